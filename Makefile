@@ -1,0 +1,73 @@
+# Sparkfleet from the command line. `make` alone says what there is.
+
+CARGO ?= cargo
+# More arguments for `make up`, `make test` and `make bench`, for example ARGS="--clusters 5".
+ARGS ?=
+# How many seeds `make soak` simulates.
+SEEDS ?= 1000
+# How long `make fuzz` spends on each target.
+SECONDS_EACH ?= 60
+
+# Tools that the tests start beside cargo: the reference broker and its clients, Python and Node clients where tests use them.
+PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)
+NODE_TESTS := $(wildcard tests/*/package.json tests/*/*/package.json)
+TEST_TOOLS := cargo cc git mosquitto mosquitto_pub $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
+
+help: ## say what each target does
+	@echo "Sparkfleet: make <target>"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+up: ## build, and run a whole simulated factory on this machine (ARGS=... for `sparkfleet up`)
+	@.ci/tools cargo cc
+	$(CARGO) build --release --locked -p sparkfleet
+	exec "$${CARGO_TARGET_DIR:-target}/release/sparkfleet" up $(ARGS)
+
+test: ## every test; installs missing Debian packages; last line: N passed, N failed, N skipped
+	@.ci/tools $(TEST_TOOLS)
+	@.ci/test $(ARGS)
+
+check: fmt clippy tidy doc shellcheck deny ## format, lints, rules of the repository, documentation, scripts, dependencies
+
+fmt: ## is everything formatted?
+	$(CARGO) fmt --all -- --check
+
+clippy: ## lints, warnings are errors
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+tidy: ## the rules that no compiler checks (tests/tidy)
+	$(CARGO) test --locked -p tidy
+
+doc: ## documentation builds without warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+shellcheck: ## scripts have no known traps
+	@.ci/tools shellcheck git
+	git ls-files | while read -r file; do \
+		if [ -f "$$file" ] && head -c 64 "$$file" | grep -aqE '^#!.*\b(ba|da)?sh\b'; then echo "$$file"; fi; \
+	done | xargs -r shellcheck
+
+deny: ## licences and advisories of dependencies, if cargo-deny is installed
+	@if command -v cargo-deny >/dev/null; then cargo deny --workspace check; \
+	else echo "cargo-deny is not installed: licences and advisories are not checked (cargo install cargo-deny)"; fi
+
+bench: ## measurements as Markdown, docs/benchmarks.md says what they mean (ARGS="latency --clusters 100", or all)
+	@.ci/tools cargo cc
+	$(CARGO) run --release --locked -p bench -- $(or $(ARGS),all)
+	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml
+
+soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds
+	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture
+
+tck: ## the requirements of the Sparkplug specification, and how many are covered
+	$(CARGO) test --locked -p tck -- --nocapture
+
+fuzz: ## feed hostile input to the decoders and machines, SECONDS_EACH= on each target (needs cargo-fuzz)
+	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; }
+	# RUSTC_BOOTSTRAP: the sanitizer flags are unstable, the compiler that has them is the stable one.
+	cd fuzz && for target in $$(cargo fuzz list); do \
+		mkdir -p "corpus/$$target" && \
+		RUSTC_BOOTSTRAP=1 cargo fuzz run "$$target" "corpus/$$target" "seeds/$$target" -- -max_total_time=$(SECONDS_EACH) || exit 1; \
+	done

@@ -1,0 +1,64 @@
+//! A Rust type for the entries of each application. Types of closed schemas refuse unknown keys; the others keep them in `extra`, so that
+//! reading an entry and writing it back loses nothing. Free-form objects are [`serde_json::Value`].
+
+mod agent;
+mod cluster;
+mod deployment;
+mod object;
+mod template;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use agent::AgentConfig;
+pub use cluster::{AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, Host};
+pub use deployment::EdgeDeployment;
+pub use object::{Contact, Info, Membership, Registration, SparkplugAddress};
+pub use template::{
+    BootstrapScript, FluxItem, FluxTemplate, GitAuth, GitConfig, GitPull, HelmChartTemplate, K8sTemplate, ResourceKind,
+};
+
+use crate::Application;
+
+/// A free-form JSON object.
+pub type JsonObject = serde_json::Map<String, serde_json::Value>;
+
+/// The type of an application's entries.
+pub trait Document: Serialize + DeserializeOwned {
+    /// The application.
+    fn application() -> &'static Application;
+
+    /// Its slug: the name of the metric that carries it.
+    #[must_use]
+    fn slug() -> &'static str {
+        Self::application().slug
+    }
+}
+
+macro_rules! documents {
+    ($($type:ident $application:ident;)*) => {
+        $(impl Document for $type {
+            fn application() -> &'static Application {
+                &crate::application::$application
+            }
+        })*
+    };
+}
+documents! {
+    Info INFO;
+    SparkplugAddress SPARKPLUG_ADDRESS;
+    EdgeCluster EDGE_CLUSTER;
+    EdgeClusterSetup EDGE_CLUSTER_SETUP;
+    EdgeClusterStatus EDGE_CLUSTER_STATUS;
+    FluxTemplate FLUX_TEMPLATE;
+    HelmChartTemplate HELM_CHART_TEMPLATE;
+    K8sTemplate K8S_TEMPLATE;
+    BootstrapScript BOOTSTRAP_SCRIPT;
+    EdgeDeployment EDGE_DEPLOYMENT;
+    AgentConfig AGENT_CONFIG;
+    GitConfig GIT_CONFIG;
+}
+
+fn is_false(b: &bool) -> bool {
+    !*b
+}

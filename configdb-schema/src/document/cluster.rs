@@ -1,0 +1,123 @@
+//! Edge clusters: what is wanted, how far its set-up is, what it reports.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{JsonObject, is_false};
+
+/// Edge cluster configuration. Closed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeCluster {
+    /// Name of the cluster; a [`crate::ClusterName`] makes its group.
+    pub name: String,
+    /// Kubernetes namespace of the cluster's own services and deployments.
+    pub namespace: String,
+    /// Chart template of the cluster's own services; None: the cluster manager's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<Uuid>,
+    /// The site manages Flux itself: no `flux-system` Kustomization.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bare: bool,
+    /// Values that go over those of the chart template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<JsonObject>,
+}
+
+/// How far the cluster manager is with a cluster. Private to the cluster manager; free for more keys.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EdgeClusterSetup {
+    /// The configuration that the set-up works with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<EdgeCluster>,
+    /// Account of Flux.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flux: Option<AccountStep>,
+    /// Account of the Kerberos keys operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub krbkeys: Option<AccountStep>,
+    /// YAML that links a cluster's Flux to its repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_link: Option<String>,
+    /// The set-up is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// Version of Flux that the repository was written for.
+    #[serde(default, rename = "fluxVersion", skip_serializing_if = "Option::is_none")]
+    pub flux_version: Option<String>,
+    /// Why the set-up does not go on, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Other recorded steps.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// An account made for a cluster, in the present form or as the bare UUID of old stores.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AccountStep {
+    /// Only the UUID: written by an old cluster manager.
+    Legacy(Uuid),
+    /// The present form.
+    Account {
+        /// UUID of the account.
+        uuid: Uuid,
+        /// Everything about it is done.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        done: Option<bool>,
+    },
+}
+
+impl AccountStep {
+    /// UUID of the account.
+    #[must_use]
+    pub const fn uuid(&self) -> Uuid {
+        match *self {
+            Self::Legacy(uuid) | Self::Account { uuid, .. } => uuid,
+        }
+    }
+
+    /// Whether everything about it is done; never for the legacy form.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        matches!(self, Self::Account { done: Some(true), .. })
+    }
+}
+
+/// What an edge cluster reports.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EdgeClusterStatus {
+    /// Its hosts; None: not reported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<Host>>,
+    /// Certificate that secrets for this cluster are sealed with, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeseal_cert: Option<String>,
+    /// Keys that this version does not know.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// A host of an edge cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name in Kubernetes.
+    pub hostname: String,
+    /// Architecture, as Kubernetes names it.
+    pub arch: String,
+    /// Version of its kubelet.
+    pub k8s_version: String,
+    /// Whether the control plane runs on it.
+    pub control_plane: bool,
+    /// Name and version of its operating system.
+    pub os_version: String,
+    /// Kubernetes' Ready condition.
+    pub ready: bool,
+    /// What it is reserved for, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub specialised: Option<String>,
+    /// Keys that this version does not know.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}

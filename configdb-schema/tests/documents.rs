@@ -1,0 +1,246 @@
+//! Every example shape of Factory+ is accepted by its schema and survives its Rust type; what is no such shape is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use configdb_schema::document::{
+    AgentConfig, BootstrapScript, Document, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, FluxItem,
+    FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress,
+};
+use configdb_schema::{APPLICATIONS, Application, application, defaults};
+use serde_json::{Value, json};
+
+const A: &str = "6c1de0b4-5d0e-4a7b-9a55-3f0f8f2f9a10";
+const B: &str = "b1f4a1c2-0000-4000-8000-00000000000b";
+
+fn errors(schema: &str, value: &Value) -> Vec<String> {
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let validator = jsonschema::draft202012::options().build(&schema).unwrap();
+    validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path())).collect()
+}
+
+/// Accepted by the schema, read by the type, written back as it was.
+fn accepted<T: Document>(value: &Value) -> T {
+    assert_eq!(errors(T::application().schema, value), Vec::<String>::new(), "{value}");
+    let typed: T = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!(&serde_json::to_value(&typed).unwrap(), value);
+    typed
+}
+
+fn refused(application: &Application, value: &Value) {
+    assert!(!errors(application.schema, value).is_empty(), "{}: {value}", application.slug);
+}
+
+#[test]
+fn edge_clusters_are_closed_and_keep_their_values() {
+    let cluster: EdgeCluster = accepted(&json!({"name": "Paint_Shop", "namespace": "fplus-edge", "chart": A,
+        "values": {"sealedSecrets": {"enabled": false}}, "bare": true}));
+    assert!(cluster.bare);
+    accepted::<EdgeCluster>(&json!({"name": "P", "namespace": "n"}));
+    for bad in [
+        json!({"name": "P"}),
+        json!({"namespace": "n"}),
+        json!({"name": "P", "namespace": "n", "colour": 1}),
+        json!({"name": "Paint-Shop", "namespace": "n"}),
+        json!({"name": "Central", "namespace": "n"}),
+        json!({"name": "P", "namespace": "N_N"}),
+        json!({"name": "P", "namespace": "n", "chart": "edge-cluster"}),
+        json!({"name": "P", "namespace": "n", "values": []}),
+        json!([]),
+    ] {
+        refused(&application::EDGE_CLUSTER, &bad);
+    }
+    assert!(serde_json::from_value::<EdgeCluster>(json!({"name": "P", "namespace": "n", "colour": 1})).is_err());
+}
+
+#[test]
+fn setup_status_is_read_in_old_and_present_form() {
+    let setup: EdgeClusterSetup = accepted(&json!({
+        "spec": {"name": "Paint_Shop", "namespace": "fplus-edge"}, "flux": {"uuid": A, "done": true}, "krbkeys": B,
+        "self_link": "apiVersion: v1", "ready": true, "fluxVersion": "2.7.5", "error": "git away", "step": "repository"}));
+    let (flux, krbkeys) = (setup.flux.unwrap(), setup.krbkeys.unwrap());
+    assert!(flux.is_done() && !krbkeys.is_done());
+    assert_eq!(krbkeys.uuid().to_string(), B);
+    assert_eq!(setup.extra["step"], "repository");
+    refused(&application::EDGE_CLUSTER_SETUP, &json!({"flux": 3}));
+    refused(&application::EDGE_CLUSTER_SETUP, &json!({"ready": "yes"}));
+}
+
+#[test]
+fn cluster_status_lists_hosts() {
+    let host = json!({"hostname": "ps-gw1", "arch": "arm64", "k8s_version": "v1.31.4+k3s1", "control_plane": true,
+        "os_version": "Debian GNU/Linux 12 (bookworm)", "ready": true});
+    let mut specialised = host.clone();
+    specialised["specialised"] = json!("switched-off-at-night");
+    let status: EdgeClusterStatus =
+        accepted(&json!({"hosts": [host, specialised], "kubeseal_cert": "-----BEGIN CERTIFICATE-----\n"}));
+    assert_eq!(status.hosts.unwrap()[1].specialised.as_deref(), Some("switched-off-at-night"));
+    accepted::<EdgeClusterStatus>(&json!({}));
+    refused(&application::EDGE_CLUSTER_STATUS, &json!({"hosts": [{"hostname": "ps-gw1"}]}));
+}
+
+#[test]
+fn deployments_name_a_chart_in_old_or_present_form() {
+    let deployment: EdgeDeployment =
+        accepted(&json!({"cluster": B, "name": "Robot_Cell_3", "chart": A, "hostname": "ps-gw1",
+        "values": {"drivers": {"plc": {"image": "modbus"}}}, "createdAt": "2026-01-02T03:04:05Z", "note": "kept"}));
+    assert_eq!(deployment.chart_templates().len(), 1);
+    let old: EdgeDeployment = accepted(&json!({"cluster": B, "name": "x", "charts": [A, B]}));
+    assert_eq!(old.chart_templates().len(), 2);
+    for bad in [
+        json!({"cluster": B, "name": "x"}),
+        json!({"cluster": B, "chart": A}),
+        json!({"name": "x", "chart": A}),
+        json!({"cluster": B, "name": "a/b", "chart": A}),
+        json!({"cluster": B, "name": "Sync", "chart": A}),
+        json!({"cluster": B, "name": "x", "chart": A, "hostname": null}),
+        json!({"cluster": B, "name": "x", "charts": []}),
+        json!({"cluster": B, "name": "x", "chart": A, "values": "a: 1"}),
+    ] {
+        refused(&application::EDGE_DEPLOYMENT, &bad);
+    }
+}
+
+#[test]
+fn chart_templates_need_a_prefix_when_the_chart_lies_in_a_folder() {
+    accepted::<HelmChartTemplate>(&json!({"chart": "charts/barcode-reader", "prefix": "barcode", "source": A,
+        "values": {"id": "{{uuid}}", "label": "Reader {{name}}", "node": "{{hostname}}"}}));
+    accepted::<HelmChartTemplate>(&json!({"chart": "edge-agent", "values": {}}));
+    for bad in [
+        json!({"chart": "charts/barcode-reader", "values": {}}),
+        json!({"chart": "../secrets", "values": {}, "prefix": "p"}),
+        json!({"chart": "edge-agent"}),
+        json!({"chart": "edge-agent", "values": {}, "version": "1"}),
+    ] {
+        refused(&application::HELM_CHART_TEMPLATE, &bad);
+    }
+}
+
+#[test]
+fn resource_templates_are_read_in_old_and_present_form() {
+    accepted::<K8sTemplate>(&json!({"resources": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+        "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{name}}"}, "data": {"url": "{{url}}"}}}));
+    accepted::<K8sTemplate>(
+        &json!({"resources": [{"apiVersion": "helm.toolkit.fluxcd.io/v2beta1", "kind": "HelmRelease"}],
+        "template": {"apiVersion": "helm.toolkit.fluxcd.io/v2beta1", "kind": "HelmRelease",
+            "metadata": {"name": "{{prefix}}-{{uuid}}"},
+            "spec": {"chart": {"spec": {"chart": "{{chart}}", "sourceRef": {"kind": "GitRepository", "name": "{{source}}"}}},
+                     "values": "{{values}}"}}}),
+    );
+    refused(&application::K8S_TEMPLATE, &json!({"resources": [], "template": {"kind": "X"}}));
+    refused(
+        &application::K8S_TEMPLATE,
+        &json!({"resources": [{"kind": "X"}], "template": {"apiVersion": "v1", "kind": "X"}}),
+    );
+    refused(
+        &application::K8S_TEMPLATE,
+        &json!({"resources": [], "template": {"apiVersion": "v1", "kind": "X"}, "x": 1}),
+    );
+}
+
+#[test]
+fn flux_templates_are_files_of_manifests_and_placeholders() {
+    let flux: FluxTemplate = accepted(&json!({
+        "self-link.yaml": [{"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "self-link", "namespace": "{{namespace}}"}, "spec": {"url": "{{url.self}}", "interval": "5m"}}],
+        "cluster.yaml": ["{{helm}}"]}));
+    assert_eq!(flux.all_files().keys().copied().collect::<Vec<_>>(), ["cluster.yaml", "self-link.yaml"]);
+    assert_eq!(flux.files["cluster.yaml"], [FluxItem::Placeholder("{{helm}}".to_owned())]);
+    for bad in [
+        json!({"cluster.yaml": []}),
+        json!({"self-link.yaml": [], "../../x.yaml": []}),
+        json!({"self-link.yaml": [], "x.yaml": ["plain text"]}),
+        json!({"self-link.yaml": [{"kind": "X"}]}),
+    ] {
+        refused(&application::FLUX_TEMPLATE, &bad);
+    }
+}
+
+#[test]
+fn bootstrap_scripts_are_closed() {
+    accepted::<BootstrapScript>(&json!({"files": {"hello.txt": "joining {{name}} to {{realm}}"},
+        "wrapper": "cd \"$(mktemp -d)\" && {{files}}\ncat hello.txt"}));
+    refused(&application::BOOTSTRAP_SCRIPT, &json!({"files": {}}));
+    refused(&application::BOOTSTRAP_SCRIPT, &json!({"files": {"../x": ""}, "wrapper": ""}));
+}
+
+#[test]
+fn git_configs_have_a_path_without_escapes() {
+    accepted::<GitConfig>(&json!({"path": "shared/site-charts", "pull": {"upstream": {
+        "url": "https://code.example/site/charts.git", "ref": "release", "interval": "20m", "merge": "main",
+        "auth": {"secretRef": "code-bot"}}}}));
+    for path in ["/etc", "a/../b", "", "a//b", ".git"] {
+        refused(&application::GIT_CONFIG, &json!({ "path": path }));
+    }
+}
+
+#[test]
+fn addresses_of_groups_nodes_and_devices_are_told_apart() {
+    let group: SparkplugAddress = accepted(&json!({"group_id": "ACME-Paint_Shop"}));
+    assert_eq!(group, SparkplugAddress::group("ACME-Paint_Shop"));
+    let node: SparkplugAddress = accepted(&json!({"group_id": "ACME-Paint_Shop", "node_id": "Robot_Cell_3"}));
+    assert_eq!(node, SparkplugAddress::node("ACME-Paint_Shop", "Robot_Cell_3"));
+    for bad in [
+        json!({"group_id": "a/b"}),
+        json!({"group_id": "a", "device_id": "d"}),
+        json!({"node_id": "n"}),
+        json!({"group_id": ""}),
+    ] {
+        refused(&application::SPARKPLUG_ADDRESS, &bad);
+    }
+}
+
+#[test]
+fn agent_configs_are_passed_through() {
+    accepted::<AgentConfig>(
+        &json!({"sparkplug": {"asyncPubMode": true}, "deviceConnections": [{"uuid": A, "name": "Press PLC",
+        "connType": "Driver", "pollInt": 500, "payloadFormat": "Defined by Protocol",
+        "DriverDetails": {"host": "10.2.0.7", "password": "__FPSI__9c3b2c1e-5f0d-4d0e-8f7a-3a2f1b7c6d5e"},
+        "devices": [{"deviceId": "Press_1", "tags": [{"Name": "Force", "type": "Float", "method": "GET", "address": "h1",
+            "recordToDB": true}]}]}]}),
+    );
+    refused(&application::AGENT_CONFIG, &json!({}));
+    refused(&application::AGENT_CONFIG, &json!({"deviceConnections": {}}));
+}
+
+#[test]
+fn general_information_needs_a_name() {
+    accepted::<Info>(
+        &json!({"name": "Robot Cell 3", "contact": [{"name": "Cell team", "email": "cell3@acme.example"}]}),
+    );
+    refused(&application::INFO, &json!({"location": "Hall 2"}));
+    refused(&application::INFO, &json!({"name": ""}));
+    refused(&application::INFO, &json!({"name": "x", "contact": [{"email": "a@b"}]}));
+}
+
+#[test]
+fn registrations_are_closed() {
+    let value = json!({"uuid": B, "rank": 0, "class": "00da3c0b-f62b-4761-a689-39ad0c33f864",
+        "owner": "091e796a-65c0-4080-adff-c3ce01a65b2e", "deleted": false, "strict": true});
+    assert_eq!(errors(application::REGISTRATION_SCHEMA, &value), Vec::<String>::new());
+    let typed: Registration = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&typed).unwrap(), value);
+    let mut bad = value;
+    bad["rank"] = json!(4);
+    assert!(!errors(application::REGISTRATION_SCHEMA, &bad).is_empty());
+}
+
+#[test]
+fn every_schema_is_valid_json_schema_and_every_default_obeys_its_schema() {
+    for application in APPLICATIONS {
+        let schema: Value = serde_json::from_str(application.schema).unwrap();
+        assert!(jsonschema::meta::is_valid(&schema), "{}", application.slug);
+        assert_eq!(errors(application::CONFIG_SCHEMA.schema, &schema), Vec::<String>::new());
+    }
+    let known: Vec<_> = defaults::objects().map(|o| o.uuid).collect();
+    for entry in defaults::entries() {
+        let value = serde_json::from_str(entry.json).unwrap();
+        assert_eq!(
+            errors(entry.application.schema, &value),
+            Vec::<String>::new(),
+            "{} {}",
+            entry.application.slug,
+            entry.object
+        );
+        assert!(known.contains(&entry.object));
+    }
+}

@@ -1,0 +1,5 @@
+//! Protobuf messages that travel over the wire, as plain data. One module a schema; no logic and no opinion about
+//! which fields a message must have.
+#![warn(missing_docs)]
+
+pub mod sparkplug_b;

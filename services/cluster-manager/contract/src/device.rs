@@ -1,0 +1,401 @@
+//! One Device per edge cluster: how far its set-up is, where its repository is, whether its Sync is alive and agrees.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value as Json;
+use sparkplug::{DataType, Metric, Value};
+use uuid::Uuid;
+
+use crate::names;
+
+/// Where the set-up of a cluster stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum SetupState {
+    /// Seen, nothing done yet.
+    #[default]
+    Pending,
+    /// Steps are under way.
+    SettingUp,
+    /// All steps are done and still true.
+    Ready,
+    /// The configuration cannot be followed; the reason says why, and its end ends this state.
+    Refused,
+    /// The configuration is gone; the tear-down is under way.
+    Deleting,
+    /// Configured again while the tear-down is under way; the set-up begins when that has ended.
+    Waiting,
+}
+
+/// The last recorded step of a set-up or tear-down, in the order in which they are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum SetupStep {
+    /// Nothing is recorded.
+    #[default]
+    None,
+    /// The configuration was accepted and copied.
+    Spec,
+    /// The cluster has its Sparkplug address.
+    Address,
+    /// The account for Flux exists.
+    FluxAccount,
+    /// The account for Kerberos keys exists.
+    KrbkeysAccount,
+    /// The repository is configured.
+    GitConfig,
+    /// The repository holds the manifests.
+    Repository,
+    /// Ready for the bootstrap.
+    Ready,
+    /// Tear-down: begun; the edge is told to remove its deployments.
+    TearDown,
+    /// Tear-down: the edge reports nothing left, or is not there.
+    EdgeEmptied,
+    /// Tear-down: both accounts are marked deleted.
+    AccountsRemoved,
+    /// Tear-down: address and repository configuration are gone.
+    ConfigRemoved,
+    /// Tear-down: the repository is served no more; its storage stays.
+    RepositoryClosed,
+}
+
+macro_rules! text {
+    ($type:ident, $what:literal, { $($variant:ident => $text:literal),* $(,)? }) => {
+        impl $type {
+            /// As it stands on the wire.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),*
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = DeviceError;
+
+            fn from_str(text: &str) -> Result<Self, DeviceError> {
+                match text {
+                    $($text => Ok(Self::$variant),)*
+                    _ => Err(DeviceError { metric: $what, rule: concat!("must be one of", $(" ", $text),*) }),
+                }
+            }
+        }
+    };
+}
+
+text!(SetupState, "Setup/State", {
+    Pending => "pending",
+    SettingUp => "setting-up",
+    Ready => "ready",
+    Refused => "refused",
+    Deleting => "deleting",
+    Waiting => "waiting",
+});
+
+text!(SetupStep, "Setup/Step", {
+    None => "none",
+    Spec => "spec",
+    Address => "address",
+    FluxAccount => "flux-account",
+    KrbkeysAccount => "krbkeys-account",
+    GitConfig => "git-config",
+    Repository => "repository",
+    Ready => "ready",
+    TearDown => "tear-down",
+    EdgeEmptied => "edge-emptied",
+    AccountsRemoved => "accounts-removed",
+    ConfigRemoved => "config-removed",
+    RepositoryClosed => "repository-closed",
+});
+
+/// Why metrics are no cluster Device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("metric {metric:?} {rule}")]
+pub struct DeviceError {
+    /// Which metric.
+    pub metric: &'static str,
+    /// The rule that it breaks.
+    pub rule: &'static str,
+}
+
+/// The set-up of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Setup {
+    /// Where it stands.
+    pub state: SetupState,
+    /// Last recorded step.
+    pub step: SetupStep,
+    /// Why it does not go on, or what it waits for.
+    pub reason: Option<String>,
+    /// UTC ms since when `state` has its value.
+    pub since: u64,
+}
+
+/// What the cluster's Sync shall have, and whether it says that it has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DesiredState {
+    /// Version of the index, 0 before the first.
+    pub version: u64,
+    /// Digest of the index.
+    pub digest: Option<String>,
+    /// Sync reports this digest.
+    pub agreed: bool,
+}
+
+/// Refused deployments of one cluster with their reasons, bounded on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RefusedDeployments(pub BTreeMap<Uuid, String>);
+
+impl RefusedDeployments {
+    /// Largest JSON text, in bytes, so that a Device fits into a message whatever is refused.
+    pub const BYTES_MAX: usize = 64 * 1024;
+    /// Largest reason, in bytes; a longer one is cut.
+    pub const REASON_BYTES_MAX: usize = 1024;
+
+    /// JSON `{deployment uuid: reason}`. Where not all fit, the nil UUID says how many are left out.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut object = serde_json::Map::new();
+        let mut bytes = 0;
+        for (index, (uuid, reason)) in self.0.iter().enumerate() {
+            let reason = cut(reason, Self::REASON_BYTES_MAX);
+            // 48: the key, its quotes, the colon and the comma.
+            bytes += 48 + Json::from(reason).to_string().len();
+            if bytes > Self::BYTES_MAX - 128 {
+                let left_out = self.0.len() - index;
+                object.insert(Uuid::nil().to_string(), Json::from(format!("{left_out} more refused deployments")));
+                break;
+            }
+            object.insert(uuid.to_string(), Json::from(reason));
+        }
+        Json::Object(object).to_string()
+    }
+
+    /// Reads what [`Self::to_json`] wrote.
+    ///
+    /// # Errors
+    /// It is not a JSON object from UUIDs to texts.
+    pub fn from_json(text: &str) -> Result<Self, DeviceError> {
+        serde_json::from_str(text).map(Self).map_err(|_| DeviceError {
+            metric: names::DEPLOYMENTS_REFUSED,
+            rule: "must be a JSON object from deployment UUIDs to reasons",
+        })
+    }
+}
+
+fn cut(text: &str, bytes_max: usize) -> &str {
+    match text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= bytes_max).last() {
+        Some(end) => &text[..end],
+        None => "",
+    }
+}
+
+/// The Device of one cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterDevice {
+    /// Name of the cluster.
+    pub name: String,
+    /// Its Sparkplug group.
+    pub group: String,
+    /// Its Kubernetes namespace.
+    pub namespace: String,
+    /// Its set-up.
+    pub setup: Setup,
+    /// URL of its repository.
+    pub git_url: Option<String>,
+    /// Commit of branch `main`.
+    pub git_commit: Option<String>,
+    /// Its Sync is alive.
+    pub sync_alive: bool,
+    /// UTC ms since when `sync_alive` has its value.
+    pub sync_since: Option<u64>,
+    /// What its Sync shall have.
+    pub desired: DesiredState,
+    /// Its refused deployments.
+    pub deployments_refused: RefusedDeployments,
+}
+
+impl ClusterDevice {
+    /// As metrics of the birth; all of them, always.
+    #[must_use]
+    pub fn to_metrics(&self) -> Vec<Metric> {
+        vec![
+            Metric::new(names::CLUSTER_NAME, self.name.as_str()),
+            Metric::new(names::CLUSTER_GROUP, self.group.as_str()),
+            Metric::new(names::CLUSTER_NAMESPACE, self.namespace.as_str()),
+            Metric::new(names::SETUP_STATE, self.setup.state.as_str()),
+            Metric::new(names::SETUP_STEP, self.setup.step.as_str()),
+            Metric::string(names::SETUP_REASON, self.setup.reason.as_deref()),
+            Metric::new(names::SETUP_SINCE, Value::DateTime(self.setup.since)),
+            Metric::string(names::GIT_URL, self.git_url.as_deref()),
+            Metric::string(names::GIT_COMMIT, self.git_commit.as_deref()),
+            Metric::new(names::SYNC_ALIVE, self.sync_alive),
+            date_time(names::SYNC_SINCE, self.sync_since),
+            Metric::new(names::DESIRED_VERSION, self.desired.version),
+            Metric::string(names::DESIRED_DIGEST, self.desired.digest.as_deref()),
+            Metric::new(names::DESIRED_AGREED, self.desired.agreed),
+            Metric::new(names::DEPLOYMENTS_REFUSED, self.deployments_refused.to_json()),
+        ]
+    }
+
+    /// From the metrics of a birth. Metrics of other names are passed over, so that a later manager may have more of them.
+    ///
+    /// # Errors
+    /// One that must have a value has none, or a value is not what its name demands.
+    pub fn from_metrics(metrics: &[Metric]) -> Result<Self, DeviceError> {
+        for name in REQUIRED {
+            if !metrics.iter().any(|metric| &*metric.name == name && metric.value.is_some()) {
+                return Err(DeviceError { metric: name, rule: "is missing or null" });
+            }
+        }
+        let mut device = Self::default();
+        device.update(metrics)?;
+        Ok(device)
+    }
+
+    /// Takes over changed metrics.
+    ///
+    /// # Errors
+    /// A value is not what its name demands; the Device is then as it was.
+    pub fn update(&mut self, metrics: &[Metric]) -> Result<(), DeviceError> {
+        let mut next = self.clone();
+        for metric in metrics {
+            match &*metric.name {
+                names::CLUSTER_NAME => next.name = text(metric, names::CLUSTER_NAME)?,
+                names::CLUSTER_GROUP => next.group = text(metric, names::CLUSTER_GROUP)?,
+                names::CLUSTER_NAMESPACE => next.namespace = text(metric, names::CLUSTER_NAMESPACE)?,
+                names::SETUP_STATE => next.setup.state = text(metric, names::SETUP_STATE)?.parse()?,
+                names::SETUP_STEP => next.setup.step = text(metric, names::SETUP_STEP)?.parse()?,
+                names::SETUP_REASON => next.setup.reason = metric.as_str().map(str::to_owned),
+                names::SETUP_SINCE => next.setup.since = number(metric, names::SETUP_SINCE)?,
+                names::GIT_URL => next.git_url = metric.as_str().map(str::to_owned),
+                names::GIT_COMMIT => next.git_commit = metric.as_str().map(str::to_owned),
+                names::SYNC_ALIVE => next.sync_alive = boolean(metric, names::SYNC_ALIVE)?,
+                names::SYNC_SINCE => next.sync_since = metric.as_u64(),
+                names::DESIRED_VERSION => next.desired.version = number(metric, names::DESIRED_VERSION)?,
+                names::DESIRED_DIGEST => next.desired.digest = metric.as_str().map(str::to_owned),
+                names::DESIRED_AGREED => next.desired.agreed = boolean(metric, names::DESIRED_AGREED)?,
+                names::DEPLOYMENTS_REFUSED => {
+                    let json = text(metric, names::DEPLOYMENTS_REFUSED)?;
+                    next.deployments_refused = RefusedDeployments::from_json(&json)?;
+                }
+                _ => {}
+            }
+        }
+        *self = next;
+        Ok(())
+    }
+}
+
+/// Metrics without which a Device says nothing.
+const REQUIRED: [&str; 4] = [names::CLUSTER_NAME, names::CLUSTER_GROUP, names::SETUP_STATE, names::SETUP_STEP];
+
+fn date_time(name: &'static str, ms: Option<u64>) -> Metric {
+    match ms {
+        Some(ms) => Metric::new(name, Value::DateTime(ms)),
+        None => Metric::null(name, DataType::DateTime),
+    }
+}
+
+fn text(metric: &Metric, name: &'static str) -> Result<String, DeviceError> {
+    metric.as_str().map(str::to_owned).ok_or(DeviceError { metric: name, rule: "must be a String" })
+}
+
+fn number(metric: &Metric, name: &'static str) -> Result<u64, DeviceError> {
+    metric.as_u64().ok_or(DeviceError { metric: name, rule: "must be an unsigned number" })
+}
+
+fn boolean(metric: &Metric, name: &'static str) -> Result<bool, DeviceError> {
+    metric.as_bool().ok_or(DeviceError { metric: name, rule: "must be a Boolean" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device() -> ClusterDevice {
+        ClusterDevice {
+            name: "Paint_Shop".to_owned(),
+            group: "ACME-Paint_Shop".to_owned(),
+            namespace: "fplus-edge".to_owned(),
+            setup: Setup {
+                state: SetupState::Refused,
+                step: SetupStep::Address,
+                reason: Some("no chart".to_owned()),
+                since: 12,
+            },
+            git_url: Some("http://127.0.0.1:1/git/cluster/Paint_Shop".to_owned()),
+            git_commit: None,
+            sync_alive: true,
+            sync_since: Some(77),
+            desired: DesiredState { version: 9, digest: Some("ab".to_owned()), agreed: false },
+            deployments_refused: RefusedDeployments([(Uuid::from_u128(1), "why \"so\"".to_owned())].into()),
+        }
+    }
+
+    #[test]
+    fn a_device_survives_the_wire() {
+        assert_eq!(ClusterDevice::from_metrics(&device().to_metrics()).unwrap(), device());
+        let empty = ClusterDevice::default();
+        assert_eq!(ClusterDevice::from_metrics(&empty.to_metrics()).unwrap(), empty);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_and_changes_nothing() {
+        let mut changed = device();
+        let update = [Metric::new(names::CLUSTER_NAME, "Other"), Metric::new(names::SETUP_STATE, "done")];
+        let error = changed.update(&update).unwrap_err();
+        assert_eq!(error.metric, names::SETUP_STATE);
+        assert!(error.to_string().contains("setting-up"), "{error}");
+        assert_eq!(changed, device());
+        for (name, bad) in [
+            (names::SETUP_SINCE, Metric::new(names::SETUP_SINCE, "now")),
+            (names::SYNC_ALIVE, Metric::new(names::SYNC_ALIVE, 1_u32)),
+            (names::DEPLOYMENTS_REFUSED, Metric::new(names::DEPLOYMENTS_REFUSED, "[]")),
+            (names::CLUSTER_GROUP, Metric::null(names::CLUSTER_GROUP, DataType::String)),
+        ] {
+            assert_eq!(changed.update(&[bad]).unwrap_err().metric, name);
+        }
+    }
+
+    #[test]
+    fn a_birth_without_its_state_is_refused() {
+        let metrics: Vec<_> =
+            device().to_metrics().into_iter().filter(|metric| &*metric.name != names::SETUP_STATE).collect();
+        assert_eq!(ClusterDevice::from_metrics(&metrics).unwrap_err().metric, names::SETUP_STATE);
+    }
+
+    #[test]
+    fn states_and_steps_are_read_as_they_are_written() {
+        use SetupState as S;
+        for state in [S::Pending, S::SettingUp, S::Ready, S::Refused, S::Deleting, S::Waiting] {
+            assert_eq!(state.as_str().parse(), Ok(state));
+        }
+        use SetupStep as T;
+        for step in [T::None, T::Spec, T::Address, T::FluxAccount, T::KrbkeysAccount, T::GitConfig, T::Repository]
+            .into_iter()
+            .chain([T::Ready, T::TearDown, T::EdgeEmptied, T::AccountsRemoved, T::ConfigRemoved, T::RepositoryClosed])
+        {
+            assert_eq!(step.as_str().parse(), Ok(step));
+        }
+    }
+
+    #[test]
+    fn refused_deployments_are_bounded_and_say_how_many_are_left_out() {
+        let refused = (1..5_000).map(|n| (Uuid::from_u128(n), "\u{1}é".repeat(2_000))).collect();
+        let json = RefusedDeployments(refused).to_json();
+        assert!(json.len() <= RefusedDeployments::BYTES_MAX, "{}", json.len());
+        let read = RefusedDeployments::from_json(&json).unwrap();
+        let kept = read.0.len() - 1;
+        assert_eq!(read.0[&Uuid::nil()], format!("{} more refused deployments", 4_999 - kept));
+        assert!(kept >= 10, "{kept}");
+    }
+}

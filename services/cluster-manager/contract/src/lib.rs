@@ -1,0 +1,24 @@
+//! The public face of the cluster manager on the wire: Edge Node `<ORG>-Central/Cluster-Manager`.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`names`] | node id, metric names, the command |
+//! | [`node`] | the metrics of the node: counters and the base URL of the git server |
+//! | [`device`] | one Device per edge cluster, typed, to and from metrics |
+//! | [`replica`] | a replica of all of it, fed with events of a Host Application |
+//!
+//! A cluster's Device is born when the manager first sees an `EdgeCluster` entry or the record of a set-up, and dies when the
+//! tear-down is complete. What the manager wants from the outside, it reads from ConfigDB; the only command is
+//! [`names::SETUP_RETRY`].
+//!
+//! The package is pure: no clock, no sockets, no async.
+#![warn(missing_docs)]
+
+pub mod device;
+pub mod names;
+pub mod node;
+pub mod replica;
+
+pub use device::{ClusterDevice, DesiredState, DeviceError, RefusedDeployments, Setup, SetupState, SetupStep};
+pub use node::NodeMetrics;
+pub use replica::{ManagerChange, ManagerReplica};

@@ -1,0 +1,121 @@
+//! Names on the wire: the node, its metrics, the metrics of a cluster's Device, the command.
+
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, NameError};
+use uuid::Uuid;
+
+/// Edge node id of the cluster manager.
+pub const NODE_ID: &str = "Cluster-Manager";
+
+/// Value of `Properties/Service`.
+pub const SERVICE: &str = "cluster-manager";
+
+/// String: which service this node is.
+pub const PROPERTIES_SERVICE: &str = "Properties/Service";
+/// String: version of the program.
+pub const PROPERTIES_VERSION: &str = "Properties/Version";
+/// Boolean: what is behind the node is a simulator.
+pub const PROPERTIES_SIMULATED: &str = "Properties/Simulated";
+
+/// UInt32: clusters with a Device.
+pub const CLUSTERS_TOTAL: &str = "Clusters/Total";
+/// UInt32: clusters that are set up.
+pub const CLUSTERS_READY: &str = "Clusters/Ready";
+/// UInt32: clusters whose configuration is refused.
+pub const CLUSTERS_REFUSED: &str = "Clusters/Refused";
+/// UInt32: clusters under tear-down, those that wait for its end included.
+pub const CLUSTERS_DELETING: &str = "Clusters/Deleting";
+/// UInt32: deployments on clusters that have a Device.
+pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
+/// Of the node UInt32: deployments that are refused centrally or by their edge. Of a Device String JSON `{deployment uuid: reason}`.
+pub const DEPLOYMENTS_REFUSED: &str = "Deployments/Refused";
+/// String. Of the node: base URL of the git server. Of a Device: URL of the cluster's repository, null before there is one.
+pub const GIT_URL: &str = "Git/Url";
+
+/// String: name of the cluster, as recorded by its set-up; before that as configured.
+pub const CLUSTER_NAME: &str = "Cluster/Name";
+/// String: Sparkplug group of the cluster.
+pub const CLUSTER_GROUP: &str = "Cluster/Group";
+/// String: Kubernetes namespace on the cluster.
+pub const CLUSTER_NAMESPACE: &str = "Cluster/Namespace";
+/// String: see [`crate::SetupState`].
+pub const SETUP_STATE: &str = "Setup/State";
+/// String: last recorded step, see [`crate::SetupStep`].
+pub const SETUP_STEP: &str = "Setup/Step";
+/// String or null: why the set-up does not go on, or what it waits for.
+pub const SETUP_REASON: &str = "Setup/Reason";
+/// DateTime: since when `Setup/State` has its value.
+pub const SETUP_SINCE: &str = "Setup/Since";
+/// String or null: commit of branch `main` of the cluster's repository.
+pub const GIT_COMMIT: &str = "Git/Commit";
+/// Boolean: the cluster's Sync is alive.
+pub const SYNC_ALIVE: &str = "Sync/Alive";
+/// DateTime or null: since when `Sync/Alive` has its value; null if Sync was never heard.
+pub const SYNC_SINCE: &str = "Sync/Since";
+/// UInt64: version of the index that the cluster shall have, 0 before the first.
+pub const DESIRED_VERSION: &str = "Desired/Version";
+/// String or null: digest of that index.
+pub const DESIRED_DIGEST: &str = "Desired/Digest";
+/// Boolean: Sync reports that digest.
+pub const DESIRED_AGREED: &str = "Desired/Agreed";
+
+/// DCMD, Boolean true: forget all waiting times of this cluster and try everything again.
+pub const SETUP_RETRY: &str = "Setup/Retry";
+
+/// The manager's Edge Node in an organisation, `<ORG>-Central/Cluster-Manager`.
+///
+/// # Errors
+/// The organisation's prefix makes no group id.
+pub fn node(organisation: &str) -> Result<EdgeNodeDescriptor, NameError> {
+    EdgeNodeDescriptor::parse(&format!("{organisation}-Central"), NODE_ID)
+}
+
+/// Device id of a cluster: its UUID, lower-case and hyphenated.
+#[must_use]
+pub fn device(cluster: Uuid) -> DeviceId {
+    DeviceId::new(cluster.hyphenated().to_string()).expect("hex digits and hyphens are allowed in a device id")
+}
+
+/// The cluster of a Device, if its id is a UUID in the form that [`device`] writes.
+#[must_use]
+pub fn cluster(device: &DeviceId) -> Option<Uuid> {
+    Uuid::parse_str(device.as_str()).ok().filter(|uuid| uuid.hyphenated().to_string() == device.as_str())
+}
+
+/// Metrics of the DCMD that asks for a retry.
+#[must_use]
+pub fn retry_command() -> Vec<Metric> {
+    vec![Metric::new(SETUP_RETRY, true)]
+}
+
+/// Whether a DCMD asks for a retry.
+#[must_use]
+pub fn is_retry(metrics: &[Metric]) -> bool {
+    metrics.iter().any(|metric| &*metric.name == SETUP_RETRY && metric.as_bool() == Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_id_is_the_cluster_uuid_and_nothing_else_is_one() {
+        let uuid = Uuid::from_u128(0xABCD);
+        assert_eq!(cluster(&device(uuid)), Some(uuid));
+        assert_eq!(cluster(&DeviceId::new("0000000000000000000000000000abcd").unwrap()), None);
+        assert_eq!(cluster(&DeviceId::new("00000000-0000-0000-0000-00000000ABCD").unwrap()), None);
+    }
+
+    #[test]
+    fn only_a_true_retry_is_one() {
+        assert!(is_retry(&retry_command()));
+        assert!(!is_retry(&[Metric::new(SETUP_RETRY, false)]));
+        assert!(!is_retry(&[Metric::new(SETUP_RETRY, "true")]));
+        assert!(!is_retry(&[]));
+    }
+
+    #[test]
+    fn the_node_stands_in_the_central_group() {
+        assert_eq!(node("ACME").unwrap().to_string(), "ACME-Central/Cluster-Manager");
+        assert!(node("A/B").is_err());
+    }
+}

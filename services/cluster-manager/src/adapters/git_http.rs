@@ -1,0 +1,351 @@
+//! Git over smart HTTP, read-only: what Flux on the clusters clones and fetches.
+//!
+//! `/git/<group>/<name>`, the same with `.git`, and `/uuid/<uuid>`, each followed by `/info/refs?service=git-upload-pack` or `/git-upload-pack`. The work is done
+//! by `git upload-pack --stateless-rpc`, one child a request, with an empty environment, killed when the client goes away or takes too long.
+//! Nobody can push: manifests have one writer, and an operator's own files are pushed on the disk of the central host.
+//!
+//! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones.
+//! With `anonymous = "loopback"` a client on this machine needs none. This module must not know what is in a repository.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures::{Stream, StreamExt, TryStreamExt};
+use serde::Deserialize;
+use service_runtime::config::ExposeSecret;
+use service_runtime::shutdown::Shutdown;
+use subtle::ConstantTimeEq;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::io::{ReaderStream, StreamReader};
+use tower_http::decompression::RequestDecompressionLayer;
+use uuid::Uuid;
+
+use super::repositories::{Kind, Open, Repositories};
+use crate::cluster_repo;
+use crate::config::{Anonymous, GitConfig};
+
+/// Most bytes of a request after decompression. A fetch names the commits that it has; these are some 50 bytes each.
+const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// What a request waits for a free child before it is told to come back.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+const NO_PUSH: &str = "This git server is read-only. Manifests below edo/ are written by the cluster manager; commit your own files (by-hand/) by pushing to the bare repository in the cluster manager's state directory, on its host.\n";
+
+#[derive(Debug, Clone)]
+struct Server {
+    repositories: Repositories,
+    anonymous: Anonymous,
+    /// Bounds the children: each takes memory and a core while it packs.
+    children: Arc<Semaphore>,
+    request_timeout: Duration,
+}
+
+/// Serves until `shutdown`; requests under way may end.
+///
+/// # Errors
+/// The listener broke.
+pub async fn serve(
+    listener: TcpListener,
+    repositories: Repositories,
+    config: GitConfig,
+    shutdown: Shutdown,
+) -> std::io::Result<()> {
+    let server = Server {
+        repositories,
+        anonymous: config.anonymous,
+        children: Arc::new(Semaphore::new(config.children_max)),
+        request_timeout: Duration::from_secs(config.request_timeout_s),
+    };
+    let service = router(server).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).with_graceful_shutdown(async move { shutdown.wait().await }).await
+}
+
+fn router(server: Server) -> Router {
+    Router::new()
+        .route("/git/{group}/{name}/info/refs", get(refs_by_path))
+        .route("/git/{group}/{name}/git-upload-pack", post(pack_by_path))
+        .route("/git/{group}/{name}/git-receive-pack", post(no_push))
+        .route("/uuid/{uuid}/info/refs", get(refs_by_uuid))
+        .route("/uuid/{uuid}/git-upload-pack", post(pack_by_uuid))
+        .route("/uuid/{uuid}/git-receive-pack", post(no_push))
+        .layer(RequestDecompressionLayer::new())
+        .with_state(server)
+}
+
+/// Why a request is not served.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("Log in with the cluster's UUID or name as user and its git password.\n")]
+    Unauthorised,
+    #[error("There is no such repository, or it is not for this user.\n")]
+    NotFound,
+    #[error("{NO_PUSH}")]
+    Push,
+    #[error("Only git's smart HTTP protocol is served here; use a git client.\n")]
+    NotSmart,
+    #[error("Too many clones at a time; try again.\n")]
+    Busy,
+    #[error("The repository cannot be read; see the log of the cluster manager.\n")]
+    Broken,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let text = self.to_string();
+        let mut response = match self {
+            Self::Unauthorised => {
+                let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
+                let challenge = HeaderValue::from_static("Basic realm=\"Sparkfleet git\", charset=\"UTF-8\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+                response
+            }
+            Self::NotFound => (StatusCode::NOT_FOUND, text).into_response(),
+            Self::Push | Self::NotSmart => (StatusCode::FORBIDDEN, text).into_response(),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response(),
+            Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
+        };
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct RefsQuery {
+    service: Option<String>,
+}
+
+type Peer = ConnectInfo<SocketAddr>;
+
+async fn refs_by_path(
+    State(server): State<Server>,
+    Path((group, name)): Path<(String, String)>,
+    Query(query): Query<RefsQuery>,
+    ConnectInfo(peer): Peer,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let repository = server.by_path(&group, &name);
+    server.refs(repository, query, peer, &headers).await
+}
+
+async fn refs_by_uuid(
+    State(server): State<Server>,
+    Path(uuid): Path<String>,
+    Query(query): Query<RefsQuery>,
+    ConnectInfo(peer): Peer,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let repository = server.by_uuid(&uuid);
+    server.refs(repository, query, peer, &headers).await
+}
+
+async fn pack_by_path(
+    State(server): State<Server>,
+    Path((group, name)): Path<(String, String)>,
+    ConnectInfo(peer): Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let repository = server.by_path(&group, &name);
+    server.pack(repository, peer, &headers, body).await
+}
+
+async fn pack_by_uuid(
+    State(server): State<Server>,
+    Path(uuid): Path<String>,
+    ConnectInfo(peer): Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let repository = server.by_uuid(&uuid);
+    server.pack(repository, peer, &headers, body).await
+}
+
+async fn no_push() -> Refusal {
+    Refusal::Push
+}
+
+impl Server {
+    fn by_path(&self, group: &str, name: &str) -> Option<Open> {
+        let name = name.strip_suffix(".git").unwrap_or(name);
+        self.repositories.by_path(&format!("{group}/{name}"))
+    }
+
+    fn by_uuid(&self, uuid: &str) -> Option<Open> {
+        let uuid = Uuid::parse_str(uuid.strip_suffix(".git").unwrap_or(uuid)).ok()?;
+        self.repositories.by_uuid(uuid)
+    }
+
+    /// Whoever is not logged in learns nothing about which repositories there are.
+    fn authorise(&self, repository: Option<Open>, peer: SocketAddr, headers: &HeaderMap) -> Result<Open, Refusal> {
+        if self.anonymous == Anonymous::Loopback && peer.ip().to_canonical().is_loopback() {
+            return repository.ok_or(Refusal::NotFound);
+        }
+        let user = self.log_in(headers).ok_or(Refusal::Unauthorised)?;
+        let may_read = |open: &Open| open.kind == Kind::Shared || open.uuid == user;
+        repository.filter(may_read).ok_or(Refusal::NotFound)
+    }
+
+    fn log_in(&self, headers: &HeaderMap) -> Option<Uuid> {
+        let (scheme, credentials) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
+        let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+        let cluster = match Uuid::parse_str(user) {
+            Ok(cluster) => cluster,
+            Err(_) => self.repositories.by_path(&cluster_repo::path(user))?.uuid,
+        };
+        let expected = self.repositories.password(cluster)?;
+        let equal = expected.expose_secret().as_bytes().ct_eq(password.as_bytes());
+        bool::from(equal).then_some(cluster)
+    }
+
+    async fn refs(
+        &self,
+        repository: Option<Open>,
+        query: RefsQuery,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+    ) -> Result<Response, Refusal> {
+        match query.service.as_deref() {
+            Some("git-upload-pack") => {}
+            Some("git-receive-pack") => return Err(Refusal::Push),
+            _ => return Err(Refusal::NotSmart),
+        }
+        let repository = self.authorise(repository, peer, headers)?;
+        let protocol = protocol(headers);
+        let (child, _stdin) = self.spawn(&repository, &["--advertise-refs"], protocol.as_deref()).await?;
+        // Protocol version 2 begins without the line that names the service.
+        let preamble: &[u8] = match protocol.as_deref() {
+            Some(protocol) if protocol.split(':').any(|part| part == "version=2") => b"",
+            _ => b"001e# service=git-upload-pack\n0000",
+        };
+        let preamble = futures::stream::once(std::future::ready(Ok(Bytes::from_static(preamble))));
+        let body = Body::from_stream(preamble.chain(child.output()));
+        Ok(answer("application/x-git-upload-pack-advertisement", body))
+    }
+
+    async fn pack(
+        &self,
+        repository: Option<Open>,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Refusal> {
+        let repository = self.authorise(repository, peer, headers)?;
+        let (child, stdin) = self.spawn(&repository, &[], protocol(headers).as_deref()).await?;
+        let deadline = child.deadline;
+        // Both ways at the same time: the child may answer before it has read everything.
+        tokio::spawn(async move {
+            let copied = tokio::time::timeout_at(deadline, feed(body, stdin)).await;
+            if let Ok(Err(error)) = copied {
+                tracing::debug!(error = %error, "request to git was cut short");
+            }
+        });
+        Ok(answer("application/x-git-upload-pack-result", Body::from_stream(child.output())))
+    }
+
+    async fn spawn(
+        &self,
+        repository: &Open,
+        arguments: &[&str],
+        protocol: Option<&str>,
+    ) -> Result<(Running, ChildStdin), Refusal> {
+        let waiting = tokio::time::timeout(WAIT_MAX, Arc::clone(&self.children).acquire_owned());
+        let permit = waiting.await.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)?;
+        let mut safe_directory = std::ffi::OsString::from("safe.directory=");
+        safe_directory.push(&repository.directory);
+        let mut command = Command::new("git");
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            // On some volumes the files belong to somebody else than the user of this process.
+            .arg("-c")
+            .arg(safe_directory)
+            .args(["upload-pack", "--strict", "--stateless-rpc"])
+            .args(arguments)
+            .arg("--")
+            .arg(&repository.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        if let Some(protocol) = protocol {
+            command.env("GIT_PROTOCOL", protocol);
+        }
+        let mut child = command.spawn().map_err(|error| {
+            tracing::warn!(error = %error, "program git could not be started; is it installed?");
+            Refusal::Broken
+        })?;
+        let stdin = child.stdin.take().expect("stdin was asked for");
+        Ok((Running { child, deadline: Instant::now() + self.request_timeout, _permit: permit }, stdin))
+    }
+}
+
+fn answer(content_type: &'static str, body: Body) -> Response {
+    let headers = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "no-store")];
+    (headers, body).into_response()
+}
+
+/// Value for `GIT_PROTOCOL`: what the client sent, if it has the form that git writes.
+fn protocol(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("git-protocol")?.to_str().ok()?;
+    let harmless = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '=' | ':' | '.' | '-');
+    (value.len() <= 100 && value.chars().all(harmless)).then(|| value.to_owned())
+}
+
+async fn feed(body: Body, mut stdin: ChildStdin) -> std::io::Result<()> {
+    let stream = body.into_data_stream().map_err(std::io::Error::other);
+    let mut reader = Box::pin(StreamReader::new(stream)).take(REQUEST_BYTES_MAX);
+    tokio::io::copy(&mut reader, &mut stdin).await?;
+    stdin.shutdown().await
+}
+
+/// A child under way: dropping it kills it and frees its place.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    deadline: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Running {
+    /// What the child writes, until its end or its deadline.
+    fn output(mut self) -> impl Stream<Item = std::io::Result<Bytes>> {
+        let stdout = self.child.stdout.take().expect("stdout was asked for");
+        futures::stream::unfold(Some((ReaderStream::new(stdout), self)), |state| async move {
+            let (mut stdout, mut running) = state?;
+            match tokio::time::timeout_at(running.deadline, stdout.next()).await {
+                Ok(Some(Ok(bytes))) => Some((Ok(bytes), Some((stdout, running)))),
+                Ok(Some(Err(error))) => Some((Err(error), None)),
+                Ok(None) => match tokio::time::timeout_at(running.deadline, running.child.wait()).await {
+                    Ok(Ok(status)) if status.success() => None,
+                    // An error in the body tells the client that it is not complete.
+                    Ok(Ok(status)) => Some((Err(std::io::Error::other(format!("git ended with {status}"))), None)),
+                    Ok(Err(error)) => Some((Err(error), None)),
+                    Err(_) => Some((Err(std::io::ErrorKind::TimedOut.into()), None)),
+                },
+                Err(_) => Some((Err(std::io::ErrorKind::TimedOut.into()), None)),
+            }
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Carries out work on repositories, one after the other, away from the threads that must not wait for a disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use configdb_schema::known;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::repositories::{Kind, Place, Repositories, RepositoryError};
+use crate::event::{GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles};
+
+/// Path of the repository that every cluster takes charts from.
+const SHARED_PATH: &str = "shared/helm";
+
+/// Largest file, and largest number of files, taken from the directory of charts.
+const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const CHART_FILES_MAX: usize = 5_000;
+
+const SHARED_README: &str = "# Shared charts
+
+Every edge cluster may read this repository. A chart template names a directory in it.
+";
+
+/// Answers each piece of work with one result, until nobody gives work any more.
+pub async fn run(repositories: Repositories, mut work: mpsc::Receiver<GitWork>, results: mpsc::Sender<GitResult>) {
+    while let Some(GitWork { cluster, action }) = work.recv().await {
+        let repositories = repositories.clone();
+        let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
+        let outcome = done.unwrap_or_else(|error| GitOutcome::Failed { reason: error.to_string() });
+        if results.send(GitResult { cluster, outcome }).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn carry_out(repositories: &Repositories, cluster: Uuid, action: GitAction) -> GitOutcome {
+    let done = match action {
+        GitAction::Write { path, store, files } => {
+            let place = Place { path, kind: Kind::Cluster, store };
+            repositories.write(cluster, &place, &files, wall()).map(|written| {
+                if written.changed {
+                    tracing::info!(cluster_id = %cluster, commit = written.commit, "repository written");
+                }
+                GitOutcome::Written { commit: written.commit }
+            })
+        }
+        GitAction::Close => repositories.close(cluster).map(|()| GitOutcome::Closed),
+    };
+    done.unwrap_or_else(|error| GitOutcome::Failed { reason: chain(&error) })
+}
+
+/// Makes the shared repository, and brings it to the charts in `charts_dir` if there is one. Blocks.
+///
+/// # Errors
+/// The disk, or the directory of charts.
+pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> Result<(), SharedError> {
+    let mut files = RepositoryFiles {
+        initial: [
+            ("README.md".to_owned(), SHARED_README.as_bytes().to_vec()),
+            ("charts/.gitkeep".to_owned(), Vec::new()),
+            // What the default Flux template lets every cluster that is not bare apply.
+            ("flux-system/.gitkeep".to_owned(), Vec::new()),
+        ]
+        .into(),
+        message: "Shared charts".to_owned(),
+        ..RepositoryFiles::default()
+    };
+    if let Some(directory) = charts_dir {
+        let mut owned = BTreeMap::new();
+        collect(directory, "", &mut owned)?;
+        owned.entry("README.md".to_owned()).or_insert_with(|| SHARED_README.as_bytes().to_vec());
+        files.owned = owned;
+        files.directory = Some(String::new());
+    }
+    let place = Place { path: SHARED_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil() };
+    repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?;
+    Ok(())
+}
+
+/// The shared repository cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedError {
+    /// The state directory.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    /// The directory of charts.
+    #[error("git.charts_dir: cannot read {path}")]
+    Charts {
+        /// What.
+        path: String,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The directory of charts holds something else.
+    #[error("git.charts_dir: {path} {rule}")]
+    NotCharts {
+        /// What.
+        path: String,
+        /// The rule that it breaks.
+        rule: &'static str,
+    },
+}
+
+fn collect(directory: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<(), SharedError> {
+    let unreadable = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| SharedError::Charts { path, source }
+    };
+    for entry in fs::read_dir(directory).map_err(unreadable(directory))? {
+        let entry = entry.map_err(unreadable(directory))?;
+        let path = entry.path();
+        let not_charts = |rule| SharedError::NotCharts { path: path.display().to_string(), rule };
+        let name = entry.file_name().into_string().map_err(|_| not_charts("has a name that is no UTF-8"))?;
+        if name.starts_with('.') {
+            continue;
+        }
+        let in_repository = format!("{prefix}{name}");
+        // Links are followed: charts are often mounted, and mounts are made of them.
+        let about = fs::metadata(&path).map_err(unreadable(&path))?;
+        if about.is_dir() {
+            if prefix.matches('/').count() > 16 {
+                return Err(not_charts("is nested too deeply"));
+            }
+            collect(&path, &format!("{in_repository}/"), files)?;
+        } else {
+            if about.len() > CHART_BYTES_MAX {
+                return Err(not_charts("is larger than 4 MiB"));
+            }
+            if files.len() >= CHART_FILES_MAX {
+                return Err(not_charts("is one file too many; 5,000 are allowed"));
+            }
+            files.insert(in_repository, fs::read(&path).map_err(unreadable(&path))?);
+        }
+    }
+    Ok(())
+}
+
+fn wall() -> u64 {
+    sparkplug_mqtt::Clock::new().now().wall
+}
+
+/// The message with those of its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shared_repository_is_made_once_and_follows_the_directory_of_charts() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::load(state_dir.path()).unwrap();
+        write_shared(&repositories, None).unwrap();
+        let main = || {
+            std::fs::read(
+                state_dir
+                    .path()
+                    .join("git")
+                    .join(format!("{}.git", known::repository::HELM_CHARTS))
+                    .join("refs/heads/main"),
+            )
+            .unwrap()
+        };
+        let first = main();
+        write_shared(&repositories, None).unwrap();
+        assert_eq!(main(), first);
+        assert_eq!(repositories.by_path("shared/helm").unwrap().kind, Kind::Shared);
+        let charts = tempfile::tempdir().unwrap();
+        fs::create_dir_all(charts.path().join("edge-agent/templates")).unwrap();
+        fs::write(charts.path().join("edge-agent/Chart.yaml"), "name: edge-agent\n").unwrap();
+        fs::write(charts.path().join("edge-agent/templates/a.yaml"), "a: 1\n").unwrap();
+        fs::write(charts.path().join(".hidden"), "x").unwrap();
+        write_shared(&repositories, Some(charts.path())).unwrap();
+        let second = main();
+        assert_ne!(second, first);
+        write_shared(&repositories, Some(charts.path())).unwrap();
+        assert_eq!(main(), second, "nothing changed, so nothing is committed");
+        let mut files = BTreeMap::new();
+        collect(charts.path(), "", &mut files).unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["edge-agent/Chart.yaml", "edge-agent/templates/a.yaml"]);
+        let error = write_shared(&repositories, Some(Path::new("/nonexistent"))).unwrap_err().to_string();
+        assert!(error.starts_with("git.charts_dir: cannot read /nonexistent"), "{error}");
+    }
+}

@@ -1,0 +1,438 @@
+//! Bare git repositories on disk: which there are, which of them are open, and what is on their branch `main`.
+//!
+//! ```text
+//! <state_dir>/git/<uuid>.git    the repository; stays when it is closed
+//! <state_dir>/git/<uuid>.json   its path and kind, only while it is open
+//! <state_dir>/secrets/<uuid>    password of a cluster, mode 0600, only while its repository is open
+//! ```
+//!
+//! Everything here is idempotent and may be killed anywhere: a repository is made aside and renamed, objects come before the reference, the reference
+//! changes by compare-and-set, the `.json` is written last. This module must not know what the files in a repository mean, nor HTTP.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use gix::ObjectId;
+use gix::objs::tree::EntryKind;
+use serde::{Deserialize, Serialize};
+use service_runtime::atomic_file::{self, AtomicFileError, OWNER_ONLY};
+use service_runtime::config::{ExposeSecret, Secret};
+use uuid::Uuid;
+
+use crate::event::RepositoryFiles;
+use crate::state::LeftRepository;
+
+/// The branch that clusters follow.
+const BRANCH: &str = "refs/heads/main";
+
+/// How often a lost race for the branch is run again. Only an operator who pushes on the disk races with us.
+const RACES_MAX: usize = 5;
+
+/// Who commits.
+const COMMITTER: &str = "Sparkfleet cluster manager";
+const COMMITTER_EMAIL: &str = "cluster-manager@sparkfleet.invalid";
+
+/// A step on the disk failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RepositoryError {
+    /// A directory or file cannot be used.
+    #[error("cannot {step} {}", path.display())]
+    Disk {
+        /// What was tried.
+        step: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A small file cannot be replaced.
+    #[error(transparent)]
+    File(#[from] AtomicFileError),
+    /// Git objects or references cannot be read or written.
+    #[error("repository {} cannot be {step} ({reason}); if it is damaged, move it away and it is written again", path.display())]
+    Git {
+        /// What was tried.
+        step: &'static str,
+        /// Which repository.
+        path: PathBuf,
+        /// What the library says.
+        reason: String,
+    },
+    /// Somebody else moves the branch all the time.
+    #[error("branch main of {} was moved by somebody else {RACES_MAX} times in a row; try again", path.display())]
+    Raced {
+        /// Which repository.
+        path: PathBuf,
+    },
+    /// The system has no random numbers.
+    #[error("the system yields no random numbers for a password")]
+    Random,
+}
+
+impl RepositoryError {
+    fn disk(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Disk { step, path: path.to_owned(), source }
+    }
+
+    fn git<E: std::fmt::Display>(step: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
+        move |error| Self::Git { step, path: path.to_owned(), reason: error.to_string() }
+    }
+}
+
+/// Whose a repository is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// One cluster's: only that cluster may read it.
+    Cluster,
+    /// Every cluster may read it.
+    Shared,
+}
+
+/// An open repository.
+#[derive(Debug, Clone)]
+pub struct Open {
+    /// Its UUID; of a cluster's repository the cluster's.
+    pub uuid: Uuid,
+    /// Whose it is.
+    pub kind: Kind,
+    /// Where it is on the disk.
+    pub directory: PathBuf,
+}
+
+/// Where a repository is served, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Such as `cluster/Paint_Shop`.
+    pub path: String,
+    /// Whose it is.
+    pub kind: Kind,
+    /// The ConfigDB that wants it; nil for what no ConfigDB wants.
+    pub store: Uuid,
+}
+
+/// What is recorded beside an open repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    path: String,
+    kind: Kind,
+    /// The ConfigDB that wanted it.
+    store: Uuid,
+}
+
+/// State of branch `main` after a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Its commit, hexadecimal.
+    pub commit: String,
+    /// There was something to commit.
+    pub changed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    records: BTreeMap<Uuid, Record>,
+    by_path: BTreeMap<String, Uuid>,
+    passwords: BTreeMap<Uuid, Arc<Secret>>,
+}
+
+/// All repositories of one state directory. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Repositories {
+    git: PathBuf,
+    secrets: PathBuf,
+    table: Arc<RwLock<Table>>,
+}
+
+/// The file that holds the git password of a cluster, for whoever bootstraps it.
+#[must_use]
+pub fn password_file(state_dir: &Path, cluster: Uuid) -> PathBuf {
+    state_dir.join("secrets").join(cluster.to_string())
+}
+
+impl Repositories {
+    /// Reads what is there; makes the directories; removes what a killed process left half done. Blocks.
+    ///
+    /// # Errors
+    /// The state directory cannot be used.
+    pub fn load(state_dir: &Path) -> Result<Self, RepositoryError> {
+        let store = Self { git: state_dir.join("git"), secrets: state_dir.join("secrets"), table: Arc::default() };
+        for directory in [&store.git, &store.secrets] {
+            fs::create_dir_all(directory).map_err(RepositoryError::disk("create", directory))?;
+        }
+        let private = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(&store.secrets, private).map_err(RepositoryError::disk("close", &store.secrets))?;
+        let mut table = Table::default();
+        for entry in fs::read_dir(&store.git).map_err(RepositoryError::disk("list", &store.git))? {
+            let entry = entry.map_err(RepositoryError::disk("list", &store.git))?;
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".new") {
+                fs::remove_dir_all(&path).map_err(RepositoryError::disk("remove", &path))?;
+            } else if let Some(uuid) = uuid_of(&name, ".json") {
+                let text = fs::read_to_string(&path).map_err(RepositoryError::disk("read", &path))?;
+                let Ok(record) = serde_json::from_str::<Record>(&text) else { continue };
+                let Some(password) = store.stored_password(uuid, record.kind)? else { continue };
+                if store.directory(uuid).is_dir() {
+                    table.insert(uuid, record, password);
+                }
+            } else if uuid_of(&name, ".git").is_some() {
+                // We are the only writer, and we are only just starting: a lock is left over.
+                for lock in ["refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"] {
+                    match fs::remove_file(path.join(lock)) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                            return Err(RepositoryError::disk("remove the left-over lock in", &path)(error));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        *store.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        Ok(store)
+    }
+
+    /// The open repositories of clusters.
+    #[must_use]
+    pub fn open_clusters(&self) -> Vec<LeftRepository> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let clusters = table.records.iter().filter(|(_, record)| record.kind == Kind::Cluster);
+        clusters
+            .map(|(uuid, record)| {
+                let name = record.path.rsplit('/').next().unwrap_or_default().to_owned();
+                LeftRepository { cluster: *uuid, name, store: record.store }
+            })
+            .collect()
+    }
+
+    /// The open repository of that UUID.
+    #[must_use]
+    pub fn by_uuid(&self, uuid: Uuid) -> Option<Open> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let record = table.records.get(&uuid)?;
+        Some(Open { uuid, kind: record.kind, directory: self.directory(uuid) })
+    }
+
+    /// The open repository at that path, such as `cluster/Paint_Shop`.
+    #[must_use]
+    pub fn by_path(&self, path: &str) -> Option<Open> {
+        let uuid = *self.table.read().unwrap_or_else(PoisonError::into_inner).by_path.get(path)?;
+        self.by_uuid(uuid)
+    }
+
+    /// The password of a cluster whose repository is open.
+    #[must_use]
+    pub fn password(&self, cluster: Uuid) -> Option<Arc<Secret>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).passwords.get(&cluster).cloned()
+    }
+
+    /// Brings branch `main` to `files` and opens the repository at its place. Blocks.
+    ///
+    /// # Errors
+    /// [`RepositoryError`]; doing it again goes on from there.
+    pub fn write(
+        &self,
+        uuid: Uuid,
+        place: &Place,
+        files: &RepositoryFiles,
+        wall: u64,
+    ) -> Result<Written, RepositoryError> {
+        let directory = self.directory(uuid);
+        if !directory.is_dir() {
+            self.create(&directory)?;
+        }
+        let written = commit(&directory, files, wall)?;
+        let stored = self.stored_password(uuid, place.kind)?;
+        let record = Record { path: place.path.clone(), kind: place.kind, store: place.store };
+        let known = self.table.read().unwrap_or_else(PoisonError::into_inner).records.get(&uuid) == Some(&record);
+        if !known || stored.is_none() {
+            let password = match stored {
+                Some(password) => password,
+                None => Some(self.new_password(uuid)?),
+            };
+            let text = serde_json::to_vec(&record).expect("a text and a name are JSON");
+            atomic_file::write(&self.record(uuid), &text, None)?;
+            self.table.write().unwrap_or_else(PoisonError::into_inner).insert(uuid, record, password);
+        }
+        Ok(written)
+    }
+
+    /// Serves the repository no longer and forgets the password; the storage stays. Blocks.
+    ///
+    /// # Errors
+    /// A file cannot be removed; doing it again goes on from there.
+    pub fn close(&self, uuid: Uuid) -> Result<(), RepositoryError> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner).remove(uuid);
+        for path in [self.secrets.join(uuid.to_string()), self.record(uuid)] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(RepositoryError::disk("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(&self, uuid: Uuid) -> PathBuf {
+        self.git.join(format!("{uuid}.git"))
+    }
+
+    fn record(&self, uuid: Uuid) -> PathBuf {
+        self.git.join(format!("{uuid}.json"))
+    }
+
+    /// Makes an empty repository aside and renames it: nobody ever sees half of one.
+    fn create(&self, directory: &Path) -> Result<(), RepositoryError> {
+        let aside = directory.with_extension("git.new");
+        if aside.exists() {
+            fs::remove_dir_all(&aside).map_err(RepositoryError::disk("remove", &aside))?;
+        }
+        gix::ThreadSafeRepository::init_opts(
+            &aside,
+            gix::create::Kind::Bare,
+            gix::create::Options::default(),
+            gix::open::Options::isolated(),
+        )
+        .map_err(RepositoryError::git("created", &aside))?;
+        // Whatever the default branch of this machine is.
+        atomic_file::write(&aside.join("HEAD"), format!("ref: {BRANCH}\n").as_bytes(), None)?;
+        fs::rename(&aside, directory).map_err(RepositoryError::disk("rename a new repository to", directory))
+    }
+
+    /// None: there is none yet but should be. A shared repository has none at all.
+    fn stored_password(&self, uuid: Uuid, kind: Kind) -> Result<Option<Option<Secret>>, RepositoryError> {
+        if kind == Kind::Shared {
+            return Ok(Some(None));
+        }
+        let path = self.secrets.join(uuid.to_string());
+        match fs::read_to_string(&path) {
+            Ok(text) if !text.trim().is_empty() => Ok(Some(Some(Secret::from(text.trim())))),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(RepositoryError::disk("read the password in", &path)(error)),
+        }
+    }
+
+    fn new_password(&self, uuid: Uuid) -> Result<Secret, RepositoryError> {
+        let mut bytes = [0_u8; 32];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| RepositoryError::Random)?;
+        let password = Secret::from(BASE64_URL_SAFE_NO_PAD.encode(bytes));
+        atomic_file::write(
+            &self.secrets.join(uuid.to_string()),
+            password.expose_secret().as_bytes(),
+            Some(OWNER_ONLY),
+        )?;
+        Ok(password)
+    }
+}
+
+impl Table {
+    fn insert(&mut self, uuid: Uuid, record: Record, password: Option<Secret>) {
+        self.remove(uuid);
+        self.by_path.insert(record.path.clone(), uuid);
+        self.records.insert(uuid, record);
+        if let Some(password) = password {
+            self.passwords.insert(uuid, Arc::new(password));
+        }
+    }
+
+    fn remove(&mut self, uuid: Uuid) {
+        self.passwords.remove(&uuid);
+        if let Some(record) = self.records.remove(&uuid)
+            && self.by_path.get(&record.path) == Some(&uuid)
+        {
+            self.by_path.remove(&record.path);
+        }
+    }
+}
+
+fn uuid_of(name: &str, suffix: &str) -> Option<Uuid> {
+    Uuid::parse_str(name.strip_suffix(suffix)?).ok()
+}
+
+/// Commits `files` to branch `main`, if that changes anything.
+fn commit(directory: &Path, files: &RepositoryFiles, wall: u64) -> Result<Written, RepositoryError> {
+    let repository =
+        gix::open_opts(directory, gix::open::Options::isolated()).map_err(RepositoryError::git("opened", directory))?;
+    for _ in 0..RACES_MAX {
+        let parent = tip(&repository).map_err(RepositoryError::git("read", directory))?;
+        let (tree, before) = tree(&repository, parent, files).map_err(RepositoryError::git("written", directory))?;
+        if let Some(parent) = parent
+            && before == Some(tree)
+        {
+            return Ok(Written { commit: parent.to_string(), changed: false });
+        }
+        let time = format!("{} +0000", wall / 1000);
+        let signature = gix::actor::SignatureRef { name: COMMITTER.into(), email: COMMITTER_EMAIL.into(), time: &time };
+        // The reference must still be the parent (or absent): otherwise somebody pushed meanwhile, and the tree is made again on top of that.
+        match repository.commit_as(signature, signature, BRANCH, &files.message, tree, parent) {
+            Ok(id) => return Ok(Written { commit: id.to_string(), changed: true }),
+            Err(error) => {
+                let now = tip(&repository).map_err(RepositoryError::git("read", directory))?;
+                if now == parent {
+                    return Err(RepositoryError::git("written", directory)(error));
+                }
+            }
+        }
+    }
+    Err(RepositoryError::Raced { path: directory.to_owned() })
+}
+
+/// Commit of branch `main`, if there is one.
+fn tip(repository: &gix::Repository) -> Result<Option<ObjectId>, String> {
+    match repository.try_find_reference(BRANCH).map_err(|e| e.to_string())? {
+        Some(mut reference) => Ok(Some(reference.peel_to_id().map_err(|e| e.to_string())?.detach())),
+        None => Ok(None),
+    }
+}
+
+/// The tree that shall be, and the one that is.
+fn tree(
+    repository: &gix::Repository,
+    parent: Option<ObjectId>,
+    files: &RepositoryFiles,
+) -> Result<(ObjectId, Option<ObjectId>), String> {
+    let text = |error: gix::Error| error.to_string();
+    let empty = ObjectId::empty_tree(repository.object_hash());
+    let before = match parent {
+        Some(parent) => {
+            let commit = repository.find_commit(parent).map_err(text)?;
+            Some(commit.tree_id().map_err(|e| e.to_string())?.detach())
+        }
+        None => None,
+    };
+    let mut editor = repository.edit_tree(before.unwrap_or(empty)).map_err(text)?;
+    if before.is_none() {
+        for (path, content) in &files.initial {
+            let blob = repository.write_blob(content).map_err(text)?;
+            editor.upsert(path, EntryKind::Blob, blob).map_err(text)?;
+        }
+    }
+    // The directory is made from nothing, so that a file that is not wanted any more is gone.
+    let mut owned = repository.edit_tree(empty).map_err(text)?;
+    for (path, content) in &files.owned {
+        let blob = repository.write_blob(content).map_err(text)?;
+        owned.upsert(path, EntryKind::Blob, blob).map_err(text)?;
+    }
+    let owned = owned.write().map_err(text)?.detach();
+    match files.directory.as_deref() {
+        Some("") => return Ok((owned, before)),
+        Some(directory) => {
+            editor.upsert(directory, EntryKind::Tree, owned).map_err(text)?;
+        }
+        None => {}
+    }
+    Ok((editor.write().map_err(text)?.detach(), before))
+}
+
+#[cfg(test)]
+mod tests;

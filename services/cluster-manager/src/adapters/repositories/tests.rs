@@ -1,0 +1,210 @@
+//! Repositories on a real disk, read back with the real git: what a commit holds, what a killed process leaves, what a closed one keeps.
+
+use super::*;
+use std::process::Command;
+
+const CLUSTER: Uuid = Uuid::from_u128(0xC1);
+
+fn files(release: &str) -> RepositoryFiles {
+    RepositoryFiles {
+        initial: [("README.md".to_owned(), b"read\n".to_vec()), ("by-hand/.gitkeep".to_owned(), Vec::new())].into(),
+        directory: Some("edo/cluster".to_owned()),
+        owned: [("a.yaml".to_owned(), release.as_bytes().to_vec()), ("b.yaml".to_owned(), b"b: 1\n".to_vec())].into(),
+        message: "Cluster flux update".to_owned(),
+    }
+}
+
+fn place(path: &str) -> Place {
+    Place { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::from_u128(7) }
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", directory)
+        .args(["-c", "user.name=operator", "-c", "user.email=o@example", "-c", "safe.directory=*"])
+        .arg("-C")
+        .arg(directory)
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+struct Fixture {
+    state_dir: tempfile::TempDir,
+    repositories: Repositories,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::load(state_dir.path()).unwrap();
+        Self { state_dir, repositories }
+    }
+
+    fn write(&self, release: &str) -> Written {
+        self.repositories.write(CLUSTER, &place("cluster/A"), &files(release), 1_700_000_000_000).unwrap()
+    }
+
+    fn bare(&self) -> PathBuf {
+        self.repositories.directory(CLUSTER)
+    }
+
+    fn tree(&self) -> Vec<String> {
+        git(&self.bare(), &["ls-tree", "-r", "--name-only", "main"]).lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn a_repository_is_made_once_and_committed_to_only_when_something_changed() {
+    let fixture = Fixture::new();
+    let first = fixture.write("a: 1\n");
+    assert!(first.changed);
+    assert_eq!(fixture.write("a: 1\n"), Written { changed: false, ..first.clone() });
+    let second = fixture.write("a: 2\n");
+    assert!(second.changed && second.commit != first.commit);
+    assert_eq!(git(&fixture.bare(), &["rev-list", "--count", "main"]).trim(), "2");
+    assert_eq!(git(&fixture.bare(), &["rev-parse", "main"]).trim(), second.commit);
+    assert_eq!(git(&fixture.bare(), &["symbolic-ref", "HEAD"]).trim(), "refs/heads/main");
+    assert_eq!(fixture.tree(), ["README.md", "by-hand/.gitkeep", "edo/cluster/a.yaml", "edo/cluster/b.yaml"]);
+    git(&fixture.bare(), &["fsck", "--strict"]);
+    let log = git(&fixture.bare(), &["log", "-1", "--format=%an|%s|%at", "main"]);
+    assert_eq!(log.trim(), "Sparkfleet cluster manager|Cluster flux update|1700000000");
+}
+
+#[test]
+fn what_an_operator_pushed_on_the_disk_stays_and_what_is_ours_is_restored() {
+    let fixture = Fixture::new();
+    fixture.write("a: 1\n");
+    let work = tempfile::tempdir().unwrap();
+    let bare = fixture.bare();
+    git(work.path(), &["clone", "-q", bare.to_str().unwrap(), "."]);
+    fs::write(work.path().join("by-hand/mine.yaml"), "mine: 1\n").unwrap();
+    fs::write(work.path().join("README.md"), "my own words\n").unwrap();
+    fs::create_dir_all(work.path().join("edo/secrets/ns")).unwrap();
+    fs::write(work.path().join("edo/secrets/ns/s.yaml"), "sealed: 1\n").unwrap();
+    fs::write(work.path().join("edo/cluster/a.yaml"), "tampered: 1\n").unwrap();
+    fs::write(work.path().join("edo/cluster/extra.yaml"), "extra: 1\n").unwrap();
+    git(work.path(), &["rm", "-q", "by-hand/.gitkeep"]);
+    git(work.path(), &["add", "-A"]);
+    git(work.path(), &["commit", "-q", "-m", "by hand"]);
+    git(work.path(), &["push", "-q", "origin", "HEAD:main"]);
+    assert!(fixture.write("a: 1\n").changed);
+    assert_eq!(
+        fixture.tree(),
+        ["README.md", "by-hand/mine.yaml", "edo/cluster/a.yaml", "edo/cluster/b.yaml", "edo/secrets/ns/s.yaml"]
+    );
+    assert_eq!(git(&bare, &["show", "main:edo/cluster/a.yaml"]), "a: 1\n");
+    assert_eq!(git(&bare, &["show", "main:README.md"]), "my own words\n");
+    assert!(!fixture.write("a: 1\n").changed);
+}
+
+#[test]
+fn a_file_that_is_not_wanted_any_more_is_gone() {
+    let fixture = Fixture::new();
+    fixture.write("a: 1\n");
+    let mut fewer = files("a: 1\n");
+    fewer.owned.remove("b.yaml");
+    assert!(fixture.repositories.write(CLUSTER, &place("cluster/A"), &fewer, 0).unwrap().changed);
+    assert_eq!(fixture.tree(), ["README.md", "by-hand/.gitkeep", "edo/cluster/a.yaml"]);
+}
+
+#[test]
+fn a_password_is_made_once_kept_private_and_gone_when_the_repository_is_closed() {
+    let fixture = Fixture::new();
+    assert!(fixture.repositories.password(CLUSTER).is_none());
+    fixture.write("a: 1\n");
+    let file = password_file(fixture.state_dir.path(), CLUSTER);
+    let password = fs::read_to_string(&file).unwrap();
+    assert_eq!(password.len(), 43);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fixture.repositories.password(CLUSTER).unwrap().expose_secret(), password);
+    fixture.write("a: 2\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), password);
+    assert!(!format!("{:?}", fixture.repositories).contains(&password));
+    fixture.repositories.close(CLUSTER).unwrap();
+    fixture.repositories.close(CLUSTER).unwrap();
+    assert!(!file.exists() && fixture.bare().is_dir());
+    assert!(fixture.repositories.by_uuid(CLUSTER).is_none() && fixture.repositories.by_path("cluster/A").is_none());
+    assert!(fixture.repositories.password(CLUSTER).is_none());
+    fixture.write("a: 2\n");
+    assert_ne!(fs::read_to_string(&file).unwrap(), password);
+    assert_eq!(git(&fixture.bare(), &["rev-list", "--count", "main"]).trim(), "2", "the history came back");
+}
+
+#[test]
+fn a_restart_finds_open_repositories_and_only_those() {
+    let fixture = Fixture::new();
+    fixture.write("a: 1\n");
+    let closed = Uuid::from_u128(0xC2);
+    fixture.repositories.write(closed, &place("cluster/B"), &files("x"), 0).unwrap();
+    fixture.repositories.close(closed).unwrap();
+    let shared = Place { path: "shared/helm".to_owned(), kind: Kind::Shared, store: Uuid::nil() };
+    fixture.repositories.write(Uuid::from_u128(3), &shared, &files("x"), 0).unwrap();
+    let again = Repositories::load(fixture.state_dir.path()).unwrap();
+    let left = LeftRepository { cluster: CLUSTER, name: "A".to_owned(), store: Uuid::from_u128(7) };
+    assert_eq!(again.open_clusters(), [left]);
+    assert_eq!(again.by_path("cluster/A").unwrap().uuid, CLUSTER);
+    assert_eq!(again.by_path("shared/helm").unwrap().kind, Kind::Shared);
+    assert!(again.by_path("cluster/B").is_none());
+    assert_eq!(
+        again.password(CLUSTER).unwrap().expose_secret(),
+        fixture.repositories.password(CLUSTER).unwrap().expose_secret()
+    );
+    assert!(!password_file(fixture.state_dir.path(), Uuid::from_u128(3)).exists());
+}
+
+#[test]
+fn a_renamed_place_is_served_at_the_other_path_only() {
+    let fixture = Fixture::new();
+    fixture.write("a: 1\n");
+    fixture.repositories.write(CLUSTER, &place("cluster/B"), &files("a: 1\n"), 0).unwrap();
+    assert!(fixture.repositories.by_path("cluster/A").is_none());
+    assert_eq!(fixture.repositories.by_path("cluster/B").unwrap().uuid, CLUSTER);
+}
+
+#[test]
+fn what_a_killed_process_left_is_cleared_away_at_the_start() {
+    let fixture = Fixture::new();
+    // Killed while making a repository: the directory aside is half there.
+    let aside = fixture.state_dir.path().join("git").join(format!("{CLUSTER}.git.new"));
+    fs::create_dir_all(aside.join("objects")).unwrap();
+    let repositories = Repositories::load(fixture.state_dir.path()).unwrap();
+    assert!(!aside.exists());
+    // Killed between the repository and its first commit.
+    repositories.create(&fixture.bare()).unwrap();
+    assert!(repositories.write(CLUSTER, &place("cluster/A"), &files("a: 1\n"), 0).unwrap().changed);
+    // Killed while it held the lock of the branch.
+    fs::write(fixture.bare().join("refs/heads/main.lock"), "").unwrap();
+    // Killed between the commit and the record: the password may be there or not.
+    fs::remove_file(fixture.state_dir.path().join("git").join(format!("{CLUSTER}.json"))).unwrap();
+    let repositories = Repositories::load(fixture.state_dir.path()).unwrap();
+    assert!(repositories.by_uuid(CLUSTER).is_none());
+    assert!(repositories.write(CLUSTER, &place("cluster/A"), &files("a: 2\n"), 0).unwrap().changed);
+    assert!(repositories.by_uuid(CLUSTER).is_some());
+    assert_eq!(fixture.tree().len(), 4);
+}
+
+#[test]
+fn a_damaged_repository_is_named_and_nothing_is_overwritten() {
+    let fixture = Fixture::new();
+    fixture.write("a: 1\n");
+    fs::write(fixture.bare().join("refs/heads/main"), "0123456789012345678901234567890123456789\n").unwrap();
+    let error = fixture.repositories.write(CLUSTER, &place("cluster/A"), &files("a: 2\n"), 0).unwrap_err().to_string();
+    assert!(error.contains("move it away") && error.contains(&CLUSTER.to_string()), "{error}");
+}
+
+#[test]
+fn a_whole_tree_can_be_owned() {
+    let fixture = Fixture::new();
+    let mut whole = files("a: 1\n");
+    whole.directory = Some(String::new());
+    fixture.repositories.write(CLUSTER, &place("shared/x"), &whole, 0).unwrap();
+    assert_eq!(fixture.tree(), ["a.yaml", "b.yaml"]);
+    let nothing = RepositoryFiles { initial: whole.initial.clone(), ..RepositoryFiles::default() };
+    assert!(!fixture.repositories.write(CLUSTER, &place("shared/x"), &nothing, 0).unwrap().changed);
+}

@@ -1,0 +1,107 @@
+//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB and the Sync of every cluster.
+
+use std::path::Path;
+
+use configdb_contract::configdb_node;
+use configdb_schema::Organisation;
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, UpdateError};
+use sparkplug::host::HostConfig;
+use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, HostId, Metric, NameError};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
+
+use crate::event::Effect;
+
+/// Both sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    /// As `<ORG>-Central/Cluster-Manager`.
+    pub node: EdgeNodeHandle,
+    /// As Host Application.
+    pub host: HostHandle,
+}
+
+/// Why a session could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The ids.
+    #[error("the organisation does not make Sparkplug ids")]
+    Name(#[from] NameError),
+    /// The MQTT configuration or the stored bdSeq.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+impl Sessions {
+    /// Starts both.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing runs then.
+    pub fn start(
+        organisation: &Organisation,
+        metrics: Vec<Metric>,
+        mqtt: &MqttConfig,
+        state_dir: &Path,
+        clock: Clock,
+    ) -> Result<Self, SessionError> {
+        let descriptor = own_descriptor(organisation)?;
+        let bd_seq = BdSeqStore::in_directory(state_dir, &descriptor);
+        let node = sparkplug_mqtt::spawn_edge_node(node_config(descriptor), metrics, mqtt, bd_seq, clock)?;
+        let host = sparkplug_mqtt::spawn_host(host_config(organisation)?, mqtt, clock).map_err(SpawnError::from)?;
+        Ok(Self { node, host })
+    }
+
+    /// Executes one effect of the wire; work on repositories is not for here and is returned.
+    ///
+    /// # Errors
+    /// A session has ended.
+    pub async fn execute(&self, effect: Effect) -> Result<Option<crate::event::GitWork>, Stopped> {
+        match effect {
+            Effect::Node(update) => match self.node.update(update).await {
+                Ok(()) => Ok(None),
+                Err(UpdateError::Stopped) => Err(Stopped),
+                Err(error) => {
+                    tracing::warn!(error = %error, "the own metrics could not be brought up to date");
+                    Ok(None)
+                }
+            },
+            Effect::Host(request) => self.host.request(request).await.map(|()| None),
+            Effect::Git(work) => Ok(Some(work)),
+        }
+    }
+
+    /// Says that the manager dies, and ends both sessions.
+    pub async fn stop(self) {
+        tokio::join!(self.node.stop(), self.host.stop());
+    }
+}
+
+/// The own address.
+///
+/// # Errors
+/// The organisation's name makes no group.
+pub fn own_descriptor(organisation: &Organisation) -> Result<EdgeNodeDescriptor, NameError> {
+    cluster_manager_contract::names::node(organisation.as_str())
+}
+
+/// The Edge Node, with a heartbeat.
+#[must_use]
+pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
+    EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(descriptor) }
+}
+
+/// The Host Application: ConfigDB, and the Sync of every group.
+///
+/// # Errors
+/// The organisation's name makes no host id.
+pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError> {
+    let EdgeNodeDescriptor { group, edge_node } = own_descriptor(organisation)?;
+    let host_id = HostId::new(format!("{group}.{edge_node}"))?;
+    let configdb = configdb_node(organisation);
+    let sync = edge_sync_contract::names::EDGE_NODE_ID;
+    // A filter `a/#` also takes `a`: messages of the node and of its devices alike.
+    let filters = [format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node), format!("spBv1.0/+/+/{sync}/#")];
+    // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
+    let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).into();
+    Ok(HostConfig { filters, ..HostConfig::new(Some(host_id)) })
+}

@@ -1,0 +1,234 @@
+//! One cluster -> what is in its git repository.
+//!
+//! ```text
+//! README.md, by-hand/.gitkeep   first commit only; the operator's from then on, like everything that is not listed here
+//! edo/cluster/<file>            each file of the Flux template; replaced as a whole
+//! ```
+//!
+//! YAML is written so that a reader of YAML 1.1 (Flux, kubectl) understands the same as we do. This module must not know git.
+
+use std::collections::BTreeMap;
+
+use configdb_schema::document::{EdgeCluster, JsonObject};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::catalog::{Catalog, CatalogError};
+use crate::event::RepositoryFiles;
+use crate::render::{self, Release, RenderError};
+use crate::template::{self, Context, TemplateError};
+
+/// Directory in the repository that belongs to the cluster manager.
+pub const DIRECTORY: &str = "edo/cluster";
+
+/// The file that makes a cluster follow its repository.
+pub const SELF_LINK: &str = "self-link.yaml";
+
+/// The file that a bare cluster does not get: its site manages Flux.
+const FLUX_SYSTEM: &str = "flux-system.yaml";
+
+/// The file for the repository of the cluster's own chart, if that is not the shared one.
+const CHART_SOURCE: &str = "edge-cluster-source.yaml";
+
+/// Version of Flux that the default templates are written for; recorded with the set-up.
+pub const FLUX_VERSION: &str = "2.7.5";
+
+const README: &str = "# Configuration of an edge cluster
+
+Flux on the cluster applies every manifest in this repository.
+
+- `edo/` is written by the cluster manager. What you change below it is undone.
+- `by-hand/` is yours. Put your own manifests there, or anywhere else outside `edo/`.
+";
+
+/// What is the same for every cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Prefix of the Sparkplug groups.
+    pub organisation: String,
+    /// Base URL of the git server, without a slash at its end.
+    pub git_url: String,
+    /// MQTT servers for the cluster's own services.
+    pub mqtt_servers: Vec<String>,
+    /// Kubernetes Secret with the credentials for them.
+    pub mqtt_secret: Option<String>,
+}
+
+/// Why there can be no repository content.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterRepoError {
+    /// A template is missing or unusable.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The chart of the cluster's services cannot be rendered.
+    #[error(transparent)]
+    Release(#[from] RenderError),
+    /// The Flux template cannot be expanded.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// An item of the Flux template is no manifest.
+    #[error("Flux template, {file}, document {number}: {rule}")]
+    Document {
+        /// Which file.
+        file: String,
+        /// Counted from 1.
+        number: usize,
+        /// The rule that it breaks.
+        rule: &'static str,
+    },
+    /// YAML cannot express it.
+    #[error("Flux template, {file}: cannot be written as YAML: {reason}")]
+    Yaml {
+        /// Which file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What a cluster's repository shall hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterRepo {
+    /// The files.
+    pub files: RepositoryFiles,
+    /// Content of [`SELF_LINK`], for the bootstrap.
+    pub self_link: String,
+}
+
+/// Path of a cluster's repository on the git server.
+#[must_use]
+pub fn path(cluster_name: &str) -> String {
+    format!("cluster/{cluster_name}")
+}
+
+/// URL of a cluster's repository.
+#[must_use]
+pub fn url(settings: &Settings, cluster_name: &str) -> String {
+    format!("{}/git/{}", settings.git_url, path(cluster_name))
+}
+
+/// Chart template of the cluster's own services.
+#[must_use]
+pub fn chart(spec: &EdgeCluster, catalog: &Catalog) -> Uuid {
+    spec.chart.unwrap_or_else(|| catalog.default_chart())
+}
+
+/// Renders the repository of a cluster.
+///
+/// # Errors
+/// [`ClusterRepoError`] says what is to be changed.
+pub fn render(
+    cluster: Uuid,
+    spec: &EdgeCluster,
+    catalog: &Catalog,
+    settings: &Settings,
+) -> Result<ClusterRepo, ClusterRepoError> {
+    let context = Context::default()
+        .with("helm", helm_release(cluster, spec, catalog, settings)?)
+        .with("namespace", spec.namespace.as_str())
+        .with("url.self", url(settings, &spec.name))
+        .with("url.helm", format!("{}/git/shared/helm", settings.git_url))
+        .with("name", spec.name.as_str())
+        .with("uuid", cluster.to_string());
+    let mut owned = BTreeMap::new();
+    let mut self_link = String::new();
+    for (file, items) in catalog.flux()?.all_files() {
+        if spec.bare && file == FLUX_SYSTEM {
+            continue;
+        }
+        let items: Vec<Value> = items.iter().map(configdb_schema::document::FluxItem::to_value).collect();
+        let yaml = documents(file, &items, &context)?;
+        if file == SELF_LINK {
+            self_link.clone_from(&yaml);
+        }
+        owned.insert(file.to_owned(), yaml.into_bytes());
+    }
+    if let Some(source) = chart_source(spec, catalog, settings)? {
+        owned.insert(CHART_SOURCE.to_owned(), yaml(CHART_SOURCE, &[source])?.into_bytes());
+    }
+    let initial = [("README.md", README), ("by-hand/.gitkeep", "")];
+    let files = RepositoryFiles {
+        initial: initial.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into(),
+        directory: Some(DIRECTORY.to_owned()),
+        owned,
+        message: "Cluster flux update".to_owned(),
+    };
+    Ok(ClusterRepo { files, self_link })
+}
+
+/// The HelmRelease of the chart with the cluster's own services.
+fn helm_release(
+    cluster: Uuid,
+    spec: &EdgeCluster,
+    catalog: &Catalog,
+    settings: &Settings,
+) -> Result<Value, ClusterRepoError> {
+    let chart = chart(spec, catalog);
+    let template = catalog.chart(chart)?;
+    let context = Context::default()
+        .with("uuid", cluster.to_string())
+        .with("name", spec.name.as_str())
+        .with("namespace", spec.namespace.as_str())
+        .with("organisation", settings.organisation.as_str())
+        .with("mqtt.servers", settings.mqtt_servers.clone());
+    let values = render::layered(base_values(settings), chart, template, &context, spec.values.as_ref())?;
+    let repository = render::git_repository_name(template.source, None);
+    let release = Release { uuid: cluster, template, repository, values };
+    Ok(in_namespace(release.manifest(catalog)?, spec))
+}
+
+/// The GitRepository of a chart that is not in the shared repository.
+fn chart_source(spec: &EdgeCluster, catalog: &Catalog, settings: &Settings) -> Result<Option<Value>, ClusterRepoError> {
+    match catalog.chart(chart(spec, catalog))?.source {
+        Some(source) => Ok(Some(in_namespace(render::git_repository(source, None, catalog, &settings.git_url)?, spec))),
+        None => Ok(None),
+    }
+}
+
+/// A Kustomization applies what is in the repository, and needs the namespace in it; what Sync applies gets its namespace there.
+fn in_namespace(mut manifest: Value, spec: &EdgeCluster) -> Value {
+    if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
+        metadata.entry("namespace").or_insert_with(|| Value::from(spec.namespace.as_str()));
+    }
+    manifest
+}
+
+fn base_values(settings: &Settings) -> JsonObject {
+    let mut mqtt = Map::new();
+    if !settings.mqtt_servers.is_empty() {
+        mqtt.insert("servers".to_owned(), Value::from(settings.mqtt_servers.clone()));
+    }
+    if let Some(secret) = &settings.mqtt_secret {
+        mqtt.insert("secretName".to_owned(), Value::from(secret.as_str()));
+    }
+    let mut base = Map::new();
+    base.insert("organisation".to_owned(), Value::from(settings.organisation.as_str()));
+    if !mqtt.is_empty() {
+        base.insert("mqtt".to_owned(), Value::Object(mqtt));
+    }
+    base
+}
+
+fn documents(file: &str, items: &[Value], context: &Context) -> Result<String, ClusterRepoError> {
+    let mut documents = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let at = |rule| ClusterRepoError::Document { file: file.to_owned(), number: index + 1, rule };
+        let name = format!("FluxTemplate {file}, document {}", index + 1);
+        let document = template::expand(&name, item, context)?.ok_or_else(|| at("has no value"))?;
+        for field in ["/apiVersion", "/kind", "/metadata/name"] {
+            if document.pointer(field).and_then(Value::as_str).is_none_or(str::is_empty) {
+                return Err(at("must be a manifest with apiVersion, kind and metadata.name"));
+            }
+        }
+        documents.push(document);
+    }
+    yaml(file, &documents)
+}
+
+fn yaml(file: &str, documents: &[Value]) -> Result<String, ClusterRepoError> {
+    serde_saphyr::to_string_multiple(documents)
+        .map_err(|error| ClusterRepoError::Yaml { file: file.to_owned(), reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests;

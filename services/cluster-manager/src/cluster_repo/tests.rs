@@ -1,0 +1,181 @@
+//! The content of a cluster's repository, from the templates that a fresh store has and from odd ones.
+
+use super::*;
+use configdb_schema::known;
+use serde_json::json;
+
+const CLUSTER: Uuid = Uuid::from_u128(0xC1);
+
+fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    for entry in configdb_schema::defaults::entries() {
+        catalog.set(entry.object, entry.application.slug, Some(entry.json));
+    }
+    catalog
+}
+
+fn settings() -> Settings {
+    Settings {
+        organisation: "ACME".to_owned(),
+        git_url: "https://git.acme.example".to_owned(),
+        mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
+        mqtt_secret: Some("mqtt".to_owned()),
+    }
+}
+
+fn spec(json: Value) -> EdgeCluster {
+    let spec = json!({"name": "Paint_Shop", "namespace": "fplus-edge"});
+    serde_json::from_value(crate::merge::combine(spec, &json)).unwrap()
+}
+
+fn rendered(json: Value, catalog: &Catalog) -> Result<ClusterRepo, ClusterRepoError> {
+    render(CLUSTER, &spec(json), catalog, &settings())
+}
+
+fn text(repo: &ClusterRepo, file: &str) -> String {
+    String::from_utf8(repo.files.owned[file].clone()).unwrap()
+}
+
+fn parsed(yaml: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(yaml).unwrap()
+}
+
+#[test]
+fn the_default_templates_make_the_repository_of_factory_plus() {
+    let repo = rendered(json!({}), &catalog()).unwrap();
+    let names: Vec<_> = repo.files.owned.keys().map(String::as_str).collect();
+    assert_eq!(names, ["edge-cluster.yaml", "flux-system.yaml", "helm-charts.yaml", "self-link.yaml"]);
+    assert_eq!(repo.files.directory.as_deref(), Some("edo/cluster"));
+    assert_eq!(repo.files.initial.keys().collect::<Vec<_>>(), ["README.md", "by-hand/.gitkeep"]);
+    let [release] = &parsed(&text(&repo, "edge-cluster.yaml"))[..] else { panic!("one document") };
+    assert_eq!(release["metadata"]["name"], format!("edge-cluster-{CLUSTER}"));
+    assert_eq!(release["metadata"]["namespace"], "fplus-edge");
+    assert_eq!(
+        release["spec"]["values"],
+        json!({
+            "organisation": "ACME",
+            "mqtt": {"servers": ["mqtts://broker:8883"], "secretName": "mqtt"},
+            "cluster": {"name": "Paint_Shop", "uuid": CLUSTER.to_string()},
+        })
+    );
+    assert_eq!(repo.self_link, text(&repo, "self-link.yaml"));
+    let links = parsed(&repo.self_link);
+    assert_eq!(links.len(), 2);
+    assert_eq!(links[0]["spec"]["url"], "https://git.acme.example/git/cluster/Paint_Shop");
+    let charts = parsed(&text(&repo, "helm-charts.yaml"));
+    assert_eq!(charts[0]["spec"]["url"], "https://git.acme.example/git/shared/helm");
+}
+
+#[test]
+fn a_bare_cluster_manages_flux_itself() {
+    let repo = rendered(json!({"bare": true}), &catalog()).unwrap();
+    assert!(!repo.files.owned.contains_key("flux-system.yaml"));
+    assert_eq!(repo.files.owned.len(), 3);
+}
+
+#[test]
+fn values_of_the_configuration_win_but_not_over_the_identity() {
+    let repo =
+        rendered(json!({"values": {"sealedSecrets": {"enabled": false}, "organisation": "X"}}), &catalog()).unwrap();
+    let release = parsed(&text(&repo, "edge-cluster.yaml"))[0].clone();
+    assert_eq!(release["spec"]["values"]["sealedSecrets"]["enabled"], false);
+    assert_eq!(release["spec"]["values"]["organisation"], "X");
+    let error = rendered(json!({"values": {"cluster": {"name": "Y"}}}), &catalog()).unwrap_err().to_string();
+    assert!(error.contains("values.cluster.name may not be set"), "{error}");
+}
+
+#[test]
+fn yaml_of_tricky_texts_means_the_same_to_a_reader_of_yaml_1_1() {
+    let tricky = [
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "n",
+        "~",
+        "null",
+        "true",
+        "1_000",
+        "0x1f",
+        "0o17",
+        "012",
+        "1e3",
+        ".5",
+        "2001-01-01",
+        "<<",
+        "=",
+        "- a",
+        "a: b",
+        "# c",
+        "'",
+        "\"",
+        "\\",
+        "*x",
+        "&x",
+        "!x",
+        "%x",
+        "@x",
+        "`x",
+        "{a}",
+        "[a]",
+        " lead",
+        "trail ",
+        "a\nb\n",
+        "\ttab",
+        "",
+        "é",
+        "12:30:45",
+        "? x",
+        "| x",
+        "> x",
+    ];
+    let mut catalog = catalog();
+    let data: serde_json::Map<String, Value> =
+        tricky.iter().enumerate().map(|(n, text)| (format!("k{n}"), json!(text))).collect();
+    let keys: serde_json::Map<String, Value> = tricky.iter().map(|text| ((*text).to_owned(), json!(1))).collect();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": data, "keys": keys});
+    let template = json!({"self-link.yaml": [map, map]});
+    catalog.set(known::application::FLUX_TEMPLATE, "FluxTemplate", Some(&template.to_string()));
+    let repo = rendered(json!({}), &catalog).unwrap();
+    assert_eq!(parsed(&repo.self_link), [map.clone(), map.clone()]);
+    // The words that YAML 1.1 reads as something else than text stand in quotes.
+    for word in ["yes", "no", "on", "off", "y", "n", "1_000", "0x1f", "2001-01-01", "12:30:45", "="] {
+        assert!(!repo.self_link.contains(&format!(": {word}\n")), "{word} is not quoted");
+        assert!(!repo.self_link.contains(&format!("  {word}:")), "key {word} is not quoted");
+    }
+}
+
+#[test]
+fn a_chart_from_elsewhere_brings_its_repository() {
+    let mut catalog = catalog();
+    let source = Uuid::from_u128(0x50);
+    let chart = json!({"chart": "mine", "values": {}, "source": source});
+    catalog.set(known::chart::CLUSTER, "HelmChartTemplate", Some(&chart.to_string()));
+    let error = rendered(json!({}), &catalog).unwrap_err().to_string();
+    assert!(error.contains("has no GitConfig entry"), "{error}");
+    catalog.set(source, "GitConfig", Some(r#"{"path": "shared/site"}"#));
+    let repo = rendered(json!({}), &catalog).unwrap();
+    let repository = parsed(&text(&repo, "edge-cluster-source.yaml"))[0].clone();
+    assert_eq!(repository["metadata"]["name"], format!("helm-{source}"));
+    assert_eq!(repository["metadata"]["namespace"], "fplus-edge");
+    let release = parsed(&text(&repo, "edge-cluster.yaml"))[0].clone();
+    assert_eq!(release["spec"]["chart"]["spec"]["sourceRef"]["name"], format!("helm-{source}"));
+}
+
+#[test]
+fn a_template_at_fault_is_named() {
+    let mut catalog = catalog();
+    let mut set = |template: Value| {
+        catalog.set(known::application::FLUX_TEMPLATE, "FluxTemplate", Some(&template.to_string()));
+        rendered(json!({}), &catalog).unwrap_err().to_string()
+    };
+    let error = set(json!({"self-link.yaml": ["{{url.slef}}"]}));
+    assert!(
+        error.starts_with("FluxTemplate self-link.yaml, document 1 at $: unknown placeholder {{url.slef}}"),
+        "{error}"
+    );
+    let error = set(json!({"self-link.yaml": [], "x.yaml": ["{{namespace}}"]}));
+    assert_eq!(error, "Flux template, x.yaml, document 1: must be a manifest with apiVersion, kind and metadata.name");
+    assert!(rendered(json!({}), &Catalog::default()).unwrap_err().to_string().contains("HelmChartTemplate"));
+}

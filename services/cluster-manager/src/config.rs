@@ -1,0 +1,299 @@
+//! Raw file and environment -> one checked configuration. Errors name the key.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use configdb_schema::document::JsonObject;
+use configdb_schema::{NameRule, Organisation};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use service_runtime::keys::ConfigKey;
+use sparkplug_mqtt::MqttConfig;
+
+/// The configuration of the cluster manager.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Prefix of all Sparkplug groups.
+    pub organisation: String,
+    /// Where repositories, their passwords and the bdSeq are kept.
+    pub state_dir: PathBuf,
+    /// The MQTT server.
+    pub mqtt: MqttConfig,
+    /// Health and metrics.
+    pub http: HttpConfig,
+    /// The git server.
+    pub git: GitConfig,
+    /// What the clusters are told.
+    pub edge: EdgeConfig,
+    /// Waiting times.
+    pub timing: TimingConfig,
+}
+
+/// Health and metrics.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpConfig {
+    /// Address for `/livez`, `/readyz` and `/metrics`; none: not served.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Who may read without logging in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Anonymous {
+    /// Nobody.
+    #[default]
+    None,
+    /// Clients on this machine. Behind a proxy on this machine that is everybody.
+    Loopback,
+}
+
+/// The git server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GitConfig {
+    /// Address to serve on; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Base URL under which clusters reach it. None: `http://` and the address it serves on.
+    pub public_url: Option<String>,
+    /// Who may read without logging in: `none` or `loopback`.
+    pub anonymous: Anonymous,
+    /// Clones and fetches at the same time; more wait.
+    pub children_max: usize,
+    /// Seconds that one clone or fetch may take.
+    pub request_timeout_s: u64,
+    /// Directory with charts for the shared repository `shared/helm`. None: the repository is made once, and its content is the operator's.
+    pub charts_dir: Option<PathBuf>,
+}
+
+/// What the clusters are told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EdgeConfig {
+    /// MQTT servers for the clusters' own services, as they see them. Empty: their chart's default.
+    pub mqtt_servers: Vec<String>,
+    /// Kubernetes Secret on the clusters with the credentials for them.
+    pub mqtt_secret: Option<String>,
+    /// Value `realm` of every deployment.
+    pub realm: Option<String>,
+    /// Value `directory_url` of every deployment.
+    pub directory_url: Option<String>,
+    /// Largest manifests of one deployment, in bytes of JSON. The MQTT server must take messages a little larger.
+    pub manifests_bytes_max: usize,
+}
+
+/// Waiting times.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimingConfig {
+    /// First wait before something unanswered is sent again, or something failed is tried again, in ms.
+    pub retry_first_ms: u64,
+    /// Longest such wait, in ms.
+    pub retry_max_ms: u64,
+    /// Seconds that an edge must be away before the tear-down of its cluster goes on without it.
+    pub away_s: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            organisation: "ACME".to_owned(),
+            state_dir: PathBuf::from("/var/lib/sparkfleet/cluster-manager"),
+            mqtt: MqttConfig::default(),
+            http: HttpConfig::default(),
+            git: GitConfig::default(),
+            edge: EdgeConfig::default(),
+            timing: TimingConfig::default(),
+        }
+    }
+}
+
+impl Default for GitConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            public_url: None,
+            anonymous: Anonymous::None,
+            children_max: 16,
+            request_timeout_s: 600,
+            charts_dir: None,
+        }
+    }
+}
+
+impl Default for EdgeConfig {
+    fn default() -> Self {
+        Self {
+            mqtt_servers: Vec::new(),
+            mqtt_secret: None,
+            realm: None,
+            directory_url: None,
+            manifests_bytes_max: 240 * 1024,
+        }
+    }
+}
+
+impl Default for TimingConfig {
+    fn default() -> Self {
+        Self { retry_first_ms: 1_000, retry_max_ms: 60_000, away_s: 30 }
+    }
+}
+
+/// The keys of this service itself; those of `http` and `mqtt` are their packages'.
+pub const KEYS: &[ConfigKey] = &[
+    ConfigKey { key: "organisation", default: "ACME", help: "prefix of every group id" },
+    ConfigKey {
+        key: "state_dir",
+        default: "/var/lib/sparkfleet/cluster-manager",
+        help: "directory of repositories, their passwords and the bdSeq; it is made if it does not exist",
+    },
+    ConfigKey {
+        key: "git.listen",
+        default: "127.0.0.1:0",
+        help: "address of the git server; port 0 takes any free one, and without git.public_url every start with another port rewrites every repository",
+    },
+    ConfigKey {
+        key: "git.public_url",
+        default: "",
+        help: "base URL under which clusters reach the git server; absent: http:// and the address it serves on",
+    },
+    ConfigKey {
+        key: "git.anonymous",
+        default: "none",
+        help: "who may clone without a password: none, or loopback (clients on this machine; with a proxy here that is everybody)",
+    },
+    ConfigKey { key: "git.children_max", default: "16", help: "clones and fetches at the same time; more wait" },
+    ConfigKey { key: "git.request_timeout_s", default: "600", help: "seconds that one clone or fetch may take" },
+    ConfigKey {
+        key: "git.charts_dir",
+        default: "",
+        help: "directory of charts that the repository shared/helm follows; absent: that repository is the operator's",
+    },
+    ConfigKey {
+        key: "edge.mqtt_servers",
+        default: "",
+        help: "MQTT servers for the clusters' own services, as the clusters see them; absent: their chart's default",
+    },
+    ConfigKey {
+        key: "edge.mqtt_secret",
+        default: "",
+        help: "Kubernetes Secret on the clusters with the credentials for these servers",
+    },
+    ConfigKey { key: "edge.realm", default: "", help: "value realm of every deployment" },
+    ConfigKey { key: "edge.directory_url", default: "", help: "value directory_url of every deployment" },
+    ConfigKey {
+        key: "edge.manifests_bytes_max",
+        default: "245760",
+        help: "size of the largest manifests of one deployment in bytes of JSON; the MQTT server must take messages a little larger",
+    },
+    ConfigKey {
+        key: "timing.retry_first_ms",
+        default: "1000",
+        help: "milliseconds before something unanswered is sent again for the first time",
+    },
+    ConfigKey { key: "timing.retry_max_ms", default: "60000", help: "longest such wait in milliseconds" },
+    ConfigKey {
+        key: "timing.away_s",
+        default: "30",
+        help: "seconds that an edge must be away before the tear-down of its cluster goes on without it",
+    },
+];
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// `organisation`.
+    #[error("organisation: {0}")]
+    Organisation(#[from] NameRule),
+    /// Another key.
+    #[error("{key} {rule}")]
+    Key {
+        /// Which.
+        key: &'static str,
+        /// The rule that it breaks, and what to do.
+        rule: &'static str,
+    },
+}
+
+impl Config {
+    /// Checks everything but `mqtt`, whose owner checks it.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first key at fault.
+    pub fn validate(&self) -> Result<Organisation, ConfigError> {
+        let fault = |key, rule| Err(ConfigError::Key { key, rule });
+        let organisation = Organisation::new(&*self.organisation)?;
+        if self.state_dir.as_os_str().is_empty() {
+            return fault("state_dir", "is empty; name a directory");
+        }
+        if let Some(url) = &self.git.public_url
+            && !(url.starts_with("http://") || url.starts_with("https://"))
+        {
+            return fault("git.public_url", "must begin with http:// or https://");
+        }
+        if self.git.public_url.as_ref().is_some_and(|url| url.contains('@')) {
+            return fault("git.public_url", "must not hold a user or password: it is written into manifests");
+        }
+        if self.git.children_max == 0 {
+            return fault("git.children_max", "is 0; then nobody could clone");
+        }
+        if self.git.request_timeout_s == 0 {
+            return fault("git.request_timeout_s", "is 0; then nobody could clone");
+        }
+        if self.edge.manifests_bytes_max < 1024 {
+            return fault("edge.manifests_bytes_max", "is below 1024; nothing would fit");
+        }
+        if self.timing.retry_first_ms == 0 || self.timing.retry_max_ms < self.timing.retry_first_ms {
+            return fault("timing.retry_first_ms", "must be at least 1 and at most timing.retry_max_ms");
+        }
+        Ok(organisation)
+    }
+
+    /// First layer of every deployment's values.
+    #[must_use]
+    pub fn base_values(&self) -> JsonObject {
+        let values = [("realm", &self.edge.realm), ("directory_url", &self.edge.directory_url)];
+        let present = values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Value::from(value.clone()?))));
+        present.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use service_runtime::keys::{self, KeysError};
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(Config::default().validate().unwrap().as_str(), "ACME");
+    }
+
+    #[test]
+    fn every_own_key_is_documented_with_its_default() {
+        let Err(KeysError::Differ(differences)) = keys::check::<Config>(KEYS) else {
+            panic!("the keys of http and mqtt are documented elsewhere")
+        };
+        let own: Vec<_> =
+            differences.iter().filter(|text| !text.contains("mqtt.") && !text.contains("http.")).collect();
+        assert!(own.is_empty(), "{own:?}");
+    }
+
+    #[test]
+    fn a_bad_value_is_named_by_its_key() {
+        type Change = fn(&mut Config);
+        let cases: [(&str, Change); 6] = [
+            ("organisation", |c| c.organisation = "A-B".to_owned()),
+            ("git.public_url", |c| c.git.public_url = Some("git.acme.example".to_owned())),
+            ("git.public_url", |c| c.git.public_url = Some("https://u:p@git.acme.example".to_owned())),
+            ("git.children_max", |c| c.git.children_max = 0),
+            ("edge.manifests_bytes_max", |c| c.edge.manifests_bytes_max = 0),
+            ("timing.retry_first_ms", |c| c.timing.retry_first_ms = 100_000),
+        ];
+        for (key, change) in cases {
+            let mut config = Config::default();
+            change(&mut config);
+            assert!(config.validate().unwrap_err().to_string().starts_with(key), "{key}");
+        }
+    }
+}

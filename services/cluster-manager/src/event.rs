@@ -1,0 +1,95 @@
+//! All that can come in, all that can go out.
+
+use std::collections::BTreeMap;
+
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+use sparkplug::host::{HostEvent, HostRequest};
+use uuid::Uuid;
+
+/// What the manager is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// By its Host Application: ConfigDB, and the Sync of every cluster.
+    Host(HostEvent),
+    /// By its own Edge Node.
+    Node(NodeEvent),
+    /// By the disk: how work on a repository ended.
+    Git(GitResult),
+    /// By the clock: a deadline has passed.
+    Tick,
+}
+
+/// What the manager wants done, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// By its Host Application: commands to ConfigDB and Sync.
+    Host(HostRequest),
+    /// By its own Edge Node.
+    Node(NodeUpdate),
+    /// On the disk; each is answered by one [`Event::Git`].
+    Git(GitWork),
+}
+
+/// Work on the repository of one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitWork {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// What to do.
+    pub action: GitAction,
+}
+
+/// What to do with a repository. Doing it twice is doing it once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GitAction {
+    /// Bring branch `main` to these files and serve the repository at `path`.
+    Write {
+        /// Such as `cluster/Paint_Shop`.
+        path: String,
+        /// Identity of the ConfigDB that wants it.
+        store: Uuid,
+        /// The files.
+        files: RepositoryFiles,
+    },
+    /// Serve it no longer and forget its password; the storage stays.
+    Close,
+}
+
+/// What a repository shall hold. Everything outside `directory` is somebody else's and stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RepositoryFiles {
+    /// Files of the first commit only, with their paths.
+    pub initial: BTreeMap<String, Vec<u8>>,
+    /// The directory that is replaced; empty for the whole tree. None: nothing is.
+    pub directory: Option<String>,
+    /// Its files, with their paths below it.
+    pub owned: BTreeMap<String, Vec<u8>>,
+    /// Commit message.
+    pub message: String,
+}
+
+/// How work on a repository ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitResult {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// The end.
+    pub outcome: GitOutcome,
+}
+
+/// How work on a repository ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GitOutcome {
+    /// Branch `main` is this commit.
+    Written {
+        /// Hexadecimal.
+        commit: String,
+    },
+    /// It is closed.
+    Closed,
+    /// It did not work; for people.
+    Failed {
+        /// Without secrets.
+        reason: String,
+    },
+}

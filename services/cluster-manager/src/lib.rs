@@ -1,0 +1,207 @@
+//! The cluster manager: sets edge clusters up, keeps their repositories, and tells each cluster what to run.
+//!
+//! ```text
+//!  ConfigDB (births, data) ──> replica ──┐
+//!                                        ├─> state ──> setup::decide ───────> steps: DCMD to ConfigDB, git work
+//!  every */Sync (births, data) ──────────┤        ├──> reconcile::plan ─────> NCMD index, DCMD manifests to Sync
+//!  git results, deadlines, Setup/Retry ──┘        └──> a Device per cluster, totals of the node
+//! ```
+//!
+//! One cluster's way:
+//! 1. An `EdgeCluster` entry appears. [`setup`] decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
+//!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
+//! 2. The edge is bootstrapped: its Flux clones the repository over HTTP ([`adapters::git_http`]), its Sync is born. [`status`] turns what Sync reports into the
+//!    `EdgeClusterStatus` entry.
+//! 3. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
+//!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
+//! 4. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
+//!
+//! Nothing is stored here for the state: what is wanted and how far it is stands in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
+//! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords and the bdSeq.
+#![warn(missing_docs)]
+
+pub mod adapters;
+pub mod catalog;
+pub mod cluster_repo;
+pub mod config;
+pub mod event;
+pub mod merge;
+pub mod names;
+pub mod reconcile;
+pub mod render;
+pub mod setup;
+pub mod state;
+pub mod status;
+pub mod template;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use cluster_manager_contract::NodeMetrics;
+use service_runtime::exit;
+use service_runtime::health::Health;
+use service_runtime::shutdown::Shutdown;
+use sparkplug_mqtt::Clock;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use adapters::repositories::Repositories;
+use adapters::sparkplug::Sessions;
+use adapters::{git_http, git_work};
+use event::{Event, GitWork};
+use state::{ClusterManager, Settings};
+
+pub use adapters::repositories::password_file;
+pub use config::Config;
+
+/// Results of git work that wait for the loop. It takes them one by one and never waits for the worker, so any small number does.
+const GIT_RESULTS_MAX: usize = 64;
+
+/// Runs the cluster manager until `shutdown`; returns when its death is published.
+///
+/// # Errors
+/// The configuration, the state directory, the address of the git server, or a session that ended by itself.
+pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    let organisation = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let state_dir = config.state_dir.clone();
+    let charts_dir = config.git.charts_dir.clone();
+    let repositories = tokio::task::spawn_blocking(move || {
+        let repositories = Repositories::load(&state_dir)?;
+        git_work::write_shared(&repositories, charts_dir.as_deref())?;
+        anyhow::Ok(repositories)
+    })
+    .await?
+    .context("repositories")?;
+
+    let addr = config.git.listen;
+    let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
+    let local = listener.local_addr().context("git.listen")?;
+    let git_url = config.git.public_url.clone().unwrap_or_else(|| format!("http://{local}"));
+    let git_url = git_url.trim_end_matches('/').to_owned();
+    tracing::info!(addr = %local, url = git_url, "serving git");
+    if let Some(addr) = config.http.listen {
+        service_runtime::health::serve(addr, health.clone(), shutdown.clone()).await?;
+    }
+
+    let clock = Clock::new();
+    let settings = settings(&config, organisation.clone(), git_url);
+    let manager = ClusterManager::new(settings, repositories.open_clusters(), random()?, clock.now());
+    let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
+    // The git server ends with the loop, also when that ends with an error.
+    let git_stop = shutdown.child();
+    let git_server =
+        tokio::spawn(git_http::serve(listener, repositories.clone(), config.git.clone(), git_stop.clone()));
+    let ended = serve(manager, sessions, repositories, clock, &shutdown, &health).await;
+    git_stop.trigger();
+    let git_ended = git_server.await;
+    ended?;
+    git_ended.context("git server")?.context("git server")
+}
+
+/// The loop: one owner of the state.
+async fn serve(
+    mut manager: ClusterManager,
+    mut sessions: Sessions,
+    repositories: Repositories,
+    clock: Clock,
+    shutdown: &Shutdown,
+    health: &Health,
+) -> anyhow::Result<()> {
+    // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
+    let (work, inbox) = mpsc::channel::<GitWork>(1);
+    let mut waiting = VecDeque::new();
+    let (outlet, mut results) = mpsc::channel(GIT_RESULTS_MAX);
+    let worker = tokio::spawn(git_work::run(repositories, inbox, outlet));
+    let mut ready = None;
+    let ended = loop {
+        if ready != Some(manager.is_ready()) {
+            ready = Some(manager.is_ready());
+            health.component(
+                "configdb",
+                manager.is_ready(),
+                if manager.is_ready() { "known completely" } else { "not known completely" },
+            );
+        }
+        count(manager.totals());
+        let effects = manager.take_effects().nothing_to_save();
+        let mut lost = None;
+        for effect in effects {
+            match sessions.execute(effect).await {
+                Ok(None) => {}
+                Ok(Some(git)) => waiting.push_back(git),
+                Err(stopped) => lost = Some(stopped),
+            }
+        }
+        if let Some(stopped) = lost {
+            break Err(anyhow::Error::from(stopped).context("Sparkplug session"));
+        }
+        let event = tokio::select! {
+            () = shutdown.wait() => break Ok(()),
+            event = sessions.host.recv() => match event {
+                Some(event) => Event::Host(event),
+                None => break Err(anyhow::anyhow!("the Host Application's session ended by itself")),
+            },
+            event = sessions.node.recv() => match event {
+                Some(event) => Event::Node(event),
+                None => break Err(anyhow::anyhow!("the Edge Node's session ended by itself")),
+            },
+            Some(result) = results.recv() => Event::Git(result),
+            Ok(place) = work.reserve(), if !waiting.is_empty() => {
+                if let Some(git) = waiting.pop_front() {
+                    place.send(git);
+                }
+                continue;
+            }
+            () = clock.sleep_until(manager.next_deadline()) => Event::Tick,
+        };
+        manager.on_event(event, clock.now());
+    };
+    sessions.stop().await;
+    drop(work);
+    drop(results);
+    worker.await.context("git worker")?;
+    ended
+}
+
+/// The same numbers for Prometheus as on the wire.
+fn count(totals: &NodeMetrics) {
+    for (state, number) in [
+        ("all", totals.clusters_total),
+        ("ready", totals.clusters_ready),
+        ("refused", totals.clusters_refused),
+        ("deleting", totals.clusters_deleting),
+    ] {
+        metrics::gauge!("sparkfleet_clusters", "state" => state).set(f64::from(number));
+    }
+    for (state, number) in [("all", totals.deployments_total), ("refused", totals.deployments_refused)] {
+        metrics::gauge!("sparkfleet_deployments", "state" => state).set(f64::from(number));
+    }
+}
+
+fn settings(config: &Config, organisation: configdb_schema::Organisation, git_url: String) -> Settings {
+    Settings {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        cluster: cluster_repo::Settings {
+            organisation: config.organisation.clone(),
+            git_url: git_url.clone(),
+            mqtt_servers: config.edge.mqtt_servers.clone(),
+            mqtt_secret: config.edge.mqtt_secret.clone(),
+        },
+        deployment: render::Settings {
+            git_url,
+            base_values: config.base_values(),
+            manifests_bytes_max: config.edge.manifests_bytes_max,
+        },
+        away: Duration::from_secs(config.timing.away_s),
+        retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
+        organisation,
+    }
+}
+
+fn random() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system yields no random numbers"))?;
+    Ok(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,405 @@
+//! What a cluster shall run, compared with what its Sync reports -> what to send.
+//!
+//! Nothing is remembered that could not be lost: the versions assigned in this life of the process only keep an unanswered command stable. A deployment that cannot be rendered is
+//! kept at the edge as it is (invariant `no-prune-from-ignorance`); only a deployment without an entry is left out of the index, which is what removes it.
+//! This module must not know when to send again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use edge_sync_contract::{DeploymentDevice, DesiredDeployment, DesiredIndex, Digest};
+use uuid::Uuid;
+
+/// What ConfigDB wants of one deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// These manifests.
+    Rendered(Digest),
+    /// It shall run, but cannot be rendered; for this reason.
+    Unrenderable(String),
+}
+
+/// What a Sync reports, complete.
+#[derive(Debug, Clone, Copy)]
+pub struct Reported<'a> {
+    /// Version of the index that it accepted.
+    pub index_version: u64,
+    /// Digest of that index.
+    pub index_digest: Option<Digest>,
+    /// Its deployments.
+    pub deployments: &'a BTreeMap<Uuid, DeploymentDevice>,
+}
+
+/// What this life of the manager has assigned to a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Assigned {
+    index: Option<(u64, Digest)>,
+    deployments: BTreeMap<Uuid, DesiredDeployment>,
+    /// Deployments to be sent once more, with the version that was given to that; None: none yet.
+    retried: BTreeMap<Uuid, Option<u64>>,
+}
+
+/// What follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What the edge shall have.
+    pub index: DesiredIndex,
+    /// Digest of it.
+    pub digest: Digest,
+    /// The edge reports this index.
+    pub agreed: bool,
+    /// Deployments whose manifests the edge does not have and did not refuse, once the index is agreed.
+    pub manifests: BTreeSet<Uuid>,
+    /// Deployments that are refused, here or there.
+    pub refused: BTreeMap<Uuid, String>,
+}
+
+impl Assigned {
+    /// Whether the deployment was given to the edge in this life.
+    pub fn knows(&self, deployment: Uuid) -> bool {
+        self.deployments.contains_key(&deployment)
+    }
+
+    /// Forget that the edge refused this: the same manifests get a greater version and are sent once more.
+    pub fn retry(&mut self, deployment: Uuid) {
+        self.retried.insert(deployment, None);
+    }
+
+    /// The manifests were sent.
+    pub fn sent(&mut self, deployment: Uuid) {
+        self.retried.remove(&deployment);
+    }
+
+    /// Version of a deployment's manifests, as the last plan has it.
+    #[must_use]
+    pub fn version(&self, deployment: Uuid) -> Option<u64> {
+        self.deployments.get(&deployment).map(|assigned| assigned.version)
+    }
+}
+
+/// Compares. `unattributed` are deployments whose entry does not even say which cluster it is for: wherever they are, they stay.
+#[must_use]
+pub fn plan(
+    wishes: &BTreeMap<Uuid, Wish>,
+    unattributed: &BTreeMap<Uuid, String>,
+    reported: Reported<'_>,
+    assigned: &mut Assigned,
+    revision: u64,
+) -> Plan {
+    let mut deployments = BTreeMap::new();
+    let mut refused = BTreeMap::new();
+    for (uuid, wish) in wishes {
+        let device = reported.deployments.get(uuid);
+        let before = assigned.deployments.get(uuid).copied();
+        let desired = match wish {
+            Wish::Rendered(digest) => {
+                let retry = assigned.retried.get_mut(uuid);
+                if let (None, Some(reason)) = (&retry, device.and_then(|device| refusal(device, *digest))) {
+                    refused.insert(*uuid, reason);
+                }
+                Some(rendered(*digest, device, before, retry, revision))
+            }
+            Wish::Unrenderable(reason) => {
+                refused.insert(*uuid, reason.clone());
+                kept(device, before)
+            }
+        };
+        if let Some(desired) = desired {
+            deployments.insert(*uuid, desired);
+        }
+    }
+    for (uuid, reason) in unattributed.iter().filter(|(uuid, _)| !wishes.contains_key(uuid)) {
+        let device = reported.deployments.get(uuid);
+        if let Some(desired) = kept(device, assigned.deployments.get(uuid).copied()) {
+            refused.insert(*uuid, reason.clone());
+            deployments.insert(*uuid, desired);
+        }
+    }
+    assigned.deployments.clone_from(&deployments);
+    assigned.retried.retain(|uuid, _| wishes.contains_key(uuid));
+    let mut index = DesiredIndex { version: 0, deployments };
+    let digest = index.digest();
+    let agreed = reported.index_digest == Some(digest);
+    index.version = match assigned.index {
+        _ if agreed => reported.index_version,
+        Some((version, known)) if known == digest && version > reported.index_version => version,
+        before => above(reported.index_version.max(before.map_or(0, |(version, _)| version)), revision),
+    };
+    assigned.index = Some((index.version, digest));
+    let manifests = if agreed { missing(wishes, reported, assigned) } else { BTreeSet::new() };
+    Plan { index, digest, agreed, manifests, refused }
+}
+
+/// A version that the receiver has not seen.
+fn above(seen: u64, revision: u64) -> u64 {
+    revision.max(seen.saturating_add(1))
+}
+
+fn rendered(
+    digest: Digest,
+    device: Option<&DeploymentDevice>,
+    before: Option<DesiredDeployment>,
+    retry: Option<&mut Option<u64>>,
+    revision: u64,
+) -> DesiredDeployment {
+    let reported = device.map_or(0, |device| device.version);
+    let seen = reported.max(before.map_or(0, |before| before.version));
+    // The version that was refused must not come again with the same number.
+    if let Some(retry @ None) = retry {
+        let version = above(seen, revision);
+        *retry = Some(version);
+        return DesiredDeployment { version, digest };
+    }
+    let version = match before {
+        Some(before) if before.digest == digest && before.version >= reported => before.version,
+        None if reported > 0 && device.and_then(|device| device.digest) == Some(digest) => reported,
+        _ => above(seen, revision),
+    };
+    DesiredDeployment { version, digest }
+}
+
+/// What the edge has, or was promised.
+fn kept(device: Option<&DeploymentDevice>, before: Option<DesiredDeployment>) -> Option<DesiredDeployment> {
+    let applied = device.and_then(|device| {
+        let digest = device.digest?;
+        (device.version > 0).then_some(DesiredDeployment { version: device.version, digest })
+    });
+    match (before, applied) {
+        // A version never falls: what was listed last stays listed.
+        (Some(before), Some(applied)) if applied.version > before.version => Some(applied),
+        (Some(before), _) => Some(before),
+        (None, applied) => applied,
+    }
+}
+
+/// Why the edge does not run these manifests although it has them.
+fn refusal(device: &DeploymentDevice, digest: Digest) -> Option<String> {
+    (device.refused_digest == Some(digest)).then(|| {
+        let reason = device.reason.as_deref().unwrap_or("no reason given");
+        format!("{} by the edge: {reason}", device.state)
+    })
+}
+
+fn missing(wishes: &BTreeMap<Uuid, Wish>, reported: Reported<'_>, assigned: &Assigned) -> BTreeSet<Uuid> {
+    let lacks = |(uuid, wish): (&Uuid, &Wish)| {
+        let Wish::Rendered(digest) = wish else { return None };
+        let device = reported.deployments.get(uuid);
+        let has = device.is_some_and(|device| device.digest == Some(*digest) || device.refused_digest == Some(*digest));
+        (!has || assigned.retried.contains_key(uuid)).then_some(*uuid)
+    };
+    wishes.iter().filter_map(lacks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edge_sync_contract::{DeploymentState, DesiredManifests};
+    use serde_json::json;
+
+    const A: Uuid = Uuid::from_u128(1);
+    const B: Uuid = Uuid::from_u128(2);
+
+    fn digest(n: u32) -> Digest {
+        DesiredManifests::new(1, "x", vec![json!({"n": n})]).digest()
+    }
+
+    fn wish(n: u32) -> Wish {
+        Wish::Rendered(digest(n))
+    }
+
+    fn broken() -> Wish {
+        Wish::Unrenderable("no chart".to_owned())
+    }
+
+    /// An edge that takes what it is given, at once.
+    #[derive(Default)]
+    struct Edge {
+        version: u64,
+        digest: Option<Digest>,
+        deployments: BTreeMap<Uuid, DeploymentDevice>,
+    }
+
+    impl Edge {
+        fn plan(&self, wishes: &[(Uuid, Wish)], assigned: &mut Assigned, revision: u64) -> Plan {
+            let wishes = wishes.iter().cloned().collect();
+            let reported =
+                Reported { index_version: self.version, index_digest: self.digest, deployments: &self.deployments };
+            plan(&wishes, &BTreeMap::new(), reported, assigned, revision)
+        }
+
+        fn accept(&mut self, plan: &Plan) {
+            assert!(plan.index.version > self.version, "an index that is not newer is ignored");
+            self.version = plan.index.version;
+            self.digest = Some(plan.digest);
+            self.deployments.retain(|uuid, _| plan.index.deployments.contains_key(uuid));
+            for uuid in plan.index.deployments.keys() {
+                self.deployments.entry(*uuid).or_default();
+            }
+        }
+
+        fn apply(&mut self, plan: &Plan) {
+            for uuid in &plan.manifests {
+                let desired = plan.index.deployments[uuid];
+                let device = self.deployments.get_mut(uuid).unwrap();
+                assert!(desired.version > device.version, "older or equal manifests are ignored");
+                device.state = DeploymentState::Applied;
+                device.version = desired.version;
+                device.digest = Some(desired.digest);
+                device.refused_digest = None;
+            }
+        }
+
+        fn refuse(&mut self, plan: &Plan) {
+            for uuid in &plan.manifests {
+                let device = self.deployments.get_mut(uuid).unwrap();
+                device.state = DeploymentState::Refused;
+                device.reason = Some("kind Pod is not allowed".to_owned());
+                device.refused_digest = Some(plan.index.deployments[uuid].digest);
+            }
+        }
+    }
+
+    #[test]
+    fn the_index_comes_first_then_the_manifests_then_nothing() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        let wishes = [(A, wish(1)), (B, wish(2))];
+        let first = edge.plan(&wishes, &mut assigned, 40);
+        assert_eq!((first.index.version, first.agreed, first.manifests.len()), (40, false, 0));
+        assert_eq!(first.index.deployments[&A], DesiredDeployment { version: 40, digest: digest(1) });
+        assert_eq!(edge.plan(&wishes, &mut assigned, 57), first, "an unanswered index stays as it is");
+        edge.accept(&first);
+        let second = edge.plan(&wishes, &mut assigned, 57);
+        assert_eq!((second.agreed, second.manifests.len()), (true, 2));
+        edge.apply(&second);
+        let third = edge.plan(&wishes, &mut assigned, 99);
+        assert_eq!((third.agreed, third.manifests.len(), third.refused.len()), (true, 0, 0));
+        assert_eq!(third.index, first.index);
+    }
+
+    #[test]
+    fn a_restarted_manager_finds_everything_agreed() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        let wishes = [(A, wish(1))];
+        edge.accept(&edge.plan(&wishes, &mut assigned, 5));
+        edge.apply(&edge.plan(&wishes, &mut assigned, 5));
+        let mut forgotten = Assigned::default();
+        let plan = edge.plan(&wishes, &mut forgotten, 1);
+        assert!(plan.agreed && plan.manifests.is_empty());
+        assert_eq!(plan.index.version, 5);
+    }
+
+    #[test]
+    fn versions_grow_also_when_the_revision_began_again() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 1000));
+        edge.apply(&edge.plan(&[(A, wish(1))], &mut assigned, 1000));
+        let mut restored = Assigned::default();
+        let plan = edge.plan(&[(A, wish(2))], &mut restored, 3);
+        assert_eq!(plan.index.version, 1001);
+        assert_eq!(plan.index.deployments[&A].version, 1001);
+        edge.accept(&plan);
+        edge.apply(&edge.plan(&[(A, wish(2))], &mut restored, 3));
+        assert!(edge.plan(&[(A, wish(2))], &mut restored, 3).manifests.is_empty());
+    }
+
+    #[test]
+    fn going_back_to_what_the_edge_has_is_a_greater_version_without_manifests() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        edge.accept(&edge.plan(&[(A, wish(2))], &mut assigned, 6));
+        let back = edge.plan(&[(A, wish(1))], &mut assigned, 7);
+        assert_eq!(back.index.deployments[&A], DesiredDeployment { version: 7, digest: digest(1) });
+        edge.accept(&back);
+        assert!(edge.plan(&[(A, wish(1))], &mut assigned, 7).manifests.is_empty());
+    }
+
+    #[test]
+    fn a_deployment_without_entry_leaves_the_index() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
+        let plan = edge.plan(&[(B, wish(2))], &mut assigned, 6);
+        assert_eq!(plan.index.deployments.keys().collect::<Vec<_>>(), [&B]);
+        assert_eq!((plan.index.version, plan.agreed), (6, false));
+        edge.accept(&plan);
+        let empty = edge.plan(&[], &mut assigned, 7);
+        assert!(empty.index.deployments.is_empty() && !empty.agreed);
+    }
+
+    #[test]
+    fn a_deployment_that_cannot_be_rendered_stays_as_it_is() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
+        for assigned in [&mut assigned, &mut Assigned::default()] {
+            let plan = edge.plan(&[(A, broken()), (B, wish(2))], assigned, 9);
+            assert!(plan.agreed, "nothing changes at the edge");
+            assert_eq!(plan.index.deployments[&A], DesiredDeployment { version: 5, digest: digest(1) });
+            assert_eq!(plan.refused, [(A, "no chart".to_owned())].into());
+            assert!(plan.manifests.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_deployment_that_never_could_be_rendered_is_not_listed() {
+        let (edge, mut assigned) = (Edge::default(), Assigned::default());
+        let plan = edge.plan(&[(A, broken())], &mut assigned, 5);
+        assert!(plan.index.deployments.is_empty());
+        assert_eq!(plan.refused.len(), 1);
+    }
+
+    #[test]
+    fn a_promise_is_kept_listed_when_its_template_goes_before_the_edge_answered() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        let plan = edge.plan(&[(A, broken())], &mut assigned, 9);
+        assert!(plan.agreed && plan.manifests.is_empty());
+        assert_eq!(plan.index.deployments[&A].version, 5);
+    }
+
+    #[test]
+    fn a_deployment_of_which_only_the_uuid_is_known_stays_where_it_is() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        let unattributed = [(A, "no JSON".to_owned()), (B, "no JSON".to_owned())].into();
+        let reported =
+            Reported { index_version: edge.version, index_digest: edge.digest, deployments: &edge.deployments };
+        let plan = plan(&BTreeMap::new(), &unattributed, reported, &mut Assigned::default(), 9);
+        assert!(plan.agreed);
+        assert_eq!(plan.refused, [(A, "no JSON".to_owned())].into());
+    }
+
+    #[test]
+    fn refused_manifests_are_not_sent_again_until_somebody_asks_or_they_change() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        edge.refuse(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        assert!(plan.agreed && plan.manifests.is_empty());
+        assert_eq!(plan.refused[&A], "refused by the edge: kind Pod is not allowed");
+        assigned.retry(A);
+        let retry = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        assert_eq!((retry.index.deployments[&A].version, retry.agreed), (6, false));
+        edge.accept(&retry);
+        let again = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        assert_eq!(again.index.deployments[&A].version, 6, "the version of a retry is stable");
+        assert_eq!((again.agreed, again.manifests.contains(&A)), (true, true));
+        assigned.sent(A);
+        let refused = edge.plan(&[(A, wish(1))], &mut assigned, 9);
+        assert_eq!((refused.manifests.len(), refused.refused.len(), refused.agreed), (0, 1, true));
+    }
+
+    #[test]
+    fn a_lost_memory_goes_on_above_what_is_reported() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        // Another manager wrote meanwhile.
+        edge.version = 80;
+        edge.digest = Some(digest(99));
+        edge.deployments.get_mut(&A).unwrap().version = 70;
+        edge.deployments.get_mut(&A).unwrap().digest = Some(digest(98));
+        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        assert_eq!((plan.index.version, plan.index.deployments[&A].version), (81, 71));
+    }
+}

@@ -1,0 +1,502 @@
+//! Set-up and tear-down of one cluster: what is, compared with what shall be -> the next step.
+//!
+//! Level-triggered: nothing is remembered between two calls but what ConfigDB holds, so a manager that is killed between any two steps goes on where it was. Each step
+//! is recorded in the `EdgeClusterSetup` entry, in the same transaction as its effect where both concern the cluster's object; ids of what is created are
+//! derived, so that doing a step twice is doing it once. This module must not know how a step is carried out.
+//!
+//! ```text
+//! set-up     spec -> address -> flux account -> krbkeys account -> git config -> repository -> ready
+//! tear-down  marked -> edge emptied -> accounts removed -> config removed -> repository closed -> entries removed
+//! ```
+
+use std::collections::BTreeSet;
+
+use cluster_manager_contract::{SetupState, SetupStep};
+use configdb_contract::WriteRequest;
+use configdb_schema::document::{
+    AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress,
+};
+use configdb_schema::{ClusterName, Document, Organisation, address, known};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::cluster_repo::{self, FLUX_VERSION};
+use crate::names::LABEL_CHARACTERS_MAX;
+
+/// Key of the record: last step.
+const STEP: &str = "step";
+
+/// Key of the record: the tear-down has begun, and nothing but its end ends it.
+const DELETING: &str = "deleting";
+
+/// The two accounts of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Account {
+    /// Pulls the repository.
+    Flux,
+    /// Makes Kerberos keys.
+    Krbkeys,
+}
+
+impl Account {
+    /// Both, in the order in which they are made.
+    pub const ALL: [Self; 2] = [Self::Flux, Self::Krbkeys];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Flux => "flux",
+            Self::Krbkeys => "krbkeys",
+        }
+    }
+
+    const fn step(self) -> SetupStep {
+        match self {
+            Self::Flux => SetupStep::FluxAccount,
+            Self::Krbkeys => SetupStep::KrbkeysAccount,
+        }
+    }
+
+    /// Its object: the recorded one (an older manager chose it), else derived from the cluster.
+    #[must_use]
+    pub fn uuid(self, cluster: Uuid, record: Option<&EdgeClusterSetup>) -> Uuid {
+        let recorded = record.and_then(|record| self.recorded(record)).map(AccountStep::uuid);
+        recorded.unwrap_or_else(|| address::v5(&["Account", &cluster.to_string(), self.word()]))
+    }
+
+    fn recorded(self, record: &EdgeClusterSetup) -> Option<&AccountStep> {
+        match self {
+            Self::Flux => record.flux.as_ref(),
+            Self::Krbkeys => record.krbkeys.as_ref(),
+        }
+    }
+
+    fn record(self, record: &mut EdgeClusterSetup, uuid: Uuid, done: bool) {
+        let step = Some(AccountStep::Account { uuid, done: Some(done) });
+        match self {
+            Self::Flux => record.flux = step,
+            Self::Krbkeys => record.krbkeys = step,
+        }
+    }
+}
+
+/// An account object as ConfigDB has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountObject {
+    /// Its class is that of accounts.
+    pub is_account: bool,
+    /// Its name.
+    pub name: Option<String>,
+}
+
+/// What is left of a cluster's deployments at its edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// It says that nothing is.
+    Empty,
+    /// It is not there, for long enough.
+    Away,
+    /// So many deployments, or the index is not accepted yet.
+    Busy(usize),
+    /// Not known yet.
+    Unknown,
+}
+
+/// The cluster's repository, as the disk has answered since the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repository {
+    /// Nothing is known, or what is known is not what shall be.
+    Behind,
+    /// Branch `main` is what shall be.
+    Written,
+    /// It is closed.
+    Closed,
+    /// The last try failed; the next one is due later.
+    Failed(String),
+}
+
+/// What shall be in the repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedRepository {
+    /// Content of the file that links the cluster to it.
+    pub self_link: String,
+}
+
+/// Everything that a decision needs.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Prefix of the groups.
+    pub organisation: &'a Organisation,
+    /// Its object is alive in ConfigDB.
+    pub object_exists: bool,
+    /// Its `EdgeCluster` entry; Err: what is wrong with it.
+    pub config: Option<Result<EdgeCluster, String>>,
+    /// Its `EdgeClusterSetup` entry; Err: what is wrong with it.
+    pub record: Option<Result<EdgeClusterSetup, String>>,
+    /// ETag of the record.
+    pub record_etag: Option<Uuid>,
+    /// Its `SparkplugAddress` entry.
+    pub address: Option<SparkplugAddress>,
+    /// Its `GitConfig` entry.
+    pub git_config: Option<GitConfig>,
+    /// Classes that it is a direct member of.
+    pub member_of: BTreeSet<Uuid>,
+    /// It has an `EdgeClusterStatus` entry.
+    pub has_status: bool,
+    /// Its accounts, in the order of [`Account::ALL`].
+    pub accounts: [Option<AccountObject>; 2],
+    /// Another cluster that has its name.
+    pub name_taken_by: Option<Uuid>,
+    /// What its repository shall hold, rendered from `config`; Err: why that is not possible.
+    pub wanted: Option<Result<WantedRepository, String>>,
+    /// What its repository is.
+    pub repository: Repository,
+    /// What is left at its edge.
+    pub edge: Edge,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Writes to ConfigDB, each to another object. Their ids are still to be given.
+    Write(Vec<WriteRequest>),
+    /// Write the repository.
+    WriteRepository,
+    /// Close the repository.
+    CloseRepository,
+}
+
+/// Where the cluster stands, and what to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// State to show; None: the cluster is gone.
+    pub state: Option<SetupState>,
+    /// Last recorded step.
+    pub step: SetupStep,
+    /// Why it does not go on, or what it waits for.
+    pub reason: Option<String>,
+    /// What to do next; None: wait for something to change.
+    pub action: Option<Action>,
+}
+
+/// The last step of a record.
+#[must_use]
+pub fn step(record: &EdgeClusterSetup) -> SetupStep {
+    match record.extra.get(STEP).and_then(Value::as_str).and_then(|text| text.parse().ok()) {
+        Some(step) => step,
+        // Written by Factory+'s manager, which records no step.
+        None if record.ready == Some(true) => SetupStep::Ready,
+        None => SetupStep::None,
+    }
+}
+
+/// Whether the tear-down of a record has begun.
+#[must_use]
+pub fn is_deleting(record: &EdgeClusterSetup) -> bool {
+    record.extra.get(DELETING).and_then(Value::as_bool) == Some(true)
+}
+
+/// Marks a record: its tear-down has begun.
+pub fn mark_deleting(record: &mut EdgeClusterSetup) {
+    record.extra.insert(DELETING.to_owned(), Value::Bool(true));
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(facts: &Facts<'_>) -> Decision {
+    let record = match &facts.record {
+        Some(Ok(record)) => Some(record),
+        Some(Err(reason)) => {
+            let reason =
+                format!("the record of the set-up (EdgeClusterSetup) cannot be read: {reason}; correct or delete it");
+            return Decision {
+                state: Some(SetupState::Refused),
+                step: SetupStep::None,
+                reason: Some(reason),
+                action: None,
+            };
+        }
+        None => None,
+    };
+    match (&facts.config, record) {
+        (Some(config), record) if !record.is_some_and(is_deleting) => set_up(facts, config, record),
+        (None, None) if facts.object_exists => {
+            Decision { state: None, step: SetupStep::None, reason: None, action: None }
+        }
+        (config, record) => tear_down(facts, config.is_some(), record),
+    }
+}
+
+fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Option<&EdgeClusterSetup>) -> Decision {
+    let step = record.map(step).unwrap_or_default();
+    let (config, wanted) = match validate(facts, config, record) {
+        Ok(valid) => valid,
+        Err(reason) => return refused(facts, record, reason),
+    };
+    let action = next_step(facts, config, wanted, &record.cloned().unwrap_or_default());
+    let ready = record.is_some_and(|record| record.ready == Some(true) && record.spec.as_ref() == Some(config));
+    let reason = match &facts.repository {
+        Repository::Failed(reason) => Some(reason.clone()),
+        _ => None,
+    };
+    let state = if ready { SetupState::Ready } else { SetupState::SettingUp };
+    Decision { state: Some(state), step, reason, action }
+}
+
+/// A configuration that cannot be followed is recorded with its reason; what was set up before stays as it is.
+fn refused(facts: &Facts<'_>, record: Option<&EdgeClusterSetup>, reason: String) -> Decision {
+    let known = record.and_then(|record| record.error.as_ref()) == Some(&reason);
+    let action = (!known).then(|| {
+        let mut next = record.cloned().unwrap_or_default();
+        next.error = Some(reason.clone());
+        record_only(facts, &next)
+    });
+    let step = record.map(step).unwrap_or_default();
+    Decision { state: Some(SetupState::Refused), step, reason: Some(reason), action }
+}
+
+fn validate<'a>(
+    facts: &'a Facts<'_>,
+    config: &'a Result<EdgeCluster, String>,
+    record: Option<&EdgeClusterSetup>,
+) -> Result<(&'a EdgeCluster, &'a WantedRepository), String> {
+    let config = config.as_ref().map_err(|reason| format!("EdgeCluster cannot be read: {reason}"))?;
+    match record.and_then(|record| record.spec.as_ref()) {
+        Some(spec) if spec.name != config.name => {
+            return Err(format!(
+                "name is {:?}, but the cluster is set up as {:?}: a set-up cluster cannot be renamed; restore the name, or delete the cluster and create it again",
+                config.name, spec.name
+            ));
+        }
+        Some(_) => {}
+        None => {
+            ClusterName::new(&*config.name).map_err(|rule| rule.to_string())?;
+            if let Some(other) = facts.name_taken_by {
+                return Err(format!("name {:?} is taken by cluster {other}; choose another name", config.name));
+            }
+        }
+    }
+    check_namespace(&config.namespace)?;
+    match &facts.wanted {
+        Some(Ok(wanted)) => Ok((config, wanted)),
+        Some(Err(reason)) => Err(reason.clone()),
+        None => Err("the content of the repository is not known".to_owned()),
+    }
+}
+
+fn check_namespace(namespace: &str) -> Result<(), String> {
+    let characters = namespace.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-'));
+    let ends = !namespace.starts_with('-') && !namespace.ends_with('-');
+    if namespace.is_empty() || namespace.len() > LABEL_CHARACTERS_MAX || !characters || !ends {
+        return Err(format!(
+            "namespace {namespace:?} is no name of a Kubernetes namespace: 1 to {LABEL_CHARACTERS_MAX} characters of a-z, 0-9 and -, no - at its ends"
+        ));
+    }
+    Ok(())
+}
+
+/// The first step whose result is not there.
+fn next_step(
+    facts: &Facts<'_>,
+    config: &EdgeCluster,
+    wanted: &WantedRepository,
+    record: &EdgeClusterSetup,
+) -> Option<Action> {
+    if record.spec.as_ref() != Some(config) {
+        let mut next = at(record, SetupStep::Spec);
+        next.spec = Some(config.clone());
+        next.ready = Some(false);
+        next.error = None;
+        return Some(record_only(facts, &next));
+    }
+    let group = format!("{}-{}", facts.organisation, config.name);
+    let address = SparkplugAddress::group(group);
+    if facts.address.as_ref() != Some(&address) {
+        let write = with_record(facts, &at(record, SetupStep::Address));
+        return Some(Action::Write(vec![write.entry(SparkplugAddress::slug(), json(&address))]));
+    }
+    for (account, object) in Account::ALL.into_iter().zip(&facts.accounts) {
+        let uuid = account.uuid(facts.cluster, Some(record));
+        let name = format!("Edge {}: {}", account.word(), config.name);
+        if object.as_ref().is_none_or(|object| !object.is_account || object.name.as_ref() != Some(&name)) {
+            let create = request(uuid).create_object(known::class::EDGE_SERVICE_ACCOUNT, None);
+            return Some(Action::Write(vec![create.entry(Info::slug(), json(&Info::named(name)))]));
+        }
+        if !account.recorded(record).is_some_and(AccountStep::is_done) {
+            let mut next = at(record, account.step());
+            account.record(&mut next, uuid, true);
+            return Some(record_only(facts, &next));
+        }
+    }
+    let path = cluster_repo::path(&config.name);
+    let in_group = facts.member_of.contains(&known::class::REPO_GROUP_CLUSTER);
+    if !in_group || facts.git_config.as_ref().is_none_or(|git| git.path != path) {
+        let git = GitConfig { path, ..facts.git_config.clone().unwrap_or_default() };
+        let mut classes = facts.member_of.clone();
+        classes.insert(known::class::REPO_GROUP_CLUSTER);
+        let write = with_record(facts, &at(record, SetupStep::GitConfig)).member_of(classes);
+        return Some(Action::Write(vec![write.entry(GitConfig::slug(), json(&git))]));
+    }
+    match facts.repository {
+        Repository::Written => {}
+        Repository::Behind | Repository::Closed => return Some(Action::WriteRepository),
+        Repository::Failed(_) => return None,
+    }
+    if record.self_link.as_ref() != Some(&wanted.self_link) {
+        let mut next = at(record, SetupStep::Repository);
+        next.self_link = Some(wanted.self_link.clone());
+        return Some(record_only(facts, &next));
+    }
+    let mut next = at(record, SetupStep::Ready);
+    next.ready = Some(true);
+    next.flux_version = Some(FLUX_VERSION.to_owned());
+    next.error = None;
+    (next != *record).then(|| record_only(facts, &next))
+}
+
+/// `config_is_back`: the cluster was created again and waits for the end of this.
+fn tear_down(facts: &Facts<'_>, config_is_back: bool, record: Option<&EdgeClusterSetup>) -> Decision {
+    let tear_down = TearDown { facts, config_is_back, record, recorded: record.map(step).unwrap_or_default() };
+    if let Some(record) = record.filter(|record| !is_deleting(record) && facts.object_exists) {
+        let mut next = at(record, SetupStep::TearDown);
+        next.ready = Some(false);
+        next.error = None;
+        mark_deleting(&mut next);
+        return tear_down.go_on(record_only(facts, &next));
+    }
+    let stages = [TearDown::empty_edge, TearDown::remove_accounts, TearDown::remove_config, TearDown::close_repository];
+    if let Some(decision) = stages.into_iter().find_map(|stage| stage(&tear_down)) {
+        return decision;
+    }
+    if facts.object_exists && (record.is_some() || facts.has_status) {
+        let write = if_unchanged(facts, request(facts.cluster));
+        let write = write.delete(EdgeClusterStatus::slug()).delete(EdgeClusterSetup::slug());
+        return tear_down.go_on(Action::Write(vec![write]));
+    }
+    Decision { state: None, step: tear_down.recorded, reason: None, action: None }
+}
+
+/// A tear-down under way. Each stage says what is to be done, or None when it is done with.
+struct TearDown<'a> {
+    facts: &'a Facts<'a>,
+    config_is_back: bool,
+    record: Option<&'a EdgeClusterSetup>,
+    recorded: SetupStep,
+}
+
+impl TearDown<'_> {
+    fn empty_edge(&self) -> Option<Decision> {
+        if self.recorded >= SetupStep::EdgeEmptied {
+            return None;
+        }
+        // Without a self link nobody could ever be bootstrapped.
+        let was_published = self.record.is_none_or(|record| record.self_link.is_some());
+        match self.facts.edge {
+            Edge::Busy(deployments) if was_published => {
+                Some(self.wait(format!("waiting for the edge to remove {deployments} deployments")))
+            }
+            Edge::Unknown if was_published => {
+                Some(self.wait("waiting to hear from the edge, or to be sure that it is away".to_owned()))
+            }
+            _ => self.record_step(SetupStep::EdgeEmptied),
+        }
+    }
+
+    fn remove_accounts(&self) -> Option<Decision> {
+        let alive = Account::ALL.into_iter().zip(&self.facts.accounts).filter(|(_, object)| object.is_some());
+        let deletions: Vec<WriteRequest> =
+            alive.map(|(account, _)| request(account.uuid(self.facts.cluster, self.record)).delete_object()).collect();
+        if !deletions.is_empty() {
+            return Some(self.go_on(Action::Write(deletions)));
+        }
+        let record = self.record_behind(SetupStep::AccountsRemoved)?;
+        let mut next = at(record, SetupStep::AccountsRemoved);
+        for account in Account::ALL {
+            if account.recorded(record).is_some() {
+                let uuid = account.uuid(self.facts.cluster, Some(record));
+                account.record(&mut next, uuid, false);
+            }
+        }
+        Some(self.go_on(record_only(self.facts, &next)))
+    }
+
+    fn remove_config(&self) -> Option<Decision> {
+        let facts = self.facts;
+        let mut classes = facts.member_of.clone();
+        let in_group = classes.remove(&known::class::REPO_GROUP_CLUSTER);
+        let is_left = facts.address.is_some() || facts.git_config.is_some() || in_group;
+        if !facts.object_exists || !is_left {
+            return None;
+        }
+        let record = self.record.cloned().unwrap_or_default();
+        let write = with_record(facts, &at(&record, SetupStep::ConfigRemoved)).member_of(classes);
+        let write = write.delete(SparkplugAddress::slug()).delete(GitConfig::slug());
+        Some(self.go_on(Action::Write(vec![write])))
+    }
+
+    fn close_repository(&self) -> Option<Decision> {
+        if self.recorded >= SetupStep::RepositoryClosed {
+            return None;
+        }
+        match &self.facts.repository {
+            Repository::Closed => self.record_step(SetupStep::RepositoryClosed),
+            Repository::Failed(reason) => Some(self.wait(reason.clone())),
+            Repository::Behind | Repository::Written => Some(self.go_on(Action::CloseRepository)),
+        }
+    }
+
+    /// The record, if that step is still to be written into it. Without an object there is nowhere to record: then the steps are simply taken again.
+    fn record_behind(&self, step: SetupStep) -> Option<&EdgeClusterSetup> {
+        self.record.filter(|_| self.facts.object_exists && self.recorded < step)
+    }
+
+    fn record_step(&self, step: SetupStep) -> Option<Decision> {
+        let record = self.record_behind(step)?;
+        Some(self.go_on(record_only(self.facts, &at(record, step))))
+    }
+
+    fn go_on(&self, action: Action) -> Decision {
+        let reason = "the tear-down of the cluster's former life has to end first";
+        self.decision(self.config_is_back.then(|| reason.to_owned()), Some(action))
+    }
+
+    fn wait(&self, reason: String) -> Decision {
+        self.decision(Some(reason), None)
+    }
+
+    fn decision(&self, reason: Option<String>, action: Option<Action>) -> Decision {
+        let state = if self.config_is_back { SetupState::Waiting } else { SetupState::Deleting };
+        Decision { state: Some(state), step: self.recorded, reason, action }
+    }
+}
+
+fn at(record: &EdgeClusterSetup, step: SetupStep) -> EdgeClusterSetup {
+    let mut next = record.clone();
+    next.extra.insert(STEP.to_owned(), Value::from(step.as_str()));
+    next
+}
+
+fn request(object: Uuid) -> WriteRequest {
+    WriteRequest::put("", object)
+}
+
+/// The record has one writer; if it is not as it was read, somebody else was at work and the step is decided again.
+fn if_unchanged(facts: &Facts<'_>, write: WriteRequest) -> WriteRequest {
+    write.if_match(EdgeClusterSetup::slug(), facts.record_etag)
+}
+
+fn with_record(facts: &Facts<'_>, record: &EdgeClusterSetup) -> WriteRequest {
+    if_unchanged(facts, request(facts.cluster)).entry(EdgeClusterSetup::slug(), json(record))
+}
+
+fn record_only(facts: &Facts<'_>, record: &EdgeClusterSetup) -> Action {
+    Action::Write(vec![with_record(facts, record)])
+}
+
+fn json(document: &impl Document) -> Value {
+    serde_json::to_value(document).expect("documents have text keys, which is all that JSON asks for")
+}
+
+#[cfg(test)]
+mod tests;

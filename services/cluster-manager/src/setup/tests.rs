@@ -1,0 +1,177 @@
+//! Single decisions; whole lives are in the tests of the state.
+
+use super::*;
+use serde_json::json;
+
+const CLUSTER: Uuid = Uuid::from_u128(0xC1);
+
+fn organisation() -> Organisation {
+    Organisation::new("ACME").unwrap()
+}
+
+fn spec() -> EdgeCluster {
+    EdgeCluster { name: "A".to_owned(), namespace: "x".to_owned(), ..EdgeCluster::default() }
+}
+
+fn account(word: &str) -> Option<AccountObject> {
+    Some(AccountObject { is_account: true, name: Some(format!("Edge {word}: A")) })
+}
+
+fn record() -> EdgeClusterSetup {
+    let done = |word: &str| {
+        let uuid = address::v5(&["Account", &CLUSTER.to_string(), word]);
+        Some(AccountStep::Account { uuid, done: Some(true) })
+    };
+    EdgeClusterSetup {
+        spec: Some(spec()),
+        flux: done("flux"),
+        krbkeys: done("krbkeys"),
+        self_link: Some("link".to_owned()),
+        ready: Some(true),
+        flux_version: Some(FLUX_VERSION.to_owned()),
+        error: None,
+        extra: json!({"step": "ready"}).as_object().unwrap().clone(),
+    }
+}
+
+/// A cluster at which nothing is left to do.
+fn ready(organisation: &Organisation) -> Facts<'_> {
+    Facts {
+        cluster: CLUSTER,
+        organisation,
+        object_exists: true,
+        config: Some(Ok(spec())),
+        record: Some(Ok(record())),
+        record_etag: Some(Uuid::from_u128(1)),
+        address: Some(SparkplugAddress::group("ACME-A")),
+        git_config: Some(GitConfig { path: "cluster/A".to_owned(), ..GitConfig::default() }),
+        member_of: [known::class::EDGE_CLUSTER, known::class::REPO_GROUP_CLUSTER].into(),
+        has_status: true,
+        accounts: [account("flux"), account("krbkeys")],
+        name_taken_by: None,
+        wanted: Some(Ok(WantedRepository { self_link: "link".to_owned() })),
+        repository: Repository::Written,
+        edge: Edge::Unknown,
+    }
+}
+
+fn writes(decision: &Decision) -> &[WriteRequest] {
+    match &decision.action {
+        Some(Action::Write(writes)) => writes,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_ready_cluster_needs_nothing() {
+    let organisation = organisation();
+    let decision = decide(&ready(&organisation));
+    let state = Some(SetupState::Ready);
+    assert_eq!(decision, Decision { state, step: SetupStep::Ready, reason: None, action: None });
+}
+
+#[test]
+fn whatever_is_lost_is_made_again() {
+    let organisation = organisation();
+    type Loss = fn(&mut Facts<'_>);
+    let losses: [(Loss, &[&str]); 5] = [
+        (|facts| facts.address = None, &["EdgeClusterSetup", "SparkplugAddress"]),
+        (|facts| facts.accounts[1] = None, &["Info"]),
+        (|facts| facts.git_config = None, &["EdgeClusterSetup", "GitConfig"]),
+        (|facts| facts.member_of.clear(), &["EdgeClusterSetup", "GitConfig"]),
+        (|facts| facts.record = None, &["EdgeClusterSetup"]),
+    ];
+    for (lose, slugs) in losses {
+        let mut facts = ready(&organisation);
+        lose(&mut facts);
+        let decision = decide(&facts);
+        let [write] = writes(&decision) else { panic!("{decision:?}") };
+        assert_eq!(write.entries.keys().collect::<Vec<_>>(), slugs);
+    }
+    for repository in [Repository::Behind, Repository::Closed] {
+        let facts = Facts { repository, ..ready(&organisation) };
+        assert_eq!(decide(&facts).action, Some(Action::WriteRepository));
+    }
+}
+
+#[test]
+fn each_record_is_written_only_over_the_one_that_was_read() {
+    let organisation = organisation();
+    let facts = Facts { address: None, ..ready(&organisation) };
+    let decision = decide(&facts);
+    assert_eq!(writes(&decision)[0].if_match, [("EdgeClusterSetup".to_owned(), facts.record_etag)].into());
+}
+
+#[test]
+fn accounts_of_an_older_manager_are_kept() {
+    let organisation = organisation();
+    let theirs = Uuid::from_u128(0xF1);
+    let mut facts = ready(&organisation);
+    let mut record = record();
+    record.flux = Some(AccountStep::Legacy(theirs));
+    facts.record = Some(Ok(record));
+    let decision = decide(&facts);
+    let written = writes(&decision)[0].entries["EdgeClusterSetup"].clone().unwrap();
+    assert_eq!(written["flux"], json!({"uuid": theirs, "done": true}));
+}
+
+#[test]
+fn other_keys_of_a_git_configuration_and_of_a_record_stay() {
+    let organisation = organisation();
+    let mut facts = ready(&organisation);
+    let git: GitConfig = serde_json::from_value(json!({"path": "old", "hooks": {"main": "schemas"}})).unwrap();
+    facts.git_config = Some(git);
+    let mut with_note = record();
+    with_note.extra.insert("note".to_owned(), json!("x"));
+    facts.record = Some(Ok(with_note));
+    let decision = decide(&facts);
+    let entries = &writes(&decision)[0].entries;
+    assert_eq!(entries["GitConfig"], Some(json!({"path": "cluster/A", "hooks": {"main": "schemas"}})));
+    assert_eq!(entries["EdgeClusterSetup"].as_ref().unwrap()["note"], "x");
+}
+
+#[test]
+fn an_unreadable_record_is_touched_by_nobody() {
+    let organisation = organisation();
+    for config in [Some(Ok(spec())), None] {
+        let facts = Facts { record: Some(Err("no object".to_owned())), config, ..ready(&organisation) };
+        let decision = decide(&facts);
+        assert_eq!((decision.state, decision.action), (Some(SetupState::Refused), None));
+        assert!(decision.reason.unwrap().contains("no object"));
+    }
+}
+
+#[test]
+fn a_known_refusal_is_not_recorded_again() {
+    let organisation = organisation();
+    let mut facts = Facts { wanted: Some(Err("no chart".to_owned())), ..ready(&organisation) };
+    assert_eq!(writes(&decide(&facts)).len(), 1);
+    let mut record = record();
+    record.error = Some("no chart".to_owned());
+    facts.record = Some(Ok(record));
+    let decision = decide(&facts);
+    assert_eq!((decision.state, decision.action), (Some(SetupState::Refused), None));
+}
+
+#[test]
+fn a_cluster_that_was_never_published_is_torn_down_without_waiting_for_an_edge() {
+    let organisation = organisation();
+    let mut young = record();
+    young.self_link = None;
+    mark_deleting(&mut young);
+    let facts = Facts { config: None, record: Some(Ok(young)), ..ready(&organisation) };
+    assert!(decide(&facts).action.is_some());
+    let mut published = record();
+    mark_deleting(&mut published);
+    let facts = Facts { config: None, record: Some(Ok(published)), ..ready(&organisation) };
+    let decision = decide(&facts);
+    assert_eq!((decision.state, decision.action), (Some(SetupState::Deleting), None));
+    assert!(decision.reason.unwrap().contains("waiting to hear from the edge"));
+}
+
+#[test]
+fn nothing_is_left_of_a_cluster_without_configuration_and_record() {
+    let organisation = organisation();
+    let facts = Facts { config: None, record: None, ..ready(&organisation) };
+    assert_eq!(decide(&facts).state, None);
+}

@@ -1,0 +1,473 @@
+//! One cluster: what is under way for it, and its evaluation. Everything here costs work for this cluster only.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster_manager_contract::{ClusterDevice, DesiredState, RefusedDeployments, Setup, SetupState, names};
+use configdb_contract::WriteRequest;
+use configdb_schema::document::{EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress};
+use configdb_schema::{ClusterName, Document, known};
+use service_runtime::backoff::Backoff;
+use sparkplug::edge_node::NodeUpdate;
+use sparkplug::host::HostRequest;
+use sparkplug::{EdgeNodeDescriptor, Now};
+use uuid::Uuid;
+
+use super::ClusterManager;
+use super::edge::{self, EdgeState};
+use crate::cluster_repo::{self, ClusterRepo};
+use crate::event::{Effect, GitAction, GitWork};
+use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Repository, WantedRepository};
+use crate::status;
+
+/// Waits after a failure, longer each time.
+#[derive(Debug, Clone)]
+pub struct Wait {
+    backoff: Backoff,
+    until: Option<Duration>,
+    reason: Option<String>,
+}
+
+impl Wait {
+    /// No failure yet.
+    pub fn new((first, longest): (Duration, Duration), seed: u64) -> Self {
+        Self { backoff: Backoff::new(first, longest, seed), until: None, reason: None }
+    }
+
+    /// It worked.
+    pub fn succeeded(&mut self) {
+        self.until = None;
+        self.reason = None;
+        self.backoff.reset();
+    }
+
+    /// It did not work.
+    pub fn failed(&mut self, reason: String, now: Now) {
+        self.until = Some(now.mono + self.backoff.next_delay());
+        self.reason = Some(reason);
+    }
+
+    /// Something changed: the next try need not wait.
+    pub fn forgive(&mut self) {
+        self.until = None;
+    }
+
+    fn is_over(&self, now: Now) -> bool {
+        self.until.is_none_or(|until| until <= now.mono)
+    }
+}
+
+/// The repository of a cluster.
+#[derive(Debug, Clone)]
+pub struct Git {
+    /// As the disk answered last.
+    pub state: Repository,
+    /// Work under way; the inner value is what is being written.
+    pub under_way: Option<Option<Arc<ClusterRepo>>>,
+    /// What was written last.
+    pub written: Option<Arc<ClusterRepo>>,
+    /// Commit of branch `main`.
+    pub commit: Option<String>,
+    /// Waiting after a failure.
+    pub wait: Wait,
+}
+
+/// What a cluster contributes to the totals of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// Its state.
+    pub state: SetupState,
+    /// Its deployments.
+    pub deployments: u32,
+    /// Of them refused.
+    pub refused: u32,
+}
+
+/// What was rendered, and from what.
+#[derive(Debug, Clone)]
+pub struct RenderedRepo {
+    spec: EdgeCluster,
+    repo: Result<Arc<ClusterRepo>, String>,
+}
+
+/// One cluster.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// Names that it has or wants.
+    pub claims: BTreeSet<String>,
+    /// Record of a cluster whose object is gone.
+    pub orphan: Option<EdgeClusterSetup>,
+    /// Requests to ConfigDB without an answer.
+    pub requests: BTreeSet<String>,
+    /// Waiting after a refused request.
+    pub writes: Wait,
+    /// Its repository.
+    pub git: Git,
+    /// What its repository shall hold, until a template changes.
+    pub rendered: Option<RenderedRepo>,
+    /// Objects that its repository is rendered from.
+    pub rendered_from: BTreeSet<Uuid>,
+    /// Its Sync, if that was asked to be born.
+    pub expecting: Option<EdgeNodeDescriptor>,
+    /// Its desired state.
+    pub edge: EdgeState,
+    /// What it contributes to the totals.
+    pub share: Option<Share>,
+    device: Option<ClusterDevice>,
+    deadline: Option<Duration>,
+}
+
+impl Cluster {
+    /// A cluster of which nothing is known yet.
+    pub fn new(retry: (Duration, Duration), seed: u64) -> Self {
+        Self {
+            claims: BTreeSet::new(),
+            orphan: None,
+            requests: BTreeSet::new(),
+            writes: Wait::new(retry, seed),
+            git: Git {
+                state: Repository::Behind,
+                under_way: None,
+                written: None,
+                commit: None,
+                wait: Wait::new(retry, seed.rotate_left(17)),
+            },
+            rendered: None,
+            rendered_from: BTreeSet::new(),
+            expecting: None,
+            edge: EdgeState::new(retry, seed.rotate_left(34)),
+            share: None,
+            device: None,
+            deadline: None,
+        }
+    }
+
+    /// Keeps what the outside was told by an earlier copy of the same cluster.
+    pub fn take_over(&mut self, before: Self) {
+        self.device = before.device;
+        self.expecting = before.expecting;
+        self.git.under_way = before.git.under_way;
+        self.edge.assigned = before.edge.assigned;
+    }
+
+    /// An operator wants everything tried again.
+    pub fn retry(&mut self) {
+        self.writes.forgive();
+        self.git.wait.forgive();
+        self.git.written = None;
+        self.edge.retry();
+    }
+}
+
+/// What an evaluation has read of ConfigDB.
+struct Read {
+    config: Option<Result<EdgeCluster, String>>,
+    record: Option<Result<EdgeClusterSetup, String>>,
+    status: Option<EdgeClusterStatus>,
+}
+
+impl Read {
+    /// The name that the cluster goes by: as it is set up, or else as configured.
+    fn spec(&self) -> Option<&EdgeCluster> {
+        self.recorded().and_then(|record| record.spec.as_ref()).or_else(|| self.config.as_ref()?.as_ref().ok())
+    }
+
+    fn recorded(&self) -> Option<&EdgeClusterSetup> {
+        self.record.as_ref()?.as_ref().ok()
+    }
+}
+
+impl ClusterManager {
+    /// Brings one cluster a step forward.
+    pub(super) fn evaluate(&mut self, uuid: Uuid, now: Now) {
+        if !self.clusters.contains_key(&uuid) {
+            return;
+        }
+        let read = self.read(uuid);
+        let name = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
+        for account in Account::ALL {
+            self.accounts.insert(account.uuid(uuid, read.recorded()), uuid);
+        }
+        self.render_repository(uuid, &read);
+        if let Some(name) = &name {
+            self.give_up(name, now);
+        }
+        let decision = setup::decide(&self.facts(uuid, &read, name.as_deref(), now));
+        let Some(state) = decision.state else {
+            self.remove(uuid);
+            return;
+        };
+        let published = read.recorded().is_some_and(|record| record.self_link.is_some());
+        self.expect(uuid, name.as_deref().filter(|_| published));
+        if self.replica.is_complete() {
+            self.act(uuid, &decision, &read, name.as_deref(), now);
+        }
+        let deleting = matches!(state, SetupState::Deleting | SetupState::Waiting);
+        let desired = match &name {
+            Some(name) => self.reconcile(uuid, name, deleting, now),
+            None => self.without_edge(uuid),
+        };
+        self.tell(uuid, &read, state, decision, desired, now);
+        self.set_deadline(uuid, name.as_deref(), deleting, now);
+    }
+
+    fn read(&mut self, uuid: Uuid) -> Read {
+        let replica = &self.replica;
+        let text = |error: configdb_contract::EntryError| error.to_string();
+        let config = replica.entry(uuid, EdgeCluster::slug()).map(|entry| entry.parse().map_err(text));
+        let record = replica.entry(uuid, EdgeClusterSetup::slug()).map(|entry| entry.parse().map_err(text));
+        let status = replica.document(uuid).ok().flatten();
+        let cluster = self.clusters.get_mut(&uuid);
+        let record = match (record, cluster) {
+            (Some(record), Some(cluster)) => {
+                cluster.orphan = None;
+                Some(record)
+            }
+            (record, cluster) => record.or_else(|| cluster?.orphan.clone().map(Ok)),
+        };
+        Read { config, record, status }
+    }
+
+    fn facts<'a>(&'a self, uuid: Uuid, read: &Read, name: Option<&str>, now: Now) -> Facts<'a> {
+        let replica = &self.replica;
+        let cluster = &self.clusters[&uuid];
+        let object = replica.object(uuid);
+        let record = read.recorded();
+        let account = |account: Account| {
+            let uuid = account.uuid(uuid, record);
+            let object = replica.object(uuid)?;
+            let name = replica.document::<Info>(uuid).ok().flatten().map(|info| info.name);
+            Some(AccountObject { is_account: object.is_member_of(known::class::EDGE_SERVICE_ACCOUNT), name })
+        };
+        let configured = read.config.as_ref().and_then(|config| config.as_ref().ok());
+        let rendered = cluster.rendered.as_ref().map(|rendered| match &rendered.repo {
+            Ok(repo) => Ok(WantedRepository { self_link: repo.self_link.clone() }),
+            Err(reason) => Err(reason.clone()),
+        });
+        Facts {
+            cluster: uuid,
+            organisation: &self.settings.organisation,
+            object_exists: object.is_some(),
+            config: read.config.clone(),
+            record: read.record.clone(),
+            record_etag: replica.entry(uuid, EdgeClusterSetup::slug()).map(|entry| entry.etag),
+            address: replica.document::<SparkplugAddress>(uuid).ok().flatten(),
+            git_config: replica.document::<GitConfig>(uuid).ok().flatten(),
+            member_of: object.map(|object| object.membership.member_of.clone()).unwrap_or_default(),
+            has_status: replica.entry(uuid, EdgeClusterStatus::slug()).is_some(),
+            accounts: Account::ALL.map(account),
+            name_taken_by: configured.and_then(|config| self.name_taken_by(uuid, &config.name)),
+            wanted: rendered,
+            repository: self.repository(uuid, now),
+            edge: self.edge_left(uuid, name, now),
+        }
+    }
+
+    fn repository(&self, uuid: Uuid, now: Now) -> Repository {
+        let cluster = &self.clusters[&uuid];
+        match &cluster.git.state {
+            Repository::Failed(_) if cluster.git.wait.is_over(now) => Repository::Behind,
+            Repository::Written => {
+                let wanted = cluster.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
+                if cluster.git.written.as_ref() == wanted { Repository::Written } else { Repository::Behind }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Renders what the repository shall hold, unless that is known.
+    fn render_repository(&mut self, uuid: Uuid, read: &Read) {
+        let Some(Ok(config)) = &read.config else { return };
+        let cluster = &self.clusters[&uuid];
+        if cluster.rendered.as_ref().is_some_and(|rendered| rendered.spec == *config) {
+            return;
+        }
+        let repo = cluster_repo::render(uuid, config, &self.catalog, &self.settings.cluster);
+        let repo = repo.map(Arc::new).map_err(|error| error.to_string());
+        let chart = cluster_repo::chart(config, &self.catalog);
+        let source = self.catalog.chart(chart).ok().and_then(|template| template.source);
+        let after: BTreeSet<Uuid> = source.into_iter().chain([chart]).collect();
+        let before = self.clusters[&uuid].rendered_from.clone();
+        self.set_dependencies((uuid, None), &before, &after);
+        if let Some(cluster) = self.clusters.get_mut(&uuid) {
+            cluster.rendered_from = after;
+            cluster.rendered = Some(RenderedRepo { spec: config.clone(), repo });
+        }
+    }
+
+    /// Sees that the Sync of a cluster is asked for its birth as long as the cluster may have one.
+    fn expect(&mut self, uuid: Uuid, name: Option<&str>) {
+        let node = name.and_then(|name| ClusterName::new(name).ok());
+        let node = node.and_then(|name| edge::sync_node(&self.settings.organisation, &name));
+        let Some(cluster) = self.clusters.get_mut(&uuid).filter(|cluster| cluster.expecting != node) else { return };
+        if let Some(node) = std::mem::replace(&mut cluster.expecting, node.clone()) {
+            self.effects.push(Effect::Host(HostRequest::Forget { node }));
+        }
+        if let Some(node) = node {
+            self.effects.push(Effect::Host(HostRequest::Expect { node }));
+        }
+    }
+
+    /// Carries out the next step, or else brings the status entry up to date. One thing at a time.
+    fn act(&mut self, uuid: Uuid, decision: &Decision, read: &Read, name: Option<&str>, now: Now) {
+        let cluster = &self.clusters[&uuid];
+        if !cluster.requests.is_empty() {
+            return;
+        }
+        match &decision.action {
+            Some(Action::Write(_)) if !cluster.writes.is_over(now) => {}
+            Some(Action::Write(writes)) => self.submit(uuid, writes.clone(), now),
+            Some(Action::WriteRepository) => self.write_repository(uuid, now),
+            Some(Action::CloseRepository) => self.git_work(uuid, None, GitAction::Close),
+            None if !cluster.writes.is_over(now) => {}
+            None => self.report_status(uuid, decision, read, name, now),
+        }
+    }
+
+    fn write_repository(&mut self, uuid: Uuid, now: Now) {
+        let cluster = &self.clusters[&uuid];
+        let rendered = cluster.rendered.as_ref().filter(|_| cluster.git.wait.is_over(now));
+        let (Some(RenderedRepo { spec, repo: Ok(repo) }), Some(store)) = (rendered, self.replica.store()) else {
+            return;
+        };
+        let (path, repo) = (cluster_repo::path(&spec.name), Arc::clone(repo));
+        let files = repo.files.clone();
+        self.git_work(uuid, Some(repo), GitAction::Write { path, store, files });
+    }
+
+    fn git_work(&mut self, uuid: Uuid, repo: Option<Arc<ClusterRepo>>, action: GitAction) {
+        let Some(cluster) = self.clusters.get_mut(&uuid).filter(|cluster| cluster.git.under_way.is_none()) else {
+            return;
+        };
+        cluster.git.under_way = Some(repo);
+        self.effects.push(Effect::Git(GitWork { cluster: uuid, action }));
+    }
+
+    fn report_status(&mut self, uuid: Uuid, decision: &Decision, read: &Read, name: Option<&str>, now: Now) {
+        let deleting = matches!(decision.state, Some(SetupState::Deleting | SetupState::Waiting) | None);
+        let Some(sync) = name.filter(|_| !deleting).and_then(|name| self.sync_of(uuid, name)) else { return };
+        let Some(status) = status::render(&sync.replica, read.status.as_ref()) else { return };
+        if read.status.as_ref() == Some(&status) {
+            return;
+        }
+        match WriteRequest::put("", uuid).document(&status) {
+            Ok(write) => self.submit(uuid, vec![write], now),
+            Err(error) => tracing::warn!(cluster_id = %uuid, error = %error, "status has no JSON form"),
+        }
+    }
+
+    fn submit(&mut self, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
+        for write in writes {
+            self.requests_made += 1;
+            let id = format!("{}-{}", self.life, self.requests_made);
+            let write = WriteRequest { id: id.clone(), ..write }.by(cluster_manager_contract::names::SERVICE);
+            let submitted = self.writer.submit(write, now);
+            let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+            match submitted {
+                Ok(()) => {
+                    cluster.requests.insert(id.clone());
+                    self.requests.insert(id, uuid);
+                }
+                Err(error) => cluster.writes.failed(error.to_string(), now),
+            }
+        }
+        self.take_writer_outputs(now);
+    }
+
+    /// Brings Device and totals up to date.
+    fn tell(
+        &mut self,
+        uuid: Uuid,
+        read: &Read,
+        state: SetupState,
+        decision: Decision,
+        desired: (DesiredState, RefusedDeployments),
+        now: Now,
+    ) {
+        let spec = read.spec();
+        let name = spec.map(|spec| spec.name.clone()).unwrap_or_default();
+        let known_sync = self.sync_of(uuid, &name);
+        let (sync_alive, sync_since) = known_sync.map_or((false, None), |sync| (sync.is_alive(), sync.since));
+        let foreign = self.foreign_sync(uuid, &name);
+        let deployments = self.deployments.get(&uuid).map_or(0, std::collections::BTreeMap::len);
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let before = cluster.device.as_ref();
+        let since = before.filter(|device| device.setup.state == state).map_or(now.wall, |device| device.setup.since);
+        let published = read.recorded().is_some_and(|record| record.self_link.is_some());
+        let reason = decision.reason.or_else(|| cluster.writes.reason.clone()).or(foreign);
+        let (desired, deployments_refused) = desired;
+        let device = ClusterDevice {
+            group: format!("{}-{name}", self.settings.organisation),
+            namespace: spec.map(|spec| spec.namespace.clone()).unwrap_or_default(),
+            setup: Setup { state, step: decision.step, reason, since },
+            git_url: published.then(|| cluster_repo::url(&self.settings.cluster, &name)),
+            git_commit: cluster.git.commit.clone(),
+            sync_alive,
+            sync_since,
+            desired,
+            deployments_refused,
+            name,
+        };
+        if before.map(|device| device.setup.state) != Some(state) {
+            let reason = device.setup.reason.as_deref().unwrap_or_default();
+            tracing::info!(cluster_id = %uuid, name = device.name, state = %state, reason, "cluster");
+        }
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let share =
+            Share { state, deployments: count(deployments), refused: count(device.deployments_refused.0.len()) };
+        let shared = cluster.share.replace(share.clone());
+        if before != Some(&device) {
+            let metrics = device.to_metrics();
+            cluster.device = Some(device);
+            let device = names::device(uuid);
+            self.effects.push(Effect::Node(NodeUpdate::DeviceBirth { device, metrics }));
+        }
+        if shared.as_ref() != Some(&share) {
+            if let Some(shared) = shared {
+                self.count(&shared, false);
+            }
+            self.count(&share, true);
+        }
+    }
+
+    /// The cluster has no configuration and no record: nothing of it is left.
+    fn remove(&mut self, uuid: Uuid) {
+        let names = self.clusters.get(&uuid).map(|cluster| cluster.claims.clone()).unwrap_or_default();
+        self.set_claims(uuid, BTreeSet::new());
+        for name in names.iter().filter(|name| !self.claims.contains_key(*name)) {
+            self.syncs.remove(name);
+        }
+        let Some(cluster) = self.clusters.remove(&uuid) else { return };
+        self.set_dependencies((uuid, None), &cluster.rendered_from, &BTreeSet::new());
+        self.accounts.retain(|_, of| *of != uuid);
+        if let Some(deadline) = cluster.deadline {
+            self.deadlines.remove(&(deadline, uuid));
+        }
+        if let Some(node) = cluster.expecting {
+            self.effects.push(Effect::Host(HostRequest::Forget { node }));
+        }
+        if cluster.device.is_some() {
+            tracing::info!(cluster_id = %uuid, "cluster is gone");
+            self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device: names::device(uuid) }));
+        }
+        if let Some(share) = cluster.share {
+            self.count(&share, false);
+        }
+    }
+
+    fn set_deadline(&mut self, uuid: Uuid, name: Option<&str>, deleting: bool, now: Now) {
+        let away = name.filter(|_| deleting).and_then(|name| self.away_at(name));
+        let given_up = name.and_then(|name| self.give_up_at(name));
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let waits = [cluster.writes.until, cluster.git.wait.until, cluster.edge.next_deadline(), away, given_up];
+        let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
+        let before = std::mem::replace(&mut cluster.deadline, deadline);
+        if let Some(before) = before.filter(|before| Some(*before) != deadline) {
+            self.deadlines.remove(&(before, uuid));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, uuid));
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! One cluster's edge: what its Sync reports, what it shall have, and when to say so again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cluster_manager_contract::{DesiredState, RefusedDeployments};
+use configdb_schema::document::AgentConfig;
+use configdb_schema::{ClusterName, Document, Organisation};
+use edge_sync_contract::{Change, DesiredManifests, Digest, SyncReplica, names};
+use service_runtime::backoff::Backoff;
+use sparkplug::host::HostEvent;
+use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
+use uuid::Uuid;
+
+use super::ClusterManager;
+use crate::event::Effect;
+use crate::names::{LABEL_CHARACTERS_MAX, unique};
+use crate::reconcile::{self, Assigned, Plan, Reported, Wish};
+use crate::render::{self, Input, RenderError};
+use crate::setup::Edge;
+
+/// A cluster is compared at most so often: a burst of changes is one index, not many.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Commands with manifests that may be unanswered at the same time: commands are QoS 0, and a burst would only overrun queues.
+const WINDOW: usize = 64;
+
+/// Attempts after which an unanswered command no longer counts in the window, so that dumb deployments do not hold up the others.
+const ATTEMPTS_IN_WINDOW: u32 = 3;
+
+/// Most deployments on one cluster: their index must fit into one message of 256 KiB.
+pub const DEPLOYMENTS_MAX: usize = 1_500;
+
+/// Most Syncs that are listened to; more than any organisation has clusters.
+const SYNCS_MAX: usize = 20_000;
+
+/// A Sync that was heard.
+#[derive(Debug, Clone)]
+pub struct Sync {
+    /// What it says.
+    pub replica: SyncReplica,
+    /// UTC ms since when it is alive, or not.
+    pub since: Option<u64>,
+    /// `Now::mono` at which it died, or at which track of it was lost: it may have died since.
+    lost_at: Option<Duration>,
+    /// Track of it was lost, and it did not come back in time.
+    is_given_up: bool,
+}
+
+impl Sync {
+    fn new(address: EdgeNodeDescriptor) -> Self {
+        Self { replica: SyncReplica::new(address), since: None, lost_at: None, is_given_up: false }
+    }
+
+    /// Born, not dead as far as is known, and not away for so long that it must be.
+    pub const fn is_alive(&self) -> bool {
+        self.replica.is_alive() && !self.is_given_up
+    }
+
+    /// Alive, and nothing of it was missed.
+    const fn is_followed(&self) -> bool {
+        self.replica.is_alive() && self.replica.is_in_track()
+    }
+
+    /// Takes an event over; true if something was about it.
+    pub fn on_event(&mut self, event: &HostEvent, now: Now) -> bool {
+        let (was_alive, was_followed) = (self.is_alive(), self.is_followed());
+        let change = self.replica.on_event(event);
+        if self.is_followed() {
+            self.lost_at = None;
+            self.is_given_up = false;
+        } else if was_followed || was_alive && !self.replica.is_alive() {
+            self.lost_at = Some(now.mono);
+        }
+        if self.is_alive() != was_alive {
+            self.since = Some(now.wall);
+        }
+        if let Some(Change::Other(device)) = &change {
+            tracing::debug!(node = %self.replica.address(), device_id = %device, "a device of Sync cannot be used");
+        }
+        change.is_some()
+    }
+}
+
+/// A command that is repeated until it is answered.
+#[derive(Debug, Clone)]
+struct Repeat {
+    what: (u64, Digest),
+    backoff: Backoff,
+    next: Duration,
+}
+
+impl Repeat {
+    fn first(what: (u64, Digest), retry: (Duration, Duration), seed: u64, now: Now) -> Self {
+        let mut backoff = Backoff::new(retry.0, retry.1, seed);
+        let next = now.mono + backoff.next_delay();
+        Self { what, backoff, next }
+    }
+
+    /// True once it is time; counts an attempt then.
+    fn is_due(&mut self, now: Now) -> bool {
+        let due = self.next <= now.mono;
+        if due {
+            self.next = now.mono + self.backoff.next_delay();
+        }
+        due
+    }
+}
+
+/// The desired state of one cluster, and what is unanswered of it.
+#[derive(Debug, Clone)]
+pub struct EdgeState {
+    /// What this life has assigned.
+    pub assigned: Assigned,
+    /// Deployments to be rendered again.
+    pub stale: BTreeSet<Uuid>,
+    /// All of them are.
+    pub all_stale: bool,
+    /// Names have to be compared again.
+    pub names_stale: bool,
+    index: Option<Repeat>,
+    manifests: BTreeMap<Uuid, Repeat>,
+    compared_at: Option<Duration>,
+    compare_at: Option<Duration>,
+    desired: DesiredState,
+    refused: BTreeMap<Uuid, String>,
+    retry_refused: bool,
+    retry: (Duration, Duration),
+    seed: u64,
+}
+
+impl EdgeState {
+    /// Nothing is known; everything is to be rendered.
+    pub fn new(retry: (Duration, Duration), seed: u64) -> Self {
+        Self {
+            assigned: Assigned::default(),
+            stale: BTreeSet::new(),
+            all_stale: true,
+            names_stale: true,
+            index: None,
+            manifests: BTreeMap::new(),
+            compared_at: None,
+            compare_at: None,
+            desired: DesiredState::default(),
+            refused: BTreeMap::new(),
+            retry_refused: false,
+            retry,
+            seed,
+        }
+    }
+
+    /// Send everything that is not agreed again, at once, the refused as well.
+    pub fn retry(&mut self) {
+        self.index = None;
+        self.manifests.clear();
+        self.retry_refused = true;
+        self.compared_at = None;
+    }
+
+    /// When there is something to compare or to repeat. While a comparison is put off, so is every repetition.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let repeats = self.index.iter().chain(self.manifests.values()).map(|repeat| repeat.next);
+        self.compare_at.or_else(|| repeats.min())
+    }
+
+    fn told(&self) -> (DesiredState, RefusedDeployments) {
+        (self.desired.clone(), RefusedDeployments(self.refused.clone()))
+    }
+}
+
+/// The Sync node of a cluster.
+pub fn sync_node(organisation: &Organisation, cluster: &ClusterName) -> Option<EdgeNodeDescriptor> {
+    GroupId::new(organisation.cluster_group(cluster)).ok().map(names::sync_node)
+}
+
+impl ClusterManager {
+    /// Takes an event of a node over, if that is somebody's Sync.
+    pub(super) fn on_edge_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent, now: Now) {
+        if node.edge_node.as_str() != names::EDGE_NODE_ID {
+            return;
+        }
+        let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) else { return };
+        let name = String::from(name);
+        if !self.syncs.contains_key(&name) {
+            if self.syncs.len() >= SYNCS_MAX || !matches!(event, HostEvent::NodeBirth { .. }) {
+                return;
+            }
+            self.syncs.insert(name.clone(), Sync::new(node.clone()));
+        }
+        let Some(sync) = self.syncs.get_mut(&name) else { return };
+        if sync.on_event(event, now)
+            && let Some(clusters) = self.claims.get(&name)
+        {
+            self.dirty.extend(clusters);
+        }
+    }
+
+    /// The Sync of a cluster, if it says that it is that cluster's.
+    pub(super) fn sync_of(&self, uuid: Uuid, name: &str) -> Option<&Sync> {
+        self.syncs.get(name).filter(|sync| sync.replica.node().is_some_and(|node| node.cluster_uuid == uuid))
+    }
+
+    /// What is wrong if another cluster's Sync speaks in this cluster's group.
+    pub(super) fn foreign_sync(&self, uuid: Uuid, name: &str) -> Option<String> {
+        let sync = self.syncs.get(name).filter(|sync| sync.is_alive())?;
+        let other = sync.replica.node()?.cluster_uuid;
+        (other != uuid).then(|| {
+            format!("the Sync in this cluster's group says that it is of cluster {other}; bootstrap the edge again")
+        })
+    }
+
+    /// What is left of a cluster at its edge.
+    pub(super) fn edge_left(&self, uuid: Uuid, name: Option<&str>, now: Now) -> Edge {
+        let Some(name) = name else { return Edge::Away };
+        match self.syncs.get(name).filter(|sync| sync.is_followed()) {
+            Some(sync) if self.sync_of(uuid, name).is_none() => {
+                // Of another cluster: nothing of this one is there.
+                if sync.replica.node().is_some() { Edge::Away } else { Edge::Unknown }
+            }
+            Some(sync) if !sync.replica.is_complete() => Edge::Unknown,
+            Some(sync) => {
+                let left = sync.replica.deployments().len();
+                let empty = edge_sync_contract::DesiredIndex { version: 0, deployments: BTreeMap::new() };
+                let accepted = sync.replica.node().is_some_and(|node| node.desired_digest == Some(empty.digest()));
+                if left == 0 && accepted { Edge::Empty } else { Edge::Busy(left) }
+            }
+            None => match self.away_at(name) {
+                Some(at) if at <= now.mono => Edge::Away,
+                _ => Edge::Unknown,
+            },
+        }
+    }
+
+    /// When a Sync that is not followed counts as away. None: it is followed, or nobody can hear it now.
+    pub(super) fn away_at(&self, name: &str) -> Option<Duration> {
+        let online_since = self.online_since?;
+        match self.syncs.get(name) {
+            Some(sync) if sync.is_followed() => None,
+            sync => {
+                let lost_at = sync.and_then(|sync| sync.lost_at).unwrap_or_default();
+                Some(online_since.max(lost_at) + self.settings.away)
+            }
+        }
+    }
+
+    /// When a Sync of which track was lost is given up, unless it is born before. None: there is nothing to give up.
+    pub(super) fn give_up_at(&self, name: &str) -> Option<Duration> {
+        self.syncs.get(name).filter(|sync| sync.is_alive() && !sync.is_followed())?;
+        self.away_at(name)
+    }
+
+    /// Gives a Sync up of which track was lost and that was not born in time: it died unheard, while the own session was down.
+    pub(super) fn give_up(&mut self, name: &str, now: Now) {
+        if self.give_up_at(name).is_some_and(|at| at <= now.mono)
+            && let Some(sync) = self.syncs.get_mut(name)
+        {
+            sync.is_given_up = true;
+            sync.since = Some(now.wall);
+        }
+    }
+
+    /// For a cluster that has no group yet.
+    pub(super) fn without_edge(&mut self, uuid: Uuid) -> (DesiredState, RefusedDeployments) {
+        self.clusters.get(&uuid).map(|cluster| cluster.edge.told()).unwrap_or_default()
+    }
+
+    /// Compares what the cluster shall have with what its Sync reports, and sends what is missing.
+    pub(super) fn reconcile(
+        &mut self,
+        uuid: Uuid,
+        name: &str,
+        deleting: bool,
+        now: Now,
+    ) -> (DesiredState, RefusedDeployments) {
+        let accepted = self.sync_of(uuid, name).and_then(|sync| sync.replica.node()?.desired_digest);
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
+        let edge = &mut cluster.edge;
+        // The edge has just taken the index that was sent: the manifests that waited for that need not wait for a burst to end.
+        let just_agreed =
+            !edge.desired.agreed && accepted.is_some_and(|digest| edge.desired.digest == Some(digest.to_string()));
+        let settled = edge.compared_at.map(|at| at + SETTLE).filter(|at| *at > now.mono && !just_agreed);
+        edge.compare_at = settled;
+        if settled.is_some() {
+            return edge.told();
+        }
+        edge.compared_at = Some(now.mono);
+        if !deleting {
+            self.settle_names(uuid, name);
+            self.render_stale(uuid, name);
+        }
+        let nothing = BTreeMap::new();
+        let deployments = if deleting { None } else { self.deployments.get(&uuid) };
+        let wishes: BTreeMap<Uuid, Wish> =
+            deployments.into_iter().flatten().map(|(uuid, deployment)| (*uuid, deployment.wish.clone())).collect();
+        // Until the set-up is complete the edge is told nothing, so that a half-known configuration empties nobody.
+        let sync = self.syncs.get(name).filter(|sync| {
+            sync.replica.is_complete() && sync.replica.node().is_some_and(|node| node.cluster_uuid == uuid)
+        });
+        let reported = sync.and_then(|sync| {
+            let node = sync.replica.node()?;
+            let deployments = sync.replica.deployments();
+            Some(Reported { index_version: node.desired_version, index_digest: node.desired_digest, deployments })
+        });
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
+        let edge = &mut cluster.edge;
+        let Some(reported) = reported else {
+            edge.index = None;
+            edge.manifests.clear();
+            // Who has a name depends on what runs at the edge.
+            edge.names_stale = true;
+            edge.desired.agreed = false;
+            edge.refused = unrenderable(&wishes);
+            return edge.told();
+        };
+        if std::mem::take(&mut edge.retry_refused) {
+            for (deployment, device) in reported.deployments {
+                if device.refused_digest.is_some() {
+                    edge.assigned.retry(*deployment);
+                }
+            }
+        }
+        let unattributed = if deleting { &nothing } else { &self.unattributed };
+        let revision = self.replica.revision().max(self.newest_revision);
+        let plan = reconcile::plan(&wishes, unattributed, reported, &mut edge.assigned, revision);
+        edge.desired =
+            DesiredState { version: plan.index.version, digest: Some(plan.digest.to_string()), agreed: plan.agreed };
+        edge.refused.clone_from(&plan.refused);
+        self.send(uuid, name, &plan, now);
+        self.clusters.get(&uuid).map(|cluster| cluster.edge.told()).unwrap_or_default()
+    }
+
+    /// Sends the index until it is agreed, then the manifests until each is applied or refused.
+    fn send(&mut self, uuid: Uuid, name: &str, plan: &Plan, now: Now) {
+        let Some(node) = self.clusters.get(&uuid).and_then(|cluster| cluster.expecting.clone()) else { return };
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let edge = &mut cluster.edge;
+        if plan.agreed {
+            edge.index = None;
+        } else {
+            let what = (plan.index.version, plan.digest);
+            let due = match edge.index.as_mut().filter(|repeat| repeat.what == what) {
+                Some(repeat) => repeat.is_due(now),
+                None => {
+                    edge.index = Some(Repeat::first(what, edge.retry, edge.seed, now));
+                    true
+                }
+            };
+            if due {
+                self.effects.push(Effect::Host(plan.index.to_request(node.clone())));
+            }
+        }
+        let mut due = Vec::new();
+        edge.manifests.retain(|deployment, repeat| {
+            let listed = plan.index.deployments.get(deployment).map(|desired| (desired.version, desired.digest));
+            plan.manifests.contains(deployment) && listed == Some(repeat.what)
+        });
+        let fresh = |repeat: &&Repeat| repeat.backoff.attempt() <= ATTEMPTS_IN_WINDOW;
+        let mut room = WINDOW.saturating_sub(edge.manifests.values().filter(fresh).count());
+        for deployment in &plan.manifests {
+            let Some(desired) = plan.index.deployments.get(deployment) else { continue };
+            let what = (desired.version, desired.digest);
+            let is_due = match edge.manifests.get_mut(deployment) {
+                Some(repeat) => repeat.is_due(now),
+                None if room == 0 => false,
+                None => {
+                    room -= 1;
+                    let seed = edge.seed ^ deployment.as_u64_pair().0;
+                    edge.manifests.insert(*deployment, Repeat::first(what, edge.retry, seed, now));
+                    true
+                }
+            };
+            if is_due {
+                edge.assigned.sent(*deployment);
+                due.push((*deployment, desired.version, desired.digest));
+            }
+        }
+        for (deployment, version, digest) in due {
+            // Rendered again rather than kept: what waits for an edge that is away would fill the memory.
+            match self.render(uuid, deployment, name) {
+                Ok(rendered) if rendered.digest == digest => {
+                    let desired = DesiredManifests::new(version, rendered.name, rendered.manifests);
+                    self.effects.push(Effect::Host(desired.to_request(node.clone(), deployment)));
+                }
+                _ => {
+                    tracing::warn!(cluster_id = %uuid, object_id = %deployment, "a deployment renders differently twice")
+                }
+            }
+        }
+    }
+
+    /// Gives every deployment of a cluster its name in Kubernetes. Who runs at the edge keeps a name, then who was made first: a name that changed its
+    /// owner would run twice, because what is refused stays as it is at the edge.
+    fn settle_names(&mut self, uuid: Uuid, name: &str) {
+        let reported = self.sync_of(uuid, name).map(|sync| sync.replica.deployments().keys().copied());
+        let at_edge: BTreeSet<Uuid> = reported.into_iter().flatten().collect();
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let edge = &mut cluster.edge;
+        let Some(deployments) = self.deployments.get_mut(&uuid).filter(|_| std::mem::take(&mut edge.names_stale))
+        else {
+            return;
+        };
+        let mut order: Vec<(bool, String, Uuid, String)> = deployments
+            .iter()
+            .filter_map(|(uuid, deployment)| {
+                let entry = deployment.entry.as_ref().ok()?;
+                // An entry without the time of its making comes after those that have it.
+                let made = entry.created_at.clone().unwrap_or_else(|| "~".to_owned());
+                let is_at_edge = at_edge.contains(uuid) || edge.assigned.knows(*uuid);
+                Some((!is_at_edge, made, *uuid, entry.name.clone()))
+            })
+            .collect();
+        order.sort();
+        let k8s_names = unique(order.iter().map(|(_, _, _, name)| name.as_str()), LABEL_CHARACTERS_MAX);
+        let mut first: BTreeMap<&str, Uuid> = BTreeMap::new();
+        for (position, (_, _, uuid, name)) in order.iter().enumerate() {
+            let holder = *first.entry(name).or_insert(*uuid);
+            let conflict = if position >= DEPLOYMENTS_MAX {
+                Some(format!("the cluster has {DEPLOYMENTS_MAX} older deployments, which is the most it can have"))
+            } else if holder != *uuid {
+                Some(format!("name {name:?} is taken by deployment {holder} on this cluster; choose another name"))
+            } else {
+                None
+            };
+            let Some(deployment) = deployments.get_mut(uuid) else { continue };
+            let k8s_name = &k8s_names[name.as_str()];
+            if deployment.conflict != conflict || deployment.k8s_name != *k8s_name {
+                deployment.conflict = conflict;
+                deployment.k8s_name.clone_from(k8s_name);
+                edge.stale.insert(*uuid);
+            }
+        }
+    }
+
+    fn render_stale(&mut self, uuid: Uuid, name: &str) {
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let mut stale = std::mem::take(&mut cluster.edge.stale);
+        if std::mem::take(&mut cluster.edge.all_stale) {
+            stale.extend(self.deployments.get(&uuid).into_iter().flat_map(BTreeMap::keys));
+        }
+        for deployment in stale {
+            let wish = match self.render(uuid, deployment, name) {
+                Ok(rendered) => Wish::Rendered(rendered.digest),
+                Err(reason) => Wish::Unrenderable(reason),
+            };
+            let Some(known) = self.deployments.get_mut(&uuid).and_then(|on| on.get_mut(&deployment)) else { continue };
+            let after: BTreeSet<Uuid> = match &known.entry {
+                Ok(entry) => {
+                    render::sources(entry, &self.catalog).chain(entry.chart_templates().iter().copied()).collect()
+                }
+                Err(_) => BTreeSet::new(),
+            };
+            known.wish = wish;
+            let before = std::mem::replace(&mut known.rendered_from, after.clone());
+            self.set_dependencies((uuid, Some(deployment)), &before, &after);
+        }
+    }
+
+    fn render(&self, cluster: Uuid, uuid: Uuid, cluster_name: &str) -> Result<render::Rendered, String> {
+        let known = self.deployments.get(&cluster).and_then(|on| on.get(&uuid)).ok_or("it is gone")?;
+        let deployment = known.entry.as_ref().map_err(|reason| format!("EdgeDeployment cannot be read: {reason}"))?;
+        if let Some(conflict) = &known.conflict {
+            return Err(conflict.clone());
+        }
+        let agent_config = self.replica.entry(uuid, AgentConfig::slug()).map(|entry| (&*entry.json, entry.etag));
+        let input = Input { uuid, deployment, k8s_name: &known.k8s_name, agent_config, cluster_name };
+        render::deployment(input, &self.catalog, &self.settings.deployment)
+            .map_err(|error: RenderError| error.to_string())
+    }
+}
+
+fn unrenderable(wishes: &BTreeMap<Uuid, Wish>) -> BTreeMap<Uuid, String> {
+    let refused = wishes.iter().filter_map(|(uuid, wish)| match wish {
+        Wish::Unrenderable(reason) => Some((*uuid, reason.clone())),
+        Wish::Rendered(_) => None,
+    });
+    refused.collect()
+}

@@ -1,0 +1,56 @@
+//! Names of metrics and properties.
+
+/// Node, String UUID: identity of the store. Another value means that everything is replaced.
+pub const CONFIG_STORE: &str = "Config/Store";
+/// Node, UInt64: revision of the last committed transaction. Follows the data of its transactions.
+pub const CONFIG_REVISION: &str = "Config/Revision";
+/// Node, UInt64: number of objects that are born.
+pub const CONFIG_OBJECTS: &str = "Config/Objects";
+/// Node, UInt64: no message of the node is larger.
+pub const CONFIG_MESSAGE_BYTES_MAX: &str = "Config/Max Message Bytes";
+/// Node, String JSON ([`crate::RequestResult`]): the answer to the last request.
+pub const REQUEST_RESULT: &str = "Request/Result";
+
+/// Node, String: `configdb`.
+pub const PROPERTIES_SERVICE: &str = "Properties/Service";
+/// Node, String: version of the program.
+pub const PROPERTIES_VERSION: &str = "Properties/Version";
+/// Node, Boolean: whether it only simulates.
+pub const PROPERTIES_SIMULATED: &str = "Properties/Simulated";
+/// Value of [`PROPERTIES_SERVICE`].
+pub const SERVICE: &str = "configdb";
+
+/// Command, String: identity of the request, made by the caller; a repeated one is answered with the recorded result.
+pub const REQUEST_ID: &str = "Request/Id";
+/// Command, String: who writes; recorded in the history.
+pub const REQUEST_WRITER: &str = "Request/Writer";
+/// Command, String JSON `{slug: etag | null}`: write only if the entries are as named; null: must not exist.
+pub const REQUEST_IF_MATCH: &str = "Request/If Match";
+/// Command, String: `put` or `patch`.
+pub const REQUEST_MODE: &str = "Request/Mode";
+/// Command, UInt64: replay the changes of the object from this revision on.
+pub const HISTORY_REPLAY: &str = "History/Replay";
+/// Command, String: only changes of this slug.
+pub const HISTORY_APPLICATION: &str = "History/Application";
+/// Command, UInt64: at most so many changes, the oldest first.
+pub const HISTORY_LIMIT: &str = "History/Limit";
+
+/// Property of an entry, String UUID: its application.
+pub const APPLICATION: &str = "Application";
+/// Property of an entry, String UUID: differs after every change.
+pub const ETAG: &str = "ETag";
+/// Property of an entry, UInt64: revision of the transaction that wrote it.
+pub const REVISION: &str = "Revision";
+/// Property of a historical value, String: who wrote it.
+pub const WRITER: &str = "Writer";
+/// Property of a historical value, String: the request that wrote it.
+pub const REQUEST: &str = "Request";
+
+/// Longest request id, in bytes.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Longest name of a writer, in bytes.
+pub const WRITER_BYTES_MAX: usize = 256;
+/// Changes that one replay brings if the request does not say.
+pub const HISTORY_LIMIT_DEFAULT: u64 = 100;
+/// Changes that one replay brings at most.
+pub const HISTORY_LIMIT_MAX: u64 = 1_000;

@@ -1,0 +1,444 @@
+//! A typed, ordered copy of ConfigDB, made from the events of a Host Application.
+//!
+//! It knows whether it is complete: NBIRTH seen, as many objects born since as the node says there are, nothing missed. While it is not, the
+//! last known content stays readable, but what is absent in it may exist: derive deletions only from a complete replica.
+//! A DDEATH counts when the revision that it belongs to arrives: an object that dies and is born again in between (because its birth got another shape) is not gone.
+//! After a rebirth, objects that were not born again are gone when (and only when) the replica is complete again. A birth with another `Config/Store` is another database:
+//! everything is dropped at once and told as [`Change::StoreReplaced`], without a deletion of each object.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use configdb_schema::Document;
+use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use configdb_schema::document::{Membership, Registration};
+use serde::de::DeserializeOwned;
+use sparkplug::host::HostEvent;
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric};
+use uuid::Uuid;
+
+use crate::command::object_of;
+use crate::entry::{self, Entry, EntryError, HistoryEntry};
+use crate::names;
+use crate::result::RequestResult;
+
+/// An object, as far as it has been seen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObjectReplica {
+    /// Its registration; None if ConfigDB did not send a readable one.
+    pub registration: Option<Registration>,
+    /// Its direct relations.
+    pub membership: Membership,
+    entries: BTreeMap<Arc<str>, Entry>,
+    /// Born since the last NBIRTH.
+    confirmed: bool,
+}
+
+impl ObjectReplica {
+    /// Its entry under the application with that slug.
+    #[must_use]
+    pub fn entry(&self, slug: &str) -> Option<&Entry> {
+        self.entries.get(slug)
+    }
+
+    /// All its entries in the order of the slugs.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(slug, entry)| (&**slug, entry))
+    }
+
+    /// Whether it is a direct member of the class; the primary class counts.
+    #[must_use]
+    pub fn is_member_of(&self, class: Uuid) -> bool {
+        self.membership.member_of.contains(&class) || self.registration.as_ref().is_some_and(|r| r.class == class)
+    }
+}
+
+/// What an event changed in the replica, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Another database answers: everything known is dropped.
+    StoreReplaced {
+        /// The store that was known.
+        old: Uuid,
+        /// The store that is born.
+        new: Uuid,
+    },
+    /// An object that was not known is born; its entries follow.
+    ObjectBorn {
+        /// Which.
+        object: Uuid,
+    },
+    /// The registration or the relations of an object are other than before.
+    ObjectChanged {
+        /// Which.
+        object: Uuid,
+    },
+    /// An object is gone; the deletions of its entries were told before.
+    ObjectGone {
+        /// Which.
+        object: Uuid,
+    },
+    /// An entry is other than before.
+    Entry {
+        /// Whose.
+        object: Uuid,
+        /// Under which application.
+        slug: Arc<str>,
+        /// Before; None: there was none.
+        old: Option<Entry>,
+        /// Now; None: deleted.
+        new: Option<Entry>,
+    },
+    /// From here on, what is absent does not exist.
+    BecameComplete,
+    /// From here on, what is absent may exist.
+    BecameIncomplete {
+        /// For people.
+        reason: String,
+    },
+    /// ConfigDB answered a request, anybody's. Told once for each time it is seen, a birth included.
+    Result(RequestResult),
+    /// A replay brought a change of the past.
+    History(HistoryEntry),
+    /// Something that ConfigDB sent cannot be read; it was left out.
+    Malformed {
+        /// What and why, for people.
+        reason: String,
+    },
+}
+
+/// The replica.
+#[derive(Debug)]
+pub struct ConfigReplica {
+    node: EdgeNodeDescriptor,
+    alive: bool,
+    complete: bool,
+    store: Option<Uuid>,
+    revision: u64,
+    objects_announced: Option<u64>,
+    message_bytes_max: Option<u64>,
+    confirmed: u64,
+    /// Died, but the revision that says so has not arrived.
+    dying: BTreeSet<Uuid>,
+    objects: BTreeMap<Uuid, ObjectReplica>,
+    applications: BTreeMap<Arc<str>, Uuid>,
+    changes: VecDeque<Change>,
+}
+
+impl ConfigReplica {
+    /// An empty, incomplete replica of the ConfigDB that is this edge node.
+    #[must_use]
+    pub const fn new(node: EdgeNodeDescriptor) -> Self {
+        Self {
+            node,
+            alive: false,
+            complete: false,
+            store: None,
+            revision: 0,
+            objects_announced: None,
+            message_bytes_max: None,
+            confirmed: 0,
+            dying: BTreeSet::new(),
+            objects: BTreeMap::new(),
+            applications: BTreeMap::new(),
+            changes: VecDeque::new(),
+        }
+    }
+
+    /// Takes an event of the Host Application; those of other nodes are ignored. Drain [`ConfigReplica::poll_change`] afterwards.
+    pub fn on_event(&mut self, event: &HostEvent) {
+        match event {
+            HostEvent::NodeBirth { node, metrics, .. } if *node == self.node => self.on_node_birth(metrics),
+            HostEvent::NodeData { node, metrics, .. } if self.hears(node) => {
+                self.read_node_metrics(metrics);
+                if metrics.iter().any(|m| &*m.name == names::CONFIG_REVISION) {
+                    for object in std::mem::take(&mut self.dying) {
+                        self.remove(object);
+                    }
+                }
+                self.check_complete();
+            }
+            HostEvent::DeviceBirth { node, device, metrics, .. } if self.hears(node) => {
+                if let Some(object) = self.object_of_device(device) {
+                    self.on_object_birth(object, metrics);
+                    self.check_complete();
+                }
+            }
+            HostEvent::DeviceData { node, device, metrics, .. } if self.hears(node) => {
+                if let Some(object) = self.object_of_device(device) {
+                    self.on_object_data(object, metrics);
+                }
+            }
+            HostEvent::DeviceDeath { node, device, .. } if self.hears(node) => {
+                let object = self.object_of_device(device);
+                if let Some(known) = object.and_then(|object| self.objects.get_mut(&object)) {
+                    self.confirmed -= u64::from(std::mem::take(&mut known.confirmed));
+                    self.dying.extend(object);
+                }
+            }
+            HostEvent::NodeDeath { node, .. } if *node == self.node => self.lose("ConfigDB is dead"),
+            HostEvent::NodeStale { node, reason } if *node == self.node => self.lose(reason),
+            HostEvent::Offline { reason } => self.lose(reason),
+            _ => {}
+        }
+    }
+
+    /// The next change, in order.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// Whether everything that exists is in here.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The edge node that is followed.
+    #[must_use]
+    pub const fn node(&self) -> &EdgeNodeDescriptor {
+        &self.node
+    }
+
+    /// Identity of the store; None before the first birth.
+    #[must_use]
+    pub const fn store(&self) -> Option<Uuid> {
+        self.store
+    }
+
+    /// Revision up to which everything has been seen.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Size that no message of ConfigDB exceeds.
+    #[must_use]
+    pub const fn message_bytes_max(&self) -> Option<u64> {
+        self.message_bytes_max
+    }
+
+    /// An object.
+    #[must_use]
+    pub fn object(&self, object: Uuid) -> Option<&ObjectReplica> {
+        self.objects.get(&object)
+    }
+
+    /// All objects in the order of their UUIDs.
+    pub fn objects(&self) -> impl Iterator<Item = (Uuid, &ObjectReplica)> {
+        self.objects.iter().map(|(uuid, object)| (*uuid, object))
+    }
+
+    /// An entry.
+    #[must_use]
+    pub fn entry(&self, object: Uuid, slug: &str) -> Option<&Entry> {
+        self.objects.get(&object)?.entry(slug)
+    }
+
+    /// All entries of an application in the order of the objects' UUIDs.
+    pub fn entries<'a>(&'a self, slug: &'a str) -> impl Iterator<Item = (Uuid, &'a Entry)> {
+        self.objects.iter().filter_map(move |(uuid, object)| Some((*uuid, object.entry(slug)?)))
+    }
+
+    /// A typed document, if the object has one.
+    ///
+    /// # Errors
+    /// [`EntryError`], if the entry is no `T`.
+    pub fn document<T: Document>(&self, object: Uuid) -> Result<Option<T>, EntryError> {
+        self.entry(object, T::slug()).map(Entry::parse).transpose()
+    }
+
+    /// The applications that objects can have entries under: slug and UUID.
+    pub fn applications(&self) -> impl Iterator<Item = (&str, Uuid)> {
+        self.applications.iter().map(|(slug, uuid)| (&**slug, *uuid))
+    }
+
+    /// The slug of an application.
+    #[must_use]
+    pub fn slug_of(&self, application: Uuid) -> Option<&str> {
+        self.applications().find_map(|(slug, uuid)| (uuid == application).then_some(slug))
+    }
+
+    fn hears(&self, node: &EdgeNodeDescriptor) -> bool {
+        self.alive && *node == self.node
+    }
+
+    fn object_of_device(&mut self, device: &DeviceId) -> Option<Uuid> {
+        let object = object_of(device);
+        if object.is_none() {
+            self.malformed(format!("device {device}: the device id is no UUID"));
+        }
+        object
+    }
+
+    fn on_node_birth(&mut self, metrics: &[Metric]) {
+        self.lose("ConfigDB is born again; its objects follow");
+        self.alive = true;
+        self.confirmed = 0;
+        self.dying.clear();
+        self.objects_announced = None;
+        for object in self.objects.values_mut() {
+            object.confirmed = false;
+        }
+        let store = metrics.iter().find(|m| &*m.name == names::CONFIG_STORE).and_then(Metric::as_str);
+        match (store.and_then(|text| text.parse().ok()), self.store) {
+            (None, _) => {
+                self.malformed(format!("NBIRTH: {} is missing or no UUID", names::CONFIG_STORE));
+                self.alive = false;
+                return;
+            }
+            (Some(new), Some(old)) if new != old => {
+                self.objects.clear();
+                self.store = Some(new);
+                self.changes.push_back(Change::StoreReplaced { old, new });
+            }
+            (new, _) => self.store = new,
+        }
+        self.applications.clear();
+        self.read_node_metrics(metrics);
+        self.check_complete();
+    }
+
+    fn read_node_metrics(&mut self, metrics: &[Metric]) {
+        for metric in metrics.iter().filter(|m| !m.is_historical) {
+            match &*metric.name {
+                names::CONFIG_REVISION => self.revision = metric.as_u64().unwrap_or(self.revision),
+                names::CONFIG_OBJECTS => self.objects_announced = metric.as_u64(),
+                names::CONFIG_MESSAGE_BYTES_MAX => self.message_bytes_max = metric.as_u64(),
+                names::REQUEST_RESULT => match RequestResult::from_metric(metric) {
+                    Ok(Some(result)) => self.changes.push_back(Change::Result(result)),
+                    Ok(None) => {}
+                    Err(error) => self.malformed(format!("{}: {error}", names::REQUEST_RESULT)),
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn on_object_birth(&mut self, uuid: Uuid, metrics: &[Metric]) {
+        let mut born = ObjectReplica { confirmed: true, ..ObjectReplica::default() };
+        for metric in metrics {
+            self.read_object_metric(uuid, &mut born, metric);
+        }
+        match self.objects.get(&uuid) {
+            None => {
+                self.confirmed += 1;
+                self.changes.push_back(Change::ObjectBorn { object: uuid });
+            }
+            Some(known) => {
+                self.confirmed += u64::from(!known.confirmed);
+                if (&known.registration, &known.membership) != (&born.registration, &born.membership) {
+                    self.changes.push_back(Change::ObjectChanged { object: uuid });
+                }
+            }
+        }
+        self.dying.remove(&uuid);
+        let known = self.objects.remove(&uuid).unwrap_or_default();
+        for (slug, old) in &known.entries {
+            if !born.entries.contains_key(slug) {
+                self.entry_changed(uuid, slug, Some(old.clone()), None);
+            }
+        }
+        for (slug, new) in &born.entries {
+            let old = known.entries.get(slug);
+            if old != Some(new) {
+                self.entry_changed(uuid, slug, old.cloned(), Some(new.clone()));
+            }
+        }
+        self.objects.insert(uuid, born);
+    }
+
+    fn on_object_data(&mut self, uuid: Uuid, metrics: &[Metric]) {
+        let Some(known) = self.objects.get(&uuid).filter(|object| object.confirmed).cloned() else {
+            return self.malformed(format!("data of object {uuid} before its birth"));
+        };
+        let mut object = known.clone();
+        for metric in metrics {
+            if metric.is_historical {
+                match HistoryEntry::from_metric(uuid, metric) {
+                    Ok(history) => self.changes.push_back(Change::History(history)),
+                    Err(reason) => self.malformed(format!("object {uuid}: {reason}")),
+                }
+                continue;
+            }
+            let old = object.entries.get(&metric.name).cloned();
+            self.read_object_metric(uuid, &mut object, metric);
+            let new = object.entries.get(&metric.name);
+            if old.as_ref() != new {
+                self.entry_changed(uuid, &metric.name, old, new.cloned());
+            }
+        }
+        if (&known.registration, &known.membership) != (&object.registration, &object.membership) {
+            self.changes.push_back(Change::ObjectChanged { object: uuid });
+        }
+        self.objects.insert(uuid, object);
+    }
+
+    /// Puts what a metric says into `object`; an unreadable one leaves it as it is.
+    fn read_object_metric(&mut self, uuid: Uuid, object: &mut ObjectReplica, metric: &Metric) {
+        match &*metric.name {
+            REGISTRATION_SLUG => match parse_json::<Registration>(metric) {
+                Ok(registration) => object.registration = Some(registration),
+                Err(reason) => self.malformed(format!("object {uuid}: {reason}")),
+            },
+            MEMBERSHIP_SLUG => match parse_json(metric) {
+                Ok(membership) => object.membership = membership,
+                Err(reason) => self.malformed(format!("object {uuid}: {reason}")),
+            },
+            _ => {
+                if let Some(application) = entry::application_of(metric) {
+                    self.applications.entry(metric.name.clone()).or_insert(application);
+                }
+                match entry::from_metric(metric) {
+                    Ok(Some(entry)) => drop(object.entries.insert(metric.name.clone(), entry)),
+                    Ok(None) => drop(object.entries.remove(&metric.name)),
+                    Err(reason) => self.malformed(format!("object {uuid}: {reason}")),
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, uuid: Uuid) {
+        let Some(object) = self.objects.remove(&uuid) else { return };
+        self.confirmed -= u64::from(object.confirmed);
+        for (slug, old) in object.entries {
+            self.entry_changed(uuid, &slug, Some(old), None);
+        }
+        self.changes.push_back(Change::ObjectGone { object: uuid });
+    }
+
+    fn check_complete(&mut self) {
+        let announced = self.objects_announced.filter(|_| self.alive && !self.complete);
+        if announced.is_some_and(|announced| self.confirmed >= announced) {
+            let gone: Vec<Uuid> = self.objects.iter().filter(|(_, o)| !o.confirmed).map(|(uuid, _)| *uuid).collect();
+            for uuid in gone {
+                self.remove(uuid);
+            }
+            self.complete = true;
+            self.changes.push_back(Change::BecameComplete);
+        }
+    }
+
+    fn lose(&mut self, reason: &str) {
+        self.alive = false;
+        if std::mem::take(&mut self.complete) {
+            self.changes.push_back(Change::BecameIncomplete { reason: reason.to_owned() });
+        }
+    }
+
+    fn entry_changed(&mut self, object: Uuid, slug: &Arc<str>, old: Option<Entry>, new: Option<Entry>) {
+        self.changes.push_back(Change::Entry { object, slug: slug.clone(), old, new });
+    }
+
+    fn malformed(&mut self, reason: String) {
+        self.changes.push_back(Change::Malformed { reason });
+    }
+}
+
+fn parse_json<T: DeserializeOwned>(metric: &Metric) -> Result<T, String> {
+    let text = metric.as_str().ok_or_else(|| format!("metric {} is no String", metric.name))?;
+    serde_json::from_str(text).map_err(|error| format!("metric {}: {error}", metric.name))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

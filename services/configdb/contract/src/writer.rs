@@ -1,0 +1,286 @@
+//! Desired and reported, for writers: a request is repeated, with back-off and jitter, until ConfigDB answers it or its deadline ends it visibly.
+//!
+//! Requests to one object go one after the other, so that a repeated older one never overtakes a newer one; requests to different objects go at the
+//! same time, up to a window. Repeating is harmless: ConfigDB answers a known id with the recorded result.
+//!
+//! Feed it with the changes of the [`crate::ConfigReplica`] and the time; send what it puts out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use sparkplug::host::HostRequest;
+use sparkplug::{EdgeNodeDescriptor, Now};
+use uuid::Uuid;
+
+use crate::command::{Command, ReplayRequest, WriteRequest};
+use crate::replica::Change;
+use crate::result::RequestResult;
+
+/// Settings of a [`Writer`].
+#[derive(Debug, Clone)]
+pub struct WriterConfig {
+    /// The ConfigDB.
+    pub node: EdgeNodeDescriptor,
+    /// First and longest wait before a repetition; between them it doubles. Half of each wait is jitter.
+    pub repeat: (Duration, Duration),
+    /// How long a request is repeated, from when it is first sent.
+    pub deadline: Duration,
+    /// Requests under way at the same time. Commands are QoS 0: a burst that overruns a queue only costs repetitions.
+    pub window: usize,
+    /// Requests that wait or are under way; more are not accepted.
+    pub requests_max: usize,
+}
+
+impl WriterConfig {
+    /// Repeat after 1 s to 15 s for 2 minutes, 64 at a time, 20,000 in all.
+    #[must_use]
+    pub const fn new(node: EdgeNodeDescriptor) -> Self {
+        Self {
+            node,
+            repeat: (Duration::from_secs(1), Duration::from_secs(15)),
+            deadline: Duration::from_secs(120),
+            window: 64,
+            requests_max: 20_000,
+        }
+    }
+}
+
+/// What [`Writer::poll_output`] yields.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WriterOutput {
+    /// For the Host Application.
+    Send(HostRequest),
+    /// ConfigDB answered, for better or worse.
+    Answered(RequestResult),
+    /// The deadline passed without an answer. The request may or may not have been carried out; ask again with the same id.
+    GaveUp {
+        /// Id of the request.
+        id: String,
+        /// The object.
+        object: Uuid,
+        /// How often it was sent.
+        attempts: u32,
+    },
+}
+
+/// Why a request is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// Too many requests wait.
+    #[error(
+        "{waiting} requests to ConfigDB wait for an answer; at most {max} are allowed, submit again when some are answered"
+    )]
+    Full {
+        /// How many.
+        waiting: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// That id waits already.
+    #[error("request {id:?} waits for an answer already; ids must differ")]
+    Duplicate {
+        /// The id.
+        id: String,
+    },
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    request: Command,
+    attempts: u32,
+    repeat_at: Duration,
+    deadline: Duration,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Writer {
+    config: WriterConfig,
+    waiting: VecDeque<Command>,
+    ids: BTreeSet<String>,
+    under_way: BTreeMap<String, UnderWay>,
+    busy: BTreeSet<Uuid>,
+    random: u64,
+    outputs: VecDeque<WriterOutput>,
+}
+
+impl Writer {
+    /// A writer with nothing to do. `seed` is that of its jitter.
+    #[must_use]
+    pub const fn new(config: WriterConfig, seed: u64) -> Self {
+        Self {
+            config,
+            waiting: VecDeque::new(),
+            ids: BTreeSet::new(),
+            under_way: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            random: seed,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Sends a write request until it is answered.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; the request was not taken then.
+    pub fn submit(&mut self, request: WriteRequest, now: Now) -> Result<(), SubmitError> {
+        self.take(Command::Write(request), now)
+    }
+
+    /// Sends a replay request until it is answered. Its history comes as [`Change::History`] before the answer, again with each repetition.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; the request was not taken then.
+    pub fn submit_replay(&mut self, request: ReplayRequest, now: Now) -> Result<(), SubmitError> {
+        self.take(Command::Replay(request), now)
+    }
+
+    fn take(&mut self, request: Command, now: Now) -> Result<(), SubmitError> {
+        if self.ids.len() >= self.config.requests_max {
+            return Err(SubmitError::Full { waiting: self.ids.len(), max: self.config.requests_max });
+        }
+        if !self.ids.insert(id_of(&request).to_owned()) {
+            return Err(SubmitError::Duplicate { id: id_of(&request).to_owned() });
+        }
+        self.waiting.push_back(request);
+        self.start_waiting(now);
+        Ok(())
+    }
+
+    /// Takes a change of the replica: answers, and that ConfigDB is back.
+    pub fn on_change(&mut self, change: &Change, now: Now) {
+        match change {
+            Change::Result(result) => self.on_result(result, now),
+            Change::BecameComplete => self.repeat_soon(now),
+            _ => {}
+        }
+    }
+
+    fn on_result(&mut self, result: &RequestResult, now: Now) {
+        let Some(answered) = self.under_way.remove(&result.id) else { return };
+        self.finish(&answered.request);
+        self.outputs.push_back(WriterOutput::Answered(result.clone()));
+        self.start_waiting(now);
+    }
+
+    /// ConfigDB was away: what was sent to it is probably lost, so the next repetition need not wait for its turn.
+    fn repeat_soon(&mut self, now: Now) {
+        let soon = now.mono + self.config.repeat.0;
+        let late: Vec<String> =
+            self.under_way.iter().filter(|(_, u)| u.repeat_at > soon).map(|(id, _)| id.clone()).collect();
+        for id in late {
+            let at = now.mono + self.jittered(self.config.repeat.0);
+            if let Some(under_way) = self.under_way.get_mut(&id) {
+                under_way.repeat_at = at;
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Now) {
+        let due: Vec<String> = self
+            .under_way
+            .iter()
+            .filter(|(_, u)| u.repeat_at.min(u.deadline) <= now.mono)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in due {
+            let Some(mut under_way) = self.under_way.remove(&id) else { continue };
+            if under_way.deadline <= now.mono {
+                self.finish(&under_way.request);
+                let object = object_of(&under_way.request);
+                self.outputs.push_back(WriterOutput::GaveUp { id, object, attempts: under_way.attempts });
+                continue;
+            }
+            self.outputs.push_back(WriterOutput::Send(self.command(&under_way.request)));
+            let doubled = self.config.repeat.0.saturating_mul(1 << under_way.attempts.min(16));
+            under_way.attempts += 1;
+            under_way.repeat_at = now.mono + self.jittered(doubled.min(self.config.repeat.1));
+            self.under_way.insert(id, under_way);
+        }
+        self.start_waiting(now);
+    }
+
+    /// `Now::mono` at which [`Writer::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.under_way.values().map(|u| u.repeat_at.min(u.deadline)).min()
+    }
+
+    /// The next thing to do or to tell, in order.
+    pub fn poll_output(&mut self) -> Option<WriterOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Whether a request with that id waits for its answer.
+    #[must_use]
+    pub fn is_waiting(&self, id: &str) -> bool {
+        self.ids.contains(id)
+    }
+
+    /// Whether every request has been answered or given up.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    fn start_waiting(&mut self, now: Now) {
+        let mut at = 0;
+        while self.under_way.len() < self.config.window && at < self.waiting.len() {
+            if self.busy.contains(&object_of(&self.waiting[at])) {
+                at += 1;
+                continue;
+            }
+            let Some(request) = self.waiting.remove(at) else { break };
+            self.busy.insert(object_of(&request));
+            self.outputs.push_back(WriterOutput::Send(self.command(&request)));
+            let under_way = UnderWay {
+                repeat_at: now.mono + self.jittered(self.config.repeat.0),
+                deadline: now.mono + self.config.deadline,
+                attempts: 1,
+                request,
+            };
+            self.under_way.insert(id_of(&under_way.request).to_owned(), under_way);
+        }
+    }
+
+    fn finish(&mut self, request: &Command) {
+        self.busy.remove(&object_of(request));
+        self.ids.remove(id_of(request));
+    }
+
+    fn command(&self, request: &Command) -> HostRequest {
+        match request {
+            Command::Write(write) => write.to_command(&self.config.node),
+            Command::Replay(replay) => replay.to_command(&self.config.node),
+        }
+    }
+
+    /// Between half of `wait` and all of it.
+    fn jittered(&mut self, wait: Duration) -> Duration {
+        // splitmix64: good enough to spread repetitions, and the same for the same seed.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let fraction = u32::try_from((z ^ (z >> 31)) % 1_000).unwrap_or(0);
+        wait / 2 + wait * fraction / 2_000
+    }
+}
+
+fn id_of(request: &Command) -> &str {
+    match request {
+        Command::Write(write) => &write.id,
+        Command::Replay(replay) => &replay.id,
+    }
+}
+
+const fn object_of(request: &Command) -> Uuid {
+    match request {
+        Command::Write(write) => write.object,
+        Command::Replay(replay) => replay.object,
+    }
+}
+
+#[cfg(test)]
+mod tests;

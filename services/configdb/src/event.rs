@@ -1,0 +1,29 @@
+//! Everything that can come in and go out.
+
+use configdb_contract::{HistoryEntry, ReplayRequest};
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+
+/// What can come in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The store is loaded: see that what comes with the program is in it, and declare every object.
+    Start,
+    /// From the edge node: commands, and that it is born or offline.
+    Node(NodeEvent),
+    /// The history that was asked for.
+    History {
+        /// By whom.
+        request: ReplayRequest,
+        /// Oldest first; or why it could not be read, for people.
+        history: Result<Vec<HistoryEntry>, String>,
+    },
+}
+
+/// What can go out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// For the edge node.
+    Node(NodeUpdate),
+    /// For the store; the answer is [`Event::History`].
+    ReadHistory(ReplayRequest),
+}

@@ -1,0 +1,317 @@
+//! The service's decisions: a command becomes a transaction and what readers are told of it, or a refusal.
+//!
+//! All that comes in between two calls of [`State::take_turn`] is one turn: its transactions are committed together, then its effects are executed. In them, data of objects comes
+//! first, then the revision it adds up to, then the answers. A request whose id was answered before gets the same answer and changes nothing.
+
+mod requests;
+
+use std::time::Duration;
+
+use configdb_contract::command::device_id;
+use configdb_contract::{Command, CommandError, HistoryEntry, Outcome, ReplayRequest, RequestResult, WriteRequest};
+use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use service_runtime::{Effects, Unsaved};
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+use sparkplug::{Metric, Now};
+use uuid::Uuid;
+
+use crate::event::{Effect, Event};
+use crate::model::{Inconsistent, Limits, Model, Origin, Publication, Refusal};
+use crate::store::{Commit, Snapshot};
+use crate::{births, builtin};
+use requests::{Known, RequestLog};
+
+/// Longest reason in an answer; the rest is cut off.
+const REASON_BYTES_MAX: usize = 2_000;
+
+/// The turn's outcome: commit, then execute.
+#[derive(Debug)]
+#[must_use = "a turn that is dropped is neither stored nor published"]
+pub struct Turn {
+    /// What must survive before anything is published.
+    pub commit: Commit,
+    /// What follows from it.
+    pub effects: Effects<Unsaved, Effect>,
+}
+
+/// Counters since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Requests that changed something, or found everything as requested.
+    pub applied: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Requests answered from memory.
+    pub repeated: u64,
+}
+
+/// The state.
+#[derive(Debug)]
+pub struct State {
+    model: Model,
+    requests: RequestLog,
+    counters: Counters,
+    commit: Commit,
+    data: Vec<Effect>,
+    answers: Vec<Effect>,
+    /// Revision and number of objects that readers were told last.
+    published: Option<(u64, usize)>,
+    /// Objects born in this turn, those that died in it again included.
+    births: usize,
+}
+
+impl State {
+    /// The state as it was stored.
+    ///
+    /// # Errors
+    /// [`Inconsistent`], if the store cannot have come from this program.
+    pub fn new(snapshot: &Snapshot, limits: Limits) -> Result<Self, Inconsistent> {
+        Ok(Self {
+            model: Model::from_snapshot(snapshot, limits)?,
+            requests: RequestLog::new(&snapshot.requests, limits.requests_max),
+            counters: Counters::default(),
+            commit: Commit::default(),
+            data: Vec::new(),
+            answers: Vec::new(),
+            published: None,
+            births: 0,
+        })
+    }
+
+    /// The store in memory.
+    #[must_use]
+    pub const fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Metrics that the edge node is made with.
+    #[must_use]
+    pub fn node_metrics(&self) -> Vec<Metric> {
+        births::node_metrics(&self.model, self.requests.last())
+    }
+
+    /// Takes an event in.
+    pub fn on_event(&mut self, event: Event, now: Now) {
+        match event {
+            Event::Start => self.start(now),
+            Event::Node(NodeEvent::Command { device, metrics, .. }) => {
+                match Command::parse(device.as_ref(), &metrics) {
+                    Ok(Command::Write(request)) => self.on_write(&request, now),
+                    Ok(Command::Replay(request)) => self.on_replay(request, now),
+                    Err(error) => self.on_malformed(error, now),
+                }
+            }
+            Event::Node(_) => {}
+            Event::History { request, history } => self.on_history(&request, history, now),
+        }
+    }
+
+    /// ConfigDB acts only on what comes in.
+    #[must_use]
+    pub const fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What the events since the last turn add up to.
+    pub fn take_turn(&mut self) -> Turn {
+        let mut effects = Effects::new();
+        let of_node = |metrics| Effect::Node(NodeUpdate::Set { device: None, metrics });
+        let births = std::mem::take(&mut self.births);
+        let announced = self.published.map_or(0, |(_, objects)| objects) + births;
+        if births > 0 {
+            effects.push(of_node(vec![births::objects_metric(announced)]));
+        }
+        effects.extend(std::mem::take(&mut self.data));
+        let present = (self.model.revision(), self.model.object_count());
+        if self.published.replace(present) != Some(present) {
+            effects.push(of_node(births::revision_metrics(&self.model)));
+        }
+        effects.extend(std::mem::take(&mut self.answers));
+        let mut commit = std::mem::take(&mut self.commit);
+        commit.forget_below = self.requests.forget_below();
+        Turn { commit, effects }
+    }
+
+    fn start(&mut self, now: Now) {
+        for request in builtin::requests(&self.model) {
+            let origin = Origin { writer: builtin::WRITER, builtin: true, time: now.wall };
+            match self.model.apply(&request, origin) {
+                Ok(applied) => self.commit.transactions.extend(applied.transaction),
+                // The site has arranged its objects such that the default does not fit; it is the site's store.
+                Err(refusal) => tracing::info!(object_id = %request.object, error = %refusal, "default not written"),
+            }
+        }
+        self.data = births::everything(&self.model).map(Effect::Node).collect();
+        self.births = self.model.object_count();
+    }
+
+    fn on_write(&mut self, request: &WriteRequest, now: Now) {
+        let digest = requests::digest(request);
+        match self.requests.find(&request.id, digest) {
+            Known::No => {}
+            Known::Same(mut result) => {
+                self.counters.repeated += 1;
+                result.at = now.wall;
+                return self.answer(&result);
+            }
+            Known::Other => {
+                let reason = "this id was used for another request; give every request an id of its own";
+                let refusal = Refusal { field: "Request/Id".to_owned(), reason: reason.to_owned() };
+                return self.refuse_unrecorded(&request.id, request.object, refusal, now);
+            }
+        }
+        let writer = request.writer.as_deref().unwrap_or("unknown");
+        let applied = self.model.apply(request, Origin { writer, builtin: false, time: now.wall });
+        let result = match applied {
+            Ok(applied) => {
+                self.counters.applied += 1;
+                self.births += usize::from(applied.is_birth);
+                self.publish(request.object, applied.publication);
+                self.commit.transactions.extend(applied.transaction);
+                let etags = applied.etags.into_iter().collect();
+                self.result(&request.id, request.object, Outcome::Applied, now, |result| result.etags = etags)
+            }
+            Err(refusal) => {
+                self.counters.refused += 1;
+                self.refusal(&request.id, request.object, refusal, now)
+            }
+        };
+        self.commit.requests.push(self.requests.record(digest, result.clone()));
+        self.answer(&result);
+    }
+
+    fn publish(&mut self, object: Uuid, publication: Publication) {
+        let device = device_id(object);
+        let update = match publication {
+            Publication::Nothing => return,
+            Publication::Everything => births::everything_anew(&self.model),
+            Publication::Died => NodeUpdate::DeviceDeath { device },
+            Publication::Changed(metrics) => NodeUpdate::Set { device: Some(device), metrics },
+            Publication::Born => {
+                let Some(born) = self.model.live_object(object) else { return };
+                NodeUpdate::DeviceBirth { device, metrics: births::object_metrics(&self.model, object, born) }
+            }
+        };
+        self.data.push(Effect::Node(update));
+    }
+
+    fn on_malformed(&mut self, error: CommandError, now: Now) {
+        self.counters.refused += 1;
+        let object = error.object.unwrap_or(Uuid::nil());
+        let refusal = Refusal { field: error.field, reason: error.reason };
+        match error.id {
+            Some(id) => {
+                let result = self.refusal(&id, object, refusal, now);
+                self.answer(&result);
+            }
+            // Nobody could recognise an answer as his.
+            None => {
+                tracing::warn!(object_id = %object, error = %refusal, "command without a usable request id refused")
+            }
+        }
+    }
+
+    fn refuse_unrecorded(&mut self, id: &str, object: Uuid, refusal: Refusal, now: Now) {
+        self.counters.refused += 1;
+        let result = self.refusal(id, object, refusal, now);
+        self.answer(&result);
+    }
+
+    fn on_replay(&mut self, request: ReplayRequest, now: Now) {
+        let refusal = if self.model.live_object(request.object).is_none() {
+            Some((
+                "device id",
+                "the object does not exist; only objects that exist have a history to replay".to_owned(),
+            ))
+        } else {
+            let unknown = request.slug.as_deref().filter(|slug| !self.is_metric(slug));
+            unknown.map(|slug| ("History/Application", format!("no application has the slug {slug:?}")))
+        };
+        match refusal {
+            None => self.data.push(Effect::ReadHistory(request)),
+            Some((field, reason)) => {
+                let refusal = Refusal { field: field.to_owned(), reason };
+                self.refuse_unrecorded(&request.id, request.object, refusal, now);
+            }
+        }
+    }
+
+    fn on_history(&mut self, request: &ReplayRequest, history: Result<Vec<HistoryEntry>, String>, now: Now) {
+        let refusal = match history {
+            Ok(_) if self.model.live_object(request.object).is_none() => "the object is gone".to_owned(),
+            Ok(history) => {
+                let device = device_id(request.object);
+                for past in history {
+                    // An application that is gone has no metric that could carry its past.
+                    if self.is_metric(&past.slug) {
+                        let metrics = vec![past.to_metric()];
+                        self.data.push(Effect::Node(NodeUpdate::Historical { device: Some(device.clone()), metrics }));
+                    }
+                }
+                let result = self.result(&request.id, request.object, Outcome::Applied, now, |_| {});
+                return self.answer(&result);
+            }
+            Err(reason) => format!("the history cannot be read: {reason}"),
+        };
+        let refusal = Refusal { field: "History/Replay".to_owned(), reason: refusal };
+        self.refuse_unrecorded(&request.id, request.object, refusal, now);
+    }
+
+    /// Whether objects have a metric of this name, so that it can be replayed.
+    fn is_metric(&self, slug: &str) -> bool {
+        slug == REGISTRATION_SLUG
+            || slug == MEMBERSHIP_SLUG
+            || self.model.applications().any(|(known, _)| &**known == slug)
+    }
+
+    fn refusal(&self, id: &str, object: Uuid, refusal: Refusal, now: Now) -> RequestResult {
+        self.result(id, object, Outcome::Refused, now, |result| {
+            result.field = Some(cut(refusal.field));
+            result.reason = Some(cut(refusal.reason));
+        })
+    }
+
+    fn result(
+        &self,
+        id: &str,
+        object: Uuid,
+        outcome: Outcome,
+        now: Now,
+        complete: impl FnOnce(&mut RequestResult),
+    ) -> RequestResult {
+        let mut result = RequestResult {
+            id: id.to_owned(),
+            object,
+            outcome,
+            revision: self.model.revision(),
+            etags: std::collections::BTreeMap::new(),
+            reason: None,
+            field: None,
+            at: now.wall,
+        };
+        complete(&mut result);
+        result
+    }
+
+    fn answer(&mut self, result: &RequestResult) {
+        self.answers.push(Effect::Node(NodeUpdate::Set { device: None, metrics: vec![result.to_metric()] }));
+    }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > REASON_BYTES_MAX {
+        let end = (0..=REASON_BYTES_MAX).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What must survive: the interface to a store, and what is stored. A commit is atomic and durable when it returns.
+
+mod memory;
+mod sqlite;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use configdb_contract::{HistoryEntry, ReplayRequest, RequestResult};
+use uuid::Uuid;
+
+use crate::model::StoredEntry;
+
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+
+/// An object without its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as in crate::model::Object")]
+pub struct ObjectRow {
+    pub uuid: Uuid,
+    pub class: Uuid,
+    pub rank: u8,
+    pub owner: Uuid,
+    pub deleted: bool,
+    pub member_of: BTreeSet<Uuid>,
+    pub subclass_of: BTreeSet<Uuid>,
+}
+
+/// An entry after a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRow {
+    /// Whose.
+    pub object: Uuid,
+    /// Under which application.
+    pub application: Uuid,
+    /// The entry; None: deleted.
+    pub entry: Option<StoredEntry>,
+}
+
+/// A line of history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryRow {
+    /// Whose.
+    pub object: Uuid,
+    /// What: a slug, `Registration` or `Membership`.
+    pub slug: Arc<str>,
+    /// JSON before; None: there was none.
+    pub old: Option<Arc<str>>,
+    /// JSON after; None: deleted.
+    pub new: Option<Arc<str>>,
+    /// ETag after, of an entry.
+    pub etag: Option<Uuid>,
+}
+
+/// What one request changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transaction {
+    /// One more than that of the transaction before.
+    pub revision: u64,
+    /// UTC ms.
+    pub time: u64,
+    /// Who.
+    pub writer: Arc<str>,
+    /// With which request.
+    pub request: Arc<str>,
+    /// The object, if its registration or relations changed.
+    pub object: Option<ObjectRow>,
+    /// Changed entries.
+    pub entries: Vec<EntryRow>,
+    /// The object became an application with this slug, or (None) stopped being one.
+    pub application: Option<(Uuid, Option<Arc<str>>)>,
+    /// What happened.
+    pub history: Vec<HistoryRow>,
+}
+
+/// An answered request, so that a repetition gets the same answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedRequest {
+    /// Counts up; the oldest are forgotten first.
+    pub sequence: u64,
+    /// Digest of the request's content.
+    pub digest: Uuid,
+    /// The answer.
+    pub result: RequestResult,
+}
+
+/// All that one turn has to store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Commit {
+    /// In order.
+    pub transactions: Vec<Transaction>,
+    /// Answers, applied and refused.
+    pub requests: Vec<RecordedRequest>,
+    /// Recorded requests with a smaller sequence are forgotten.
+    pub forget_below: u64,
+}
+
+impl Commit {
+    /// Whether there is nothing to store.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.transactions.is_empty() && self.requests.is_empty()
+    }
+}
+
+/// The whole store, to start with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Made with the store, and its identity for ever.
+    pub identity: Uuid,
+    /// Of the last transaction.
+    pub revision: u64,
+    /// All objects, deleted ones too.
+    pub objects: Vec<ObjectRow>,
+    /// Applications and their slugs.
+    pub applications: Vec<(Uuid, Arc<str>)>,
+    /// Entries: object, application, entry.
+    pub entries: Vec<(Uuid, Uuid, StoredEntry)>,
+    /// Remembered requests in the order of their sequence.
+    pub requests: Vec<RecordedRequest>,
+}
+
+/// What a store cannot do.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Opening it.
+    #[error("the database {} cannot be opened; {hint}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What to do.
+        hint: &'static str,
+        /// What the database says.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "the database has schema version {found}, this program knows versions up to {known}; use the newer program"
+    )]
+    Version {
+        /// In the file.
+        found: i64,
+        /// Newest that is known.
+        known: i64,
+    },
+    /// A row that cannot be read.
+    #[error("the database holds a malformed {what}: {value:?}; restore it from a backup")]
+    Malformed {
+        /// Table and column.
+        what: &'static str,
+        /// What stands there.
+        value: String,
+    },
+    /// Reading or writing.
+    #[error("the database cannot {step}")]
+    Io {
+        /// What was tried.
+        step: &'static str,
+        /// What the database says.
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+/// A place where transactions survive. There is one writer.
+pub trait Store: Send {
+    /// Everything, as after the last commit.
+    fn load(&mut self) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
+
+    /// Stores all of it durably, or nothing.
+    fn commit(&mut self, commit: &Commit) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// The history that a request asks for, oldest first.
+    fn history(
+        &mut self,
+        request: &ReplayRequest,
+    ) -> impl Future<Output = Result<Vec<HistoryEntry>, StoreError>> + Send;
+
+    /// Ends the use of it; what is committed stays.
+    fn close(self) -> impl Future<Output = ()> + Send;
+}

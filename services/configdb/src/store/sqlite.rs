@@ -1,0 +1,347 @@
+//! A store in one SQLite file: write-ahead log, synced at every commit, one writer that holds the file locked.
+//!
+//! Only TEXT and BIGINT columns and `$1` placeholders, so that the statements mean the same to other databases behind sqlx's Any driver. UUIDs and JSON are text, truth values
+//! are 0 and 1. The schema has a version and is brought up to date when the file is opened.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use configdb_contract::{HistoryEntry, ReplayRequest};
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Connection, Row};
+use uuid::Uuid;
+
+use super::{Commit, ObjectRow, RecordedRequest, Snapshot, Store, StoreError, Transaction};
+use crate::model::StoredEntry;
+
+/// Statements that lead from one version of the schema to the next; the version is the number of those that have run.
+const MIGRATIONS: &[&[&str]] = &[&[
+    "CREATE TABLE object (uuid TEXT PRIMARY KEY, class TEXT NOT NULL, rank BIGINT NOT NULL, owner TEXT NOT NULL, \
+     deleted BIGINT NOT NULL, member_of TEXT NOT NULL, subclass_of TEXT NOT NULL)",
+    "CREATE TABLE application (uuid TEXT PRIMARY KEY, slug TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE entry (object TEXT NOT NULL, application TEXT NOT NULL, json TEXT NOT NULL, etag TEXT NOT NULL, \
+     revision BIGINT NOT NULL, builtin BIGINT NOT NULL, PRIMARY KEY (object, application))",
+    "CREATE TABLE history (revision BIGINT NOT NULL, position BIGINT NOT NULL, time BIGINT NOT NULL, object TEXT NOT NULL, \
+     slug TEXT NOT NULL, old_json TEXT, new_json TEXT, etag TEXT, writer TEXT NOT NULL, request TEXT NOT NULL, \
+     PRIMARY KEY (revision, position))",
+    "CREATE INDEX history_of_object ON history (object, revision)",
+    "CREATE TABLE request (sequence BIGINT PRIMARY KEY, digest TEXT NOT NULL, result TEXT NOT NULL)",
+]];
+
+/// The store.
+#[derive(Debug)]
+pub struct SqliteStore {
+    connection: AnyConnection,
+}
+
+impl SqliteStore {
+    /// Opens the file, or makes it; the directory must exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] if the file is locked, no database, or not to be written; [`StoreError::Version`] if a newer program wrote it.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        sqlx::any::install_default_drivers();
+        let opened = Self::connect(path).await;
+        opened
+            .map_err(|source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source })?
+            .migrated()
+            .await
+    }
+
+    async fn connect(path: &Path) -> Result<Self, sqlx::Error> {
+        let mut connection = AnyConnection::connect(&url(path)).await?;
+        // Exclusive before the first access, so that a second process is refused at once and the log needs no shared memory.
+        for pragma in [
+            "PRAGMA locking_mode = EXCLUSIVE",
+            "PRAGMA journal_mode = WAL",
+            "PRAGMA synchronous = FULL",
+            "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+        ] {
+            sqlx::query(pragma).execute(&mut connection).await?;
+        }
+        Ok(Self { connection })
+    }
+
+    async fn migrated(mut self) -> Result<Self, StoreError> {
+        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        let found: i64 = match self.meta("schema_version").await? {
+            Some(text) => parsed("meta.schema_version", &text)?,
+            None => 0,
+        };
+        if found > known {
+            return Err(StoreError::Version { found, known });
+        }
+        let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await.map_err(io("be migrated"))?;
+        for statements in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+            for statement in *statements {
+                sqlx::query(*statement).execute(&mut *transaction).await.map_err(io("be migrated"))?;
+            }
+        }
+        let version = "INSERT INTO meta (key, value) VALUES ('schema_version', $1) \
+                       ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        sqlx::query(version).bind(known.to_string()).execute(&mut *transaction).await.map_err(io("be migrated"))?;
+        let identity = "INSERT INTO meta (key, value) VALUES ('identity', $1) ON CONFLICT (key) DO NOTHING";
+        let fresh = Uuid::new_v4().to_string();
+        sqlx::query(identity).bind(fresh).execute(&mut *transaction).await.map_err(io("be migrated"))?;
+        transaction.commit().await.map_err(io("be migrated"))?;
+        Ok(self)
+    }
+
+    async fn meta(&mut self, key: &str) -> Result<Option<String>, StoreError> {
+        let query = sqlx::query("SELECT value FROM meta WHERE key = $1").bind(key);
+        let row = query.fetch_optional(&mut self.connection).await.map_err(io("be read"))?;
+        row.map(|row| text(&row, 0, "meta.value")).transpose()
+    }
+
+    async fn rows(&mut self, statement: &'static str) -> Result<Vec<AnyRow>, StoreError> {
+        sqlx::query(statement).fetch_all(&mut self.connection).await.map_err(io("be read"))
+    }
+}
+
+impl Store for SqliteStore {
+    async fn load(&mut self) -> Result<Snapshot, StoreError> {
+        let identity = self.meta("identity").await?.unwrap_or_default();
+        let revision = self.meta("revision").await?.unwrap_or_else(|| "0".to_owned());
+        let objects = "SELECT uuid, class, rank, owner, deleted, member_of, subclass_of FROM object";
+        let entries = "SELECT object, application, json, etag, revision, builtin FROM entry";
+        let requests = "SELECT sequence, digest, result FROM request ORDER BY sequence";
+        Ok(Snapshot {
+            identity: parsed("meta.identity", &identity)?,
+            revision: parsed("meta.revision", &revision)?,
+            objects: self.rows(objects).await?.iter().map(object_row).collect::<Result<_, _>>()?,
+            applications: self
+                .rows("SELECT uuid, slug FROM application")
+                .await?
+                .iter()
+                .map(application_row)
+                .collect::<Result<_, _>>()?,
+            entries: self.rows(entries).await?.iter().map(entry_row).collect::<Result<_, _>>()?,
+            requests: self.rows(requests).await?.iter().map(request_row).collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        let stored = async {
+            let mut database = self.connection.begin_with("BEGIN IMMEDIATE").await?;
+            for transaction in &commit.transactions {
+                write_transaction(&mut database, transaction).await?;
+            }
+            if let Some(last) = commit.transactions.last() {
+                let statement = "INSERT INTO meta (key, value) VALUES ('revision', $1) \
+                                 ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+                sqlx::query(statement).bind(last.revision.to_string()).execute(&mut *database).await?;
+            }
+            for request in &commit.requests {
+                let result = serde_json::to_string(&request.result).map_err(|e| sqlx::Error::Encode(e.into()))?;
+                sqlx::query("INSERT INTO request (sequence, digest, result) VALUES ($1, $2, $3)")
+                    .bind(number(request.sequence))
+                    .bind(request.digest.to_string())
+                    .bind(result)
+                    .execute(&mut *database)
+                    .await?;
+            }
+            let forget = sqlx::query("DELETE FROM request WHERE sequence < $1").bind(number(commit.forget_below));
+            forget.execute(&mut *database).await?;
+            database.commit().await
+        };
+        stored.await.map_err(io("store a transaction"))
+    }
+
+    async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {
+        let statement = "SELECT slug, new_json, etag, revision, time, writer, request FROM history \
+                         WHERE object = $1 AND revision >= $2 AND ($3 = '' OR slug = $3) ORDER BY revision, position LIMIT $4";
+        let rows = sqlx::query(statement)
+            .bind(request.object.to_string())
+            .bind(number(request.from_revision))
+            .bind(request.slug.clone().unwrap_or_default())
+            .bind(number(request.limit))
+            .fetch_all(&mut self.connection)
+            .await
+            .map_err(io("be read"))?;
+        rows.iter().map(|row| history_row(row, request.object)).collect()
+    }
+
+    async fn close(self) {
+        // Everything is committed; a failure to say goodbye loses nothing.
+        let _ = self.connection.close().await;
+    }
+}
+
+async fn write_transaction(database: &mut AnyConnection, transaction: &Transaction) -> Result<(), sqlx::Error> {
+    if let Some(row) = &transaction.object {
+        let statement = "INSERT INTO object (uuid, class, rank, owner, deleted, member_of, subclass_of) \
+                         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (uuid) DO UPDATE SET class = excluded.class, \
+                         rank = excluded.rank, owner = excluded.owner, deleted = excluded.deleted, \
+                         member_of = excluded.member_of, subclass_of = excluded.subclass_of";
+        sqlx::query(statement)
+            .bind(row.uuid.to_string())
+            .bind(row.class.to_string())
+            .bind(i64::from(row.rank))
+            .bind(row.owner.to_string())
+            .bind(i64::from(row.deleted))
+            .bind(uuids_text(&row.member_of))
+            .bind(uuids_text(&row.subclass_of))
+            .execute(&mut *database)
+            .await?;
+    }
+    match &transaction.application {
+        Some((uuid, Some(slug))) => {
+            let insert = sqlx::query("INSERT INTO application (uuid, slug) VALUES ($1, $2)");
+            insert.bind(uuid.to_string()).bind(slug.to_string()).execute(&mut *database).await?;
+        }
+        Some((uuid, None)) => {
+            let delete = sqlx::query("DELETE FROM application WHERE uuid = $1");
+            delete.bind(uuid.to_string()).execute(&mut *database).await?;
+        }
+        None => {}
+    }
+    for row in &transaction.entries {
+        match &row.entry {
+            Some(entry) => {
+                let statement = "INSERT INTO entry (object, application, json, etag, revision, builtin) \
+                                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (object, application) DO UPDATE SET \
+                                 json = excluded.json, etag = excluded.etag, revision = excluded.revision, \
+                                 builtin = excluded.builtin";
+                sqlx::query(statement)
+                    .bind(row.object.to_string())
+                    .bind(row.application.to_string())
+                    .bind(entry.json.to_string())
+                    .bind(entry.etag.to_string())
+                    .bind(number(entry.revision))
+                    .bind(i64::from(entry.builtin))
+                    .execute(&mut *database)
+                    .await?;
+            }
+            None => {
+                let delete = sqlx::query("DELETE FROM entry WHERE object = $1 AND application = $2");
+                delete.bind(row.object.to_string()).bind(row.application.to_string()).execute(&mut *database).await?;
+            }
+        }
+    }
+    let statement = "INSERT INTO history (revision, position, time, object, slug, old_json, new_json, etag, writer, request) \
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    for (position, row) in (0_i64..).zip(&transaction.history) {
+        sqlx::query(statement)
+            .bind(number(transaction.revision))
+            .bind(position)
+            .bind(number(transaction.time))
+            .bind(row.object.to_string())
+            .bind(row.slug.to_string())
+            .bind(row.old.as_deref().map(str::to_owned))
+            .bind(row.new.as_deref().map(str::to_owned))
+            .bind(row.etag.map(|etag| etag.to_string()))
+            .bind(transaction.writer.to_string())
+            .bind(transaction.request.to_string())
+            .execute(&mut *database)
+            .await?;
+    }
+    Ok(())
+}
+
+fn object_row(row: &AnyRow) -> Result<ObjectRow, StoreError> {
+    Ok(ObjectRow {
+        uuid: uuid(row, 0, "object.uuid")?,
+        class: uuid(row, 1, "object.class")?,
+        rank: parsed("object.rank", &integer(row, 2)?.to_string())?,
+        owner: uuid(row, 3, "object.owner")?,
+        deleted: integer(row, 4)? != 0,
+        member_of: uuids(row, 5, "object.member_of")?,
+        subclass_of: uuids(row, 6, "object.subclass_of")?,
+    })
+}
+
+fn application_row(row: &AnyRow) -> Result<(Uuid, Arc<str>), StoreError> {
+    Ok((uuid(row, 0, "application.uuid")?, text(row, 1, "application.slug")?.into()))
+}
+
+fn entry_row(row: &AnyRow) -> Result<(Uuid, Uuid, StoredEntry), StoreError> {
+    let entry = StoredEntry {
+        json: text(row, 2, "entry.json")?.into(),
+        etag: uuid(row, 3, "entry.etag")?,
+        revision: unsigned(row, 4, "entry.revision")?,
+        builtin: integer(row, 5)? != 0,
+    };
+    Ok((uuid(row, 0, "entry.object")?, uuid(row, 1, "entry.application")?, entry))
+}
+
+fn request_row(row: &AnyRow) -> Result<RecordedRequest, StoreError> {
+    let result = text(row, 2, "request.result")?;
+    let malformed = |_| StoreError::Malformed { what: "request.result", value: result.clone() };
+    Ok(RecordedRequest {
+        sequence: unsigned(row, 0, "request.sequence")?,
+        digest: uuid(row, 1, "request.digest")?,
+        result: serde_json::from_str(&result).map_err(malformed)?,
+    })
+}
+
+fn history_row(row: &AnyRow, object: Uuid) -> Result<HistoryEntry, StoreError> {
+    let optional = |i: usize| row.try_get::<Option<String>, _>(i).map_err(io("be read"));
+    let etag = optional(2)?.map(|text| parsed("history.etag", &text)).transpose()?;
+    Ok(HistoryEntry {
+        object,
+        slug: text(row, 0, "history.slug")?.into(),
+        json: optional(1)?.map(Into::into),
+        etag,
+        revision: unsigned(row, 3, "history.revision")?,
+        time: unsigned(row, 4, "history.time")?,
+        writer: text(row, 5, "history.writer")?.into(),
+        request: text(row, 6, "history.request")?.into(),
+    })
+}
+
+fn text(row: &AnyRow, column: usize, _what: &'static str) -> Result<String, StoreError> {
+    row.try_get::<String, _>(column).map_err(io("be read"))
+}
+
+fn integer(row: &AnyRow, column: usize) -> Result<i64, StoreError> {
+    row.try_get::<i64, _>(column).map_err(io("be read"))
+}
+
+fn unsigned(row: &AnyRow, column: usize, what: &'static str) -> Result<u64, StoreError> {
+    let value = integer(row, column)?;
+    u64::try_from(value).map_err(|_| StoreError::Malformed { what, value: value.to_string() })
+}
+
+fn uuid(row: &AnyRow, column: usize, what: &'static str) -> Result<Uuid, StoreError> {
+    parsed(what, &text(row, column, what)?)
+}
+
+fn uuids(row: &AnyRow, column: usize, what: &'static str) -> Result<BTreeSet<Uuid>, StoreError> {
+    let text = text(row, column, what)?;
+    text.split_whitespace().map(|uuid| parsed(what, uuid)).collect()
+}
+
+fn uuids_text(uuids: &BTreeSet<Uuid>) -> String {
+    uuids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn parsed<T: std::str::FromStr>(what: &'static str, value: &str) -> Result<T, StoreError> {
+    value.parse().map_err(|_| StoreError::Malformed { what, value: value.to_owned() })
+}
+
+/// BIGINT is signed; no revision, time or limit of ours comes near its end.
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn io(step: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
+    move |source| StoreError::Io { step, source }
+}
+
+fn url(path: &Path) -> String {
+    let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+    format!("sqlite://{path}?mode=rwc")
+}
+
+/// What to do about an error of SQLite, by its primary code.
+fn hint(error: &sqlx::Error) -> &'static str {
+    let code = error.as_database_error().and_then(|e| e.code()).and_then(|code| code.parse::<u32>().ok());
+    match code.map(|code| code & 0xff) {
+        Some(5 | 6) => "another process holds it; stop that one first",
+        Some(11 | 26) => "it is damaged or no SQLite database; restore it from a backup or move it away",
+        Some(8 | 14 | 23) => "the process may not write there; check path and permissions",
+        Some(10 | 13) => "the disk is full or failing",
+        _ => "check path and permissions",
+    }
+}

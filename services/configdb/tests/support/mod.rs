@@ -1,0 +1,170 @@
+//! A Mosquitto, a ConfigDB on it and a reader with a replica: each test has its own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use configdb_contract::{Change, ConfigReplica, RequestResult, Writer, WriterConfig, WriterOutput, configdb_node};
+use configdb_schema::Organisation;
+use service_runtime::health::Health;
+use service_runtime::shutdown::Shutdown;
+use sparkplug::host::{HostConfig, HostRequest};
+use sparkplug_mqtt::{Clock, HostHandle, MqttConfig, spawn_host};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+/// Longest wait for anything; a slow machine is no fault.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Broker {
+    directory: TempDir,
+    process: Child,
+    port: u16,
+}
+
+impl Broker {
+    pub fn start() -> Self {
+        // The free port may be taken by somebody else before Mosquitto binds it; then another one is tried.
+        for _ in 0..5 {
+            let directory = tempfile::tempdir().unwrap();
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let file = directory.path().join("mosquitto.conf");
+            let text = format!(
+                "listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nmax_queued_messages 0\nlog_dest none\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            let program =
+                if std::path::Path::new("/usr/sbin/mosquitto").exists() { "/usr/sbin/mosquitto" } else { "mosquitto" };
+            let mut command = Command::new(program);
+            let mut process = command.arg("-c").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let end = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < end && process.try_wait().unwrap().is_none() {
+                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return Self { directory, process, port };
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        panic!("mosquitto does not start; it comes with the Debian package `mosquitto`");
+    }
+
+    pub fn mqtt(&self) -> MqttConfig {
+        MqttConfig { servers: vec![format!("mqtt://127.0.0.1:{}", self.port)], ..MqttConfig::default() }
+    }
+
+    pub fn config(&self) -> configdb::Config {
+        configdb::Config {
+            mqtt: self.mqtt(),
+            state_dir: self.directory.path().join("state"),
+            ..configdb::Config::default()
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub struct Service {
+    shutdown: Shutdown,
+    pub health: Health,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Service {
+    pub fn start(config: configdb::Config) -> Self {
+        let (shutdown, health) = (Shutdown::new(), Health::new());
+        let task = tokio::spawn(configdb::run(config, shutdown.clone(), health.clone()));
+        Self { shutdown, health, task }
+    }
+
+    /// A clean stop.
+    pub async fn stop(self) {
+        self.shutdown.trigger();
+        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap().unwrap();
+    }
+
+    /// The loop ends wherever it is; nothing is finished.
+    pub async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// A Host Application with a replica and a writer.
+pub struct Reader {
+    pub host: HostHandle,
+    pub replica: ConfigReplica,
+    writer: Writer,
+    clock: Clock,
+    pub changes: Vec<Change>,
+    pub answers: Vec<RequestResult>,
+}
+
+impl Reader {
+    pub async fn start(broker: &Broker) -> Self {
+        let node = configdb_node(&Organisation::new("ACME").unwrap());
+        let clock = Clock::new();
+        let host = spawn_host(HostConfig::new(None), &broker.mqtt(), clock).unwrap();
+        host.request(HostRequest::Expect { node: node.clone() }).await.unwrap();
+        let writer = Writer::new(WriterConfig::new(node.clone()), 1);
+        Self { host, replica: ConfigReplica::new(node), writer, clock, changes: Vec::new(), answers: Vec::new() }
+    }
+
+    pub fn submit(&mut self, request: configdb_contract::WriteRequest) {
+        self.writer.submit(request, self.clock.now()).unwrap();
+    }
+
+    pub fn replay(&mut self, request: configdb_contract::ReplayRequest) {
+        self.writer.submit_replay(request, self.clock.now()).unwrap();
+    }
+
+    /// Submits and waits for the answer.
+    pub async fn write(&mut self, request: configdb_contract::WriteRequest) -> RequestResult {
+        let id = request.id.clone();
+        self.submit(request);
+        self.until("an answer", |reader| reader.answers.iter().any(|answer| answer.id == id)).await;
+        let at = self.answers.iter().position(|answer| answer.id == id).unwrap();
+        self.answers.remove(at)
+    }
+
+    /// Lets things happen until the condition holds.
+    pub async fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            while let Some(output) = self.writer.poll_output() {
+                match output {
+                    WriterOutput::Send(request) => self.host.request(request).await.unwrap(),
+                    WriterOutput::Answered(result) => self.answers.push(result),
+                    WriterOutput::GaveUp { id, attempts, .. } => panic!("no answer to {id} after {attempts} attempts"),
+                }
+            }
+            if holds(self) {
+                return;
+            }
+            let deadline = self.writer.next_deadline();
+            let clock = self.clock;
+            tokio::select! {
+                event = self.host.recv() => self.replica.on_event(&event.unwrap()),
+                () = clock.sleep_until(deadline) => self.writer.handle_timeout(clock.now()),
+                () = tokio::time::sleep_until(end) => panic!("waited in vain for {what}; {} objects born, not ready: {:?}",
+                    self.replica.objects().count(), self.replica.is_complete()),
+            }
+            while let Some(change) = self.replica.poll_change() {
+                self.writer.on_change(&change, clock.now());
+                self.changes.push(change);
+            }
+        }
+    }
+
+    pub async fn complete(&mut self) {
+        self.until("a complete replica", |reader| reader.replica.is_complete()).await;
+    }
+}

@@ -1,0 +1,28 @@
+//! The public face of the edge monitor on the wire: what it is born with, what it says about the nodes it watches, and a replica for
+//! whoever listens.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`identity`] | UUIDs of schemas, relations and alert types, and how instances are derived (UUIDv5) |
+//! | [`names`] | every metric name |
+//! | [`node`] | the metrics of the monitor itself |
+//! | [`device`] | the device that stands for one monitored node |
+//! | [`replica`] | all monitors as a listener sees them: nodes, alerts, since when |
+//!
+//! A monitor is born at `<group>/Monitor`: on an edge cluster in the cluster's group, at the centre in the central group. Its payloads carry the Factory+ marker
+//! ([`identity::FACTORY_PLUS`]) and no aliases. It takes no command but Rebirth.
+//! This package knows no service, no clock and no Kubernetes.
+#![warn(missing_docs)]
+
+pub mod device;
+pub mod identity;
+pub mod names;
+pub mod node;
+pub mod replica;
+
+pub use device::{Alert, AlertKind, DeviceError, MonitoredNodeDevice, NodeState};
+pub use node::{MonitorNode, NodeError};
+pub use replica::{ActiveAlert, MonitorReplica, MonitorView, Presence};
+
+/// Edge node id of every monitor; its group says of what.
+pub const EDGE_NODE_ID: &str = configdb_schema::address::MONITOR_NODE;

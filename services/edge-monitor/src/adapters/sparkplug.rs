@@ -1,0 +1,129 @@
+//! Sparkplug: the two sessions of a monitor. As Edge Node it is `<group>/Monitor`; as Host Application it hears what it watches.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use configdb_schema::address::MONITOR_NODE;
+use edge_monitor_contract::identity;
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, UpdateError};
+use sparkplug::host::HostConfig;
+use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, NameError};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
+
+use crate::event::Effect;
+use crate::state::Scope;
+
+/// Nodes of one cluster's group that are kept. More than any cluster runs; a bound for what a hostile client can make us hold.
+const NODES_MAX_EDGE: usize = 10_000;
+
+/// Both sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    /// As `<group>/Monitor`.
+    pub node: EdgeNodeHandle,
+    /// As Host Application.
+    pub host: HostHandle,
+}
+
+/// Why a session could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The ids.
+    #[error("organisation and cluster name do not make Sparkplug ids")]
+    Name(#[from] NameError),
+    /// The MQTT configuration or the stored bdSeq.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+impl Sessions {
+    /// Starts both.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing runs then.
+    pub fn start(
+        scope: &Scope,
+        metrics: Vec<Metric>,
+        mqtt: &MqttConfig,
+        state_dir: &Path,
+        clock: Clock,
+    ) -> Result<Self, SessionError> {
+        let descriptor = own_descriptor(scope)?;
+        let bd_seq = BdSeqStore::in_directory(state_dir, &descriptor);
+        let node = sparkplug_mqtt::spawn_edge_node(node_config(descriptor), metrics, mqtt, bd_seq, clock)?;
+        let host = sparkplug_mqtt::spawn_host(host_config(scope)?, mqtt, clock).map_err(SpawnError::from)?;
+        Ok(Self { node, host })
+    }
+
+    /// Executes one effect.
+    ///
+    /// # Errors
+    /// A session has ended.
+    pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
+        match effect {
+            Effect::Node(update) => match self.node.update(update).await {
+                Ok(()) => Ok(()),
+                Err(UpdateError::Stopped) => Err(Stopped),
+                Err(error) => {
+                    tracing::warn!(%error, "update of the monitor's own metrics refused");
+                    Ok(())
+                }
+            },
+            Effect::Host(request) => self.host.request(request).await,
+        }
+    }
+
+    /// Says that the monitor dies, and ends both sessions.
+    pub async fn stop(self) {
+        tokio::join!(self.node.stop(), self.host.stop());
+    }
+}
+
+/// The own address.
+///
+/// # Errors
+/// The organisation's name makes no group.
+pub fn own_descriptor(scope: &Scope) -> Result<EdgeNodeDescriptor, NameError> {
+    match scope {
+        Scope::Edge { group, .. } => EdgeNodeDescriptor::parse(group.as_str(), MONITOR_NODE),
+        Scope::Central { organisation } => EdgeNodeDescriptor::parse(&organisation.central_group(), MONITOR_NODE),
+    }
+}
+
+/// The Edge Node: no aliases, the Factory+ marker in every payload, a heartbeat.
+#[must_use]
+pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
+    EdgeNodeConfig {
+        heartbeat: Some(HEARTBEAT),
+        payload_uuid: Some(Arc::from(identity::FACTORY_PLUS.to_string())),
+        ..EdgeNodeConfig::new(descriptor)
+    }
+}
+
+/// The Host Application: at the edge the own group, at the centre every monitor and ConfigDB.
+///
+/// # Errors
+/// The organisation's name makes no host id.
+pub fn host_config(scope: &Scope) -> Result<HostConfig, NameError> {
+    let EdgeNodeDescriptor { group, edge_node } = own_descriptor(scope)?;
+    let host_id = HostId::new(format!("{group}.{edge_node}"))?;
+    let config = HostConfig::new(Some(host_id));
+    // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
+    let filter = |filter: String| (filter, QoS::AtLeastOnce);
+    Ok(match scope {
+        Scope::Edge { .. } => {
+            HostConfig { filters: vec![filter(group_filter(&group))], nodes_max: NODES_MAX_EDGE, ..config }
+        }
+        Scope::Central { organisation } => {
+            let configdb = configdb_contract::configdb_node(organisation);
+            let monitors = filter(format!("spBv1.0/+/+/{MONITOR_NODE}/#"));
+            let configdb = filter(format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node));
+            HostConfig { filters: vec![monitors, configdb], ..config }
+        }
+    })
+}
+
+fn group_filter(group: &GroupId) -> String {
+    format!("spBv1.0/{group}/#")
+}

@@ -1,0 +1,183 @@
+//! Whom to watch at the centre: the monitor of every cluster. A cluster is known from ConfigDB, so one whose monitor was never born is shown too; or from the birth of its
+//! monitor, so one that ConfigDB does not know (any more) is shown as long as it speaks. Only a complete replica of ConfigDB can say that a cluster is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use configdb_contract::ConfigReplica;
+use configdb_schema::document::{EdgeCluster, SparkplugAddress};
+use configdb_schema::{ClusterName, Document, Organisation};
+use edge_monitor_contract::{EDGE_NODE_ID, NodeState, identity, names};
+use sparkplug::host::HostEvent;
+use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, Metric, Now};
+use uuid::Uuid;
+
+use crate::roster::Roster;
+use crate::spec::{NodeSpec, Subject};
+use crate::watch::Watched;
+
+/// What the central monitor knows beside the watched monitors.
+#[derive(Debug)]
+pub struct Central {
+    organisation: Organisation,
+    interval: Duration,
+    replica: ConfigReplica,
+    /// Clusters in ConfigDB, by group.
+    clusters: BTreeMap<GroupId, Uuid>,
+    /// Clusters that cannot be watched, and why.
+    problems: BTreeMap<String, String>,
+}
+
+impl Central {
+    /// Nothing known yet. `interval`: how long a monitor may be silent.
+    pub fn new(organisation: Organisation, interval: Duration) -> Self {
+        let replica = ConfigReplica::new(configdb_contract::configdb_node(&organisation));
+        Self { organisation, interval, replica, clusters: BTreeMap::new(), problems: BTreeMap::new() }
+    }
+
+    /// Something happened to ConfigDB or to a monitor.
+    pub fn on_host(&mut self, event: &HostEvent, roster: &mut Roster, now: Now) {
+        self.replica.on_event(event);
+        let mut is_news = false;
+        while self.replica.poll_change().is_some() {
+            is_news = true;
+        }
+        if is_news {
+            self.read_clusters(roster, now);
+        }
+        match event {
+            HostEvent::NodeBirth { node, metrics, .. } if self.is_monitor(node) => {
+                self.on_birth(node, metrics, roster, now)
+            }
+            HostEvent::NodeDeath { node, .. } => {
+                if let Some(key) = roster.key_at(node).cloned() {
+                    roster.died(&key, now);
+                    self.sweep(roster);
+                }
+            }
+            _ => {}
+        }
+        roster.on_host(event, now);
+    }
+
+    /// Ends the watch of monitors that neither ConfigDB knows nor anybody hears.
+    pub fn sweep(&self, roster: &mut Roster) {
+        if !self.replica.is_complete() {
+            return;
+        }
+        let is_stranger = |key: &str| GroupId::new(key).is_ok_and(|group| !self.clusters.contains_key(&group));
+        let nodes = roster.nodes().iter();
+        let gone = nodes.filter(|(key, watched)| watched.state() != NodeState::Online && is_stranger(key));
+        let gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();
+        for key in gone {
+            tracing::info!(group_id = key, "no longer watching the monitor of a cluster");
+            roster.remove(&key);
+        }
+    }
+
+    /// Nodes beside the monitors whose birth is wanted.
+    pub fn expected(&self) -> BTreeSet<EdgeNodeDescriptor> {
+        BTreeSet::from([self.replica.node().clone()])
+    }
+
+    /// What should be watched and cannot, and what is watched and should not be there.
+    pub fn problems(&self, roster: &Roster) -> BTreeMap<String, String> {
+        let mut problems = self.problems.clone();
+        if self.replica.is_complete() {
+            for key in roster.nodes().keys() {
+                if GroupId::new(key).is_ok_and(|group| !self.clusters.contains_key(&group)) {
+                    let problem = "its monitor is alive, but ConfigDB has no cluster with this group";
+                    problems.insert(key.clone(), problem.to_owned());
+                }
+            }
+        }
+        problems
+    }
+
+    fn is_monitor(&self, node: &EdgeNodeDescriptor) -> bool {
+        node.edge_node.as_str() == EDGE_NODE_ID && self.organisation.cluster_of_group(node.group.as_str()).is_some()
+    }
+
+    fn on_birth(&self, node: &EdgeNodeDescriptor, metrics: &[Metric], roster: &mut Roster, now: Now) {
+        let instance = metrics.iter().find(|metric| &*metric.name == names::INSTANCE_UUID).and_then(Metric::as_str);
+        let uuid = instance.and_then(|text| Uuid::try_parse(text).ok()).filter(|uuid| !uuid.is_nil());
+        let derived = self.clusters.get(&node.group).map(|cluster| identity::monitor_of_cluster(*cluster));
+        self.watch(node, uuid.or(derived), roster, now);
+        roster.born(node.group.as_str(), uuid, None, now);
+    }
+
+    /// Reads the clusters of ConfigDB again, begins and ends watches.
+    fn read_clusters(&mut self, roster: &mut Roster, now: Now) {
+        let (mut clusters, mut problems) = (BTreeMap::new(), BTreeMap::new());
+        for (uuid, entry) in self.replica.entries(EdgeCluster::slug()) {
+            let group = entry.parse::<EdgeCluster>().map_err(|error| error.to_string());
+            match group.and_then(|cluster| self.group_of(uuid, &cluster)) {
+                Ok(group) => match clusters.get(&group) {
+                    None => drop(clusters.insert(group, uuid)),
+                    Some(first) => {
+                        let problem = format!("has the same group {group} as cluster {first}; rename one of them");
+                        problems.insert(uuid.to_string(), problem);
+                    }
+                },
+                Err(problem) => drop(problems.insert(uuid.to_string(), problem)),
+            }
+        }
+        if !self.replica.is_complete() {
+            // What is absent may exist: what was known stays known.
+            for (group, uuid) in &self.clusters {
+                clusters.entry(group.clone()).or_insert(*uuid);
+            }
+        }
+        self.problems = problems;
+        self.clusters = clusters;
+        for (group, cluster) in &self.clusters {
+            let watched = roster.nodes().get(group.as_str());
+            if watched.is_none_or(|watched| watched.state() == NodeState::Unknown) {
+                let node = EdgeNodeDescriptor::new(group.clone(), monitor_id());
+                self.watch(&node, Some(identity::monitor_of_cluster(*cluster)), roster, now);
+            }
+        }
+        self.sweep(roster);
+    }
+
+    /// The cluster's registered address, or the group that its name makes.
+    fn group_of(&self, cluster: Uuid, config: &EdgeCluster) -> Result<GroupId, String> {
+        let registered = self.replica.document::<SparkplugAddress>(cluster).ok().flatten();
+        let name = match registered.filter(|address| address.node_id.is_none()) {
+            Some(address) => self.organisation.cluster_of_group(&address.group_id).ok_or_else(|| {
+                format!(
+                    "its Sparkplug address {:?} is not the group of a cluster of {}",
+                    address.group_id, self.organisation
+                )
+            })?,
+            None => ClusterName::new(&*config.name).map_err(|error| error.to_string())?,
+        };
+        GroupId::new(self.organisation.cluster_group(&name)).map_err(|error| error.to_string())
+    }
+
+    /// Watches a monitor, under this UUID if one is known.
+    fn watch(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, roster: &mut Roster, now: Now) {
+        let key = node.group.as_str();
+        let subject = uuid.map_or_else(|| Subject::Address(node.clone()), Subject::Uuid);
+        let spec = NodeSpec { subject, interval: self.interval, is_edge_agent: false, secrets: Vec::new() };
+        match roster.nodes().get(key) {
+            Some(watched) if *watched.spec() == spec => {}
+            Some(_) => roster.change(key, spec, now),
+            None => {
+                tracing::info!(group_id = key, "watching the monitor of a cluster");
+                roster.add(key.to_owned(), spec, now);
+            }
+        }
+        roster.bind(key, Some(node.clone()));
+    }
+}
+
+/// Id of the device that stands for the monitor of a cluster: its group id.
+pub fn device_id(watched: &Watched) -> DeviceId {
+    let group = watched.address().map(|address| address.group.to_string());
+    DeviceId::new(group.unwrap_or_else(|| "unknown".to_owned())).expect("group ids obey the rules of device ids")
+}
+
+fn monitor_id() -> EdgeNodeId {
+    EdgeNodeId::new(EDGE_NODE_ID).expect("a constant without forbidden characters is an id")
+}

@@ -1,0 +1,129 @@
+//! Edge monitor: knows which nodes of a cluster are alive and run the configuration that they should, raises alerts when not, and asks for rebirth and reload. With
+//! `mode = "central"` it watches the monitors of all clusters in the same way.
+//!
+//! ```text
+//!                     SparkplugNode, SealedSecret, ConfigMap (edge)
+//!                                     |
+//!                            adapters/kubernetes
+//!                                     v
+//! births, data, deaths  --->       state.rs       --->  births and data of <group>/Monitor
+//! of the group (edge),        edge.rs | central.rs      NCMD Rebirth, NCMD Reload Edge Agent Config
+//! of monitors and ConfigDB          roster.rs
+//! (central)                    watch.rs: liveness.rs
+//!                                        currency.rs
+//! ```
+//!
+//! 1. `edge.rs` (resources and births) or `central.rs` (ConfigDB and births) decides whom to watch, and where that node is.
+//! 2. `liveness.rs` decides whether it is alive: births and deaths first, silence second. `currency.rs` decides whether an edge agent must reload.
+//! 3. `roster.rs` says what changed: the device of each node, with its alerts; whose birth the Host Application sees to.
+//!
+//! Other files: `spec.rs` validates a resource, `reconcile.rs` compares resources with what is watched, `event.rs` lists all that comes in and goes out.
+//!
+//! A monitor stores nothing but its bdSeq. After a restart it asks every node for its birth and reads all resources again; secrets that exist then are taken to be those that
+//! the agents have read. Nothing is concluded from what is absent before a list of resources, or the replica of ConfigDB, is complete.
+#![warn(missing_docs)]
+
+pub mod adapters;
+pub mod config;
+pub mod currency;
+pub mod event;
+pub mod spec;
+pub mod state;
+
+mod central;
+mod edge;
+mod jitter;
+mod liveness;
+mod reconcile;
+mod roster;
+mod watch;
+
+use anyhow::Context;
+use service_runtime::exit;
+use service_runtime::health::{self, Health};
+use service_runtime::shutdown::Shutdown;
+use sparkplug::edge_node::NodeEvent;
+use sparkplug::host::HostEvent;
+use sparkplug_mqtt::Clock;
+use tokio::sync::mpsc;
+
+pub use config::Config;
+pub use state::State;
+
+use adapters::kubernetes;
+use adapters::sparkplug::Sessions;
+use event::Event;
+use state::Scope;
+
+/// News of resources that wait for the loop. They come seldom; while the loop is busy the watches wait, and Kubernetes keeps what changed.
+const INBOX_MAX: usize = 64;
+
+/// Runs a monitor until `shutdown`; returns when its death is published.
+///
+/// # Errors
+/// The configuration is not usable, or Kubernetes or the stored bdSeq cannot be read at the start.
+pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    let clock = Clock::new();
+    let settings = config
+        .validate(clock.now().wall)
+        .context("the configuration is not usable")
+        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let scope = settings.scope.clone();
+    let mut state = State::new(settings);
+    if let Some(addr) = config.http.listen {
+        health::serve(addr, health.clone(), shutdown.child()).await?;
+    }
+    let (inbox_sender, mut inbox) = mpsc::channel(INBOX_MAX);
+    let _watches = match scope {
+        Scope::Edge { .. } => {
+            let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
+            Some(kubernetes::watch(&client, &config.kubernetes.namespace, inbox_sender.clone(), health.clone()))
+        }
+        Scope::Central { .. } => None,
+    };
+    let mut sessions = Sessions::start(&scope, state.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
+    report(&health, "mqtt", Err("connecting"));
+    report(&health, "mqtt_host", Err("connecting"));
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = shutdown.wait() => break,
+            event = sessions.node.recv() => Event::Node(event.context("the task of the edge node ended")?),
+            event = sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
+            // The sender in this function keeps the channel open at the centre, where nobody else sends.
+            Some(event) = inbox.recv() => event,
+            () = clock.sleep_until(state.next_deadline()) => Event::Timer,
+        };
+        report_event(&health, &event);
+        state.on_event(event, clock.now());
+        for effect in state.take_effects().nothing_to_save() {
+            sessions.execute(effect).await.context("a session ended")?;
+        }
+        publish_metrics(&state);
+    }
+    drop(inbox_sender);
+    sessions.stop().await;
+    Ok(())
+}
+
+fn report_event(health: &Health, event: &Event) {
+    match event {
+        Event::Node(NodeEvent::Born { .. }) => report(health, "mqtt", Ok("born")),
+        Event::Node(NodeEvent::Offline { reason }) => report(health, "mqtt", Err(reason)),
+        Event::Host(HostEvent::Online) => report(health, "mqtt_host", Ok("listening")),
+        Event::Host(HostEvent::Offline { reason }) => report(health, "mqtt_host", Err(reason)),
+        _ => {}
+    }
+}
+
+fn report(health: &Health, component: &str, state: Result<&str, &str>) {
+    let (Ok(reason) | Err(reason)) = state;
+    health.component(component, state.is_ok(), reason);
+}
+
+fn publish_metrics(state: &State) {
+    let node = state.node();
+    metrics::gauge!("edge_monitor_nodes").set(f64::from(node.nodes_total));
+    metrics::gauge!("edge_monitor_nodes_online").set(f64::from(node.nodes_online));
+    metrics::gauge!("edge_monitor_alerts_active").set(f64::from(node.alerts_active));
+}

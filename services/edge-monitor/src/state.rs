@@ -1,0 +1,213 @@
+//! The state of a monitor, at the edge or at the centre: takes events, decides who is alive and current, and says so.
+//!
+//! A turn is: one event changes what is known; then what follows from it is said, once: whose birth the Host Application sees to, the device of each node that changed, the counts. A
+//! monitor owes nobody anything that it could forget: all that it knows it hears again after a restart. So there is nothing to save.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use configdb_schema::Organisation;
+use edge_monitor_contract::MonitorNode;
+use service_runtime::{Effects, Unsaved};
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+use sparkplug::{GroupId, Metric, Now};
+use uuid::Uuid;
+
+use crate::central::{self, Central};
+use crate::currency::ReloadPolicy;
+use crate::edge::Edge;
+use crate::event::{Effect, Event};
+use crate::roster::Roster;
+use crate::watch;
+
+/// Problems that are told one by one; more are counted. Keeps the metric small whatever the cluster holds.
+const PROBLEMS_TOLD_MAX: usize = 100;
+/// Characters of one problem that are told.
+const PROBLEM_CHARACTERS_MAX: usize = 300;
+
+/// Whom a monitor watches.
+#[derive(Debug, Clone)]
+pub enum Scope {
+    /// The nodes of one cluster.
+    Edge {
+        /// The cluster's group.
+        group: GroupId,
+        /// The cluster.
+        cluster: Uuid,
+    },
+    /// The monitors of all clusters.
+    Central {
+        /// Whose clusters.
+        organisation: Organisation,
+    },
+}
+
+/// What a state must be told before it begins.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whom it watches.
+    pub scope: Scope,
+    /// Its own identity.
+    pub instance: Uuid,
+    /// Its version.
+    pub version: String,
+    /// What it watches is a simulation.
+    pub is_simulated: bool,
+    /// How long a node may be silent that does not say so itself.
+    pub interval_default: Duration,
+    /// When to ask agents to reload.
+    pub reload: ReloadPolicy,
+    /// Seed of the jitter.
+    pub seed: u64,
+}
+
+#[derive(Debug)]
+enum Sources {
+    Edge(Edge),
+    Central(Central),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct State {
+    sources: Sources,
+    roster: Roster,
+    node: MonitorNode,
+    effects: Effects<Unsaved, Effect>,
+}
+
+impl State {
+    /// Watches nobody yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let Settings { scope, instance, version, is_simulated, interval_default, reload, seed } = settings;
+        let (sources, cluster, device_id): (_, _, fn(&watch::Watched) -> _) = match scope {
+            Scope::Edge { group, cluster } => {
+                (Sources::Edge(Edge::new(group, interval_default)), Some(cluster), watch::device_id)
+            }
+            Scope::Central { organisation } => {
+                (Sources::Central(Central::new(organisation, interval_default)), None, central::device_id)
+            }
+        };
+        let node = MonitorNode {
+            instance,
+            cluster,
+            version,
+            simulated: is_simulated,
+            nodes_total: 0,
+            nodes_online: 0,
+            alerts_active: 0,
+            problems: BTreeMap::new(),
+        };
+        Self { sources, roster: Roster::new(reload, seed, device_id), node, effects: Effects::new() }
+    }
+
+    /// The metrics with which the own Edge Node begins.
+    #[must_use]
+    pub fn node_metrics(&self) -> Vec<Metric> {
+        self.node.to_metrics()
+    }
+
+    /// What the monitor says about itself.
+    #[must_use]
+    pub const fn node(&self) -> &MonitorNode {
+        &self.node
+    }
+
+    /// Takes one event.
+    pub fn on_event(&mut self, event: Event, now: Now) {
+        match event {
+            Event::Timer => self.on_timer(now),
+            Event::Host(event) => match &mut self.sources {
+                Sources::Edge(edge) => edge.on_host(&event, &mut self.roster, now),
+                Sources::Central(central) => central.on_host(&event, &mut self.roster, now),
+            },
+            Event::Node(event) => on_node(&event),
+            Event::Nodes(watch) => self.edge(|edge, roster| edge.on_resources(watch, roster, now)),
+            Event::Secrets(watch) => self.edge(|edge, roster| edge.on_secrets(watch, roster, now)),
+            Event::AgentConfigs(watch) => self.edge(|edge, roster| edge.on_configs(watch, roster, now)),
+        }
+        self.settle();
+    }
+
+    /// `Now::mono` at which [`Event::Timer`] is due.
+    #[must_use]
+    pub const fn next_deadline(&self) -> Option<Duration> {
+        self.roster.next_deadline()
+    }
+
+    /// What is to be done, in order.
+    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn on_timer(&mut self, now: Now) {
+        let fell_silent = self.roster.on_timer(&mut self.effects, now);
+        if fell_silent.is_empty() {
+            return;
+        }
+        match &mut self.sources {
+            Sources::Edge(edge) => edge.on_silent(&fell_silent, &mut self.roster, now),
+            Sources::Central(central) => central.sweep(&mut self.roster),
+        }
+    }
+
+    fn edge(&mut self, change: impl FnOnce(&mut Edge, &mut Roster)) {
+        match &mut self.sources {
+            Sources::Edge(edge) => change(edge, &mut self.roster),
+            Sources::Central(_) => tracing::debug!("a central monitor has no use for Kubernetes resources"),
+        }
+    }
+
+    /// Says what follows from the turn.
+    fn settle(&mut self) {
+        let (others, problems) = match &self.sources {
+            Sources::Edge(edge) => (edge.expected(&self.roster), edge.problems(&self.roster)),
+            Sources::Central(central) => (central.expected(), central.problems(&self.roster)),
+        };
+        self.roster.expect(others, &mut self.effects);
+        let is_changed = self.roster.show(&mut self.effects);
+        let problems = short(problems);
+        if !is_changed && problems == self.node.problems {
+            return;
+        }
+        let counts = self.roster.counts();
+        let before = self.node.counters();
+        self.node.nodes_total = counts.total;
+        self.node.nodes_online = counts.online;
+        self.node.alerts_active = counts.alerts;
+        self.node.problems = problems;
+        let mut metrics = self.node.counters();
+        metrics.retain(|metric| !before.contains(metric));
+        if !metrics.is_empty() {
+            self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
+        }
+    }
+}
+
+/// Bounded, so that resources full of mistakes cannot make the birth too large.
+fn short(problems: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
+    let mut short: BTreeMap<String, String> = problems
+        .into_iter()
+        .take(PROBLEMS_TOLD_MAX)
+        .map(|(key, problem)| (key, problem.chars().take(PROBLEM_CHARACTERS_MAX).collect()))
+        .collect();
+    if more > 0 {
+        short.insert("...".to_owned(), format!("and {more} more"));
+    }
+    short
+}
+
+fn on_node(event: &NodeEvent) {
+    match event {
+        NodeEvent::Born { bd_seq, rebirth } => tracing::debug!(bd_seq = bd_seq.get(), rebirth, "monitor is born"),
+        NodeEvent::Offline { reason } => tracing::warn!(reason, "monitor lost its session as edge node"),
+        NodeEvent::Command { .. } => tracing::debug!("command ignored: a monitor takes no command but rebirth"),
+        NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
+        NodeEvent::Stopped => tracing::debug!("edge node stopped"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! The centre: clusters from ConfigDB, monitors from their births.
+
+use super::*;
+use configdb_contract::names as config_names;
+use configdb_contract::{Entry, configdb_node, entry};
+use configdb_schema::document::EdgeCluster;
+use configdb_schema::{Document, Organisation};
+
+const CLUSTER: Uuid = Uuid::from_u128(0xc);
+
+fn organisation() -> Organisation {
+    Organisation::new("ACME").unwrap()
+}
+
+fn monitor_of(cluster: &str) -> EdgeNodeDescriptor {
+    EdgeNodeDescriptor::parse(&format!("ACME-{cluster}"), "Monitor").unwrap()
+}
+
+struct Centre(Monitor);
+
+impl Centre {
+    fn new() -> Self {
+        Self(Monitor::new(Scope::Central { organisation: organisation() }))
+    }
+
+    /// ConfigDB is born and says that it has so many objects.
+    fn configdb_born(&mut self, objects: u64) {
+        let metrics = vec![
+            Metric::new(config_names::CONFIG_STORE, Uuid::from_u128(9).to_string()),
+            Metric::new(config_names::CONFIG_REVISION, 1_u64),
+            Metric::new(config_names::CONFIG_OBJECTS, objects),
+        ];
+        let node = configdb_node(&organisation());
+        self.0.host(HostEvent::NodeBirth {
+            node,
+            bd_seq: BdSeq::ZERO,
+            timestamp: 0,
+            uuid: None,
+            metrics: metrics.into(),
+        });
+    }
+
+    fn cluster(&mut self, uuid: Uuid, name: &str) {
+        let application = EdgeCluster::application().uuid;
+        let json = format!(r#"{{"name":"{name}","namespace":"fplus-edge"}}"#).into();
+        let entry = Entry { application, json, etag: Uuid::from_u128(1), revision: 1 };
+        let metric = entry::to_metric(&EdgeCluster::slug().into(), application, Some(&entry));
+        self.0.host(HostEvent::DeviceBirth {
+            node: configdb_node(&organisation()),
+            device: DeviceId::new(uuid.to_string()).unwrap(),
+            timestamp: 0,
+            metrics: Arc::from([metric]),
+        });
+    }
+
+    fn cluster_gone(&mut self, uuid: Uuid, objects: u64) {
+        let device = DeviceId::new(uuid.to_string()).unwrap();
+        let node = configdb_node(&organisation());
+        self.0.host(HostEvent::DeviceDeath { node: node.clone(), device, timestamp: 0 });
+        let metrics =
+            vec![Metric::new(config_names::CONFIG_REVISION, 2_u64), Metric::new(config_names::CONFIG_OBJECTS, objects)];
+        self.0.host(HostEvent::NodeData { node, timestamp: 0, metrics });
+    }
+}
+
+#[test]
+fn a_cluster_whose_monitor_was_never_born_is_shown_and_becomes_an_alert() {
+    let mut centre = Centre::new();
+    centre.configdb_born(1);
+    centre.cluster(CLUSTER, "Paint");
+    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Unknown, false));
+    let instance = identity::monitor_of_cluster(CLUSTER);
+    assert_eq!(centre.0.device("ACME-Paint").node, Some(instance));
+    let expected = HostRequest::Expect { node: monitor_of("Paint") };
+    assert!(centre.0.take_requests().contains(&expected));
+    centre.0.until(100);
+    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Unknown, true));
+    centre.0.born(&monitor_of("Paint"), instance, None);
+    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Online, false));
+    assert_eq!(centre.0.deaths, Vec::<String>::new());
+    centre.0.died(&monitor_of("Paint"));
+    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Offline, true));
+}
+
+#[test]
+fn a_monitor_with_an_identity_of_its_own_is_shown_under_that() {
+    let mut centre = Centre::new();
+    centre.configdb_born(1);
+    centre.cluster(CLUSTER, "Paint");
+    centre.0.born(&monitor_of("Paint"), OTHER, None);
+    assert_eq!(centre.0.device("ACME-Paint").identity, identity::device(OTHER));
+    assert_eq!(centre.0.deaths, ["ACME-Paint"]);
+}
+
+#[test]
+fn a_monitor_that_configdb_does_not_know_is_shown_with_a_problem_while_it_speaks() {
+    let mut centre = Centre::new();
+    centre.0.born(&monitor_of("Paint"), OTHER, None);
+    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Online, false));
+    assert_eq!(centre.0.problem("ACME-Paint"), None, "ConfigDB was not heard yet");
+    centre.configdb_born(0);
+    assert!(centre.0.problem("ACME-Paint").unwrap().contains("ConfigDB has no cluster"));
+    centre.0.died(&monitor_of("Paint"));
+    assert_eq!(centre.0.deaths, ["ACME-Paint"]);
+    assert_eq!(centre.0.problem("ACME-Paint"), None);
+}
+
+#[test]
+fn a_deleted_cluster_goes_when_its_monitor_is_dead() {
+    let mut centre = Centre::new();
+    centre.configdb_born(1);
+    centre.cluster(CLUSTER, "Paint");
+    centre.0.born(&monitor_of("Paint"), identity::monitor_of_cluster(CLUSTER), None);
+    centre.cluster_gone(CLUSTER, 0);
+    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Online, false));
+    centre.0.died(&monitor_of("Paint"));
+    assert!(centre.0.devices.is_empty());
+}
+
+#[test]
+fn nothing_is_dropped_while_the_replica_of_configdb_is_incomplete() {
+    let mut centre = Centre::new();
+    centre.configdb_born(1);
+    centre.cluster(CLUSTER, "Paint");
+    centre.configdb_born(2);
+    centre.0.until(1_000);
+    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Unknown, true));
+    assert_eq!(centre.0.deaths, Vec::<String>::new());
+}
+
+#[test]
+fn monitors_of_other_groups_and_other_nodes_are_none_of_its_business() {
+    let mut centre = Centre::new();
+    for (group, id) in
+        [("ACME-Central", "Monitor"), ("ACME-Paint-Join", "Monitor"), ("EMCA-Paint", "Monitor"), ("ACME-Paint", "Sync")]
+    {
+        centre.0.born(&EdgeNodeDescriptor::parse(group, id).unwrap(), OTHER, None);
+    }
+    assert!(centre.0.devices.is_empty());
+}
+
+#[test]
+fn a_cluster_that_cannot_have_a_group_is_a_problem_with_its_rule() {
+    let mut centre = Centre::new();
+    centre.configdb_born(2);
+    centre.cluster(CLUSTER, "Central");
+    centre.cluster(OTHER, "Paint");
+    assert!(centre.0.problem(&CLUSTER.to_string()).unwrap().contains("reserved"));
+    assert_eq!(centre.0.devices.len(), 1);
+}

@@ -1,0 +1,181 @@
+//! One watched node: its liveness, the currency of its configuration, and the device that shows both.
+
+use std::time::Duration;
+
+use edge_monitor_contract::{Alert, MonitoredNodeDevice, NodeState, identity};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Now};
+use uuid::Uuid;
+
+use crate::currency::{Currency, ReloadPolicy};
+use crate::jitter::Jitter;
+use crate::liveness::Liveness;
+use crate::spec::{NodeSpec, Subject};
+
+/// One watched node.
+#[derive(Debug)]
+pub struct Watched {
+    spec: NodeSpec,
+    /// Where it is; None for a node known by UUID that was not born yet.
+    address: Option<EdgeNodeDescriptor>,
+    /// The Instance_UUID of its birth, where the subject does not say it.
+    heard_uuid: Option<Uuid>,
+    liveness: Liveness,
+    currency: Option<Currency>,
+    created: u64,
+}
+
+/// What is due for one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// Ask for rebirth.
+    pub rebirth: bool,
+    /// Ask to reload.
+    pub reload: bool,
+}
+
+impl Watched {
+    /// A node that was not heard yet.
+    pub fn new(spec: NodeSpec, policy: ReloadPolicy, is_listening: bool, seed: u64, now: Now) -> Self {
+        let address = match &spec.subject {
+            Subject::Address(address) => Some(address.clone()),
+            Subject::Uuid(_) => None,
+        };
+        let liveness = Liveness::new(spec.interval, is_listening, now);
+        let currency = spec.is_edge_agent.then(|| Currency::new(policy, seed, now));
+        Self { spec, address, heard_uuid: None, liveness, currency, created: now.wall }
+    }
+
+    /// What is to be watched.
+    pub const fn spec(&self) -> &NodeSpec {
+        &self.spec
+    }
+
+    /// Where it is.
+    pub const fn address(&self) -> Option<&EdgeNodeDescriptor> {
+        self.address.as_ref()
+    }
+
+    /// Its UUID, from the subject or from its birth.
+    pub fn uuid(&self) -> Option<Uuid> {
+        match self.spec.subject {
+            Subject::Uuid(uuid) => Some(uuid),
+            Subject::Address(_) => self.heard_uuid,
+        }
+    }
+
+    /// Condition of the node.
+    pub const fn state(&self) -> NodeState {
+        self.liveness.state()
+    }
+
+    /// Changes what is to be watched; what is known of the node stays, so it must be the one at the same place.
+    pub fn change(&mut self, spec: NodeSpec, policy: ReloadPolicy, seed: u64, jitter: &mut Jitter, now: Now) {
+        self.liveness.set_interval(spec.interval, jitter);
+        match (&self.currency, spec.is_edge_agent) {
+            (Some(_), true) | (None, false) => {}
+            (Some(_), false) => self.currency = None,
+            (None, true) => self.currency = Some(Currency::new(policy, seed, now)),
+        }
+        self.spec = spec;
+    }
+
+    /// Says where the node is (not).
+    pub fn bind(&mut self, address: Option<EdgeNodeDescriptor>) {
+        self.address = address;
+    }
+
+    /// The node was born with this Instance_UUID and configuration revision.
+    pub fn born(&mut self, uuid: Option<Uuid>, revision: Option<String>, now: Now, jitter: &mut Jitter) {
+        self.heard_uuid = uuid;
+        self.liveness.born(now, jitter);
+        if let Some(currency) = &mut self.currency {
+            currency.set_reachable(true, now, jitter);
+            currency.report(revision, now, jitter);
+            currency.born(now, jitter);
+        }
+    }
+
+    /// Any other packet than birth and death of the node.
+    pub fn heard(&mut self, now: Now, jitter: &mut Jitter) {
+        self.liveness.heard(now, jitter);
+    }
+
+    /// The node says which configuration it has.
+    pub fn reported(&mut self, revision: Option<String>, now: Now, jitter: &mut Jitter) {
+        if let Some(currency) = &mut self.currency {
+            currency.report(revision, now, jitter);
+        }
+    }
+
+    /// The node died.
+    pub fn died(&mut self, now: Now, jitter: &mut Jitter) {
+        self.liveness.died(now);
+        self.set_reachable(false, now, jitter);
+    }
+
+    /// The own session went down or came up.
+    pub fn set_listening(&mut self, is_listening: bool, now: Now, jitter: &mut Jitter) {
+        if is_listening {
+            self.liveness.listening(now, jitter);
+        } else {
+            self.liveness.deafened();
+        }
+        self.set_reachable(is_listening && self.state() == NodeState::Online, now, jitter);
+    }
+
+    /// The currency, if the node is an edge agent.
+    pub const fn currency_mut(&mut self) -> Option<&mut Currency> {
+        self.currency.as_mut()
+    }
+
+    /// When [`Watched::on_timer`] has something to do.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let currency = self.currency.as_ref().and_then(Currency::next_deadline);
+        [self.liveness.next_deadline(), currency].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> Due {
+        let rebirth = self.liveness.on_timer(now, jitter).ask_rebirth;
+        if self.state() == NodeState::Silent {
+            self.set_reachable(false, now, jitter);
+        }
+        let reload = self.currency.as_mut().is_some_and(|currency| currency.on_timer(now));
+        Due { rebirth, reload }
+    }
+
+    /// What the monitor says about it.
+    pub fn device(&self) -> MonitoredNodeDevice {
+        let identity = match &self.spec.subject {
+            Subject::Uuid(uuid) => identity::device(*uuid),
+            Subject::Address(address) => identity::device_of_address(address),
+        };
+        let currency = self.currency.as_ref();
+        let never = Alert { active: false, since: self.created };
+        MonitoredNodeDevice {
+            identity,
+            node: self.uuid(),
+            state: self.liveness.state(),
+            since: self.liveness.since(),
+            offline: self.liveness.alert(),
+            will_not_reload: currency.map_or(never, Currency::alert),
+            config_wanted: currency.and_then(Currency::wanted).map(str::to_owned),
+            config_reported: currency.and_then(Currency::reported).map(str::to_owned),
+        }
+    }
+
+    fn set_reachable(&mut self, is_reachable: bool, now: Now, jitter: &mut Jitter) {
+        if let Some(currency) = &mut self.currency {
+            currency.set_reachable(is_reachable, now, jitter);
+        }
+    }
+}
+
+/// Id of the device that stands for a node: its edge node id; for a node known by UUID that was not born yet, its UUID.
+pub fn device_id(watched: &Watched) -> DeviceId {
+    let text = match (watched.address(), &watched.spec().subject) {
+        (Some(address), _) | (None, Subject::Address(address)) => address.edge_node.to_string(),
+        (None, Subject::Uuid(uuid)) => uuid.to_string(),
+    };
+    DeviceId::new(text).expect("edge node ids and UUIDs obey the rules of device ids")
+}

@@ -1,0 +1,163 @@
+//! The node's id, its device ids and every metric name. Nothing else may spell them.
+
+use std::fmt;
+
+use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, NameError};
+use uuid::Uuid;
+
+/// Edge Node id of Sync in the group of its cluster.
+pub const EDGE_NODE_ID: &str = configdb_schema::address::SYNC_NODE;
+
+/// Value of [`SERVICE`].
+pub const SERVICE_NAME: &str = "edge-sync";
+
+/// Which service the node is (String): [`SERVICE_NAME`].
+pub const SERVICE: &str = "Properties/Service";
+/// Version of the software (String).
+pub const VERSION: &str = "Properties/Version";
+/// The cluster behind it is simulated (Boolean).
+pub const SIMULATED: &str = "Properties/Simulated";
+/// Object of the cluster (String, UUID).
+pub const CLUSTER_UUID: &str = "Cluster/UUID";
+/// Name of the cluster (String).
+pub const CLUSTER_NAME: &str = "Cluster/Name";
+/// Certificate to seal secrets with (String, PEM; null while unknown).
+pub const SEALING_CERTIFICATE: &str = "Sealing/Certificate";
+/// Why the certificate could not be read (String, null if it could).
+pub const SEALING_ERROR: &str = "Sealing/Error";
+/// Version of the accepted index (UInt64, 0 before the first).
+pub const DESIRED_VERSION: &str = "Desired/Version";
+/// Digest of the accepted index (String, null before the first).
+pub const DESIRED_DIGEST: &str = "Desired/Digest";
+/// Why the last index was refused, or what keeps the accepted one from being carried out (String, null if nothing).
+pub const DESIRED_ERROR: &str = "Desired/Error";
+/// Host devices alive (UInt32).
+pub const HOSTS_TOTAL: &str = "Hosts/Total";
+/// Of them ready (UInt32).
+pub const HOSTS_READY: &str = "Hosts/Ready";
+/// Deployment devices alive (UInt32).
+pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
+/// Of them with `Ready` true (UInt32).
+pub const DEPLOYMENTS_READY: &str = "Deployments/Ready";
+
+/// NCMD: the complete index of desired deployments (String JSON).
+pub const DESIRED_INDEX: &str = "Desired/Index";
+/// DCMD to a deployment's device: its manifests (String JSON).
+pub const DESIRED_MANIFESTS: &str = "Desired/Manifests";
+
+/// Metric names of a host device.
+pub mod host {
+    /// Host name, as in the label `kubernetes.io/hostname`, or the name of the Kubernetes node (String).
+    pub const HOSTNAME: &str = "Hostname";
+    /// CPU architecture (String).
+    pub const ARCHITECTURE: &str = "Architecture";
+    /// Version of the kubelet (String).
+    pub const KUBERNETES_VERSION: &str = "Kubernetes Version";
+    /// Name and version of the operating system (String).
+    pub const OPERATING_SYSTEM: &str = "Operating System";
+    /// Runs the control plane (Boolean).
+    pub const CONTROL_PLANE: &str = "Control Plane";
+    /// Kubernetes' own Ready condition (Boolean).
+    pub const READY: &str = "Ready";
+    /// What the host is set apart for (String, null if for nothing).
+    pub const SPECIALISED: &str = "Specialised";
+}
+
+/// Metric names of a deployment device.
+pub mod deployment {
+    /// Name for people (String).
+    pub const NAME: &str = "Name";
+    /// `pending`, `applied`, `refused`, `failed` or `deleting` (String).
+    pub const STATE: &str = "State";
+    /// Why it is in this state (String or null).
+    pub const REASON: &str = "Reason";
+    /// Version of the manifests applied (UInt64, 0 before the first).
+    pub const VERSION: &str = "Version";
+    /// Digest of the manifests applied (String, null before the first).
+    pub const DIGEST: &str = "Digest";
+    /// Digest of the manifests that were refused, or whose application failed (String or null).
+    pub const REFUSED_DIGEST: &str = "Refused Digest";
+    /// Flux' Ready condition (Boolean, null while unknown).
+    pub const READY: &str = "Ready";
+    /// Message of the Ready condition (String or null).
+    pub const MESSAGE: &str = "Message";
+    /// When the manifests were applied (DateTime or null).
+    pub const APPLIED_AT: &str = "Applied At";
+}
+
+/// The Sync node of a group.
+#[must_use]
+pub fn sync_node(group: GroupId) -> EdgeNodeDescriptor {
+    let edge_node = EdgeNodeId::new(EDGE_NODE_ID).expect("a constant without forbidden characters is an id");
+    EdgeNodeDescriptor::new(group, edge_node)
+}
+
+/// What a device of Sync stands for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SyncDevice {
+    /// `host.<hostname>`
+    Host(String),
+    /// `deployment.<uuid>`
+    Deployment(Uuid),
+}
+
+impl SyncDevice {
+    /// Reads a device id; None if it is none of Sync's.
+    #[must_use]
+    pub fn parse(device: &DeviceId) -> Option<Self> {
+        let text = device.as_str();
+        if let Some(hostname) = text.strip_prefix("host.") {
+            return (!hostname.is_empty()).then(|| Self::Host(hostname.to_owned()));
+        }
+        let uuid = text.strip_prefix("deployment.")?;
+        // Only the lower-case hyphenated form: another spelling would be a second device of one deployment.
+        Uuid::try_parse(uuid).ok().filter(|parsed| parsed.hyphenated().to_string() == uuid).map(Self::Deployment)
+    }
+
+    /// The device's id.
+    ///
+    /// # Errors
+    /// A hostname has a character that Sparkplug forbids in ids.
+    pub fn id(&self) -> Result<DeviceId, NameError> {
+        DeviceId::new(self.to_string())
+    }
+
+    /// Device id of a deployment.
+    #[must_use]
+    pub fn deployment_id(deployment: Uuid) -> DeviceId {
+        DeviceId::new(Self::Deployment(deployment).to_string()).expect("hex digits, hyphens and a dot make an id")
+    }
+}
+
+impl fmt::Display for SyncDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(hostname) => write!(f, "host.{hostname}"),
+            Self::Deployment(uuid) => write!(f, "deployment.{}", uuid.hyphenated()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_ids_are_read_back_and_foreign_ones_are_not_ours() {
+        let uuid = Uuid::from_u128(7);
+        for device in [SyncDevice::Host("ps-gw1".to_owned()), SyncDevice::Deployment(uuid)] {
+            assert_eq!(SyncDevice::parse(&device.id().unwrap()), Some(device));
+        }
+        assert_eq!(SyncDevice::deployment_id(uuid).as_str(), "deployment.00000000-0000-0000-0000-000000000007");
+        for foreign in [
+            "host.",
+            "deployment.7",
+            "deployment.00000000000000000000000000000007",
+            "other",
+            "deployment.ABCDEF00-0000-0000-0000-000000000007",
+        ] {
+            assert_eq!(SyncDevice::parse(&DeviceId::new(foreign).unwrap()), None, "{foreign}");
+        }
+        assert!(SyncDevice::Host("a/b".to_owned()).id().is_err());
+    }
+}

@@ -1,0 +1,4 @@
+//! The outside: Kubernetes is observed and changed here, Sparkplug is reported to. Nothing here decides.
+
+pub mod kubernetes;
+pub mod sparkplug;

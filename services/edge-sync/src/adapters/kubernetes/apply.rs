@@ -1,0 +1,134 @@
+//! Writing: server-side apply, deletion with preconditions, the record of the accepted index.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::core::ObjectMeta;
+use kube::{Api, ResourceExt};
+use service_runtime::{Effects, Unsaved};
+use uuid::Uuid;
+
+use super::{Kubernetes, classified, within_time};
+use crate::event::{Deletion, ErrorClass, Event, KubernetesError, PreparedObject};
+use crate::object::{LABEL_MANAGED_BY, MANAGER, ObjectKey, ObservedObject};
+use crate::record::{IndexRecord, RECORD_KEY, RECORD_NAME};
+
+impl Kubernetes {
+    /// Applies the objects one after another, until one fails.
+    pub async fn apply(&self, deployment: Uuid, objects: Vec<PreparedObject>) -> Event {
+        let mut applied = Vec::with_capacity(objects.len());
+        for object in objects {
+            match self.apply_one(deployment, &object).await {
+                Ok(observed) => applied.push(observed),
+                Err(error) => {
+                    metrics::counter!("edge_sync_applies_total", "outcome" => "failed").increment(1);
+                    tracing::warn!(%deployment, object = %object.key, %error, "object not applied");
+                    return Event::Applied { deployment, applied, failed: Some((object.key, error)) };
+                }
+            }
+            metrics::counter!("edge_sync_applies_total", "outcome" => "applied").increment(1);
+        }
+        Event::Applied { deployment, applied, failed: None }
+    }
+
+    async fn apply_one(&self, deployment: Uuid, object: &PreparedObject) -> Result<ObservedObject, KubernetesError> {
+        let api = self.api(&object.key.kind)?;
+        let refused = |message: String| KubernetesError { class: ErrorClass::Refused, message };
+        if !object.is_ours
+            && let Some(found) = within_time(api.get_opt(&object.key.name)).await?
+        {
+            match ObservedObject::read(&object.key.kind, &found) {
+                None => {
+                    let rule = format!(
+                        "exists and is not managed by Sync; delete it, or give it the label {LABEL_MANAGED_BY}={MANAGER}"
+                    );
+                    return Err(refused(rule));
+                }
+                Some(ObservedObject { deployment: Some(other), .. }) if other != deployment => {
+                    return Err(refused(format!("belongs to deployment {other}")));
+                }
+                Some(_) => {}
+            }
+        }
+        let params = PatchParams::apply(MANAGER).force();
+        let answer = within_time(api.patch(&object.key.name, &params, &Patch::Apply(&object.body))).await?;
+        ObservedObject::read(&object.key.kind, &answer)
+            .ok_or_else(|| refused(format!("was applied, but lacks the label {LABEL_MANAGED_BY} in the answer")))
+    }
+
+    /// Deletes this very object in this very state.
+    pub async fn delete(&self, key: ObjectKey, uid: String, resource_version: String) -> Event {
+        let result = self.delete_one(&key, &uid, resource_version).await;
+        match &result {
+            Ok(deletion) => tracing::info!(object = %key, ?deletion, "object deleted"),
+            Err(error) => tracing::warn!(object = %key, %error, "object not deleted"),
+        }
+        metrics::counter!("edge_sync_deletes_total", "outcome" => if result.is_ok() { "deleted" } else { "failed" })
+            .increment(1);
+        Event::Deleted { key, uid, result }
+    }
+
+    async fn delete_one(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        resource_version: String,
+    ) -> Result<Deletion, KubernetesError> {
+        let api = self.api(&key.kind)?;
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: Some(resource_version) }),
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        let answer = tokio::time::timeout(super::REQUEST_TIMEOUT, api.delete(&key.name, &params)).await;
+        match answer {
+            Ok(Ok(answer)) => Ok(answer.either(|_| Deletion::Waiting, |_| Deletion::Gone)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(Deletion::Gone),
+            Ok(Err(error)) => Err(classified(&error)),
+            Err(_) => Err(KubernetesError {
+                class: ErrorClass::Unreachable,
+                message: format!("no answer within {} s", super::REQUEST_TIMEOUT.as_secs()),
+            }),
+        }
+    }
+
+    /// Stores an index: the commit of what follows from it.
+    pub async fn save_index(
+        &self,
+        record: &IndexRecord,
+        replaces: Option<String>,
+        then: Effects<Unsaved, IndexRecord>,
+    ) -> Event {
+        match then.commit_async(self.write_record(record, replaces)).await {
+            Ok((resource_version, saved)) => Event::IndexSaved { resource_version, saved },
+            Err((error, _)) => {
+                tracing::warn!(version = record.index.version, %error, "index not stored");
+                Event::IndexNotSaved(error)
+            }
+        }
+    }
+
+    async fn write_record(&self, record: &IndexRecord, replaces: Option<String>) -> Result<String, KubernetesError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        // Without the label of managed objects: the record is no deployment's.
+        let metadata = ObjectMeta {
+            name: Some(RECORD_NAME.to_owned()),
+            resource_version: replaces.clone(),
+            ..ObjectMeta::default()
+        };
+        let data = Some([(RECORD_KEY.to_owned(), record.to_text())].into());
+        let object = ConfigMap { metadata, data, ..ConfigMap::default() };
+        let written = match replaces {
+            None => within_time(api.create(&params, &object)).await,
+            Some(_) => within_time(api.replace(RECORD_NAME, &params, &object)).await,
+        };
+        let written = written.map_err(|error| match error.class {
+            // It was deleted, or its namespace is going: look again.
+            ErrorClass::Refused if error.message.ends_with("(404)") => {
+                KubernetesError { class: ErrorClass::Conflict, ..error }
+            }
+            _ => error,
+        })?;
+        Ok(written.resource_version().unwrap_or_default())
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading: the watches, the record of the accepted index, the sealing certificate.
+
+use std::fmt::Debug;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::GetParams;
+use kube::core::{ApiResource, GroupVersionKind, Request};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, ResourceExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{Kubernetes, classified, within_time};
+use crate::event::{ErrorClass, Event, KubernetesError, Observation};
+use crate::hosts::{ObservedNode, WatchedNode};
+use crate::object::{LABEL_MANAGED_BY, MANAGER, ObservedObject};
+use crate::record::{IndexRecord, RECORD_KEY, RECORD_NAME, StoredRecord};
+
+/// Running watches; they end when this is dropped.
+#[derive(Debug)]
+pub struct Watches {
+    _tasks: JoinSet<()>,
+}
+
+impl Kubernetes {
+    /// Watches nodes and all kinds until the inbox is gone or the result is dropped.
+    #[must_use]
+    pub fn watch(&self, inbox: &mpsc::Sender<Event>) -> Watches {
+        let mut tasks = JoinSet::new();
+        let node = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
+        let nodes: Api<WatchedNode> = Api::all_with(self.client.clone(), &node);
+        let stream = watcher(nodes, watcher::Config::default());
+        tasks.spawn(run(stream, inbox.clone(), |node| ObservedNode::read(&node), Event::Nodes));
+        for kind in self.resources.keys() {
+            let Ok(api) = self.api(kind) else { continue };
+            let ours = watcher::Config::default().labels(&format!("{LABEL_MANAGED_BY}={MANAGER}"));
+            let (read_kind, event_kind) = (kind.clone(), kind.clone());
+            let read = move |object| ObservedObject::read(&read_kind, &object);
+            let event = move |observation| Event::Objects(event_kind.clone(), observation);
+            tasks.spawn(run(watcher(api, ours), inbox.clone(), read, event));
+        }
+        Watches { _tasks: tasks }
+    }
+
+    /// Reads the record of the accepted index.
+    ///
+    /// # Errors
+    /// The API server did not give it. A record that is not there, or not one, is no error.
+    pub async fn load_index(&self) -> Result<StoredRecord, KubernetesError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let Some(found) = within_time(api.get_opt(RECORD_NAME)).await? else { return Ok(StoredRecord::default()) };
+        let resource_version = found.resource_version();
+        let text = found.data.and_then(|mut data| data.remove(RECORD_KEY));
+        let read = text.ok_or_else(|| format!("in ConfigMap {RECORD_NAME} has no {RECORD_KEY}"));
+        let (record, unreadable) = match read.and_then(|text| IndexRecord::from_text(&text)) {
+            Ok(record) => (Some(record), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        Ok(StoredRecord { record, resource_version, unreadable })
+    }
+
+    /// Reads the sealing certificate from its controller, through the API server.
+    ///
+    /// # Errors
+    /// Neither gave it.
+    pub async fn certificate(&self) -> Result<String, KubernetesError> {
+        let (namespace, service) = (&self.sealing.namespace, &self.sealing.service);
+        let path = format!("/api/v1/namespaces/{namespace}/services/http:{service}:http/proxy/v1");
+        let request = Request::new(path).get("cert.pem", &GetParams::default()).map_err(|error| KubernetesError {
+            class: ErrorClass::Refused,
+            message: format!("sealing.namespace and sealing.service make no address: {error}"),
+        })?;
+        let answer = within_time(self.client.request_text(request)).await;
+        answer.map_err(|error| KubernetesError {
+            message: format!("service {service} in namespace {namespace}: {}", error.message),
+            ..error
+        })
+    }
+
+    /// Asks the API server for its version.
+    ///
+    /// # Errors
+    /// It did not answer.
+    pub async fn probe(&self) -> Result<(), KubernetesError> {
+        within_time(self.client.apiserver_version()).await.map(|_| ())
+    }
+}
+
+async fn run<K, T>(
+    stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
+    inbox: mpsc::Sender<Event>,
+    read: impl Fn(K) -> Option<T> + Send,
+    event: impl Fn(Observation<T>) -> Event + Send,
+) where
+    K: ResourceExt + Clone + Send,
+    T: Debug + Send,
+{
+    let mut stream = std::pin::pin!(stream.default_backoff());
+    let mut listing = Vec::new();
+    while let Some(item) = stream.next().await {
+        let observation = match item {
+            Ok(watcher::Event::Init) => {
+                listing.clear();
+                None
+            }
+            Ok(watcher::Event::InitApply(object)) => {
+                listing.extend(read(object));
+                None
+            }
+            Ok(watcher::Event::InitDone) => Some(Observation::Listed(std::mem::take(&mut listing))),
+            Ok(watcher::Event::Apply(object)) => read(object).map(Observation::Changed),
+            Ok(watcher::Event::Delete(object)) => read(object).map(Observation::Gone),
+            Err(error) => failed(&error),
+        };
+        // The inbox is full while the state is busy; then the API server's stream waits, too.
+        if let Some(observation) = observation
+            && inbox.send(event(observation)).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// None: no failure, the watch begins again from a list.
+fn failed<T>(error: &watcher::Error) -> Option<Observation<T>> {
+    let refused = |message: String| Some(Observation::Failed(KubernetesError { class: ErrorClass::Refused, message }));
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
+            Some(Observation::NotInstalled)
+        }
+        watcher::Error::WatchError(status) if status.code == 410 => None,
+        watcher::Error::WatchError(status) => refused(format!("{} ({})", status.message, status.code)),
+        watcher::Error::NoResourceVersion => refused(error.to_string()),
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(Observation::Failed(classified(error))),
+    }
+}

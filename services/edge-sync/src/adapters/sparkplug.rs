@@ -1,0 +1,74 @@
+//! Reporting: the Edge Node `<group>/Sync`. It begins when everything is known, not when the process does.
+
+use std::path::PathBuf;
+
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate, UpdateError};
+use sparkplug::{EdgeNodeDescriptor, Metric};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, SpawnError};
+
+/// The Edge Node, before and after its start.
+#[derive(Debug)]
+pub struct Session {
+    descriptor: EdgeNodeDescriptor,
+    mqtt: MqttConfig,
+    state_dir: PathBuf,
+    clock: Clock,
+    node: Option<EdgeNodeHandle>,
+}
+
+/// The task of the Edge Node ended, which it does only when it is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the task of the edge node ended by itself")]
+pub struct Ended;
+
+impl Session {
+    /// A session that waits for its start.
+    #[must_use]
+    pub fn new(descriptor: EdgeNodeDescriptor, mqtt: MqttConfig, state_dir: PathBuf, clock: Clock) -> Self {
+        Self { descriptor, mqtt, state_dir, clock, node: None }
+    }
+
+    /// Starts the Edge Node with its own metrics.
+    ///
+    /// # Errors
+    /// The stored bdSeq or a certificate file cannot be read.
+    pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
+        let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
+        let config = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(self.descriptor.clone()) };
+        self.node = Some(sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?);
+        Ok(())
+    }
+
+    /// Passes an update on. One that the node refuses is told in the log: what is reported is made to fit before.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn update(&mut self, update: NodeUpdate) -> Result<(), Ended> {
+        if update == NodeUpdate::Stop {
+            if let Some(node) = self.node.take() {
+                node.stop().await;
+            }
+            return Ok(());
+        }
+        let Some(node) = &self.node else { return Ok(()) };
+        match node.update(update).await {
+            Ok(()) => Ok(()),
+            Err(UpdateError::Stopped) => Err(Ended),
+            Err(error) => {
+                tracing::warn!(%error, "report refused by the edge node");
+                Ok(())
+            }
+        }
+    }
+
+    /// The next event; waits for ever before the start. Cancel-safe.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn recv(&mut self) -> Result<NodeEvent, Ended> {
+        match &mut self.node {
+            Some(node) => node.recv().await.ok_or(Ended),
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Edge sync: makes an edge cluster run the deployments that the centre lists, and reports what the cluster is and what runs on it.
+//!
+//! ```text
+//!  Kubernetes API                                                                    Sparkplug: <group>/Sync
+//!  nodes, own objects ──> observe ──┐                                  ┌── NCMD Desired/Index
+//!                                   v                                  v   DCMD Desired/Manifests
+//!                               state.rs  <── validate.rs (kinds, namespace, names) ──┘
+//!                                   │
+//!                                   ├── reconcile.rs: (desired, observed) -> plan of one deployment
+//!                                   v
+//!  server-side apply, delete <── apply          report ──> DBIRTH, DDATA, DDEATH of host.* and deployment.*, NDATA
+//!  ConfigMap edge-sync-desired <── save (before it is acted on)
+//! ```
+//!
+//! 1. *Observe* (`adapters/kubernetes/observe.rs`): nodes, and the objects that carry Sync's label. The marks on those objects (version, digest, number) are the
+//!    memory of what is applied; nothing else is stored but the accepted index.
+//! 2. *Validate* (`validate.rs`): manifests are checked again at the edge. What is refused is refused for one deployment.
+//! 3. *Plan* (`reconcile.rs`): what is missing or old is applied; only when it is in place, what is left over is deleted. What the accepted index does not list is removed.
+//! 4. *Apply* (`adapters/kubernetes/apply.rs`): objects of one deployment one after another, several deployments at a time. Deletions name the very state of the object that
+//!    was looked at.
+//! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. The node is born when everything has been listed, so its birth is true.
+//!
+//! `state.rs` and its parts in `state/` decide when; `event.rs` lists all that comes in and goes out; `object.rs`, `hosts.rs` and `record.rs` know how things are written in
+//! Kubernetes.
+//!
+//! What is guaranteed, and where: versions never fall (`state/index.rs`, `record.rs`); nothing is deleted from ignorance (`state.rs`: nothing happens before every list is
+//! complete; `reconcile.rs`); a large removal waits visibly and then goes on slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
+//! While the broker or the centre is away, everything runs on; while the API server is away, what is known is kept and `Desired/Error` tells. What others change in an object
+//! without deleting it or touching its marks is not noticed; Flux' own drift detection is there for that.
+#![warn(missing_docs)]
+
+pub mod adapters;
+pub mod config;
+pub mod event;
+pub mod hosts;
+pub mod object;
+pub mod reconcile;
+pub mod record;
+pub mod state;
+pub mod validate;
+
+use anyhow::Context;
+use service_runtime::exit;
+use service_runtime::health::{self, Health};
+use service_runtime::shutdown::Shutdown;
+use sparkplug::edge_node::NodeEvent;
+use sparkplug_mqtt::Clock;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+pub use config::Config;
+pub use state::{Settings, State};
+
+use adapters::kubernetes::{Kubernetes, SealingService};
+use adapters::sparkplug::Session;
+use event::{Effect, Event};
+
+/// News of watches that wait for the loop. A list is one piece of news; while the loop is busy the watches wait, and Kubernetes keeps what changed.
+const INBOX_MAX: usize = 64;
+
+/// Health component: the link to the Kubernetes API.
+const KUBERNETES: &str = "sync_kubernetes";
+/// Health component: the Edge Node.
+const MQTT: &str = "sync_mqtt";
+
+/// Runs edge sync until `shutdown`; returns when its death is published.
+///
+/// # Errors
+/// The configuration is not usable, no client for Kubernetes can be made of it, or the stored bdSeq cannot be read.
+pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    let clock = Clock::new();
+    let (seed, _) = Uuid::new_v4().as_u64_pair();
+    let unusable =
+        |error| exit::with_code(exit::CONFIG, anyhow::Error::new(error).context("the configuration is not usable"));
+    let checked = config.validate(seed).map_err(unusable)?;
+    if let Some(addr) = config.http.listen {
+        health::serve(addr, health.clone(), shutdown.child()).await?;
+    }
+    let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
+    let sealing = SealingService { namespace: config.sealing.namespace, service: config.sealing.service };
+    let kubernetes = Kubernetes::new(client, &checked.settings.namespace, &checked.settings.kinds, sealing);
+    let (inbox, mut news) = mpsc::channel(INBOX_MAX);
+    let _watches = kubernetes.watch(&inbox);
+    let session = Session::new(checked.node, config.mqtt, config.state_dir, clock);
+    // Requests under way; the state bounds them: one load or save, one certificate, one probe, some applies, one pass of deletions.
+    let mut rim = Rim { kubernetes, session, health, answers: JoinSet::new() };
+    rim.health.component(MQTT, false, "waits until the cluster has been listed");
+    let mut state = State::new(checked.settings, clock.now());
+    loop {
+        for effect in state.take_effects().nothing_to_save() {
+            rim.execute(effect).await?;
+        }
+        publish_metrics(&state);
+        let event = tokio::select! {
+            biased;
+            () = shutdown.wait() => break,
+            event = rim.session.recv() => Event::Node(event?),
+            Some(answer) = rim.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
+            Some(event) = news.recv() => event,
+            () = clock.sleep_until(state.next_deadline()) => Event::Deadline,
+        };
+        rim.report(&event);
+        state.on_event(event, clock.now());
+    }
+    state.on_event(Event::Stop, clock.now());
+    for effect in state.take_effects().nothing_to_save() {
+        rim.execute(effect).await?;
+    }
+    Ok(())
+}
+
+/// Everything outside of the state.
+struct Rim {
+    kubernetes: Kubernetes,
+    session: Session,
+    health: Health,
+    answers: JoinSet<Event>,
+}
+
+impl Rim {
+    async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
+        match effect {
+            Effect::Ready { ready, reason } => self.health.component(KUBERNETES, ready, reason),
+            Effect::Birth(metrics) => {
+                self.health.component(MQTT, false, "connecting");
+                self.session.start(metrics)?;
+            }
+            Effect::Node(update) => self.session.update(update).await?,
+            other => {
+                if let Some(answer) = self.kubernetes.execute(other) {
+                    self.answers.spawn(answer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, event: &Event) {
+        match event {
+            Event::Node(NodeEvent::Born { .. }) => self.health.component(MQTT, true, "born"),
+            Event::Node(NodeEvent::Offline { reason }) => self.health.component(MQTT, false, reason.as_str()),
+            Event::Node(NodeEvent::Rejected { topic, reason }) => tracing::warn!(topic, reason, "message dropped"),
+            _ => {}
+        }
+    }
+}
+
+fn publish_metrics(state: &State) {
+    let Some(node) = state.node_report() else { return };
+    metrics::gauge!("edge_sync_hosts").set(f64::from(node.hosts_total));
+    metrics::gauge!("edge_sync_hosts_ready").set(f64::from(node.hosts_ready));
+    metrics::gauge!("edge_sync_deployments").set(f64::from(node.deployments_total));
+    metrics::gauge!("edge_sync_deployments_ready").set(f64::from(node.deployments_ready));
+    metrics::gauge!("edge_sync_desired_error").set(if node.desired_error.is_some() { 1.0 } else { 0.0 });
+}

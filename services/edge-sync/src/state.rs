@@ -1,0 +1,659 @@
+//! All decisions of Sync. Time comes in with each event; what is to be done comes out as effects.
+//!
+//! ```text
+//! watches ──> objects, nodes ─┐
+//! commands ─> index, manifests ┼─> reconcile::plan per deployment ─> Apply, Delete
+//! answers ──> failures, marks ─┘                └─> report ─> DBIRTH/DDATA/DDEATH, NDATA
+//! ```
+//!
+//! Nothing is done or said before the record of the accepted index has been read and every watch has listed: half a picture would prune
+//! and would report hosts as gone. The parts of the state have a module each below `state/`.
+
+pub mod deployment;
+pub mod index;
+pub mod link;
+pub mod objects;
+pub mod prune;
+pub mod reports;
+pub mod sealing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use edge_sync_contract::{DesiredManifests, HostDevice, SyncCommand, SyncNode};
+use service_runtime::backoff::Backoff;
+use service_runtime::{Effects, Unsaved};
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+use sparkplug::{DeviceId, Metric, Now};
+use uuid::Uuid;
+
+use crate::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
+use crate::hosts::{self, ObservedNode};
+use crate::object::{Kind, Marks, ObjectKey, ObservedObject};
+use crate::reconcile::{self, Plan};
+use crate::record::RECORD_NAME;
+use crate::validate::Rules;
+use deployment::{Deployment, Desired};
+use index::{IndexKeeper, Taken};
+use link::{Link, Watch};
+use objects::Objects;
+use prune::{PruneLimits, Pruner};
+use reports::Reports;
+use sealing::Sealing;
+
+/// Manifests that came before the index that lists them, at most; each may have the size of one message. Those beyond are sent again.
+const EARLY_MAX: usize = 32;
+/// Manifests that are kept to repair what others delete. Beyond it those of deployments in place are let go; the sender has them.
+const MANIFESTS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What the state needs of the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Object of the cluster.
+    pub cluster_uuid: Uuid,
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Version of the software.
+    pub version: String,
+    /// The cluster is simulated.
+    pub simulated: bool,
+    /// Own namespace.
+    pub namespace: String,
+    /// Kinds that may be applied, and are watched.
+    pub kinds: Vec<Kind>,
+    /// Deployments that are applied at the same time, at most.
+    pub applies_max: usize,
+    /// First and longest wait before a retry.
+    pub retry: (Duration, Duration),
+    /// Limits of deletions.
+    pub prune: PruneLimits,
+    /// There is a sealed secrets controller.
+    pub sealing: bool,
+    /// How often its certificate is read.
+    pub sealing_refresh: Duration,
+    /// First and longest wait after its certificate could not be read.
+    pub sealing_retry: (Duration, Duration),
+    /// Seed of all jitter.
+    pub seed: u64,
+}
+
+/// The state of Sync.
+#[derive(Debug)]
+pub struct State {
+    settings: Settings,
+    rules: Rules,
+    index: IndexKeeper,
+    nodes: Option<BTreeMap<String, HostDevice>>,
+    objects: Objects,
+    deployments: BTreeMap<Uuid, Deployment>,
+    early: BTreeMap<Uuid, DesiredManifests>,
+    /// Objects of manifests that are here: the first deployment that brings one has it.
+    claims: BTreeMap<ObjectKey, Uuid>,
+    deleting: BTreeMap<ObjectKey, Uuid>,
+    pruner: Pruner,
+    sealing: Sealing,
+    link: Link,
+    reports: Reports,
+    /// Deployments to be planned again.
+    dirty: BTreeSet<Uuid>,
+    /// Deployments to be reported again.
+    touched: BTreeSet<Uuid>,
+    repeat_index: bool,
+    repeat: BTreeSet<Uuid>,
+    is_born: bool,
+    is_stopping: bool,
+    ready: Option<(bool, String)>,
+    settled_at: Duration,
+    effects: Effects<Unsaved, Effect>,
+}
+
+impl State {
+    /// A state that knows nothing and wants to look.
+    #[must_use]
+    pub fn new(settings: Settings, now: Now) -> Self {
+        let retry = |(first, max): (Duration, Duration), salt: u64| Backoff::new(first, max, settings.seed ^ salt);
+        let rules = Rules {
+            namespace: settings.namespace.clone(),
+            kinds: settings.kinds.clone(),
+            record: RECORD_NAME.to_owned(),
+        };
+        let mut state = Self {
+            rules,
+            index: IndexKeeper::new(retry(settings.retry, 1)),
+            nodes: None,
+            objects: Objects::default(),
+            deployments: BTreeMap::new(),
+            early: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            deleting: BTreeMap::new(),
+            pruner: Pruner::new(settings.prune),
+            sealing: Sealing::new(settings.sealing, settings.sealing_refresh, retry(settings.sealing_retry, 2)),
+            link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(30)), 3)),
+            reports: Reports::default(),
+            dirty: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            repeat_index: false,
+            repeat: BTreeSet::new(),
+            is_born: false,
+            is_stopping: false,
+            ready: None,
+            settled_at: Duration::ZERO,
+            effects: Effects::new(),
+            settings,
+        };
+        state.settle(now);
+        state
+    }
+
+    /// Takes one event.
+    pub fn on_event(&mut self, event: Event, now: Now) {
+        if self.is_stopping {
+            return;
+        }
+        match event {
+            Event::IndexLoaded(Ok(stored)) => {
+                self.answered();
+                if self.index.on_loaded(stored) {
+                    self.index_accepted();
+                }
+            }
+            Event::IndexLoaded(Err(error)) | Event::IndexNotSaved(error) => {
+                self.failed(&error, now);
+                self.index.on_error(&error, now.mono);
+            }
+            Event::IndexSaved { resource_version, saved } => {
+                self.answered();
+                self.index.on_saved(resource_version, saved);
+                self.index_accepted();
+            }
+            Event::Nodes(observation) => self.on_nodes(observation, now),
+            Event::Objects(kind, observation) => self.on_objects(&kind, observation, now),
+            Event::Applied { deployment, applied, failed } => self.on_applied(deployment, applied, failed, now),
+            Event::Deleted { key, uid, result } => self.on_deleted(&key, &uid, result, now),
+            Event::Certificate(answer) => {
+                self.sealing.on_answer(answer.map_err(|error| error.message), now.mono);
+            }
+            Event::Probed(Ok(())) => self.answered(),
+            Event::Probed(Err(error)) => {
+                self.failed(&error, now);
+                self.link.probe_failed(now.mono);
+            }
+            Event::Node(NodeEvent::Command { device, metrics, .. }) => self.on_command(device.as_ref(), &metrics),
+            Event::Node(_) | Event::Deadline => {}
+            Event::Stop => {
+                self.is_stopping = true;
+                if self.is_born {
+                    self.effects.push(Effect::Node(NodeUpdate::Stop));
+                }
+                return;
+            }
+        }
+        self.settle(now);
+    }
+
+    /// `Now::mono` at which [`Event::Deadline`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let own = [self.index.next_deadline(), self.sealing.next_deadline(), self.link.next_deadline()];
+        let deployments = self.deployments.values().map(Deployment::next_deadline);
+        let prune = [self.pruner.guard_ends(), self.pruner.pass_ends()];
+        let all = own.into_iter().chain(deployments).chain(prune).flatten();
+        // What was due in the last turn and was not done waits for an event, not for the clock.
+        if self.is_stopping { None } else { all.filter(|at| *at > self.settled_at).min() }
+    }
+
+    /// What is to be done, in order. None of it needs a save but [`Effect::SaveIndex`], which says so itself.
+    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The node as it was reported last; None before the birth.
+    #[must_use]
+    pub fn node_report(&self) -> Option<&SyncNode> {
+        self.reports.node()
+    }
+
+    // ---- what comes in
+
+    fn on_nodes(&mut self, observation: Observation<ObservedNode>, now: Now) {
+        if let Observation::Failed(error) = observation {
+            return self.watch_failed(Watch::Nodes, &error, now);
+        }
+        self.watch_answered(&Watch::Nodes);
+        let nodes = self.nodes.get_or_insert_default();
+        match observation {
+            Observation::Listed(listed) => *nodes = listed.into_iter().map(|node| (node.node, node.host)).collect(),
+            Observation::Changed(node) => {
+                nodes.insert(node.node, node.host);
+            }
+            Observation::Gone(node) => {
+                nodes.remove(&node.node);
+            }
+            Observation::NotInstalled | Observation::Failed(_) => {}
+        }
+    }
+
+    fn on_objects(&mut self, kind: &Kind, observation: Observation<ObservedObject>, now: Now) {
+        let watch = Watch::Objects(kind.clone());
+        if let Observation::Failed(error) = &observation {
+            return self.watch_failed(watch, error, now);
+        }
+        self.watch_answered(&watch);
+        let touched = self.objects.observe(kind, observation);
+        self.objects_changed(touched);
+    }
+
+    fn on_applied(
+        &mut self,
+        deployment: Uuid,
+        applied: Vec<ObservedObject>,
+        failed: Option<(ObjectKey, KubernetesError)>,
+        now: Now,
+    ) {
+        match &failed {
+            Some((_, error)) => self.failed(error, now),
+            None => self.answered(),
+        }
+        for object in applied {
+            let touched = self.objects.applied(object);
+            self.objects_changed(touched);
+        }
+        if let Some(deployment) = self.deployments.get_mut(&deployment) {
+            deployment.end_apply(failed, now.mono);
+        }
+        self.dirty.insert(deployment);
+    }
+
+    fn on_deleted(&mut self, key: &ObjectKey, uid: &str, result: Result<Deletion, KubernetesError>, now: Now) {
+        let owner = self.deleting.remove(key);
+        match result {
+            Ok(deletion) => {
+                self.answered();
+                let touched = self.objects.deleted(key, uid, deletion);
+                self.objects_changed(touched.into_iter().collect());
+            }
+            Err(error) => {
+                self.failed(&error, now);
+                if let Some(deployment) = owner.and_then(|owner| self.deployments.get_mut(&owner)) {
+                    deployment.delete_failed(key, &error, now.mono);
+                }
+            }
+        }
+        self.dirty.extend(owner);
+    }
+
+    fn on_command(&mut self, device: Option<&DeviceId>, metrics: &[Metric]) {
+        match SyncCommand::from_event(device, metrics) {
+            Ok(None) => {}
+            Ok(Some(SyncCommand::Index(index))) => {
+                let version = index.version;
+                match self.index.on_command(index) {
+                    Taken::Waiting => {}
+                    Taken::Old => tracing::debug!(version, "older index ignored"),
+                    Taken::Repeat => self.repeat_index = true,
+                    Taken::Refused => {
+                        tracing::warn!(version, "index refused, its version was given before with another digest")
+                    }
+                }
+            }
+            Ok(Some(SyncCommand::Manifests { deployment, desired })) => self.on_manifests(deployment, desired),
+            Err(error) => {
+                tracing::warn!(%error, "command refused");
+                match error.deployment {
+                    None => self.index.on_bad_command(&error),
+                    Some(uuid) => {
+                        if let Some(deployment) = self.deployments.get_mut(&uuid) {
+                            deployment.refuse(error.digest, error.to_string());
+                            self.dirty.insert(uuid);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_manifests(&mut self, uuid: Uuid, desired: DesiredManifests) {
+        let Some(entry) = self.index.entry(uuid).filter(|entry| desired.version <= entry.version) else {
+            let is_newer = self.early.get(&uuid).is_none_or(|early| early.version <= desired.version);
+            if is_newer && (self.early.len() < EARLY_MAX || self.early.contains_key(&uuid)) {
+                self.early.insert(uuid, desired);
+            }
+            return;
+        };
+        self.repeat.insert(uuid);
+        self.dirty.insert(uuid);
+        let Some(deployment) = self.deployments.get_mut(&uuid) else { return };
+        if desired.digest() != entry.digest {
+            if desired.version == entry.version {
+                let (version, digest) = (entry.version, entry.digest);
+                let reason = format!(
+                    "the index lists version {version} with digest {digest}; send an index that lists these manifests"
+                );
+                deployment.refuse(Some(desired.digest()), reason);
+            }
+            return;
+        }
+        if deployment.manifests().is_some_and(|known| known.entry.digest == entry.digest) {
+            return;
+        }
+        match self.rules.validate(uuid, desired) {
+            Ok(manifests) => {
+                let bytes = manifests.bytes;
+                if self.make_room(uuid, bytes) {
+                    self.release(uuid);
+                    for (key, _) in &manifests.objects {
+                        self.claims.entry(key.clone()).or_insert(uuid);
+                    }
+                    if let Some(deployment) = self.deployments.get_mut(&uuid) {
+                        deployment.take_manifests(manifests);
+                    }
+                } else {
+                    tracing::warn!(deployment = %uuid, bytes, "no room for manifests until others are applied, they will be sent again");
+                }
+            }
+            Err(refusal) => {
+                if let Some(deployment) = self.deployments.get_mut(&uuid) {
+                    deployment.refuse(Some(entry.digest), refusal.to_string());
+                }
+            }
+        }
+    }
+
+    // ---- what follows from it
+
+    fn answered(&mut self) {
+        if self.link.answered() {
+            self.reachable_again();
+        }
+    }
+
+    fn failed(&mut self, error: &KubernetesError, now: Now) {
+        if self.link.failed(error, now.mono) {
+            self.reachable_again();
+        }
+    }
+
+    fn reachable_again(&mut self) {
+        tracing::info!("Kubernetes API answers again");
+        self.index.retry_now();
+        for deployment in self.deployments.values_mut() {
+            deployment.retry_now();
+        }
+    }
+
+    fn watch_failed(&mut self, watch: Watch, error: &KubernetesError, now: Now) {
+        self.failed(error, now);
+        if error.class != ErrorClass::Unreachable {
+            self.link.watch_refused(watch, error);
+        }
+    }
+
+    fn watch_answered(&mut self, watch: &Watch) {
+        self.link.watch_answered(watch);
+        self.answered();
+    }
+
+    fn index_accepted(&mut self) {
+        let Some(record) = self.index.accepted() else { return };
+        let (version, deployments) = (record.index.version, record.index.deployments.len());
+        tracing::info!(version, deployments, "index accepted");
+        let listed: Vec<_> =
+            record.index.deployments.keys().filter_map(|uuid| Some((*uuid, record.entry(*uuid)?))).collect();
+        for (uuid, entry) in &listed {
+            self.deployment(*uuid).entry_changed(entry.digest);
+        }
+        self.dirty.extend(self.deployments.keys().copied());
+        // What came before its index is taken now; what is older than it will not be wanted any more.
+        for (uuid, desired) in std::mem::take(&mut self.early) {
+            match self.index.entry(uuid) {
+                Some(entry) if desired.version < entry.version => {}
+                _ => self.on_manifests(uuid, desired),
+            }
+        }
+    }
+
+    fn deployment(&mut self, uuid: Uuid) -> &mut Deployment {
+        let (first, max) = self.settings.retry;
+        let (high, low) = uuid.as_u64_pair();
+        let seed = self.settings.seed ^ high ^ low;
+        self.deployments.entry(uuid).or_insert_with(|| Deployment::new(Backoff::new(first, max, seed)))
+    }
+
+    /// Deployments whose objects changed, and those that may have waited for them.
+    fn objects_changed(&mut self, touched: BTreeSet<Uuid>) {
+        if touched.is_empty() {
+            return;
+        }
+        let is_waiting = |deployment: &Deployment| matches!(deployment.plan(), Some(Plan::Blocked(_)));
+        let waiting = self.deployments.iter().filter(|(_, deployment)| is_waiting(deployment)).map(|(uuid, _)| *uuid);
+        self.dirty.extend(waiting.collect::<Vec<_>>());
+        self.dirty.extend(touched);
+    }
+
+    fn release(&mut self, uuid: Uuid) {
+        let Some(manifests) = self.deployments.get_mut(&uuid).and_then(Deployment::drop_manifests) else { return };
+        for (key, _) in manifests.objects {
+            if self.claims.get(&key) == Some(&uuid) {
+                self.claims.remove(&key);
+            }
+        }
+        let blocked = self.deployments.iter().filter(|(_, other)| matches!(other.plan(), Some(Plan::Blocked(_))));
+        self.dirty.extend(blocked.map(|(uuid, _)| *uuid).collect::<Vec<_>>());
+    }
+
+    /// Lets manifests of deployments in place go until `bytes` more fit.
+    fn make_room(&mut self, uuid: Uuid, bytes: usize) -> bool {
+        let mut kept: usize = self.deployments.values().map(Deployment::bytes).sum();
+        let in_place = self.deployments.iter().filter(|(other, d)| **other != uuid && d.bytes() > 0 && d.is_in_place());
+        for other in in_place.map(|(other, _)| *other).collect::<Vec<_>>() {
+            if kept + bytes <= MANIFESTS_BYTES_MAX {
+                break;
+            }
+            kept -= self.deployments.get(&other).map_or(0, Deployment::bytes);
+            self.release(other);
+        }
+        kept + bytes <= MANIFESTS_BYTES_MAX
+    }
+
+    // ---- what goes out
+
+    /// Does everything that is due, in an order that never reports what is not yet decided.
+    fn settle(&mut self, now: Now) {
+        self.settled_at = now.mono;
+        // What is being deleted is unwanted by the accepted index; the next one may list it again.
+        let may_save = self.deleting.is_empty();
+        let own = [
+            self.index.next_effect(now.mono, may_save),
+            self.sealing.next_effect(now.mono),
+            self.link.next_effect(now.mono),
+        ];
+        self.effects.extend(own.into_iter().flatten());
+        self.report_readiness();
+        if !self.knows_all() {
+            return;
+        }
+        if !self.is_born {
+            self.dirty.extend(self.objects.deployments());
+        }
+        while let Some(uuid) = self.dirty.pop_first() {
+            self.plan(uuid);
+        }
+        self.start_applies(now);
+        self.start_deletes(now);
+        self.report(now);
+    }
+
+    fn knows_all(&self) -> bool {
+        self.index.is_loaded() && self.nodes.is_some() && self.objects.knows_all(&self.settings.kinds)
+    }
+
+    fn plan(&mut self, uuid: Uuid) {
+        self.touched.insert(uuid);
+        let entry = self.index.entry(uuid);
+        let has_objects = !self.objects.of(uuid).is_empty();
+        let is_applying = self.deployments.get(&uuid).is_some_and(Deployment::is_applying);
+        if entry.is_none() {
+            self.release(uuid);
+            if !has_objects && !is_applying {
+                self.deployments.remove(&uuid);
+                return;
+            }
+        }
+        self.deployment(uuid);
+        let Some(deployment) = self.deployments.get(&uuid) else { return };
+        let observed = self.objects.of(uuid);
+        let owner = |key: &ObjectKey| {
+            let observed = self.objects.get(key).and_then(|object| object.deployment);
+            observed.or_else(|| self.claims.get(key).copied()).filter(|owner| *owner != uuid)
+        };
+        let plan = entry.map(|entry| reconcile::plan(entry, deployment.manifests(), &observed, owner));
+        let removal = if entry.is_none() { reconcile::removal(&observed) } else { Vec::new() };
+        if let Some(deployment) = self.deployments.get_mut(&uuid) {
+            if let Some(entry) = entry {
+                deployment.apply_now_unless_again(entry.digest);
+            }
+            deployment.set_plan(plan, removal);
+        }
+    }
+
+    fn start_applies(&mut self, now: Now) {
+        let under_way = self.deployments.values().filter(|deployment| deployment.is_applying()).count();
+        let free = self.settings.applies_max.max(1).saturating_sub(under_way);
+        let due = self.deployments.iter().filter(|(_, deployment)| deployment.may_apply(now.mono));
+        for uuid in due.map(|(uuid, _)| *uuid).take(free).collect::<Vec<_>>() {
+            let Some(entry) = self.index.entry(uuid) else { continue };
+            let Some(deployment) = self.deployments.get_mut(&uuid) else { continue };
+            let (Some(Plan::Apply(positions)), Some(manifests)) = (deployment.plan(), deployment.manifests()) else {
+                continue;
+            };
+            let marks = Marks {
+                namespace: &self.settings.namespace,
+                deployment: uuid,
+                name: &manifests.name,
+                version: entry.version,
+                digest: entry.digest,
+                objects: manifests.objects.len(),
+                applied_at: now.wall,
+            };
+            let prepared = |position: &usize| {
+                let (key, manifest) = manifests.objects.get(*position)?;
+                let is_ours = self.objects.get(key).is_some();
+                Some(PreparedObject { key: key.clone(), is_ours, body: marks.put_on(manifest) })
+            };
+            let objects = positions.iter().filter_map(prepared).collect();
+            self.effects.push(Effect::Apply { deployment: uuid, digest: entry.digest, objects });
+            deployment.begin_apply(entry.digest, now.mono);
+            self.touched.insert(uuid);
+        }
+    }
+
+    fn start_deletes(&mut self, now: Now) {
+        let version = self.index.accepted().map_or(0, |record| record.index.version);
+        let going: Vec<_> = self.objects.deployments().filter(|uuid| self.index.entry(*uuid).is_none()).collect();
+        // Before the first index nothing is known to be unwanted, and while one is being stored it may be about to change.
+        if version == 0 || self.index.is_saving() {
+            return;
+        }
+        self.pruner.assess(version, going.len(), self.objects.deployments().count(), now.mono);
+        let may_remove = self.pruner.may_remove(now.mono);
+        let wanted: Vec<_> = self
+            .deployments
+            .iter()
+            .filter(|(uuid, _)| may_remove || self.index.entry(**uuid).is_some())
+            .flat_map(|(uuid, deployment)| deployment.to_delete(now.mono).iter().map(|key| (*uuid, key.clone())))
+            .collect();
+        for (uuid, key) in wanted {
+            if self.deleting.contains_key(&key) {
+                continue;
+            }
+            let Some(object) = self.objects.get(&key).filter(|object| object.deployment == Some(uuid)) else {
+                continue;
+            };
+            if !self.pruner.take(now.mono) {
+                return;
+            }
+            let (uid, resource_version) = (object.uid.clone(), object.resource_version.clone());
+            self.effects.push(Effect::Delete { key: key.clone(), uid, resource_version });
+            self.deleting.insert(key, uuid);
+        }
+    }
+
+    fn report(&mut self, now: Now) {
+        let mut updates = Vec::new();
+        if let Some(nodes) = &self.nodes {
+            updates.extend(self.reports.set_hosts(hosts::named(nodes)));
+        }
+        for uuid in std::mem::take(&mut self.touched) {
+            let device = self.deployments.get(&uuid).map(|deployment| {
+                let fallen = self.index.accepted().and_then(|record| record.fallen(uuid));
+                let desired =
+                    Desired { has_index: self.index.accepted().is_some(), entry: self.index.entry(uuid), fallen };
+                deployment.report(desired, &self.objects.of(uuid), self.reports.deployment(uuid))
+            });
+            let update = self.reports.set_deployment(uuid, device);
+            if update.is_some() {
+                self.repeat.remove(&uuid);
+            }
+            updates.extend(update);
+        }
+        let node = self.node(now);
+        let update = self.reports.set_node(node);
+        if self.is_born {
+            updates.extend(update);
+        } else if let Some(NodeUpdate::Set { metrics, .. }) = update {
+            self.is_born = true;
+            self.effects.push(Effect::Birth(metrics));
+        }
+        self.effects.extend(updates.into_iter().map(Effect::Node));
+        self.report_again(now);
+    }
+
+    /// Answers repeats of commands that changed nothing.
+    fn report_again(&mut self, now: Now) {
+        let mut again = Vec::new();
+        if std::mem::take(&mut self.repeat_index) {
+            again.extend(self.reports.repeat_index(now.wall));
+        }
+        for uuid in std::mem::take(&mut self.repeat) {
+            again.extend(self.reports.repeat_deployment(uuid, now.wall));
+        }
+        self.effects.extend(again.into_iter().map(Effect::Node));
+    }
+
+    fn node(&self, now: Now) -> SyncNode {
+        let accepted = self.index.accepted();
+        let not_installed =
+            self.objects.not_installed().map(|kind| format!("the cluster does not know the kind {kind}; install it"));
+        let errors =
+            self.index.errors().chain(self.link.error()).chain(not_installed).chain(self.pruner.error(now.mono));
+        let errors: Vec<_> = errors.collect();
+        SyncNode {
+            version: self.settings.version.clone(),
+            simulated: self.settings.simulated,
+            cluster_uuid: self.settings.cluster_uuid,
+            cluster_name: self.settings.cluster_name.clone(),
+            sealing_certificate: self.sealing.certificate().map(str::to_owned),
+            sealing_error: self.sealing.error().map(str::to_owned),
+            desired_version: accepted.map_or(0, |record| record.index.version),
+            desired_digest: accepted.map(|record| record.index.digest()),
+            desired_error: (!errors.is_empty()).then(|| errors.join("; ")),
+            ..SyncNode::default()
+        }
+    }
+
+    fn report_readiness(&mut self) {
+        let ready = match self.link.error() {
+            Some(error) => (false, error),
+            None if !self.knows_all() => (false, "the cluster has not been listed yet".to_owned()),
+            None => (true, "the cluster is followed".to_owned()),
+        };
+        if self.ready.as_ref() != Some(&ready) {
+            let (is_ready, reason) = ready.clone();
+            self.effects.push(Effect::Ready { ready: is_ready, reason });
+            self.ready = Some(ready);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

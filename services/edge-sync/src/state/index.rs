@@ -1,0 +1,219 @@
+//! The accepted index: how it is loaded, how the next one is stored, and which one is refused.
+//!
+//! An index is accepted when the record of it is stored, never before. Only one save is under way; of the indexes that come meanwhile the
+//! newest waits.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use edge_sync_contract::{CommandError, DesiredDeployment, DesiredIndex};
+use service_runtime::backoff::Backoff;
+use service_runtime::{Effects, Saved};
+use uuid::Uuid;
+
+use crate::event::{Effect, ErrorClass, KubernetesError};
+use crate::record::{IndexRecord, StoredRecord};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    No,
+    Loading,
+    Saving,
+}
+
+/// What an index command led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It will be stored.
+    Waiting,
+    /// It is the accepted one: the report is to be said again.
+    Repeat,
+    /// It is older: ignored.
+    Old,
+    /// It is refused; the error tells.
+    Refused,
+}
+
+/// Keeps the accepted index.
+#[derive(Debug)]
+pub struct IndexKeeper {
+    is_loaded: bool,
+    accepted: Option<IndexRecord>,
+    resource_version: Option<String>,
+    unreadable: Option<String>,
+    refused: Option<String>,
+    waiting: Option<DesiredIndex>,
+    busy: Busy,
+    must_load: bool,
+    store_error: Option<String>,
+    retry: Backoff,
+    retry_at: Option<Duration>,
+}
+
+impl IndexKeeper {
+    /// Nothing is known yet.
+    pub fn new(retry: Backoff) -> Self {
+        Self {
+            is_loaded: false,
+            accepted: None,
+            resource_version: None,
+            unreadable: None,
+            refused: None,
+            waiting: None,
+            busy: Busy::No,
+            must_load: true,
+            store_error: None,
+            retry,
+            retry_at: None,
+        }
+    }
+
+    /// The record has been read once.
+    pub fn is_loaded(&self) -> bool {
+        self.is_loaded
+    }
+
+    /// The accepted record.
+    pub fn accepted(&self) -> Option<&IndexRecord> {
+        self.accepted.as_ref()
+    }
+
+    /// Another index is being stored.
+    pub fn is_saving(&self) -> bool {
+        self.busy == Busy::Saving
+    }
+
+    /// What is followed for a deployment; None: it is not desired.
+    pub fn entry(&self, deployment: Uuid) -> Option<DesiredDeployment> {
+        self.accepted.as_ref().and_then(|record| record.entry(deployment))
+    }
+
+    /// Takes an index that arrived.
+    pub fn on_command(&mut self, index: DesiredIndex) -> Taken {
+        let newest = self.waiting.as_ref().or(self.accepted.as_ref().map(|record| &record.index));
+        let Some(newest) = newest else {
+            self.waiting = Some(index);
+            return Taken::Waiting;
+        };
+        match index.version.cmp(&newest.version) {
+            Ordering::Less => Taken::Old,
+            Ordering::Equal if index == *newest => {
+                self.refused = None;
+                if self.waiting.is_some() { Taken::Waiting } else { Taken::Repeat }
+            }
+            Ordering::Equal => {
+                let (version, digest) = (newest.version, newest.digest());
+                self.refused = Some(format!(
+                    "Desired/Index version {version} was given with digest {digest} before, not with {}; send it with a version above {version}",
+                    index.digest()
+                ));
+                Taken::Refused
+            }
+            Ordering::Greater => {
+                self.waiting = Some(index);
+                Taken::Waiting
+            }
+        }
+    }
+
+    /// Takes an index that cannot be read.
+    pub fn on_bad_command(&mut self, error: &CommandError) {
+        self.refused = Some(error.to_string());
+    }
+
+    /// Takes the answer of a load. True: another index is accepted than before.
+    pub fn on_loaded(&mut self, stored: StoredRecord) -> bool {
+        self.busy = Busy::No;
+        self.is_loaded = true;
+        self.must_load = false;
+        self.settled();
+        self.resource_version = stored.resource_version;
+        self.unreadable = stored.unreadable;
+        let known = self.accepted.as_ref().map_or(0, |record| record.index.version);
+        match stored.record {
+            // Somebody else, who is being replaced by this process, may have stored a later one.
+            Some(record) if record.index.version > known => {
+                self.accept(record);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the answer of a save that succeeded.
+    pub fn on_saved(&mut self, resource_version: String, saved: Effects<Saved, IndexRecord>) {
+        self.busy = Busy::No;
+        self.settled();
+        self.resource_version = Some(resource_version);
+        self.unreadable = None;
+        self.refused = None;
+        for record in saved {
+            self.accept(record);
+        }
+    }
+
+    /// Takes the error of a load or a save.
+    pub fn on_error(&mut self, error: &KubernetesError, now: Duration) {
+        self.busy = Busy::No;
+        self.must_load |= error.class == ErrorClass::Conflict;
+        self.store_error = Some(error.message.clone());
+        self.retry_at = Some(now + self.retry.next_delay());
+    }
+
+    /// The API server answers again: no reason to wait.
+    pub fn retry_now(&mut self) {
+        if self.retry_at.is_some() {
+            self.retry_at = Some(Duration::ZERO);
+        }
+    }
+
+    /// What is to be done, if it is time. `may_save`: nothing is under way that only the accepted index allows.
+    pub fn next_effect(&mut self, now: Duration, may_save: bool) -> Option<Effect> {
+        if self.busy != Busy::No || self.retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        if self.must_load {
+            self.busy = Busy::Loading;
+            return Some(Effect::LoadIndex);
+        }
+        let index = self.waiting.clone().filter(|_| may_save)?;
+        let record = IndexRecord::following(self.accepted.as_ref(), index);
+        self.busy = Busy::Saving;
+        let then = [record.clone()].into_iter().collect();
+        Some(Effect::SaveIndex { record, replaces: self.resource_version.clone(), then })
+    }
+
+    /// When [`IndexKeeper::next_effect`] has something to do.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let has_work = self.must_load || self.waiting.is_some();
+        if self.busy == Busy::No && has_work { self.retry_at } else { None }
+    }
+
+    /// For `Desired/Error`.
+    pub fn errors(&self) -> impl Iterator<Item = String> {
+        let waiting = match (&self.store_error, &self.waiting) {
+            (Some(error), Some(index)) => {
+                Some(format!("Desired/Index version {} waits until it can be stored: {error}", index.version))
+            }
+            (Some(error), None) => Some(format!("the accepted index cannot be read: {error}")),
+            (None, _) => None,
+        };
+        let unreadable = self.unreadable.as_ref().map(|reason| {
+            format!("the stored index {reason}; versions begin anew with the next Desired/Index, which replaces it")
+        });
+        self.refused.clone().into_iter().chain(waiting).chain(unreadable)
+    }
+
+    fn accept(&mut self, record: IndexRecord) {
+        if self.waiting.as_ref().is_some_and(|waiting| waiting.version <= record.index.version) {
+            self.waiting = None;
+        }
+        self.accepted = Some(record);
+    }
+
+    fn settled(&mut self) {
+        self.store_error = None;
+        self.retry.reset();
+        self.retry_at = None;
+    }
+}

@@ -1,0 +1,591 @@
+//! The decisions of Sync as tables: one event in, exactly these effects out.
+
+mod property;
+mod world;
+
+use std::collections::BTreeMap;
+
+use edge_sync_contract::names::{DESIRED_INDEX, DESIRED_MANIFESTS};
+use edge_sync_contract::{DeploymentState, DesiredManifests, SyncDevice};
+use serde_json::json;
+use sparkplug::Metric;
+use sparkplug::edge_node::NodeEvent;
+
+use super::*;
+use crate::event::ErrorClass;
+use crate::object::Readiness;
+use crate::record::{IndexRecord, StoredRecord};
+use world::*;
+
+#[test]
+fn nothing_is_said_or_done_before_everything_is_known() {
+    let mut bench = Bench::new(settings(), Cluster::default());
+    let first: Vec<_> = bench.take().iter().map(show).collect();
+    assert_eq!(first, ["load", "ready false: the cluster has not been listed yet"]);
+    assert_eq!(bench.on(Event::Nodes(Observation::Listed(vec![host("b", true), host("a", false)]))), [""; 0]);
+    assert_eq!(bench.on(Event::Objects(release(), Observation::Listed(vec![]))), [""; 0]);
+    assert_eq!(bench.on(Event::IndexLoaded(Ok(StoredRecord::default()))), [""; 0]);
+    let born = [
+        "ready true: the cluster is followed",
+        "birth v0 hosts 1/2 deployments 0/0",
+        "host a ready=false",
+        "host b ready=true",
+    ];
+    assert_eq!(bench.on(Event::Objects(config_map(), Observation::Listed(vec![]))), born);
+    assert_eq!(bench.state.next_deadline(), None);
+}
+
+#[test]
+fn an_index_is_stored_before_it_is_acted_on_and_reported() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    let effects = bench.effects(index_command(&index(1, &[(1, &set)])));
+    assert_eq!(effects.iter().map(show).collect::<Vec<_>>(), ["save 1 over nothing"]);
+    // Its manifests come while the save is under way.
+    assert_eq!(bench.on(manifests_command(1, &set)), [""; 0]);
+    let saved = bench.cluster.execute(effects.into_iter().next().unwrap()).unwrap();
+    let applying = ["apply 1: x", "1: pending v0 (is being applied)", "node v1 hosts 1/1 deployments 0/1"];
+    assert_eq!(bench.on(saved), applying);
+}
+
+#[test]
+fn a_deployment_is_applied_once_and_reported_with_version_and_digest() {
+    let mut bench = Bench::born();
+    let set = manifests(3, 1, &["x", "y"]);
+    let listed = bench.run_on(index_command(&index(1, &[(1, &set)])));
+    assert_eq!(
+        listed,
+        ["save 1 over nothing", "1: pending v0 (waits for its manifests)", "node v1 hosts 1/1 deployments 0/1"]
+    );
+    let applied = bench.run_on(manifests_command(1, &set));
+    assert_eq!(applied, ["apply 1: x y", "1: pending v0 (is being applied)", "1: applied v3"]);
+    let device = bench.published.deployment(1).unwrap();
+    assert!(device.is_applied(set.digest()));
+    assert_eq!((&*device.name, device.applied_at), ("Cell 1", Some(bench.now.wall)));
+    assert_eq!(bench.run_on(manifests_command(1, &set)), ["again 1"], "a repeat is answered, not applied");
+    assert_eq!(bench.pass(3600 * SECOND), [""; 0]);
+}
+
+#[test]
+fn a_version_that_grows_without_another_digest_applies_nothing() {
+    let mut bench = Bench::born();
+    bench.deploy(1, &[(1, &manifests(1, 1, &["x"]))]);
+    let same = manifests(2, 1, &["x"]);
+    let effects = bench.run_on(index_command(&index(2, &[(1, &same)])));
+    assert_eq!(effects, ["save 2 over 1", "1: applied v2", "node v2 hosts 1/1 deployments 0/1"]);
+    assert_eq!(bench.run_on(manifests_command(1, &same)), ["again 1"]);
+}
+
+#[test]
+fn older_equal_and_contradicting_indexes_change_nothing() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    bench.deploy(5, &[(1, &set)]);
+    assert_eq!(bench.on(index_command(&index(4, &[]))), [""; 0]);
+    assert_eq!(bench.on(index_command(&index(5, &[(1, &set)]))), ["again index"]);
+    let refused = bench.on(index_command(&index(5, &[])));
+    assert!(refused.len() == 1 && refused[0].contains("Desired/Index version 5 was given with digest"), "{refused:?}");
+    assert_eq!(bench.on(index_command(&index(5, &[(1, &set)]))), ["node v5 hosts 1/1 deployments 0/1", "again index"]);
+    let damaged = vec![Metric::new(DESIRED_INDEX, "{}")];
+    let damaged = bench.on(Event::Node(NodeEvent::Command { device: None, metrics: damaged, timestamp: None }));
+    assert!(damaged.len() == 1 && damaged[0].contains("(Desired/Index digest must be the 64"), "{damaged:?}");
+    assert_eq!(bench.cluster.keys(), ["x"]);
+}
+
+#[test]
+fn a_bad_deployment_is_refused_and_the_others_go_on() {
+    let mut bench = Bench::born();
+    let (bad, good) = (manifests(1, 1, &["Bad_Name"]), manifests(1, 1, &["good"]));
+    bench.run_on(index_command(&index(1, &[(1, &bad), (2, &good)])));
+    let refused = bench.run_on(manifests_command(1, &bad));
+    assert!(
+        refused.len() == 1 && refused[0].starts_with("1: refused v0 (manifests[0] metadata.name must be"),
+        "{refused:?}"
+    );
+    assert_eq!(bench.published.deployment(1).unwrap().refused_digest, Some(bad.digest()));
+    assert_eq!(bench.run_on(manifests_command(1, &bad)), ["again 1"]);
+    bench.run_on(manifests_command(2, &good));
+    assert!(bench.published.deployment(2).unwrap().is_applied(good.digest()));
+    // The corrected one is taken.
+    let better = manifests(2, 2, &["better"]);
+    bench.deploy(2, &[(1, &better), (2, &good)]);
+    assert_eq!(bench.published.deployment(1).unwrap().refused_digest, None);
+}
+
+#[test]
+fn manifests_that_do_not_match_their_digest_are_refused_and_what_runs_stays() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    bench.deploy(1, &[(1, &set)]);
+    let next = manifests(2, 2, &["x"]);
+    bench.run_on(index_command(&index(2, &[(1, &next)])));
+    let text = next.to_json().to_string().replace("\"content\":\"2\"", "\"content\":\"3\"");
+    let device = Some(SyncDevice::deployment_id(uuid(1)));
+    let metrics = vec![Metric::new(DESIRED_MANIFESTS, text)];
+    let effects = bench.run_on(Event::Node(NodeEvent::Command { device, metrics, timestamp: None }));
+    assert!(
+        effects.len() == 1 && effects[0].starts_with("1: refused v1 (Desired/Manifests digest is not"),
+        "{effects:?}"
+    );
+    let report = bench.published.deployment(1).unwrap();
+    assert_eq!((report.digest, report.refused_digest), (Some(set.digest()), Some(next.digest())));
+    // Sent again whole, it is taken.
+    bench.run_on(manifests_command(1, &next));
+    assert!(bench.published.deployment(1).unwrap().is_applied(next.digest()));
+}
+
+#[test]
+fn manifests_that_come_before_their_index_wait_for_it() {
+    let mut bench = Bench::born();
+    let (old, new) = (manifests(1, 1, &["x"]), manifests(2, 2, &["x"]));
+    assert_eq!(bench.run_on(manifests_command(1, &old)), [""; 0]);
+    assert_eq!(bench.run_on(manifests_command(1, &new)), [""; 0]);
+    assert_eq!(bench.run_on(manifests_command(1, &old)), [""; 0], "an older one does not replace a later one");
+    let effects = bench.run_on(index_command(&index(1, &[(1, &new)])));
+    assert_eq!(effects[..2], ["save 1 over nothing", "apply 1: x"]);
+    assert!(bench.published.deployment(1).unwrap().is_applied(new.digest()));
+}
+
+#[test]
+fn manifests_of_the_listed_version_with_another_digest_are_refused() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    bench.deploy(1, &[(1, &set)]);
+    let other = manifests(1, 2, &["x"]);
+    let effects = bench.run_on(manifests_command(1, &other));
+    assert!(
+        effects.len() == 1 && effects[0].starts_with("1: applied v1 (the index lists version 1 with digest"),
+        "{effects:?}"
+    );
+    assert_eq!(bench.published.deployment(1).unwrap().refused_digest, Some(other.digest()));
+}
+
+#[test]
+fn what_others_delete_is_repaired_and_nothing_else_is_applied() {
+    let mut bench = Bench::born();
+    bench.deploy(1, &[(1, &manifests(1, 1, &["x", "y"])), (2, &manifests(1, 1, &["z"]))]);
+    bench.pass(60 * SECOND);
+    bench.cluster.delete(&key("y"));
+    assert_eq!(bench.run(), ["apply 1: y", "1: pending v1 (is being applied)", "1: applied v1"]);
+    // Who deletes again and again is answered more and more slowly.
+    bench.cluster.delete(&key("y"));
+    assert_eq!(bench.run(), ["1: pending v0 (is being applied)"]);
+    assert_eq!(bench.pass(2 * SECOND), ["apply 1: y", "1: applied v1"]);
+}
+
+#[test]
+fn objects_that_the_new_manifests_lack_are_pruned_after_the_new_ones_are_applied() {
+    let mut bench = Bench::born();
+    bench.deploy(1, &[(1, &manifests(1, 1, &["x", "y"]))]);
+    let next = manifests(2, 2, &["x", "z"]);
+    bench.run_on(index_command(&index(2, &[(1, &next)])));
+    let effects = bench.run_on(manifests_command(1, &next));
+    assert_eq!(effects, ["apply 1: x z", "1: pending v1 (is being applied)", "delete y", "1: applied v2"]);
+    assert_eq!(bench.cluster.keys(), ["x", "z"]);
+}
+
+#[test]
+fn a_deployment_that_is_not_listed_is_deleting_until_its_objects_are_gone() {
+    let mut bench = Bench::born();
+    bench.cluster.finalizers = true;
+    bench.deploy(1, &[(1, &manifests(1, 1, &["x"]))]);
+    let effects = bench.run_on(index_command(&index(2, &[])));
+    let expected = [
+        "save 2 over 1",
+        "delete x",
+        "1: deleting v1",
+        "node v2 hosts 1/1 deployments 0/1",
+        "1: deleting v0 (ConfigMap x waits for its finalizers)",
+    ];
+    assert_eq!(effects, expected);
+    assert_eq!(bench.pass(600 * SECOND), [""; 0]);
+    bench.cluster.finish_deletions();
+    assert_eq!(bench.run(), ["gone 1", "node v2 hosts 1/1 deployments 0/0"]);
+}
+
+#[test]
+fn objects_of_nobody_and_of_others_are_never_deleted() {
+    let mut bench = Bench::born();
+    bench.cluster.make_foreign("theirs");
+    bench.deploy(1, &[(1, &manifests(1, 1, &["x"]))]);
+    let mut nobodys = bench.cluster.observed(&key("x")).unwrap();
+    nobodys.key = key("nobodys");
+    nobodys.deployment = None;
+    assert_eq!(bench.on(Event::Objects(config_map(), Observation::Changed(nobodys))), [""; 0]);
+    bench.run_on(index_command(&index(2, &[])));
+    bench.pass(600 * SECOND);
+    assert_eq!(bench.cluster.deleted.len(), 1);
+    assert_eq!(bench.cluster.keys(), ["theirs"]);
+}
+
+#[test]
+fn an_object_that_somebody_else_made_is_not_taken_over() {
+    let mut bench = Bench::born();
+    bench.cluster.make_foreign("theirs");
+    let set = manifests(1, 1, &["theirs"]);
+    bench.run_on(index_command(&index(1, &[(1, &set)])));
+    let effects = bench.run_on(manifests_command(1, &set));
+    let failed = "1: failed v0 (ConfigMap theirs: exists and is not managed by Sync)";
+    assert_eq!(effects, ["apply 1: theirs", "1: pending v0 (is being applied)", failed]);
+    assert_eq!(bench.published.deployment(1).unwrap().refused_digest, Some(set.digest()));
+}
+
+#[test]
+fn two_deployments_with_one_object_do_not_fight() {
+    let mut bench = Bench::born();
+    let (first, second) = (manifests(1, 1, &["x"]), manifests(1, 2, &["x"]));
+    bench.deploy(1, &[(1, &first)]);
+    bench.run_on(index_command(&index(2, &[(1, &first), (2, &second)])));
+    let effects = bench.run_on(manifests_command(2, &second));
+    assert_eq!(effects, [format!("2: refused v0 (ConfigMap x belongs to deployment {})", uuid(1))]);
+    // When the first is gone, the second has it.
+    let effects = bench.run_on(index_command(&index(3, &[(2, &second)])));
+    assert!(effects.contains(&"apply 2: x".to_owned()), "{effects:?}");
+    assert!(bench.published.deployment(2).unwrap().is_applied(second.digest()));
+    assert_eq!(bench.published.deployment(1), None);
+}
+
+#[test]
+fn a_failed_apply_is_reported_and_tried_again_while_others_go_on() {
+    let mut bench = Bench::born();
+    let (first, second) = (manifests(1, 1, &["x", "y"]), manifests(1, 1, &["z"]));
+    bench.run_on(index_command(&index(1, &[(1, &first), (2, &second)])));
+    bench.on(manifests_command(1, &first));
+    let failed = Some((key("y"), error(ErrorClass::Refused, "quota")));
+    let answer = |failed| Event::Applied { deployment: uuid(1), applied: vec![], failed };
+    assert_eq!(bench.on(answer(failed.clone())), ["1: failed v0 (ConfigMap y: quota)"]);
+    assert_eq!(bench.run_on(manifests_command(2, &second)).len(), 3);
+    // Again and again, later and later, without a word while nothing changes.
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let at = bench.state.next_deadline().unwrap();
+        waits.push(at - bench.now.mono);
+        bench.now.mono = at;
+        assert_eq!(bench.on(Event::Deadline), ["apply 1: x y"]);
+        assert_eq!(bench.on(answer(failed.clone())), [""; 0]);
+    }
+    assert!(waits[0] <= 2 * SECOND && waits[7] >= 30 * SECOND && waits[7] <= 60 * SECOND, "{waits:?}");
+    bench.now.mono += 60 * SECOND;
+    assert_eq!(bench.run_on(Event::Deadline), ["apply 1: x y", "1: applied v1"]);
+}
+
+#[test]
+fn only_so_many_deployments_are_applied_at_the_same_time() {
+    let mut bench = Bench::born();
+    let sets: Vec<_> = ["a", "b", "c"].iter().map(|name| manifests(1, 1, &[name])).collect();
+    bench.run_on(index_command(&index(1, &[(1, &sets[0]), (2, &sets[1]), (3, &sets[2])])));
+    for (n, set) in [(1, &sets[0]), (2, &sets[1])] {
+        assert_eq!(bench.on(manifests_command(n, set))[0], format!("apply {n}: {}", ["a", "b"][n as usize - 1]));
+    }
+    assert_eq!(bench.on(manifests_command(3, &sets[2])), ["3: pending v0 (is being applied)"]);
+    assert_eq!(bench.state.next_deadline(), None);
+    let done = Event::Applied {
+        deployment: uuid(1),
+        applied: vec![],
+        failed: Some((key("a"), error(ErrorClass::Refused, "no"))),
+    };
+    assert_eq!(bench.on(done), ["apply 3: c", "1: failed v0 (ConfigMap a: no)"]);
+}
+
+#[test]
+fn after_a_restart_the_marks_on_the_objects_tell_what_is_applied() {
+    let mut bench = Bench::born();
+    let set = manifests(4, 1, &["x", "y"]);
+    bench.deploy(7, &[(1, &set)]);
+    let mut bench = bench.restarted();
+    let report = bench.published.deployment(1).unwrap();
+    assert!(report.is_applied(set.digest()));
+    assert_eq!((report.version, &*report.name), (4, "Cell 1"));
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_version, 7);
+    assert_eq!(bench.on(index_command(&index(6, &[]))), [""; 0], "the version does not fall across a restart");
+    // Something is missing, and the manifests are not here: the report says so, and the sender sends them.
+    bench.cluster.delete(&key("x"));
+    assert_eq!(bench.run(), ["1: pending v0 (waits for its manifests)"]);
+    assert_eq!(
+        bench.run_on(manifests_command(1, &set)),
+        ["apply 1: x", "1: pending v0 (is being applied)", "1: applied v4"]
+    );
+}
+
+#[test]
+fn before_the_first_index_nothing_is_deleted() {
+    let mut bench = Bench::born();
+    bench.deploy(1, &[(1, &manifests(1, 1, &["x"]))]);
+    let mut bench = Bench::new(settings(), bench.cluster);
+    bench.take();
+    bench.on(Event::IndexLoaded(Ok(StoredRecord::default())));
+    let mut effects = Vec::new();
+    for event in bench.cluster.list() {
+        effects.extend(bench.on(event));
+    }
+    assert!(effects.contains(&"1: pending v1 (no index has been accepted yet)".to_owned()), "{effects:?}");
+    assert_eq!(bench.pass(3600 * SECOND), [""; 0]);
+}
+
+#[test]
+fn a_large_removal_waits_visibly_and_then_goes_at_the_speed_of_the_cap() {
+    let mut limits = settings();
+    limits.prune.max_per_pass = 4;
+    let mut bench = Bench::new(limits, Cluster::default());
+    bench.start();
+    let names: Vec<_> = (0..10).map(|n| format!("x{n}")).collect();
+    let sets: Vec<_> = names.iter().map(|name| manifests(1, 1, &[name])).collect();
+    let all: Vec<_> = (1..).zip(&sets).collect();
+    bench.deploy(1, &all);
+    let effects = bench.run_on(index_command(&index(2, &all[..2])));
+    assert!(!effects.iter().any(|effect| effect.starts_with("delete")), "{effects:?}");
+    let error = bench.published.node.as_ref().unwrap().desired_error.clone().unwrap();
+    assert!(error.starts_with("index version 2 takes away 8 of 10 deployments"), "{error}");
+    assert_eq!(bench.published.deployment(9).unwrap().state, DeploymentState::Deleting);
+    bench.pass(59 * SECOND);
+    assert_eq!(bench.cluster.keys().len(), 10);
+    bench.pass(SECOND);
+    assert_eq!(bench.cluster.keys().len(), 6);
+    bench.pass(10 * SECOND);
+    assert_eq!((bench.cluster.keys().len(), bench.published.deployments()), (2, 2));
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_error, None);
+}
+
+#[test]
+fn an_index_that_lists_them_again_stops_a_large_removal() {
+    let mut bench = Bench::born();
+    let names: Vec<_> = (0..10).map(|n| format!("x{n}")).collect();
+    let sets: Vec<_> = names.iter().map(|name| manifests(1, 1, &[name])).collect();
+    let all: Vec<_> = (1..).zip(&sets).collect();
+    bench.deploy(1, &all);
+    bench.run_on(index_command(&index(2, &[])));
+    bench.pass(30 * SECOND);
+    bench.run_on(index_command(&index(3, &all)));
+    bench.pass(600 * SECOND);
+    assert!(bench.cluster.deleted.is_empty());
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_error, None);
+    let report = bench.published.deployment(1).unwrap();
+    assert!(report.is_applied(sets[0].digest()), "the objects never went, so the manifests are not needed");
+}
+
+#[test]
+fn an_api_server_that_is_away_is_said_and_asked_until_it_answers() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    bench.run_on(index_command(&index(1, &[(1, &set)])));
+    bench.cluster.is_away = true;
+    let effects = bench.run_on(manifests_command(1, &set));
+    let expected = [
+        "apply 1: x",
+        "1: pending v0 (is being applied)",
+        "ready false: the Kubernetes API is not reached: connection refused",
+        "1: failed v0 (ConfigMap x: connection refused)",
+        "node v1 hosts 1/1 deployments 0/1 (the Kubernetes API is not reached: connection refused)",
+    ];
+    assert_eq!(effects, expected);
+    let effects = bench.pass(600 * SECOND);
+    assert!(
+        effects.len() > 20 && effects.iter().all(|effect| effect == "probe" || effect == "apply 1: x"),
+        "{effects:?}"
+    );
+    bench.cluster.is_away = false;
+    let effects = bench.pass(30 * SECOND);
+    assert!(effects.contains(&"ready true: the cluster is followed".to_owned()), "{effects:?}");
+    assert!(bench.published.deployment(1).unwrap().is_applied(set.digest()));
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_error, None);
+}
+
+#[test]
+fn an_index_that_cannot_be_stored_is_not_followed_until_it_can() {
+    let mut bench = Bench::born();
+    bench.cluster.is_away = true;
+    bench.run_on(index_command(&index(3, &[])));
+    let node = bench.published.node.clone().unwrap();
+    assert_eq!(node.desired_version, 0);
+    assert!(
+        node.desired_error
+            .unwrap()
+            .starts_with("Desired/Index version 3 waits until it can be stored: connection refused")
+    );
+    // The newest one waits.
+    bench.run_on(index_command(&index(5, &[])));
+    bench.run_on(index_command(&index(4, &[])));
+    bench.cluster.is_away = false;
+    bench.pass(60 * SECOND);
+    let node = bench.published.node.clone().unwrap();
+    assert_eq!((node.desired_version, node.desired_error), (5, None));
+    assert_eq!(bench.cluster.record().unwrap().index.version, 5);
+}
+
+#[test]
+fn a_record_that_somebody_else_wrote_is_read_again_and_a_later_one_is_followed() {
+    let mut bench = Bench::born();
+    let mut other = Bench::born();
+    other.run_on(index_command(&index(9, &[])));
+    bench.cluster = other.cluster;
+    let effects = bench.run_on(index_command(&index(8, &[])));
+    assert_eq!(effects[0], "save 8 over nothing");
+    bench.pass(SECOND);
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_version, 9);
+    assert_eq!(bench.cluster.record().unwrap().index.version, 9);
+    bench.run_on(index_command(&index(10, &[])));
+    assert_eq!(bench.cluster.record().unwrap().index.version, 10);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_said_and_replaced_by_the_next_index() {
+    let mut bench = Bench::new(settings(), Cluster::default());
+    bench.take();
+    for event in bench.cluster.list() {
+        bench.on(event);
+    }
+    let stored = StoredRecord {
+        record: None,
+        resource_version: Some("7".to_owned()),
+        unreadable: Some("is no JSON".to_owned()),
+    };
+    let effects = bench.on(Event::IndexLoaded(Ok(stored)));
+    assert!(effects[1].contains("(the stored index is no JSON; versions begin anew"), "{effects:?}");
+    assert_eq!(bench.on(index_command(&index(1, &[]))), ["save 1 over 7"]);
+}
+
+#[test]
+fn a_deployment_whose_version_fell_is_refused_and_what_runs_is_kept() {
+    let mut bench = Bench::born();
+    let set = manifests(5, 1, &["x"]);
+    bench.deploy(1, &[(1, &set)]);
+    let old = manifests(4, 2, &["x"]);
+    bench.run_on(index_command(&index(2, &[(1, &old)])));
+    let report = bench.published.deployment(1).unwrap();
+    assert!(report.is_applied(set.digest()));
+    assert_eq!((report.version, report.refused_digest), (5, Some(old.digest())));
+    assert!(report.reason.unwrap().starts_with("version 4 of the index is not above version 5"));
+    assert_eq!(bench.run_on(manifests_command(1, &old)), ["again 1"]);
+    let mut bench = bench.restarted();
+    assert_eq!(bench.published.deployment(1).unwrap().refused_digest, Some(old.digest()));
+    let newer = manifests(6, 2, &["x"]);
+    bench.deploy(3, &[(1, &newer)]);
+    assert_eq!(bench.published.deployment(1).unwrap().refused_digest, None);
+}
+
+#[test]
+fn flux_readiness_follows_the_releases_of_a_deployment() {
+    let mut bench = Bench::born();
+    let manifest = |name: &str| json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": name}, "spec": {}});
+    bench.deploy(1, &[(1, &DesiredManifests::new(1, "Cell 1", vec![manifest("a"), manifest("b")]))]);
+    let (good, bad) = (Some((Some(true), "released")), Some((Some(false), "install failed")));
+    for (first, second, ready, message) in [
+        (good, None, None, None),
+        (good, good, Some(true), Some("released")),
+        (good, bad, Some(false), Some("install failed")),
+        (Some((None, "reconciling")), good, None, Some("reconciling")),
+        (None, None, None, None),
+    ] {
+        for (name, readiness) in [("a", first), ("b", second)] {
+            let mut object = bench.cluster.observed(&ObjectKey { kind: release(), name: name.to_owned() }).unwrap();
+            object.readiness = readiness.map(|(ready, message)| Readiness { ready, message: Some(message.to_owned()) });
+            for shown in bench.on(Event::Objects(release(), Observation::Changed(object))) {
+                assert!(shown.starts_with("1: applied v1") || shown.starts_with("node v1 hosts 1/1"), "{shown}");
+            }
+        }
+        let device = bench.published.deployment(1).unwrap();
+        assert_eq!((device.ready, device.message.as_deref()), (ready, message));
+        let node = bench.published.node.clone().unwrap();
+        assert_eq!(node.deployments_ready, u32::from(ready == Some(true)));
+    }
+}
+
+#[test]
+fn hosts_come_change_and_go() {
+    let mut bench = Bench::born();
+    let changed = |name: &str, ready| Event::Nodes(Observation::Changed(host(name, ready)));
+    assert_eq!(bench.on(changed("a", true)), [""; 0]);
+    assert_eq!(bench.on(changed("a", false)), ["host a ready=false", "node v0 hosts 0/1 deployments 0/0"]);
+    assert_eq!(bench.on(changed("b", true)), ["host b ready=true", "node v0 hosts 1/2 deployments 0/0"]);
+    let gone = Event::Nodes(Observation::Gone(host("a", false)));
+    assert_eq!(bench.on(gone), ["gone a", "node v0 hosts 1/1 deployments 0/0"]);
+    let listed = Event::Nodes(Observation::Listed(vec![]));
+    assert_eq!(bench.on(listed), ["gone b", "node v0 hosts 0/0 deployments 0/0"]);
+}
+
+#[test]
+fn a_kind_that_is_not_installed_is_said_and_does_not_keep_sync_from_being_born() {
+    let mut bench = Bench::new(settings(), Cluster::default());
+    bench.run();
+    bench.on(Event::Nodes(Observation::Listed(vec![])));
+    bench.on(Event::Objects(config_map(), Observation::Listed(vec![])));
+    let effects = bench.on(Event::Objects(release(), Observation::NotInstalled));
+    assert!(
+        effects[1].contains("(the cluster does not know the kind helm.toolkit.fluxcd.io/v2/HelmRelease; install it)"),
+        "{effects:?}"
+    );
+    let effects = bench.on(Event::Objects(release(), Observation::Listed(vec![])));
+    assert_eq!(effects, ["node v0 hosts 0/0 deployments 0/0"]);
+}
+
+#[test]
+fn a_watch_that_is_refused_makes_sync_unready_until_it_is_not() {
+    let mut bench = Bench::born();
+    let refused = Event::Nodes(Observation::Failed(error(ErrorClass::Refused, "nodes is forbidden")));
+    assert_eq!(bench.on(refused)[0], "ready false: the Kubernetes API refuses a watch: nodes is forbidden");
+    let effects = bench.on(Event::Nodes(Observation::Changed(host("a", true))));
+    assert_eq!(effects, ["ready true: the cluster is followed", "node v0 hosts 1/1 deployments 0/0"]);
+}
+
+#[test]
+fn the_certificate_is_published_when_it_changes_and_only_then() {
+    let mut with_sealing = settings();
+    with_sealing.sealing = true;
+    let mut bench = Bench::new(with_sealing, Cluster::default());
+    let effects = bench.start();
+    assert_eq!(effects[..2], ["load", "certificate"]);
+    let published = |bench: &Bench| {
+        let node = bench.published.node.as_ref().unwrap();
+        (node.sealing_certificate.clone(), node.sealing_error.clone())
+    };
+    assert_eq!(published(&bench), (None, Some("503".to_owned())));
+    let pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+    assert_eq!(bench.on(Event::Certificate(Ok(pem.to_owned()))).len(), 1);
+    assert_eq!(published(&bench), (Some(pem.to_owned()), None));
+    assert_eq!(bench.on(Event::Certificate(Ok(pem.to_owned()))), [""; 0]);
+    assert_eq!(bench.on(Event::Certificate(Ok("<html>".to_owned()))).len(), 1);
+    assert_eq!(published(&bench).0, Some(pem.to_owned()), "the last good one is kept");
+}
+
+#[test]
+fn a_stop_is_passed_on_and_nothing_follows() {
+    let mut bench = Bench::born();
+    assert_eq!(bench.on(Event::Stop), ["stop"]);
+    assert_eq!(bench.on(Event::Nodes(Observation::Listed(vec![]))), [""; 0]);
+    assert_eq!(bench.state.next_deadline(), None);
+    let mut unborn = Bench::new(settings(), Cluster::default());
+    unborn.take();
+    assert_eq!(unborn.on(Event::Stop), [""; 0]);
+}
+
+#[test]
+fn early_manifests_and_kept_manifests_are_bounded() {
+    let mut bench = Bench::born();
+    for n in 0..1000 {
+        bench.on(manifests_command(n, &manifests(1, 1, &["x"])));
+    }
+    assert_eq!(bench.state.early.len(), EARLY_MAX);
+    let large = |n: u128| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("x{n}")}, "data": {"d": "x".repeat(200_000)}});
+        DesiredManifests::new(2, "large", vec![object])
+    };
+    let all: Vec<_> = (0..100).map(|n| (n, large(n))).collect();
+    let listed: BTreeMap<_, _> = all.iter().map(|(n, set)| (uuid(*n), set.entry())).collect();
+    bench.run_on(index_command(&edge_sync_contract::DesiredIndex { version: 1, deployments: listed }));
+    for (n, set) in &all {
+        bench.run_on(manifests_command(*n, set));
+        assert!(bench.published.deployment(*n).unwrap().is_applied(set.digest()));
+        let kept: usize = bench.state.deployments.values().map(Deployment::bytes).sum();
+        assert!(kept <= MANIFESTS_BYTES_MAX, "{kept}");
+    }
+}
+
+#[test]
+fn the_record_of_an_index_is_what_the_next_process_follows() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    bench.run_on(index_command(&index(1, &[(1, &set)])));
+    let stored = bench.cluster.record().unwrap();
+    assert_eq!(stored, IndexRecord::following(None, index(1, &[(1, &set)])));
+    assert_eq!(stored.entry(uuid(1)), Some(entry(1, set.digest())));
+}

@@ -1,0 +1,59 @@
+//! What an edge cluster runs: edge sync and edge monitor in one small process, configured by one file. Nothing of the centre is in it.
+//!
+//! Both run side by side on one thread. If one fails, the other is stopped cleanly (its death is published), and the process ends with the
+//! first one's error, so that Kubernetes starts it again.
+
+mod arguments;
+mod config;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Asked};
+use config::Config;
+use service_runtime::health::{self, Health};
+use service_runtime::shutdown::Shutdown;
+use service_runtime::{exit, logging};
+
+fn main() -> ExitCode {
+    let arguments = match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(Asked::Run(arguments)) => arguments,
+        Ok(Asked::Print(text)) => {
+            // Whoever closes the pipe early has read enough.
+            let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return exit::report(&exit::with_code(exit::USAGE, error)),
+    };
+    match start(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}
+
+fn start(arguments: Arguments) -> anyhow::Result<()> {
+    let config: Config = service_runtime::config::load("edge", arguments.config.as_deref())?;
+    logging::init(config.log.format, &config.log.filter).map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(config))
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    let shutdown = Shutdown::on_signals()?;
+    let health = Health::new();
+    if let Some(addr) = config.http.listen {
+        let serving = health::serve(addr, health.clone(), shutdown.child()).await;
+        serving.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
+    }
+    let (sync, monitor) = config.split();
+    let one_ends_both = |ended: anyhow::Result<()>| {
+        shutdown.trigger();
+        ended
+    };
+    let sync = async { one_ends_both(edge_sync::run(sync, shutdown.child(), health.clone()).await) };
+    let monitor = async { one_ends_both(edge_monitor::run(monitor, shutdown.child(), health.clone()).await) };
+    let (sync, monitor) = tokio::join!(sync, monitor);
+    if let (Err(_), Err(error)) = (&sync, &monitor) {
+        tracing::error!(error = format!("{error:#}"), "edge monitor failed as well");
+    }
+    sync.and(monitor)
+}

@@ -1,0 +1,29 @@
+//! What every service of Sparkfleet needs to be a well-behaved process, and nothing about what any of them does.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`effects`] | "persist before send" as types: effects can only be executed after a commit |
+//! | [`config`] | defaults, TOML file and environment become one checked value; secrets stay secret |
+//! | [`keys`] | documented configuration keys, printed by `--help` and compared with the real ones in tests |
+//! | [`logging`] | one way to write logs, to stderr or a file |
+//! | [`health`] | `/livez`, `/readyz` and `/metrics` over HTTP |
+//! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
+//! | [`backoff`] | pure, jittered exponential back-off |
+//! | [`atomic_file`] | replace a file completely or not at all |
+//! | [`exit`] | exit codes and how an error is told to a person |
+//!
+//! It imports no other package of the workspace; in particular it does not know Sparkplug. The clock is sparkplug-mqtt's, because it yields the `Now` of the state
+//! machines. There is no queue here: a service makes its bounded channel itself, beside the reason for the bound.
+#![warn(missing_docs)]
+
+pub mod atomic_file;
+pub mod backoff;
+pub mod config;
+pub mod effects;
+pub mod exit;
+pub mod health;
+pub mod keys;
+pub mod logging;
+pub mod shutdown;
+
+pub use effects::{Effects, Saved, Unsaved};

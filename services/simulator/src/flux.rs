@@ -1,0 +1,159 @@
+//! Simulated Flux: source-controller for git, kustomize-controller and helm-controller, level-triggered on the simulated API.
+//!
+//! ```text
+//!   GitRepository ── sources.rs + git.rs ──> checkout ──┐
+//!   Kustomization ── kustomizations.rs + manifests.rs <─┘ ──> server-side apply, prune, Ready
+//!   HelmRelease ──── releases.rs ──> chart.rs (code instead of templates) ──> objects and running services, Ready
+//! ```
+//!
+//! What it does not do: OCI and Helm repositories, buckets, kustomize overlays and substitutions, health checks, decryption, dependencies, chart templates, rollback. A GitRepository
+//! that no Kustomization uses is not fetched, because charts come with the simulator; its condition says so.
+
+pub mod chart;
+pub mod condition;
+pub mod git;
+pub mod manifests;
+
+mod kustomizations;
+mod releases;
+mod sources;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::kubernetes::store::key_of;
+use crate::kubernetes::{Kubernetes, Place};
+use chart::Charts;
+use condition::Outcome;
+
+/// Namespace and name of one of Flux's objects.
+type Key = (String, String);
+
+const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
+const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
+const RELEASE: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+
+/// How the simulated controllers behave.
+#[derive(Debug, Clone)]
+pub struct FluxOptions {
+    /// How long after a failure it is tried again, unless the object's interval is shorter.
+    pub retry: Duration,
+    /// How often due times are looked at; changes of objects are seen at once.
+    pub tick: Duration,
+}
+
+impl Default for FluxOptions {
+    fn default() -> Self {
+        Self { retry: Duration::from_secs(5), tick: Duration::from_millis(500) }
+    }
+}
+
+/// The running controllers.
+#[derive(Debug)]
+pub struct Flux {
+    charts: Charts,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Flux {
+    /// Starts the controllers on an API.
+    pub fn start(kubernetes: Kubernetes, charts: Charts, options: FluxOptions) -> Self {
+        let stop = CancellationToken::new();
+        let controllers = Controllers {
+            kubernetes,
+            charts: charts.clone(),
+            options,
+            sources: BTreeMap::new(),
+            kustomizations: BTreeMap::new(),
+            releases: BTreeMap::new(),
+        };
+        let task = tokio::spawn(controllers.run(stop.clone()));
+        Self { charts, stop, task }
+    }
+
+    /// Stops them and what charts have started in this process; what is installed stays installed.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        // A panic of the controllers has been reported by the panic hook.
+        let _ = self.task.await;
+        self.charts.shutdown().await;
+    }
+}
+
+/// The controllers and what they remember of each object; the rest is read from the API each time.
+struct Controllers {
+    kubernetes: Kubernetes,
+    charts: Charts,
+    options: FluxOptions,
+    sources: BTreeMap<Key, sources::Memory>,
+    kustomizations: BTreeMap<Key, kustomizations::Memory>,
+    releases: BTreeMap<Key, releases::Memory>,
+}
+
+impl Controllers {
+    async fn run(mut self, stop: CancellationToken) {
+        let mut changes = self.kubernetes.changes();
+        loop {
+            changes.mark_unchanged();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.reconcile() => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.kubernetes.stopped() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(self.options.tick) => {}
+            }
+        }
+    }
+
+    async fn reconcile(&mut self) {
+        self.reconcile_sources().await;
+        self.reconcile_kustomizations();
+        self.reconcile_releases().await;
+    }
+
+    /// The objects of a kind by key; memory of those that are gone is dropped by the caller.
+    fn objects(&self, kind: (&str, &str)) -> BTreeMap<Key, Value> {
+        self.kubernetes
+            .list(kind.0, kind.1, None)
+            .iter()
+            .map(|object| (key_of(object), object.as_ref().clone()))
+            .collect()
+    }
+
+    /// Adds or removes Flux's finalizer. False when the object has gone meanwhile.
+    fn set_finalizer(&self, manager: &str, object: &Value, present: bool) -> bool {
+        let Some(list) = condition::finalizers(object, present) else { return true };
+        let patch =
+            json!({ "metadata": { "finalizers": list, "resourceVersion": object["metadata"]["resourceVersion"] } });
+        match self.kubernetes.merge(manager, &Place::of(object), patch) {
+            Ok(_) => true,
+            // Changed or gone: the change has woken this loop already.
+            Err(error) if error.is_conflict() || error.is_not_found() => false,
+            Err(error) => {
+                tracing::warn!(manager, %error, "simulated Flux could not set its finalizer");
+                false
+            }
+        }
+    }
+
+    fn report(&self, manager: &str, object: &Value, outcome: &Outcome, extra: Value) {
+        let time = crate::kubernetes::store::timestamp(crate::kubernetes::wall_ms());
+        let mut status = condition::status(object, outcome, &time);
+        for (field, value) in extra.as_object().into_iter().flatten() {
+            status[field] = value.clone();
+        }
+        match self.kubernetes.merge_status(manager, &Place::of(object), status) {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => tracing::warn!(manager, %error, "simulated Flux could not report"),
+        }
+    }
+}

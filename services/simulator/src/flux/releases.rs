@@ -1,0 +1,124 @@
+//! HelmReleases: charts are installed, upgraded and uninstalled.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::chart::{Release, chart_name};
+use super::condition::{self, Outcome};
+use super::{Controllers, Key, RELEASE, SOURCE};
+
+const MANAGER: &str = "helm-controller";
+
+/// What is remembered of a HelmRelease.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Number of the release's version, as `helm history` counts.
+    version: u64,
+    attempted_generation: Option<u64>,
+    next_due: Option<Instant>,
+}
+
+impl Controllers {
+    pub(super) async fn reconcile_releases(&mut self) {
+        let objects = self.objects(RELEASE);
+        self.releases.retain(|key, _| objects.contains_key(key));
+        for (key, object) in objects {
+            if condition::is_deleted(&object) {
+                self.uninstall(key, &object).await;
+            } else if !condition::is_suspended(&object) && self.set_finalizer(MANAGER, &object, true) {
+                self.reconcile_release(key, &object).await;
+            }
+        }
+    }
+
+    async fn reconcile_release(&mut self, key: Key, object: &Value) {
+        let reference = &object["spec"]["chart"]["spec"]["sourceRef"];
+        let namespace = reference["namespace"].as_str().unwrap_or(&key.0);
+        let name = reference["name"].as_str().unwrap_or_default();
+        let generation = object["metadata"]["generation"].as_u64();
+        if self.kubernetes.get(SOURCE.0, SOURCE.1, namespace, name).is_err() {
+            let message = format!("HelmChart is not ready: GitRepository '{namespace}/{name}' not found");
+            self.report(MANAGER, object, &Outcome::failed("SourceNotReady", message), json!({}));
+            self.releases.entry(key).or_default().next_due = None;
+            return;
+        }
+        let memory = self.releases.entry(key.clone()).or_default();
+        let is_due = memory.next_due.is_none_or(|due| Instant::now() >= due)
+            || memory.attempted_generation != generation
+            || condition::pending_request(object).is_some();
+        if !is_due {
+            return;
+        }
+        let is_upgrade = memory.version > 0;
+        let is_changed = memory.attempted_generation != generation;
+        memory.attempted_generation = generation;
+        let release = self.release(&key, object);
+        let installed = self.charts.find(&release.chart).install(&release).await;
+
+        let interval = condition::interval(object, Duration::from_secs(120));
+        let memory = self.releases.entry(key).or_default();
+        let (outcome, wait) = match installed {
+            Ok(()) => {
+                memory.version += u64::from(is_changed || !is_upgrade);
+                let (reason, action) =
+                    if memory.version > 1 { ("UpgradeSucceeded", "upgrade") } else { ("InstallSucceeded", "install") };
+                let message = format!(
+                    "Helm {action} succeeded for release {}/{}.v{} with chart {} (simulated)",
+                    release.namespace, release.name, memory.version, release.chart
+                );
+                (Outcome::ready(reason, message), interval)
+            }
+            Err(error) => {
+                let (reason, action) =
+                    if is_upgrade { ("UpgradeFailed", "upgrade") } else { ("InstallFailed", "install") };
+                let message = format!(
+                    "Helm {action} failed for release {}/{} with chart {}: {error}",
+                    release.namespace, release.name, release.chart
+                );
+                (Outcome::failed(reason, message), interval.min(self.options.retry))
+            }
+        };
+        memory.next_due = Some(Instant::now() + wait);
+        tracing::debug!(
+            release = release.name,
+            chart = release.chart,
+            ready = outcome.ready,
+            "simulated Flux reconciled a release"
+        );
+        self.report(MANAGER, object, &outcome, json!({ "lastAttemptedGeneration": generation }));
+    }
+
+    async fn uninstall(&mut self, key: Key, object: &Value) {
+        let is_due = self.releases.get(&key).and_then(|m| m.next_due).is_none_or(|due| Instant::now() >= due)
+            || condition::is_ready(object)
+            || !condition::is_observed(object);
+        if !is_due {
+            return;
+        }
+        let release = self.release(&key, object);
+        match self.charts.find(&release.chart).uninstall(&release).await {
+            Ok(()) => {
+                self.set_finalizer(MANAGER, object, false);
+            }
+            Err(error) => {
+                let message =
+                    format!("Helm uninstall failed for release {}/{}: {error}", release.namespace, release.name);
+                self.releases.entry(key).or_default().next_due = Some(Instant::now() + self.options.retry);
+                self.report(MANAGER, object, &Outcome::failed("UninstallFailed", message), json!({}));
+            }
+        }
+    }
+
+    fn release(&self, key: &Key, object: &Value) -> Release {
+        let chart = object.pointer("/spec/chart/spec/chart").and_then(Value::as_str).unwrap_or_default();
+        Release {
+            kubernetes: self.kubernetes.clone(),
+            namespace: key.0.clone(),
+            name: key.1.clone(),
+            chart: chart_name(chart).to_string(),
+            values: object["spec"]["values"].clone(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! GitRepositories: fetched when a Kustomization uses them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::condition::{self, Outcome};
+use super::git::{Checkout, Remote};
+use super::{Controllers, KUSTOMIZATION, Key, SOURCE};
+
+const MANAGER: &str = "source-controller";
+
+/// What is remembered of a GitRepository.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The working copy, once there is something to fetch.
+    pub(super) checkout: Option<Arc<Checkout>>,
+    /// `<branch>@sha1:<hash>` of what is checked out.
+    pub(super) revision: Option<String>,
+    fetched_generation: Option<u64>,
+    next_due: Option<Instant>,
+}
+
+impl Controllers {
+    pub(super) async fn reconcile_sources(&mut self) {
+        let objects = self.objects(SOURCE);
+        self.sources.retain(|key, _| objects.contains_key(key));
+        let used = self.used_sources();
+        for (key, object) in objects {
+            if condition::is_deleted(&object) {
+                self.set_finalizer(MANAGER, &object, false);
+            } else if !condition::is_suspended(&object) && self.set_finalizer(MANAGER, &object, true) {
+                self.reconcile_source(key.clone(), &object, used.contains(&key)).await;
+            }
+        }
+    }
+
+    fn used_sources(&self) -> BTreeSet<Key> {
+        self.objects(KUSTOMIZATION).iter().map(|(key, object)| source_of(key, object)).collect()
+    }
+
+    async fn reconcile_source(&mut self, key: Key, object: &Value, is_used: bool) {
+        let memory = self.sources.entry(key.clone()).or_default();
+        if !is_used {
+            let message = "accepted; simulated: charts come with the simulator, so nothing was fetched";
+            let outcome = Outcome::ready("Succeeded", message);
+            if !condition::is_ready(object) || condition::pending_request(object).is_some() {
+                self.report(MANAGER, object, &outcome, json!({}));
+            }
+            return;
+        }
+        let generation = object["metadata"]["generation"].as_u64();
+        let is_due = memory.next_due.is_none_or(|due| Instant::now() >= due)
+            || memory.fetched_generation != generation
+            || condition::pending_request(object).is_some();
+        if !is_due {
+            return;
+        }
+        memory.fetched_generation = generation;
+        let checkout = memory.checkout.clone();
+        let (outcome, revision, checkout) = self.fetch(&key, object, checkout).await;
+        let interval = condition::interval(object, Duration::from_secs(180));
+        let wait = if outcome.ready { interval } else { interval.min(self.options.retry) };
+        let memory = self.sources.entry(key).or_default();
+        memory.next_due = Some(Instant::now() + wait);
+        memory.checkout = checkout;
+        let mut extra = json!({});
+        if let Some(revision) = revision {
+            if object.pointer("/status/artifact/revision").and_then(Value::as_str) != Some(&revision) {
+                let time = crate::kubernetes::store::timestamp(crate::kubernetes::wall_ms());
+                extra["artifact"] = json!({ "revision": revision, "lastUpdateTime": time });
+            }
+            memory.revision = Some(revision);
+        }
+        self.report(MANAGER, object, &outcome, extra);
+    }
+
+    async fn fetch(
+        &self,
+        key: &Key,
+        object: &Value,
+        checkout: Option<Arc<Checkout>>,
+    ) -> (Outcome, Option<String>, Option<Arc<Checkout>>) {
+        let remote = match self.remote(key, object) {
+            Ok(remote) => remote,
+            Err(message) => return (Outcome::failed("AuthenticationFailed", message), None, checkout),
+        };
+        let checkout = match checkout.map_or_else(|| Checkout::new().map(Arc::new), Ok) {
+            Ok(checkout) => checkout,
+            Err(error) => return (Outcome::failed("StorageOperationFailed", error.to_string()), None, None),
+        };
+        match checkout.update(&remote).await {
+            Ok(hash) => {
+                let revision = format!("{}@sha1:{hash}", remote.branch);
+                let message = format!("stored artifact for revision '{revision}'");
+                (Outcome::ready("Succeeded", message), Some(revision), Some(checkout))
+            }
+            Err(error) => (Outcome::failed("GitOperationFailed", error.to_string()), None, Some(checkout)),
+        }
+    }
+
+    /// URL, branch and credentials of a repository; refuses when the Secret that it names is absent.
+    fn remote(&self, key: &Key, object: &Value) -> Result<Remote, String> {
+        let text = |pointer: &str| {
+            object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_string)
+        };
+        let mut remote = Remote {
+            url: text("/spec/url").unwrap_or_default(),
+            branch: text("/spec/ref/branch").unwrap_or_else(|| "master".to_string()),
+            ..Remote::default()
+        };
+        let Some(name) = text("/spec/secretRef/name") else { return Ok(remote) };
+        let secret = self
+            .kubernetes
+            .get("v1", "Secret", &key.0, &name)
+            .map_err(|error| format!("failed to get secret '{}/{name}': {error}", key.0))?;
+        let data = |field: &str| secret["data"][field].as_str().and_then(|text| STANDARD.decode(text).ok());
+        let plain = |field: &str| data(field).and_then(|bytes| String::from_utf8(bytes).ok());
+        if let (Some(username), Some(password)) = (plain("username"), plain("password")) {
+            remote.credentials = Some((username, password));
+        }
+        remote.ca = data("ca.crt").or_else(|| data("caFile"));
+        Ok(remote)
+    }
+}
+
+/// The source that a Kustomization names.
+pub(super) fn source_of(key: &Key, kustomization: &Value) -> Key {
+    let reference = &kustomization["spec"]["sourceRef"];
+    let namespace = reference["namespace"].as_str().unwrap_or(&key.0);
+    (namespace.to_string(), reference["name"].as_str().unwrap_or_default().to_string())
+}

@@ -1,0 +1,303 @@
+//! A simulated cluster with Flux: from a git repository to installed releases and back.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulator::cluster::{ClusterSpec, HostSpec, SEALING_CERTIFICATE, SPECIALISED, SimulatedCluster};
+use simulator::flux::FluxOptions;
+use simulator::flux::chart::{Charts, FailingChart, HookChart};
+use simulator::kubernetes::{Kubernetes, Place};
+
+const HELM: &str = "helm.toolkit.fluxcd.io/v2";
+
+async fn cluster(charts: Charts) -> SimulatedCluster {
+    let flux_options = FluxOptions { retry: Duration::from_millis(50), tick: Duration::from_millis(20) };
+    SimulatedCluster::start(ClusterSpec { flux_options, ..ClusterSpec::new("Paint_Shop") }, charts).await.unwrap()
+}
+
+/// Waits until the object looks as wanted.
+async fn until(
+    kubernetes: &Kubernetes,
+    api_version: &str,
+    kind: &str,
+    name: &str,
+    wanted: impl Fn(Option<&Value>) -> bool,
+) {
+    let mut changes = kubernetes.changes();
+    let all = async {
+        loop {
+            changes.mark_unchanged();
+            let object = kubernetes.get(api_version, kind, "fplus-edge", name).ok();
+            if wanted(object.as_deref()) {
+                return;
+            }
+            changes.changed().await.unwrap();
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(20), all).await.is_err() {
+        let object = kubernetes.get(api_version, kind, "fplus-edge", name);
+        panic!("{kind} {name} did not become as wanted: {object:#?}");
+    }
+}
+
+fn ready(object: Option<&Value>) -> Option<(bool, String)> {
+    let condition = object?.pointer("/status/conditions/0")?;
+    Some((condition["status"] == "True", condition["message"].as_str()?.to_string()))
+}
+
+fn release(name: &str, chart: &str, values: Value) -> Value {
+    json!({
+        "apiVersion": HELM, "kind": "HelmRelease", "metadata": {"name": name, "namespace": "fplus-edge"},
+        "spec": {"interval": "2m0s", "chart": {"spec": {"chart": chart, "sourceRef": {"kind": "GitRepository", "name": "helm-charts"}}}, "values": values}
+    })
+}
+
+fn charts_repository() -> Value {
+    json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "helm-charts", "namespace": "fplus-edge"},
+        "spec": {"interval": "3m", "url": "http://127.0.0.1:1/charts"}
+    })
+}
+
+fn place<'a>(kind: &'a str, name: &'a str) -> Place<'a> {
+    let api_version = match kind {
+        "HelmRelease" => HELM,
+        "Kustomization" => "kustomize.toolkit.fluxcd.io/v1",
+        "GitRepository" => "source.toolkit.fluxcd.io/v1",
+        _ => "v1",
+    };
+    Place { api_version, kind, namespace: "fplus-edge", name }
+}
+
+#[tokio::test]
+async fn a_release_waits_for_its_source_is_installed_upgraded_and_uninstalled() {
+    let calls: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = |verb: &'static str| {
+        let calls = calls.clone();
+        move |release: simulator::flux::chart::Release| -> futures::future::BoxFuture<'static, _> {
+            calls.lock().unwrap().push(format!("{verb} {} {}", release.name, release.values["size"]));
+            Box::pin(async { Ok(()) })
+        }
+    };
+    let cluster = cluster(Charts::new().with("edge-cluster", HookChart::new(log("install"), log("uninstall")))).await;
+    let api = cluster.kubernetes();
+    api.apply("sync", release("r", "edge-cluster", json!({"size": 1}))).unwrap();
+    until(api, HELM, "HelmRelease", "r", |o| {
+        ready(o).is_some_and(|(ok, m)| !ok && m.contains("'fplus-edge/helm-charts' not found"))
+    })
+    .await;
+    assert!(calls.lock().unwrap().is_empty());
+
+    api.apply("sync", charts_repository()).unwrap();
+    until(api, HELM, "HelmRelease", "r", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    let object = api.get(HELM, "HelmRelease", "fplus-edge", "r").unwrap();
+    assert_eq!(object["metadata"]["finalizers"], json!(["finalizers.fluxcd.io"]));
+    assert_eq!(object["status"]["observedGeneration"], object["metadata"]["generation"]);
+
+    api.apply("sync", release("r", "edge-cluster", json!({"size": 2}))).unwrap();
+    until(api, HELM, "HelmRelease", "r", |o| ready(o).is_some_and(|(_, m)| m.contains(".v2 "))).await;
+    api.delete(&place("HelmRelease", "r")).unwrap();
+    until(api, HELM, "HelmRelease", "r", |o| o.is_none()).await;
+    assert_eq!(*calls.lock().unwrap(), ["install r 1", "install r 2", "uninstall r 2"]);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_chart_that_fails_says_so_and_an_unknown_one_is_a_plain_deployment() {
+    let cluster = cluster(Charts::new().with("bad", FailingChart { message: "image not found".into() })).await;
+    let api = cluster.kubernetes();
+    api.apply("sync", charts_repository()).unwrap();
+    api.apply("sync", release("bad-1", "charts/bad", json!({}))).unwrap();
+    api.apply(
+        "sync",
+        release("barcode-1", "charts/barcode-reader", json!({"name": "Gate_2", "hostname": "paint-shop-1"})),
+    )
+    .unwrap();
+    until(api, HELM, "HelmRelease", "bad-1", |o| ready(o).is_some_and(|(ok, m)| !ok && m.contains("image not found")))
+        .await;
+    until(api, HELM, "HelmRelease", "barcode-1", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    let deployment = api.get("apps/v1", "Deployment", "fplus-edge", "barcode-reader-gate-2").unwrap();
+    assert_eq!(deployment["status"]["availableReplicas"], 1);
+    assert_eq!(deployment["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"], "paint-shop-1");
+
+    // Another name means another Deployment; the old one goes.
+    api.apply("sync", release("barcode-1", "charts/barcode-reader", json!({"name": "Gate_3"}))).unwrap();
+    until(api, "apps/v1", "Deployment", "barcode-reader-gate-2", |o| o.is_none()).await;
+    until(api, "apps/v1", "Deployment", "barcode-reader-gate-3", |o| o.is_some()).await;
+    api.delete(&place("HelmRelease", "barcode-1")).unwrap();
+    until(api, "apps/v1", "Deployment", "barcode-reader-gate-3", |o| o.is_none()).await;
+    cluster.stop().await;
+}
+
+fn git(directory: &Path, arguments: &[&str]) {
+    let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
+    let output = Command::new("git").current_dir(directory).args(identity).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn commit(directory: &Path) {
+    git(directory, &["add", "--all"]);
+    git(directory, &["commit", "--quiet", "-m", "change"]);
+}
+
+fn self_link(url: &str) -> String {
+    format!(
+        "
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {{ name: self-link }}
+spec: {{ interval: 3m, url: {url}, ref: {{ branch: main }}, secretRef: {{ name: flux-secrets }} }}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {{ name: self-link }}
+spec: {{ interval: 3m, path: ./, prune: true, sourceRef: {{ kind: GitRepository, name: self-link }} }}
+"
+    )
+}
+
+fn config_map(name: &str, value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: {name}, namespace: fplus-edge }}\ndata: {{ k: \"{value}\" }}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_repository_is_applied_pruned_and_reconciled_on_request() {
+    let repository = tempfile::tempdir().unwrap();
+    let root = repository.path();
+    git(root, &["init", "--quiet"]);
+    std::fs::create_dir_all(root.join("edo/cluster")).unwrap();
+    std::fs::write(root.join("README.md"), "by hand").unwrap();
+    std::fs::write(root.join("edo/cluster/one.yaml"), config_map("one", "1")).unwrap();
+    std::fs::write(root.join("edo/cluster/two.yaml"), config_map("two", "1")).unwrap();
+    commit(root);
+
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    cluster.apply_manifests(&self_link(&format!("file://{}", root.display()))).unwrap();
+    let git_repository = "source.toolkit.fluxcd.io/v1";
+    until(api, git_repository, "GitRepository", "self-link", |o| {
+        ready(o).is_some_and(|(ok, m)| !ok && m.contains("flux-secrets"))
+    })
+    .await;
+    cluster.set_git_credentials("op1flux", "secret").unwrap();
+    let kustomization = "kustomize.toolkit.fluxcd.io/v1";
+    until(api, kustomization, "Kustomization", "self-link", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    let two = api.get("v1", "ConfigMap", "fplus-edge", "two").unwrap();
+    assert_eq!(two["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"], "self-link");
+    assert_eq!(two["metadata"]["managedFields"][0]["manager"], "kustomize-controller");
+
+    std::fs::remove_file(root.join("edo/cluster/two.yaml")).unwrap();
+    std::fs::write(root.join("edo/cluster/one.yaml"), config_map("one", "2")).unwrap();
+    commit(root);
+    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "now"}}});
+    api.merge("test", &place("GitRepository", "self-link"), request).unwrap();
+    until(api, "v1", "ConfigMap", "two", |o| o.is_none()).await;
+    until(api, "v1", "ConfigMap", "one", |o| o.is_some_and(|o| o["data"]["k"] == "2")).await;
+
+    // A fault applies nothing further and prunes nothing.
+    std::fs::remove_file(root.join("edo/cluster/one.yaml")).unwrap();
+    std::fs::write(
+        root.join("edo/cluster/bad.yaml"),
+        "apiVersion: example.org/v1\nkind: Unknown\nmetadata: { name: x }\n",
+    )
+    .unwrap();
+    commit(root);
+    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "again"}}});
+    api.merge("test", &place("GitRepository", "self-link"), request).unwrap();
+    until(api, kustomization, "Kustomization", "self-link", |o| {
+        ready(o).is_some_and(|(ok, m)| !ok && m.contains("no matches for kind \"Unknown\""))
+    })
+    .await;
+    assert!(api.get("v1", "ConfigMap", "fplus-edge", "one").is_ok());
+
+    api.delete(&place("Kustomization", "self-link")).unwrap();
+    until(api, kustomization, "Kustomization", "self-link", |o| o.is_none()).await;
+    assert!(api.get("v1", "ConfigMap", "fplus-edge", "one").is_err(), "a deleted Kustomization prunes what it applied");
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_repository_that_cannot_be_fetched_is_not_ready_and_says_why() {
+    let cluster = cluster(Charts::new()).await;
+    cluster.set_git_credentials("op1flux", "very-secret").unwrap();
+    cluster.apply_manifests(&self_link("file:///nowhere/at/all")).unwrap();
+    let api = cluster.kubernetes();
+    until(api, "source.toolkit.fluxcd.io/v1", "GitRepository", "self-link", |o| {
+        ready(o).is_some_and(|(ok, m)| !ok && m.contains("git fetch") && !m.contains("very-secret"))
+    })
+    .await;
+    until(api, "kustomize.toolkit.fluxcd.io/v1", "Kustomization", "self-link", |o| ready(o).is_some_and(|(ok, _)| !ok))
+        .await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_flux_writes_nothing() {
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    api.apply("sync", charts_repository()).unwrap();
+    api.apply("sync", release("r", "plain", json!({}))).unwrap();
+    until(api, HELM, "HelmRelease", "r", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    until(api, "source.toolkit.fluxcd.io/v1", "GitRepository", "helm-charts", |o| ready(o).is_some_and(|(ok, _)| ok))
+        .await;
+    let version = api.store().version();
+    // Several ticks of the controllers.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(api.store().version(), version);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn hosts_are_what_tests_say_they_are() {
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    let worker = HostSpec::worker("paint-shop-2").specialised("vision");
+    cluster.add_host(&worker).unwrap();
+    let node = |name: &str| api.get("v1", "Node", "", name).unwrap();
+    let made = node("paint-shop-2");
+    assert_eq!(made["spec"]["taints"][0], json!({"key": SPECIALISED, "value": "vision", "effect": "NoExecute"}));
+    assert_eq!(made["metadata"]["labels"]["sparkfleet.simulated"], "true");
+    assert!(made["status"]["nodeInfo"]["osImage"].as_str().unwrap().contains("simulated"));
+    assert_eq!(node("paint-shop-1")["metadata"]["labels"]["node-role.kubernetes.io/control-plane"], "true");
+
+    cluster.set_host_ready("paint-shop-2", false).unwrap();
+    assert_eq!(node("paint-shop-2")["status"]["conditions"][0]["status"], "Unknown");
+    cluster.set_host_ready("paint-shop-2", true).unwrap();
+    cluster.taint("paint-shop-2", None).unwrap();
+    assert_eq!(node("paint-shop-2")["spec"].get("taints"), None);
+    let before = node("paint-shop-2");
+    cluster.heartbeat("paint-shop-2").unwrap();
+    let after = node("paint-shop-2");
+    assert_ne!(before["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
+    assert_eq!(before["status"]["nodeInfo"], after["status"]["nodeInfo"]);
+    cluster.remove_host("paint-shop-2").unwrap();
+    assert!(api.get("v1", "Node", "", "paint-shop-2").is_err());
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn the_sealing_certificate_comes_through_the_services_proxy() {
+    let cluster = cluster(Charts::new()).await;
+    let mut config = kube::Config::new(cluster.url().parse().unwrap());
+    // By default the client repeats a request answered 503 for minutes.
+    config.default_retry = false;
+    let client = kube::Client::try_from(config).unwrap();
+    let fetch = || async {
+        let path = "/api/v1/namespaces/sealed-secrets/services/http:sealed-secrets:/proxy/v1/cert.pem";
+        client.request_text(axum::http::Request::get(path).body(Vec::new()).unwrap()).await
+    };
+    assert_eq!(fetch().await.unwrap(), SEALING_CERTIFICATE);
+    cluster.set_sealed_secrets(false).await.unwrap();
+    let kube::Error::Api(status) = fetch().await.unwrap_err() else { panic!("no API error") };
+    assert_eq!(status.code, 503);
+    cluster.set_sealed_secrets(true).await.unwrap();
+    assert!(fetch().await.is_ok());
+    assert!(cluster.kube_config().contains("sparkfleet-simulated-Paint_Shop"));
+    cluster.stop().await;
+}

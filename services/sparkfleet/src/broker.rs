@@ -1,0 +1,229 @@
+//! The embedded MQTT server, for running everything on one machine: MQTT 3.1.1 and 5, in memory, on the loopback interface.
+//!
+//! Behind an interface of our own, so that the crate that does the work can be exchanged by changing this file alone. It does not know
+//! Sparkplug. Production uses the site's server (Mosquitto and others); nothing here is needed then.
+//!
+//! Limits, chosen and known:
+//! - Only loopback addresses, because everybody who reaches the port may connect, without password and TLS.
+//! - Nothing outlives the process: retained messages (STATE) are published again by the hosts when they reconnect.
+//! - QoS 0 messages beyond [`CLIENT_QUEUE_MESSAGES`] waiting for one slow client are dropped; its Sparkplug host sees a gap and asks for rebirth.
+//! - Client ids must not hold `/`, `\` or control characters, and at most 128 bytes.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mqtt5::broker::config::{AuthConfig, RateLimitConfig, StorageBackend, StorageConfig};
+use mqtt5::broker::{BrokerConfig as Mqtt5Config, BrokerShutdownHandle, MqttBroker};
+use tokio::task::JoinHandle;
+
+/// Messages that may wait for one client, for each of QoS 0 and QoS 1. A client that replicates a whole fleet gets the births of all nodes at once after a restart: tens of thousands of
+/// messages, faster than it can decode them. The queues are made as they fill, so an idle client costs nothing.
+pub const CLIENT_QUEUE_MESSAGES: usize = 100_000;
+
+/// Longest time that [`Broker::stop`] waits for the sessions to end.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// Settings of a [`Broker`].
+#[derive(Debug, Clone)]
+pub struct BrokerConfig {
+    /// Where to listen; port 0 takes a free one. Must be a loopback address.
+    pub listen: SocketAddr,
+    /// Largest MQTT packet taken; the connection that sends a larger one is closed.
+    pub max_packet_bytes: usize,
+    /// Connections at a time.
+    pub max_clients: usize,
+}
+
+impl Default for BrokerConfig {
+    /// 127.0.0.1:1883, packets of 4 MiB, 10,000 clients.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 1883)),
+            max_packet_bytes: 4 * 1024 * 1024,
+            max_clients: 10_000,
+        }
+    }
+}
+
+/// Why the embedded broker does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The address can be reached from other machines.
+    #[error(
+        "the embedded broker only listens on a loopback address, not on {listen}, because it asks nobody for a password; use 127.0.0.1, or an MQTT server such as Mosquitto with --broker"
+    )]
+    NotLoopback {
+        /// The address asked for.
+        listen: SocketAddr,
+    },
+    /// Somebody else has the port.
+    #[error(
+        "{listen} is already in use, perhaps by another MQTT server or another sparkfleet; stop it, use it with --broker mqtt://{listen}, or choose another address with --listen"
+    )]
+    AddressInUse {
+        /// The address asked for.
+        listen: SocketAddr,
+    },
+    /// The operating system refuses the address for another reason.
+    #[error("cannot listen on {listen}; choose another address with --listen")]
+    Listen {
+        /// The address asked for.
+        listen: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The broker did not start for another reason.
+    #[error("the embedded broker did not start on {listen}: {reason}")]
+    Start {
+        /// The address asked for.
+        listen: SocketAddr,
+        /// What it says.
+        reason: String,
+    },
+}
+
+/// A running broker. Dropping it ends it and closes every connection; [`Broker::stop`] also waits for that.
+pub struct Broker {
+    local_addr: SocketAddr,
+    shutdown: BrokerShutdownHandle,
+    task: JoinHandle<()>,
+}
+
+impl Broker {
+    /// Starts a broker; when this returns, clients can connect.
+    ///
+    /// # Errors
+    /// [`BrokerError`] names the address and says what to do.
+    pub async fn start(config: BrokerConfig) -> Result<Self, BrokerError> {
+        let listen = config.listen;
+        if !listen.ip().is_loopback() {
+            return Err(BrokerError::NotLoopback { listen });
+        }
+        try_listen(listen).await?;
+        let failed = |reason: String| BrokerError::Start { listen, reason };
+        let mut broker =
+            MqttBroker::with_config(mqtt5_config(&config)).await.map_err(|error| failed(error.to_string()))?;
+        let local_addr = broker.local_addr().ok_or_else(|| failed("it has no address".to_owned()))?;
+        let mut ready = broker.ready_receiver();
+        let shutdown = broker.shutdown_handle();
+        let task = tokio::spawn(async move {
+            if let Err(error) = broker.run().await {
+                tracing::error!(error = %error, "the embedded broker ended");
+            }
+        });
+        if ready.wait_for(|ready| *ready).await.is_err() {
+            return Err(failed("it ended at once".to_owned()));
+        }
+        tracing::info!(address = %local_addr, "embedded broker listens");
+        Ok(Self { local_addr, shutdown, task })
+    }
+
+    /// Where it listens; with the real port if 0 was asked for.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// The address as an entry of `mqtt.servers`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("mqtt://{}", self.local_addr)
+    }
+
+    /// Closes every connection and the port, and returns when that is done.
+    pub async fn stop(mut self) {
+        self.shutdown.shutdown();
+        if tokio::time::timeout(STOP_MAX, &mut self.task).await.is_err() {
+            tracing::warn!(elapsed_ms = STOP_MAX.as_millis(), "the embedded broker did not end in time; it is cut off");
+        }
+    }
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("local_addr", &self.local_addr).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.shutdown.shutdown();
+        self.task.abort();
+    }
+}
+
+/// Finds out in the operating system's own terms why the address cannot be had. The library tells it only as text.
+async fn try_listen(listen: SocketAddr) -> Result<(), BrokerError> {
+    match tokio::net::TcpListener::bind(listen).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(BrokerError::AddressInUse { listen }),
+        Err(source) => Err(BrokerError::Listen { listen, source }),
+    }
+}
+
+fn mqtt5_config(config: &BrokerConfig) -> Mqtt5Config {
+    let mut auth = AuthConfig::new().with_allow_anonymous(true);
+    // Counts per address, and on one machine all clients have the same.
+    auth.rate_limit = RateLimitConfig { enabled: false, ..RateLimitConfig::default() };
+    Mqtt5Config::new()
+        .with_bind_addresses(vec![config.listen])
+        .with_max_clients(config.max_clients)
+        .with_max_packet_size(config.max_packet_bytes)
+        .with_client_channel_capacity(CLIENT_QUEUE_MESSAGES)
+        .with_sys_topics_enabled(false)
+        .with_auth(auth)
+        // Its default is a directory in the working directory.
+        .with_storage(StorageConfig::new().with_backend(StorageBackend::Memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loopback(port: u16) -> BrokerConfig {
+        BrokerConfig { listen: SocketAddr::from(([127, 0, 0, 1], port)), ..BrokerConfig::default() }
+    }
+
+    #[tokio::test]
+    async fn port_0_becomes_a_real_port_that_is_free_again_after_stop() {
+        let broker = Broker::start(loopback(0)).await.unwrap();
+        let port = broker.local_addr().port();
+        assert_ne!(port, 0);
+        assert_eq!(broker.url(), format!("mqtt://127.0.0.1:{port}"));
+        tokio::net::TcpStream::connect(broker.local_addr()).await.unwrap();
+        broker.stop().await;
+        Broker::start(loopback(port)).await.unwrap().stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_is_told_with_the_address_and_the_way_out() {
+        let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = Broker::start(loopback(address.port())).await.unwrap_err();
+        assert!(matches!(error, BrokerError::AddressInUse { listen } if listen == address), "{error}");
+        assert!(error.to_string().contains(&format!("--broker mqtt://{address}")), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_others_can_reach_is_refused() {
+        let config = BrokerConfig { listen: "0.0.0.0:0".parse().unwrap(), ..BrokerConfig::default() };
+        assert!(matches!(Broker::start(config).await.unwrap_err(), BrokerError::NotLoopback { .. }));
+    }
+
+    #[tokio::test]
+    async fn dropping_the_broker_frees_the_port() {
+        let broker = Broker::start(loopback(0)).await.unwrap();
+        let port = broker.local_addr().port();
+        drop(broker);
+        for _ in 0..100 {
+            if Broker::start(loopback(port)).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("port {port} is still taken");
+    }
+}

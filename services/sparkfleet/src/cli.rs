@@ -1,0 +1,442 @@
+//! The command line: every command, option and default. What a command does is in [`crate::command`].
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use uuid::Uuid;
+
+use crate::watch::WatchArguments;
+
+/// Explained below every `--help`.
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
+5 refused (the reason is printed); 6 not reached in time; 130 interrupted.";
+
+/// Commission and run factory edge clusters over nothing but an MQTT broker and Sparkplug.
+#[derive(Debug, Parser)]
+#[command(name = "sparkfleet", version, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// The command line as clap knows it, with the exit codes below every `--help`, and the configuration keys of each service above them.
+    #[must_use]
+    pub fn described() -> clap::Command {
+        let services = crate::command::service::services();
+        let command = services.into_iter().fold(Self::command(), |command, (service, keys)| {
+            let help = format!("{}\n{EXIT_CODES}", crate::command::service::keys_help(&keys));
+            command.mut_subcommand(service, |subcommand| subcommand.after_help(help))
+        });
+        with_exit_codes(command)
+    }
+
+    /// Reads the process's arguments; ends the process for `--help`, `--version` and wrong usage.
+    #[must_use]
+    pub fn read() -> Self {
+        let matches = Self::described().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// clap shows the text below a command's help for that command alone.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let command = if command.get_after_help().is_none() { command.after_help(EXIT_CODES) } else { command };
+    let below: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    below.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_exit_codes))
+}
+
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a whole factory on this machine: broker, centre and simulated edge clusters
+    Up(UpArguments),
+    /// Print Sparkplug messages as they pass, decoded
+    Watch(WatchArguments),
+    /// Create, list, show and delete edge clusters
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Create, list, show, move and delete deployments on edge clusters
+    #[command(subcommand)]
+    Deployment(DeploymentCommand),
+    /// Read and write ConfigDB entries
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Run the ConfigDB against a broker
+    #[command(name = "configdb")]
+    ConfigDb(ServiceArguments),
+    /// Run the cluster manager and its git server against a broker
+    ClusterManager(ServiceArguments),
+    /// Run an edge sync on an edge cluster
+    EdgeSync(ServiceArguments),
+    /// Run an edge monitor on an edge cluster, or the central monitor
+    EdgeMonitor(ServiceArguments),
+    /// Run one simulated edge cluster against a broker
+    SimulateCluster(SimulateArguments),
+    /// Print the completion script of a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How a command reaches the broker, and as whom.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Connection")]
+pub struct Connection {
+    /// MQTT server: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS
+    #[arg(long, env = "SPARKFLEET_BROKER", default_value = "mqtt://127.0.0.1:1883", global = true)]
+    pub broker: String,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME", global = true)]
+    pub organisation: String,
+    /// MQTT user
+    #[arg(long, env = "SPARKFLEET_USERNAME", global = true)]
+    pub username: Option<String>,
+    /// File that holds the MQTT password
+    #[arg(long, env = "SPARKFLEET_PASSWORD_FILE", global = true)]
+    pub password_file: Option<PathBuf>,
+    /// PEM file of the certificate authorities to trust, for mqtts
+    #[arg(long, env = "SPARKFLEET_CA_FILE", global = true)]
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of the own certificate, for mqtts
+    #[arg(long, env = "SPARKFLEET_CERT_FILE", requires = "key_file", global = true)]
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of the own private key, for mqtts
+    #[arg(long, env = "SPARKFLEET_KEY_FILE", requires = "cert_file", global = true)]
+    pub key_file: Option<PathBuf>,
+    /// Host Application id under which STATE is published
+    #[arg(long, env = "SPARKFLEET_HOST_ID", default_value = "sparkfleet-cli", global = true)]
+    pub host_id: String,
+}
+
+/// How a command waits and prints.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Presentation {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = OutputForm::Table, global = true)]
+    pub output: OutputForm,
+    /// Give up after this time, for example 20s or 2m
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, global = true)]
+    pub timeout: std::time::Duration,
+}
+
+/// Forms of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputForm {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// For people and programs
+    Yaml,
+}
+
+/// `sparkfleet up`.
+#[derive(Debug, Clone, Args)]
+pub struct UpArguments {
+    /// Directory that keeps everything between two runs
+    #[arg(long, env = "SPARKFLEET_DATA_DIR", default_value = ".sparkfleet")]
+    pub data_dir: PathBuf,
+    /// Address of the embedded MQTT broker
+    #[arg(long, default_value = "127.0.0.1:1883")]
+    pub listen: std::net::SocketAddr,
+    /// Use the broker of the site instead of an embedded one: mqtt://HOST:PORT
+    #[arg(long, env = "SPARKFLEET_BROKER")]
+    pub broker: Option<String>,
+    /// Address of the git server
+    #[arg(long, default_value = "127.0.0.1:8480")]
+    pub git: std::net::SocketAddr,
+    /// Address of health and metrics pages (/livez /readyz /metrics)
+    #[arg(long, default_value = "127.0.0.1:8481")]
+    pub http: std::net::SocketAddr,
+    /// ConfigDB dump to load at the first start; by default the one built in (examples/factory.yaml)
+    #[arg(long)]
+    pub load: Option<PathBuf>,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME")]
+    pub organisation: String,
+    /// Hosts of each simulated edge cluster
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub hosts: u16,
+    /// Print one line per change instead of a live table (also when the output is no terminal)
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// A service on its own.
+#[derive(Debug, Clone, Args)]
+pub struct ServiceArguments {
+    /// Configuration file (TOML); environment variables SPARKFLEET__SECTION__KEY override it
+    #[arg(long, env = "SPARKFLEET_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Form of the log on standard error: human or json; SPARKFLEET_LOG filters it
+    #[arg(long, env = "SPARKFLEET_LOG_FORMAT", default_value = "human")]
+    pub log_format: service_runtime::logging::LogFormat,
+}
+
+/// `sparkfleet simulate-cluster`.
+#[derive(Debug, Clone, Args)]
+pub struct SimulateArguments {
+    /// Name of the edge cluster, as created with `sparkfleet cluster create`
+    pub name: String,
+    /// Namespace of the edge services, as in the cluster's configuration
+    #[arg(long, default_value = "fplus-edge")]
+    pub namespace: String,
+    /// File with the manifests that make Flux follow the cluster's repository (`self_link` of EdgeClusterSetup); - for standard input
+    #[arg(long, default_value = "-")]
+    pub self_link: PathBuf,
+    /// File that holds the password of the repository; none where the server allows anonymous reading
+    #[arg(long)]
+    pub git_password_file: Option<PathBuf>,
+    /// Number of simulated hosts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub hosts: u16,
+    /// Directory for the edge services' state
+    #[arg(long, default_value = ".sparkfleet/edge")]
+    pub data_dir: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub connection: Connection,
+}
+
+/// `sparkfleet cluster ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ClusterCommand {
+    /// Create an edge cluster: writes its EdgeCluster entry
+    Create {
+        /// Name: letters, digits and `_`, beginning with a letter
+        name: String,
+        /// Kubernetes namespace of the edge services
+        #[arg(long, default_value = "fplus-edge")]
+        namespace: String,
+        /// The site manages Flux and sealed secrets itself
+        #[arg(long)]
+        bare: bool,
+        /// UUID to use; by default derived from organisation and name, so that a repeated command changes nothing
+        #[arg(long)]
+        uuid: Option<Uuid>,
+        /// Wait until its setup is ready and its edge sync is born
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List edge clusters with their setup and liveness
+    List {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Show one edge cluster: setup, hosts, deployments, alerts
+    Show {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Delete an edge cluster; its tear-down runs in order
+    Delete {
+        /// Name or UUID
+        cluster: String,
+        /// Delete its deployments too; without this a cluster that has any is refused
+        #[arg(long)]
+        with_deployments: bool,
+        /// Wait until the tear-down is complete
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet deployment ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum DeploymentCommand {
+    /// Create a deployment, or change the one of that name
+    Create {
+        /// Name, unique in the cluster; of an edge agent it is the edge node id
+        name: String,
+        /// Cluster name or UUID
+        #[arg(long)]
+        cluster: String,
+        /// Chart template: name or UUID
+        #[arg(long, default_value = "Edge agent")]
+        chart: String,
+        /// Host to run on; floating without
+        #[arg(long)]
+        host: Option<String>,
+        /// Helm values, as a JSON or YAML file; - for standard input
+        #[arg(long)]
+        values: Option<PathBuf>,
+        /// Wait until the edge reports it applied and ready
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List deployments with what the edge reports of them
+    List {
+        /// Only of this cluster (name or UUID)
+        #[arg(long)]
+        cluster: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Show one deployment: its entry and what the edge reports of it
+    Show {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Move a deployment to another host of its cluster
+    Move {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// The host; without it the deployment floats
+        #[arg(long)]
+        host: Option<String>,
+        /// Wait until the edge reports the change applied
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Delete a deployment
+    Delete {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// Wait until the edge reports it gone
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet config ...`. OBJECT is a UUID or a unique name, APPLICATION a slug (EdgeCluster, EdgeDeployment, ...).
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigCommand {
+    /// Print an entry
+    Get {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID
+        application: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Write an entry
+    Put {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID
+        application: String,
+        /// JSON or YAML file; - for standard input
+        file: PathBuf,
+        /// Only if the entry still has this ETag; `none` if it must not exist
+        #[arg(long)]
+        if_match: Option<String>,
+        /// Create the object as a member of this class (name or UUID) if it does not exist
+        #[arg(long)]
+        class: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Change parts of an entry by a JSON merge patch (RFC 7396)
+    Patch {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID
+        application: String,
+        /// JSON or YAML file; - for standard input
+        file: PathBuf,
+        /// Only if the entry still has this ETag
+        #[arg(long)]
+        if_match: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Delete an entry, or a whole object
+    Delete {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID; without it the object itself is deleted
+        application: Option<String>,
+        /// Only if the entry still has this ETag
+        #[arg(long)]
+        if_match: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List objects, or the objects that have an entry of an application
+    List {
+        /// Application: slug or UUID
+        application: Option<String>,
+        /// Only members of this class (name or UUID)
+        #[arg(long)]
+        class: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Load a ConfigDB dump (JSON or YAML, versions 1 and 2)
+    Load {
+        /// The file; - for standard input
+        file: PathBuf,
+        /// Check it and print what would be written
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Print the whole ConfigDB as a dump (version 2)
+    Dump {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Print the changes of an object's entries: time, writer, revision, value
+    History {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID; all without
+        application: Option<String>,
+        /// Only changes from this revision on
+        #[arg(long, default_value_t = 0)]
+        since: u64,
+        /// At most so many, the newest
+        #[arg(long, default_value_t = 100)]
+        limit: u64,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// What every command on the fleet takes.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub connection: Connection,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub presentation: Presentation,
+}

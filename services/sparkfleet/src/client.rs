@@ -1,0 +1,384 @@
+//! One Host Application session of the command line: connects, waits until what a command needs is replicated, writes, and waits for results. The
+//! only module of the commands that knows the driver; what the replicas mean is [`crate::fleet`]'s.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use configdb_contract::{
+    Change, HistoryEntry, ReplayRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
+};
+use configdb_schema::address::{self, ClusterName, Organisation};
+use service_runtime::exit;
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, HostId};
+use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::cli::{Connection, Options};
+use crate::fleet::Fleet;
+
+/// What a wait prints its first sign of life after.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a command waits for monitors to be born again: nothing but alerts depends on them.
+const MONITORS_WAIT: Duration = Duration::from_secs(2);
+
+/// Changes asked for in one go when a history is read.
+const HISTORY_PAGE: u64 = 200;
+
+/// How much of the fleet a command wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// ConfigDB only.
+    Config,
+    /// ConfigDB, cluster manager, every Sync and every monitor.
+    Fleet,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Client {
+    host: HostHandle,
+    broker: String,
+    /// What was heard so far.
+    pub fleet: Fleet,
+    clock: Clock,
+    deadline: Instant,
+    timeout: Duration,
+    writer: Writer,
+    history: Vec<HistoryEntry>,
+    expected: BTreeSet<EdgeNodeDescriptor>,
+    rejected: Option<String>,
+}
+
+/// The `[mqtt]` table that the connection options stand for.
+///
+/// # Errors
+/// The password file cannot be read.
+pub fn mqtt_config(connection: &Connection) -> anyhow::Result<MqttConfig> {
+    let password = match &connection.password_file {
+        Some(file) => std::fs::read_to_string(file)
+            .with_context(|| format!("--password-file {}", file.display()))
+            .map_err(|error| exit::with_code(exit::CONFIG, error))?,
+        None => String::new(),
+    };
+    Ok(MqttConfig {
+        servers: vec![connection.broker.clone()],
+        username: connection.username.clone(),
+        password: password.trim_end_matches(['\r', '\n']).to_owned().into(),
+        ca_file: connection.ca_file.clone(),
+        cert_file: connection.cert_file.clone(),
+        key_file: connection.key_file.clone(),
+        client_id_prefix: format!("sparkfleet-cli-{}", Uuid::new_v4().simple()),
+        ..MqttConfig::default()
+    })
+}
+
+/// Subscriptions for a scope: no command hears more than it needs. QoS 1, so that a server may not drop a death; births and data stay at the QoS 0 of their sender.
+#[must_use]
+pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> {
+    let central = organisation.central_group();
+    let node = |group: &str, node: &str| [format!("spBv1.0/{group}/+/{node}"), format!("spBv1.0/{group}/+/{node}/+")];
+    let mut topics = node(&central, address::CONFIGDB_NODE).to_vec();
+    if scope == Scope::Fleet {
+        topics.extend(node(&central, address::CLUSTER_MANAGER_NODE));
+        topics.extend(node("+", address::SYNC_NODE));
+        topics.extend(node("+", address::MONITOR_NODE));
+    }
+    topics.into_iter().map(|topic| (topic, QoS::AtLeastOnce)).collect()
+}
+
+impl Client {
+    /// Connects, and waits until ConfigDB is replicated and, in [`Scope::Fleet`], what the centre knows to be alive.
+    ///
+    /// # Errors
+    /// With [`exit::UNAVAILABLE`] if the broker is not reached, [`exit::TIMEOUT`] if ConfigDB does not answer, [`exit::CONFIG`] for unusable options.
+    pub async fn open(options: &Options, scope: Scope) -> anyhow::Result<Self> {
+        let connection = &options.connection;
+        let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
+        let organisation =
+            Organisation::new(connection.organisation.clone()).context("--organisation").map_err(wrong)?;
+        let host_id = HostId::new(&connection.host_id).context("--host-id").map_err(wrong)?;
+        let filters = filters(&organisation, scope);
+        let clock = Clock::new();
+        let config = HostConfig { filters, ..HostConfig::new(Some(host_id)) };
+        let host = sparkplug_mqtt::spawn_host(config, &mqtt_config(connection)?, clock)
+            .map_err(|error| wrong(anyhow::Error::new(error).context("connection options")))?;
+        let fleet = Fleet::new(organisation)?;
+        let writer_config =
+            WriterConfig { deadline: options.presentation.timeout, ..WriterConfig::new(fleet.config.node().clone()) };
+        let writer = Writer::new(writer_config, Uuid::new_v4().as_u64_pair().0);
+        let mut client = Self {
+            host,
+            broker: connection.broker.clone(),
+            fleet,
+            clock,
+            deadline: Instant::now() + options.presentation.timeout,
+            timeout: options.presentation.timeout,
+            writer,
+            history: Vec::new(),
+            expected: BTreeSet::new(),
+            rejected: None,
+        };
+        client.connect().await?;
+        client.expect(client.fleet.config.node().clone()).await?;
+        client.until("ConfigDB to be born", |fleet| fleet.config.is_complete().then_some(())).await?;
+        if scope == Scope::Fleet {
+            client.hear_fleet().await?;
+        }
+        Ok(client)
+    }
+
+    async fn connect(&mut self) -> anyhow::Result<()> {
+        loop {
+            match tokio::time::timeout_at(self.deadline, self.host.recv()).await {
+                Ok(Some(HostEvent::Online)) => return Ok(()),
+                Ok(Some(HostEvent::Offline { reason })) => return Err(self.unreachable(&reason)),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(self.unreachable("the session has ended")),
+                Err(_) => return Err(self.unreachable("no answer in time")),
+            }
+        }
+    }
+
+    fn unreachable(&self, reason: &str) -> anyhow::Error {
+        let error = anyhow!("{reason}").context(format!(
+            "cannot reach the broker {} (name another with --broker, or start one with `sparkfleet up`)",
+            self.broker
+        ));
+        exit::with_code(exit::UNAVAILABLE, error)
+    }
+
+    async fn hear_fleet(&mut self) -> anyhow::Result<()> {
+        self.expect(self.fleet.manager.node().clone()).await?;
+        self.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
+        let names: Vec<String> = self
+            .fleet
+            .manager
+            .clusters()
+            .filter(|(_, cluster)| cluster.sync_alive)
+            .map(|(_, cluster)| cluster.name.clone())
+            .collect();
+        for name in &names {
+            self.expect_cluster(name).await?;
+        }
+        let syncs_heard = |fleet: &Fleet| {
+            names
+                .iter()
+                .all(|name| fleet.sync(name).is_some_and(edge_sync_contract::SyncReplica::is_complete))
+                .then_some(())
+        };
+        self.until("every edge sync that is alive to be born", syncs_heard).await?;
+        let monitors_wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
+        let _: Option<()> = self
+            .until_at(monitors_wait, "", |fleet| (fleet.edge_monitors_alive() >= names.len()).then_some(()))
+            .await?;
+        Ok(())
+    }
+
+    /// Asks for the births of a cluster's Sync and monitor.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn expect_cluster(&mut self, name: &str) -> anyhow::Result<()> {
+        let Ok(name) = ClusterName::new(name) else { return Ok(()) };
+        let group = self.fleet.organisation().cluster_group(&name);
+        for node in [address::SYNC_NODE, address::MONITOR_NODE] {
+            self.expect(EdgeNodeDescriptor::parse(&group, node)?).await?;
+        }
+        Ok(())
+    }
+
+    async fn expect(&mut self, node: EdgeNodeDescriptor) -> anyhow::Result<()> {
+        if self.expected.insert(node.clone()) {
+            self.host.request(HostRequest::Expect { node }).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `found` yields something; `what` names it for people.
+    ///
+    /// # Errors
+    /// With [`exit::TIMEOUT`] when the time of the command is over, naming what was waited for.
+    pub async fn until<T>(&mut self, what: &str, found: impl FnMut(&Fleet) -> Option<T>) -> anyhow::Result<T> {
+        match self.until_at(self.deadline, what, found).await? {
+            Some(found) => Ok(found),
+            None => {
+                let mut error = anyhow!("waited {} for {what}; not reached", humantime::format_duration(self.timeout));
+                if let Some(rejected) = &self.rejected {
+                    error = anyhow!("{rejected}").context(error.to_string());
+                }
+                Err(exit::with_code(exit::TIMEOUT, error))
+            }
+        }
+    }
+
+    async fn until_at<T>(
+        &mut self,
+        deadline: Instant,
+        what: &str,
+        mut found: impl FnMut(&Fleet) -> Option<T>,
+    ) -> anyhow::Result<Option<T>> {
+        let mut quiet_until = Some(Instant::now() + PATIENCE).filter(|_| !what.is_empty());
+        loop {
+            if let Some(found) = found(&self.fleet) {
+                return Ok(Some(found));
+            }
+            let wake = quiet_until.map_or(deadline, |quiet| quiet.min(deadline));
+            match tokio::time::timeout_at(wake, self.host.recv()).await {
+                Ok(Some(event)) => self.take(&event),
+                Ok(None) => return Err(self.unreachable("the session has ended")),
+                Err(_) if Instant::now() >= deadline => return Ok(None),
+                Err(_) => {
+                    eprintln!("waiting for {what} ...");
+                    quiet_until = None;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: &HostEvent) {
+        if let HostEvent::Rejected { topic, reason } = event {
+            self.rejected = Some(format!("last unusable message, on {topic}: {reason}"));
+        }
+        let now = self.clock.now();
+        for change in self.fleet.on_event(event) {
+            self.writer.on_change(&change, now);
+            if let Change::History(entry) = change {
+                self.history.push(entry);
+            }
+        }
+    }
+
+    /// Writes, repeating the command until ConfigDB has answered.
+    ///
+    /// # Errors
+    /// With [`exit::REFUSED`] and the reason when ConfigDB refuses, [`exit::TIMEOUT`] when it does not answer.
+    pub async fn write(&mut self, request: WriteRequest) -> anyhow::Result<RequestResult> {
+        self.writer.submit(request, self.clock.now())?;
+        let result = self.answers(1, |_| {}).await?.pop().context("an answered request has an answer")?;
+        applied(result)
+    }
+
+    /// Writes all, several at a time; `progress` hears how many are answered. Answers come in no particular order, refusals among them.
+    ///
+    /// # Errors
+    /// With [`exit::TIMEOUT`] when one of them is not answered; those that were answered stay written.
+    pub async fn write_all(
+        &mut self,
+        requests: Vec<WriteRequest>,
+        progress: impl FnMut(usize),
+    ) -> anyhow::Result<Vec<RequestResult>> {
+        let count = requests.len();
+        for request in requests {
+            self.writer.submit(request, self.clock.now())?;
+        }
+        self.answers(count, progress).await
+    }
+
+    /// The recorded changes of an object from a revision on, the oldest first.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn history(
+        &mut self,
+        object: Uuid,
+        slug: Option<String>,
+        since: u64,
+    ) -> anyhow::Result<Vec<HistoryEntry>> {
+        let mut history: Vec<HistoryEntry> = Vec::new();
+        let mut from = since;
+        loop {
+            self.history.clear();
+            let request = ReplayRequest {
+                slug: slug.clone(),
+                limit: HISTORY_PAGE,
+                ..ReplayRequest::new(request_id(), object, from)
+            };
+            self.writer.submit_replay(request, self.clock.now())?;
+            applied(self.answers(1, |_| {}).await?.pop().context("an answered request has an answer")?)?;
+            let mut page = std::mem::take(&mut self.history);
+            page.retain(|entry| entry.object == object && entry.revision >= from);
+            let Some(last) = page.iter().map(|entry| entry.revision).max() else { break };
+            from = last + 1;
+            history.append(&mut page);
+        }
+        history.sort_by(|a, b| (a.revision, &a.slug).cmp(&(b.revision, &b.slug)));
+        // A repeated request is answered with the same changes again.
+        history.dedup();
+        Ok(history)
+    }
+
+    async fn answers(&mut self, count: usize, mut progress: impl FnMut(usize)) -> anyhow::Result<Vec<RequestResult>> {
+        let mut answers = Vec::with_capacity(count);
+        loop {
+            while let Some(output) = self.writer.poll_output() {
+                match output {
+                    WriterOutput::Send(request) => self.host.request(request).await?,
+                    WriterOutput::Answered(result) => {
+                        answers.push(result);
+                        progress(answers.len());
+                    }
+                    WriterOutput::GaveUp { object, attempts, .. } => {
+                        let timeout = humantime::format_duration(self.timeout);
+                        let error = anyhow!(
+                            "ConfigDB did not answer the request on {object} within {timeout} ({attempts} attempts); it may or may not have been carried out"
+                        );
+                        return Err(exit::with_code(exit::TIMEOUT, error));
+                    }
+                }
+            }
+            if answers.len() == count {
+                return Ok(answers);
+            }
+            tokio::select! {
+                event = self.host.recv() => match event {
+                    Some(event) => self.take(&event),
+                    None => return Err(self.unreachable("the session has ended")),
+                },
+                () = self.clock.sleep_until(self.writer.next_deadline()) => self.writer.handle_timeout(self.clock.now()),
+            }
+        }
+    }
+
+    /// Wall clock, UTC ms.
+    #[must_use]
+    pub fn wall(&self) -> u64 {
+        self.clock.now().wall
+    }
+
+    /// Says goodbye: STATE offline, DISCONNECT.
+    pub async fn close(self) {
+        self.host.stop().await;
+    }
+}
+
+fn applied(result: RequestResult) -> anyhow::Result<RequestResult> {
+    if result.is_applied() {
+        return Ok(result);
+    }
+    Err(exit::with_code(exit::REFUSED, anyhow!("{}", refusal(&result))))
+}
+
+/// A refusal in one line.
+#[must_use]
+pub fn refusal(result: &RequestResult) -> String {
+    let field = result.field.as_ref().map_or_else(String::new, |field| format!("{field}: "));
+    format!("refused: {field}{}", result.reason.as_deref().unwrap_or("no reason given"))
+}
+
+/// A new request id.
+#[must_use]
+pub fn request_id() -> String {
+    format!("cli-{}", Uuid::new_v4())
+}
+
+/// Who writes: the person's login name, as far as the environment tells.
+#[must_use]
+pub fn writer() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
+    format!("sparkfleet-cli/{user}")
+}

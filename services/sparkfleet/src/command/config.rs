@@ -1,0 +1,287 @@
+//! `sparkfleet config ...`: ConfigDB as it is, entry by entry.
+
+use std::io::IsTerminal as _;
+
+use anyhow::{Context as _, anyhow};
+use configdb_contract::dump::{Dump, LoadOptions};
+use configdb_contract::{HistoryEntry, WriteRequest};
+use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use serde_json::{Value, json};
+use service_runtime::exit;
+use uuid::Uuid;
+
+use super::{object, read, read_document, usage};
+use crate::cli::{ConfigCommand, Options, OutputForm};
+use crate::client::{Client, Scope, refusal, request_id, writer};
+use crate::fleet::Fleet;
+use crate::output::{self, Table};
+
+/// Carries out a config command.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
+    match command {
+        ConfigCommand::Get { object, application, options } => get(&object, &application, &options).await,
+        ConfigCommand::Put { object, application, file, if_match, class, options } => {
+            let value = read_document(&file)?;
+            let change = Change { value: Some(value), patch: false, if_match, class };
+            write(&object, Some(&application), change, &options).await
+        }
+        ConfigCommand::Patch { object, application, file, if_match, options } => {
+            let value = read_document(&file)?;
+            let change = Change { value: Some(value), patch: true, if_match, class: None };
+            write(&object, Some(&application), change, &options).await
+        }
+        ConfigCommand::Delete { object, application, if_match, options } => {
+            let change = Change { value: None, patch: false, if_match, class: None };
+            write(&object, application.as_deref(), change, &options).await
+        }
+        ConfigCommand::List { application, class, options } => {
+            list(application.as_deref(), class.as_deref(), &options).await
+        }
+        ConfigCommand::Load { file, dry_run, options } => load(&read(&file)?, dry_run, &options).await,
+        ConfigCommand::Dump { options } => dump_all(&options).await,
+        ConfigCommand::History { object, application, since, limit, options } => {
+            history(&object, application.as_deref(), since, limit, &options).await
+        }
+    }
+}
+
+struct Change {
+    value: Option<Value>,
+    patch: bool,
+    if_match: Option<String>,
+    class: Option<String>,
+}
+
+/// The slug of an application given by slug or UUID.
+fn slug(fleet: &Fleet, wanted: &str) -> anyhow::Result<String> {
+    let by_uuid = Uuid::try_parse(wanted).ok().and_then(|uuid| fleet.config.slug_of(uuid));
+    let found = by_uuid.or_else(|| fleet.config.applications().map(|(slug, _)| slug).find(|slug| *slug == wanted));
+    found.map(str::to_owned).ok_or_else(|| {
+        let known = fleet.config.applications().map(|(slug, _)| slug).collect::<Vec<_>>().join(", ");
+        usage(anyhow!("there is no application {wanted:?}; there are: {known}"))
+    })
+}
+
+async fn get(wanted: &str, application: &str, options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Config).await?;
+    let uuid = object(&client.fleet, wanted)?;
+    let value = if application == REGISTRATION_SLUG || application == MEMBERSHIP_SLUG {
+        let known = client.fleet.config.object(uuid).ok_or_else(|| usage(anyhow!("there is no object {uuid}")))?;
+        if application == REGISTRATION_SLUG { json!(known.registration) } else { json!(known.membership) }
+    } else {
+        let slug = slug(&client.fleet, application)?;
+        let entry = client.fleet.config.entry(uuid, &slug);
+        entry.ok_or_else(|| usage(anyhow!("object {uuid} has no entry {slug}")))?.value()?
+    };
+    // An entry is a document, not a row: people read it as YAML.
+    let form =
+        if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
+    let result = output::print(form, Vec::new, &value);
+    client.close().await;
+    result
+}
+
+async fn write(wanted: &str, application: Option<&str>, change: Change, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Config).await?;
+    let uuid = object(&client.fleet, wanted)?;
+    let mut request =
+        if change.patch { WriteRequest::patch(request_id(), uuid) } else { WriteRequest::put(request_id(), uuid) };
+    request = request.by(writer());
+    if let Some(class) = &change.class {
+        request = request.create_object(object(&client.fleet, class)?, None);
+    }
+    let what = match application {
+        Some(application) => {
+            let slug = slug(&client.fleet, application)?;
+            if let Some(wanted) = &change.if_match {
+                let etag = match wanted.as_str() {
+                    "none" => None,
+                    text => {
+                        Some(Uuid::try_parse(text).context("--if-match is neither a UUID nor `none`").map_err(usage)?)
+                    }
+                };
+                request = request.if_match(slug.as_str(), etag);
+            }
+            request = match change.value {
+                Some(value) => request.entry(slug.as_str(), value),
+                None => request.delete(slug.as_str()),
+            };
+            slug
+        }
+        None => {
+            if change.if_match.is_some() {
+                return Err(usage(anyhow!("--if-match is about an entry; name the application")));
+            }
+            request = request.delete_object();
+            "object".to_owned()
+        }
+    };
+    let result = client.write(request).await?;
+    let etag = result.etags.get(&what);
+    let line = match etag {
+        Some(etag) => format!("{what} of {uuid} written: revision {}, ETag {etag}", result.revision),
+        None => format!("{what} of {uuid} deleted: revision {}", result.revision),
+    };
+    output::print(options.presentation.output, || vec![line], &json!(result))?;
+    client.close().await;
+    Ok(())
+}
+
+async fn list(application: Option<&str>, class: Option<&str>, options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Config).await?;
+    let fleet = &client.fleet;
+    let slug = application.map(|wanted| slug(fleet, wanted)).transpose()?;
+    let class = class.map(|wanted| object(fleet, wanted)).transpose()?;
+    let mut table = Table::new(&["OBJECT", "NAME", "CLASS", "ENTRIES"]);
+    let mut values = Vec::new();
+    for (uuid, known) in fleet.config.objects() {
+        let wanted = slug.as_ref().is_none_or(|slug| known.entry(slug).is_some())
+            && class.is_none_or(|class| known.is_member_of(class))
+            && known.registration.as_ref().is_none_or(|registration| !registration.deleted);
+        if !wanted {
+            continue;
+        }
+        let class = known.registration.as_ref().map(|registration| registration.class);
+        let entries: Vec<&str> = known.entries().map(|(slug, _)| slug).collect();
+        let class_name = class.map_or_else(String::new, |class| fleet.name_of(class));
+        table.row([uuid.to_string(), fleet.name_of(uuid), class_name, entries.join(",")]);
+        let described: Value = known
+            .entries()
+            .map(|(slug, entry)| (slug.to_owned(), json!({ "etag": entry.etag, "revision": entry.revision })))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        values.push(json!({ "uuid": uuid, "name": fleet.name_of(uuid), "class": class, "entries": described }));
+    }
+    let result = output::print(options.presentation.output, || table.lines(), &json!(values));
+    client.close().await;
+    result
+}
+
+async fn load(text: &str, dry_run: bool, options: &Options) -> anyhow::Result<()> {
+    let dump = Dump::parse(text).map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let mut client = Client::open(options, Scope::Config).await?;
+    let phases = phases(&dump, &client)?;
+    let requests: Vec<&WriteRequest> = phases.iter().flatten().collect();
+    let total = requests.len();
+    if dry_run {
+        let lines = || {
+            let mut table = Table::new(&["OBJECT", "WRITES"]);
+            for request in &requests {
+                let mut writes: Vec<&str> = request.entries.keys().map(String::as_str).collect();
+                writes.extend(request.registration.as_ref().map(|_| REGISTRATION_SLUG));
+                writes.extend(request.membership.as_ref().map(|_| MEMBERSHIP_SLUG));
+                table.row([request.object.to_string(), writes.join(",")]);
+            }
+            table.lines()
+        };
+        output::print(options.presentation.output, lines, &json!(requests))?;
+        client.close().await;
+        return Ok(());
+    }
+    let refused = load_phases(&mut client, phases).await?;
+    let revision = client.fleet.config.revision();
+    client.close().await;
+    if refused.is_empty() {
+        let value = json!({ "writes": total, "revision": revision });
+        return output::print(
+            options.presentation.output,
+            || vec![format!("{total} writes: revision {revision}")],
+            &value,
+        );
+    }
+    let error = anyhow!("{} of {total} writes refused, the others are done: {}", refused.len(), refused.join("; "));
+    Err(exit::with_code(exit::REFUSED, error))
+}
+
+/// The writes that bring the ConfigDB to what a dump lists, in phases.
+///
+/// # Errors
+/// With [`exit::CONFIG`] if the dump contradicts itself.
+pub fn phases(dump: &Dump, client: &Client) -> anyhow::Result<Vec<Vec<WriteRequest>>> {
+    let options = LoadOptions { id_prefix: request_id(), writer: writer() };
+    dump.requests(&client.fleet.config, &options).map_err(|error| exit::with_code(exit::CONFIG, error))
+}
+
+/// Writes phase after phase; returns the refusals, one line each.
+///
+/// # Errors
+/// ConfigDB does not answer.
+pub async fn load_phases(client: &mut Client, phases: Vec<Vec<WriteRequest>>) -> anyhow::Result<Vec<String>> {
+    let total: usize = phases.iter().map(Vec::len).sum();
+    let shown = std::io::stderr().is_terminal() && total > 100;
+    let mut before = 0;
+    let mut refused = Vec::new();
+    for phase in phases {
+        let count = phase.len();
+        let progress = |done: usize| {
+            let done = before + done;
+            if shown && (done.is_multiple_of(50) || done == total) {
+                eprint!("\r{done} of {total} writes");
+            }
+        };
+        let answers = client.write_all(phase, progress).await?;
+        before += count;
+        let refusals = answers.iter().filter(|answer| !answer.is_applied());
+        refused.extend(refusals.map(|answer| format!("{}: {}", answer.object, refusal(answer))));
+    }
+    if shown {
+        eprintln!();
+    }
+    Ok(refused)
+}
+
+async fn dump_all(options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Config).await?;
+    let value = Dump::from_replica(&client.fleet.config)?.to_value();
+    let form =
+        if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
+    let result = output::print(form, Vec::new, &value);
+    client.close().await;
+    result
+}
+
+async fn history(
+    wanted: &str,
+    application: Option<&str>,
+    since: u64,
+    limit: u64,
+    options: &Options,
+) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Config).await?;
+    let uuid = object(&client.fleet, wanted)?;
+    let slug = match application {
+        Some(special) if special == REGISTRATION_SLUG || special == MEMBERSHIP_SLUG => Some(special.to_owned()),
+        other => other.map(|wanted| slug(&client.fleet, wanted)).transpose()?,
+    };
+    let all = client.history(uuid, slug, since).await?;
+    let newest = all.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+    let entries = &all[newest..];
+    let value: Vec<Value> = entries.iter().map(described).collect();
+    let lines = || {
+        let mut table = Table::new(&["REVISION", "TIME", "WRITER", "APPLICATION", "VALUE"]);
+        for entry in entries {
+            let value = entry.json.as_deref().unwrap_or("(deleted)");
+            table.row([&entry.revision.to_string(), &output::moment(entry.time), &*entry.writer, &*entry.slug, value]);
+        }
+        table.lines()
+    };
+    let result = output::print(options.presentation.output, lines, &json!(value));
+    client.close().await;
+    result
+}
+
+fn described(entry: &HistoryEntry) -> Value {
+    let value: Option<Value> = entry.json.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    json!({
+        "revision": entry.revision,
+        "time": output::moment(entry.time),
+        "writer": &*entry.writer,
+        "request": &*entry.request,
+        "application": &*entry.slug,
+        "etag": entry.etag,
+        "value": value,
+    })
+}

@@ -1,0 +1,363 @@
+//! What the command line knows of the fleet: the replicas of ConfigDB, cluster manager, every Sync and every monitor, joined into rows for people.
+//! Pure: fed with [`HostEvent`]s. It must not know how the events arrive or how rows are printed.
+
+use std::collections::BTreeMap;
+
+use cluster_manager_contract::{ManagerReplica, SetupState};
+use configdb_contract::{Change, ConfigReplica};
+use configdb_schema::Document;
+use configdb_schema::address::{self, Organisation};
+use configdb_schema::document::{EdgeCluster, EdgeDeployment, Info};
+use edge_monitor_contract::{ActiveAlert, AlertKind, MonitorReplica, Presence};
+use edge_sync_contract::{DeploymentDevice, SyncReplica};
+use serde::Serialize;
+use sparkplug::host::HostEvent;
+use sparkplug::{EdgeNodeDescriptor, NameError};
+use uuid::Uuid;
+
+/// The fleet as far as it was heard.
+#[derive(Debug)]
+pub struct Fleet {
+    organisation: Organisation,
+    /// ConfigDB.
+    pub config: ConfigReplica,
+    /// Cluster manager.
+    pub manager: ManagerReplica,
+    /// Sync of each cluster that was heard, by address.
+    pub syncs: BTreeMap<EdgeNodeDescriptor, SyncReplica>,
+    /// Every monitor that was heard.
+    pub monitors: MonitorReplica,
+}
+
+/// An edge cluster as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClusterRow {
+    /// UUID.
+    pub uuid: Uuid,
+    /// Name.
+    pub name: String,
+    /// Sparkplug group.
+    pub group: String,
+    /// Setup state as the cluster manager says, `unknown` while it is not heard.
+    pub setup: String,
+    /// Why it is in that state.
+    pub reason: Option<String>,
+    /// Since when it is in that state, UTC ms.
+    pub since: Option<u64>,
+    /// The edge sync is alive.
+    pub alive: bool,
+    /// Since when, UTC ms.
+    pub alive_since: Option<u64>,
+    /// The edge monitor is alive.
+    pub monitored: bool,
+    /// The edge has taken over what is wanted of it.
+    pub agreed: bool,
+    /// Hosts that are ready, and all.
+    pub hosts: Count,
+    /// Deployments that are ready, and all that are wanted.
+    pub deployments: Count,
+    /// Active alerts.
+    pub alerts: usize,
+    /// What shows here comes from a simulator.
+    pub simulated: bool,
+}
+
+/// How many of how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Count {
+    /// Those that are ready.
+    pub ready: usize,
+    /// All.
+    pub total: usize,
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.ready, self.total)
+    }
+}
+
+/// A host of an edge cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostRow {
+    /// Cluster name.
+    pub cluster: String,
+    /// Host name.
+    pub hostname: String,
+    /// Whether Kubernetes finds it ready.
+    pub ready: bool,
+    /// `control-plane` or `worker`.
+    pub role: &'static str,
+    /// Processor architecture.
+    pub architecture: String,
+    /// Operating system.
+    pub operating_system: String,
+    /// Kubernetes version.
+    pub kubernetes_version: String,
+    /// Value of the taint that keeps ordinary workloads away.
+    pub specialised: Option<String>,
+}
+
+/// A deployment: what is wanted, and what the edge says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeploymentRow {
+    /// UUID.
+    pub uuid: Uuid,
+    /// Name.
+    pub name: String,
+    /// Cluster name, or its UUID when there is no such cluster.
+    pub cluster: String,
+    /// Name of the chart template, or its UUID.
+    pub chart: String,
+    /// Host that it is pinned to.
+    pub host: Option<String>,
+    /// `refused` by the centre, `sending`, or what the edge says: pending, applied, refused, failed, deleting.
+    pub state: String,
+    /// Ready as Flux says; None while it says nothing.
+    pub ready: Option<bool>,
+    /// Reason of a refusal or failure, else Flux' message.
+    pub message: Option<String>,
+    /// When the edge applied it, UTC ms.
+    pub applied_at: Option<u64>,
+    /// Version of the desired state that it was applied with.
+    pub version: Option<u64>,
+}
+
+/// An active alert.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AlertRow {
+    /// Who raised it.
+    pub monitor: String,
+    /// Which node it is about.
+    pub node: String,
+    /// `Offline` or `Will_Not_Reload`.
+    pub alert: &'static str,
+    /// Since when, UTC ms.
+    pub since: u64,
+}
+
+impl Fleet {
+    /// Nothing heard yet.
+    ///
+    /// # Errors
+    /// The organisation makes no Sparkplug group; an [`Organisation`] always does.
+    pub fn new(organisation: Organisation) -> Result<Self, NameError> {
+        let central = organisation.central_group();
+        let configdb = EdgeNodeDescriptor::parse(&central, address::CONFIGDB_NODE)?;
+        let manager = EdgeNodeDescriptor::parse(&central, address::CLUSTER_MANAGER_NODE)?;
+        Ok(Self {
+            organisation,
+            config: ConfigReplica::new(configdb),
+            manager: ManagerReplica::new(manager),
+            syncs: BTreeMap::new(),
+            monitors: MonitorReplica::new(),
+        })
+    }
+
+    /// The organisation whose fleet it is.
+    #[must_use]
+    pub const fn organisation(&self) -> &Organisation {
+        &self.organisation
+    }
+
+    /// Takes one event; returns what it changed in the ConfigDB.
+    pub fn on_event(&mut self, event: &HostEvent) -> Vec<Change> {
+        self.manager.on_event(event);
+        self.monitors.on_event(event);
+        if let HostEvent::NodeBirth { node, .. } = event
+            && node.edge_node.as_str() == address::SYNC_NODE
+        {
+            self.syncs.entry(node.clone()).or_insert_with(|| SyncReplica::new(node.clone()));
+        }
+        for sync in self.syncs.values_mut() {
+            sync.on_event(event);
+        }
+        self.config.on_event(event);
+        std::iter::from_fn(|| self.config.poll_change()).collect()
+    }
+
+    /// The Sync of the cluster of that name, if it was heard.
+    #[must_use]
+    pub fn sync(&self, cluster: &str) -> Option<&SyncReplica> {
+        let name = address::ClusterName::new(cluster).ok()?;
+        let node = EdgeNodeDescriptor::parse(&self.organisation.cluster_group(&name), address::SYNC_NODE).ok()?;
+        self.syncs.get(&node)
+    }
+
+    /// All `EdgeCluster` entries that can be read, by UUID.
+    pub fn cluster_entries(&self) -> impl Iterator<Item = (Uuid, EdgeCluster)> {
+        self.documents()
+    }
+
+    /// All `EdgeDeployment` entries that can be read, by UUID.
+    pub fn deployment_entries(&self) -> impl Iterator<Item = (Uuid, EdgeDeployment)> {
+        self.documents()
+    }
+
+    /// All entries of an application that can be read as its type, by UUID; ConfigDB has checked each against its schema.
+    fn documents<T: Document>(&self) -> impl Iterator<Item = (Uuid, T)> {
+        self.config.entries(T::slug()).filter_map(|(uuid, entry)| Some((uuid, entry.parse().ok()?)))
+    }
+
+    /// Clusters: those of ConfigDB and those that the manager is still tearing down, by name.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<ClusterRow> {
+        let mut names: BTreeMap<Uuid, String> =
+            self.manager.clusters().map(|(uuid, c)| (uuid, c.name.clone())).collect();
+        names.extend(self.cluster_entries().map(|(uuid, entry)| (uuid, entry.name)));
+        let alerts: Vec<ActiveAlert> = self.monitors.alerts().collect();
+        let deployments = self.deployments();
+        let mut rows: Vec<ClusterRow> =
+            names.into_iter().map(|(uuid, name)| self.cluster_row(uuid, name, &alerts, &deployments)).collect();
+        rows.sort_by(|a, b| (&a.name, a.uuid).cmp(&(&b.name, b.uuid)));
+        rows
+    }
+
+    fn cluster_row(
+        &self,
+        uuid: Uuid,
+        name: String,
+        alerts: &[ActiveAlert],
+        deployments: &[DeploymentRow],
+    ) -> ClusterRow {
+        let managed = self.manager.cluster(uuid);
+        let refused = managed.is_some_and(|cluster| cluster.setup.state == SetupState::Refused);
+        let group = address::ClusterName::new(name.clone())
+            .map(|name| self.organisation.cluster_group(&name))
+            .unwrap_or_default();
+        // A refused cluster has the name of another one: what is heard under that name is not its own.
+        let sync = if refused { None } else { self.sync(&name) };
+        let monitor = EdgeNodeDescriptor::parse(&group, address::MONITOR_NODE).ok();
+        let presence = monitor.and_then(|node| self.monitors.monitor(&node)).map(|view| view.presence());
+        let own = deployments.iter().filter(|row| row.cluster == name && !refused);
+        let (ready, total) =
+            own.fold((0, 0), |(ready, total), row| (ready + usize::from(row.ready == Some(true)), total + 1));
+        ClusterRow {
+            uuid,
+            setup: managed.map_or_else(|| "unknown".to_owned(), |cluster| cluster.setup.state.to_string()),
+            reason: managed.and_then(|cluster| cluster.setup.reason.clone()),
+            since: managed.map(|cluster| cluster.setup.since),
+            alive: sync.is_some_and(SyncReplica::is_alive),
+            // The birth that answered this program's own request is younger than the edge's life.
+            alive_since: managed
+                .and_then(|cluster| cluster.sync_since)
+                .or_else(|| sync.and_then(SyncReplica::alive_since)),
+            monitored: presence == Some(Presence::Alive) && !refused,
+            agreed: managed.is_some_and(|cluster| cluster.desired.agreed),
+            hosts: sync.map_or_else(Count::default, |sync| Count {
+                ready: sync.hosts().values().filter(|host| host.ready).count(),
+                total: sync.hosts().len(),
+            }),
+            deployments: Count { ready, total },
+            alerts: alerts.iter().filter(|alert| alert.monitor.group.as_str() == group && !refused).count(),
+            simulated: sync.and_then(SyncReplica::node).is_some_and(|node| node.simulated),
+            name,
+            group,
+        }
+    }
+
+    /// Hosts of all clusters, or of the one of that name.
+    #[must_use]
+    pub fn hosts(&self, cluster: Option<&str>) -> Vec<HostRow> {
+        let wanted = self.syncs.values().filter_map(|sync| {
+            let name = self.organisation.cluster_of_group(sync.address().group.as_str())?;
+            cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, sync))
+        });
+        wanted
+            .flat_map(|(name, sync)| {
+                sync.hosts().values().map(move |host| HostRow {
+                    cluster: name.as_str().to_owned(),
+                    hostname: host.hostname.clone(),
+                    ready: host.ready,
+                    role: if host.control_plane { "control-plane" } else { "worker" },
+                    architecture: host.architecture.clone(),
+                    operating_system: host.operating_system.clone(),
+                    kubernetes_version: host.kubernetes_version.clone(),
+                    specialised: host.specialised.clone(),
+                })
+            })
+            .collect()
+    }
+
+    /// Deployments by cluster and name.
+    #[must_use]
+    pub fn deployments(&self) -> Vec<DeploymentRow> {
+        let clusters: BTreeMap<Uuid, String> = self.cluster_entries().map(|(uuid, entry)| (uuid, entry.name)).collect();
+        let mut rows: Vec<DeploymentRow> =
+            self.deployment_entries().map(|(uuid, entry)| self.deployment_row(uuid, entry, &clusters)).collect();
+        rows.sort_by(|a, b| (&a.cluster, &a.name, a.uuid).cmp(&(&b.cluster, &b.name, b.uuid)));
+        rows
+    }
+
+    fn deployment_row(&self, uuid: Uuid, entry: EdgeDeployment, clusters: &BTreeMap<Uuid, String>) -> DeploymentRow {
+        let cluster = clusters.get(&entry.cluster);
+        let refused = self.manager.cluster(entry.cluster).and_then(|c| c.deployments_refused.0.get(&uuid));
+        let device = cluster.and_then(|name| self.sync(name)).and_then(|sync| sync.deployments().get(&uuid));
+        let (state, message) = match (refused, device) {
+            (Some(reason), _) => ("refused".to_owned(), Some(reason.clone())),
+            (None, Some(device)) => (device.state.to_string(), told(device)),
+            (None, None) if cluster.is_none() => {
+                ("refused".to_owned(), Some(format!("there is no cluster {}", entry.cluster)))
+            }
+            (None, None) => ("sending".to_owned(), None),
+        };
+        DeploymentRow {
+            uuid,
+            cluster: cluster.cloned().unwrap_or_else(|| entry.cluster.to_string()),
+            chart: entry.chart_templates().first().map_or_else(String::new, |chart| self.name_of(*chart)),
+            host: entry.hostname.clone(),
+            state,
+            ready: device.and_then(|device| device.ready),
+            message,
+            applied_at: device.and_then(|device| device.applied_at),
+            version: device.map(|device| device.version),
+            name: entry.name,
+        }
+    }
+
+    /// Name of an object as its Info says, else its UUID.
+    #[must_use]
+    pub fn name_of(&self, object: Uuid) -> String {
+        let info: Option<Info> = self.config.document(object).ok().flatten();
+        info.map_or_else(|| object.to_string(), |info| info.name)
+    }
+
+    /// Objects whose Info has that name, deleted ones left out.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = Uuid> {
+        let live =
+            |uuid: &Uuid| self.config.object(*uuid).and_then(|o| o.registration.as_ref()).is_none_or(|r| !r.deleted);
+        self.documents::<Info>().filter(move |(_, info)| info.name == name).map(|(uuid, _)| uuid).filter(live)
+    }
+
+    /// How many edge monitors are alive; the central one does not count.
+    #[must_use]
+    pub fn edge_monitors_alive(&self) -> usize {
+        let central = self.organisation.central_group();
+        let edge = self.monitors.monitors().filter(|(node, _)| node.group.as_str() != central);
+        edge.filter(|(_, view)| view.presence() == Presence::Alive).count()
+    }
+
+    /// Active alerts, the oldest first.
+    #[must_use]
+    pub fn alerts(&self) -> Vec<AlertRow> {
+        let mut rows: Vec<AlertRow> = self
+            .monitors
+            .alerts()
+            .map(|alert| AlertRow {
+                monitor: alert.monitor.to_string(),
+                node: alert.device.as_str().to_owned(),
+                alert: match alert.kind {
+                    AlertKind::Offline => "Offline",
+                    AlertKind::WillNotReload => "Will_Not_Reload",
+                },
+                since: alert.since,
+            })
+            .collect();
+        rows.sort_by(|a, b| (a.since, &a.monitor, &a.node).cmp(&(b.since, &b.monitor, &b.node)));
+        rows
+    }
+}
+
+fn told(device: &DeploymentDevice) -> Option<String> {
+    device.reason.clone().or_else(|| device.message.clone())
+}

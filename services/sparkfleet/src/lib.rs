@@ -1,0 +1,46 @@
+//! The one program: command line, each service as a subcommand, and `up`, which runs the whole factory in one process.
+//!
+//! ```text
+//! arguments -> cli -> command/{cluster,deployment,config} -> client (a Host Application session) -> fleet (replicas) -> output
+//!                  -> command/service                      -> run() of one service
+//!                  -> up                                   -> broker, services, simulated edge clusters, live table
+//!                  -> watch                                -> a listener that prints every message
+//! ```
+//!
+//! The commands need only the broker: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
+//! program holds no state of the fleet, only replicas of it ([`fleet`]), and its configuration is its arguments ([`cli`]).
+
+pub mod broker;
+pub mod cli;
+pub mod client;
+pub mod command;
+pub mod fleet;
+pub mod output;
+pub mod up;
+pub mod watch;
+
+use cli::{Arguments, Command};
+
+/// Carries out a command.
+///
+/// # Errors
+/// Whatever went wrong; `service_runtime::exit` knows its exit code.
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    match arguments.command {
+        Command::Up(arguments) => up::run(arguments).await,
+        Command::Watch(arguments) => watch::run(arguments).await,
+        Command::Cluster(command) => command::cluster::run(command).await,
+        Command::Deployment(command) => command::deployment::run(command).await,
+        Command::Config(command) => command::config::run(command).await,
+        Command::ConfigDb(arguments) => command::service::configdb(&arguments).await,
+        Command::ClusterManager(arguments) => command::service::cluster_manager(&arguments).await,
+        Command::EdgeSync(arguments) => command::service::edge_sync(&arguments).await,
+        Command::EdgeMonitor(arguments) => command::service::edge_monitor(&arguments).await,
+        Command::SimulateCluster(arguments) => command::simulate::run(arguments).await,
+        Command::Completions { shell } => {
+            let mut command = <Arguments as clap::CommandFactory>::command();
+            clap_complete::generate(shell, &mut command, "sparkfleet", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}

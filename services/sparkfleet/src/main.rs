@@ -1,0 +1,17 @@
+//! The `sparkfleet` program: parses its arguments, starts the runtime, calls the library, exits with a documented code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = sparkfleet::cli::Arguments::read();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return service_runtime::exit::report(&anyhow::Error::new(error).context("cannot start the runtime"));
+        }
+    };
+    match runtime.block_on(sparkfleet::run(arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => service_runtime::exit::report(&error),
+    }
+}

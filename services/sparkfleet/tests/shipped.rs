@@ -1,0 +1,57 @@
+//! What is shipped beside the program says what the program says: configuration files, the page of configuration keys, the example
+//! factory, the charts' values. With `SPARKFLEET_WRITE_DOCS=1` in the environment the generated page is written instead of compared.
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use configdb_contract::dump::Dump;
+use service_runtime::{config, keys};
+use sparkfleet::command::service::services;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn generated(file: &str, content: &str) {
+    let path = root().join(file);
+    if std::env::var_os("SPARKFLEET_WRITE_DOCS").is_some() {
+        std::fs::write(path, content).unwrap();
+    } else {
+        let shipped = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(shipped == content, "{file} is not what the program says; run this test with SPARKFLEET_WRITE_DOCS=1");
+    }
+}
+
+#[test]
+fn the_page_of_configuration_keys_lists_every_key() {
+    let shipped = std::fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let introduction = shipped.split("\n## ").next().unwrap().trim_end();
+    let tables = services().into_iter().map(|(service, keys)| format!("## {service}\n\n{}", keys::markdown(&keys)));
+    generated("docs/configuration.md", &format!("{introduction}\n\n{}", tables.collect::<Vec<_>>().join("\n")));
+}
+
+#[test]
+fn the_configuration_files_for_compose_are_valid() {
+    let none = || std::iter::empty::<(OsString, OsString)>();
+    let file = |name: &str| root().join("compose").join(name);
+    config::load_with::<configdb::Config, _>("configdb", Some(&file("configdb.toml")), none()).unwrap();
+    let manager = file("cluster-manager.toml");
+    config::load_with::<cluster_manager::Config, _>("cluster-manager", Some(&manager), none()).unwrap();
+    config::load_with::<edge_monitor::Config, _>("edge-monitor", Some(&file("monitor.toml")), none()).unwrap();
+}
+
+#[test]
+fn the_example_factory_is_a_dump_and_the_charts_values_are_yaml() {
+    Dump::parse(&std::fs::read_to_string(root().join("examples/factory.yaml")).unwrap()).unwrap();
+    for chart in ["edge-cluster", "sparkfleet"] {
+        for file in ["Chart.yaml", "values.yaml"] {
+            let text = std::fs::read_to_string(root().join("helm").join(chart).join(file)).unwrap();
+            let value: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+            assert!(value.is_object(), "helm/{chart}/{file}");
+        }
+    }
+    let compose = std::fs::read_to_string(root().join("compose/docker-compose.yaml")).unwrap();
+    let compose: serde_json::Value = serde_saphyr::from_str(&compose).unwrap();
+    assert!(compose["services"]["configdb"].is_object());
+}

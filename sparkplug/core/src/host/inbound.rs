@@ -1,0 +1,368 @@
+//! What arrives: a message finds its node, its place in the order of `seq`, and its meaning for the replica.
+
+use bytes::Bytes;
+
+use super::node_table::{self, Birth, BirthVerdict, Node, Replica, Unknown};
+use super::resequencer::{self, Held, Place, Resequencer};
+use super::{HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, Phase};
+use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
+use crate::payload::{self, DecodeError, RawPayload};
+use crate::seq::Seq;
+use crate::state::HostState;
+use crate::time::Now;
+use crate::topic::{MessageKind, Topic};
+
+impl HostApplication {
+    pub(super) fn message(&mut self, text: &str, bytes: &Bytes, retain: bool, now: Now) {
+        if !matches!(self.phase, Phase::Subscribing | Phase::Online) {
+            return;
+        }
+        let topic = match Topic::parse(text) {
+            Ok(topic) => topic,
+            Err(error) => return self.reject(text, error.to_string()),
+        };
+        let (node, kind, device) = match topic {
+            Topic::State { host } => return self.state_of(host, text, bytes),
+            Topic::Node { node, kind } => (node, kind, None),
+            Topic::Device { node, kind, device } => (node, kind, Some(device)),
+        };
+        if matches!(kind, MessageKind::NCmd | MessageKind::DCmd) {
+            // A wide subscription shows the commands of every host, the own ones included.
+            return;
+        }
+        if retain {
+            return self.reject(text, "it is retained, so it may be of any age; only STATE is retained");
+        }
+        match kind {
+            MessageKind::NBirth => self.node_birth(&node, text, bytes, now),
+            MessageKind::NDeath => self.node_death(&node, text, bytes, now),
+            _ => self.sequenced(&node, kind, device, text, bytes, now),
+        }
+    }
+
+    pub(super) fn state_of(&mut self, host: HostId, topic: &str, bytes: &[u8]) {
+        let state = match HostState::decode(bytes) {
+            Ok(state) => state,
+            Err(error) => return self.reject(topic, error.to_string()),
+        };
+        let own = self.own_state.as_ref().is_some_and(|own| *own.host() == host);
+        self.event(HostEvent::HostState { host, state });
+        // tck-id-message-flow-hid-sparkplug-state-message-delivered. Before the own birth that is the end of the last session,
+        // during a stop the own death. Most servers deliver the retained end of the last session behind their SUBACK, when the own birth is on its way already: it is answered
+        // with the same birth once more. The standard exempts no delivery after the birth, and the retain flag does not tell an old offline from a present one: a will that
+        // a bridge or another server of a cluster passes on may come with it. A birth too many changes nothing, one too few leaves the host offline for everyone.
+        if own && !state.online && self.phase == Phase::Online {
+            self.publish_birth();
+        }
+    }
+
+    pub(super) fn lost(&mut self, topic: &str, now: Now) {
+        if let Ok(Topic::Node { node, .. } | Topic::Device { node, .. }) = Topic::parse(topic)
+            && self.admit(&node, topic)
+        {
+            self.lose_track(&node, "messages were dropped because the application did not keep up", now);
+        }
+    }
+
+    /// Whether there is, or now is, a place for the node in the table.
+    pub(super) fn admit(&mut self, node: &EdgeNodeDescriptor, topic: &str) -> bool {
+        if self.nodes.contains_key(node) {
+            return true;
+        }
+        if self.nodes.len() >= self.config.nodes_max {
+            if !self.nodes_refused {
+                self.nodes_refused = true;
+                self.reject(
+                    topic,
+                    format!("more than {} edge nodes; further ones are not kept", self.config.nodes_max),
+                );
+            }
+            return false;
+        }
+        self.nodes.insert(node.clone(), Node::unheard());
+        true
+    }
+
+    pub(super) fn node_birth(&mut self, node: &EdgeNodeDescriptor, topic: &str, bytes: &Bytes, now: Now) {
+        if !self.admit(node, topic) {
+            return;
+        }
+        let Some(payload) = self.readable(node, topic, bytes, now) else { return };
+        let (bd_seq, seq) = match (node_table::bd_seq(&payload), seq_of(&payload)) {
+            (Ok(bd_seq), Ok(seq)) => (bd_seq, seq),
+            (Err(reason), _) | (_, Err(reason)) => return self.unreadable(node, topic, reason, now),
+        };
+        let digest = resequencer::digest(MessageKind::NBirth, None, bytes);
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        match known.judge_birth(bd_seq, payload.timestamp, digest) {
+            BirthVerdict::Duplicate => return,
+            // Who does not ask takes what it gets, as long as that does not raise the dead.
+            BirthVerdict::Doubt if !self.config.rebirth_requests && known.liveness != Liveness::Dead => {}
+            BirthVerdict::Doubt => return self.lose_track(node, "an NBIRTH is older than the one before it", now),
+            BirthVerdict::Take => {}
+        }
+        self.stop_gap_timer(node);
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        self.rebirths.cancel(node, &mut known.asking);
+        let timestamp = payload.timestamp.unwrap_or(now.wall);
+        let mut problems = Vec::new();
+        let replica = Replica::from_birth(payload.metrics, timestamp, &mut problems);
+        let metrics = replica.metrics.clone();
+        let mut order = Resequencer::after_birth(seq, digest);
+        if let Some(earlier) = known.birth.take() {
+            self.held_bytes -= earlier.order.held().1;
+            order.inherit(earlier.order, timestamp);
+        }
+        self.held_bytes += order.held().1;
+        known.birth = Some(Birth { bd_seq, timestamp, digest, received: now.mono, replica, order });
+        known.liveness = Liveness::Alive;
+        known.heard = true;
+        known.stale_at = None;
+        known.devices.clear();
+        known.devices_refused = false;
+        known.metrics_refused = false;
+        self.event(HostEvent::NodeBirth { node: node.clone(), bd_seq, timestamp, uuid: payload.uuid, metrics });
+        self.report(topic, &problems);
+        self.drain(node, now);
+    }
+
+    pub(super) fn node_death(&mut self, node: &EdgeNodeDescriptor, topic: &str, bytes: &Bytes, now: Now) {
+        let Some(known) = self.nodes.get(node).filter(|known| known.heard) else { return };
+        if known.liveness == Liveness::Dead {
+            return;
+        }
+        let Some(payload) = self.readable(node, topic, bytes, now) else { return };
+        let bd_seq = match node_table::bd_seq(&payload) {
+            Ok(bd_seq) => bd_seq,
+            Err(reason) => return self.unreadable(node, topic, reason, now),
+        };
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        if known.birth.as_ref().map(|birth| birth.bd_seq) != Some(bd_seq) {
+            // The will of a session that has been followed by another.
+            return;
+        }
+        // tck-id-operational-behavior-edge-node-termination-host-action-ndeath-node-offline and its siblings: stamped with the own clock
+        known.liveness = Liveness::Dead;
+        known.stale_at = Some(now.wall);
+        for replica in known.devices.values_mut() {
+            replica.dead_at.get_or_insert(now.wall);
+        }
+        self.rebirths.cancel(node, &mut known.asking);
+        self.close_gap(node);
+        self.event(HostEvent::NodeDeath { node: node.clone(), timestamp: now.wall });
+    }
+
+    /// DBIRTH, NDATA, DDATA, DDEATH: what has a place in the order of `seq`.
+    pub(super) fn sequenced(
+        &mut self,
+        node: &EdgeNodeDescriptor,
+        kind: MessageKind,
+        device: Option<DeviceId>,
+        topic: &str,
+        bytes: &Bytes,
+        now: Now,
+    ) {
+        if !self.admit(node, topic) {
+            return;
+        }
+        match self.nodes.get(node).map(|known| (known.liveness, known.heard)) {
+            Some((Liveness::Alive, _)) => {}
+            Some((Liveness::Dead, true)) => return self.wish_rebirth(node, "a message came after the death", now),
+            Some((Liveness::Stale, _)) => {
+                return self.wish_rebirth(node, "a message came while the replica is stale", now);
+            }
+            _ => return self.lose_track(node, "a message came before the birth", now),
+        }
+        let Some(payload) = self.readable(node, topic, bytes, now) else { return };
+        let seq = match seq_of(&payload) {
+            Ok(seq) => seq,
+            Err(reason) => return self.unreadable(node, topic, reason, now),
+        };
+        let digest = resequencer::digest(kind, device.as_ref(), bytes);
+        let Some(birth) = self.nodes.get_mut(node).and_then(|known| known.birth.as_mut()) else { return };
+        match birth.order.place(seq, digest) {
+            Place::Duplicate => {}
+            Place::Next => {
+                birth.order.advance(digest);
+                self.process(node, kind, device, payload, topic, now);
+                self.drain(node, now);
+            }
+            Place::Early => {
+                // What was sent before the birth does not belong to its order; but a clock that was set back looks the same, so the gap counts.
+                if payload.timestamp.is_none_or(|t| t >= birth.timestamp) {
+                    let before = birth.order.held();
+                    let held = Held {
+                        kind,
+                        device,
+                        payload: Bytes::copy_from_slice(bytes),
+                        timestamp: payload.timestamp,
+                        received: now.mono,
+                    };
+                    if birth.order.hold(seq, held).is_err() {
+                        return self.lose_track(node, "two messages have the same seq", now);
+                    }
+                    let after = birth.order.held();
+                    self.held_bytes += after.1 - before.1;
+                    if after.0 > self.config.reorder_messages_max || self.held_bytes > HELD_BYTES_MAX {
+                        return self.lose_track(node, "too many messages wait for a missing one", now);
+                    }
+                }
+                self.open_gap(node, now.mono);
+            }
+        }
+    }
+
+    /// Processes what was held and has its turn now. What still waits may do so for the reorder timeout since it arrived.
+    pub(super) fn drain(&mut self, node: &EdgeNodeDescriptor, now: Now) {
+        loop {
+            let Some(known) = self.nodes.get_mut(node).filter(|known| known.liveness == Liveness::Alive) else {
+                return;
+            };
+            let Some(birth) = known.birth.as_mut() else { return };
+            let Some(held) = birth.order.take_next() else { break };
+            birth.order.advance(resequencer::digest(held.kind, held.device.as_ref(), &held.payload));
+            self.held_bytes -= held.payload.len();
+            let topic = Topic::of(node.clone(), held.kind, held.device.clone()).to_string();
+            // It was readable when it arrived.
+            if let Ok(payload) = payload::decode(&held.payload, &self.limits) {
+                self.process(node, held.kind, held.device, payload, &topic, now);
+            }
+        }
+        // tck-id-operational-behavior-host-reordering-success
+        self.stop_gap_timer(node);
+        if let Some(since) =
+            self.nodes.get(node).and_then(|known| known.birth.as_ref()).and_then(|birth| birth.order.waiting_since())
+        {
+            self.open_gap(node, since);
+        }
+    }
+
+    pub(super) fn process(
+        &mut self,
+        node: &EdgeNodeDescriptor,
+        kind: MessageKind,
+        device: Option<DeviceId>,
+        payload: RawPayload,
+        topic: &str,
+        now: Now,
+    ) {
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        let timestamp = payload.timestamp.unwrap_or(now.wall);
+        let mut problems = Vec::new();
+        let event = match (kind, device) {
+            (MessageKind::DBirth, Some(device)) => {
+                if !known.devices.contains_key(&device) && known.devices.len() >= self.config.devices_max {
+                    known.devices.retain(|_, replica| replica.dead_at.is_none());
+                    if known.devices.len() >= self.config.devices_max {
+                        if !known.devices_refused {
+                            known.devices_refused = true;
+                            self.reject(
+                                topic,
+                                format!("more than {} devices; further ones are not kept", self.config.devices_max),
+                            );
+                        }
+                        return;
+                    }
+                }
+                let replica = Replica::from_birth(payload.metrics, timestamp, &mut problems);
+                let metrics = replica.metrics.clone();
+                known.devices.insert(device.clone(), replica);
+                Ok(HostEvent::DeviceBirth { node: node.clone(), device, timestamp, metrics })
+            }
+            (MessageKind::DDeath, Some(device)) => match known.devices.get_mut(&device).filter(|d| d.dead_at.is_none())
+            {
+                Some(replica) => {
+                    // tck-id-operational-behavior-edge-node-termination-host-action-ddeath-devices-offline,
+                    // tck-id-operational-behavior-edge-node-termination-host-action-ddeath-devices-tags-stale
+                    replica.dead_at = Some(timestamp);
+                    Ok(HostEvent::DeviceDeath { node: node.clone(), device, timestamp })
+                }
+                // The death of a device that is dead or was never born changes nothing.
+                None => return,
+            },
+            (MessageKind::NData, None) => match &mut known.birth {
+                Some(birth) => birth
+                    .replica
+                    .apply(payload.metrics, timestamp, &mut problems)
+                    .map(|metrics| HostEvent::NodeData { node: node.clone(), timestamp, metrics }),
+                None => return,
+            },
+            (MessageKind::DData, Some(device)) => {
+                match known.devices.get_mut(&device).filter(|d| d.dead_at.is_none()) {
+                    Some(replica) => replica
+                        .apply(payload.metrics, timestamp, &mut problems)
+                        .map(|metrics| HostEvent::DeviceData { node: node.clone(), device, timestamp, metrics }),
+                    None if known.devices_refused => return,
+                    None => Err(Unknown(format!("device {device} has data but is not born"))),
+                }
+            }
+            _ => return,
+        };
+        match event {
+            Ok(event) => self.event(event),
+            Err(Unknown(reason)) => self.lose_track(node, &reason, now),
+        }
+        self.report(topic, &problems);
+    }
+
+    /// Metrics that could not be read, in one event.
+    pub(super) fn report(&mut self, topic: &str, problems: &[String]) {
+        match problems {
+            [] => {}
+            [one] => self.reject(topic, one.clone()),
+            [first, others @ ..] => self.reject(topic, format!("{first}; and {} more problems", others.len())),
+        }
+    }
+
+    pub(super) fn readable(
+        &mut self,
+        node: &EdgeNodeDescriptor,
+        topic: &str,
+        bytes: &Bytes,
+        now: Now,
+    ) -> Option<RawPayload> {
+        match payload::decode(bytes, &self.limits) {
+            Ok(payload) => return Some(payload),
+            Err(
+                error @ (DecodeError::TooManyMetrics { .. }
+                | DecodeError::TooLarge { .. }
+                | DecodeError::InflatedTooLarge { .. }
+                | DecodeError::TooManyElements { .. }),
+            ) => {
+                // Births that are too large stay so: telling it once is enough.
+                let told =
+                    self.nodes.get_mut(node).is_some_and(|known| std::mem::replace(&mut known.metrics_refused, true));
+                if !told {
+                    self.reject(topic, error.to_string());
+                }
+                self.lose_track(node, "a message exceeds the limits", now);
+            }
+            Err(error) => self.unreadable(node, topic, error.to_string(), now),
+        }
+        None
+    }
+
+    pub(super) fn unreadable(&mut self, node: &EdgeNodeDescriptor, topic: &str, reason: String, now: Now) {
+        self.reject(topic, reason);
+        self.lose_track(node, "a message could not be read", now);
+    }
+
+    /// The replica is not what the node says any more, or never was.
+    pub(super) fn lose_track(&mut self, node: &EdgeNodeDescriptor, reason: &str, now: Now) {
+        self.close_gap(node);
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        if known.liveness == Liveness::Alive || !known.heard {
+            known.heard = true;
+            known.liveness = Liveness::Stale;
+            known.stale_at = Some(now.wall);
+            self.event(HostEvent::NodeStale { node: node.clone(), reason: reason.to_owned() });
+        }
+        self.wish_rebirth(node, reason, now);
+    }
+}
+
+/// (tck-id-payloads-sequence-num-always-included, tck-id-payloads-sequence-num-req-nbirth)
+fn seq_of(payload: &RawPayload) -> Result<Seq, String> {
+    let number = payload.seq.ok_or("it has no seq")?;
+    Seq::from_wire(number).map_err(|n| format!("its seq {n} is not within 0..=255"))
+}

@@ -1,0 +1,414 @@
+//! The Host Application machine: STATE, replicas of edge nodes and devices, ordering, rebirth requests, commands (Sparkplug 3.0, 5.16-5.18, 6.4.23).
+//!
+//! A replica is alive only between a birth and the death of the same bdSeq; nothing but a birth revives it. A gap in `seq`, data before birth, an unknown alias or an
+//! unreadable payload make it stale and lead to one rebirth request at a time, jittered and bounded.
+//!
+//! A limit of the standard: because every NBIRTH has `seq` 0, the loss of a whole set of births goes unnoticed if as many messages were lost as the host
+//! would need to have missed for its count to fit (a node without devices that is reborn before it sent any data, say), until a message names something
+//! unknown or the count differs. Whoever depends on completeness counts what it got.
+
+mod due;
+mod inbound;
+mod node_table;
+mod rebirth;
+mod request;
+mod resequencer;
+mod session;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use node_table::Node;
+use rebirth::RebirthQueue;
+use state::OwnState;
+pub use view::{DeviceView, MetricView, NodeView};
+
+use crate::backoff::Backoff;
+use crate::metric::Metric;
+use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
+use crate::payload::Limits;
+use crate::seq::BdSeq;
+use crate::session::{QoS, TransportAction, TransportEvent};
+use crate::time::Now;
+
+/// Settings of a [`HostApplication`].
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    /// Who it is. None: a listener without STATE (no will), for tools that only look.
+    pub host_id: Option<HostId>,
+    /// Number of servers in the driver's list; at least 1. One machine speaks to one server at a time.
+    pub servers: usize,
+    /// Subscriptions of data; own STATE comes on top. Default `spBv1.0/#` at QoS 1: births and data are published at QoS 0 and arrive so, but the will that
+    /// tells a death is published at QoS 1, and at QoS 0 a server may drop it.
+    pub filters: Vec<(String, QoS)>,
+    /// How long a gap in `seq` may stay open (tck-id-operational-behavior-host-reordering-param). Default 2 s; 0 is allowed.
+    pub reorder_timeout: Duration,
+    /// Messages of one node held back while a gap is open.
+    pub reorder_messages_max: usize,
+    /// Ask stale or unknown nodes for rebirth at all (a pure listener does not).
+    pub rebirth_requests: bool,
+    /// Random delay before a rebirth request, at most.
+    pub rebirth_jitter: Duration,
+    /// First and longest wait between two rebirth requests to the same node; between them it doubles.
+    pub rebirth_interval: (Duration, Duration),
+    /// Rebirth requests per second over all nodes, at most.
+    pub rebirths_per_second_max: u32,
+    /// Nodes, devices per node and metrics per node or device that are kept; what is beyond is refused with [`HostEvent::Rejected`].
+    pub nodes_max: usize,
+    /// See [`Self::nodes_max`].
+    pub devices_max: usize,
+    /// See [`Self::nodes_max`].
+    pub metrics_max: usize,
+    /// Larger payloads are refused unread, and compressed ones that carry more.
+    pub message_bytes_max: usize,
+    /// First and longest wait before a new CONNECT; between them it doubles, with jitter.
+    pub reconnect: (Duration, Duration),
+    /// Seed of the jitter.
+    pub seed: u64,
+}
+
+impl HostConfig {
+    /// Defaults for everything but the name.
+    #[must_use]
+    pub fn new(host_id: Option<HostId>) -> Self {
+        Self {
+            host_id,
+            servers: 1,
+            filters: vec![("spBv1.0/#".to_owned(), QoS::AtLeastOnce)],
+            reorder_timeout: Duration::from_secs(2),
+            reorder_messages_max: 1_000,
+            rebirth_requests: true,
+            rebirth_jitter: Duration::from_millis(200),
+            rebirth_interval: (Duration::from_secs(2), Duration::from_secs(60)),
+            rebirths_per_second_max: 200,
+            nodes_max: 100_000,
+            devices_max: 100_000,
+            metrics_max: 100_000,
+            message_bytes_max: 1024 * 1024,
+            reconnect: (Duration::from_millis(500), Duration::from_secs(30)),
+            seed: 0,
+        }
+    }
+}
+
+/// What an application asks of its Host Application.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HostRequest {
+    /// Publish an NCMD (`device` None) or DCMD.
+    Command {
+        /// To which edge node.
+        node: EdgeNodeDescriptor,
+        /// To which device of it.
+        device: Option<DeviceId>,
+        /// Wanted values; names always, types too, aliases never.
+        metrics: Vec<Metric>,
+    },
+    /// This node should exist: ask it for birth until it is born, again whenever it turns stale or unknown. Without this only nodes that are heard are asked.
+    Expect {
+        /// Which.
+        node: EdgeNodeDescriptor,
+    },
+    /// Take [`HostRequest::Expect`] back and drop the replica.
+    Forget {
+        /// Which.
+        node: EdgeNodeDescriptor,
+    },
+    /// Ask for rebirth once, subject to the limits.
+    Rebirth {
+        /// Which.
+        node: EdgeNodeDescriptor,
+    },
+    /// STATE offline with the present time, then disconnect.
+    Stop,
+}
+
+/// What a Host Application tells its application. Within a node the order is that of the node's `seq`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HostEvent {
+    /// Own session is up: subscribed, STATE online published.
+    Online,
+    /// Own session is down: every replica is stale until its next birth.
+    Offline {
+        /// For people.
+        reason: String,
+    },
+    /// NBIRTH: the node is alive, its metrics are these, all its devices are gone until their DBIRTH.
+    NodeBirth {
+        /// Who.
+        node: EdgeNodeDescriptor,
+        /// Of its session.
+        bd_seq: BdSeq,
+        /// Payload timestamp, UTC ms.
+        timestamp: u64,
+        /// Payload `uuid`.
+        uuid: Option<Arc<str>>,
+        /// All metrics of the node, `bdSeq` and `Node Control/Rebirth` included.
+        metrics: Arc<[Metric]>,
+    },
+    /// NDEATH with the bdSeq of the birth: the node and all its devices are dead. `timestamp` is the host's own receive time.
+    NodeDeath {
+        /// Who.
+        node: EdgeNodeDescriptor,
+        /// UTC ms.
+        timestamp: u64,
+    },
+    /// The replica has lost track (gap, unknown alias, unreadable message, own session lost); values are kept but may be old. A birth ends it.
+    NodeStale {
+        /// Who.
+        node: EdgeNodeDescriptor,
+        /// Why, for people.
+        reason: String,
+    },
+    /// NDATA.
+    NodeData {
+        /// Who.
+        node: EdgeNodeDescriptor,
+        /// Payload timestamp, UTC ms.
+        timestamp: u64,
+        /// Changed metrics, names and types resolved.
+        metrics: Vec<Metric>,
+    },
+    /// DBIRTH.
+    DeviceBirth {
+        /// Of whom.
+        node: EdgeNodeDescriptor,
+        /// Which device.
+        device: DeviceId,
+        /// Payload timestamp, UTC ms.
+        timestamp: u64,
+        /// All its metrics.
+        metrics: Arc<[Metric]>,
+    },
+    /// DDATA.
+    DeviceData {
+        /// Of whom.
+        node: EdgeNodeDescriptor,
+        /// Which device.
+        device: DeviceId,
+        /// Payload timestamp, UTC ms.
+        timestamp: u64,
+        /// Changed metrics, names and types resolved.
+        metrics: Vec<Metric>,
+    },
+    /// DDEATH. `timestamp` is the payload's.
+    DeviceDeath {
+        /// Of whom.
+        node: EdgeNodeDescriptor,
+        /// Which device.
+        device: DeviceId,
+        /// UTC ms.
+        timestamp: u64,
+    },
+    /// A rebirth request went out.
+    RebirthRequested {
+        /// To whom.
+        node: EdgeNodeDescriptor,
+        /// Why, for people.
+        reason: String,
+    },
+    /// STATE of another (or the own) Host Application.
+    HostState {
+        /// Who.
+        host: HostId,
+        /// Online or not.
+        state: crate::state::HostState,
+    },
+    /// A message was not usable and was dropped.
+    Rejected {
+        /// Its topic.
+        topic: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// STATE offline and DISCONNECT are out; the machine is at its end.
+    Stopped,
+}
+
+/// What [`HostApplication::poll_output`] yields.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HostOutput {
+    /// For the driver.
+    Transport(TransportAction),
+    /// For the application.
+    Event(HostEvent),
+}
+
+/// Condition of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Liveness {
+    /// Between a birth and its death, in order.
+    Alive,
+    /// Lost track; waits for a birth.
+    Stale,
+    /// Died, or was never born.
+    Dead,
+}
+
+/// Name of the metric that asks a node for its births (tck-id-operational-behavior-data-commands-ncmd-rebirth-name).
+const NODE_REBIRTH: &str = "Node Control/Rebirth";
+/// Unanswered requests to a node that nobody expects; then it is asked again only when it is heard.
+const UNANSWERED_MAX: u32 = 8;
+/// Bytes of messages held back while gaps are open, over all nodes. Beyond it a gap is a loss at once.
+const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Where the session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No session; the next CONNECT is at this time.
+    Away { until: Duration },
+    /// CONNECT is out.
+    Connecting,
+    /// SUBSCRIBE is out.
+    Subscribing,
+    /// Subscribed, STATE online is out.
+    Online,
+    /// DISCONNECT is out.
+    Leaving,
+    /// At its end.
+    Stopped,
+}
+
+/// The Host Application machine.
+#[derive(Debug)]
+pub struct HostApplication {
+    config: HostConfig,
+    limits: Limits,
+    outputs: VecDeque<HostOutput>,
+
+    phase: Phase,
+    stopping: bool,
+    /// CONNACK of the present session arrived.
+    open: bool,
+    server: usize,
+    backoff: Backoff,
+    own_state: Option<OwnState>,
+
+    nodes: BTreeMap<EdgeNodeDescriptor, Node>,
+    /// It was told that there are more nodes than are kept.
+    nodes_refused: bool,
+    /// Gaps by the time at which they become losses.
+    gaps: BTreeSet<(Duration, EdgeNodeDescriptor)>,
+    held_bytes: usize,
+    rebirths: RebirthQueue,
+}
+
+impl HostApplication {
+    /// A machine that wants to connect at once.
+    #[must_use]
+    pub fn new(config: HostConfig, now: Now) -> Self {
+        let limits = Limits {
+            bytes_max: config.message_bytes_max,
+            inflated_bytes_max: config.message_bytes_max,
+            metrics_max: config.metrics_max,
+            ..Limits::default()
+        };
+        let rebirths = RebirthQueue::new(
+            config.rebirths_per_second_max,
+            config.rebirth_interval,
+            config.rebirth_jitter,
+            config.seed,
+        );
+        let mut machine = Self {
+            limits,
+            outputs: VecDeque::new(),
+            phase: Phase::Away { until: now.mono },
+            stopping: false,
+            open: false,
+            server: 0,
+            backoff: Backoff::new(config.reconnect, config.seed.wrapping_add(1)),
+            own_state: config.host_id.clone().map(|host| OwnState::new(host, config.servers)),
+            nodes: BTreeMap::new(),
+            nodes_refused: false,
+            gaps: BTreeSet::new(),
+            held_bytes: 0,
+            rebirths,
+            config,
+        };
+        machine.connect(now);
+        machine
+    }
+
+    /// Takes what the application has to say. Commands and rebirths asked for while offline are dropped (the sender repeats until the replica agrees); Expect and Forget are kept.
+    pub fn request(&mut self, request: HostRequest, now: Now) {
+        if self.stopping {
+            return;
+        }
+        match request {
+            HostRequest::Command { node, device, metrics } => {
+                if self.phase == Phase::Online {
+                    self.command(node, device, metrics, now);
+                }
+            }
+            HostRequest::Expect { node } => self.expect(&node, now),
+            HostRequest::Forget { node } => self.forget(&node),
+            HostRequest::Rebirth { node } => {
+                if self.phase == Phase::Online && self.admit(&node, "rebirth request") {
+                    self.schedule_rebirth(&node, "the application asked for it", now);
+                }
+            }
+            HostRequest::Stop => self.stop(now),
+        }
+        self.run_due(now);
+    }
+
+    /// Takes what the driver has to say.
+    pub fn on_transport(&mut self, event: TransportEvent, now: Now) {
+        match event {
+            TransportEvent::Connected => self.connected(),
+            TransportEvent::Subscribed => self.subscribed(now),
+            TransportEvent::Message { topic, payload, retain } => self.message(&topic, &payload, retain, now),
+            TransportEvent::Lost { topic } => self.lost(&topic, now),
+            TransportEvent::Disconnected { reason, .. } => self.disconnected(reason, now),
+        }
+        self.run_due(now);
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Now) {
+        match self.phase {
+            Phase::Away { until } if now.mono >= until => self.connect(now),
+            _ => {}
+        }
+        self.run_due(now);
+    }
+
+    /// `Now::mono` at which [`HostApplication::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Away { until } => Some(until),
+            Phase::Online => {
+                [self.gaps.first().map(|(due, _)| *due), self.rebirths.next_deadline()].into_iter().flatten().min()
+            }
+            Phase::Subscribing => self.gaps.first().map(|(due, _)| *due),
+            Phase::Connecting | Phase::Leaving | Phase::Stopped => None,
+        }
+    }
+
+    /// The next thing to do or to tell, in order.
+    pub fn poll_output(&mut self) -> Option<HostOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Condition of a node's replica; None if it was never heard of.
+    #[must_use]
+    pub fn liveness(&self, node: &EdgeNodeDescriptor) -> Option<Liveness> {
+        self.nodes.get(node).filter(|known| known.heard).map(|known| known.liveness)
+    }
+
+    /// The replica of a node, if it was heard of.
+    #[must_use]
+    pub fn node(&self, node: &EdgeNodeDescriptor) -> Option<NodeView<'_>> {
+        self.nodes.get(node).filter(|known| known.heard).map(NodeView::new)
+    }
+
+    /// The replicas of all nodes that were heard of, in the order of their names.
+    pub fn nodes(&self) -> impl Iterator<Item = (&EdgeNodeDescriptor, NodeView<'_>)> {
+        self.nodes.iter().filter(|(_, known)| known.heard).map(|(name, known)| (name, NodeView::new(known)))
+    }
+}

@@ -1,0 +1,71 @@
+//! What the application asks for: commands, nodes it expects or forgets, the end.
+
+use super::{HostApplication, HostEvent, Liveness, Phase};
+use crate::metric::Metric;
+use crate::name::{DeviceId, EdgeNodeDescriptor};
+use crate::payload::{self, EncodeOptions, Form, Payload};
+use crate::session::{Publish, QoS, TransportAction};
+use crate::time::Now;
+use crate::topic::{MessageKind, Topic};
+
+impl HostApplication {
+    /// (tck-id-topics-ncmd-topic, tck-id-topics-ncmd-mqtt, tck-id-topics-ncmd-timestamp, tck-id-topics-ncmd-payload, tck-id-topics-dcmd-topic,
+    /// tck-id-topics-dcmd-mqtt, tck-id-topics-dcmd-timestamp, tck-id-topics-dcmd-payload, tck-id-payloads-ncmd-seq, tck-id-payloads-dcmd-seq)
+    pub(super) fn command(
+        &mut self,
+        node: EdgeNodeDescriptor,
+        device: Option<DeviceId>,
+        metrics: Vec<Metric>,
+        now: Now,
+    ) {
+        let payload = Payload { timestamp: Some(now.wall), seq: None, uuid: None, body: None, metrics };
+        self.publish(Publish {
+            topic: Topic::of(node, MessageKind::NCmd, device).to_string(),
+            payload: payload::encode(&payload, &EncodeOptions::new(Form::Command)),
+            qos: QoS::AtMostOnce,
+            retain: false,
+        });
+    }
+
+    pub(super) fn expect(&mut self, node: &EdgeNodeDescriptor, now: Now) {
+        if !self.admit(node, "expected node") {
+            return;
+        }
+        if let Some(known) = self.nodes.get_mut(node) {
+            known.expected = true;
+            if known.liveness != Liveness::Alive {
+                self.wish_rebirth(node, "expected", now);
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, node: &EdgeNodeDescriptor) {
+        self.close_gap(node);
+        if let Some(mut known) = self.nodes.remove(node) {
+            self.rebirths.cancel(node, &mut known.asking);
+            self.nodes_refused = false;
+        }
+    }
+
+    pub(super) fn stop(&mut self, now: Now) {
+        self.stopping = true;
+        match self.phase {
+            Phase::Away { .. } => {
+                self.phase = Phase::Stopped;
+                self.event(HostEvent::Stopped);
+            }
+            Phase::Leaving | Phase::Stopped => {}
+            Phase::Connecting | Phase::Subscribing | Phase::Online => {
+                // tck-id-operational-behavior-host-application-termination, tck-id-operational-behavior-host-application-death-payload
+                if self.phase == Phase::Online
+                    && let Some(own) = &self.own_state
+                {
+                    let death = own.death(now.wall);
+                    self.publish(death);
+                }
+                self.action(TransportAction::Disconnect);
+                self.phase = Phase::Leaving;
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Puts the messages of one edge node back into the order of their `seq` (tck-id-operational-behavior-host-reordering-start and its siblings).
+//! The timer of a gap belongs to the caller.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::name::DeviceId;
+use crate::seq::Seq;
+use crate::topic::MessageKind;
+
+/// A message that came too early.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub kind: MessageKind,
+    pub device: Option<DeviceId>,
+    pub payload: Bytes,
+    pub timestamp: Option<u64>,
+    /// When it arrived.
+    pub received: Duration,
+}
+
+/// Where a `seq` belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is the one to process.
+    Next,
+    /// It has been processed already, bytes and all.
+    Duplicate,
+    /// Something is missing before it.
+    Early,
+}
+
+/// Two different messages claim one `seq`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Conflict;
+
+#[derive(Debug)]
+pub(super) struct Resequencer {
+    next: Seq,
+    /// Of the message processed last.
+    last_digest: u64,
+    held: BTreeMap<Seq, Held>,
+    held_bytes: usize,
+}
+
+impl Resequencer {
+    /// After an NBIRTH with this `seq`.
+    pub(super) const fn after_birth(seq: Seq, digest: u64) -> Self {
+        Self { next: seq.next(), last_digest: digest, held: BTreeMap::new(), held_bytes: 0 }
+    }
+
+    /// A `seq` that was processed last is a duplicate only if the bytes are the same: after a loss of 255 messages another message carries it.
+    pub(super) fn place(&self, seq: Seq, digest: u64) -> Place {
+        match seq.steps_after(self.next) {
+            0 => Place::Next,
+            255 if digest == self.last_digest => Place::Duplicate,
+            _ => Place::Early,
+        }
+    }
+
+    /// The message that was [`Place::Next`] is processed.
+    pub(super) const fn advance(&mut self, digest: u64) {
+        self.next = self.next.next();
+        self.last_digest = digest;
+    }
+
+    /// Keeps an early message.
+    ///
+    /// # Errors
+    /// Another message claims the same `seq`.
+    pub(super) fn hold(&mut self, seq: Seq, held: Held) -> Result<(), Conflict> {
+        match self.held.entry(seq) {
+            Entry::Vacant(slot) => {
+                self.held_bytes += held.payload.len();
+                slot.insert(held);
+                Ok(())
+            }
+            Entry::Occupied(slot) => {
+                let known = slot.get();
+                let same = (known.kind, &known.device, &known.payload) == (held.kind, &held.device, &held.payload);
+                if same { Ok(()) } else { Err(Conflict) }
+            }
+        }
+    }
+
+    /// When the message arrived that has been waiting longest.
+    pub(super) fn waiting_since(&self) -> Option<Duration> {
+        self.held.values().map(|held| held.received).min()
+    }
+
+    /// The held message whose turn it is.
+    pub(super) fn take_next(&mut self) -> Option<Held> {
+        let held = self.held.remove(&self.next)?;
+        self.held_bytes -= held.payload.len();
+        Some(held)
+    }
+
+    /// Number and bytes of the held messages.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (self.held.len(), self.held_bytes)
+    }
+
+    /// What is missing first, for people.
+    pub(super) const fn missing(&self) -> u64 {
+        self.next.get()
+    }
+
+    /// Gives up on what is held.
+    pub(super) fn clear(&mut self) {
+        self.held.clear();
+        self.held_bytes = 0;
+    }
+
+    /// Takes over what `earlier` holds and was sent after the birth: it overtook the birth on its way.
+    pub(super) fn inherit(&mut self, earlier: Self, birth_timestamp: u64) {
+        for (seq, held) in earlier.held {
+            if held.timestamp.is_some_and(|t| t >= birth_timestamp) {
+                self.held_bytes += held.payload.len();
+                self.held.insert(seq, held);
+            }
+        }
+    }
+}
+
+/// Tells packets apart that carry the same `seq`. Not meant to resist an adversary: an edge node can only confuse the replica of itself.
+pub(super) fn digest(kind: MessageKind, device: Option<&DeviceId>, payload: &[u8]) -> u64 {
+    let mix = |state: u64, word: u64| (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let absorb = |state: u64, bytes: &[u8]| {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let state = words.iter().fold(state, |s, w| mix(s, u64::from_le_bytes(*w)));
+        let tail = rest.iter().fold(rest.len() as u64, |s, b| s << 8 | u64::from(*b));
+        mix(state, tail)
+    };
+    let state = mix(payload.len() as u64, kind as u64);
+    absorb(absorb(state, device.map_or(b"", |d| d.as_str().as_bytes())), payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seq(n: u64) -> Seq {
+        Seq::from_wire(n).expect("valid")
+    }
+
+    fn held(n: u8) -> Held {
+        Held {
+            kind: MessageKind::NData,
+            device: None,
+            payload: vec![n].into(),
+            timestamp: Some(n.into()),
+            received: Duration::from_secs(n.into()),
+        }
+    }
+
+    #[test]
+    fn early_messages_come_out_in_order_once_the_gap_is_closed() {
+        let mut order = Resequencer::after_birth(seq(254), 0);
+        assert_eq!(order.place(seq(1), 9), Place::Early);
+        for n in [1, 0, 0] {
+            assert_eq!(order.hold(seq(n.into()), held(n)), Ok(()));
+        }
+        assert_eq!(order.hold(seq(0), held(7)), Err(Conflict));
+        assert_eq!(order.waiting_since(), Some(Duration::ZERO));
+        assert_eq!((order.held(), order.missing()), ((2, 2), 255));
+        assert!(order.take_next().is_none());
+        assert_eq!(order.place(seq(255), 5), Place::Next);
+        order.advance(5);
+        for n in [0, 1] {
+            assert_eq!(order.take_next().map(|h| h.payload[0]), Some(n));
+            order.advance(n.into());
+        }
+        assert!(order.take_next().is_none());
+        assert_eq!(order.held(), (0, 0));
+    }
+
+    #[test]
+    fn the_same_seq_with_other_bytes_is_no_duplicate() {
+        let mut order = Resequencer::after_birth(Seq::ZERO, 0);
+        order.advance(77);
+        assert_eq!(order.place(seq(1), 77), Place::Duplicate);
+        assert_eq!(order.place(seq(1), 78), Place::Early);
+    }
+
+    #[test]
+    fn digests_differ_by_kind_device_and_bytes() {
+        let device = DeviceId::new("D").expect("valid");
+        let all = [
+            digest(MessageKind::NData, None, b""),
+            digest(MessageKind::NData, None, b"\0"),
+            digest(MessageKind::NData, None, b"abcdefgh"),
+            digest(MessageKind::NData, None, b"abcdefgi"),
+            digest(MessageKind::DData, Some(&device), b"abcdefgh"),
+            digest(MessageKind::DDeath, Some(&device), b"abcdefgh"),
+        ];
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
+    }
+}

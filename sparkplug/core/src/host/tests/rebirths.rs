@@ -1,0 +1,159 @@
+//! Who is asked for rebirth, why, and how often.
+
+use super::*;
+
+#[test]
+fn data_before_birth_asks_for_rebirth_until_it_comes_with_growing_intervals() {
+    let mut bench = Bench::online(config());
+    bench.ndata(5, 1.0);
+    bench.expect(&["E stale: a message came before the birth", ASK, "E asked: a message came before the birth"]);
+    assert_eq!(bench.machine.liveness(&e()), Some(Liveness::Stale));
+    let mut at = Vec::new();
+    for second in 1..=100 {
+        bench.pass(Duration::from_secs(1));
+        bench.ndata(5, 1.0);
+        for line in bench.lines() {
+            if line == ASK {
+                at.push(second);
+            }
+        }
+    }
+    assert_eq!(at, [2, 6, 14, 30, 62]);
+}
+
+#[test]
+fn a_node_that_never_answers_and_that_nobody_expects_is_left_alone() {
+    let mut bench = Bench::online(config());
+    bench.ndata(5, 1.0);
+    bench.pass(Duration::from_secs(3600));
+    assert_eq!(bench.lines().iter().filter(|l| *l == ASK).count(), 8);
+    assert_eq!(bench.machine.next_deadline(), None);
+    bench.ndata(5, 1.0);
+    bench.expect(&[ASK, "E asked: a message came while the replica is stale"]);
+}
+
+#[test]
+fn an_expected_node_is_asked_until_it_is_born() {
+    let mut bench = Bench::online(config());
+    bench.request(HostRequest::Expect { node: e() });
+    bench.expect(&[ASK, "E asked: expected"]);
+    assert_eq!(bench.machine.liveness(&e()), None);
+    bench.pass(Duration::from_secs(3600));
+    assert!(bench.lines().len() > 100);
+    bench.nbirth(0, 1, vec![]);
+    bench.expect(&["E born 0 at 1 bdSeq=Int64(0)"]);
+    bench.pass(Duration::from_secs(3600));
+    bench.expect(&[]);
+    // Its own death is an answer, too.
+    bench.ndeath(0);
+    bench.outputs();
+    bench.pass(Duration::from_secs(3600));
+    bench.expect(&[]);
+}
+
+#[test]
+fn unknown_names_devices_and_unreadable_messages_are_reasons() {
+    for (send, reason) in [
+        (("NDATA", None, vec![Metric::new("new", 1u8)]), "metric \"new\" is not in the birth"),
+        (("DDATA", Some("Z"), vec![]), "device Z has data but is not born"),
+    ] {
+        let mut bench = Bench::with_node(config());
+        let (kind, device, metrics) = send;
+        bench.send(kind, device, Some(2), 2000, metrics);
+        bench.expect(&[&format!("E stale: {reason}"), ASK, &format!("E asked: {reason}")]);
+    }
+    let mut bench = Bench::with_node(config());
+    bench.receive("spBv1.0/G/DDATA/E/D", vec![0xff; 3]);
+    bench.expect(&[
+        "rejected spBv1.0/G/DDATA/E/D: payload is not a Sparkplug B protobuf message: it ends in the middle of a field",
+        "E stale: a message could not be read",
+        ASK,
+        "E asked: a message could not be read",
+    ]);
+    let mut bench = Bench::with_node(config());
+    bench.send("NDATA", None, None, 2000, vec![]);
+    assert_eq!(bench.lines()[0], "rejected spBv1.0/G/NDATA/E: it has no seq");
+}
+
+#[test]
+fn data_with_an_unknown_name_changes_nothing_at_all() {
+    let mut bench = Bench::with_node(config());
+    bench.send("NDATA", None, Some(2), 2000, vec![Metric::new("T", 99.0f64), Metric::new("new", 1u8)]);
+    bench.outputs();
+    let value = bench.machine.node(&e()).and_then(|n| n.metric("T")).and_then(|m| m.metric.value.clone());
+    assert_eq!(value, Some(Value::Double(20.0)));
+}
+
+#[test]
+fn dropped_messages_make_stale() {
+    let mut bench = Bench::with_node(config());
+    bench.on(TransportEvent::Lost { topic: "spBv1.0/G/DDATA/E/D".to_owned() });
+    let reason = "messages were dropped because the application did not keep up";
+    bench.expect(&[&format!("E stale: {reason}"), ASK, &format!("E asked: {reason}")]);
+}
+
+#[test]
+fn a_node_that_fails_again_soon_is_asked_later() {
+    let mut bench = Bench::with_node(config());
+    let lose = |bench: &mut Bench| bench.on(TransportEvent::Lost { topic: "spBv1.0/G/NDATA/E".to_owned() });
+    lose(&mut bench);
+    bench.nbirth(0, 3000, vec![]);
+    bench.outputs();
+    lose(&mut bench);
+    assert_eq!(bench.lines().len(), 1);
+    bench.pass(Duration::from_millis(1999));
+    bench.expect(&[]);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.lines().len(), 2);
+    bench.nbirth(0, 4000, vec![]);
+    bench.pass(Duration::from_secs(120));
+    bench.outputs();
+    lose(&mut bench);
+    assert_eq!(bench.lines().len(), 3);
+}
+
+#[test]
+fn the_rate_over_all_nodes_is_bounded() {
+    let mut bench = Bench::online(HostConfig { rebirths_per_second_max: 10, ..config() });
+    for n in 0..30 {
+        bench.receive(&format!("spBv1.0/G/NDATA/n{n}"), message("NDATA", Some(3), 1, vec![], None));
+    }
+    let asked = |lines: Vec<String>| lines.iter().filter(|l| l.contains("Rebirth=")).count();
+    assert_eq!(asked(bench.lines()), 1);
+    bench.pass(Duration::from_millis(999));
+    assert_eq!(asked(bench.lines()), 9);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(asked(bench.lines()), 1);
+}
+
+#[test]
+fn a_listener_that_does_not_ask_stays_silent_but_obeys() {
+    let mut bench = Bench::online(HostConfig { rebirth_requests: false, ..config() });
+    bench.ndata(5, 1.0);
+    bench.expect(&["E stale: a message came before the birth"]);
+    bench.pass(Duration::from_secs(300));
+    bench.expect(&[]);
+    bench.request(HostRequest::Rebirth { node: e() });
+    bench.expect(&[ASK, "E asked: the application asked for it"]);
+    bench.pass(Duration::from_secs(300));
+    bench.expect(&[]);
+}
+
+/// tck-id-operational-behavior-data-commands-ncmd-rebirth-verb, tck-id-operational-behavior-data-commands-ncmd-rebirth-name,
+/// tck-id-operational-behavior-data-commands-ncmd-rebirth-value, tck-id-topics-ncmd-timestamp, tck-id-topics-ncmd-mqtt,
+/// tck-id-payloads-ncmd-timestamp, tck-id-payloads-ncmd-seq, tck-id-payloads-ncmd-qos, tck-id-payloads-ncmd-retain
+#[test]
+fn a_rebirth_request_is_a_boolean_by_name() {
+    let mut bench = Bench::online(config());
+    bench.request(HostRequest::Rebirth { node: e() });
+    let outputs = bench.outputs();
+    let [HostOutput::Transport(TransportAction::Publish(p)), HostOutput::Event(_)] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    let raw = payload::decode(&p.payload, &Limits::default()).expect("readable");
+    assert_eq!((p.topic.as_str(), p.qos, p.retain), ("spBv1.0/G/NCMD/E", QoS::AtMostOnce, false));
+    assert_eq!((raw.timestamp, raw.seq, raw.metrics.len()), (Some(WALL), None, 1));
+    let metric = &raw.metrics[0];
+    assert_eq!((metric.name.as_deref(), metric.alias), (Some("Node Control/Rebirth"), None));
+    assert_eq!((metric.datatype, &metric.value), (Some(11), &Some(payload::WireValue::Boolean(true))));
+}

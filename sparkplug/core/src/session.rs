@@ -1,0 +1,84 @@
+//! What a machine asks of an MQTT session, and what it is told about it. One session is one CONNECT: after
+//! [`TransportEvent::Disconnected`] nothing of it survives, queued messages included.
+
+use bytes::Bytes;
+
+use crate::seq::BdSeq;
+
+/// MQTT quality of service, as far as Sparkplug uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QoS {
+    /// At most once: births, data, commands.
+    AtMostOnce,
+    /// At least once: wills, STATE, command subscriptions.
+    AtLeastOnce,
+}
+
+/// A message to publish, or the will of a CONNECT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publish {
+    /// Topic text.
+    pub topic: String,
+    /// Encoded payload.
+    pub payload: Bytes,
+    /// Quality of service.
+    pub qos: QoS,
+    /// Retain flag.
+    pub retain: bool,
+}
+
+/// A CONNECT, always with clean session / clean start and session expiry 0
+/// (tck-id-principles-persistence-clean-session-311, -50).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connect {
+    /// Index into the configured list of servers.
+    pub server: usize,
+    /// The will: NDEATH of an Edge Node, STATE offline of a Host Application. None for a session that only listens.
+    pub will: Option<Publish>,
+    /// Edge Nodes only: the bdSeq of the will. The driver stores [`BdSeq::next`] of it durably before it connects.
+    pub bd_seq: Option<BdSeq>,
+}
+
+/// What the driver of a machine must do, in the order given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransportAction {
+    /// Open a session. Answer with [`TransportEvent::Connected`] or [`TransportEvent::Disconnected`].
+    Connect(Connect),
+    /// Subscribe to all filters. Answer with [`TransportEvent::Subscribed`] when the server has acknowledged them.
+    Subscribe(Vec<(String, QoS)>),
+    /// Publish, in order with every other publish of this session.
+    Publish(Publish),
+    /// Send what was queued, then DISCONNECT (MQTT 5: reason 0x04 or just close). Answer with [`TransportEvent::Disconnected`].
+    Disconnect,
+}
+
+/// What the driver tells a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransportEvent {
+    /// CONNACK arrived.
+    Connected,
+    /// SUBACK for the last [`TransportAction::Subscribe`] arrived.
+    Subscribed,
+    /// A message arrived.
+    Message {
+        /// Topic text as received.
+        topic: String,
+        /// Payload as received.
+        payload: Bytes,
+        /// Retain flag as received.
+        retain: bool,
+    },
+    /// Messages arrived and were dropped unread, because the application did not keep up. A Host Application treats the edge node of the topic
+    /// as after an unreadable message (stale, rebirth request); an Edge Node has nothing to do, because commands are repeated by who wants them.
+    Lost {
+        /// Topic of one of the messages; one such event a node.
+        topic: String,
+    },
+    /// The session is over, or could not be opened. `reason` is for people.
+    Disconnected {
+        /// What happened, without secrets.
+        reason: String,
+        /// The CONNECT reached the server's MQTT layer (CONNACK, even a refusing one): the bdSeq counts as used.
+        reached: bool,
+    },
+}

@@ -1,0 +1,122 @@
+//! What the two examples have in common: how to reach the server, lines of standard input, and words in them.
+
+pub mod value;
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use sparkplug::{DataType, Metric, Value};
+use sparkplug_mqtt::{MqttConfig, Password};
+use tokio::sync::mpsc;
+
+/// How to reach the MQTT server.
+#[derive(Debug, clap::Args)]
+pub struct Server {
+    /// MQTT server, mqtt://host:1883 or mqtts://host:8883; give several, and they are tried in turn
+    #[arg(long = "server", value_name = "URL", default_value = "mqtt://127.0.0.1:1883")]
+    servers: Vec<String>,
+    /// User name for the server
+    #[arg(long)]
+    username: Option<String>,
+    /// Password for the server
+    #[arg(long, env = "MQTT_PASSWORD", hide_env_values = true)]
+    password: Option<String>,
+    /// PEM file of the authorities that sign server certificates
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Seconds between pings
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    keep_alive: u64,
+}
+
+impl Server {
+    pub fn config(self) -> MqttConfig {
+        MqttConfig {
+            servers: self.servers,
+            username: self.username,
+            password: self.password.map(Password::from).unwrap_or_default(),
+            ca_file: self.ca_file,
+            keep_alive_s: self.keep_alive,
+            ..MqttConfig::default()
+        }
+    }
+}
+
+/// Lines of standard input. They are read by a thread of their own: a runtime would wait for a read that never ends.
+pub fn lines() -> mpsc::Receiver<String> {
+    // People type slowly; a script waits.
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The words of a line. A word with spaces in it stands in double quotes.
+#[derive(Debug)]
+pub struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    pub fn of(line: &'a str) -> Self {
+        Self(line.trim())
+    }
+
+    /// The next word; `what` it should be is for the message when there is none.
+    pub fn next(&mut self, what: &str) -> Result<Cow<'a, str>, String> {
+        if self.0.is_empty() {
+            return Err(format!("{what} is missing"));
+        }
+        let mut quoted = serde_json::Deserializer::from_str(self.0).into_iter::<String>();
+        if self.0.starts_with('"') {
+            let word = match quoted.next() {
+                Some(Ok(word)) => word,
+                Some(Err(_)) | None => return Err(format!("{what}: the quotation does not end")),
+            };
+            self.0 = self.0[quoted.byte_offset()..].trim_start();
+            return Ok(word.into());
+        }
+        let (word, rest) = self.0.split_once(char::is_whitespace).unwrap_or((self.0, ""));
+        self.0 = rest.trim_start();
+        Ok(word.into())
+    }
+
+    /// `NAME TYPE VALUE` up to the end of the line.
+    pub fn metric(mut self) -> Result<Metric, String> {
+        let name = self.next("the name of the metric")?.into_owned();
+        let (datatype, value) = self.value()?;
+        let metric = Metric { value, ..Metric::null(name, datatype) };
+        metric.check().map_err(|rule| format!("metric {:?}: {rule}", metric.name))?;
+        Ok(metric)
+    }
+
+    /// `TYPE VALUE` up to the end of the line.
+    pub fn value(mut self) -> Result<(DataType, Option<Value>), String> {
+        let datatype = value::datatype(&self.next("the datatype")?)?;
+        Ok((datatype, value::parse(datatype, self.0)?))
+    }
+}
+
+/// A word as [`Words`] reads it.
+pub fn word(text: &str) -> Cow<'_, str> {
+    let plain = !text.is_empty() && !text.starts_with('"') && !text.contains(char::is_whitespace);
+    if plain { text.into() } else { serde_json::Value::from(text).to_string().into() }
+}
+
+/// One line a metric, `NAME TYPE VALUE` and what else there is to say.
+pub fn print_metrics<'a>(metrics: impl IntoIterator<Item = &'a Metric>) {
+    for metric in metrics {
+        let value = metric.value.as_ref().map_or(serde_json::Value::Null, value::to_json);
+        let mut line = format!("  {} {:?} {value}", word(&metric.name), metric.datatype);
+        if metric.is_historical {
+            line.push_str(" (historical)");
+        }
+        for (key, property) in metric.properties.iter() {
+            line.push_str(&format!(" {}={}", word(key), value::property_to_json(property)));
+        }
+        println!("{line}");
+    }
+}

@@ -1,0 +1,197 @@
+//! An Edge Node on the command line.
+//!
+//! ```text
+//! cargo run -p sparkplug-mqtt --example edge_node -- --group Plant --node Press --device Motor
+//! ```
+//!
+//! It is told what to publish on standard input, prints the commands that it gets, and obeys those for metrics that it has. The end of standard input is a
+//! `stop`. A word with spaces stands in double quotes; how values are written is said in `console/value.rs`.
+//!
+//! | line | |
+//! |---|---|
+//! | `set NAME TYPE VALUE` | this metric of the node has this value; a name that is not in the birth leads to a rebirth |
+//! | `dset DEVICE NAME TYPE VALUE` | the same of a device |
+//! | `property NAME KEY TYPE VALUE` | the metric has this property |
+//! | `dproperty DEVICE NAME KEY TYPE VALUE` | the same of a device |
+//! | `device death DEVICE`, `device birth DEVICE` | DDEATH; DBIRTH with the metrics it had, or of an unheard-of device with `Counter Int32 0` |
+//! | `rebirth` | all births again |
+//! | `stop` | NDEATH, DISCONNECT, end |
+//! | `drop` | end as if killed: the server publishes the will |
+#![allow(clippy::print_stdout, reason = "a program on the command line")]
+
+mod console;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Parser;
+use console::Words;
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, PropertyValue};
+use sparkplug_mqtt::{BdSeqStore, Clock, NodeUpdates, spawn_edge_node};
+
+/// A Sparkplug Edge Node that publishes what standard input says
+#[derive(Debug, Parser)]
+struct Args {
+    /// Group id
+    #[arg(long, default_value = "Plant")]
+    group: GroupId,
+    /// Edge node id
+    #[arg(long, default_value = "Press")]
+    node: EdgeNodeId,
+    /// Device id; may be given more than once
+    #[arg(long = "device", value_name = "DEVICE")]
+    devices: Vec<DeviceId>,
+    /// First metric of the node, `NAME TYPE VALUE`; may be given more than once
+    #[arg(long = "metric", value_name = "METRIC", default_value = "Temperature Double 20.5")]
+    metrics: Vec<String>,
+    /// First metric of every device; may be given more than once
+    #[arg(long = "device-metric", value_name = "METRIC", default_value = "Counter Int32 0")]
+    device_metrics: Vec<String>,
+    /// Be born only while this Host Application is online
+    #[arg(long, value_name = "HOST")]
+    primary_host: Option<HostId>,
+    /// Use aliases
+    #[arg(long)]
+    aliases: bool,
+    /// Directory that keeps the bdSeq over restarts; without it the node begins at 0
+    #[arg(long, value_name = "DIRECTORY")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    server: console::Server,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let descriptor = EdgeNodeDescriptor::new(args.group, args.node);
+    let metrics = |lines: &[String]| lines.iter().map(|line| Words::of(line).metric()).collect::<Result<Vec<_>, _>>();
+    let own = metrics(&args.metrics).map_err(anyhow::Error::msg)?;
+    let of_device = metrics(&args.device_metrics).map_err(anyhow::Error::msg)?;
+    let bd_seq = match &args.state_dir {
+        Some(directory) => BdSeqStore::in_directory(directory, &descriptor),
+        None => BdSeqStore::Memory,
+    };
+    let config =
+        EdgeNodeConfig { primary_host: args.primary_host, aliases: args.aliases, ..EdgeNodeConfig::new(descriptor) };
+    let mut node = spawn_edge_node(config, own.clone(), &args.server.config(), bd_seq, Clock::new())?;
+    let mut plant = Plant { updates: node.updates(), metrics: BTreeMap::from([(None, own)]), of_device };
+    for device in args.devices {
+        plant.device_birth(device).await.map_err(anyhow::Error::msg)?;
+    }
+    let mut lines = console::lines();
+    loop {
+        tokio::select! {
+            event = node.recv() => match event {
+                Some(event) => plant.event(event).await,
+                None => return Ok(()),
+            },
+            line = lines.recv() => match line.as_deref().map(str::trim) {
+                None | Some("stop") => break,
+                // The process ends here and now; nobody says good-bye to the server.
+                Some("drop") => std::process::exit(0),
+                Some("") => {}
+                Some(line) => if let Err(error) = plant.order(line).await {
+                    eprintln!("{line}: {error}");
+                },
+            },
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                break;
+            }
+        }
+    }
+    node.stop().await;
+    println!("stopped");
+    Ok(())
+}
+
+/// What is true in the plant that the node stands for.
+struct Plant {
+    updates: NodeUpdates,
+    /// Of the node (None) and of every device that there ever was.
+    metrics: BTreeMap<Option<DeviceId>, Vec<Metric>>,
+    of_device: Vec<Metric>,
+}
+
+impl Plant {
+    async fn event(&mut self, event: NodeEvent) {
+        match event {
+            NodeEvent::Born { bd_seq, rebirth } => println!("born bdSeq={} rebirth={rebirth}", bd_seq.get()),
+            NodeEvent::Offline { reason } => println!("offline: {reason}"),
+            NodeEvent::Command { device, metrics, .. } => {
+                match &device {
+                    None => println!("NCMD"),
+                    Some(device) => println!("DCMD {}", console::word(device.as_str())),
+                }
+                console::print_metrics(&metrics);
+                for metric in metrics {
+                    if let Err(error) = self.obey(device.clone(), metric).await {
+                        println!("refused: {error}");
+                    }
+                }
+            }
+            NodeEvent::Rejected { topic, reason } => println!("rejected {topic}: {reason}"),
+            NodeEvent::Stopped => {}
+        }
+    }
+
+    async fn order(&mut self, line: &str) -> Result<(), String> {
+        let mut words = Words::of(line);
+        match &*words.next("the order")? {
+            "set" => self.set(None, words.metric()?).await,
+            "dset" => self.set(Some(device(&mut words)?), words.metric()?).await,
+            "property" => self.property(None, words).await,
+            "dproperty" => self.property(Some(device(&mut words)?), words).await,
+            "rebirth" => self.update(NodeUpdate::Rebirth).await,
+            "device" => match &*words.next("birth or death")? {
+                "birth" => self.device_birth(device(&mut words)?).await,
+                "death" => self.update(NodeUpdate::DeviceDeath { device: device(&mut words)? }).await,
+                other => Err(format!("{other:?} is neither birth nor death")),
+            },
+            _ => Err("is none of set, dset, property, dproperty, device, rebirth, stop, drop".to_owned()),
+        }
+    }
+
+    /// A metric that nobody declared cannot be written.
+    async fn obey(&mut self, device: Option<DeviceId>, metric: Metric) -> Result<(), String> {
+        let known =
+            self.metrics.get(&device).and_then(|metrics| metrics.iter().find(|known| known.name == metric.name));
+        let properties = known.ok_or_else(|| format!("there is no metric {:?}", metric.name))?.properties.clone();
+        self.set(device, Metric { timestamp: None, ..metric.with_properties(properties) }).await
+    }
+
+    async fn property(&mut self, device: Option<DeviceId>, mut words: Words<'_>) -> Result<(), String> {
+        let name = words.next("the name of the metric")?;
+        let metric = self.metrics.get(&device).and_then(|metrics| metrics.iter().find(|known| *known.name == *name));
+        let mut metric = metric.ok_or_else(|| format!("there is no metric {name:?}"))?.clone();
+        let key = words.next("the key")?.into_owned();
+        let (datatype, value) = words.value()?;
+        metric.properties.set(key, value.map_or(PropertyValue::Null(datatype), PropertyValue::Value));
+        metric.check().map_err(str::to_owned)?;
+        self.set(device, metric).await
+    }
+
+    async fn set(&mut self, device: Option<DeviceId>, metric: Metric) -> Result<(), String> {
+        self.update(NodeUpdate::Set { device: device.clone(), metrics: vec![metric.clone()] }).await?;
+        let metrics = self.metrics.entry(device).or_default();
+        match metrics.iter_mut().find(|known| known.name == metric.name) {
+            Some(known) => *known = metric,
+            None => metrics.push(metric),
+        }
+        Ok(())
+    }
+
+    async fn device_birth(&mut self, device: DeviceId) -> Result<(), String> {
+        let metrics = self.metrics.entry(Some(device.clone())).or_insert_with(|| self.of_device.clone()).clone();
+        self.update(NodeUpdate::DeviceBirth { device, metrics }).await
+    }
+
+    async fn update(&self, update: NodeUpdate) -> Result<(), String> {
+        self.updates.update(update).await.map_err(|error| error.to_string())
+    }
+}
+
+fn device(words: &mut Words<'_>) -> Result<DeviceId, String> {
+    DeviceId::new(words.next("the device")?).map_err(|error| error.to_string())
+}

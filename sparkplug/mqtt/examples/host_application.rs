@@ -1,0 +1,138 @@
+//! A Host Application on the command line.
+//!
+//! ```text
+//! cargo run -p sparkplug-mqtt --example host_application -- --host-id Office
+//! ```
+//!
+//! It prints what it hears: births, data, deaths, with names and types resolved. It is told what to do on standard input, whose end is a `stop`. A word with
+//! spaces stands in double quotes; how values are written is said in `console/value.rs`.
+//!
+//! | line | |
+//! |---|---|
+//! | `ncmd GROUP NODE NAME TYPE VALUE` | NCMD with one metric; dropped while offline |
+//! | `dcmd GROUP NODE DEVICE NAME TYPE VALUE` | DCMD |
+//! | `rebirth GROUP NODE` | asks the node for its births |
+//! | `expect GROUP NODE`, `forget GROUP NODE` | asks for births until they come; takes that back and drops the replica |
+//! | `stop` | STATE offline, DISCONNECT, end |
+//! | `drop` | end as if killed: the server publishes the will |
+#![allow(clippy::print_stdout, reason = "a program on the command line")]
+
+mod console;
+
+use clap::Parser;
+use console::{Words, word};
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId};
+use sparkplug_mqtt::{Clock, HostRequests, spawn_host};
+
+/// A Sparkplug Host Application that prints what it hears
+#[derive(Debug, Parser)]
+struct Args {
+    /// Host id
+    #[arg(long, default_value = "Office")]
+    host_id: HostId,
+    /// Milliseconds that a gap in the sequence numbers may stay open
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    reorder_timeout: u64,
+    /// Never ask nodes for rebirth unless told to
+    #[arg(long)]
+    no_rebirth_requests: bool,
+    #[command(flatten)]
+    server: console::Server,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let config = HostConfig {
+        reorder_timeout: std::time::Duration::from_millis(args.reorder_timeout),
+        rebirth_requests: !args.no_rebirth_requests,
+        ..HostConfig::new(Some(args.host_id))
+    };
+    let mut host = spawn_host(config, &args.server.config(), Clock::new())?;
+    let requests = host.requests();
+    let mut lines = console::lines();
+    loop {
+        tokio::select! {
+            event = host.recv() => match event {
+                Some(event) => print(&event),
+                None => return Ok(()),
+            },
+            line = lines.recv() => match line.as_deref().map(str::trim) {
+                None | Some("stop") => break,
+                // The process ends here and now; nobody says good-bye to the server.
+                Some("drop") => std::process::exit(0),
+                Some("") => {}
+                Some(line) => if let Err(error) = order(&requests, line).await {
+                    eprintln!("{line}: {error}");
+                },
+            },
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                break;
+            }
+        }
+    }
+    host.stop().await;
+    println!("stopped");
+    Ok(())
+}
+
+async fn order(requests: &HostRequests, line: &str) -> Result<(), String> {
+    let mut words = Words::of(line);
+    let request = match &*words.next("the order")? {
+        "ncmd" => HostRequest::Command { node: node(&mut words)?, device: None, metrics: vec![words.metric()?] },
+        "dcmd" => {
+            let node = node(&mut words)?;
+            let device = DeviceId::new(words.next("the device")?).map_err(|error| error.to_string())?;
+            HostRequest::Command { node, device: Some(device), metrics: vec![words.metric()?] }
+        }
+        "rebirth" => HostRequest::Rebirth { node: node(&mut words)? },
+        "expect" => HostRequest::Expect { node: node(&mut words)? },
+        "forget" => HostRequest::Forget { node: node(&mut words)? },
+        _ => return Err("is none of ncmd, dcmd, rebirth, expect, forget, stop, drop".to_owned()),
+    };
+    requests.request(request).await.map_err(|error| error.to_string())
+}
+
+fn node(words: &mut Words<'_>) -> Result<EdgeNodeDescriptor, String> {
+    let group = words.next("the group")?;
+    let edge_node = words.next("the edge node")?;
+    EdgeNodeDescriptor::parse(&group, &edge_node).map_err(|error| error.to_string())
+}
+
+fn print(event: &HostEvent) {
+    let of_node =
+        |node: &EdgeNodeDescriptor| format!("{} {}", word(node.group.as_str()), word(node.edge_node.as_str()));
+    let of_device =
+        |node: &EdgeNodeDescriptor, device: &DeviceId| format!("{} {}", of_node(node), word(device.as_str()));
+    match event {
+        HostEvent::Online => println!("online"),
+        HostEvent::Offline { reason } => println!("offline: {reason}"),
+        HostEvent::NodeBirth { node, bd_seq, metrics, .. } => {
+            println!("NBIRTH {} bdSeq={}", of_node(node), bd_seq.get());
+            console::print_metrics(&**metrics);
+        }
+        HostEvent::NodeData { node, metrics, .. } => {
+            println!("NDATA {}", of_node(node));
+            console::print_metrics(metrics);
+        }
+        HostEvent::NodeDeath { node, .. } => println!("NDEATH {}", of_node(node)),
+        HostEvent::DeviceBirth { node, device, metrics, .. } => {
+            println!("DBIRTH {}", of_device(node, device));
+            console::print_metrics(&**metrics);
+        }
+        HostEvent::DeviceData { node, device, metrics, .. } => {
+            println!("DDATA {}", of_device(node, device));
+            console::print_metrics(metrics);
+        }
+        HostEvent::DeviceDeath { node, device, .. } => println!("DDEATH {}", of_device(node, device)),
+        HostEvent::NodeStale { node, reason } => println!("stale {}: {reason}", of_node(node)),
+        HostEvent::RebirthRequested { node, reason } => println!("rebirth requested of {}: {reason}", of_node(node)),
+        HostEvent::HostState { host, state } => {
+            println!("STATE {} {}", word(host.as_str()), if state.online { "online" } else { "offline" });
+        }
+        HostEvent::Rejected { topic, reason } => println!("rejected {topic}: {reason}"),
+        HostEvent::Stopped => {}
+    }
+}

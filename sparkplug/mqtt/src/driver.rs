@@ -1,0 +1,387 @@
+//! The loop that drives one machine: it owns the machine, the session and the clock, and nothing else does.
+//!
+//! ```text
+//!   application --inbox--> machine --outbox--> session (socket)
+//!   application <--events-- backlog <-- machine <-- session
+//! ```
+//! A turn waits for one of: an order of the application, something from the session, room for an event, a deadline. Then the machine's outputs are carried
+//! out in their order. No branch waits for the application: events it does not take wait in the [`Backlog`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sparkplug::BdSeq;
+use sparkplug::session::{Connect, TransportAction, TransportEvent};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::backlog::{Admission, Backlog, Reading};
+use crate::bd_seq::BdSeqStore;
+use crate::clock::Clock;
+use crate::machine::{Machine, Output};
+use crate::session::{Connector, Session, SessionEvent};
+
+/// Longest time from a DISCONNECT that is asked for to the end of the socket, the last acknowledgement included.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// Something the application wants of its machine.
+pub(crate) struct Order<M: Machine> {
+    pub(crate) input: M::Input,
+    /// Where the machine's answer goes, if somebody waits for it.
+    pub(crate) answer: Option<oneshot::Sender<Result<(), M::Refusal>>>,
+}
+
+/// The application's end of a driver.
+pub(crate) struct Ends<M: Machine> {
+    pub(crate) orders: mpsc::Sender<Order<M>>,
+    pub(crate) events: mpsc::Receiver<M::Event>,
+    /// Asks for a stop past a full inbox.
+    pub(crate) stop: Arc<Notify>,
+}
+
+/// Orders that wait for a turn. They are taken one by one, so a few are enough to keep the driver busy; who gives more waits.
+const INBOX_MAX: usize = 64;
+
+/// Events handed to the application's side; the rest waits in the backlog, where it is counted.
+const EVENTS_MAX: usize = 64;
+
+/// See the module.
+pub(crate) struct Driver<M: Machine> {
+    machine: M,
+    clock: Clock,
+    connector: Connector,
+    bd_seq: BdSeqStore,
+    session: Option<Session>,
+    inbox: mpsc::Receiver<Order<M>>,
+    inbox_open: bool,
+    stop: Arc<Notify>,
+    events: mpsc::Sender<M::Event>,
+    backlog: Backlog<M::Event>,
+    /// Since when a DISCONNECT is under way, and until when it may be.
+    closing_until: Option<Duration>,
+    /// The machine was told to stop, and until when it may take.
+    stopping_until: Option<Duration>,
+    ended: bool,
+}
+
+enum Turn<M: Machine> {
+    Order(Option<Order<M>>),
+    Stop,
+    Session(SessionEvent),
+    /// There was room for an event, or there is nobody any more who takes one.
+    Room,
+    Deadline,
+}
+
+impl<M: Machine> Driver<M> {
+    pub(crate) fn new(machine: M, clock: Clock, connector: Connector, bd_seq: BdSeqStore) -> (Self, Ends<M>) {
+        let (orders, inbox) = mpsc::channel(INBOX_MAX);
+        let (outlet, events) = mpsc::channel(EVENTS_MAX);
+        let stop = Arc::new(Notify::new());
+        let ends = Ends { orders, events, stop: Arc::clone(&stop) };
+        let config = connector.config();
+        let backlog = Backlog::new(config.waiting_events_max, config.waiting_bytes_max, connector.patience());
+        let driver = Self {
+            machine,
+            clock,
+            connector,
+            bd_seq,
+            session: None,
+            inbox,
+            inbox_open: true,
+            stop,
+            events: outlet,
+            backlog,
+            closing_until: None,
+            stopping_until: None,
+            ended: false,
+        };
+        (driver, ends)
+    }
+
+    /// Runs until the machine has stopped.
+    pub(crate) async fn run(mut self) {
+        self.carry_out(0).await;
+        while !self.ended {
+            let bytes = match self.next_turn().await {
+                Turn::Order(order) => {
+                    self.on_order(order);
+                    0
+                }
+                Turn::Stop => {
+                    self.on_stop();
+                    0
+                }
+                Turn::Session(event) => self.on_session(event),
+                Turn::Room => 0,
+                Turn::Deadline => {
+                    self.on_deadline();
+                    0
+                }
+            };
+            self.tell_lost();
+            self.carry_out(bytes).await;
+        }
+        drop(self.session.take());
+        self.inbox.close();
+        // The last events, `Stopped` among them: an application that listens at all gets them, one that does not holds nobody up.
+        let rest = async {
+            while let Some(event) = self.backlog.pop() {
+                if self.events.send(event).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN_MAX, rest).await;
+    }
+
+    async fn next_turn(&mut self) -> Turn<M> {
+        let listening = !self.events.is_closed();
+        if !listening {
+            self.backlog.clear();
+        }
+        let now = self.clock.now().mono;
+        let congested = self.session.as_ref().is_some_and(Session::is_congested);
+        let paused_until = match (self.backlog.reading(now), &self.session) {
+            // What is to be sent is sent, and what comes in meanwhile is taken: an application that waits for its update to be taken would
+            // otherwise wait for itself to take events.
+            (Reading::PausedUntil(until), Some(session)) if session.is_connected() && !session.is_sending() => {
+                Some(until)
+            }
+            _ => None,
+        }
+        // What comes in while the session is being closed is dropped anyway.
+        .filter(|_| self.closing_until.is_none());
+        let machine_deadline = if congested { None } else { self.machine.next_deadline() };
+        let deadline =
+            [machine_deadline, paused_until, self.closing_until, self.stopping_until].into_iter().flatten().min();
+        let Self { session, inbox, stop, events, backlog, clock, .. } = self;
+        tokio::select! {
+            () = stop.notified() => Turn::Stop,
+            order = inbox.recv(), if self.inbox_open && !congested => Turn::Order(order),
+            event = next_of(session), if paused_until.is_none() => Turn::Session(event),
+            permit = events.reserve(), if listening && !backlog.is_empty() => {
+                if let (Ok(permit), Some(event)) = (permit, backlog.pop()) {
+                    permit.send(event);
+                }
+                Turn::Room
+            }
+            () = clock.sleep_until(deadline) => Turn::Deadline,
+        }
+    }
+
+    fn on_order(&mut self, order: Option<Order<M>>) {
+        let Some(Order { input, answer }) = order else {
+            // Every handle is gone: nobody will ever stop it, so it stops.
+            self.inbox_open = false;
+            self.order_stop();
+            return;
+        };
+        let now = self.clock.now();
+        if M::is_stop(&input) {
+            self.stopping_until.get_or_insert(now.mono + DRAIN_MAX);
+        }
+        let taken = self.machine.input(input, now);
+        match answer {
+            // Whoever asked may have gone away meanwhile.
+            Some(answer) => drop(answer.send(taken)),
+            None => {
+                if let Err(error) = taken {
+                    tracing::warn!(error = %error, "the machine refused an order that nobody waits for");
+                }
+            }
+        }
+    }
+
+    /// A stop does not wait for a congested connection; what was ordered before it comes first.
+    fn on_stop(&mut self) {
+        while let Ok(order) = self.inbox.try_recv() {
+            self.on_order(Some(order));
+        }
+        self.order_stop();
+    }
+
+    fn order_stop(&mut self) {
+        if self.stopping_until.is_none() {
+            self.on_order(Some(Order { input: M::stop(), answer: None }));
+        }
+    }
+
+    /// Returns the size of the payload that arrived.
+    fn on_session(&mut self, event: SessionEvent) -> usize {
+        let now = self.clock.now();
+        match event {
+            SessionEvent::Progress => 0,
+            SessionEvent::Connected => {
+                self.machine.on_transport(TransportEvent::Connected, now);
+                0
+            }
+            SessionEvent::Subscribed => {
+                self.machine.on_transport(TransportEvent::Subscribed, now);
+                0
+            }
+            SessionEvent::Message { .. } if self.closing_until.is_some() => 0,
+            SessionEvent::Message { topic, payload, retain } => match self.backlog.admit(&topic) {
+                Admission::Feed => {
+                    let bytes = payload.len();
+                    self.machine.on_transport(TransportEvent::Message { topic, payload, retain }, now);
+                    bytes
+                }
+                Admission::Drop => 0,
+                Admission::GiveUp => {
+                    self.end_session("the application does not take its events".to_owned(), true);
+                    0
+                }
+            },
+            SessionEvent::Over { reason, reached } => {
+                self.end_session(reason, reached);
+                0
+            }
+        }
+    }
+
+    fn on_deadline(&mut self) {
+        let now = self.clock.now();
+        let passed = |deadline: Option<Duration>| deadline.is_some_and(|deadline| deadline <= now.mono);
+        let is_last = passed(self.stopping_until);
+        if is_last || passed(self.closing_until) {
+            let reason = "the server did not take the farewell in time";
+            tracing::warn!(elapsed_ms = DRAIN_MAX.as_millis(), "the server did not take the farewell in time");
+            self.closing_until.get_or_insert(now.mono);
+            self.end_session(reason.to_owned(), true);
+        }
+        self.ended |= is_last;
+        if passed(self.machine.next_deadline()) && !self.session.as_ref().is_some_and(Session::is_congested) {
+            self.machine.handle_timeout(now);
+        }
+    }
+
+    fn end_session(&mut self, reason: String, reached: bool) {
+        let Some(session) = self.session.take() else { return };
+        if self.closing_until.take().is_some() {
+            tracing::debug!(reason, "session closed");
+        } else if session.is_connected() {
+            tracing::warn!(reason, "session lost");
+        } else {
+            tracing::warn!(reason, "no session");
+        }
+        drop(session);
+        self.backlog.forget_lost();
+        self.machine.on_transport(TransportEvent::Disconnected { reason, reached }, self.clock.now());
+    }
+
+    fn tell_lost(&mut self) {
+        if self.session.is_none() {
+            return;
+        }
+        let Some((messages, topics)) = self.backlog.take_lost() else { return };
+        tracing::warn!(messages, nodes = topics.len(), "the application did not keep up; messages were dropped");
+        let now = self.clock.now();
+        for topic in topics {
+            self.machine.on_transport(TransportEvent::Lost { topic }, now);
+        }
+    }
+
+    /// Carries out what the machine wants. `bytes`: of the payload that led to it.
+    async fn carry_out(&mut self, mut bytes: usize) {
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Event(event) => {
+                    self.ended |= M::is_stopped(&event);
+                    self.tell(event, std::mem::take(&mut bytes));
+                }
+                Output::Transport(TransportAction::Connect(connect)) => self.connect(connect).await,
+                Output::Transport(TransportAction::Subscribe(filters)) => {
+                    if let Some(session) = &mut self.session {
+                        session.subscribe(filters);
+                    }
+                }
+                Output::Transport(TransportAction::Publish(publish)) => {
+                    if let Some(session) = &mut self.session {
+                        tracing::trace!(topic = publish.topic, bytes = publish.payload.len(), "publish");
+                        session.publish(publish);
+                    }
+                }
+                Output::Transport(TransportAction::Disconnect) => self.disconnect(),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: M::Event, bytes: usize) {
+        if self.events.is_closed() {
+            return;
+        }
+        let event = if self.backlog.is_empty() {
+            match self.events.try_send(event) {
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => return,
+                Err(mpsc::error::TrySendError::Full(event)) => event,
+            }
+        } else {
+            event
+        };
+        self.backlog.push(event, bytes, self.clock.now().mono);
+    }
+
+    async fn connect(&mut self, connect: Connect) {
+        self.closing_until = None;
+        self.session = None;
+        let opened = match connect.bd_seq {
+            Some(bd_seq) => store_bd_seq(self.bd_seq.clone(), bd_seq.next()).await,
+            None => Ok(()),
+        }
+        .and_then(|()| self.connector.open(connect).map_err(|error| with_sources(&error)));
+        match opened {
+            Ok(session) => self.session = Some(session),
+            Err(reason) => {
+                tracing::warn!(reason, "no session");
+                let event = TransportEvent::Disconnected { reason, reached: false };
+                self.machine.on_transport(event, self.clock.now());
+            }
+        }
+    }
+
+    fn disconnect(&mut self) {
+        match &mut self.session {
+            Some(session) if session.is_connected() => {
+                session.disconnect();
+                self.closing_until = Some(self.clock.now().mono + DRAIN_MAX);
+            }
+            // Nothing was said yet, so there is nothing to take back.
+            _ => {
+                self.closing_until = Some(Duration::ZERO);
+                self.end_session("disconnected before the session was up".to_owned(), true);
+                self.closing_until = None;
+            }
+        }
+    }
+}
+
+async fn store_bd_seq(store: BdSeqStore, next: BdSeq) -> Result<(), String> {
+    if matches!(store, BdSeqStore::Memory) {
+        return Ok(());
+    }
+    match tokio::task::spawn_blocking(move || store.store(next)).await {
+        Ok(stored) => stored.map_err(|error| with_sources(&error)),
+        Err(_) => Err("the process is ending".to_owned()),
+    }
+}
+
+async fn next_of(session: &mut Option<Session>) -> SessionEvent {
+    match session {
+        Some(session) => session.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An error and its causes in one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

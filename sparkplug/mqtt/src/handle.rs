@@ -1,0 +1,244 @@
+//! What an application holds of a running machine: a way in, a way out, and the end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sparkplug::edge_node::{NodeEvent, NodeUpdate, UpdateError};
+use sparkplug::host::{HostEvent, HostRequest};
+use sparkplug::{edge_node::EdgeNode, host::HostApplication};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::driver::Order;
+use crate::listener::{Listener, ListenerEvent, ListenerRequest};
+
+/// The machine has stopped; it takes nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the machine has stopped; it takes no orders")]
+pub struct Stopped;
+
+/// Why an order was not taken without waiting.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TryError<I> {
+    /// The inbox is full: the connection is slower than the application. The order comes back.
+    #[error("the inbox of the machine is full; wait, or leave the order out")]
+    Full(I),
+    /// See [`Stopped`].
+    #[error("the machine has stopped; it takes no orders")]
+    Stopped,
+}
+
+/// The answer to an update that was given with [`NodeUpdates::try_update`]. Await it, or drop it.
+#[derive(Debug)]
+pub struct PendingUpdate(oneshot::Receiver<Result<(), UpdateError>>);
+
+impl PendingUpdate {
+    /// Whether the machine took the update.
+    ///
+    /// # Errors
+    /// As [`NodeUpdates::update`].
+    pub async fn taken(self) -> Result<(), UpdateError> {
+        self.0.await.unwrap_or(Err(UpdateError::Stopped))
+    }
+}
+
+/// The way into an Edge Node; clones lead to the same one.
+#[derive(Debug, Clone)]
+pub struct NodeUpdates(mpsc::Sender<Order<EdgeNode>>);
+
+impl NodeUpdates {
+    /// Gives the machine an update and waits until it has taken it: until then while the connection is congested, else at once. It does not wait for
+    /// the network: what is taken while there is no session is part of the next birth.
+    ///
+    /// # Errors
+    /// [`UpdateError`] of the machine; [`UpdateError::Stopped`] also when the task has ended.
+    pub async fn update(&self, update: NodeUpdate) -> Result<(), UpdateError> {
+        let (answer, taken) = oneshot::channel();
+        let order = Order { input: update, answer: Some(answer) };
+        self.0.send(order).await.map_err(|_| UpdateError::Stopped)?;
+        PendingUpdate(taken).taken().await
+    }
+
+    /// Gives the machine an update without waiting.
+    ///
+    /// # Errors
+    /// [`TryError`]; a refusal of the machine is told by the [`PendingUpdate`].
+    pub fn try_update(&self, update: NodeUpdate) -> Result<PendingUpdate, TryError<NodeUpdate>> {
+        let (answer, taken) = oneshot::channel();
+        match self.0.try_send(Order { input: update, answer: Some(answer) }) {
+            Ok(()) => Ok(PendingUpdate(taken)),
+            Err(mpsc::error::TrySendError::Full(order)) => Err(TryError::Full(order.input)),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(TryError::Stopped),
+        }
+    }
+}
+
+/// A running Edge Node. Dropping it (and all its [`NodeUpdates`]) stops the node as [`EdgeNodeHandle::stop`] does, without anybody waiting for it.
+#[derive(Debug)]
+pub struct EdgeNodeHandle {
+    pub(crate) updates: mpsc::Sender<Order<EdgeNode>>,
+    pub(crate) outlet: Outlet<NodeEvent>,
+}
+
+impl EdgeNodeHandle {
+    /// See [`NodeUpdates::update`].
+    ///
+    /// # Errors
+    /// See [`NodeUpdates::update`].
+    pub async fn update(&self, update: NodeUpdate) -> Result<(), UpdateError> {
+        self.updates().update(update).await
+    }
+
+    /// See [`NodeUpdates::try_update`].
+    ///
+    /// # Errors
+    /// See [`NodeUpdates::try_update`].
+    pub fn try_update(&self, update: NodeUpdate) -> Result<PendingUpdate, TryError<NodeUpdate>> {
+        self.updates().try_update(update)
+    }
+
+    /// The way in, for other tasks.
+    #[must_use]
+    pub fn updates(&self) -> NodeUpdates {
+        NodeUpdates(self.updates.clone())
+    }
+
+    /// The way out.
+    pub fn events(&mut self) -> &mut mpsc::Receiver<NodeEvent> {
+        &mut self.outlet.events
+    }
+
+    /// The next event; None after [`NodeEvent::Stopped`]. Cancel-safe.
+    pub async fn recv(&mut self) -> Option<NodeEvent> {
+        self.outlet.events.recv().await
+    }
+
+    /// Publishes NDEATH, disconnects, and returns when the socket is closed: at once when there is no session, after 2 seconds at the latest. Events that
+    /// come meanwhile are dropped.
+    pub async fn stop(self) {
+        self.outlet.stop().await;
+    }
+}
+
+/// The way into a Host Application; clones lead to the same one.
+#[derive(Debug, Clone)]
+pub struct HostRequests(mpsc::Sender<Order<HostApplication>>);
+
+impl HostRequests {
+    /// Gives the machine a request; waits while the connection is congested.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn request(&self, request: HostRequest) -> Result<(), Stopped> {
+        self.0.send(Order { input: request, answer: None }).await.map_err(|_| Stopped)
+    }
+
+    /// Gives the machine a request without waiting.
+    ///
+    /// # Errors
+    /// [`TryError`]
+    pub fn try_request(&self, request: HostRequest) -> Result<(), TryError<HostRequest>> {
+        match self.0.try_send(Order { input: request, answer: None }) {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(order)) => Err(TryError::Full(order.input)),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(TryError::Stopped),
+        }
+    }
+}
+
+/// A running Host Application. Dropping it (and all its [`HostRequests`]) stops the host as [`HostHandle::stop`] does, without anybody waiting for it.
+#[derive(Debug)]
+pub struct HostHandle {
+    pub(crate) requests: mpsc::Sender<Order<HostApplication>>,
+    pub(crate) outlet: Outlet<HostEvent>,
+}
+
+impl HostHandle {
+    /// See [`HostRequests::request`].
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn request(&self, request: HostRequest) -> Result<(), Stopped> {
+        self.requests().request(request).await
+    }
+
+    /// See [`HostRequests::try_request`].
+    ///
+    /// # Errors
+    /// [`TryError`]
+    pub fn try_request(&self, request: HostRequest) -> Result<(), TryError<HostRequest>> {
+        self.requests().try_request(request)
+    }
+
+    /// The way in, for other tasks.
+    #[must_use]
+    pub fn requests(&self) -> HostRequests {
+        HostRequests(self.requests.clone())
+    }
+
+    /// The way out.
+    pub fn events(&mut self) -> &mut mpsc::Receiver<HostEvent> {
+        &mut self.outlet.events
+    }
+
+    /// The next event; None after [`HostEvent::Stopped`]. Cancel-safe.
+    pub async fn recv(&mut self) -> Option<HostEvent> {
+        self.outlet.events.recv().await
+    }
+
+    /// Publishes STATE offline, disconnects, and returns when the socket is closed: at once when there is no session, after 2 seconds at the latest. Events that
+    /// come meanwhile are dropped.
+    pub async fn stop(self) {
+        self.outlet.stop().await;
+    }
+}
+
+/// A running listener. Dropping it ends it.
+#[derive(Debug)]
+pub struct ListenerHandle {
+    pub(crate) requests: mpsc::Sender<Order<Listener>>,
+    pub(crate) outlet: Outlet<ListenerEvent>,
+}
+
+impl ListenerHandle {
+    /// Publishes a message at QoS 0, not retained; it is dropped while there is no session.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn publish(&self, topic: String, payload: Bytes) -> Result<(), Stopped> {
+        let input = ListenerRequest::Publish { topic, payload };
+        self.requests.send(Order { input, answer: None }).await.map_err(|_| Stopped)
+    }
+
+    /// The next event; None after [`ListenerEvent::Stopped`]. Cancel-safe.
+    pub async fn recv(&mut self) -> Option<ListenerEvent> {
+        self.outlet.events.recv().await
+    }
+
+    /// Disconnects, and returns when the socket is closed, after 2 seconds at the latest.
+    pub async fn stop(self) {
+        self.outlet.stop().await;
+    }
+}
+
+/// The way out of a driver and its end, as every handle has them.
+#[derive(Debug)]
+pub(crate) struct Outlet<E> {
+    events: mpsc::Receiver<E>,
+    stop: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl<E> Outlet<E> {
+    pub(crate) fn new(events: mpsc::Receiver<E>, stop: Arc<Notify>, task: JoinHandle<()>) -> Self {
+        Self { events, stop, task }
+    }
+
+    async fn stop(mut self) {
+        self.stop.notify_one();
+        // Events are taken until the end, so that nothing in the driver waits for room.
+        while self.events.recv().await.is_some() {}
+        // A panic in it has been reported by the panic hook.
+        let _ = self.task.await;
+    }
+}

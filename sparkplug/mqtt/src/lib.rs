@@ -1,0 +1,163 @@
+//! Runs the machines of `sparkplug` on a real MQTT server.
+//!
+//! [`spawn_edge_node`], [`spawn_host`] and [`spawn_listener`] start a task that owns one machine and its MQTT session, and return a handle: updates or requests go in, events
+//! come out. The task reconnects for ever, with the waits that the machine decides on; it ends after a stop.
+//!
+//! | module | knows |
+//! |---|---|
+//! | `config`, `pem`, `tls` | the `[mqtt]` table; PEM files; the TLS client |
+//! | `machine` | what the machines have in common |
+//! | `listener` | the smallest machine, for tools: every message as it is |
+//! | `session` | one MQTT session; the only module that knows rumqttc |
+//! | `backlog` | events that wait for the application |
+//! | `driver` | the loop |
+//! | `bd_seq`, `client_id`, `clock` | what its name says |
+//!
+//! # What a session guarantees
+//! - A session is one CONNECT with its own will and its own queues. Nothing that was meant for an earlier session is ever sent.
+//! - The machine is told "subscribed" only after SUBACK, with every filter granted. A refused filter ends the session with a reason that names it.
+//! - Any error ends the session; the machine then decides when to connect again. Reasons are written for operators and arrive as `Offline` events.
+//! - A stop is complete when NDEATH or STATE offline is out (acknowledged, if it has QoS 1), DISCONNECT is out, and the server has closed the socket; or after 2 seconds.
+//! - The bdSeq for the next session is on disk before the CONNECT of this one goes out.
+//!
+//! # Back-pressure
+//! An application that does not take its events fast enough never blocks the task. Events wait, up to `mqtt.waiting_events_max` and `mqtt.waiting_bytes_max`; then the socket
+//! is not read for at most a quarter of the keep-alive time, so that TCP slows the server down. If that does not help, messages are taken until twice the limit waits, and
+//! then dropped; the nodes they came from are noted. When the application has caught up, the Host Application turns those nodes stale and asks them for rebirth, so the application ends with
+//! a complete replica again. The link, its pings and its will stay in order all the time.
+//!
+//! Towards the server: `update` and `request` wait while more than 4 MiB or 2,000 messages are on their way to the socket; births that are due wait as well.
+#![warn(missing_docs)]
+
+mod backlog;
+mod bd_seq;
+mod client_id;
+mod clock;
+mod config;
+mod driver;
+mod handle;
+mod listener;
+mod machine;
+mod pem;
+mod plain_name;
+mod session;
+mod tls;
+
+use sparkplug::Metric;
+use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, UpdateError};
+use sparkplug::host::{HostApplication, HostConfig};
+use sparkplug::session::QoS;
+use tokio::sync::mpsc;
+use tracing::Instrument;
+
+pub use bd_seq::{BdSeqError, BdSeqStore};
+pub use clock::Clock;
+pub use config::{MqttConfig, MqttConfigError, MqttConfigKey, Password};
+pub use handle::{
+    EdgeNodeHandle, HostHandle, HostRequests, ListenerHandle, NodeUpdates, PendingUpdate, Stopped, TryError,
+};
+pub use listener::ListenerEvent;
+pub use pem::PemError;
+
+use driver::{Driver, Ends, Order};
+use handle::Outlet;
+use listener::Listener;
+use machine::Machine;
+use session::Connector;
+
+/// Why a machine was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The `[mqtt]` table.
+    #[error(transparent)]
+    Config(#[from] MqttConfigError),
+    /// The stored bdSeq.
+    #[error(transparent)]
+    BdSeq(#[from] BdSeqError),
+    /// The first metrics.
+    #[error("the edge node refuses its first metrics")]
+    Metrics(#[from] UpdateError),
+}
+
+/// Starts an Edge Node that is born with `metrics` (and `bdSeq` and `Node Control/Rebirth`) as soon as it can.
+///
+/// The number of servers and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the
+/// bdSeq and the certificate files, so it may block on the disk for a moment.
+///
+/// # Errors
+/// [`SpawnError`]; nothing runs then.
+pub fn spawn_edge_node(
+    config: EdgeNodeConfig,
+    metrics: Vec<Metric>,
+    mqtt: &MqttConfig,
+    bd_seq: BdSeqStore,
+    clock: Clock,
+) -> Result<EdgeNodeHandle, SpawnError> {
+    let node = config.descriptor.clone();
+    let connector = Connector::new(mqtt.clone(), client_id::of_edge_node(&mqtt.client_id_prefix, &node))?;
+    let config =
+        EdgeNodeConfig { bd_seq: bd_seq.load()?, servers: connector.servers(), seed: seed(config.seed), ..config };
+    let machine = EdgeNode::new(config, metrics, clock.now())?;
+    let span = tracing::info_span!("edge_node", group_id = %node.group, edge_node_id = %node.edge_node);
+    let (updates, outlet) = spawn(machine, connector, bd_seq, clock, span);
+    Ok(EdgeNodeHandle { updates, outlet })
+}
+
+/// Starts a Host Application; without a host id in `config`, a listener.
+///
+/// The number of servers in `config` is taken from `mqtt`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the certificate
+/// files, so it may block on the disk for a moment.
+///
+/// # Errors
+/// [`MqttConfigError`]; nothing runs then.
+pub fn spawn_host(config: HostConfig, mqtt: &MqttConfig, clock: Clock) -> Result<HostHandle, MqttConfigError> {
+    let client_id = client_id::of_host(&mqtt.client_id_prefix, config.host_id.as_ref());
+    let connector = Connector::new(mqtt.clone(), client_id)?;
+    let span = match &config.host_id {
+        Some(host_id) => tracing::info_span!("host_application", host_id = %host_id),
+        None => tracing::info_span!("host_application"),
+    };
+    let config = HostConfig { servers: connector.servers(), seed: seed(config.seed), ..config };
+    let machine = HostApplication::new(config, clock.now());
+    let (requests, outlet) = spawn(machine, connector, BdSeqStore::Memory, clock, span);
+    Ok(HostHandle { requests, outlet })
+}
+
+/// Starts a listener of `filters`: every message as it is, no replica, no STATE, no will.
+///
+/// To be called inside a tokio runtime. Reads the certificate files, so it may block on the disk for a moment.
+///
+/// # Errors
+/// [`MqttConfigError`]; nothing runs then.
+pub fn spawn_listener(
+    filters: Vec<(String, QoS)>,
+    mqtt: &MqttConfig,
+    clock: Clock,
+) -> Result<ListenerHandle, MqttConfigError> {
+    let connector = Connector::new(mqtt.clone(), client_id::of_host(&mqtt.client_id_prefix, None))?;
+    let machine = Listener::new(filters, connector.servers());
+    let span = tracing::info_span!("listener");
+    let (requests, outlet) = spawn(machine, connector, BdSeqStore::Memory, clock, span);
+    Ok(ListenerHandle { requests, outlet })
+}
+
+fn spawn<M: Machine>(
+    machine: M,
+    connector: Connector,
+    bd_seq: BdSeqStore,
+    clock: Clock,
+    span: tracing::Span,
+) -> (mpsc::Sender<Order<M>>, Outlet<M::Event>) {
+    let (driver, Ends { orders, events, stop }) = Driver::new(machine, clock, connector, bd_seq);
+    (orders, Outlet::new(events, stop, tokio::spawn(driver.run().instrument(span))))
+}
+
+/// Machines of a fleet must not wait the same random times.
+fn seed(wanted: u64) -> u64 {
+    if wanted == 0 { client_id::random() } else { wanted }
+}
+
+/// The guide, so that its code is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sparkplug.md")]
+struct Guide;

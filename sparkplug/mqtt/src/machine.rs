@@ -1,0 +1,124 @@
+//! What the driver needs of a machine, and how the two machines of `sparkplug` provide it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Duration;
+
+use sparkplug::Now;
+use sparkplug::edge_node::{EdgeNode, NodeEvent, NodeOutput, NodeUpdate, UpdateError};
+use sparkplug::host::{HostApplication, HostEvent, HostOutput, HostRequest};
+use sparkplug::session::{TransportAction, TransportEvent};
+
+/// What comes out of a machine.
+#[derive(Debug)]
+pub(crate) enum Output<E> {
+    /// For the driver.
+    Transport(TransportAction),
+    /// For the application.
+    Event(E),
+}
+
+/// A machine as the driver sees it. One driver serves both machines; tests of the driver bring a scripted third.
+pub(crate) trait Machine: Send + 'static {
+    /// What an application says to it.
+    type Input: Send + fmt::Debug;
+    /// Why it may refuse.
+    type Refusal: Send + fmt::Display;
+    /// What it says to the application.
+    type Event: Send + fmt::Debug;
+
+    fn input(&mut self, input: Self::Input, now: Now) -> Result<(), Self::Refusal>;
+    fn on_transport(&mut self, event: TransportEvent, now: Now);
+    fn handle_timeout(&mut self, now: Now);
+    fn next_deadline(&self) -> Option<Duration>;
+    fn poll_output(&mut self) -> Option<Output<Self::Event>>;
+
+    /// The input that ends it.
+    fn stop() -> Self::Input;
+    fn is_stop(input: &Self::Input) -> bool;
+    /// The last event it has.
+    fn is_stopped(event: &Self::Event) -> bool;
+}
+
+impl Machine for EdgeNode {
+    type Input = NodeUpdate;
+    type Refusal = UpdateError;
+    type Event = NodeEvent;
+
+    fn input(&mut self, input: NodeUpdate, now: Now) -> Result<(), UpdateError> {
+        self.update(input, now)
+    }
+
+    fn on_transport(&mut self, event: TransportEvent, now: Now) {
+        self.on_transport(event, now);
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.handle_timeout(now);
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
+
+    fn poll_output(&mut self) -> Option<Output<NodeEvent>> {
+        self.poll_output().map(|output| match output {
+            NodeOutput::Transport(action) => Output::Transport(action),
+            NodeOutput::Event(event) => Output::Event(event),
+        })
+    }
+
+    fn stop() -> NodeUpdate {
+        NodeUpdate::Stop
+    }
+
+    fn is_stop(input: &NodeUpdate) -> bool {
+        matches!(input, NodeUpdate::Stop)
+    }
+
+    fn is_stopped(event: &NodeEvent) -> bool {
+        matches!(event, NodeEvent::Stopped)
+    }
+}
+
+impl Machine for HostApplication {
+    type Input = HostRequest;
+    type Refusal = Infallible;
+    type Event = HostEvent;
+
+    fn input(&mut self, input: HostRequest, now: Now) -> Result<(), Infallible> {
+        self.request(input, now);
+        Ok(())
+    }
+
+    fn on_transport(&mut self, event: TransportEvent, now: Now) {
+        self.on_transport(event, now);
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.handle_timeout(now);
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
+
+    fn poll_output(&mut self) -> Option<Output<HostEvent>> {
+        self.poll_output().map(|output| match output {
+            HostOutput::Transport(action) => Output::Transport(action),
+            HostOutput::Event(event) => Output::Event(event),
+        })
+    }
+
+    fn stop() -> HostRequest {
+        HostRequest::Stop
+    }
+
+    fn is_stop(input: &HostRequest) -> bool {
+        matches!(input, HostRequest::Stop)
+    }
+
+    fn is_stopped(event: &HostEvent) -> bool {
+        matches!(event, HostEvent::Stopped)
+    }
+}

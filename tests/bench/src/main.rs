@@ -1,0 +1,101 @@
+//! Measurements of the whole, as Markdown on standard output. Nothing here passes or fails because of a time: shared machines are slow at any moment.
+//!
+//! | module | measures |
+//! |---|---|
+//! | [`latency`] | a change, until it is reported as applied |
+//! | [`centre`] | memory, processor time and messages of the centre as the fleet grows |
+//! | [`edge_process`] | size, memory and start of the edge process |
+//! | [`replicate`] | a fresh replica of a whole ConfigDB |
+//! | [`raw`] | what the MQTT server alone takes for the same bytes |
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`light_edge`], [`fleet`] | edges with an instant model of Kubernetes |
+//! | [`operator`] | who writes into ConfigDB and watches |
+//! | [`figures`] | distributions and tables |
+
+mod centre;
+mod edge_process;
+mod figures;
+mod fleet;
+mod latency;
+mod light_edge;
+mod operator;
+mod raw;
+mod replicate;
+
+use clap::{Parser, Subcommand};
+
+/// Sizes of the fleet that `all` measures the centre at.
+const CENTRE_SIZES: [usize; 3] = [10, 100, 1000];
+/// Changes of one cluster at each of these sizes.
+const CENTRE_CHANGES: usize = 100;
+/// Objects that `all` replicates.
+const REPLICATED: usize = 10_000;
+
+/// Measures Sparkfleet; results are Markdown on standard output.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Benchmark {
+    /// Everything.
+    All {
+        /// Edge clusters for the latency of a change.
+        #[arg(long, default_value_t = 1000)]
+        clusters: usize,
+        /// Changes.
+        #[arg(long, default_value_t = 500)]
+        changes: usize,
+    },
+    /// A change of a deployment until it is reported as applied.
+    Latency {
+        /// Edge clusters.
+        #[arg(long, default_value_t = 1000)]
+        clusters: usize,
+        /// Changes, one after another.
+        #[arg(long, default_value_t = 500)]
+        changes: usize,
+    },
+    /// Memory, processor time and messages of the centre as the fleet grows.
+    Centre {
+        /// Sizes of the fleet, the smallest first.
+        #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
+        clusters: Vec<usize>,
+        /// Changes of one cluster at each size.
+        #[arg(long, default_value_t = 100)]
+        changes: usize,
+    },
+    /// Size, memory and start of the edge process, if it is built.
+    Edge,
+    /// A fresh replica of a whole ConfigDB.
+    Replicate {
+        /// Objects, besides those that every ConfigDB has.
+        #[arg(long, default_value_t = 10_000)]
+        objects: usize,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(arguments.benchmark))
+}
+
+async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
+    match benchmark {
+        Benchmark::All { clusters, changes } => {
+            latency::run(latency::Plan { clusters, changes }).await?;
+            centre::run(&CENTRE_SIZES, CENTRE_CHANGES).await?;
+            replicate::run(REPLICATED).await?;
+            edge_process::run().await
+        }
+        Benchmark::Latency { clusters, changes } => latency::run(latency::Plan { clusters, changes }).await,
+        Benchmark::Edge => edge_process::run().await,
+        Benchmark::Replicate { objects } => replicate::run(objects).await,
+        Benchmark::Centre { clusters, changes } => centre::run(&clusters, changes).await,
+    }
+}

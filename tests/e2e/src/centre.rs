@@ -1,0 +1,132 @@
+//! The centre as processes of their own: ConfigDB, cluster manager and central monitor, each with a configuration file, a state directory and a log.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::process::{Process, Processes};
+use crate::program;
+use crate::wait;
+
+/// Organisation of every factory of the tests.
+pub const ORGANISATION: &str = "ACME";
+
+/// Names of the services of a centre, as the program calls them.
+pub const SERVICES: [&str; 3] = ["configdb", "cluster-manager", "edge-monitor"];
+
+/// A running centre.
+#[derive(Debug)]
+pub struct Centre {
+    /// Its services, named as in [`SERVICES`].
+    pub processes: Processes,
+    git: SocketAddr,
+    // Dropped last, so that the logs are there when the processes end.
+    directory: TempDir,
+}
+
+/// A port on loopback that was free a moment ago.
+///
+/// # Panics
+/// There is none.
+#[must_use]
+pub fn free_port() -> SocketAddr {
+    let probe = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    probe.expect("loopback has a free port")
+}
+
+impl Centre {
+    /// Starts all three against a broker; the git server listens on `git`.
+    ///
+    /// # Panics
+    /// One of them cannot be started.
+    #[must_use]
+    pub fn start(broker: SocketAddr, git: SocketAddr) -> Self {
+        let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let centre = Self { directory, git, processes: Processes::default() };
+        // Short waits, so that a repetition is seen soon.
+        let manager =
+            format!("[git]\nlisten = \"{git}\"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n");
+        let own = [("configdb", String::new()), ("cluster-manager", manager), ("edge-monitor", String::new())];
+        for (service, text) in own {
+            let head = if service == "edge-monitor" { "mode = \"central\"\n" } else { "" };
+            centre.processes.insert(service_process(service, head, &text, broker, centre.directory.path()));
+        }
+        centre
+    }
+
+    /// Where git is served.
+    #[must_use]
+    pub const fn git(&self) -> SocketAddr {
+        self.git
+    }
+
+    /// Where everything is kept.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The git password of a cluster, as the operator who bootstraps it reads it.
+    ///
+    /// # Panics
+    /// It is not there.
+    pub async fn git_password(&self, cluster: Uuid) -> String {
+        git_password(&self.state_dir("cluster-manager"), cluster).await
+    }
+
+    /// State directory of a service.
+    #[must_use]
+    pub fn state_dir(&self, service: &str) -> PathBuf {
+        self.directory.path().join(service)
+    }
+}
+
+/// The git password of a cluster in a cluster manager's state directory.
+///
+/// # Panics
+/// It is not there.
+pub async fn git_password(state_dir: &Path, cluster: Uuid) -> String {
+    let file = state_dir.join("secrets").join(cluster.to_string());
+    let read = || fs::read_to_string(&file).ok().filter(|text| !text.trim().is_empty());
+    let password = wait::until("the git password", read, || file.display().to_string()).await;
+    password.trim().to_owned()
+}
+
+/// A service as a process. `head` are keys before the first table, `tables` what follows.
+///
+/// # Panics
+/// It cannot be started.
+#[must_use]
+pub fn service_process(service: &str, head: &str, tables: &str, broker: SocketAddr, directory: &Path) -> Process {
+    service_process_with(service, head, tables, broker, directory, &[])
+}
+
+/// The same with variables added to its environment.
+///
+/// # Panics
+/// It cannot be started.
+#[must_use]
+pub fn service_process_with(
+    service: &str,
+    head: &str,
+    tables: &str,
+    broker: SocketAddr,
+    directory: &Path,
+    environment: &[(&str, &str)],
+) -> Process {
+    let state_dir = directory.join(service);
+    fs::create_dir_all(&state_dir).expect("the directory can be written");
+    let file = directory.join(format!("{service}.toml"));
+    let text = format!(
+        "organisation = \"{ORGANISATION}\"\nstate_dir = \"{}\"\n{head}[mqtt]\nservers = [\"mqtt://{broker}\"]\n{tables}",
+        state_dir.display()
+    );
+    fs::write(&file, text).expect("the directory can be written");
+    let file = file.display().to_string();
+    let level = [("SPARKFLEET_LOG", "info,configdb=debug,cluster_manager=debug,edge_sync=debug,edge_monitor=debug")];
+    let environment = [&level, environment].concat();
+    Process::with(service, &program::sparkfleet(), &[service, "--config", &file], &environment, directory)
+}

@@ -1,0 +1,134 @@
+//! A simulated edge cluster in the test's process: Kubernetes API, Flux, hosts, edge agents. Its Flux starts edge sync and edge monitor as processes of their own when it installs
+//! the chart `edge-cluster`, configured from the release's values; so they can be killed while their Kubernetes lives on.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use configdb_schema::address;
+use futures::future::BoxFuture;
+use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
+use simulator::edge_agent::{AgentChart, Agents};
+use simulator::flux::chart::{ChartError, Charts, HookChart, Release};
+use sparkplug_mqtt::MqttConfig;
+use tempfile::TempDir;
+
+use crate::centre::{ORGANISATION, service_process};
+use crate::process::Processes;
+
+/// Names of the services of an edge, as the program calls them.
+pub const SERVICES: [&str; 2] = ["edge-sync", "edge-monitor"];
+
+/// A running edge cluster.
+#[derive(Debug)]
+pub struct Edge {
+    /// Its Kubernetes.
+    pub cluster: SimulatedCluster,
+    /// Its edge agents.
+    pub agents: Agents,
+    /// Its services, named as in [`SERVICES`]; none before Flux has installed their chart.
+    pub processes: Processes,
+    // Dropped last, so that the logs are there when the processes end.
+    directory: TempDir,
+}
+
+impl Edge {
+    /// Starts a cluster with `hosts` hosts and bootstraps it, as an operator would: credentials, then the manifests that make Flux follow its repository.
+    ///
+    /// # Panics
+    /// The simulated API cannot be started, or refuses the manifests.
+    pub async fn start(name: &str, hosts: u16, self_link: &str, git_password: &str, broker: SocketAddr) -> Self {
+        Self::start_with(name, hosts, self_link, git_password, broker, Processes::default()).await
+    }
+
+    /// The same, with a set that its services will be put into; so others can hold it before they are there.
+    ///
+    /// # Panics
+    /// As [`Edge::start`].
+    pub async fn start_with(
+        name: &str,
+        hosts: u16,
+        self_link: &str,
+        git_password: &str,
+        broker: SocketAddr,
+        processes: Processes,
+    ) -> Self {
+        let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let names = (1..=hosts).map(|n| format!("{}-{n}", address::k8s_name(&[name])));
+        let hosts = names
+            .enumerate()
+            .map(|(i, name)| if i == 0 { HostSpec::control_plane(&name) } else { HostSpec::worker(&name) });
+        let spec = ClusterSpec { hosts: hosts.collect(), ..ClusterSpec::new(name) };
+        let mqtt = MqttConfig { servers: vec![format!("mqtt://{broker}")], ..MqttConfig::default() };
+        let agent_chart = AgentChart::new(ORGANISATION, name, mqtt);
+        let agents = agent_chart.agents();
+        let chart = edge_chart(processes.clone(), broker, directory.path().to_owned());
+        let charts = Charts::new().with("edge-cluster", chart).with("edge-agent", agent_chart);
+        let cluster = SimulatedCluster::start(spec, charts).await.expect("the simulated API can be started");
+        cluster.set_git_credentials(name, git_password).expect("credentials can be stored");
+        cluster.apply_manifests(self_link).expect("the manifests can be applied");
+        Self { directory, cluster, agents, processes }
+    }
+
+    /// Where its services keep their state and logs.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// SIGINT to its services, and their ends; then the cluster is taken down.
+    ///
+    /// # Panics
+    /// A service does not end with exit code 0.
+    pub async fn stop(self) {
+        self.processes.stop().await;
+        self.cluster.stop().await;
+        self.agents.stop_all().await;
+    }
+}
+
+/// The chart that the edge's own services come with.
+fn edge_chart(processes: Processes, broker: SocketAddr, directory: PathBuf) -> HookChart {
+    let to_remove = processes.clone();
+    let install = move |release: Release| {
+        let (processes, directory) = (processes.clone(), directory.clone());
+        let installed: BoxFuture<'static, Result<(), ChartError>> = Box::pin(async move {
+            if !processes.has(SERVICES[0]) {
+                start_services(&processes, &release, broker, &directory)?;
+            }
+            release.apply(vec![release.deployment("sparkfleet-edge")])?;
+            release.set_available("sparkfleet-edge")
+        });
+        installed
+    };
+    let uninstall = move |release: Release| {
+        let processes = to_remove.clone();
+        let removed: BoxFuture<'static, Result<(), ChartError>> = Box::pin(async move {
+            processes.clear();
+            release.remove()
+        });
+        removed
+    };
+    HookChart::new(install, uninstall)
+}
+
+fn start_services(
+    processes: &Processes,
+    release: &Release,
+    broker: SocketAddr,
+    directory: &Path,
+) -> Result<(), ChartError> {
+    let value = |pointer: &str| {
+        let value = release.values.pointer(pointer).and_then(serde_json::Value::as_str);
+        value.ok_or_else(|| ChartError(format!("the release has no value {pointer}")))
+    };
+    let (name, uuid) = (value("/cluster/name")?, value("/cluster/uuid")?);
+    let url = release.kubernetes.url().ok_or_else(|| ChartError("the simulated API does not listen".to_owned()))?;
+    let tables = format!(
+        "[cluster]\nname = \"{name}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{url}\"\n",
+        release.namespace
+    );
+    for service in SERVICES {
+        processes.insert(service_process(service, "simulated = true\n", &tables, broker, directory));
+    }
+    Ok(())
+}

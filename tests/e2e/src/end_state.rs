@@ -1,0 +1,249 @@
+//! What must be equal after every way that leads to a state: ConfigDB's content, the git trees, the objects in Kubernetes, and what is reported on the wire. Times,
+//! revisions, ETags, versions that are made of revisions, and the identities that Kubernetes gives are left out; nothing else is.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Map, Value, json};
+use simulator::cluster::SimulatedCluster;
+use sparkplug::DataType;
+
+use crate::cli::Cli;
+use crate::wire::Reader;
+
+/// Metrics that hold a time, a revision or a version.
+const METRICS_LEFT_OUT: [&str; 9] = [
+    "bdSeq",
+    "Config/Revision",
+    "Config/Store",
+    "Request/Result",
+    "Version",
+    "Desired/Version",
+    "Git/Commit",
+    "Applied At",
+    "Node Control/Rebirth",
+];
+
+/// Annotations that hold a time, a revision or a version.
+const ANNOTATIONS_LEFT_OUT: [&str; 3] =
+    ["sparkfleet.io/version", "sparkfleet.io/applied-at", "factoryplus.app.amrc.co.uk/config-revision"];
+
+/// Kinds that are compared.
+const KINDS: [(&str, &str); 7] = [
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("apps/v1", "Deployment"),
+    ("source.toolkit.fluxcd.io/v1", "GitRepository"),
+    ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+    ("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
+    ("factoryplus.app.amrc.co.uk/v1", "SparkplugNode"),
+];
+
+/// The content of ConfigDB as the command line dumps it.
+///
+/// # Panics
+/// The command fails.
+pub async fn dump(cli: &Cli) -> Value {
+    without_times(&cli.json(&["config", "dump"]).await)
+}
+
+/// The content of ConfigDB as it publishes it: what each object holds, by slug.
+#[must_use]
+pub fn config(reader: &Reader, group: &str) -> Value {
+    let Some(configdb) = reader.node(group, "ConfigDB").filter(|node| node.is_alive) else { return Value::Null };
+    let objects = configdb.devices.iter().map(|(object, entries)| {
+        let entries = entries.iter().filter_map(|(slug, json)| {
+            let json = json.as_ref()?.as_str()?;
+            Some((slug.clone(), serde_json::from_str(json).unwrap_or_else(|_| json.into())))
+        });
+        (object.clone(), without_times(&entries.collect::<Map<_, _>>().into()))
+    });
+    Value::Object(objects.collect())
+}
+
+/// Every repository below a cluster manager's state directory: the tree of its branch `main`, by path.
+///
+/// # Panics
+/// git cannot be run.
+#[must_use]
+pub fn git_trees(manager_state: &Path) -> Value {
+    let root = manager_state.join("git");
+    let mut trees = Map::new();
+    let mut directories = vec![root.clone()];
+    while let Some(directory) = directories.pop() {
+        if directory.join("HEAD").is_file() {
+            let output = Command::new("git").arg("-C").arg(&directory).args(["rev-parse", "main^{tree}"]).output();
+            let output = output.expect("git can be run");
+            let tree = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            let name = directory.strip_prefix(&root).unwrap_or(&directory).display().to_string();
+            trees.insert(name, Value::from(tree));
+            continue;
+        }
+        let entries = std::fs::read_dir(&directory).map(|entries| entries.flatten().collect::<Vec<_>>());
+        directories
+            .extend(entries.unwrap_or_default().into_iter().map(|entry| entry.path()).filter(|path| path.is_dir()));
+    }
+    trees.sort_keys();
+    Value::Object(trees)
+}
+
+/// The objects in a simulated cluster.
+#[must_use]
+pub fn kubernetes(cluster: &SimulatedCluster) -> Value {
+    let mut all = Map::new();
+    for (api_version, kind) in KINDS {
+        for object in cluster.kubernetes().list(api_version, kind, None) {
+            let mut object = object.as_ref().clone();
+            let name = format!(
+                "{kind} {}/{}",
+                object["metadata"]["namespace"].as_str().unwrap_or_default(),
+                object["metadata"]["name"].as_str().unwrap_or_default()
+            );
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                for key in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
+                    metadata.shift_remove(key);
+                }
+                if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+                    for key in ANNOTATIONS_LEFT_OUT {
+                        annotations.shift_remove(key);
+                    }
+                }
+            }
+            let ready = object.pointer("/status/conditions").and_then(Value::as_array).map(|conditions| {
+                let readable = |condition: &Value| json!([condition["type"], condition["status"]]);
+                conditions.iter().map(readable).collect::<Vec<_>>()
+            });
+            // The rest of a status says when and how often something was tried.
+            if let Some(fields) = object.as_object_mut() {
+                fields.shift_remove("status");
+            }
+            object["conditions"] = json!(ready);
+            // Passwords are random.
+            for (_, secret) in object["data"].as_object_mut().into_iter().flatten().filter(|_| kind == "Secret") {
+                *secret = Value::from("<secret>");
+            }
+            if object["metadata"]["name"] == "edge-sync-desired" {
+                object["data"] = without_versions(&object["data"]);
+            }
+            all.insert(name, without_times(&object));
+        }
+    }
+    all.sort_keys();
+    Value::Object(all)
+}
+
+/// What the nodes of the product that are alive say, devices included.
+#[must_use]
+pub fn reported(reader: &Reader) -> Value {
+    let mut all = Map::new();
+    for (name, node) in reader.nodes() {
+        let mut of_node = Map::new();
+        of_node.insert("alive".to_owned(), node.is_alive.into());
+        if node.is_alive {
+            of_node.insert("metrics".to_owned(), metrics(&node.metrics));
+            // ConfigDB's own devices are its content, which is compared as a dump.
+            if name.edge_node.as_str() != "ConfigDB" {
+                let devices = node.devices.iter().map(|(device, values)| (device.clone(), metrics(values)));
+                of_node.insert("devices".to_owned(), Value::Object(devices.collect()));
+            }
+        }
+        all.insert(name.to_string(), of_node.into());
+    }
+    Value::Object(all)
+}
+
+fn metrics(metrics: &crate::wire::Metrics) -> Value {
+    let compared = metrics.iter().filter(|(name, value)| {
+        let is_time = value.as_ref().is_some_and(|value| value.datatype() == DataType::DateTime);
+        !is_time && !METRICS_LEFT_OUT.contains(&name.as_str()) && !name.ends_with("/Since")
+    });
+    let text =
+        |value: &Option<sparkplug::Value>| value.as_ref().map_or(Value::Null, |value| format!("{value:?}").into());
+    Value::Object(compared.map(|(name, value)| (name.clone(), text(value))).collect())
+}
+
+/// The same with every text that is a time replaced, and keys in order.
+#[must_use]
+pub fn without_times(value: &Value) -> Value {
+    match value {
+        Value::String(text) if is_time(text) => Value::from("<time>"),
+        Value::Array(items) => items.iter().map(without_times).collect(),
+        Value::Object(fields) => {
+            let mut fields: Map<String, Value> =
+                fields.iter().map(|(key, value)| (key.clone(), without_times(value))).collect();
+            fields.sort_keys();
+            Value::Object(fields)
+        }
+        other => other.clone(),
+    }
+}
+
+/// The record of an accepted index without the versions, which are made of revisions.
+fn without_versions(value: &Value) -> Value {
+    match value {
+        Value::String(text) => {
+            serde_json::from_str(text).map_or_else(|_| value.clone(), |inner| without_versions(&inner))
+        }
+        Value::Array(items) => items.iter().map(without_versions).collect(),
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(key, _)| key.as_str() != "version");
+            kept.map(|(key, value)| (key.clone(), without_versions(value))).collect::<Map<_, _>>().into()
+        }
+        other => other.clone(),
+    }
+}
+
+/// `2026-01-31T12:00:00Z`, with or without a fraction.
+fn is_time(text: &str) -> bool {
+    let shape = |(i, c): (usize, char)| match i {
+        4 | 7 => c == '-',
+        10 => c == 'T',
+        13 | 16 => c == ':',
+        _ => c.is_ascii_digit(),
+    };
+    text.len() >= 20 && text.is_ascii() && text.chars().take(19).enumerate().all(shape) && text.ends_with('Z')
+}
+
+/// Where two states differ, one line a place; nothing if they are equal.
+#[must_use]
+pub fn differences(left: &Value, right: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    compare("", left, right, &mut found);
+    found
+}
+
+fn compare(place: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
+    match (left, right) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                let below = format!("{place}/{key}");
+                match (a.get(key), b.get(key)) {
+                    (Some(a), Some(b)) => compare(&below, a, b, found),
+                    (Some(a), None) => found.push(format!("{below}: only the first has {a}")),
+                    (_, b) => found.push(format!("{below}: only the second has {}", b.unwrap_or(&Value::Null))),
+                }
+            }
+        }
+        (a, b) if a == b => {}
+        (a, b) => found.push(format!("{place}: {a} and {b}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_left_out_and_nothing_else() {
+        let value = json!({ "b": "2026-01-31T12:00:00.25Z", "a": ["2026-01-31", 7, { "c": "x" }] });
+        assert_eq!(without_times(&value), json!({ "a": ["2026-01-31", 7, { "c": "x" }], "b": "<time>" }));
+    }
+
+    #[test]
+    fn every_difference_is_told_with_its_place() {
+        let found =
+            differences(&json!({ "a": 1, "b": { "c": 2 }, "d": 3 }), &json!({ "a": 1, "b": { "c": 4 }, "e": 5 }));
+        assert_eq!(found, ["/b/c: 2 and 4", "/d: only the first has 3", "/e: only the second has 5"]);
+    }
+}

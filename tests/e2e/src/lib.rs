@@ -1,0 +1,27 @@
+//! What end-to-end tests need around them; the tests themselves are in `tests/`. Everything here runs the programs as an operator would: as processes with
+//! configuration files, over a real MQTT server, looked at from outside.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`program`] | where the programs are, and how they are built |
+//! | [`process`] | a running program: its log, signals, its end |
+//! | [`mosquitto`] | an MQTT server of a test's own |
+//! | [`cli`] | the command line: exit code and JSON |
+//! | [`recorder`] | every message of a run, in order |
+//! | [`wire`] | the rules of Sparkplug sessions, checked on a recording; what nodes and devices report |
+//! | [`centre`] | ConfigDB, cluster manager and central monitor as processes |
+//! | [`edge`] | a simulated Kubernetes API whose Flux starts edge sync and edge monitor as processes |
+//! | [`end_state`] | what must be equal after every way that leads there |
+//! | [`wait`] | waiting for a state, with a bound and a diagnosis |
+#![warn(missing_docs)]
+
+pub mod centre;
+pub mod cli;
+pub mod edge;
+pub mod end_state;
+pub mod mosquitto;
+pub mod process;
+pub mod program;
+pub mod recorder;
+pub mod wait;
+pub mod wire;

@@ -1,0 +1,129 @@
+//! A Mosquitto of its own for a test: ephemeral port, own directory, ready when [`Mosquitto::start`] returns, killed when dropped.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Where Debian puts it, which is not in every user's PATH; then wherever PATH says.
+const PROGRAMS: [&str; 2] = ["/usr/sbin/mosquitto", "mosquitto"];
+
+/// A running server.
+#[derive(Debug)]
+pub struct Mosquitto {
+    directory: TempDir,
+    address: SocketAddr,
+    process: Child,
+}
+
+impl Mosquitto {
+    /// Plain TCP on loopback, anonymous, unlimited queues.
+    ///
+    /// # Panics
+    /// Mosquitto is not installed or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with("allow_anonymous true", |_| {})
+    }
+
+    /// The same with these lines of mosquitto.conf instead of anonymous access; `{dir}` in them stands for the server's directory, into which `prepare`
+    /// writes the files that they name.
+    ///
+    /// # Panics
+    /// Mosquitto is not installed or does not start.
+    #[must_use]
+    pub fn with(lines: &str, prepare: impl Fn(&Path)) -> Self {
+        // The free port may be taken by somebody else before Mosquitto binds it; then another one is tried.
+        for _ in 0..5 {
+            let directory = tempfile::tempdir().expect("the temporary directory can be written");
+            let probe = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            let address = probe.expect("loopback has a free port");
+            prepare(directory.path());
+            let path = directory.path().display().to_string();
+            // Started by root it would become another user, who cannot read its directory; for others that line means nothing.
+            let text = format!(
+                "user root\nlistener {} 127.0.0.1\npersistence false\nmax_queued_messages 0\nlog_dest file {path}/mosquitto.log\nlog_type all\n{}\n",
+                address.port(),
+                lines.replace("{dir}", &path)
+            );
+            fs::write(directory.path().join("mosquitto.conf"), text).expect("the directory can be written");
+            let mut process = spawn(directory.path());
+            if is_ready(address, &mut process) {
+                return Self { directory, address, process };
+            }
+        }
+        panic!("mosquitto does not start; it comes with the Debian package `mosquitto`");
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address as an entry of `mqtt.servers`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("mqtt://{}", self.address)
+    }
+
+    /// Its directory: configuration, `mosquitto.log`, and what `prepare` wrote.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// SIGKILL: no wills, no farewell.
+    pub fn kill(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Starts it again on the same port, with nothing remembered.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn restart(&mut self) {
+        self.process = spawn(self.directory.path());
+        assert!(is_ready(self.address, &mut self.process), "mosquitto does not come back on {}", self.address);
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(directory: &Path) -> Child {
+    let start = |program: &str| {
+        Command::new(program)
+            .arg("-c")
+            .arg(directory.join("mosquitto.conf"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+    };
+    PROGRAMS
+        .into_iter()
+        .find_map(|program| start(program).ok())
+        .expect("mosquitto is installed (Debian package `mosquitto`)")
+}
+
+fn is_ready(address: SocketAddr, process: &mut Child) -> bool {
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        if TcpStream::connect(address).is_ok() {
+            return true;
+        }
+        if !matches!(process.try_wait(), Ok(None)) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}

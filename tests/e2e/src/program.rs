@@ -1,0 +1,83 @@
+//! Where the programs are. A test's own executable is in `target/<profile>/deps`, and cargo builds the programs of the same profile beside it.
+//!
+//! They are built once a run, by whichever test asks first; cargo's own lock keeps several test programs from building at the same time. `SPARKFLEET_PROGRAMS`
+//! names a directory of programs that are to be tested as they are.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+static BUILT: Mutex<BTreeMap<String, Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
+
+/// The program `sparkfleet`, built with the profile of the test.
+///
+/// # Panics
+/// It cannot be built; the message is cargo's.
+#[must_use]
+pub fn sparkfleet() -> PathBuf {
+    named("sparkfleet")
+}
+
+/// The program of the package with that name, built with the profile of the test.
+///
+/// # Panics
+/// It cannot be built; the message is cargo's.
+#[must_use]
+pub fn named(package: &str) -> PathBuf {
+    // A panic while the lock was held has been reported; the map is whole in any case.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = built.entry(package.to_owned()).or_insert_with(|| find(package));
+    match path {
+        Ok(path) => path.clone(),
+        Err(reason) => panic!("the program {package} is not there: {reason}"),
+    }
+}
+
+fn find(package: &str) -> Result<PathBuf, String> {
+    if let Some(directory) = std::env::var_os("SPARKFLEET_PROGRAMS") {
+        let path = Path::new(&directory).join(package);
+        return if path.is_file() { Ok(path) } else { Err(format!("SPARKFLEET_PROGRAMS has no {}", path.display())) };
+    }
+    let (directory, profile) = profile_directory()?;
+    build(package, &directory, &profile)
+}
+
+/// Builds the program of a package with a profile of the workspace, and says where it is.
+///
+/// # Errors
+/// What cargo says.
+pub fn build_with(package: &str, profile: &str) -> Result<PathBuf, String> {
+    let (own, _) = profile_directory()?;
+    let target = own.parent().ok_or("the test is not in a target directory")?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    build(package, &target.join(folder), profile)
+}
+
+/// The directory of the profile that this executable was built with, and the profile's name.
+fn profile_directory() -> Result<(PathBuf, String), String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let beside = own.parent().ok_or("this executable is in no directory")?;
+    // Tests are in `deps`, programs are not.
+    let directory = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
+    let folder = directory.file_name().and_then(|name| name.to_str()).ok_or("the target directory has no name")?;
+    let profile = if folder == "debug" { "dev" } else { folder };
+    Ok((directory.to_owned(), profile.to_owned()))
+}
+
+fn build(package: &str, directory: &Path, profile: &str) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let target = directory.parent().ok_or("the test is not in a target directory")?;
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--locked", "--profile", profile, "--package", package, "--target-dir"])
+        .arg(target)
+        .current_dir(workspace)
+        .output()
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo build --package {package}: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let path = directory.join(package);
+    if path.is_file() { Ok(path) } else { Err(format!("cargo has built no {}", path.display())) }
+}

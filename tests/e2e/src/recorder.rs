@@ -1,0 +1,204 @@
+//! Every message of a run, in order, as it was on the wire. Connects with a client of its own, subscribes to everything, and comes back faster than any node when
+//! the server was away: it has a thread to itself, so that a busy test does not hold it up.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rumqttc::{AsyncClient, Event, EventLoop, MqttOptions, Packet, QoS};
+use tokio::sync::{Notify, oneshot};
+
+use crate::wait::PATIENCE;
+
+/// Pause before the next try when the server is away; nodes wait half a second and more.
+const RECONNECT: Duration = Duration::from_millis(5);
+
+/// Largest message that is taken.
+const PACKET_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// When it came, since the recorder was started.
+    pub at: Duration,
+    /// Which connection of the recorder it came over, from 0.
+    pub session: usize,
+    /// Topic.
+    pub topic: String,
+    /// Payload.
+    pub payload: Vec<u8>,
+    /// Retain flag: true for what the server had stored.
+    pub retain: bool,
+}
+
+type Hook = Box<dyn FnMut(&Message) -> bool + Send>;
+
+#[derive(Default)]
+struct Shared {
+    messages: Mutex<Vec<Arc<Message>>>,
+    hook: Mutex<Option<Hook>>,
+    news: Notify,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("messages", &lock(&self.messages).len()).finish_non_exhaustive()
+    }
+}
+
+/// A running recorder.
+#[derive(Debug)]
+pub struct Recorder {
+    shared: Arc<Shared>,
+    client: AsyncClient,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// Connects to the server at that address (`host:port`); returns when everything from then on is heard.
+    ///
+    /// # Panics
+    /// The server does not let it in.
+    pub async fn start(address: std::net::SocketAddr) -> Self {
+        static COUNTER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let id = format!("recorder-{}-{number}", std::process::id());
+        let mut options = MqttOptions::new(id, address.ip().to_string(), address.port());
+        options.set_max_packet_size(PACKET_BYTES_MAX, PACKET_BYTES_MAX).set_keep_alive(Duration::from_secs(30));
+        // What a test publishes in one go.
+        let (client, events) = AsyncClient::new(options, 1_000);
+        let shared = Arc::new(Shared::default());
+        let (listening, ready) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let recording = record(Arc::clone(&shared), client.clone(), events, listening);
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime can be built").block_on(async {
+                tokio::select! {
+                    () = recording => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        let ready = tokio::time::timeout(PATIENCE, ready).await;
+        assert!(matches!(ready, Ok(Ok(()))), "the recorder is not let in at {address}");
+        Self { shared, client, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Publishes a message at QoS 0, not retained.
+    ///
+    /// # Panics
+    /// The recorder has ended.
+    pub async fn publish(&self, topic: &str, payload: impl Into<Vec<u8>>) {
+        self.client.publish(topic, QoS::AtMostOnce, false, payload).await.expect("the recorder runs");
+    }
+
+    /// How many messages there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        lock(&self.shared.messages).len()
+    }
+
+    /// All messages so far.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Arc<Message>> {
+        lock(&self.shared.messages).clone()
+    }
+
+    /// Messages from a place on.
+    #[must_use]
+    pub fn since(&self, place: usize) -> Vec<Arc<Message>> {
+        lock(&self.shared.messages)[place..].to_vec()
+    }
+
+    /// Calls `hook` with each message that comes from now on, before anybody else hears of it, until it returns true.
+    pub fn on_message(&self, hook: impl FnMut(&Message) -> bool + Send + 'static) {
+        *lock(&self.shared.hook) = Some(Box::new(hook));
+    }
+
+    /// Waits for a message at or after a place in the recording for which `found` yields something.
+    ///
+    /// # Panics
+    /// None comes; the message holds the last topics.
+    pub async fn wait_for<T>(&self, what: &str, place: usize, mut found: impl FnMut(&Message) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        let mut next = place;
+        loop {
+            let news = self.shared.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            let messages = self.since(next.min(self.count()));
+            next += messages.len();
+            if let Some(found) = messages.iter().find_map(|message| found(message)) {
+                return found;
+            }
+            if tokio::time::timeout_at(deadline.into(), news).await.is_err() {
+                panic!("waited {PATIENCE:?} for {what}\n{}", self.last_topics());
+            }
+        }
+    }
+
+    fn last_topics(&self) -> String {
+        let messages = self.since(self.count().saturating_sub(20));
+        let lines: Vec<String> = messages.iter().map(|m| format!("{:?} {}", m.at, m.topic)).collect();
+        format!("--- the last messages\n{}", lines.join("\n"))
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // A panic in a hook has been reported.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic of a test while it held the lock leaves the recording whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop, listening: oneshot::Sender<()>) {
+    let start = Instant::now();
+    let mut listening = Some(listening);
+    let mut session = 0;
+    let mut connected = false;
+    loop {
+        match events.poll().await {
+            Ok(Event::Incoming(Packet::ConnAck(_))) => {
+                connected = true;
+                // The queue takes a thousand; a full one is the end of the test in any case.
+                let _ = client.try_subscribe("#", QoS::AtMostOnce);
+            }
+            Ok(Event::Incoming(Packet::SubAck(_))) => {
+                if let Some(listening) = listening.take() {
+                    let _ = listening.send(());
+                }
+            }
+            Ok(Event::Incoming(Packet::Publish(publish))) => {
+                let message = Arc::new(Message {
+                    at: start.elapsed(),
+                    session,
+                    topic: publish.topic,
+                    payload: publish.payload.to_vec(),
+                    retain: publish.retain,
+                });
+                let done = lock(&shared.hook).as_mut().is_some_and(|hook| hook(&message));
+                if done {
+                    *lock(&shared.hook) = None;
+                }
+                lock(&shared.messages).push(message);
+                shared.news.notify_waiters();
+            }
+            Ok(_) => {}
+            Err(_) => {
+                if std::mem::take(&mut connected) {
+                    session += 1;
+                }
+                tokio::time::sleep(RECONNECT).await;
+            }
+        }
+    }
+}

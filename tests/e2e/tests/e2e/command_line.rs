@@ -1,0 +1,197 @@
+//! The command line: forms of output, exit codes, help, completions, and ConfigDB entry by entry.
+
+use std::process::{Command, Stdio};
+
+use e2e::centre::{Centre, free_port};
+use e2e::cli::Cli;
+use e2e::mosquitto::Mosquitto;
+use e2e::{program, wait};
+use serde_json::{Value, json};
+
+/// Every command that there is, as words; found in the help of the one above it.
+fn commands() -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut open: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(command) = open.pop() {
+        let help = help(&command);
+        let below = help.split("Commands:").nth(1).and_then(|text| text.split("\n\n").next()).unwrap_or_default();
+        for line in below.lines() {
+            let name = line.trim_start();
+            // Wrapped lines of a description are indented deeper.
+            let is_name = line.len() - name.len() == 2;
+            if let Some(word) = name.split_whitespace().next().filter(|word| is_name && *word != "help") {
+                open.push([command.clone(), vec![word.to_owned()]].concat());
+            }
+        }
+        found.push(command);
+    }
+    found
+}
+
+fn help(command: &[String]) -> String {
+    let output = Command::new(program::sparkfleet()).args(command).arg("--help").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{command:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_help_of_every_command_tells_the_exit_codes() {
+    let commands = commands();
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in &commands {
+        let help = help(command).split_whitespace().collect::<Vec<_>>().join(" ");
+        for code in ["0 done", "2 wrong usage", "3 configuration", "4 broker", "5 refused", "6 not reached"] {
+            assert!(help.contains(code), "sparkfleet {}: {code:?} is not in its help", command.join(" "));
+        }
+    }
+}
+
+#[test]
+fn completions_are_scripts_that_their_shell_understands() {
+    let script = Command::new(program::sparkfleet()).args(["completions", "bash"]).output().unwrap();
+    assert_eq!(script.status.code(), Some(0));
+    assert!(script.stdout.len() > 1000);
+    let mut bash = Command::new("bash").args(["-n", "/dev/stdin"]).stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut bash.stdin.take().unwrap(), &script.stdout).unwrap();
+    assert!(bash.wait().unwrap().success());
+    for shell in ["zsh", "fish"] {
+        let script = Command::new(program::sparkfleet()).args(["completions", shell]).output().unwrap();
+        assert!(script.status.success() && String::from_utf8_lossy(&script.stdout).contains("deployment"), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_usage_has_code_2() {
+    for arguments in [vec!["clutser"], vec!["cluster", "create"], vec!["cluster", "list", "--output", "xml"], vec![]] {
+        let output = Command::new(program::sparkfleet()).args(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_not_there_is_code_4_and_a_centre_that_is_not_there_is_code_6() {
+    let nobody = Cli::new(&format!("mqtt://{}", free_port()));
+    let line = nobody.run(&["cluster", "list"]).await.refused(4, "cannot reach the broker");
+    assert!(line.contains("--broker"), "{line}");
+    let server = Mosquitto::start();
+    let empty = Cli::new(&server.url());
+    let line = empty.run(&["cluster", "list", "--timeout", "2s"]).await.refused(6, "ConfigDB to be born");
+    assert!(line.contains("2s"), "{line}");
+    let wrong = Cli::new("mqtt://");
+    wrong.run(&["cluster", "list"]).await.refused(3, "mqtt.servers");
+}
+
+/// A ConfigDB on a Mosquitto, and commands against it.
+async fn configdb() -> (Mosquitto, Centre, Cli) {
+    let server = Mosquitto::start();
+    let centre = Centre::start(server.address(), free_port());
+    let cli = Cli::new(&server.url());
+    cli.json(&["config", "list"]).await;
+    (server, centre, cli)
+}
+
+const OVEN: &str = "0e000000-0000-4000-8000-000000000001";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_put_patched_guarded_by_etag_listed_and_have_a_history() {
+    let (_server, _centre, cli) = configdb().await;
+    let info = |name: &str| json!({ "name": name }).to_string();
+    cli.run_with(&["config", "put", OVEN, "Info", "-"], &info("Oven")).await.refused(5, "Registration");
+    let put = ["config", "put", OVEN, "Info", "-", "--class", "Device"];
+    let first = cli.json_with(&put, &info("Oven")).await;
+    let etag = first["etags"]["Info"].as_str().unwrap().to_owned();
+    assert_eq!(cli.json(&["config", "get", "Oven", "Info"]).await["name"], "Oven");
+
+    let guarded = ["config", "patch", "Oven", "Info", "-", "--if-match", &etag];
+    let second = cli.json_with(&guarded, r#"{"deprecated": true}"#).await;
+    assert!(second["revision"].as_u64() > first["revision"].as_u64());
+    let entry = cli.json(&["config", "get", OVEN, "Info"]).await;
+    assert_eq!((&entry["name"], &entry["deprecated"]), (&json!("Oven"), &json!(true)), "{entry}");
+    cli.run_with(&guarded, r#"{"deprecated": false}"#).await.refused(5, "Info");
+    let absent = ["config", "put", OVEN, "Info", "-", "--if-match", "none"];
+    cli.run_with(&absent, &info("Other")).await.refused(5, "Info");
+    cli.run_with(&["config", "put", OVEN, "Info", "-"], r#"{"name": 7}"#).await.refused(5, "name");
+
+    let history = cli.json(&["config", "history", OVEN, "Info"]).await;
+    let values: Vec<&Value> = history.as_array().unwrap().iter().map(|change| &change["value"]["deprecated"]).collect();
+    assert_eq!(values, [&Value::Null, &json!(true)], "{history:#}");
+    assert_eq!(history[0]["writer"], "sparkfleet-cli/e2e");
+    assert_eq!(history[0]["etag"], etag.as_str());
+
+    let listed = cli.json(&["config", "list", "Info", "--class", "Device"]).await;
+    assert!(
+        listed.as_array().unwrap().iter().any(|object| object["uuid"] == OVEN && object["name"] == "Oven"),
+        "{listed}"
+    );
+    cli.json(&["config", "delete", OVEN, "Info"]).await;
+    cli.run(&["config", "get", OVEN, "Info"]).await.refused(2, "no entry Info");
+    let history = cli.json(&["config", "history", OVEN, "Info"]).await;
+    assert_eq!(history.as_array().unwrap().len(), 3);
+    assert_eq!(history[2]["value"], Value::Null);
+    cli.json(&["config", "delete", OVEN]).await;
+    cli.run(&["config", "get", OVEN, "Registration"]).await.refused(2, "no object");
+    cli.run(&["config", "get", OVEN, "Unheard_Of"]).await.refused(2, "there are:");
+    cli.run(&["config", "get", "Nobody", "Info"]).await.refused(2, "no object named");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loaded_dump_is_dumped_equal() {
+    let (_server, _centre, cli) = configdb().await;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/factory.yaml");
+    let dry = cli.json(&["config", "load", file, "--dry-run"]).await;
+    assert!(dry.as_array().unwrap().len() >= 6, "{dry}");
+    assert_eq!(cli.json(&["cluster", "list"]).await, json!([]), "a dry run writes nothing");
+    let loaded = cli.json(&["config", "load", file]).await;
+    assert_eq!(loaded["writes"].as_u64(), Some(dry.as_array().unwrap().len() as u64));
+    // The cluster manager goes on writing until both clusters are set up.
+    let mut clusters = Value::Null;
+    for _ in 0..200 {
+        clusters = cli.json(&["cluster", "list"]).await;
+        if clusters.as_array().unwrap().iter().all(|cluster| cluster["setup"] == "ready") {
+            break;
+        }
+    }
+    assert_eq!(clusters.as_array().unwrap().len(), 2, "{clusters:#}");
+    let dump = cli.json(&["config", "dump"]).await;
+    assert_eq!(cli.json(&["config", "dump"]).await, dump);
+    let again = cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
+    assert_eq!(again["writes"], 0, "a dump of what is there writes nothing: {again}");
+
+    // Into a fresh store, whose cluster manager is kept from adding anything of its own.
+    let other_server = Mosquitto::start();
+    let other = Centre::start(other_server.address(), free_port());
+    assert!(other.processes.kill("cluster-manager"));
+    let other_cli = Cli::new(&other_server.url());
+    other_cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
+    let copy = other_cli.json(&["config", "dump"]).await;
+    let differences = e2e::end_state::differences(&dump, &copy);
+    assert!(differences.is_empty(), "{differences:#?}");
+    let yaml = other_cli.run(&["config", "dump", "--output", "yaml"]).await;
+    let again = other_cli.json_with(&["config", "load", "-"], &yaml.stdout).await;
+    assert_eq!(again["writes"], 0, "YAML says the same: {again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_listing_comes_as_table_json_and_yaml() {
+    let (_server, centre, cli) = configdb().await;
+    cli.json(&["cluster", "create", "Paint_Shop"]).await;
+    for command in
+        [vec!["cluster", "list"], vec!["config", "list", "EdgeCluster"], vec!["cluster", "show", "Paint_Shop"]]
+    {
+        let with = |form| [command.clone(), vec!["--output", form]].concat();
+        let table = cli.run(&with("table")).await;
+        assert_eq!(table.code, 0, "{table:#?}");
+        assert!(table.stdout.contains("Paint_Shop"), "{table:#?}");
+        assert!(table.stdout.lines().all(|line| line == line.trim_end()), "{table:#?}");
+        let json = cli.run(&with("json")).await.json();
+        let yaml = cli.run(&with("yaml")).await;
+        assert!(yaml.stdout.contains("Paint_Shop") && !yaml.stdout.contains('{'), "{yaml:#?}");
+        assert!(json.to_string().contains("Paint_Shop"));
+    }
+    let missing = cli.run(&["cluster", "show", "Nowhere"]).await;
+    missing.refused(2, "Nowhere");
+    let edge_away = cli.run(&["cluster", "create", "Paint_Shop", "--wait", "--timeout", "3s"]).await;
+    edge_away.refused(6, "its edge sync to be born");
+    let found = || (!centre.processes.logs().is_empty()).then_some(());
+    wait::until("logs", found, String::new).await;
+}

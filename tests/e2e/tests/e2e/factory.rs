@@ -1,0 +1,112 @@
+//! `sparkfleet up` for a test: own data directory, free ports, no content but the built-in one or what the test loads.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use e2e::centre;
+use e2e::cli::Cli;
+use e2e::process::Process;
+use e2e::program;
+use tempfile::TempDir;
+
+/// A ConfigDB dump that holds nothing.
+pub const EMPTY: &str = "service: af15f175-78a0-4e05-97c0-2a0bb82b9f3b\nversion: 2\n";
+
+/// A factory in one process.
+pub struct Up {
+    pub process: Process,
+    pub directory: TempDir,
+    pub cli: Cli,
+    /// Where its broker is.
+    pub broker: SocketAddr,
+}
+
+/// Arguments of `up` that every test gives, unless they are in `more`.
+pub fn arguments(data_dir: &Path, more: &[&str]) -> Vec<String> {
+    let data_dir = data_dir.display().to_string();
+    let mut all = vec!["up", "--plain", "--data-dir", &data_dir];
+    for option in ["--listen", "--git", "--http"] {
+        if !more.contains(&option) {
+            all.extend([option, "127.0.0.1:0"]);
+        }
+    }
+    all.extend(more);
+    all.into_iter().map(str::to_owned).collect()
+}
+
+impl Up {
+    /// Starts it on a server that runs, with nothing in its ConfigDB but what every store holds.
+    pub async fn on(broker: SocketAddr) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let load = directory.path().join("empty.yaml");
+        std::fs::write(&load, EMPTY).unwrap();
+        let url = format!("mqtt://{broker}");
+        Self::start(directory, &["--broker", &url, "--load", &load.display().to_string()]).await
+    }
+
+    /// Starts it on a server that runs, with the built-in content.
+    pub async fn filled_on(broker: SocketAddr) -> Self {
+        Self::start(tempfile::tempdir().unwrap(), &["--broker", &format!("mqtt://{broker}")]).await
+    }
+
+    /// Starts it with its own broker and the built-in content.
+    pub async fn embedded() -> Self {
+        Self::start(tempfile::tempdir().unwrap(), &[]).await
+    }
+
+    /// Starts a factory with its own broker again, on what the last one left.
+    pub async fn again(directory: TempDir) -> Self {
+        // A log of its own, so that what is said now is not confused with what was said before.
+        let log = directory.path().join("up.log");
+        std::fs::rename(&log, log.with_extension("before")).unwrap();
+        Self::start(directory, &[]).await
+    }
+
+    async fn start(directory: TempDir, more: &[&str]) -> Self {
+        let arguments = arguments(&directory.path().join("data"), more);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let process = Process::start("up", &program::sparkfleet(), &arguments, directory.path());
+        let line = process.says("broker mqtt://").await;
+        let broker: SocketAddr = word_after(&line, "mqtt://").parse().unwrap();
+        let cli = Cli::new(&format!("mqtt://{broker}"));
+        Self { directory, process, cli, broker }
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Its log and everything that it printed.
+    pub fn logs(&self) -> String {
+        let log = std::fs::read_to_string(self.data_dir().join("sparkfleet.log")).unwrap_or_default();
+        format!("{}{log}", self.process.output())
+    }
+
+    pub async fn git_password(&self, cluster: uuid::Uuid) -> String {
+        centre::git_password(&self.data_dir().join("cluster-manager"), cluster).await
+    }
+
+    /// What its ConfigDB holds, wherever its git server is.
+    pub async fn content(&self) -> serde_json::Value {
+        let place = self.git_url().await;
+        let dump = e2e::end_state::dump(&self.cli).await;
+        serde_json::from_str(&dump.to_string().replace(&place, "GIT")).unwrap()
+    }
+
+    /// Base URL of its git server.
+    pub async fn git_url(&self) -> String {
+        let line = self.process.says("git http://").await;
+        format!("http://{}", word_after(&line, "git http://").trim_end_matches('/'))
+    }
+}
+
+/// What follows `mark` up to the next blank.
+pub fn word_after<'a>(line: &'a str, mark: &str) -> &'a str {
+    let (_, rest) = line.split_once(mark).unwrap();
+    rest.split_whitespace().next().unwrap_or_default()
+}
+
+/// The UUID that a command printed.
+pub fn uuid(value: &serde_json::Value) -> uuid::Uuid {
+    value["uuid"].as_str().unwrap().parse().unwrap()
+}

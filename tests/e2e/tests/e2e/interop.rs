@@ -1,0 +1,467 @@
+//! Other implementations: `sparkplug-payload` and `sparkplug-client` of npm, `pysparkplug` of PyPI. They read what a whole factory publishes, and their Edge Nodes are replicated
+//! by our Host Application. They are installed by name into the target directory; a test that cannot have them fails and says so.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use e2e::mosquitto::Mosquitto;
+use e2e::recorder::{Message, Recorder};
+use e2e::wait;
+use e2e::wire::Reader;
+use serde_json::{Value, json};
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::payload::{EncodeOptions, Form, Limits, Payload, decode, encode};
+use sparkplug::{DataType, EdgeNodeDescriptor, HostId, MessageKind, Metric, PropertyValue, Topic};
+use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+
+use crate::factory::Up;
+use crate::lifecycle::wait_for;
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop")
+}
+
+/// Where packages are kept between two runs.
+fn cache(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let target = own.ancestors().nth(3).unwrap();
+    target.join("interop").join(name)
+}
+
+/// Installs once; `stamp` says what is installed, so that another version is installed anew.
+fn installed(name: &str, stamp: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> PathBuf {
+    let directory = cache(name);
+    fs::create_dir_all(&directory).unwrap();
+    // Two test programs may be at it at the same time.
+    let lock = File::create(directory.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let stamp_file = directory.join("stamp");
+    if fs::read_to_string(&stamp_file).ok().as_deref() != Some(stamp) {
+        let content = directory.join("content");
+        let _ = fs::remove_dir_all(&content);
+        fs::create_dir_all(&content).unwrap();
+        install(&content)
+            .unwrap_or_else(|reason| panic!("{name} packages for the tests cannot be installed: {reason}"));
+        fs::write(stamp_file, stamp).unwrap();
+    }
+    directory.join("content")
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{}{}", text(&output.stdout), text(&output.stderr))) }
+}
+
+/// A script of `interop/` for node, with its packages beside it.
+fn node_script(name: &str) -> Command {
+    let files = ["package.json", "package-lock.json"];
+    let stamp: String = files.map(|file| fs::read_to_string(sources().join(file)).unwrap()).concat();
+    let directory = installed("node", &stamp, |directory| {
+        for file in files {
+            fs::copy(sources().join(file), directory.join(file)).map_err(|error| error.to_string())?;
+        }
+        run(Command::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(directory))
+    });
+    let mut command = Command::new("node");
+    command.arg(sources().join(name)).env("NODE_PATH", directory.join("node_modules"));
+    command
+}
+
+/// A script of `interop/` for Python.
+fn python_script(name: &str) -> Command {
+    let requirements = sources().join("requirements.txt");
+    let stamp = fs::read_to_string(&requirements).unwrap();
+    let directory = installed("python", &stamp, |directory| {
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"];
+        run(Command::new("python3").args(pip).arg(directory).arg("--requirement").arg(&requirements))
+    });
+    let mut command = Command::new("python3");
+    command.arg(sources().join(name)).env("PYTHONPATH", directory);
+    command
+}
+
+/// Gives a script lines and returns what it prints, a JSON value a line.
+async fn filter(command: Command, lines: &[String]) -> Vec<Value> {
+    let mut command = tokio::process::Command::from(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let text = lines.join("\n") + "\n";
+    let (written, output) = tokio::join!(
+        async move {
+            let written = stdin.write_all(text.as_bytes()).await;
+            drop(stdin);
+            written
+        },
+        child.wait_with_output()
+    );
+    let output = output.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && written.is_ok(), "the script failed: {stderr}");
+    String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let byte = |i: usize| u32::from(group.get(i).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for (i, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+            text.push(if i <= group.len() { char::from(DIGITS[(bits >> shift & 63) as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+/// A value as both scripts write it.
+fn text(value: &sparkplug::Value) -> String {
+    use sparkplug::Value as V;
+    match value {
+        V::Boolean(b) => b.to_string(),
+        V::Double(x) => x.to_string(),
+        V::Float(x) => f64::from(*x).to_string(),
+        V::DateTime(n) | V::UInt64(n) => n.to_string(),
+        V::Int64(n) => n.to_string(),
+        V::UInt32(n) => n.to_string(),
+        other => other.as_str().map_or_else(|| format!("{other:?}"), str::to_owned),
+    }
+}
+
+fn same(theirs: Option<&str>, ours: Option<&str>) -> bool {
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<f64>().ok());
+    theirs == ours || matches!((number(theirs), number(ours)), (Some(a), Some(b)) if (a - b).abs() < 1e-9)
+}
+
+/// What we know of a message: kind, seq, and the metrics, whose types a birth told.
+struct Known {
+    kind: MessageKind,
+    seq: Option<u64>,
+    timestamp: Option<u64>,
+    metrics: Vec<Metric>,
+}
+
+/// Everything that a factory publishes, births, data and commands alike, from its start to its end.
+async fn recorded() -> Vec<Arc<Message>> {
+    let server = Mosquitto::start();
+    let recorder = Recorder::start(server.address()).await;
+    let mut up = Up::filled_on(server.address()).await;
+    for name in ["Body_Shop/Robot_Cell_1", "Body_Shop/Robot_Cell_2", "Press_Shop/Press_Line_1", "Press_Shop/Stacker_1"]
+    {
+        up.process.says(&format!("deployment {name}: applied, ready")).await;
+    }
+    wait_for(&recorder, "all machines to be born", |reader| {
+        let agents = reader
+            .nodes()
+            .iter()
+            .filter(|(name, _)| !["Sync", "Monitor", "ConfigDB"].contains(&name.edge_node.as_str()));
+        agents.map(|(_, node)| node.devices.len()).sum::<usize>() >= 9
+    })
+    .await;
+    let place = recorder.count();
+    recorder.wait_for("data of a machine", place, |m| m.topic.contains("/DDATA/Robot_Cell_1/").then_some(())).await;
+    up.process.interrupt();
+    assert!(up.process.ended().await.success());
+    Reader::read(&recorder.messages()).assert_clean();
+    recorder.messages()
+}
+
+/// Our reading of the payloads of a recording, in order; STATE left out.
+fn known(messages: &[Arc<Message>]) -> (Vec<String>, Vec<Known>) {
+    let mut types: BTreeMap<(String, String), DataType> = BTreeMap::new();
+    let mut aliases: BTreeMap<(String, u64), Arc<str>> = BTreeMap::new();
+    let mut lines = Vec::new();
+    let mut all = Vec::new();
+    for message in messages {
+        let topic = Topic::parse(&message.topic).unwrap();
+        let kind = topic.kind();
+        let place = match topic {
+            Topic::State { .. } => continue,
+            Topic::Node { node, .. } => node.to_string(),
+            Topic::Device { node, device, .. } => format!("{node}/{device}"),
+        };
+        let payload = decode(&message.payload, &Limits { bytes_max: 1 << 24, ..Limits::default() }).unwrap();
+        let metrics = payload.metrics.into_iter().map(|metric| {
+            let alias = metric.alias.map(|alias| (place.clone(), alias));
+            let name = metric.name.clone().unwrap_or_else(|| aliases[alias.as_ref().unwrap()].clone());
+            if let Some(alias) = alias {
+                aliases.insert(alias, name.clone());
+            }
+            let declared = metric.declared_datatype().unwrap();
+            let key = (place.clone(), name.to_string());
+            let datatype = declared.unwrap_or_else(|| types[&key]);
+            types.insert(key, datatype);
+            metric.resolve(name, datatype, None).unwrap()
+        });
+        let metrics = metrics.collect();
+        all.push(Known { kind, seq: payload.seq, timestamp: payload.timestamp, metrics });
+        lines.push(json!({ "topic": message.topic, "payload": base64(&message.payload) }).to_string());
+    }
+    (lines, all)
+}
+
+fn assert_same_metrics(theirs: &Value, ours: &Known, is_compared: impl Fn(&Metric) -> bool) {
+    let list = theirs["metrics"].as_array().unwrap();
+    assert_eq!(list.len(), ours.metrics.len(), "{theirs:#}");
+    for (theirs_one, ours_one) in list.iter().zip(&ours.metrics) {
+        if !is_compared(ours_one) {
+            continue;
+        }
+        assert_eq!(theirs_one["name"].as_str(), Some(&*ours_one.name));
+        let datatype = format!("{:?}", ours_one.datatype).to_uppercase();
+        assert_eq!(theirs_one["type"].as_str().map(str::to_uppercase), Some(datatype), "{theirs_one:#}");
+        let ours_text = ours_one.value.as_ref().map(text);
+        assert!(
+            same(theirs_one["value"].as_str(), ours_text.as_deref()),
+            "{theirs_one:#} and {ours_one:?} in {}",
+            theirs["topic"]
+        );
+        let timestamp = ours_one.timestamp.map(|ms| ms.to_string());
+        assert_eq!(theirs_one["timestamp"].as_str(), timestamp.as_deref(), "{theirs_one:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_factory_publishes_is_read_alike_by_sparkplug_payload_and_pysparkplug() {
+    let (lines, ours) = known(&recorded().await);
+    let count = |kind| ours.iter().filter(|known| known.kind == kind).count();
+    assert!(count(MessageKind::DBirth) > 100 && count(MessageKind::DData) > 10 && count(MessageKind::NDeath) > 8);
+
+    let theirs = filter(node_script("decode.js"), &lines).await;
+    assert_eq!(theirs.len(), ours.len());
+    let mut properties = 0;
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        let seq = ours.seq.map(|seq| seq.to_string());
+        // The library reads an absent seq as 0.
+        assert!(theirs["seq"].as_str() == seq.as_deref() || ours.seq.is_none(), "{theirs:#}");
+        let timestamp = ours.timestamp.map(|ms| ms.to_string());
+        assert!(ours.timestamp.is_none() || theirs["timestamp"].as_str() == timestamp.as_deref(), "{theirs:#}");
+        // The library keeps no births, so it knows the types of births and commands alone. And it looks for UInt32 in the field of 64 bits only.
+        let has_types = !matches!(ours.kind, MessageKind::NData | MessageKind::DData);
+        assert_same_metrics(theirs, ours, |metric| has_types && metric.datatype != DataType::UInt32);
+        for (theirs, ours) in theirs["metrics"].as_array().unwrap().iter().zip(&ours.metrics) {
+            for (key, value) in ours.properties.iter() {
+                let PropertyValue::Value(value) = value else { continue };
+                assert_eq!(theirs["properties"][key].as_str(), Some(&*text(value)), "{theirs:#}");
+                properties += 1;
+            }
+        }
+    }
+    assert!(properties > 100, "ConfigDB's entries have properties: {properties}");
+
+    let theirs = filter(python_script("decode.py"), &lines).await;
+    assert_eq!(theirs.len(), ours.len());
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        assert_eq!(theirs["seq"].as_str(), ours.seq.map(|seq| seq.to_string()).as_deref(), "{theirs:#}");
+        assert_same_metrics(theirs, ours, |_| true);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uint32_written_as_tahu_does_is_read_by_sparkplug_payload() {
+    let payload = Payload { metrics: vec![Metric::new("Count", 4_000_000_000_u32).at(5)], ..Payload::default() };
+    let line = |uint32_as_long| {
+        let bytes = encode(&payload, &EncodeOptions { uint32_as_long, ..EncodeOptions::new(Form::Birth) });
+        json!({ "topic": "", "payload": base64(&bytes) }).to_string()
+    };
+    let read = filter(node_script("decode.js"), &[line(true), line(false)]).await;
+    // It makes a signed number of it, which is a matter of the library.
+    let as_signed = 4_000_000_000_u32.cast_signed().to_string();
+    let value = |i: usize| read[i]["metrics"][0]["value"].as_str().map(str::to_owned);
+    assert!([Some(as_signed), Some("4000000000".to_owned())].contains(&value(0)), "{read:#?}");
+    assert_eq!(value(1), None, "the field that the standard names is not read");
+}
+
+/// An Edge Node of another implementation.
+struct Foreign {
+    child: Child,
+    stdin: ChildStdin,
+    told: Lines<BufReader<ChildStdout>>,
+}
+
+impl Foreign {
+    fn start(command: Command) -> Self {
+        let mut command = tokio::process::Command::from(command);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let told = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, stdin, told }
+    }
+
+    async fn order(&mut self, order: &str) {
+        self.stdin.write_all(format!("{order}\n").as_bytes()).await.unwrap();
+    }
+
+    /// The next thing that it says it was told.
+    async fn told(&mut self) -> Value {
+        let line = tokio::time::timeout(wait::PATIENCE, self.told.next_line()).await;
+        serde_json::from_str(&line.expect("it says something").unwrap().unwrap()).unwrap()
+    }
+}
+
+/// What our Host Application tells of one node.
+#[derive(Default)]
+struct Replica {
+    is_alive: bool,
+    births: usize,
+    node: BTreeMap<String, Metric>,
+    devices: BTreeMap<String, BTreeMap<String, Metric>>,
+    updates: usize,
+    complaints: Vec<String>,
+}
+
+impl Replica {
+    fn take(&mut self, event: HostEvent) {
+        let map = |metrics: &[Metric]| metrics.iter().map(|metric| (metric.name.to_string(), metric.clone())).collect();
+        match event {
+            HostEvent::NodeBirth { metrics, .. } => {
+                self.is_alive = true;
+                self.births += 1;
+                self.node = map(&metrics);
+                self.devices.clear();
+            }
+            HostEvent::NodeData { metrics, .. } => {
+                self.updates += metrics.len();
+                self.node.extend(map(&metrics));
+            }
+            HostEvent::NodeDeath { .. } => self.is_alive = false,
+            HostEvent::DeviceBirth { device, metrics, .. } => {
+                self.devices.insert(device.to_string(), map(&metrics));
+            }
+            HostEvent::DeviceData { device, metrics, .. } => {
+                self.devices.entry(device.to_string()).or_default().extend(map(&metrics))
+            }
+            HostEvent::DeviceDeath { device, .. } => {
+                self.devices.remove(device.as_str());
+            }
+            HostEvent::NodeStale { reason, .. } | HostEvent::Rejected { reason, .. } => self.complaints.push(reason),
+            _ => {}
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<&sparkplug::Value> {
+        self.node.get(name).and_then(|metric| metric.value.as_ref())
+    }
+}
+
+async fn until(host: &mut HostHandle, replica: &mut Replica, what: &str, holds: impl Fn(&Replica) -> bool) {
+    let deadline = tokio::time::Instant::now() + wait::PATIENCE;
+    while !holds(replica) {
+        let event = tokio::time::timeout_at(deadline, host.recv()).await;
+        replica.take(event.unwrap_or_else(|_| panic!("waited for {what}: {:?}", replica.node)).expect("the host runs"));
+    }
+}
+
+fn host(server: &Mosquitto) -> HostHandle {
+    let mqtt = MqttConfig { servers: vec![server.url()], ..MqttConfig::default() };
+    let config = HostConfig::new(Some(HostId::new("interop").unwrap()));
+    sparkplug_mqtt::spawn_host(config, &mqtt, Clock::new()).unwrap()
+}
+
+/// What both scripts publish first.
+fn assert_first_birth(replica: &Replica) {
+    use sparkplug::Value as V;
+    let expected: [(&str, V); 6] = [
+        ("Node Control/Rebirth", V::Boolean(false)),
+        ("Temperature", V::Double(21.5)),
+        ("Count", V::UInt32(4_000_000_000)),
+        ("Small", V::Int8(-5)),
+        ("Long", V::Int64(-9_007_199_254_740_991)),
+        ("Text", "Öfen, 炉".into()),
+    ];
+    for (name, value) in expected {
+        assert_eq!(replica.value(name), Some(&value), "{name}");
+    }
+    assert!(replica.node.contains_key("Nothing") && replica.value("Nothing").is_none());
+    let burner = &replica.devices["Burner"];
+    assert_eq!(burner["Flame"].value, Some(V::Boolean(true)));
+    assert_eq!(burner["Power"].value, Some(V::Float(0.5)));
+}
+
+/// The life that both scripts lead: data, more data than seq has numbers, a device's end.
+async fn lead_a_life(foreign: &mut Foreign, host: &mut HostHandle, replica: &mut Replica) {
+    use sparkplug::Value as V;
+    foreign.order("data").await;
+    until(host, replica, "data", |replica| {
+        replica.value("Temperature") == Some(&V::Double(22.25))
+            && replica.devices["Burner"]["Flame"].value == Some(V::Boolean(false))
+    })
+    .await;
+    assert_eq!(replica.value("Small"), Some(&V::Int8(-6)));
+    let before = replica.updates;
+    foreign.order("many").await;
+    until(host, replica, "much data", |replica| replica.value("Count") == Some(&V::UInt32(299))).await;
+    assert_eq!(replica.updates - before, 300, "none is lost where seq begins again");
+    foreign.order("gone").await;
+    until(host, replica, "the device's death", |replica| replica.devices.is_empty()).await;
+    assert!(replica.is_alive);
+}
+
+async fn is_seen_dying(host: &mut HostHandle, replica: &mut Replica) {
+    until(host, replica, "the node's death", |replica| !replica.is_alive).await;
+    assert!(replica.complaints.is_empty(), "{:?}", replica.complaints);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edge_node_of_sparkplug_client_is_replicated_commanded_and_reborn() {
+    let server = Mosquitto::start();
+    let mut host = host(&server);
+    let mut replica = Replica::default();
+    let mut script = node_script("edge_node.js");
+    script.args([server.url().as_str(), "ACME-Interop", "JavaScript"]);
+    let mut foreign = Foreign::start(script);
+    until(&mut host, &mut replica, "the birth", |replica| replica.devices.contains_key("Burner")).await;
+    assert_first_birth(&replica);
+    let guarded = &replica.node["Guarded"].properties;
+    assert_eq!(guarded.get("Quality"), Some(&sparkplug::Value::Int32(192)));
+    assert_eq!(guarded.get("Unit").and_then(sparkplug::Value::as_str), Some("°C"));
+
+    let node = EdgeNodeDescriptor::parse("ACME-Interop", "JavaScript").unwrap();
+    let command = vec![Metric::new("Temperature", 23.5_f64), Metric::new("Text", "wärmer")];
+    host.request(HostRequest::Command { node: node.clone(), device: None, metrics: command }).await.unwrap();
+    assert_eq!(foreign.told().await, json!({ "ncmd": [["Temperature", 23.5], ["Text", "wärmer"]] }));
+    let device = Some(sparkplug::DeviceId::new("Burner").unwrap());
+    let command = vec![Metric::new("Flame", false)];
+    host.request(HostRequest::Command { node: node.clone(), device, metrics: command }).await.unwrap();
+    assert_eq!(foreign.told().await, json!({ "dcmd": "Burner", "metrics": [["Flame", false]] }));
+    host.request(HostRequest::Rebirth { node }).await.unwrap();
+    until(&mut host, &mut replica, "the rebirth", |replica| {
+        replica.births == 2 && replica.devices.contains_key("Burner")
+    })
+    .await;
+    lead_a_life(&mut foreign, &mut host, &mut replica).await;
+    foreign.order("stop").await;
+    is_seen_dying(&mut host, &mut replica).await;
+    host.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edge_node_of_pysparkplug_is_replicated_and_commanded() {
+    let server = Mosquitto::start();
+    let mut host = host(&server);
+    let mut replica = Replica::default();
+    let address = server.address();
+    let mut script = python_script("edge_node.py");
+    script.args([&address.ip().to_string(), &address.port().to_string(), "ACME-Interop", "Python"]);
+    let mut foreign = Foreign::start(script);
+    until(&mut host, &mut replica, "the birth", |replica| replica.devices.contains_key("Burner")).await;
+    assert_first_birth(&replica);
+    let identity = replica.value("Identity").and_then(sparkplug::Value::as_str);
+    assert_eq!(identity, Some("11ad7b32-1d32-4c4a-b0c9-fa049208939a"));
+
+    let node = EdgeNodeDescriptor::parse("ACME-Interop", "Python").unwrap();
+    let command = vec![Metric::new("Temperature", 23.5_f64), Metric::new("Count", 7_u32)];
+    host.request(HostRequest::Command { node, device: None, metrics: command }).await.unwrap();
+    assert_eq!(foreign.told().await, json!({ "ncmd": null, "metrics": [["Temperature", 23.5], ["Count", 7]] }));
+    lead_a_life(&mut foreign, &mut host, &mut replica).await;
+    // Its own NDEATH would carry the bdSeq of a session that it has not begun, and such a death is no death. Its will carries the right one.
+    foreign.child.kill().await.unwrap();
+    is_seen_dying(&mut host, &mut replica).await;
+    host.stop().await;
+}

@@ -1,0 +1,15 @@
+//! End-to-end tests: the programs as an operator runs them, over a real MQTT server, each test with its own server, directories and ports.
+//!
+//! One test program, because linking a Kubernetes client, git and an MQTT server takes longer than running most of the tests.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod command_line;
+mod factory;
+mod git;
+mod hostile;
+mod interop;
+mod kubernetes;
+mod lifecycle;
+mod resume;
+mod site;
+mod up;

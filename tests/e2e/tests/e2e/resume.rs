@@ -1,0 +1,422 @@
+//! `resume-anywhere`: whatever is killed, at whichever step, and started again, the end is that of an undisturbed run.
+//!
+//! A run goes through a cluster's life: created, bootstrapped, deployed to, deleted. In each phase one victim is killed with SIGKILL at the moment a step is seen on the wire, and
+//! started again. After each phase ConfigDB's content, the git trees, the objects in Kubernetes and all that is reported must become equal to what they were at that point of
+//! an undisturbed run. The n-th run takes the n-th step of every phase.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use configdb_schema::address;
+use e2e::centre::{Centre, free_port};
+use e2e::cli::Cli;
+use e2e::edge::Edge;
+use e2e::mosquitto::Mosquitto;
+use e2e::process::Processes;
+use e2e::recorder::{Message, Recorder};
+use e2e::wire::{self, Reader};
+use e2e::{end_state, wait};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+const NAME: &str = "Paint_Shop";
+const CLUSTER: Uuid = uuid::uuid!("c1000000-0000-4000-8000-000000000001");
+const SET_UP: [&str; 7] = ["spec", "address", "flux-account", "krbkeys-account", "git-config", "repository", "ready"];
+const TEAR_DOWN: [&str; 5] = ["tear-down", "edge-emptied", "accounts-removed", "config-removed", "repository-closed"];
+
+/// Runs of one victim at a time.
+const LANES: usize = 3;
+
+fn oven() -> Uuid {
+    address::v5(&["EdgeDeployment", &CLUSTER.to_string(), "Oven_1"])
+}
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Broker,
+    ConfigDb,
+    ClusterManager,
+    CentralMonitor,
+    EdgeSync,
+    EdgeMonitor,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Create,
+    Bootstrap,
+    Deploy,
+    Delete,
+}
+
+const PHASES: [Phase; 4] = [Phase::Create, Phase::Bootstrap, Phase::Deploy, Phase::Delete];
+
+/// A step that can be seen on the wire.
+struct Step {
+    name: String,
+    is_seen: Arc<dyn Fn(&Message) -> bool + Send + Sync>,
+}
+
+fn step(name: impl Into<String>, is_seen: impl Fn(&Message) -> bool + Send + Sync + 'static) -> Step {
+    Step { name: name.into(), is_seen: Arc::new(is_seen) }
+}
+
+/// A message of that kind and device (or node), in the group of the centre or of the cluster.
+fn is(message: &Message, topic: &str) -> bool {
+    let topic = topic.replace("CENTRAL", "spBv1.0/ACME-Central").replace("EDGE", &format!("spBv1.0/ACME-{NAME}"));
+    message.topic == topic
+}
+
+/// An entry that ConfigDB publishes, with a birth or as data.
+fn is_entry(message: &Message, object: Uuid, slug: &str) -> bool {
+    let of = |kind: &str| is(message, &format!("CENTRAL/{kind}/ConfigDB/{object}"));
+    (of("DBIRTH") || of("DDATA")) && wire::text(message, slug).is_some()
+}
+
+fn is_entry_deleted(message: &Message, object: Uuid, slug: &str) -> bool {
+    is(message, &format!("CENTRAL/DDATA/ConfigDB/{object}")) && wire::is_null(message, slug)
+}
+
+/// A step as it is recorded in ConfigDB, and as the cluster manager reports it.
+fn recorded(steps: &'static [&'static str]) -> impl Iterator<Item = Step> {
+    steps.iter().flat_map(|&name| {
+        let record = step(format!("record of {name}"), move |message| {
+            let entry =
+                wire::text(message, "EdgeClusterSetup").filter(|_| is_entry(message, CLUSTER, "EdgeClusterSetup"));
+            let entry: Option<Value> = entry.and_then(|text| serde_json::from_str(&text).ok());
+            entry.is_some_and(|entry| entry["step"] == name)
+        });
+        let report = step(format!("report of {name}"), move |message| {
+            message.topic.contains("/Cluster-Manager/") && wire::text(message, "Setup/Step").as_deref() == Some(name)
+        });
+        [record, report]
+    })
+}
+
+/// The steps of a phase, in the order in which they are seen.
+fn steps(phase: Phase) -> Vec<Step> {
+    let device = format!("deployment.{}", oven());
+    let state = |wanted: &'static str| {
+        let device = device.clone();
+        move |message: &Message| {
+            let of = |kind: &str| is(message, &format!("EDGE/{kind}/Sync/{device}"));
+            (of("DBIRTH") || of("DDATA")) && wire::text(message, "State").as_deref() == Some(wanted)
+        }
+    };
+    let index = || {
+        step("index sent", |message| is(message, "EDGE/NCMD/Sync") && wire::text(message, "Desired/Index").is_some())
+    };
+    match phase {
+        Phase::Create => {
+            let entry = step("EdgeCluster entry", |message| is_entry(message, CLUSTER, "EdgeCluster"));
+            std::iter::once(entry).chain(recorded(&SET_UP)).collect()
+        }
+        Phase::Bootstrap => vec![
+            step("Sync's birth", |message| is(message, "EDGE/NBIRTH/Sync")),
+            step("EdgeClusterStatus entry", |message| is_entry(message, CLUSTER, "EdgeClusterStatus")),
+        ],
+        Phase::Deploy => {
+            let manifests = device.clone();
+            vec![
+                step("EdgeDeployment entry", |message| is_entry(message, oven(), "EdgeDeployment")),
+                index(),
+                step("manifests sent", move |message| is(message, &format!("EDGE/DCMD/Sync/{manifests}"))),
+                step("deployment applied", state("applied")),
+                step("agent's birth", |message| is(message, "EDGE/NBIRTH/Oven_1")),
+            ]
+        }
+        Phase::Delete => {
+            let gone = device.clone();
+            let mut steps = vec![
+                step("EdgeDeployment deleted", |message| is_entry_deleted(message, oven(), "EdgeDeployment")),
+                index(),
+                step("deployment gone", move |message| is(message, &format!("EDGE/DDEATH/Sync/{gone}"))),
+                step("EdgeCluster deleted", |message| is_entry_deleted(message, CLUSTER, "EdgeCluster")),
+            ];
+            steps.extend(recorded(&TEAR_DOWN));
+            steps
+        }
+    }
+}
+
+/// One factory.
+struct Run {
+    server: Arc<Mutex<Mosquitto>>,
+    broker: SocketAddr,
+    recorder: Recorder,
+    reader: Mutex<Reader>,
+    centre: Centre,
+    cli: Cli,
+    edge_services: Processes,
+    edge: OnceLock<Edge>,
+}
+
+impl Run {
+    async fn start(git: SocketAddr) -> Self {
+        let server = Mosquitto::start();
+        let broker = server.address();
+        let recorder = Recorder::start(broker).await;
+        let centre = Centre::start(broker, git);
+        let cli = Cli::new(&server.url());
+        let server = Arc::new(Mutex::new(server));
+        let run = Self {
+            server,
+            broker,
+            recorder,
+            reader: Mutex::default(),
+            centre,
+            cli,
+            edge_services: Processes::default(),
+            edge: OnceLock::new(),
+        };
+        let alive = |reader: &Reader| {
+            let mut nodes = ["ConfigDB", "Cluster-Manager", "Monitor"].iter();
+            nodes.all(|name| reader.node("ACME-Central", name).is_some_and(|node| node.is_alive))
+        };
+        let born = || alive(&run.reader()).then_some(());
+        wait::until("the centre to be born", born, || run.diagnosis()).await;
+        run
+    }
+
+    fn reader(&self) -> MutexGuard<'_, Reader> {
+        let mut reader = self.reader.lock().unwrap();
+        reader.follow(&self.recorder);
+        reader
+    }
+
+    fn diagnosis(&self) -> String {
+        let messages = self.recorder.messages();
+        // ConfigDB's births fill the recording whenever a command asks for them.
+        let told = messages.iter().rev().filter(|message| !message.topic.contains("/DBIRTH/ConfigDB/"));
+        let topics: Vec<String> = told.take(30).map(|m| format!("{:?} {}", m.at, m.topic)).collect();
+        let tails = [self.centre.processes.tails(), self.edge_services.tails()].join("\n");
+        format!("{tails}\n--- last messages, the newest first\n{}", topics.join("\n"))
+    }
+
+    fn service(&self, victim: Victim) -> Option<(Processes, &'static str)> {
+        let (processes, name) = match victim {
+            Victim::Broker => return None,
+            Victim::ConfigDb => (&self.centre.processes, "configdb"),
+            Victim::ClusterManager => (&self.centre.processes, "cluster-manager"),
+            Victim::CentralMonitor => (&self.centre.processes, "edge-monitor"),
+            Victim::EdgeSync => (&self.edge_services, "edge-sync"),
+            Victim::EdgeMonitor => (&self.edge_services, "edge-monitor"),
+        };
+        Some((processes.clone(), name))
+    }
+
+    /// Kills the victim at once when the step is seen; resolves when that has happened.
+    fn kill_at(&self, step: &Step, victim: Victim) -> oneshot::Receiver<()> {
+        let (done, killed) = oneshot::channel();
+        let mut done = Some(done);
+        let (is_seen, service, server) = (Arc::clone(&step.is_seen), self.service(victim), Arc::clone(&self.server));
+        self.recorder.on_message(move |message| {
+            if !is_seen(message) {
+                return false;
+            }
+            match &service {
+                Some((processes, name)) => assert!(processes.kill(name), "{name} is not there"),
+                None => server.lock().unwrap().kill(),
+            }
+            done.take().is_some_and(|done| done.send(()).is_ok())
+        });
+        killed
+    }
+
+    fn restart(&self, victim: Victim) {
+        match self.service(victim) {
+            Some((processes, name)) => processes.restart(name),
+            None => self.server.lock().unwrap().restart(),
+        }
+    }
+
+    /// Goes through a phase; kills the victim at the step, and starts it again.
+    async fn go(&self, phase: Phase, kill: Option<(Victim, &Step)>) {
+        let Some((victim, step)) = kill else {
+            self.begin(phase).await;
+            return;
+        };
+        let killed = self.kill_at(step, victim);
+        let restart = async {
+            let killed = tokio::time::timeout(wait::PATIENCE, killed).await;
+            assert!(matches!(killed, Ok(Ok(()))), "{phase:?}: {} is not seen\n{}", step.name, self.diagnosis());
+            self.restart(victim);
+        };
+        tokio::join!(self.begin(phase), restart);
+    }
+
+    /// Does what begins a phase.
+    async fn begin(&self, phase: Phase) {
+        match phase {
+            Phase::Create => {
+                self.cli.json(&["cluster", "create", NAME, "--uuid", &CLUSTER.to_string()]).await;
+            }
+            Phase::Bootstrap => {
+                let setup = self.cli.json(&["config", "get", &CLUSTER.to_string(), "EdgeClusterSetup"]).await;
+                let password = self.centre.git_password(CLUSTER).await;
+                let link = setup["self_link"].as_str().expect("a set-up cluster has a link to itself");
+                let services = self.edge_services.clone();
+                let edge = Edge::start_with(NAME, 2, link, &password, self.broker, services).await;
+                assert!(self.edge.set(edge).is_ok(), "a run bootstraps once");
+            }
+            Phase::Deploy => {
+                let create = ["deployment", "create", "Oven_1", "--cluster", NAME, "--host", "paint-shop-2"];
+                self.cli.json(&create).await;
+            }
+            Phase::Delete => {
+                self.cli.json(&["cluster", "delete", NAME, "--with-deployments"]).await;
+            }
+        }
+    }
+
+    /// Waits for the end of a phase that nobody disturbs; returns the state that it leads to.
+    async fn settled(&self, phase: Phase) -> Value {
+        let ended = || {
+            let has_ended = ended(phase, &self.reader());
+            has_ended.then(|| self.state())
+        };
+        let look = || wait::until("the end of a phase", ended, || format!("{phase:?}\n{}", self.diagnosis()));
+        // What goes on after the last message that is waited for is over when a command, which takes a birth of ConfigDB, has seen the same before and after.
+        let mut before = look().await;
+        for _ in 0..20 {
+            self.cli.json(&["config", "list"]).await;
+            let state = look().await;
+            if state == before {
+                return state;
+            }
+            before = state;
+        }
+        panic!("{phase:?} does not come to rest\n{}", self.diagnosis());
+    }
+
+    /// Waits until the state is this one.
+    async fn becomes(&self, wanted: &Value, what: &str) {
+        let mut differences = Vec::new();
+        let deadline = Instant::now() + wait::PATIENCE;
+        while Instant::now() < deadline {
+            let state = self.state();
+            if state == *wanted {
+                return;
+            }
+            differences = end_state::differences(wanted, &state);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let differences = differences.join("\n");
+        panic!("{what}: wanted (first) and found (second) differ:\n{differences}\n{}", self.diagnosis());
+    }
+
+    /// All that must be equal.
+    fn state(&self) -> Value {
+        let reader = self.reader();
+        json!({
+            "config": end_state::config(&reader, "ACME-Central"),
+            "git": end_state::git_trees(&self.centre.state_dir("cluster-manager")),
+            "kubernetes": self.edge.get().map(|edge| end_state::kubernetes(&edge.cluster)),
+            "reported": end_state::reported(&reader),
+        })
+    }
+}
+
+/// Whether the last message of an undisturbed phase was heard.
+fn ended(phase: Phase, reader: &Reader) -> bool {
+    let cluster = CLUSTER.to_string();
+    let manager = reader.node("ACME-Central", "Cluster-Manager").and_then(|node| node.devices.get(&cluster));
+    let is =
+        |name: &str, wanted: sparkplug::Value| manager.is_some_and(|device| device.get(name) == Some(&Some(wanted)));
+    let group = format!("ACME-{NAME}");
+    match phase {
+        Phase::Create => is("Setup/State", "ready".into()),
+        Phase::Bootstrap => {
+            let watched = reader.node("ACME-Central", "Monitor").is_some_and(|node| node.devices.contains_key(&group));
+            let agreed = is("Sync/Alive", true.into()) && is("Desired/Agreed", true.into());
+            agreed && watched && reader.node(&group, "Monitor").is_some_and(|node| node.is_alive)
+        }
+        Phase::Deploy => {
+            let monitor = reader.node(&group, "Monitor").and_then(|node| node.devices.get("Oven_1"));
+            let sync = reader.node(&group, "Sync").and_then(|node| node.devices.get(&format!("deployment.{}", oven())));
+            let ready = sync.is_some_and(|device| device.get("Ready") == Some(&Some(true.into())));
+            let online = monitor.is_some_and(|device| device.get("Node/State") == Some(&Some("online".into())));
+            ready && online && is("Desired/Agreed", true.into())
+        }
+        Phase::Delete => manager.is_none() && reader.node(&group, "Oven_1").is_some_and(|node| !node.is_alive),
+    }
+}
+
+/// The states of an undisturbed run, by phase.
+async fn undisturbed(git: SocketAddr) -> BTreeMap<Phase, Value> {
+    let run = Run::start(git).await;
+    let mut states = BTreeMap::new();
+    for phase in PHASES {
+        run.go(phase, None).await;
+        states.insert(phase, run.settled(phase).await);
+    }
+    run.reader().assert_clean();
+    states
+}
+
+/// Runs with a victim killed at every step of these phases, in a few lanes at a time, because a run waits more than it works.
+async fn killed_at_every_step(victim: Victim, phases: &'static [Phase], lanes: usize) {
+    let lanes = (0..lanes).map(|lane| tokio::spawn(run_lane(victim, phases, lane, lanes)));
+    for lane in futures::future::join_all(lanes).await {
+        if let Err(error) = lane {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+/// Every run whose number fits the lane, one after the other: they share the address of the git server, which is in what is compared.
+async fn run_lane(victim: Victim, phases: &[Phase], lane: usize, lanes: usize) {
+    let git = free_port();
+    let wanted = undisturbed(git).await;
+    let of = |phase: &Phase| if phases.contains(phase) { steps(*phase) } else { Vec::new() };
+    let all: Vec<Vec<Step>> = PHASES.iter().map(of).collect();
+    let runs = all.iter().map(Vec::len).max().unwrap_or_default();
+    for n in (lane..runs).step_by(lanes) {
+        let run = Run::start(git).await;
+        let begun = Instant::now();
+        let mut names = Vec::new();
+        for (i, phase) in PHASES.into_iter().enumerate() {
+            // Once there is nothing more to be killed, the rest of a life is that of the undisturbed run.
+            if all[i..].iter().all(|steps| steps.len() <= n) {
+                break;
+            }
+            let step = all[i].get(n);
+            let name = step.map_or("not disturbed", |step| step.name.as_str());
+            names.push(name.to_owned());
+            run.go(phase, step.map(|step| (victim, step))).await;
+            run.becomes(&wanted[&phase], &format!("{victim:?} killed, {phase:?}: {name}")).await;
+        }
+        run.reader().assert_clean();
+        eprintln!("{victim:?}, run {n}: {} in {:?}", names.join(", "), begun.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configdb_killed_at_any_step_ends_like_an_undisturbed_run() {
+    killed_at_every_step(Victim::ConfigDb, &PHASES, LANES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cluster_manager_killed_at_any_step_ends_like_an_undisturbed_run() {
+    killed_at_every_step(Victim::ClusterManager, &PHASES, LANES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_broker_killed_at_any_step_ends_like_an_undisturbed_run() {
+    killed_at_every_step(Victim::Broker, &PHASES, LANES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edge_sync_killed_at_any_step_ends_like_an_undisturbed_run() {
+    killed_at_every_step(Victim::EdgeSync, &[Phase::Bootstrap, Phase::Deploy, Phase::Delete], LANES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_monitors_killed_while_something_is_deployed_end_like_an_undisturbed_run() {
+    killed_at_every_step(Victim::EdgeMonitor, &[Phase::Deploy], 2).await;
+    killed_at_every_step(Victim::CentralMonitor, &[Phase::Bootstrap], 1).await;
+}

@@ -1,0 +1,362 @@
+//! The implementations, all behind one trait: bytes -> what the implementation hands its user, and back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sparkplug::payload::{Encoder, Form, Limits, RawMetric, RawPayload, WireValue};
+use sparkplug::{DataType, Properties, PropertyValue, Value};
+
+use crate::content::{Carrier, Case, Content, Metric};
+
+/// An implementation. Made for one case, so that it can hold what it needs to know of the birth.
+pub trait Codec {
+    /// What it reads bytes into.
+    type Read;
+    /// What it writes bytes from.
+    type Write;
+    fn decode(&self, bytes: &[u8]) -> Self::Read;
+    /// Whether this is what the message says.
+    fn agrees(&self, read: &Self::Read, case: &Case) -> bool;
+    fn write(&self, case: &Case) -> Self::Write;
+    fn encode(&self, message: &Self::Write) -> impl AsRef<[u8]>;
+}
+
+/// Two structs and two enums that all protobuf generators make of the schema, only with other names.
+macro_rules! carriers {
+    ($value:ident, $property:ident, $int:ident $long:ident $float:ident $double:ident $boolean:ident $string:ident) => {
+        fn value(carrier: &Carrier) -> $value {
+            match carrier {
+                Carrier::Int(n) => $value::$int(*n),
+                Carrier::Long(n) => $value::$long(*n),
+                Carrier::Float(x) => $value::$float(*x),
+                Carrier::Double(x) => $value::$double(*x),
+                Carrier::Boolean(b) => $value::$boolean(*b),
+                Carrier::String(s) => $value::$string(s.clone()),
+            }
+        }
+
+        fn property(carrier: &Carrier) -> $property {
+            match carrier {
+                Carrier::Int(n) => $property::$int(*n),
+                Carrier::Long(n) => $property::$long(*n),
+                Carrier::Float(x) => $property::$float(*x),
+                Carrier::Double(x) => $property::$double(*x),
+                Carrier::Boolean(b) => $property::$boolean(*b),
+                Carrier::String(s) => $property::$string(s.clone()),
+            }
+        }
+    };
+}
+
+/// The structs of `proto`, written and read by prost alone.
+pub mod plain {
+    use prost::Message;
+    use proto::sparkplug_b::metric::Value as V;
+    use proto::sparkplug_b::property_value::Value as P;
+    use proto::sparkplug_b::{Metric as Wire, Payload, PropertySet, PropertyValue};
+
+    use super::{Carrier, Case, Codec, Metric};
+
+    carriers!(V, P, Int Long Float Double Boolean String);
+
+    pub struct Prost;
+
+    impl Codec for Prost {
+        type Read = Payload;
+        type Write = Payload;
+
+        fn decode(&self, bytes: &[u8]) -> Payload {
+            Payload::decode(bytes).expect("the message is well-formed")
+        }
+
+        fn agrees(&self, read: &Payload, case: &Case) -> bool {
+            *read == self.write(case)
+        }
+
+        fn write(&self, case: &Case) -> Payload {
+            let content = &case.content;
+            let metrics = content.metrics.iter().map(metric).collect();
+            Payload { timestamp: content.timestamp, seq: content.seq, metrics, ..Payload::default() }
+        }
+
+        fn encode(&self, message: &Payload) -> impl AsRef<[u8]> {
+            message.encode_to_vec()
+        }
+    }
+
+    fn metric(metric: &Metric) -> Wire {
+        let of = |(_, datatype, carrier): &(_, u32, Carrier)| PropertyValue {
+            datatype: Some(*datatype),
+            is_null: None,
+            value: Some(property(carrier)),
+        };
+        let set = || PropertySet {
+            keys: metric.properties.iter().map(|(key, ..)| key.clone()).collect(),
+            values: metric.properties.iter().map(of).collect(),
+        };
+        Wire {
+            name: metric.name.clone(),
+            alias: metric.alias,
+            timestamp: metric.timestamp,
+            datatype: metric.datatype,
+            value: Some(value(&metric.value)),
+            properties: (!metric.properties.is_empty()).then(set),
+            ..Wire::default()
+        }
+    }
+}
+
+/// `srad-types`: structs generated for prost 0.13.
+pub mod srad {
+    use srad_types::payload::metric::Value as V;
+    use srad_types::payload::property_value::Value as P;
+    use srad_types::payload::{Message, Metric as Wire, Payload, PropertySet, PropertyValue};
+
+    use super::{Carrier, Case, Codec, Metric};
+
+    carriers!(V, P, IntValue LongValue FloatValue DoubleValue BooleanValue StringValue);
+
+    pub struct Srad;
+
+    impl Codec for Srad {
+        type Read = Payload;
+        type Write = Payload;
+
+        fn decode(&self, bytes: &[u8]) -> Payload {
+            Payload::decode(bytes).expect("the message is well-formed")
+        }
+
+        fn agrees(&self, read: &Payload, case: &Case) -> bool {
+            *read == self.write(case)
+        }
+
+        fn write(&self, case: &Case) -> Payload {
+            let content = &case.content;
+            let metrics = content.metrics.iter().map(metric).collect();
+            Payload { timestamp: content.timestamp, seq: content.seq, metrics, ..Payload::default() }
+        }
+
+        fn encode(&self, message: &Payload) -> impl AsRef<[u8]> {
+            message.encode_to_vec()
+        }
+    }
+
+    fn metric(metric: &Metric) -> Wire {
+        let of = |(_, datatype, carrier): &(_, u32, Carrier)| PropertyValue {
+            r#type: Some(*datatype),
+            is_null: None,
+            value: Some(property(carrier)),
+        };
+        let set = || PropertySet {
+            keys: metric.properties.iter().map(|(key, ..)| key.clone()).collect(),
+            values: metric.properties.iter().map(of).collect(),
+        };
+        Wire {
+            name: metric.name.clone(),
+            alias: metric.alias,
+            timestamp: metric.timestamp,
+            datatype: metric.datatype,
+            value: Some(value(&metric.value)),
+            properties: (!metric.properties.is_empty()).then(set),
+            ..Wire::default()
+        }
+    }
+}
+
+/// `sparkplug-rs`: structs generated for rust-protobuf 3.
+pub mod sparkplug_rs_crate {
+    use sparkplug_rs::Payload;
+    use sparkplug_rs::payload::metric::Value as V;
+    use sparkplug_rs::payload::property_value::Value as P;
+    use sparkplug_rs::payload::{Metric as Wire, PropertySet, PropertyValue};
+    use sparkplug_rs::protobuf::{Message, MessageField};
+
+    use super::{Carrier, Case, Codec, Metric};
+
+    carriers!(V, P, IntValue LongValue FloatValue DoubleValue BooleanValue StringValue);
+
+    pub struct SparkplugRs;
+
+    impl Codec for SparkplugRs {
+        type Read = Payload;
+        type Write = Payload;
+
+        fn decode(&self, bytes: &[u8]) -> Payload {
+            Payload::parse_from_bytes(bytes).expect("the message is well-formed")
+        }
+
+        fn agrees(&self, read: &Payload, case: &Case) -> bool {
+            *read == self.write(case)
+        }
+
+        fn write(&self, case: &Case) -> Payload {
+            let content = &case.content;
+            let metrics = content.metrics.iter().map(metric).collect();
+            Payload { timestamp: content.timestamp, seq: content.seq, metrics, ..Payload::default() }
+        }
+
+        fn encode(&self, message: &Payload) -> impl AsRef<[u8]> {
+            message.write_to_bytes().expect("the message can be written")
+        }
+    }
+
+    fn metric(metric: &Metric) -> Wire {
+        let of = |(_, datatype, carrier): &(_, u32, Carrier)| PropertyValue {
+            type_: Some(*datatype),
+            value: Some(property(carrier)),
+            ..PropertyValue::default()
+        };
+        let set = || PropertySet {
+            keys: metric.properties.iter().map(|(key, ..)| key.clone()).collect(),
+            values: metric.properties.iter().map(of).collect(),
+            ..PropertySet::default()
+        };
+        Wire {
+            name: metric.name.clone(),
+            alias: metric.alias,
+            timestamp: metric.timestamp,
+            datatype: metric.datatype,
+            value: Some(value(&metric.value)),
+            properties: (!metric.properties.is_empty()).then(set).map_or_else(MessageField::none, MessageField::some),
+            ..Wire::default()
+        }
+    }
+}
+
+/// Ours, as far as the message explains itself: what the peers hand out.
+pub struct Raw(pub Resolved);
+
+/// Ours with everything that a birth tells put in: typed values under their names, as an application gets them.
+#[derive(Clone)]
+pub struct Resolved {
+    /// Name and datatype of every alias.
+    born: HashMap<u64, (Arc<str>, DataType)>,
+}
+
+impl Resolved {
+    /// `birth`: the message that says what aliases stand for.
+    pub fn knowing(birth: &Content) -> Self {
+        let slot = |metric: &Metric| {
+            let datatype = metric.datatype.and_then(DataType::from_wire).expect("a birth tells datatypes");
+            let name = Arc::from(metric.name.as_deref().expect("a birth tells names"));
+            Some((metric.alias?, (name, datatype)))
+        };
+        Self { born: birth.metrics.iter().filter_map(slot).collect() }
+    }
+
+    fn typed(&self, metric: &Metric) -> sparkplug::Metric {
+        let (name, datatype) = match (&metric.name, metric.datatype.and_then(DataType::from_wire)) {
+            (Some(name), Some(datatype)) => (Arc::from(name.as_str()), datatype),
+            _ => self.born[&metric.alias.expect("data without a name has an alias")].clone(),
+        };
+        let mut properties = Properties::new();
+        for (key, datatype, carrier) in &metric.properties {
+            let datatype = DataType::from_wire(*datatype).expect("a property has a datatype");
+            properties.set(key.as_str(), PropertyValue::Value(typed(datatype, carrier)));
+        }
+        sparkplug::Metric {
+            timestamp: metric.timestamp,
+            ..sparkplug::Metric::new(name, typed(datatype, &metric.value)).with_properties(properties)
+        }
+    }
+
+    fn resolve(&self, raw: RawMetric) -> sparkplug::Metric {
+        let slot = raw.alias.and_then(|alias| self.born.get(&alias));
+        let (name, datatype) = match (&raw.name, slot) {
+            (Some(name), _) => (name.clone(), raw.own_datatype().expect("a birth tells datatypes")),
+            (None, Some((name, datatype))) => (name.clone(), *datatype),
+            (None, None) => unreachable!("every alias is in the birth"),
+        };
+        raw.resolve(name, datatype, None).expect("the value has the datatype of the birth")
+    }
+}
+
+fn typed(datatype: DataType, carrier: &Carrier) -> Value {
+    wire(carrier).resolve(datatype, None).expect("the value has its datatype")
+}
+
+fn wire(carrier: &Carrier) -> WireValue {
+    match carrier {
+        Carrier::Int(n) => WireValue::Int(*n),
+        Carrier::Long(n) => WireValue::Long(*n),
+        Carrier::Float(x) => WireValue::Float(*x),
+        Carrier::Double(x) => WireValue::Double(*x),
+        Carrier::Boolean(b) => WireValue::Boolean(*b),
+        Carrier::String(s) => WireValue::String(s.as_str().into()),
+    }
+}
+
+/// What ours writes from: typed metrics, each with its alias, and what else the machines say.
+pub struct Written {
+    form: Form,
+    timestamp: Option<u64>,
+    seq: Option<u64>,
+    metrics: Vec<(sparkplug::Metric, Option<u64>)>,
+}
+
+impl Codec for Raw {
+    type Read = RawPayload;
+    type Write = Written;
+
+    fn decode(&self, bytes: &[u8]) -> RawPayload {
+        sparkplug::payload::decode(bytes, &Limits::default()).expect("the message is well-formed")
+    }
+
+    fn agrees(&self, read: &RawPayload, case: &Case) -> bool {
+        let metric = |metric: &Metric| RawMetric {
+            name: metric.name.as_deref().map(Arc::from),
+            alias: metric.alias,
+            timestamp: metric.timestamp,
+            datatype: metric.datatype,
+            value: Some(wire(&metric.value)),
+            properties: (!metric.properties.is_empty()).then(|| self.0.typed(metric).properties),
+            ..RawMetric::default()
+        };
+        let content = &case.content;
+        let metrics = content.metrics.iter().map(metric).collect();
+        *read == RawPayload { timestamp: content.timestamp, seq: content.seq, metrics, ..RawPayload::default() }
+    }
+
+    fn write(&self, case: &Case) -> Written {
+        self.0.write(case)
+    }
+
+    fn encode(&self, message: &Written) -> impl AsRef<[u8]> {
+        self.0.encode(message)
+    }
+}
+
+impl Codec for Resolved {
+    type Read = (Option<u64>, Option<u64>, Vec<sparkplug::Metric>);
+    type Write = Written;
+
+    fn decode(&self, bytes: &[u8]) -> Self::Read {
+        let payload = sparkplug::payload::decode(bytes, &Limits::default()).expect("the message is well-formed");
+        let metrics = payload.metrics.into_iter().map(|raw| self.resolve(raw)).collect();
+        (payload.timestamp, payload.seq, metrics)
+    }
+
+    fn agrees(&self, (timestamp, seq, metrics): &Self::Read, case: &Case) -> bool {
+        let content = &case.content;
+        let expected = content.metrics.iter().map(|metric| self.typed(metric));
+        (*timestamp, *seq) == (content.timestamp, content.seq) && metrics.iter().cloned().eq(expected)
+    }
+
+    fn write(&self, case: &Case) -> Written {
+        let content = &case.content;
+        Written {
+            form: if case.is_birth { Form::Birth } else { Form::Data },
+            timestamp: content.timestamp,
+            seq: content.seq,
+            metrics: content.metrics.iter().map(|metric| (self.typed(metric), metric.alias)).collect(),
+        }
+    }
+
+    fn encode(&self, message: &Written) -> impl AsRef<[u8]> {
+        let mut encoder = Encoder::new(message.form, false, message.timestamp);
+        for (metric, alias) in &message.metrics {
+            encoder.metric(metric, *alias, !metric.properties.is_empty());
+        }
+        encoder.finish(message.seq, None, None)
+    }
+}

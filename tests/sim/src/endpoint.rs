@@ -1,0 +1,129 @@
+//! One Sparkplug machine of a process, and the session that it has. Drives the machine as the MQTT driver does; knows no network.
+
+use std::time::Duration;
+
+use sparkplug::edge_node::{EdgeNode, NodeEvent, NodeOutput};
+use sparkplug::host::{HostApplication, HostEvent, HostOutput};
+use sparkplug::session::{TransportAction, TransportEvent};
+use sparkplug::{EdgeNodeDescriptor, Now};
+
+use crate::broker::SessionId;
+use crate::replica::Replica;
+
+/// Which of the two machines of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// Its Edge Node.
+    Node,
+    /// Its Host Application.
+    Host,
+}
+
+/// A machine.
+#[derive(Debug)]
+pub enum Machine {
+    /// Edge Node.
+    Node(Box<EdgeNode>),
+    /// Host Application.
+    Host(Box<HostApplication>),
+}
+
+/// What a machine tells.
+#[derive(Debug)]
+pub enum Told {
+    /// For the network.
+    Transport(TransportAction),
+    /// For the program.
+    Node(NodeEvent),
+    /// For the program.
+    Host(HostEvent),
+}
+
+/// A machine with its session.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// The machine.
+    pub machine: Machine,
+    /// MQTT client id.
+    pub client_id: String,
+    /// Present session.
+    pub session: Option<SessionId>,
+    /// CONNACK of it arrived.
+    pub is_connected: bool,
+    /// Events reach the program in order: not before this time.
+    pub events_at: Duration,
+    /// What a Host Application was told, as a reader would keep it.
+    pub replica: Replica,
+    /// Address of an Edge Node.
+    pub descriptor: Option<EdgeNodeDescriptor>,
+    /// Subscriptions of a Host Application.
+    pub filters: Vec<String>,
+}
+
+impl Endpoint {
+    /// A machine without a session.
+    pub fn new(machine: Machine, client_id: String) -> Self {
+        Self {
+            machine,
+            client_id,
+            session: None,
+            is_connected: false,
+            events_at: Duration::ZERO,
+            replica: Replica::default(),
+            descriptor: None,
+            filters: Vec::new(),
+        }
+    }
+
+    /// Something happened to the session.
+    pub fn on_transport(&mut self, event: TransportEvent, now: Now) {
+        match &event {
+            TransportEvent::Connected => self.is_connected = true,
+            TransportEvent::Disconnected { .. } => {
+                self.is_connected = false;
+                self.session = None;
+            }
+            _ => {}
+        }
+        match &mut self.machine {
+            Machine::Node(machine) => machine.on_transport(event, now),
+            Machine::Host(machine) => machine.on_transport(event, now),
+        }
+    }
+
+    /// When the machine wants to be called.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match &self.machine {
+            Machine::Node(machine) => machine.next_deadline(),
+            Machine::Host(machine) => machine.next_deadline(),
+        }
+    }
+
+    /// Its deadline has come.
+    pub fn handle_timeout(&mut self, now: Now) {
+        match &mut self.machine {
+            Machine::Node(machine) => machine.handle_timeout(now),
+            Machine::Host(machine) => machine.handle_timeout(now),
+        }
+    }
+
+    /// What the machine tells next.
+    pub fn poll(&mut self) -> Option<Told> {
+        match &mut self.machine {
+            Machine::Node(machine) => machine.poll_output().map(|output| match output {
+                NodeOutput::Transport(action) => Told::Transport(action),
+                NodeOutput::Event(event) => Told::Node(event),
+            }),
+            Machine::Host(machine) => {
+                let output = machine.poll_output()?;
+                Some(match output {
+                    HostOutput::Transport(action) => Told::Transport(action),
+                    HostOutput::Event(event) => {
+                        self.replica.on_event(&event);
+                        Told::Host(event)
+                    }
+                })
+            }
+        }
+    }
+}

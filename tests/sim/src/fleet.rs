@@ -1,0 +1,487 @@
+//! What runs: the real states of every service, the machines that they are given, and simple programs for edge agents, the operator and an observer.
+
+use std::any::Any;
+use std::fmt;
+use std::time::Duration;
+
+use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
+use cluster_manager::state::{ClusterManager, Settings as ManagerSettings};
+use configdb::model::Limits;
+use configdb::store::MemoryStore;
+use configdb::{Effect as ConfigEffect, Event as ConfigEvent, State as ConfigState, Turn};
+use configdb_contract::configdb_node;
+use configdb_schema::Organisation;
+use edge_monitor::currency::ReloadPolicy;
+use edge_monitor::event::{Effect as MonitorEffect, Event as MonitorEvent};
+use edge_monitor::state::{Scope, Settings as MonitorSettings, State as MonitorState};
+use edge_monitor_contract::{identity, names as monitor_names};
+use edge_sync::event::Event as SyncEvent;
+use edge_sync::state::prune::PruneLimits;
+use edge_sync::state::{Settings as SyncSettings, State as SyncState};
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate};
+use sparkplug::host::HostConfig;
+use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, Now, Value};
+use uuid::Uuid;
+
+use crate::disk::Disk;
+use crate::kubernetes::{NAMESPACE, kinds};
+use crate::mutation::Mutation;
+use crate::operator::Operator;
+use crate::program::{Action, Boot, Input, Program};
+use crate::world::{ClusterId, World};
+
+/// What a process is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// ConfigDB.
+    ConfigDb,
+    /// The cluster manager.
+    ClusterManager,
+    /// The central monitor.
+    Central,
+    /// Edge sync of a cluster.
+    Sync(ClusterId),
+    /// Edge monitor of a cluster.
+    Monitor(ClusterId),
+    /// An edge agent on a cluster.
+    Agent {
+        /// Where.
+        cluster: ClusterId,
+        /// Its deployment.
+        uuid: Uuid,
+        /// Its edge node id.
+        name: String,
+        /// It reloads when it is asked.
+        obeys: bool,
+    },
+    /// Somebody who writes to ConfigDB.
+    Operator,
+    /// Somebody who listens to what the services say of themselves.
+    Observer,
+}
+
+impl Role {
+    /// The cluster that it runs on.
+    #[must_use]
+    pub const fn cluster(&self) -> Option<ClusterId> {
+        match self {
+            Self::Sync(cluster) | Self::Monitor(cluster) | Self::Agent { cluster, .. } => Some(*cluster),
+            Self::ConfigDb | Self::ClusterManager | Self::Central | Self::Operator | Self::Observer => None,
+        }
+    }
+
+    /// A service of ours: it may crash anywhere.
+    #[must_use]
+    pub const fn is_service(&self) -> bool {
+        !matches!(self, Self::Operator | Self::Observer | Self::Agent { .. })
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConfigDb => f.write_str("configdb"),
+            Self::ClusterManager => f.write_str("cluster-manager"),
+            Self::Central => f.write_str("central-monitor"),
+            Self::Sync(ClusterId(n)) => write!(f, "sync-{n}"),
+            Self::Monitor(ClusterId(n)) => write!(f, "monitor-{n}"),
+            Self::Agent { cluster: ClusterId(n), name, uuid, .. } => write!(f, "agent-{n}-{name}-{uuid}"),
+            Self::Operator => f.write_str("operator"),
+            Self::Observer => f.write_str("observer"),
+        }
+    }
+}
+
+/// The organisation of every run.
+#[must_use]
+pub fn organisation() -> Organisation {
+    Organisation::new("ACME").expect("ACME is a name")
+}
+
+/// Group of a cluster.
+#[must_use]
+pub fn group(cluster_name: &str) -> GroupId {
+    GroupId::new(format!("ACME-{cluster_name}")).expect("cluster names of a run are group ids")
+}
+
+/// The Edge Node that Sync starts when it knows everything.
+#[must_use]
+pub fn sync_node_config(cluster_name: &str, seed: u64) -> EdgeNodeConfig {
+    let node = edge_sync_contract::names::sync_node(group(cluster_name));
+    EdgeNodeConfig { seed, heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(node) }
+}
+
+/// Starts the program of a role.
+pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boot {
+    match role {
+        Role::ConfigDb => boot_configdb(disk, world.mutation, seed, now),
+        Role::ClusterManager => boot_manager(world, seed, now),
+        Role::Central => boot_monitor(Scope::Central { organisation: organisation() }, seed),
+        Role::Sync(cluster) => boot_sync(&world.clusters[cluster], seed, now),
+        Role::Monitor(cluster) => {
+            let cluster = &world.clusters[cluster];
+            boot_monitor(Scope::Edge { group: group(&cluster.name), cluster: cluster.uuid }, seed)
+        }
+        Role::Agent { cluster, uuid, name, obeys } => {
+            let cluster = &world.clusters[cluster];
+            let revision = cluster.wanted_revision(*uuid);
+            boot_agent(
+                EdgeNodeDescriptor::parse(group(&cluster.name).as_str(), name),
+                *uuid,
+                revision,
+                *obeys,
+                seed,
+                now,
+            )
+        }
+        Role::Operator => Operator::boot(seed),
+        Role::Observer => {
+            // ConfigDB, by far the largest node, has listeners enough.
+            let nodes = ["spBv1.0/ACME-Central/+/Cluster-Manager/#", "spBv1.0/+/+/Sync/#", "spBv1.0/+/+/Monitor/#"];
+            let filters = nodes.map(|filter| (filter.to_owned(), QoS::AtLeastOnce)).into();
+            let config = HostConfig { seed, filters, ..host("observer") };
+            Boot { program: Box::new(Listener), node: None, host: Some(config), actions: Vec::new() }
+        }
+    }
+}
+
+/// A Host Application of that name.
+pub(crate) fn host(name: &str) -> HostConfig {
+    HostConfig::new(Some(HostId::new(name).expect("host names of a run are host ids")))
+}
+
+pub(crate) fn boot_configdb(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now) -> Boot {
+    let store = disk.store().expect("ConfigDB's disk has a database");
+    let limits = Limits::default();
+    let mut state = ConfigState::new(&store.load_now(), limits).expect("the database was written by this program");
+    state.on_event(ConfigEvent::Start, now);
+    let config = EdgeNodeConfig {
+        seed,
+        message_bytes_max: limits.message_bytes_max,
+        heartbeat: Some(HEARTBEAT),
+        ..EdgeNodeConfig::new(configdb_node(&organisation()))
+    };
+    let mut program = ConfigDb { state, store, forgets: mutation == Some(Mutation::PublishesBeforeItStores), turns: 0 };
+    let actions = program.turn();
+    let metrics = program.state.node_metrics();
+    Boot { program: Box::new(program), node: Some((config, metrics)), host: None, actions }
+}
+
+/// ConfigDB.
+#[derive(Debug)]
+pub struct ConfigDb {
+    state: ConfigState,
+    store: MemoryStore,
+    forgets: bool,
+    turns: u64,
+}
+
+impl ConfigDb {
+    fn turn(&mut self) -> Vec<Action> {
+        self.turns += 1;
+        let Turn { commit, effects } = self.state.take_turn();
+        let is_forgotten = self.forgets && self.turns.is_multiple_of(3);
+        let stored = effects.commit(|| {
+            if !is_forgotten && !commit.is_empty() {
+                self.store.commit_now(&commit);
+            }
+            Ok::<_, std::convert::Infallible>(())
+        });
+        let saved = match stored {
+            Ok(((), saved)) => saved,
+            Err((never, _)) => match never {},
+        };
+        let mut actions = Vec::new();
+        let mut histories = Vec::new();
+        for effect in saved {
+            match effect {
+                ConfigEffect::Node(update) => actions.push(Action::Node(update)),
+                ConfigEffect::ReadHistory(request) => {
+                    let history = self.store.history_now(&request);
+                    histories.push((request, history));
+                }
+            }
+        }
+        if !histories.is_empty() {
+            for (request, history) in histories {
+                self.state.on_event(ConfigEvent::History { request, history: Ok(history) }, Now::default());
+            }
+            actions.extend(self.turn());
+        }
+        actions
+    }
+}
+
+impl Program for ConfigDb {
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        if let Input::Node(event) = input {
+            self.state.on_event(ConfigEvent::Node(event), now);
+        }
+        self.turn()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.state.next_deadline()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
+    let organisation = organisation();
+    let git_url = "http://git.example:8480".to_owned();
+    let settings = ManagerSettings {
+        version: "sim".to_owned(),
+        cluster: cluster_manager::cluster_repo::Settings {
+            organisation: organisation.to_string(),
+            git_url: git_url.clone(),
+            mqtt_servers: vec!["mqtt://broker.example:1883".to_owned()],
+            mqtt_secret: None,
+        },
+        deployment: cluster_manager::render::Settings {
+            git_url,
+            base_values: serde_json::Map::new(),
+            manifests_bytes_max: 200 * 1024,
+        },
+        away: Duration::from_secs(30),
+        retry: (Duration::from_secs(1), Duration::from_secs(60)),
+        organisation: organisation.clone(),
+    };
+    let mut state = ClusterManager::new(settings, world.git.left(), seed, now);
+    let node = cluster_manager::adapters::sparkplug::own_descriptor(&organisation).expect("ACME is a name");
+    let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
+    let config = EdgeNodeConfig { seed, ..cluster_manager::adapters::sparkplug::node_config(node) };
+    let node = (config, state.node_metrics());
+    let actions = manager_actions(&mut state);
+    Boot { program: Box::new(state), node: Some(node), host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
+}
+
+fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
+    let effects = state.take_effects().nothing_to_save().into_iter();
+    effects
+        .map(|effect| match effect {
+            ManagerEffect::Host(request) => Action::Host(request),
+            ManagerEffect::Node(update) => Action::Node(update),
+            ManagerEffect::Git(work) => Action::Git(work),
+        })
+        .collect()
+}
+
+impl Program for ClusterManager {
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        let event = match input {
+            Input::Timer => ManagerEvent::Tick,
+            Input::Node(event) => ManagerEvent::Node(event),
+            Input::Host(event) => ManagerEvent::Host(event),
+            Input::Git(result) => ManagerEvent::Git(result),
+            Input::Sync(_) | Input::Monitor(_) | Input::Person(_) => return Vec::new(),
+        };
+        self.on_event(event, now);
+        manager_actions(self)
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        Self::next_deadline(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn boot_monitor(scope: Scope, seed: u64) -> Boot {
+    let instance = match &scope {
+        Scope::Edge { cluster, .. } => identity::monitor_of_cluster(*cluster),
+        Scope::Central { .. } => Uuid::from_u128(0xCE),
+    };
+    let node = edge_monitor::adapters::sparkplug::own_descriptor(&scope).expect("groups of a run are ids");
+    let host = edge_monitor::adapters::sparkplug::host_config(&scope).expect("groups of a run are ids");
+    let mut state = MonitorState::new(MonitorSettings {
+        scope,
+        instance,
+        version: "sim".to_owned(),
+        is_simulated: true,
+        interval_default: Duration::from_secs(60),
+        reload: ReloadPolicy {
+            jitter: Duration::from_secs(2),
+            pause: (Duration::from_secs(10), Duration::from_secs(60)),
+            rest: Duration::from_secs(5),
+            attempts_max: 3,
+            deadline: Duration::from_secs(120),
+        },
+        seed,
+    });
+    let config = EdgeNodeConfig { seed, ..edge_monitor::adapters::sparkplug::node_config(node) };
+    let node = Some((config, state.node_metrics()));
+    let actions = monitor_actions(&mut state);
+    Boot { program: Box::new(state), node, host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
+}
+
+fn monitor_actions(state: &mut MonitorState) -> Vec<Action> {
+    let effects = state.take_effects().nothing_to_save().into_iter();
+    effects
+        .map(|effect| match effect {
+            MonitorEffect::Host(request) => Action::Host(request),
+            MonitorEffect::Node(update) => Action::Node(update),
+        })
+        .collect()
+}
+
+impl Program for MonitorState {
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        let event = match input {
+            Input::Timer => MonitorEvent::Timer,
+            Input::Node(event) => MonitorEvent::Node(event),
+            Input::Host(event) => MonitorEvent::Host(event),
+            Input::Monitor(event) => event,
+            Input::Sync(_) | Input::Git(_) | Input::Person(_) => return Vec::new(),
+        };
+        self.on_event(event, now);
+        monitor_actions(self)
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        Self::next_deadline(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn boot_sync(cluster: &crate::kubernetes::Cluster, seed: u64, now: Now) -> Boot {
+    let mut state = SyncState::new(
+        SyncSettings {
+            cluster_uuid: cluster.uuid,
+            cluster_name: cluster.name.clone(),
+            version: "sim".to_owned(),
+            simulated: true,
+            namespace: NAMESPACE.to_owned(),
+            kinds: kinds(),
+            applies_max: 4,
+            retry: (Duration::from_secs(1), Duration::from_secs(60)),
+            prune: PruneLimits {
+                max_per_pass: 20,
+                interval: Duration::from_secs(10),
+                max_percent: 50,
+                guard_delay: Duration::from_secs(30),
+            },
+            sealing: true,
+            sealing_refresh: Duration::from_secs(3600),
+            sealing_retry: (Duration::from_secs(5), Duration::from_secs(60)),
+            seed,
+        },
+        now,
+    );
+    let actions = sync_actions(&mut state);
+    Boot { program: Box::new(state), node: None, host: None, actions }
+}
+
+fn sync_actions(state: &mut SyncState) -> Vec<Action> {
+    state.take_effects().nothing_to_save().into_iter().map(Action::Sync).collect()
+}
+
+impl Program for SyncState {
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        let event = match input {
+            Input::Timer => SyncEvent::Deadline,
+            Input::Node(event) => SyncEvent::Node(event),
+            Input::Sync(event) => event,
+            Input::Host(_) | Input::Monitor(_) | Input::Git(_) | Input::Person(_) => return Vec::new(),
+        };
+        self.on_event(event, now);
+        sync_actions(self)
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        Self::next_deadline(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Somebody who only listens; what is heard is kept by the endpoint.
+#[derive(Debug)]
+struct Listener;
+
+impl Program for Listener {
+    fn on_input(&mut self, _: Input, _: Now) -> Vec<Action> {
+        Vec::new()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Name of the metric of an agent that counts up: whoever hears it falling was told things out of order.
+pub const COUNTER: &str = "Counter";
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
+/// An edge agent: counts, reports its configuration, and restarts when it is asked to reload.
+#[derive(Debug)]
+struct Agent {
+    obeys: bool,
+    counter: u64,
+    next: Duration,
+}
+
+fn boot_agent(
+    node: Result<EdgeNodeDescriptor, sparkplug::NameError>,
+    uuid: Uuid,
+    revision: Option<String>,
+    obeys: bool,
+    seed: u64,
+    now: Now,
+) -> Boot {
+    let agent = Agent { obeys, counter: 0, next: now.mono + COUNT_EVERY };
+    let of_type_uuid = |name: &str, text: String| Metric {
+        value: Some(Value::Uuid(text.into())),
+        ..Metric::null(name, sparkplug::DataType::Uuid)
+    };
+    let metrics = vec![
+        of_type_uuid(monitor_names::SCHEMA_UUID, identity::SCHEMA_EDGE_AGENT.to_string()),
+        of_type_uuid(monitor_names::INSTANCE_UUID, uuid.to_string()),
+        of_type_uuid(monitor_names::AGENT_CONFIG_REVISION, revision.unwrap_or_else(|| Uuid::nil().to_string())),
+        Metric::new(monitor_names::AGENT_RELOAD, false),
+        Metric::new(COUNTER, 0_u64),
+    ];
+    let node = node.ok().map(|node| (EdgeNodeConfig { seed, aliases: true, ..EdgeNodeConfig::new(node) }, metrics));
+    Boot { program: Box::new(agent), node, host: None, actions: Vec::new() }
+}
+
+impl Program for Agent {
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        match input {
+            Input::Timer => {
+                self.next = now.mono + COUNT_EVERY;
+                self.counter += 1;
+                let metrics = vec![Metric::new(COUNTER, self.counter)];
+                vec![Action::Node(NodeUpdate::Set { device: None, metrics })]
+            }
+            Input::Node(NodeEvent::Command { device: None, metrics, .. }) if self.obeys => {
+                let is_reload = metrics.iter().any(|metric| &*metric.name == monitor_names::AGENT_RELOAD);
+                let exit = Action::Exit { again_after: Some(Duration::from_secs(2)) };
+                if is_reload { vec![exit] } else { Vec::new() }
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        Some(self.next)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

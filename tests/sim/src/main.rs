@@ -1,0 +1,60 @@
+//! `cargo run -p sim -- --seed N [--steps M] [--trace]`, or `--seeds A..B` for many.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use sim::run::{Plan, run, run_many};
+
+/// Runs the fleet in virtual time.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Run this seed
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Run these seeds: FIRST..END
+    #[arg(long, value_parser = range)]
+    seeds: Option<(u64, u64)>,
+    /// How many things happen from outside in a run
+    #[arg(long, default_value_t = 40)]
+    steps: u32,
+    /// Print what happened
+    #[arg(long)]
+    trace: bool,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (first, end) = text.split_once("..").ok_or("write it as FIRST..END")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
+    Ok((number(first)?, number(end)?))
+}
+
+#[expect(clippy::print_stdout, reason = "this program's purpose is to print")]
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let started = Instant::now();
+    if let Some((first, end)) = arguments.seeds {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (summaries, failure) = run_many(first..end, arguments.steps, threads);
+        let elapsed = started.elapsed();
+        println!("{} seeds in {elapsed:.1?}", summaries.len());
+        let Some((plan, failure)) = failure else { return ExitCode::SUCCESS };
+        println!("seed {} failed: {} (at {:?})\n{}", plan.seed, failure.violation, failure.at, plan.command());
+        return ExitCode::FAILURE;
+    }
+    let seed = arguments.seed.unwrap_or(1);
+    let plan = Plan { steps: arguments.steps, is_traced: arguments.trace, ..Plan::of(seed) };
+    match run(&plan) {
+        Ok(summary) => {
+            println!("{summary:#?}\nin {:.1?}", started.elapsed());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            for line in &failure.trace {
+                println!("{line}");
+            }
+            println!("seed {seed} failed: {} (at {:?})\n{}", failure.violation, failure.at, plan.command());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Things that are wrong on purpose, one for each check: a check that cannot fail proves nothing.
+
+use bytes::Bytes;
+use edge_sync_contract::{DesiredIndex, SyncCommand};
+use sparkplug::Metric;
+use sparkplug::edge_node::NodeEvent;
+use sparkplug::payload::Limits;
+
+use crate::endpoint::Side;
+use crate::fleet::Role;
+use crate::world::{ProcessId, World};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutation {
+    /// The desired state never reaches any Sync.
+    LosesCommands,
+    /// A cluster's record of the accepted index falls back.
+    RecordRollsBack,
+    /// Sync is told that nothing is wanted, though it is.
+    PrunesFromIgnorance,
+    /// The broker swallows deaths.
+    SwallowsDeaths,
+    /// Data arrive with other values than were sent.
+    SpoilsData,
+    /// Every command goes out three times.
+    AsksWithoutEnd,
+    /// ConfigDB publishes what it did not store.
+    PublishesBeforeItStores,
+    /// Something panics at a payload that cannot be read.
+    PanicsAtGarbage,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::LosesCommands,
+        Self::RecordRollsBack,
+        Self::PrunesFromIgnorance,
+        Self::SwallowsDeaths,
+        Self::SpoilsData,
+        Self::AsksWithoutEnd,
+        Self::PublishesBeforeItStores,
+        Self::PanicsAtGarbage,
+    ];
+
+    /// The check that must notice.
+    #[must_use]
+    pub const fn noticed_by(self) -> &'static str {
+        match self {
+            Self::LosesCommands => "applied-or-visible",
+            Self::RecordRollsBack => "version-never-falls",
+            Self::PrunesFromIgnorance => "no-prune-from-ignorance",
+            Self::SwallowsDeaths => "alive-means-born",
+            Self::SpoilsData => "replica-equals-source",
+            Self::AsksWithoutEnd => "one-storm-one-rebirth",
+            Self::PublishesBeforeItStores => "resume-anywhere",
+            Self::PanicsAtGarbage => "input-is-hostile",
+        }
+    }
+}
+
+/// A record with a smaller version.
+pub(crate) fn older_record(text: &str) -> String {
+    match edge_sync::record::IndexRecord::from_text(text) {
+        Ok(mut record) => {
+            record.index.version = record.index.version.saturating_sub(1);
+            record.to_text()
+        }
+        Err(_) => text.to_owned(),
+    }
+}
+
+impl World {
+    /// The payload as it arrives.
+    pub(crate) fn spoil(&mut self, _: ProcessId, side: Side, topic: &str, payload: Bytes) -> Bytes {
+        match (self.mutation, side) {
+            (Some(Mutation::SpoilsData), Side::Host) if topic.contains("/DDATA/") && self.random.chance(300) => {
+                let mut bytes = payload.to_vec();
+                if let Some(last) = bytes.iter_mut().rev().find(|byte| byte.is_ascii_digit()) {
+                    *last = if *last == b'1' { b'2' } else { b'1' };
+                }
+                bytes.into()
+            }
+            (Some(Mutation::PanicsAtGarbage), Side::Host) => {
+                let is_readable =
+                    topic.contains("/STATE/") || sparkplug::payload::decode(&payload, &Limits::default()).is_ok();
+                assert!(is_readable, "a payload on {topic} cannot be read");
+                payload
+            }
+            _ => payload,
+        }
+    }
+
+    /// How often a message is sent.
+    pub(crate) fn repetitions(&self, topic: &str) -> u32 {
+        let is_repeated = self.mutation == Some(Mutation::AsksWithoutEnd) && topic.contains("/NCMD/");
+        if is_repeated { 3 } else { 1 }
+    }
+
+    /// What a Sync is told instead of an event; None: the event is lost.
+    pub(crate) fn mislead(&mut self, role: &Role, event: NodeEvent) -> Option<NodeEvent> {
+        let NodeEvent::Command { device, metrics, timestamp } = event else { return Some(event) };
+        if !matches!(role, Role::Sync(_)) {
+            return Some(NodeEvent::Command { device, metrics, timestamp });
+        }
+        match self.mutation {
+            Some(Mutation::LosesCommands) => None,
+            Some(Mutation::PrunesFromIgnorance) if self.random.chance(100) => {
+                let Ok(Some(SyncCommand::Index(index))) = SyncCommand::from_event(device.as_ref(), &metrics) else {
+                    return Some(NodeEvent::Command { device, metrics, timestamp });
+                };
+                let empty = DesiredIndex { version: index.version + 1, deployments: std::collections::BTreeMap::new() };
+                let metric = Metric::new(edge_sync_contract::names::DESIRED_INDEX, empty.to_json().to_string());
+                Some(NodeEvent::Command { device: None, metrics: vec![metric], timestamp })
+            }
+            _ => Some(NodeEvent::Command { device, metrics, timestamp }),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What runs in a process: the interface between the world and the state of a service.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use edge_sync::event::{Effect as SyncEffect, Event as SyncEvent};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::{Metric, Now};
+
+/// What comes into a program.
+#[derive(Debug)]
+pub enum Input {
+    /// Its deadline has come.
+    Timer,
+    /// From its Edge Node.
+    Node(NodeEvent),
+    /// From its Host Application.
+    Host(HostEvent),
+    /// From Kubernetes, to edge sync.
+    Sync(SyncEvent),
+    /// From Kubernetes, to edge monitor.
+    Monitor(edge_monitor::event::Event),
+    /// From the disk, to the cluster manager.
+    Git(cluster_manager::event::GitResult),
+    /// From a person, to the operator's program.
+    Person(crate::operator::Wish),
+}
+
+/// What a program wants done.
+#[derive(Debug)]
+pub enum Action {
+    /// Start the Edge Node.
+    Birth(Box<EdgeNodeConfig>, Vec<Metric>),
+    /// To the Edge Node.
+    Node(NodeUpdate),
+    /// To the Host Application.
+    Host(HostRequest),
+    /// To Kubernetes.
+    Sync(SyncEffect),
+    /// To the disk.
+    Git(cluster_manager::event::GitWork),
+    /// End the process in good order; it starts again after this time, or never.
+    Exit {
+        /// When it starts again.
+        again_after: Option<Duration>,
+    },
+}
+
+/// The state of a service behind one interface. A turn commits what must survive to the disk that was given at boot; the actions that it returns are not carried out yet.
+pub trait Program: Debug {
+    /// One turn.
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action>;
+
+    /// When [`Input::Timer`] is due.
+    fn next_deadline(&self) -> Option<Duration>;
+
+    /// For the checks.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// A program at its start.
+#[derive(Debug)]
+pub struct Boot {
+    /// The state.
+    pub program: Box<dyn Program>,
+    /// Its Edge Node, unless the program starts it later.
+    pub node: Option<(EdgeNodeConfig, Vec<Metric>)>,
+    /// Its Host Application.
+    pub host: Option<HostConfig>,
+    /// First actions.
+    pub actions: Vec<Action>,
+}

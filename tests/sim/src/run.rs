@@ -1,0 +1,201 @@
+//! One run: a fleet, some minutes of life and trouble, then peace; in the end everything must be as people want it, or visibly not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use configdb::store::MemoryStore;
+use sparkplug::Now;
+use uuid::Uuid;
+
+use crate::disk::Disk;
+use crate::errors;
+use crate::fleet::Role;
+use crate::invariants::{Violation, unsettled};
+use crate::mutation::Mutation;
+use crate::transition::Transition;
+use crate::world::{Happening, World};
+
+/// Time that the fleet has to converge after everything is mended. Longer than any wait in it: three intervals of silence, back-offs, deadlines.
+const PEACE_MAX: Duration = Duration::from_secs(1_200);
+/// How often it is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// So long it must stay as it should be.
+const STAYS: Duration = Duration::from_secs(20);
+
+/// What to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// How many things happen from outside.
+    pub steps: u32,
+    /// What is wrong on purpose.
+    pub mutation: Option<Mutation>,
+    /// Keep a trace.
+    pub is_traced: bool,
+}
+
+impl Plan {
+    /// A run of that seed.
+    #[must_use]
+    pub const fn of(seed: u64) -> Self {
+        Self { seed, steps: 40, mutation: None, is_traced: false }
+    }
+
+    /// How to see a run again.
+    #[must_use]
+    pub fn command(&self) -> String {
+        format!("cargo run -p sim -- --seed {} --steps {} --trace", self.seed, self.steps)
+    }
+}
+
+/// A run that ended well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Digest of everything that happened.
+    pub digest: u64,
+    /// Steps of the world.
+    pub steps: u64,
+    /// Virtual time.
+    pub lasted: Duration,
+    /// Virtual time from the end of all trouble until everything was as it should be.
+    pub converged_in: Duration,
+    /// Crashes of services.
+    pub crashes: u64,
+    /// Messages that the broker took.
+    pub messages: u64,
+    /// Clusters and deployments that people made.
+    pub made: (usize, usize),
+}
+
+/// A run that did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What was seen.
+    pub violation: Violation,
+    /// When.
+    pub at: Duration,
+    /// The trace, if one was wanted.
+    pub trace: Vec<String>,
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// A check failed, or something panicked.
+pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
+    let mut world = World::new(plan.seed, plan.mutation, plan.is_traced);
+    let ended = errors::watched(|| catch_unwind(AssertUnwindSafe(|| live(&mut world, plan))));
+    let violation = match ended {
+        Ok(Ok(converged_in)) => {
+            return Ok(Summary {
+                digest: world.digest(),
+                steps: world.steps,
+                lasted: world.mono,
+                converged_in,
+                crashes: world.checks.crashes,
+                messages: world.checks.messages.values().sum(),
+                made: (world.script.clusters.len(), world.script.deployments.len()),
+            });
+        }
+        Ok(Err(violation)) => violation,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something panicked");
+            Violation::new("input-is-hostile", format!("panic: {text}"))
+        }
+    };
+    Err(Box::new(Failure { violation, at: world.mono, trace: world.trace.unwrap_or_default() }))
+}
+
+/// What ConfigDB writes into an empty database; it is always the same, so it is made once.
+fn fresh_store() -> &'static MemoryStore {
+    static FRESH: OnceLock<MemoryStore> = OnceLock::new();
+    FRESH.get_or_init(|| {
+        let store = MemoryStore::new(Uuid::nil());
+        drop(crate::fleet::boot_configdb(&Disk::with_store(store.clone()), None, 0, Now::default()));
+        store
+    })
+}
+
+/// The life of a world; yields how long it took to converge.
+fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
+    if plan.mutation == Some(Mutation::SwallowsDeaths) {
+        world.broker.swallows = Some("NDEATH");
+    }
+    let store = fresh_store().copy(Uuid::from_u128(world.random.wide()));
+    world.add_process(Role::ConfigDb, Disk::with_store(store));
+    for role in [Role::ClusterManager, Role::Central, Role::Operator, Role::Observer] {
+        world.add_process(role, Disk::default());
+    }
+    let quiet = world.random.millis(0..4_000);
+    for n in 0..2 {
+        let at = quiet + Duration::from_millis(n * 700);
+        world.at(at, Happening::Transition(Transition::CreateCluster));
+        world.at(at + Duration::from_secs(1), Happening::Transition(Transition::CreateDeployment));
+    }
+    world.crash_per_million = if world.random.chance(500) { 0 } else { world.random.below(400) };
+    let mut at = Duration::from_secs(5);
+    for _ in 0..plan.steps {
+        at += world.random.millis(50..12_000);
+        world.at(at, Happening::Transition(Transition::Something));
+    }
+    world.run_until(at + Duration::from_secs(5))?;
+    world.mend();
+    let mended = world.mono;
+    while world.mono < mended + PEACE_MAX {
+        world.run_until(world.mono + LOOK_EVERY)?;
+        if unsettled(world).is_some() {
+            continue;
+        }
+        let settled = world.mono;
+        // It must stay so.
+        world.run_until(settled + STAYS)?;
+        if unsettled(world).is_none() {
+            return Ok(settled.saturating_sub(mended));
+        }
+    }
+    let Violation { invariant, detail } = unsettled(world).unwrap_or_else(|| {
+        Violation::new("replica-equals-source", "it converges and diverges again and again".to_owned())
+    });
+    Err(Violation::new(invariant, format!("{PEACE_MAX:?} after everything was mended: {detail}")))
+}
+
+/// Runs many seeds on several threads; yields the first failure by seed, and the summaries of the others.
+#[must_use]
+pub fn run_many(
+    seeds: std::ops::Range<u64>,
+    steps: u32,
+    threads: usize,
+) -> (Vec<Summary>, Option<(Plan, Box<Failure>)>) {
+    let next = std::sync::atomic::AtomicU64::new(seeds.start);
+    let results = std::sync::Mutex::new((Vec::new(), None::<(Plan, Box<Failure>)>));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let plan = Plan { steps, ..Plan::of(seed) };
+                    let result = run(&plan);
+                    let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match result {
+                        Ok(summary) => results.0.push(summary),
+                        Err(failure) => {
+                            if results.1.as_ref().is_none_or(|(known, _)| plan.seed < known.seed) {
+                                results.1 = Some((plan, failure));
+                            }
+                            // Nobody needs more than one.
+                            next.store(seeds.end, std::sync::atomic::Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,73 @@
+//! Many seeds, the same seed twice, and one broken thing for each check.
+
+use std::num::NonZero;
+
+use sim::mutation::Mutation;
+use sim::run::{Plan, run, run_many};
+
+/// Seeds of an ordinary test run. `SPARKFLEET_SEEDS` asks for more: `make soak`.
+const SEEDS: u64 = 100;
+/// Things from outside in each of them; a soak has more.
+const STEPS: u32 = 12;
+const STEPS_SOAK: u32 = 40;
+/// Seeds in which a broken thing must be noticed.
+const SEEDS_MUTATED: u64 = 40;
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+#[test]
+fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in_the_end() {
+    let asked = std::env::var("SPARKFLEET_SEEDS").ok();
+    let seeds = asked.as_ref().map_or(SEEDS, |text| text.parse().expect("SPARKFLEET_SEEDS is a number"));
+    // A soak begins where the ordinary run ends, so that it tries what was not tried before.
+    let (first, steps) = if asked.is_some() { (SEEDS, STEPS_SOAK) } else { (0, STEPS) };
+    let (summaries, failure) = run_many(first..first + seeds, steps, threads());
+    if let Some((plan, failure)) = failure {
+        panic!("seed {} at {:?}: {}\nto see it again: {}", plan.seed, failure.at, failure.violation, plan.command());
+    }
+    assert_eq!(summaries.len() as u64, seeds);
+    // The runs are about something.
+    let crashes: u64 = summaries.iter().map(|summary| summary.crashes).sum();
+    let messages: u64 = summaries.iter().map(|summary| summary.messages).sum();
+    let deployments: usize = summaries.iter().map(|summary| summary.made.1).sum();
+    assert!(
+        crashes > seeds && messages > 500 * seeds && deployments as u64 > 2 * seeds,
+        "{crashes} {messages} {deployments}"
+    );
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    for seed in [7, 8] {
+        let plan = Plan { steps: STEPS, ..Plan::of(seed) };
+        let (first, second) = (run(&plan).unwrap(), run(&plan).unwrap());
+        assert_eq!(first, second);
+        let traced = run(&Plan { is_traced: true, ..plan }).unwrap();
+        assert_eq!(traced.digest, first.digest, "looking at it changes nothing");
+    }
+}
+
+#[test]
+fn every_check_notices_what_it_is_for() {
+    // A panic is what one of them is about; its message need not be printed each time.
+    std::panic::set_hook(Box::new(|_| {}));
+    let unnoticed: Vec<String> = Mutation::ALL.into_iter().filter_map(|mutation| unnoticed(mutation).err()).collect();
+    drop(std::panic::take_hook());
+    assert_eq!(unnoticed, Vec::<String>::new());
+}
+
+/// Looks for a seed in which the check that is meant notices the mutation first.
+fn unnoticed(mutation: Mutation) -> Result<(), String> {
+    let mut others = Vec::new();
+    for seed in 0..SEEDS_MUTATED {
+        let plan = Plan { steps: STEPS, mutation: Some(mutation), ..Plan::of(seed) };
+        match run(&plan) {
+            Err(failure) if failure.violation.invariant == mutation.noticed_by() => return Ok(()),
+            Err(failure) => others.push(failure.violation.to_string()),
+            Ok(_) => {}
+        }
+    }
+    Err(format!("{mutation:?} is not noticed by {} in {SEEDS_MUTATED} seeds, but: {others:?}", mutation.noticed_by()))
+}

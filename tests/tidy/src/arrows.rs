@@ -1,0 +1,224 @@
+//! Which package may import which, and what the pure ones may pull in. ARCHITECTURE.md shows the same arrows as a picture.
+//!
+//! A package that is not listed here is a finding: whoever adds one has to say where it stands.
+
+use crate::Finding;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Where a package stands. The order of the variants is the order of the picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Data that imports nothing of ours.
+    Data,
+    /// The Sparkplug machines.
+    Core,
+    /// A service's face on the wire.
+    Contract,
+    /// Drives the machines over MQTT.
+    Rim,
+    /// Process-level parts of services; imports nothing of ours.
+    Runtime,
+    /// A service: never imports another.
+    Service,
+    /// A binary that composes services.
+    Binary,
+    /// Tests: import everything, nobody imports them.
+    Tests,
+}
+
+/// The rank of a package, by name. None: the package is unknown.
+#[must_use]
+pub fn rank(package: &str) -> Option<Rank> {
+    match package {
+        "proto" | "configdb-schema" => Some(Rank::Data),
+        "sparkplug" => Some(Rank::Core),
+        "sparkplug-mqtt" => Some(Rank::Rim),
+        "service-runtime" | "kubernetes-client" => Some(Rank::Runtime),
+        "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "simulator" => Some(Rank::Service),
+        "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
+        "sim" | "tck" | "e2e" | "bench" | "tidy" => Some(Rank::Tests),
+        contract if contract.ends_with("-contract") => Some(Rank::Contract),
+        _ => None,
+    }
+}
+
+/// True for packages whose normal dependencies must not reach the outside world.
+#[must_use]
+pub fn is_pure(package: &str) -> bool {
+    matches!(rank(package), Some(Rank::Data | Rank::Core | Rank::Contract))
+}
+
+/// Ranks that a rank may import.
+fn may_import(from: Rank) -> &'static [Rank] {
+    match from {
+        Rank::Data | Rank::Runtime => &[],
+        Rank::Core => &[Rank::Data],
+        Rank::Contract => &[Rank::Data, Rank::Core],
+        Rank::Rim => &[Rank::Data, Rank::Core],
+        Rank::Service => &[Rank::Data, Rank::Core, Rank::Contract, Rank::Rim, Rank::Runtime],
+        Rank::Binary | Rank::Tests => {
+            &[Rank::Data, Rank::Core, Rank::Contract, Rank::Rim, Rank::Runtime, Rank::Service, Rank::Binary]
+        }
+    }
+}
+
+/// An import of one workspace package by another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Import {
+    /// The importing package.
+    pub from: String,
+    /// The imported package, of this workspace.
+    pub to: String,
+    /// True if only tests need it.
+    pub dev: bool,
+}
+
+/// Checks that every package is known and every import follows an arrow.
+#[must_use]
+pub fn check_imports(packages: &[String], imports: &[Import]) -> Vec<Finding> {
+    let unknown = packages.iter().filter(|name| rank(name).is_none());
+    let mut findings: Vec<_> =
+        unknown.map(|name| Finding::of(name, "unknown package: give it a rank in tests/tidy/src/arrows.rs")).collect();
+    for Import { from, to, dev } in imports {
+        let (Some(from_rank), Some(to_rank)) = (rank(from), rank(to)) else { continue };
+        // The simulator is the neighbour that tests of a service need.
+        let simulated_neighbour = *dev && to == "simulator" && from_rank == Rank::Service;
+        // Benchmarks measure what end-to-end tests start.
+        let same_surroundings = from == "bench" && to == "e2e";
+        if !may_import(from_rank).contains(&to_rank) && !simulated_neighbour && !same_surroundings {
+            let message = format!("imports {to}, but {from_rank:?} may only import {:?}", may_import(from_rank));
+            findings.push(Finding::of(from, message));
+        }
+    }
+    findings
+}
+
+/// Packages that bring an asynchronous runtime, a client, an operating-system service or randomness.
+///
+/// `getrandom` is banned only as a direct choice ([`check_manifest_of_pure`]): `uuid` brings it, because the workspace
+/// names that package's features once for all.
+pub const IMPURE: &[&str] = &[
+    "tokio",
+    "rumqttc",
+    "mqtt5",
+    "kube",
+    "kube-client",
+    "reqwest",
+    "hyper",
+    "axum",
+    "sqlx",
+    "gix",
+    "mio",
+    "socket2",
+    "rand",
+    "fastrand",
+    "rustls",
+    "config",
+    "tracing-subscriber",
+];
+
+/// Checks the normal dependencies of a pure package, all the way down. Keys and values of `edges` are package names.
+#[must_use]
+pub fn check_closure(pure: &str, edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<Finding> {
+    let mut reached_from: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut queue = VecDeque::from([pure]);
+    while let Some(name) = queue.pop_front() {
+        for next in edges.get(name).into_iter().flatten() {
+            if next != pure && !reached_from.contains_key(next.as_str()) {
+                reached_from.insert(next, name);
+                queue.push_back(next);
+            }
+        }
+    }
+    let reached = IMPURE.iter().filter(|name| reached_from.contains_key(*name));
+    reached
+        .map(|impure| {
+            let mut path = vec![*impure];
+            while let Some(before) = reached_from.get(path[path.len() - 1]) {
+                path.push(before);
+            }
+            path.reverse();
+            Finding::of(pure, format!("is pure but depends on {impure}: {}", path.join(" -> ")))
+        })
+        .collect()
+}
+
+/// Checks the direct normal dependencies of a pure package for randomness that it chose itself.
+#[must_use]
+pub fn check_manifest_of_pure(pure: &str, direct: &BTreeSet<String>) -> Vec<Finding> {
+    let chosen = ["getrandom", "rand", "rand_core"].into_iter().filter(|name| direct.contains(*name));
+    chosen
+        .map(|name| Finding::of(pure, format!("is pure but chose {name}: take random numbers as arguments")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn import(from: &str, to: &str, dev: bool) -> Import {
+        Import { from: from.to_owned(), to: to.to_owned(), dev }
+    }
+
+    fn broken(from: &str, to: &str, dev: bool) -> bool {
+        !check_imports(&[], &[import(from, to, dev)]).is_empty()
+    }
+
+    #[test]
+    fn arrows_that_point_the_wrong_way_are_found() {
+        for (from, to) in [
+            ("sparkplug", "sparkplug-mqtt"),
+            ("edge-sync", "edge-monitor"),
+            ("edge-sync-contract", "edge-monitor-contract"),
+            ("service-runtime", "sparkplug"),
+            ("configdb-schema", "proto"),
+            ("cluster-manager", "simulator"),
+            ("sparkfleet", "sim"),
+            ("tck", "tidy"),
+            ("e2e", "bench"),
+        ] {
+            assert!(broken(from, to, false), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn arrows_of_the_picture_are_allowed() {
+        for (from, to, dev) in [
+            ("edge-sync", "edge-sync-contract", false),
+            ("cluster-manager", "edge-monitor-contract", false),
+            ("sparkplug-mqtt", "sparkplug", false),
+            ("sparkfleet", "configdb", false),
+            ("e2e", "sparkfleet", false),
+            ("bench", "e2e", false),
+            ("edge-sync", "simulator", true),
+        ] {
+            assert!(!broken(from, to, dev), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_package_is_found() {
+        assert_eq!(check_imports(&["shared-things".to_owned(), "proto".to_owned()], &[]).len(), 1);
+    }
+
+    #[test]
+    fn an_impure_dependency_is_found_however_deep_and_its_path_is_told() {
+        let edge = |from: &str, to: &[&str]| (from.to_owned(), to.iter().map(|&name| name.to_owned()).collect());
+        let edges = BTreeMap::from([
+            edge("sparkplug", &["proto", "bytes"]),
+            edge("proto", &["prost"]),
+            edge("prost", &["tokio", "sparkplug"]),
+            edge("bytes", &[]),
+        ]);
+        let findings = check_closure("sparkplug", &edges);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].message.ends_with("sparkplug -> proto -> prost -> tokio"), "{}", findings[0]);
+        assert!(check_closure("bytes", &edges).is_empty());
+    }
+
+    #[test]
+    fn randomness_chosen_by_a_pure_package_is_found() {
+        assert_eq!(check_manifest_of_pure("proto", &BTreeSet::from(["getrandom".to_owned()])).len(), 1);
+        assert!(check_manifest_of_pure("proto", &BTreeSet::from(["uuid".to_owned()])).is_empty());
+    }
+}

@@ -1,0 +1,109 @@
+//! Names that say nothing, marks that nobody owns, and code that is only a comment.
+
+use crate::Finding;
+use crate::rust_text::{lines_with, split, without_tests};
+use crate::tree::SourceFile;
+
+/// Names of modules, files, folders and packages that tell where something is used instead of what it knows.
+const EMPTY_NAMES: &[&str] = &["common", "util", "utils", "helper", "helpers", "misc", "shared"];
+
+/// Marks of unfinished work. Put together here so that this file does not carry them.
+const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("HA", "CK")];
+
+/// Checks the names of a path.
+#[must_use]
+pub fn check_path(path: &str) -> Vec<Finding> {
+    let parts = path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
+    let empty = parts.filter(|part| EMPTY_NAMES.contains(part));
+    empty.map(|part| Finding::of(path, format!("`{part}` says nothing: name it by what it knows"))).collect()
+}
+
+/// Checks one Rust file.
+#[must_use]
+pub fn check_rust(file: &SourceFile) -> Vec<Finding> {
+    let views = split(&file.text);
+    let mut findings = Vec::new();
+    for name in EMPTY_NAMES {
+        for line in lines_with(&views.code, &format!("mod {name}")) {
+            findings.push(Finding::at(
+                &file.path,
+                line,
+                format!("module `{name}` says nothing: name it by what it knows"),
+            ));
+        }
+    }
+    let code = without_tests(&views.code);
+    for call in [concat!("to", "do!"), concat!("unimple", "mented!")] {
+        for line in lines_with(&code, call) {
+            findings.push(Finding::at(&file.path, line, format!("`{call}`: finish it or return an error")));
+        }
+    }
+    for (number, line) in views.comments.lines().enumerate() {
+        findings.extend(check_marks(&file.path, number + 1, line));
+        if is_code(line.trim()) {
+            findings.push(Finding::at(
+                &file.path,
+                number + 1,
+                "looks like commented-out code: delete it, git remembers",
+            ));
+        }
+    }
+    findings
+}
+
+/// A mark needs an owner and a reason: `MARK(owner): reason`.
+fn check_marks(path: &str, number: usize, line: &str) -> Option<Finding> {
+    let mark = MARKS.iter().find(|mark| !lines_with(line, mark).is_empty())?;
+    let owned = line.split_once(&format!("{mark}(")).and_then(|(_, rest)| rest.split_once("): "));
+    let complete =
+        owned.is_some_and(|(owner, reason)| !owner.trim().is_empty() && reason.split_whitespace().count() >= 2);
+    (!complete).then(|| Finding::at(path, number, format!("write {mark}(owner): reason, or do it")))
+}
+
+/// A plain comment that ends and begins like a statement.
+fn is_code(line: &str) -> bool {
+    let Some(text) = line.strip_prefix("//").filter(|rest| !rest.starts_with(['/', '!'])) else {
+        return false;
+    };
+    let text = text.trim();
+    let starts =
+        ["let ", "use ", "fn ", "pub ", "mod ", "impl ", "if ", "for ", "while ", "match ", "return ", "assert", "#["];
+    let ends = text.ends_with(';') || text.ends_with('{') || text.ends_with("}]") || text.ends_with(")]");
+    let call =
+        text.ends_with(");") && !text.contains(". ") && text.split('(').next().is_some_and(|head| !head.contains(' '));
+    call || ends && starts.iter().any(|start| text.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(text: &str) -> usize {
+        check_rust(&SourceFile::new("x.rs", text)).len()
+    }
+
+    #[test]
+    fn names_that_say_nothing_are_found_in_paths_and_modules() {
+        assert_eq!(check_path("services/configdb/src/utils.rs").len(), 1);
+        assert_eq!(check_path("services/common/src/lib.rs").len(), 1);
+        assert!(check_path("services/configdb/src/utilisation.rs").is_empty());
+        assert_eq!(count("pub mod helpers;\nmod helpers_of_none;\n"), 1);
+    }
+
+    #[test]
+    fn marks_need_an_owner_and_a_reason() {
+        for mark in MARKS {
+            assert_eq!(count(&format!("// {mark}: later\n")), 1);
+            assert_eq!(count(&format!("/// {mark}(anna):\n")), 1);
+            assert_eq!(count(&format!("// {mark}(anna): wait for sqlx 0.10\n")), 0);
+            assert_eq!(count(&format!("const A: &str = \"{mark}\";\n")), 0);
+        }
+        assert_eq!(count(concat!("fn f() { to", "do!() }\n")), 1);
+    }
+
+    #[test]
+    fn commented_out_code_is_found_and_prose_is_not() {
+        assert_eq!(count("// let x = 5;\n// if x > 3 {\n//self.send(x);\n// #[derive(Debug)]\n"), 4);
+        assert_eq!(count("// Let it be; then return.\n/// let x = 5;\n// for each node, see above (and below).\n"), 0);
+    }
+}
