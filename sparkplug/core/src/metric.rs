@@ -1,12 +1,12 @@
 //! Metrics, their typed values and properties: the vocabulary of applications. Strings and arrays are shared, so that
 //! keeping a value in a birth, a data message and a replica costs one copy.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Metric datatypes with their numbers on the wire (Sparkplug 3.0, 6.4.16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u32)]
+#[repr(u8)]
 #[expect(missing_docs, reason = "the standard's own names")]
 pub enum DataType {
     Int8 = 1,
@@ -122,15 +122,18 @@ pub enum PropertyValue {
     List(Vec<Properties>),
 }
 
-/// Properties of a metric, in the order given; keys are unique.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Properties(Vec<(Arc<str>, PropertyValue)>);
+/// Properties of a metric, in the order given; keys are unique. Shared like values: a copy costs nothing until it is changed.
+#[derive(Clone, PartialEq, Default)]
+pub struct Properties(Option<Arc<Pairs>>);
+
+/// Never empty: no properties are None.
+type Pairs = Vec<(Arc<str>, PropertyValue)>;
 
 impl Properties {
     /// No properties.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(None)
     }
 
     /// Sets `key`; an earlier value of it is replaced.
@@ -143,9 +146,10 @@ impl Properties {
     /// Sets `key`; an earlier value of it is replaced.
     pub fn set(&mut self, key: impl Into<Arc<str>>, value: PropertyValue) {
         let key = key.into();
-        match self.0.iter_mut().find(|(k, _)| *k == key) {
+        let pairs = Arc::make_mut(self.0.get_or_insert_default());
+        match pairs.iter_mut().find(|(k, _)| *k == key) {
             Some(slot) => slot.1 = value,
-            None => self.0.push((key, value)),
+            None => pairs.push((key, value)),
         }
     }
 
@@ -160,33 +164,26 @@ impl Properties {
 
     /// All, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &PropertyValue)> {
-        self.0.iter().map(|(k, v)| (&**k, v))
+        self.pairs().iter().map(|(k, v)| (&**k, v))
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
-    /// Properties from a message. Of a key that occurs more than once the last value counts.
-    pub(crate) fn from_wire(pairs: Vec<(Arc<str>, PropertyValue)>) -> Self {
-        let last: BTreeMap<Arc<str>, usize> = pairs.iter().enumerate().map(|(i, (key, _))| (key.clone(), i)).collect();
-        if last.len() == pairs.len() {
-            return Self(pairs);
-        }
-        Self(
-            pairs
-                .into_iter()
-                .enumerate()
-                .filter(|(i, (key, _))| last.get(key) == Some(i))
-                .map(|(_, pair)| pair)
-                .collect(),
-        )
+    /// Properties whose keys are known to differ.
+    pub(crate) fn of_distinct(pairs: Pairs) -> Self {
+        Self((!pairs.is_empty()).then(|| Arc::new(pairs)))
+    }
+
+    fn pairs(&self) -> &[(Arc<str>, PropertyValue)] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        self.0.iter().try_for_each(|(_, value)| match value {
+        self.pairs().iter().try_for_each(|(_, value)| match value {
             PropertyValue::Value(value) if !value.datatype().is_basic() => Err("a property has no basic type"),
             PropertyValue::Null(datatype) if !datatype.is_property() => {
                 Err("a null property has no type that a property can have")
@@ -195,6 +192,12 @@ impl Properties {
             PropertyValue::List(sets) => sets.iter().try_for_each(Self::check),
             PropertyValue::Value(_) | PropertyValue::Null(_) => Ok(()),
         })
+    }
+}
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Properties").field(&self.pairs()).finish()
     }
 }
 

@@ -16,7 +16,8 @@ fn every_seed_of_every_fuzz_target_holds() {
     folders.sort();
     assert_eq!(folders, fuzz::TARGETS.map(|(name, _)| name), "each target has seeds, and nothing else has");
     for (name, target) in fuzz::TARGETS {
-        let seeds: Vec<_> = fs::read_dir(folder.join(name)).expect("readable").map(|e| e.expect("readable").path()).collect();
+        let seeds: Vec<_> =
+            fs::read_dir(folder.join(name)).expect("readable").map(|e| e.expect("readable").path()).collect();
         assert!(seeds.len() >= 3, "{name} has {} seeds", seeds.len());
         for seed in seeds {
             let bytes = fs::read(&seed).expect("readable");

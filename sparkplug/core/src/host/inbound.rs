@@ -6,7 +6,7 @@ use super::node_table::{self, Birth, BirthVerdict, Node, Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
 use super::{HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, Phase};
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
-use crate::payload::{self, DecodeError, RawPayload};
+use crate::payload::{self, DecodeError, Inflated, PayloadRef};
 use crate::seq::Seq;
 use crate::state::HostState;
 use crate::time::Now;
@@ -87,7 +87,8 @@ impl HostApplication {
         if !self.admit(node, topic) {
             return;
         }
-        let Some(payload) = self.readable(node, topic, bytes, now) else { return };
+        let mut inflated = Inflated::default();
+        let Some(payload) = self.readable(node, topic, bytes, &mut inflated, now) else { return };
         let (bd_seq, seq) = match (node_table::bd_seq(&payload), seq_of(&payload)) {
             (Ok(bd_seq), Ok(seq)) => (bd_seq, seq),
             (Err(reason), _) | (_, Err(reason)) => return self.unreadable(node, topic, reason, now),
@@ -106,7 +107,7 @@ impl HostApplication {
         self.rebirths.cancel(node, &mut known.asking);
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
-        let replica = Replica::from_birth(payload.metrics, timestamp, &mut problems);
+        let replica = Replica::from_birth(&payload.metrics, timestamp, &mut problems);
         let metrics = replica.metrics.clone();
         let mut order = Resequencer::after_birth(seq, digest);
         if let Some(earlier) = known.birth.take() {
@@ -121,7 +122,13 @@ impl HostApplication {
         known.devices.clear();
         known.devices_refused = false;
         known.metrics_refused = false;
-        self.event(HostEvent::NodeBirth { node: node.clone(), bd_seq, timestamp, uuid: payload.uuid, metrics });
+        self.event(HostEvent::NodeBirth {
+            node: node.clone(),
+            bd_seq,
+            timestamp,
+            uuid: payload.uuid.map(Into::into),
+            metrics,
+        });
         self.report(topic, &problems);
         self.drain(node, now);
     }
@@ -131,7 +138,8 @@ impl HostApplication {
         if known.liveness == Liveness::Dead {
             return;
         }
-        let Some(payload) = self.readable(node, topic, bytes, now) else { return };
+        let mut inflated = Inflated::default();
+        let Some(payload) = self.readable(node, topic, bytes, &mut inflated, now) else { return };
         let bd_seq = match node_table::bd_seq(&payload) {
             Ok(bd_seq) => bd_seq,
             Err(reason) => return self.unreadable(node, topic, reason, now),
@@ -173,7 +181,8 @@ impl HostApplication {
             }
             _ => return self.lose_track(node, "a message came before the birth", now),
         }
-        let Some(payload) = self.readable(node, topic, bytes, now) else { return };
+        let mut inflated = Inflated::default();
+        let Some(payload) = self.readable(node, topic, bytes, &mut inflated, now) else { return };
         let seq = match seq_of(&payload) {
             Ok(seq) => seq,
             Err(reason) => return self.unreadable(node, topic, reason, now),
@@ -184,7 +193,7 @@ impl HostApplication {
             Place::Duplicate => {}
             Place::Next => {
                 birth.order.advance(digest);
-                self.process(node, kind, device, payload, topic, now);
+                self.process(node, kind, device, &payload, topic, now);
                 self.drain(node, now);
             }
             Place::Early => {
@@ -224,8 +233,9 @@ impl HostApplication {
             self.held_bytes -= held.payload.len();
             let topic = Topic::of(node.clone(), held.kind, held.device.clone()).to_string();
             // It was readable when it arrived.
-            if let Ok(payload) = payload::decode(&held.payload, &self.limits) {
-                self.process(node, held.kind, held.device, payload, &topic, now);
+            let mut inflated = Inflated::default();
+            if let Ok(payload) = payload::decode_ref(&held.payload, &self.limits, &mut inflated) {
+                self.process(node, held.kind, held.device, &payload, &topic, now);
             }
         }
         // tck-id-operational-behavior-host-reordering-success
@@ -242,7 +252,7 @@ impl HostApplication {
         node: &EdgeNodeDescriptor,
         kind: MessageKind,
         device: Option<DeviceId>,
-        payload: RawPayload,
+        payload: &PayloadRef<'_>,
         topic: &str,
         now: Now,
     ) {
@@ -264,7 +274,7 @@ impl HostApplication {
                         return;
                     }
                 }
-                let replica = Replica::from_birth(payload.metrics, timestamp, &mut problems);
+                let replica = Replica::from_birth(&payload.metrics, timestamp, &mut problems);
                 let metrics = replica.metrics.clone();
                 known.devices.insert(device.clone(), replica);
                 Ok(HostEvent::DeviceBirth { node: node.clone(), device, timestamp, metrics })
@@ -283,14 +293,14 @@ impl HostApplication {
             (MessageKind::NData, None) => match &mut known.birth {
                 Some(birth) => birth
                     .replica
-                    .apply(payload.metrics, timestamp, &mut problems)
+                    .apply(&payload.metrics, timestamp, &mut problems)
                     .map(|metrics| HostEvent::NodeData { node: node.clone(), timestamp, metrics }),
                 None => return,
             },
             (MessageKind::DData, Some(device)) => {
                 match known.devices.get_mut(&device).filter(|d| d.dead_at.is_none()) {
                     Some(replica) => replica
-                        .apply(payload.metrics, timestamp, &mut problems)
+                        .apply(&payload.metrics, timestamp, &mut problems)
                         .map(|metrics| HostEvent::DeviceData { node: node.clone(), device, timestamp, metrics }),
                     None if known.devices_refused => return,
                     None => Err(Unknown(format!("device {device} has data but is not born"))),
@@ -314,14 +324,15 @@ impl HostApplication {
         }
     }
 
-    pub(super) fn readable(
+    pub(super) fn readable<'a>(
         &mut self,
         node: &EdgeNodeDescriptor,
         topic: &str,
-        bytes: &Bytes,
+        bytes: &'a [u8],
+        inflated: &'a mut Inflated,
         now: Now,
-    ) -> Option<RawPayload> {
-        match payload::decode(bytes, &self.limits) {
+    ) -> Option<PayloadRef<'a>> {
+        match payload::decode_ref(bytes, &self.limits, inflated) {
             Ok(payload) => return Some(payload),
             Err(
                 error @ (DecodeError::TooManyMetrics { .. }
@@ -362,7 +373,7 @@ impl HostApplication {
 }
 
 /// (tck-id-payloads-sequence-num-always-included, tck-id-payloads-sequence-num-req-nbirth)
-fn seq_of(payload: &RawPayload) -> Result<Seq, String> {
+fn seq_of(payload: &PayloadRef<'_>) -> Result<Seq, String> {
     let number = payload.seq.ok_or("it has no seq")?;
     Seq::from_wire(number).map_err(|n| format!("its seq {n} is not within 0..=255"))
 }

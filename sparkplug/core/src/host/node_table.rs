@@ -11,7 +11,7 @@ use super::rebirth::Asking;
 use super::resequencer::Resequencer;
 use crate::metric::Metric;
 use crate::name::DeviceId;
-use crate::payload::{RawMetric, RawPayload, WireValue};
+use crate::payload::{MetricRef, PayloadRef, ValueRef};
 use crate::seq::BdSeq;
 
 /// Metrics of a node or a device as of its birth, with current values.
@@ -34,23 +34,22 @@ pub(super) struct Unknown(pub String);
 
 impl Replica {
     /// From the metrics of a birth. What cannot be read is left out and told in `problems`.
-    pub(super) fn from_birth(raws: Vec<RawMetric>, timestamp: u64, problems: &mut Vec<String>) -> Self {
+    pub(super) fn from_birth(raws: &[MetricRef<'_>], timestamp: u64, problems: &mut Vec<String>) -> Self {
         let mut metrics = Vec::with_capacity(raws.len());
         let mut by_alias = Vec::new();
         let mut unreadable = Vec::new();
         for raw in raws {
-            let (name, alias) = (raw.name.clone(), raw.alias);
             match birth_metric(raw, timestamp) {
                 Ok(metric) => {
                     let index = u32::try_from(metrics.len()).unwrap_or(u32::MAX);
-                    if let Some(alias) = alias {
+                    if let Some(alias) = raw.alias {
                         by_alias.push((alias, index));
                     }
                     metrics.push(metric);
                 }
                 Err(problem) => {
                     problems.push(problem);
-                    unreadable.push((name, alias));
+                    unreadable.push((raw.name.map(Arc::from), raw.alias));
                 }
             }
         }
@@ -85,13 +84,13 @@ impl Replica {
     /// `problems` and left out.
     pub(super) fn apply(
         &mut self,
-        raws: Vec<RawMetric>,
+        raws: &[MetricRef<'_>],
         timestamp: u64,
         problems: &mut Vec<String>,
     ) -> Result<Vec<Metric>, Unknown> {
         let mut resolved = Vec::with_capacity(raws.len());
         for raw in raws {
-            let found = match (&raw.name, raw.alias) {
+            let found = match (raw.name, raw.alias) {
                 (Some(name), _) => self.find_name(name),
                 (None, Some(alias)) => self.find_alias(alias),
                 (None, None) => {
@@ -101,20 +100,20 @@ impl Replica {
             };
             match found {
                 Some(index) => resolved.push((index, raw)),
-                None if self.unreadable.iter().any(|(name, alias)| match &raw.name {
-                    Some(raw) => name.as_ref() == Some(raw),
+                None if self.unreadable.iter().any(|(name, alias)| match raw.name {
+                    Some(_) => name.as_deref() == raw.name,
                     None => *alias == raw.alias,
                 }) => {}
-                None => return Err(Unknown(unknown(&raw))),
+                None => return Err(Unknown(unknown(raw))),
             }
         }
         let mut changed = Vec::with_capacity(resolved.len());
-        for (index, mut raw) in resolved {
-            raw.timestamp.get_or_insert(timestamp);
+        for (index, raw) in resolved {
             let current = &self.metrics[index];
             let keeps_properties = raw.properties.is_none() && !raw.is_historical;
             match raw.resolve(current.name.clone(), current.datatype, current.value.as_ref()) {
                 Ok(mut metric) => {
+                    metric.timestamp.get_or_insert(timestamp);
                     if keeps_properties {
                         metric.properties = current.properties.clone();
                     }
@@ -130,29 +129,29 @@ impl Replica {
     }
 }
 
-fn unknown(raw: &RawMetric) -> String {
-    match (&raw.name, raw.alias) {
+fn unknown(raw: &MetricRef<'_>) -> String {
+    match (raw.name, raw.alias) {
         (Some(name), _) => format!("metric {name:?} is not in the birth"),
         (None, Some(alias)) => format!("alias {alias} is not in the birth"),
         (None, None) => "a metric has neither name nor alias".to_owned(),
     }
 }
 
-fn birth_metric(mut raw: RawMetric, timestamp: u64) -> Result<Metric, String> {
-    let Some(name) = raw.name.clone() else {
+fn birth_metric(raw: &MetricRef<'_>, timestamp: u64) -> Result<Metric, String> {
+    let Some(name) = raw.name else {
         return Err("a metric of the birth has no name".to_owned());
     };
-    raw.timestamp.get_or_insert(timestamp);
     let datatype = raw.own_datatype().map_err(|e| format!("metric {name:?}: {e}"))?;
-    raw.resolve(name.clone(), datatype, None).map_err(|e| format!("metric {name:?}: {e}"))
+    let metric = raw.resolve(name.into(), datatype, None).map_err(|e| format!("metric {name:?}: {e}"))?;
+    Ok(Metric { timestamp: metric.timestamp.or(Some(timestamp)), ..metric })
 }
 
 /// bdSeq of a birth or a death.
-pub(super) fn bd_seq(payload: &RawPayload) -> Result<BdSeq, String> {
-    let metric = payload.metrics.iter().find(|m| m.name.as_deref() == Some("bdSeq")).ok_or("it has no metric bdSeq")?;
+pub(super) fn bd_seq(payload: &PayloadRef<'_>) -> Result<BdSeq, String> {
+    let metric = payload.metrics.iter().find(|m| m.name == Some("bdSeq")).ok_or("it has no metric bdSeq")?;
     let number = match metric.value {
-        Some(WireValue::Long(n)) => n,
-        Some(WireValue::Int(n)) => n.into(),
+        Some(ValueRef::Long(n)) => n,
+        Some(ValueRef::Int(n)) => n.into(),
         _ => return Err("its bdSeq is not a number".to_owned()),
     };
     let number = i64::try_from(number).map_err(|_| "its bdSeq is not within 0..=255".to_owned())?;

@@ -13,8 +13,9 @@ use bytes::Bytes;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use flate2::{Compression as Level, Decompress, FlushDecompress, Status};
 
-use super::decode::{DecodeError, Limits, RawPayload, WireValue};
-use super::{Encoder, Form, read};
+use super::borrowed::{self, PayloadRef, ValueRef};
+use super::limits::{DecodeError, Limits};
+use super::{Encoder, Form};
 use crate::metric::Metric;
 
 /// The payload `uuid` that marks a compressed payload.
@@ -81,30 +82,31 @@ impl Compression {
     }
 }
 
-/// The payload that is meant: `outer` itself, or what it carries compressed.
-pub(super) fn unwrap(outer: RawPayload, limits: &Limits) -> Result<RawPayload, DecodeError> {
-    if outer.uuid.as_deref() != Some(COMPRESSED) {
-        return Ok(outer);
-    }
-    let algorithm = algorithm(&outer)?;
-    let body = outer.body.as_deref().ok_or_else(|| error("it has no body"))?;
+/// The payload that `outer` carries, which says of itself that it is compressed; what comes out is kept in `inflated`.
+pub(super) fn unwrap<'a>(
+    outer: &PayloadRef<'_>,
+    limits: &Limits,
+    inflated: &'a mut Vec<u8>,
+) -> Result<PayloadRef<'a>, DecodeError> {
+    let algorithm = algorithm(outer)?;
+    let body = outer.body.ok_or_else(|| error("it has no body"))?;
     let max = limits.inflated_bytes_max;
-    let inflated = match algorithm {
+    *inflated = match algorithm {
         CompressionAlgorithm::Deflate => inflate(body, max)?,
         CompressionAlgorithm::Gzip => gunzip(body, max)?,
     };
-    let inner = read::payload(&inflated, &Limits { bytes_max: max, ..*limits })?;
-    if inner.uuid.as_deref() == Some(COMPRESSED) {
+    let inner = borrowed::read(inflated, &Limits { bytes_max: max, ..*limits })?;
+    if inner.uuid == Some(COMPRESSED) {
         return Err(error("what it carries is compressed again"));
     }
-    Ok(RawPayload { timestamp: outer.timestamp.or(inner.timestamp), seq: outer.seq.or(inner.seq), ..inner })
+    Ok(PayloadRef { timestamp: outer.timestamp.or(inner.timestamp), seq: outer.seq.or(inner.seq), ..inner })
 }
 
-fn algorithm(outer: &RawPayload) -> Result<CompressionAlgorithm, DecodeError> {
-    let Some(metric) = outer.metrics.iter().find(|m| m.name.as_deref() == Some(ALGORITHM)) else {
+fn algorithm(outer: &PayloadRef<'_>) -> Result<CompressionAlgorithm, DecodeError> {
+    let Some(metric) = outer.metrics.iter().find(|m| m.name == Some(ALGORITHM)) else {
         return Ok(CompressionAlgorithm::Deflate);
     };
-    let Some(WireValue::String(name)) = &metric.value else {
+    let Some(ValueRef::String(name)) = metric.value else {
         return Err(error("its metric `algorithm` has no text"));
     };
     CompressionAlgorithm::from_name(name)

@@ -1,21 +1,35 @@
 //! Bytes <-> payloads: the only module that knows protobuf (Sparkplug 3.0, chapter 6). Written with `prost`; read by hand, because a reader that
 //! counts before it allocates cannot be made to spend a hundred bytes for two.
 //!
-//! Writing goes from [`Metric`]s, whose names and types are known, through [`encode()`] or piece by piece through an [`Encoder`]. Reading has two steps, because
-//! only births say everything about a metric: [`decode()`] gives [`RawMetric`]s as they stand on the wire, and whoever knows the birth turns each into a [`Metric`]
-//! with [`RawMetric::resolve`]. Tools that have seen no birth use [`decode_for_display`]. Both read compressed payloads as if they were not compressed;
-//! [`Compression::apply`] makes them.
+//! Writing goes from [`Metric`]s, whose names and types are known, through [`encode()`] or piece by piece through an [`Encoder`].
+//!
+//! Reading has two steps, because only births say everything about a metric. The first is one of these; all of them check the whole payload and keep the [`Limits`]:
+//!
+//! | reader | yields | memory | for |
+//! |---|---|---|---|
+//! | [`decode_ref`] | [`PayloadRef`] of [`MetricRef`]s: names, texts and bytes are slices of the message; properties, tables, templates and descriptions are decoded on request | one list | whoever is done with a message when it returns: replicas |
+//! | [`decode()`] | [`RawPayload`] of [`RawMetric`]s | a copy of every text | whoever keeps messages as they are: tools, tests |
+//! | [`decode_for_display`] | [`DisplayPayload`] | as [`decode()`] | tools that have seen no birth |
+//!
+//! For the second, whoever knows the birth turns each metric into a [`Metric`] with [`MetricRef::resolve`] or [`RawMetric::resolve`]. The name that it is given is shared, so
+//! that the metrics of a replica keep the names of their birth and data copies none.
+//!
+//! All readers take compressed payloads as if they were not compressed; [`Compression::apply`] makes them.
 //!
 //! Nothing here knows topics, sequence rules or sessions.
 
 mod array;
+mod borrowed;
+mod check;
 mod compression;
-mod decode;
 mod display;
 mod encode;
-mod read;
+mod limits;
+mod nested;
+mod owned;
 #[cfg(test)]
 mod tests;
+mod value;
 mod wire;
 
 use std::sync::Arc;
@@ -24,13 +38,18 @@ use bytes::Bytes;
 
 use crate::metric::Metric;
 
+pub use borrowed::{
+    DataSetRef, Inflated, MetaDataRef, MetricRef, PayloadRef, PropertiesRef, TemplateRef, ValueRef, decode_ref,
+};
 pub use compression::{COMPRESSED, Compression, CompressionAlgorithm};
-pub use decode::{DecodeError, Limits, MetricError, RawMetric, RawPayload, RawTemplate, WireValue, decode};
 pub use display::{DisplayMetric, DisplayPayload, decode_for_display};
 pub use encode::{AliasOf, EncodeOptions, Encoder, Form, encode, metric_bytes};
+pub use limits::{DecodeError, Limits};
+pub use owned::{RawMetric, RawPayload, RawTemplate, WireValue, decode};
+pub use value::MetricError;
 
 /// A payload as applications and machines see it. In messages other than births a metric may arrive with an alias for a name and without
-/// a type; [`decode()`] leaves those to a resolver.
+/// a type; the readers leave those to a resolver.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Payload {
     /// UTC ms.

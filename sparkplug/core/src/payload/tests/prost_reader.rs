@@ -6,8 +6,10 @@ use prost::Message;
 use proto::sparkplug_b as wire;
 
 use crate::metric::{DataSet, DataType, MetaData, Properties, PropertyValue};
-use crate::payload::decode::{Carrier, basic};
+use crate::payload::value::{self, basic};
 use crate::payload::{MetricError, RawMetric, RawPayload, RawTemplate, WireValue};
+
+type Carrier = value::Carrier<Arc<str>>;
 
 /// Reads a payload without limits.
 pub(super) fn decode(bytes: &[u8]) -> Result<RawPayload, prost::DecodeError> {
@@ -76,8 +78,15 @@ fn raw_template(template: wire::Template) -> RawTemplate {
 }
 
 fn properties(set: wire::PropertySet) -> Properties {
-    let pairs = set.keys.into_iter().zip(set.values).filter_map(|(key, value)| Some((key.into(), property(value)?)));
-    Properties::from_wire(pairs.collect())
+    let pairs = set.keys.into_iter().zip(set.values).filter_map(|(key, value)| Some((key, property(value)?)));
+    let pairs: Vec<(String, PropertyValue)> = pairs.collect();
+    let mut properties = Properties::new();
+    for (i, (key, value)) in pairs.iter().enumerate() {
+        if pairs[i + 1..].iter().all(|(later, _)| later != key) {
+            properties.set(key.as_str(), value.clone());
+        }
+    }
+    properties
 }
 
 fn property(value: wire::PropertyValue) -> Option<PropertyValue> {

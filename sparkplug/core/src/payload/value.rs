@@ -1,0 +1,146 @@
+//! Content of a protobuf field and a datatype -> [`Value`].
+//!
+//! Lenient where senders are known to differ: integers are taken from `int_value` and `long_value` alike and cut to the declared width.
+
+use std::sync::Arc;
+
+use super::array;
+use crate::metric::{DataType, Value};
+
+/// Why a metric of a payload cannot be given a meaning.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MetricError {
+    /// The datatype is none of the standard's.
+    #[error("datatype {number} is unknown")]
+    UnknownDatatype {
+        /// As on the wire.
+        number: u32,
+    },
+    /// Neither birth nor message nor value tell the datatype.
+    #[error("it has neither a datatype nor a value that tells one")]
+    NoDatatype,
+    /// The value stands in a field that this datatype does not use.
+    #[error("a value of datatype {datatype:?} cannot be read from {field}")]
+    ValueField {
+        /// The datatype.
+        datatype: DataType,
+        /// The field of the protobuf oneof.
+        field: &'static str,
+    },
+    /// The value breaks a rule of its datatype.
+    #[error("value of datatype {datatype:?}: {rule}")]
+    Malformed {
+        /// The datatype.
+        datatype: DataType,
+        /// The rule.
+        rule: &'static str,
+    },
+}
+
+/// Content of the protobuf fields that carry basic values.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Carrier<S> {
+    Int(u32),
+    Long(u64),
+    Float(f32),
+    Double(f64),
+    Boolean(bool),
+    String(S),
+}
+
+impl<S> Carrier<S> {
+    /// See [`super::RawMetric::suggested_datatype`].
+    pub(super) const fn suggested_datatype(&self) -> DataType {
+        match self {
+            Self::Int(_) => DataType::Int32,
+            Self::Long(_) => DataType::Int64,
+            Self::Float(_) => DataType::Float,
+            Self::Double(_) => DataType::Double,
+            Self::Boolean(_) => DataType::Boolean,
+            Self::String(_) => DataType::String,
+        }
+    }
+}
+
+/// A basic value (datatypes 1 to 14). Integers are cut to the declared width and then read as signed where the datatype says so: senders write
+/// negative numbers sign-extended or in their own width.
+#[inline]
+pub(super) fn basic<S: Into<Arc<str>>>(datatype: DataType, carrier: Carrier<S>) -> Option<Value> {
+    use DataType as T;
+    Some(match (datatype, carrier) {
+        // An Int64 in the narrow field keeps its sign as a 32-bit number.
+        (T::Int64, Carrier::Int(n)) => Value::Int64(n.cast_signed().into()),
+        (_, Carrier::Int(n)) => return integer(datatype, n.into()),
+        (_, Carrier::Long(n)) => return integer(datatype, n),
+        (T::Float, Carrier::Float(x)) => Value::Float(x),
+        (T::Double, Carrier::Double(x)) => Value::Double(x),
+        (T::Double, Carrier::Float(x)) => Value::Double(x.into()),
+        (T::Boolean, Carrier::Boolean(b)) => Value::Boolean(b),
+        (T::String, Carrier::String(s)) => Value::String(s.into()),
+        (T::Text, Carrier::String(s)) => Value::Text(s.into()),
+        _ => return None,
+    })
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the rule is to cut")]
+const fn integer(datatype: DataType, n: u64) -> Option<Value> {
+    use DataType as T;
+    Some(match datatype {
+        T::Int8 => Value::Int8((n as u8).cast_signed()),
+        T::Int16 => Value::Int16((n as u16).cast_signed()),
+        T::Int32 => Value::Int32((n as u32).cast_signed()),
+        T::Int64 => Value::Int64(n.cast_signed()),
+        T::UInt8 => Value::UInt8(n as u8),
+        T::UInt16 => Value::UInt16(n as u16),
+        T::UInt32 => Value::UInt32(n as u32),
+        T::UInt64 => Value::UInt64(n),
+        T::DateTime => Value::DateTime(n),
+        _ => return None,
+    })
+}
+
+/// A value from `bytes_value`; None: the datatype does not use that field.
+pub(super) fn of_bytes<B: AsRef<[u8]> + Into<Arc<[u8]>>>(
+    datatype: DataType,
+    bytes: B,
+) -> Result<Option<Value>, MetricError> {
+    use DataType as T;
+    let array = match datatype {
+        T::Bytes => return Ok(Some(Value::Bytes(bytes.into()))),
+        T::File => return Ok(Some(Value::File(bytes.into()))),
+        _ => array_value(datatype, bytes.as_ref()),
+    };
+    array.map_err(|rule| MetricError::Malformed { datatype, rule })
+}
+
+fn array_value(datatype: DataType, bytes: &[u8]) -> Result<Option<Value>, &'static str> {
+    use DataType as T;
+    Ok(Some(match datatype {
+        T::Int8Array => Value::Int8Array(array::unpack(bytes)?),
+        T::Int16Array => Value::Int16Array(array::unpack(bytes)?),
+        T::Int32Array => Value::Int32Array(array::unpack(bytes)?),
+        T::Int64Array => Value::Int64Array(array::unpack(bytes)?),
+        T::UInt8Array => Value::UInt8Array(array::unpack(bytes)?),
+        T::UInt16Array => Value::UInt16Array(array::unpack(bytes)?),
+        T::UInt32Array => Value::UInt32Array(array::unpack(bytes)?),
+        T::UInt64Array => Value::UInt64Array(array::unpack(bytes)?),
+        T::FloatArray => Value::FloatArray(array::unpack(bytes)?),
+        T::DoubleArray => Value::DoubleArray(array::unpack(bytes)?),
+        T::BooleanArray => Value::BooleanArray(array::unpack_booleans(bytes)?),
+        T::StringArray => Value::StringArray(array::unpack_strings(bytes)?),
+        T::DateTimeArray => Value::DateTimeArray(array::unpack(bytes)?),
+        _ => return Ok(None),
+    }))
+}
+
+/// Declared datatype of a metric.
+pub(super) fn declared(number: Option<u32>) -> Result<Option<DataType>, MetricError> {
+    match number {
+        None => Ok(None),
+        Some(number) => match DataType::from_wire(number) {
+            None => Err(MetricError::UnknownDatatype { number }),
+            known => Ok(known),
+        },
+    }
+}
