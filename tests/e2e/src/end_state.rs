@@ -11,14 +11,15 @@ use sparkplug::DataType;
 use crate::cli::Cli;
 use crate::wire::Reader;
 
-/// Metrics that hold a time, a revision or a version.
-const METRICS_LEFT_OUT: [&str; 9] = [
+/// Metrics that hold a time, a revision or a version, or the digest of an index, which is made over versions. What the index holds is compared.
+const METRICS_LEFT_OUT: [&str; 10] = [
     "bdSeq",
     "Config/Revision",
     "Config/Store",
     "Request/Result",
     "Version",
     "Desired/Version",
+    "Desired/Digest",
     "Git/Commit",
     "Applied At",
     "Node Control/Rebirth",
@@ -132,6 +133,20 @@ pub fn kubernetes(cluster: &SimulatedCluster) -> Value {
     Value::Object(all)
 }
 
+/// Whether Flux has done all that it was told: every object of its kinds says that it is ready.
+#[must_use]
+pub fn is_flux_ready(cluster: &SimulatedCluster) -> bool {
+    let of_flux = KINDS.into_iter().filter(|(api_version, _)| api_version.contains(".fluxcd.io/"));
+    let mut objects =
+        of_flux.flat_map(|(api_version, kind)| cluster.kubernetes().list(api_version, kind, None)).peekable();
+    objects.peek().is_some()
+        && objects.all(|object| {
+            let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+            let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+            conditions.is_some_and(|conditions| conditions.iter().any(is_ready))
+        })
+}
+
 /// What the nodes of the product that are alive say, devices included.
 #[must_use]
 pub fn reported(reader: &Reader) -> Value {
@@ -178,7 +193,7 @@ pub fn without_times(value: &Value) -> Value {
     }
 }
 
-/// The record of an accepted index without the versions, which are made of revisions.
+/// The record of an accepted index without the versions, which are made of revisions, and without the index's own digest, which is made over them.
 fn without_versions(value: &Value) -> Value {
     match value {
         Value::String(text) => {
@@ -186,7 +201,9 @@ fn without_versions(value: &Value) -> Value {
         }
         Value::Array(items) => items.iter().map(without_versions).collect(),
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(key, _)| key.as_str() != "version");
+            let is_index = fields.contains_key("deployments");
+            let is_kept = |key: &str| key != "version" && !(is_index && key == "digest");
+            let kept = fields.iter().filter(|(key, _)| is_kept(key));
             kept.map(|(key, value)| (key.clone(), without_versions(value))).collect::<Map<_, _>>().into()
         }
         other => other.clone(),
@@ -238,6 +255,14 @@ mod tests {
     fn times_are_left_out_and_nothing_else() {
         let value = json!({ "b": "2026-01-31T12:00:00.25Z", "a": ["2026-01-31", 7, { "c": "x" }] });
         assert_eq!(without_times(&value), json!({ "a": ["2026-01-31", 7, { "c": "x" }], "b": "<time>" }));
+    }
+
+    #[test]
+    fn of_an_accepted_index_only_versions_and_what_is_made_of_them_are_left_out() {
+        let index = json!({ "version": 7, "digest": "of versions", "deployments": { "a": { "version": 6, "digest": "of manifests" } } });
+        let record = json!({ "index.json": json!({ "index": index }).to_string() });
+        let kept = json!({ "index.json": { "index": { "deployments": { "a": { "digest": "of manifests" } } } } });
+        assert_eq!(without_versions(&record), kept);
     }
 
     #[test]

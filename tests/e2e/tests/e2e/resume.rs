@@ -276,7 +276,7 @@ impl Run {
     /// Waits for the end of a phase that nobody disturbs; returns the state that it leads to.
     async fn settled(&self, phase: Phase) -> Value {
         let ended = || {
-            let has_ended = ended(phase, &self.reader());
+            let has_ended = ended(phase, &self.reader()) && self.has_flux_ended(phase);
             has_ended.then(|| self.state())
         };
         let look = || wait::until("the end of a phase", ended, || format!("{phase:?}\n{}", self.diagnosis()));
@@ -291,6 +291,16 @@ impl Run {
             before = state;
         }
         panic!("{phase:?} does not come to rest\n{}", self.diagnosis());
+    }
+
+    /// Flux works beside the services: nothing on the wire says when it has set a cluster up.
+    fn has_flux_ended(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Create | Phase::Delete => true,
+            Phase::Bootstrap | Phase::Deploy => {
+                self.edge.get().is_some_and(|edge| end_state::is_flux_ready(&edge.cluster))
+            }
+        }
     }
 
     /// Waits until the state is this one.
