@@ -2,4 +2,5 @@
 //! which fields a message must have.
 #![warn(missing_docs)]
 
+pub mod join;
 pub mod sparkplug_b;

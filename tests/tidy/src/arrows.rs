@@ -37,6 +37,7 @@ pub fn rank(package: &str) -> Option<Rank> {
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "simulator" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
         "sim" | "tck" | "e2e" | "bench" | "tidy" => Some(Rank::Tests),
+        "join-protocol" => Some(Rank::Contract),
         contract if contract.ends_with("-contract") => Some(Rank::Contract),
         _ => None,
     }

@@ -1,0 +1,91 @@
+//! The boundary to whoever knows an attestation variant: what an issuer asks about keys and quotes, in the order in which it asks. The protocol itself knows no TPM structure.
+//!
+//! A host needs no trait: activating a credential, quoting and locking are effects of [`crate::host::Machine`], and their results come back as events.
+
+use crate::refusal::Refusal;
+use crate::secret::Secret;
+use crate::terms::{Kind, Role, Variant};
+use crate::transcript::{Hash, endorsement_key_id};
+
+/// The keys of a host as its hello has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostKeys<'a> {
+    /// Form of the keys.
+    pub variant: Variant,
+    /// Public attestation key (`tpm2`: a TPM2B_PUBLIC).
+    pub attestation_key: &'a [u8],
+    /// Public endorsement key (`tpm2`: a TPM2B_PUBLIC).
+    pub endorsement_key: &'a [u8],
+    /// Certificates of the endorsement key, DER, leaf first.
+    pub endorsement_certificates: &'a [Vec<u8>],
+}
+
+impl HostKeys<'_> {
+    /// What enrolment lists know the host by.
+    #[must_use]
+    pub fn endorsement_key_id(&self) -> Hash {
+        endorsement_key_id(self.endorsement_key)
+    }
+}
+
+/// What the lock register must show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    /// Not extended in this boot: before a ticket.
+    Open,
+    /// Extended once, with this cluster id: after it.
+    Extended(Hash),
+}
+
+/// What a quote must show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// What it must be about.
+    pub qualifying_data: Hash,
+    /// State of the lock register.
+    pub lock: Lock,
+}
+
+/// What a quote was found to show.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claims {
+    /// Registers and their values, by index.
+    pub registers: Vec<(u32, Hash)>,
+    /// Deviations that the policy lets pass, for people.
+    pub warnings: Vec<String>,
+}
+
+/// The endorsement or the attestation key is none of its variant. The text is for people and goes over the wire in clear.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct KeyError(pub String);
+
+/// Knows attestation variants, enrolled endorsement keys and reference values. Must not block; everything it needs was read before.
+///
+/// The issuer calls the checks in the order in which they stand here, and stops at the first that fails.
+pub trait Verifier {
+    /// MakeCredential: wraps `secret` so that only the TPM with this endorsement key, and only if it holds this attestation key too, gives it out.
+    /// All randomness must be derived from `randomness`: the same arguments give the same bytes.
+    ///
+    /// # Errors
+    /// A key is malformed or of a kind that the variant does not allow.
+    fn make_credential(&self, keys: &HostKeys<'_>, secret: &Secret, randomness: &Secret) -> Result<Vec<u8>, KeyError>;
+
+    /// Is the endorsement key enrolled or certified, not revoked, and may it have this role? `now_ms`: UTC ms, for certificates.
+    ///
+    /// # Errors
+    /// `endorsement-unknown`, `endorsement-revoked`, `endorsement-certificate` or `role-not-allowed`.
+    fn check_endorsement(&self, keys: &HostKeys<'_>, kind: Kind, role: Role, now_ms: u64) -> Result<(), Refusal>;
+
+    /// Can the attestation key sign only what the TPM made itself? (`tpm2`: restricted, fixedTPM, fixedParent, sensitiveDataOrigin, sign, not decrypt.)
+    ///
+    /// # Errors
+    /// `attestation-key`.
+    fn check_attestation_key(&self, keys: &HostKeys<'_>) -> Result<(), Refusal>;
+
+    /// Form, signature, qualifying data, selection, clock, registers and lock of a quote, in this order.
+    ///
+    /// # Errors
+    /// `quote-malformed`, `quote-signature`, `quote-qualifying-data`, `quote-selection`, `quote-clock`, `measurement` or `lock`.
+    fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal>;
+}

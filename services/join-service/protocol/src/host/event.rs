@@ -1,0 +1,114 @@
+//! Everything that happens to a joining host and everything that it does. Begin here.
+
+use crate::message::acknowledgement::Stage;
+use crate::metrics::HostMessage;
+use crate::refusal::Refusal;
+use crate::secret::Secret;
+use crate::terms::RequestId;
+use crate::transcript::Hash;
+
+/// What happens to a host.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Begin.
+    Start,
+    /// A challenge came.
+    Challenge(&'a [u8]),
+    /// A refusal in clear came.
+    ClearRefusal(&'a [u8]),
+    /// A ticket came.
+    Ticket(&'a [u8]),
+    /// The TPM gave out the secret of the credential.
+    CredentialActivated(RequestId, Secret),
+    /// The TPM quoted.
+    Quoted(RequestId, Vec<u8>),
+    /// The TPM refused to activate or to quote.
+    TpmFailed(RequestId, String),
+    /// The lock register is extended; the second quote, and of an init the result.
+    Locked {
+        /// Id of the attempt.
+        request: RequestId,
+        /// Second quote.
+        quote: Vec<u8>,
+        /// Result of an init.
+        result: Option<Vec<u8>>,
+    },
+    /// The host got further, or failed; text for people.
+    Stage(Stage, String),
+    /// A deadline may have passed.
+    Timer,
+}
+
+/// What a host does.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Publish this.
+    Publish(HostMessage),
+    /// Ask the TPM to activate a credential.
+    ActivateCredential {
+        /// Id of the attempt.
+        request: RequestId,
+        /// In the form of the variant.
+        credential: Vec<u8>,
+    },
+    /// Ask the TPM for a quote.
+    Quote {
+        /// Id of the attempt.
+        request: RequestId,
+        /// What it is to be about.
+        qualifying_data: Hash,
+    },
+    /// There is a ticket: extend the lock register with the cluster id, then quote over the qualifying data. There is no way back.
+    Lock {
+        /// Id of the attempt.
+        request: RequestId,
+        /// What the register is extended with.
+        cluster_id: Hash,
+        /// What the second quote is to be about.
+        qualifying_data: Hash,
+    },
+    /// The attempt was refused. For logs; another begins by itself unless the refusal is fatal.
+    Refused(Refusal),
+    /// A message was not believed. For logs.
+    Ignored {
+        /// Which message.
+        message: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How far a host is, without secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Not started, or stopped for good in this boot.
+    Stopped,
+    /// Waits for a challenge.
+    AwaitsChallenge,
+    /// Waits for its TPM.
+    AwaitsTpm,
+    /// Waits for a ticket.
+    AwaitsTicket,
+    /// Has a ticket and must lock itself.
+    Opened,
+    /// Locked to the cluster.
+    Committed,
+    /// Was refused, waits until the next attempt.
+    Resting,
+}
+
+impl Condition {
+    /// A stable name, for the metric that people look at.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::AwaitsChallenge => "awaits-challenge",
+            Self::AwaitsTpm => "awaits-tpm",
+            Self::AwaitsTicket => "awaits-ticket",
+            Self::Opened => "opened",
+            Self::Committed => "committed",
+            Self::Resting => "resting",
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a host with a ticket tells: how far it is, and that it is locked to the cluster.
+
+use super::{Issuer, Phase, Record};
+use crate::attestation::{Claims, Expected, Lock, Verifier};
+use crate::message::WireError;
+use crate::message::acknowledgement::{Acknowledgement, Authenticated, Progress};
+use crate::refusal::Refusal;
+use crate::secret::Secret;
+use crate::terms::Address;
+use crate::transcript::{self, Hash};
+
+/// A host is locked to the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// What its second quote shows.
+    pub claims: Claims,
+    /// Of an init: encapsulated key and ciphertext of the result, for [`crate::result`].
+    pub sealed_result: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A progress or an acknowledgement is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MemberError {
+    /// Cannot be read.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// From another address or about another request.
+    #[error("the message is not of the host of this request")]
+    NotOfRequest,
+    /// The request has no ticket, so nobody can know its key.
+    #[error("the request has no ticket")]
+    NoTicket,
+    /// The keys of the epoch are gone.
+    #[error("the keys of the request's epoch are gone")]
+    KeysGone,
+    /// Not authenticated under the key of the ticket.
+    #[error("the message is not of who opened the ticket")]
+    Mac,
+    /// Not newer than what is known.
+    #[error("progress {sequence} is not after {last}")]
+    Old {
+        /// Its sequence.
+        sequence: u32,
+        /// The last known one.
+        last: u32,
+    },
+    /// The second quote does not show what it must.
+    #[error("the second quote is refused: {0}")]
+    Quote(Refusal),
+}
+
+impl Issuer {
+    /// Reads a progress of the request of `record`. The caller stores the new sequence.
+    ///
+    /// # Errors
+    /// The [`MemberError`] says why it is not believed; ignore it then.
+    pub fn on_progress(&self, record: &Record, address: &Address, message: &[u8]) -> Result<Progress, MemberError> {
+        let authenticated = Authenticated::decode_progress(message)?;
+        let (key, th4) = self.member_key(record, address)?;
+        if !key.is_mac(&transcript::progress_input(&th4, &authenticated.body), &authenticated.mac) {
+            return Err(MemberError::Mac);
+        }
+        let progress = Progress::decode(&authenticated.body)?;
+        if progress.request != record.request {
+            return Err(MemberError::NotOfRequest);
+        }
+        if progress.sequence <= record.sequence {
+            return Err(MemberError::Old { sequence: progress.sequence, last: record.sequence });
+        }
+        Ok(progress)
+    }
+
+    /// Reads an acknowledgement of the request of `record`; its second quote must show the lock register extended with `cluster_id`.
+    ///
+    /// # Errors
+    /// The [`MemberError`] says why it is not believed; ignore it then.
+    pub fn on_acknowledgement(
+        &self,
+        record: &Record,
+        address: &Address,
+        message: &[u8],
+        cluster_id: &Hash,
+        verifier: &dyn Verifier,
+    ) -> Result<Acknowledged, MemberError> {
+        let authenticated = Authenticated::decode_acknowledgement(message)?;
+        let (key, th4) = self.member_key(record, address)?;
+        if !key.is_mac(&transcript::acknowledgement_input(&th4, &authenticated.body), &authenticated.mac) {
+            return Err(MemberError::Mac);
+        }
+        let acknowledgement = Acknowledgement::decode(&authenticated.body)?;
+        if acknowledgement.request != record.request {
+            return Err(MemberError::NotOfRequest);
+        }
+        let qualifying_data = transcript::second_qualifying_data(&th4);
+        let expected = Expected { qualifying_data, lock: Lock::Extended(*cluster_id) };
+        let claims =
+            verifier.check_quote(&record.keys(), &acknowledgement.quote, &expected).map_err(MemberError::Quote)?;
+        let sealed_result = (!acknowledgement.ciphertext.is_empty())
+            .then_some((acknowledgement.encapsulated_key, acknowledgement.ciphertext));
+        Ok(Acknowledged { claims, sealed_result })
+    }
+
+    fn member_key(&self, record: &Record, address: &Address) -> Result<(Secret, Hash), MemberError> {
+        if *address != record.address {
+            return Err(MemberError::NotOfRequest);
+        }
+        let (Phase::Granted { th4, .. } | Phase::Acknowledged { th4 }) = record.phase else {
+            return Err(MemberError::NoTicket);
+        };
+        let keys = self.keys.of_epoch(record.key_epoch).ok_or(MemberError::KeysGone)?;
+        Ok((keys.acknowledgement_key(&record.th3), th4))
+    }
+}
