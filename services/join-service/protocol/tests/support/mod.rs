@@ -1,5 +1,6 @@
 //! A site for tests: a root, issuers that share keys, and hosts with simulated TPMs. Every key comes from a number.
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 use std::sync::Arc;
 use std::time::Duration;
