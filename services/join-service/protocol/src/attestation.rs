@@ -51,8 +51,21 @@ pub struct Expected {
 pub struct Claims {
     /// Registers and their values, by index.
     pub registers: Vec<(u32, Hash)>,
+    /// Counters of the TPM, if the variant has them: they never go back.
+    pub counters: Option<Counters>,
     /// Deviations that the policy lets pass, for people.
     pub warnings: Vec<String>,
+}
+
+/// Counters of a TPM, by which a copy of it or a cleared one is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counters {
+    /// Resets of the TPM.
+    pub resets: u32,
+    /// Restarts since the last reset.
+    pub restarts: u32,
+    /// Time that it was powered, ms.
+    pub powered_ms: u64,
 }
 
 /// The endorsement or the attestation key is none of its variant. The text is for people and goes over the wire in clear.

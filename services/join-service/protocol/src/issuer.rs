@@ -13,6 +13,9 @@ mod keys;
 mod member;
 mod verdict;
 
+#[cfg(test)]
+mod tests;
+
 use uuid::Uuid;
 
 pub use answer::{Answer, GrantError};

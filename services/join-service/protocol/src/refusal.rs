@@ -51,6 +51,10 @@ numbered! {
         Measurement = 31, "measurement";
         /// The lock register is not as it must be: the host is locked to a cluster already, or not yet.
         Lock = 32, "lock";
+        /// Every register is zero: nothing was measured.
+        NothingMeasured = 33, "nothing-measured";
+        /// The TPM's counters went back: it was cleared, or another machine has the same key.
+        CountersBackwards = 34, "counters-backwards";
         /// The host may not have this role.
         RoleNotAllowed = 40, "role-not-allowed";
         /// The host may not have this name.
@@ -65,6 +69,8 @@ numbered! {
         ApprovalPending = 45, "approval-pending";
         /// Verified, but what goes into the ticket could not be made.
         IssuingFailed = 46, "issuing-failed";
+        /// The issuer has no valid policy: it admits nobody.
+        PolicyInvalid = 47, "policy-invalid";
     }
 }
 
@@ -162,7 +168,7 @@ mod tests {
     fn codes_keep_their_numbers() {
         let numbers: Vec<_> = RefusalCode::ALL.iter().map(|code| (code.to_wire(), code.name())).collect();
         assert_eq!(numbers.first(), Some(&(1, "version-unsupported")));
-        assert_eq!(numbers.last(), Some(&(46, "issuing-failed")));
+        assert_eq!(numbers.last(), Some(&(47, "policy-invalid")));
         assert!(numbers.windows(2).all(|pair| pair[0].0 < pair[1].0));
         assert!(RefusalCode::Busy.may_be_clear() && !RefusalCode::EndorsementUnknown.may_be_clear());
     }

@@ -234,6 +234,6 @@ impl Verifier for SimulatedVerifier {
         let registers: Option<Vec<(u32, Hash)>> = body.registers.into_iter().map(register).collect();
         let registers = registers.ok_or_else(|| malformed("a register must have 32 bytes".to_owned()))?;
         self.check_registers(&registers, expected.lock)?;
-        Ok(Claims { registers, warnings: Vec::new() })
+        Ok(Claims { registers, ..Claims::default() })
     }
 }

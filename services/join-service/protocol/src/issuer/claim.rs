@@ -34,6 +34,8 @@ pub struct Record {
     pub attestation_key: Vec<u8>,
     /// Its public endorsement key.
     pub endorsement_key: Vec<u8>,
+    /// Certificates of it.
+    pub endorsement_certificates: Vec<Vec<u8>>,
     /// The name that it asked for.
     pub node_name: String,
     /// Its boot.
@@ -129,13 +131,13 @@ impl Record {
         }
     }
 
-    /// The keys of the host. Its certificates were looked at before the ticket.
+    /// The keys of the host.
     pub(super) fn keys(&self) -> HostKeys<'_> {
         HostKeys {
             variant: self.variant,
             attestation_key: &self.attestation_key,
             endorsement_key: &self.endorsement_key,
-            endorsement_certificates: &[],
+            endorsement_certificates: &self.endorsement_certificates,
         }
     }
 }

@@ -118,6 +118,7 @@ impl Verified {
             variant: challenge.variant,
             attestation_key: hello.attestation_key.clone(),
             endorsement_key: hello.endorsement_key.clone(),
+            endorsement_certificates: hello.endorsement_certificates.clone(),
             node_name: self.body.node_name.clone(),
             boot: self.body.boot,
             sequence: 0,

@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn what_could_be_written_elsewhere_is_refused() {
-        let cases: [(fn(&mut wire::Membership), &str); 6] = [
+        type Change = fn(&mut wire::Membership);
+        let cases: [(Change, &str); 6] = [
             (
                 |m| m.files[0].path = "../../etc/shadow".to_owned(),
                 "membership.files holds a path that leaves its folder",
