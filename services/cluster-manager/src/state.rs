@@ -23,7 +23,7 @@ use configdb_schema::Organisation;
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{EdgeNodeDescriptor, Metric, Now};
+use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::catalog::Catalog;

@@ -37,7 +37,7 @@ mod tests {
     use edge_sync_contract::{HostDevice, SyncDevice, SyncNode, names};
     use serde_json::json;
     use sparkplug::host::HostEvent;
-    use sparkplug::{BdSeq, EdgeNodeDescriptor, GroupId};
+    use sparkplug::{BdSeq, EdgeNodeDescriptor, GroupId, TypedMetrics};
 
     fn node() -> EdgeNodeDescriptor {
         names::sync_node(GroupId::new("ACME-Cell").unwrap())

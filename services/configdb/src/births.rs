@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use configdb_contract::command::device_id;
-use configdb_contract::{RequestResult, entry, names};
+use configdb_contract::{ConfigNode, RequestResult, entry, names};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::payload::{Form, metric_bytes};
-use sparkplug::{DataType, Metric};
+use sparkplug::{Metric, TypedMetrics};
 use uuid::Uuid;
 
 use crate::model::{Model, Object};
@@ -19,16 +19,15 @@ const SOME_TIME: u64 = 1 << 41;
 
 /// The metrics of the node, without those that belong to the machine.
 pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>) -> Vec<Metric> {
-    let mut metrics = vec![
-        Metric::new(names::PROPERTIES_SERVICE, names::SERVICE),
-        Metric::new(names::PROPERTIES_VERSION, env!("CARGO_PKG_VERSION")),
-        Metric::new(names::PROPERTIES_SIMULATED, false),
-        Metric::new(names::CONFIG_STORE, model.identity().to_string()),
-        Metric::new(names::CONFIG_MESSAGE_BYTES_MAX, model.limits().message_bytes_max as u64),
-        last.map_or_else(|| Metric::null(names::REQUEST_RESULT, DataType::String), RequestResult::to_metric),
-    ];
-    metrics.extend(revision_metrics(model));
-    metrics
+    let node = ConfigNode {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        store: Some(model.identity()),
+        message_bytes_max: Some(model.limits().message_bytes_max as u64),
+        last_request: last.cloned(),
+        revision: model.revision(),
+        objects: Some(model.object_count() as u64),
+    };
+    node.to_metrics()
 }
 
 /// The number of objects as it is told before a turn that gives birth: a birth of the node that falls into the turn must not announce fewer objects than follow.

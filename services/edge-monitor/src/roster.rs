@@ -8,7 +8,7 @@ use edge_monitor_contract::{AlertKind, MonitoredNodeDevice, NodeState, names};
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::currency::{Currency, ReloadPolicy};

@@ -10,7 +10,7 @@ use configdb_schema::Organisation;
 use edge_monitor_contract::MonitorNode;
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
-use sparkplug::{GroupId, Metric, Now};
+use sparkplug::{GroupId, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::central::{self, Central};
@@ -172,13 +172,12 @@ impl State {
             return;
         }
         let counts = self.roster.counts();
-        let before = self.node.counters();
+        let before = self.node.clone();
         self.node.nodes_total = counts.total;
         self.node.nodes_online = counts.online;
         self.node.alerts_active = counts.alerts;
         self.node.problems = problems;
-        let mut metrics = self.node.counters();
-        metrics.retain(|metric| !before.contains(metric));
+        let metrics = self.node.changes_since(&before);
         if !metrics.is_empty() {
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
         }

@@ -11,6 +11,7 @@
 //! | [`session`] | what a machine asks of an MQTT session, and what it is told |
 //! | [`edge_node`] | the Edge Node machine |
 //! | [`host`] | the Host Application machine |
+//! | [`typed`] | Rust structs as metrics: births, changes, and back |
 //!
 //! A machine is fed with inputs and the time ([`Now`]), and drained with `poll_output`; `next_deadline`
 //! says when it wants to be called again. Whoever drives it owns the socket and the clock.
@@ -66,9 +67,11 @@ pub mod session;
 pub mod state;
 pub mod time;
 pub mod topic;
+pub mod typed;
 
 pub use metric::{DataType, Metric, Properties, PropertyValue, Quality, Value};
 pub use name::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, NameError};
 pub use seq::{BdSeq, Seq};
 pub use time::Now;
 pub use topic::{MessageKind, Topic, TopicError};
+pub use typed::TypedMetrics;

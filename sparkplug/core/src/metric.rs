@@ -469,7 +469,7 @@ impl Template {
 
 impl Value {
     /// Equal, and not a number equal to itself: the same bytes on the wire.
-    fn is_identical(&self, other: &Self) -> bool {
+    pub(crate) fn is_identical(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
             (Self::Double(a), Self::Double(b)) => a.to_bits() == b.to_bits(),

@@ -5,7 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde_json::Value as Json;
-use sparkplug::{DataType, Metric, Value};
+use sparkplug::typed::{MetricValue, form};
+use sparkplug::{DataType, Value};
 use uuid::Uuid;
 
 use crate::names;
@@ -60,8 +61,16 @@ pub enum SetupStep {
     RepositoryClosed,
 }
 
+/// A text is none of those that are allowed, or not what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}")]
+pub struct TextError {
+    /// The rule that it breaks.
+    pub rule: &'static str,
+}
+
 macro_rules! text {
-    ($type:ident, $what:literal, { $($variant:ident => $text:literal),* $(,)? }) => {
+    ($type:ident, { $($variant:ident => $text:literal),* $(,)? }) => {
         impl $type {
             /// As it stands on the wire.
             #[must_use]
@@ -79,19 +88,19 @@ macro_rules! text {
         }
 
         impl FromStr for $type {
-            type Err = DeviceError;
+            type Err = TextError;
 
-            fn from_str(text: &str) -> Result<Self, DeviceError> {
+            fn from_str(text: &str) -> Result<Self, TextError> {
                 match text {
                     $($text => Ok(Self::$variant),)*
-                    _ => Err(DeviceError { metric: $what, rule: concat!("must be one of", $(" ", $text),*) }),
+                    _ => Err(TextError { rule: concat!("must be one of", $(" ", $text),*) }),
                 }
             }
         }
     };
 }
 
-text!(SetupState, "Setup/State", {
+text!(SetupState, {
     Pending => "pending",
     SettingUp => "setting-up",
     Ready => "ready",
@@ -100,7 +109,7 @@ text!(SetupState, "Setup/State", {
     Waiting => "waiting",
 });
 
-text!(SetupStep, "Setup/Step", {
+text!(SetupStep, {
     None => "none",
     Spec => "spec",
     Address => "address",
@@ -115,16 +124,6 @@ text!(SetupStep, "Setup/Step", {
     ConfigRemoved => "config-removed",
     RepositoryClosed => "repository-closed",
 });
-
-/// Why metrics are no cluster Device.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("metric {metric:?} {rule}")]
-pub struct DeviceError {
-    /// Which metric.
-    pub metric: &'static str,
-    /// The rule that it breaks.
-    pub rule: &'static str,
-}
 
 /// The set-up of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -183,11 +182,21 @@ impl RefusedDeployments {
     ///
     /// # Errors
     /// It is not a JSON object from UUIDs to texts.
-    pub fn from_json(text: &str) -> Result<Self, DeviceError> {
-        serde_json::from_str(text).map(Self).map_err(|_| DeviceError {
-            metric: names::DEPLOYMENTS_REFUSED,
-            rule: "must be a JSON object from deployment UUIDs to reasons",
-        })
+    pub fn from_json(text: &str) -> Result<Self, TextError> {
+        let rule = "must be a JSON object from deployment UUIDs to reasons";
+        serde_json::from_str(text).map(Self).map_err(|_| TextError { rule })
+    }
+}
+
+impl MetricValue for RefusedDeployments {
+    const DATATYPE: DataType = DataType::String;
+
+    fn to_value(&self) -> Option<Value> {
+        Some(self.to_json().into())
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        Self::from_json(value.as_str().unwrap_or_default()).map_err(|error| error.to_string())
     }
 }
 
@@ -223,103 +232,42 @@ pub struct ClusterDevice {
     pub deployments_refused: RefusedDeployments,
 }
 
-impl ClusterDevice {
-    /// As metrics of the birth; all of them, always.
-    #[must_use]
-    pub fn to_metrics(&self) -> Vec<Metric> {
-        vec![
-            Metric::new(names::CLUSTER_NAME, self.name.as_str()),
-            Metric::new(names::CLUSTER_GROUP, self.group.as_str()),
-            Metric::new(names::CLUSTER_NAMESPACE, self.namespace.as_str()),
-            Metric::new(names::SETUP_STATE, self.setup.state.as_str()),
-            Metric::new(names::SETUP_STEP, self.setup.step.as_str()),
-            Metric::string(names::SETUP_REASON, self.setup.reason.as_deref()),
-            Metric::new(names::SETUP_SINCE, Value::DateTime(self.setup.since)),
-            Metric::string(names::GIT_URL, self.git_url.as_deref()),
-            Metric::string(names::GIT_COMMIT, self.git_commit.as_deref()),
-            Metric::new(names::SYNC_ALIVE, self.sync_alive),
-            date_time(names::SYNC_SINCE, self.sync_since),
-            Metric::new(names::DESIRED_VERSION, self.desired.version),
-            Metric::string(names::DESIRED_DIGEST, self.desired.digest.as_deref()),
-            Metric::new(names::DESIRED_AGREED, self.desired.agreed),
-            Metric::new(names::DEPLOYMENTS_REFUSED, self.deployments_refused.to_json()),
-        ]
+// Who reads the Device of a manager of another version needs its name, group and state only.
+sparkplug::typed_metrics! {
+    ClusterDevice {
+        name => names::CLUSTER_NAME,
+        group => names::CLUSTER_GROUP,
+        #[optional]
+        namespace => names::CLUSTER_NAMESPACE,
+        setup.state as form::Parsed => names::SETUP_STATE,
+        setup.step as form::Parsed => names::SETUP_STEP,
+        #[optional]
+        setup.reason => names::SETUP_REASON,
+        #[optional]
+        setup.since as form::DateTime => names::SETUP_SINCE,
+        #[optional]
+        git_url => names::GIT_URL,
+        #[optional]
+        git_commit => names::GIT_COMMIT,
+        #[optional]
+        sync_alive => names::SYNC_ALIVE,
+        #[optional]
+        sync_since as form::Nullable<form::DateTime> => names::SYNC_SINCE,
+        #[optional]
+        desired.version => names::DESIRED_VERSION,
+        #[optional]
+        desired.digest => names::DESIRED_DIGEST,
+        #[optional]
+        desired.agreed => names::DESIRED_AGREED,
+        #[optional]
+        deployments_refused => names::DEPLOYMENTS_REFUSED,
     }
-
-    /// From the metrics of a birth. Metrics of other names are passed over, so that a later manager may have more of them.
-    ///
-    /// # Errors
-    /// One that must have a value has none, or a value is not what its name demands.
-    pub fn from_metrics(metrics: &[Metric]) -> Result<Self, DeviceError> {
-        for name in REQUIRED {
-            if !metrics.iter().any(|metric| &*metric.name == name && metric.value.is_some()) {
-                return Err(DeviceError { metric: name, rule: "is missing or null" });
-            }
-        }
-        let mut device = Self::default();
-        device.update(metrics)?;
-        Ok(device)
-    }
-
-    /// Takes over changed metrics.
-    ///
-    /// # Errors
-    /// A value is not what its name demands; the Device is then as it was.
-    pub fn update(&mut self, metrics: &[Metric]) -> Result<(), DeviceError> {
-        let mut next = self.clone();
-        for metric in metrics {
-            match &*metric.name {
-                names::CLUSTER_NAME => next.name = text(metric, names::CLUSTER_NAME)?,
-                names::CLUSTER_GROUP => next.group = text(metric, names::CLUSTER_GROUP)?,
-                names::CLUSTER_NAMESPACE => next.namespace = text(metric, names::CLUSTER_NAMESPACE)?,
-                names::SETUP_STATE => next.setup.state = text(metric, names::SETUP_STATE)?.parse()?,
-                names::SETUP_STEP => next.setup.step = text(metric, names::SETUP_STEP)?.parse()?,
-                names::SETUP_REASON => next.setup.reason = metric.as_str().map(str::to_owned),
-                names::SETUP_SINCE => next.setup.since = number(metric, names::SETUP_SINCE)?,
-                names::GIT_URL => next.git_url = metric.as_str().map(str::to_owned),
-                names::GIT_COMMIT => next.git_commit = metric.as_str().map(str::to_owned),
-                names::SYNC_ALIVE => next.sync_alive = boolean(metric, names::SYNC_ALIVE)?,
-                names::SYNC_SINCE => next.sync_since = metric.as_u64(),
-                names::DESIRED_VERSION => next.desired.version = number(metric, names::DESIRED_VERSION)?,
-                names::DESIRED_DIGEST => next.desired.digest = metric.as_str().map(str::to_owned),
-                names::DESIRED_AGREED => next.desired.agreed = boolean(metric, names::DESIRED_AGREED)?,
-                names::DEPLOYMENTS_REFUSED => {
-                    let json = text(metric, names::DEPLOYMENTS_REFUSED)?;
-                    next.deployments_refused = RefusedDeployments::from_json(&json)?;
-                }
-                _ => {}
-            }
-        }
-        *self = next;
-        Ok(())
-    }
-}
-
-/// Metrics without which a Device says nothing.
-const REQUIRED: [&str; 4] = [names::CLUSTER_NAME, names::CLUSTER_GROUP, names::SETUP_STATE, names::SETUP_STEP];
-
-fn date_time(name: &'static str, ms: Option<u64>) -> Metric {
-    match ms {
-        Some(ms) => Metric::new(name, Value::DateTime(ms)),
-        None => Metric::null(name, DataType::DateTime),
-    }
-}
-
-fn text(metric: &Metric, name: &'static str) -> Result<String, DeviceError> {
-    metric.as_str().map(str::to_owned).ok_or(DeviceError { metric: name, rule: "must be a String" })
-}
-
-fn number(metric: &Metric, name: &'static str) -> Result<u64, DeviceError> {
-    metric.as_u64().ok_or(DeviceError { metric: name, rule: "must be an unsigned number" })
-}
-
-fn boolean(metric: &Metric, name: &'static str) -> Result<bool, DeviceError> {
-    metric.as_bool().ok_or(DeviceError { metric: name, rule: "must be a Boolean" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sparkplug::{Metric, TypedMetrics};
 
     fn device() -> ClusterDevice {
         ClusterDevice {
@@ -349,10 +297,36 @@ mod tests {
     }
 
     #[test]
+    fn names_and_types_on_the_wire_are_fixed() {
+        let expected = [
+            "Cluster/Name String",
+            "Cluster/Group String",
+            "Cluster/Namespace String",
+            "Setup/State String",
+            "Setup/Step String",
+            "Setup/Reason String",
+            "Setup/Since DateTime",
+            "Git/Url String",
+            "Git/Commit String",
+            "Sync/Alive Boolean",
+            "Sync/Since DateTime",
+            "Desired/Version UInt64",
+            "Desired/Digest String",
+            "Desired/Agreed Boolean",
+            "Deployments/Refused String",
+        ];
+        for device in [device(), ClusterDevice::default()] {
+            let metrics = device.to_metrics();
+            let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
+            assert_eq!(listed, expected);
+        }
+    }
+
+    #[test]
     fn a_bad_value_is_named_and_changes_nothing() {
         let mut changed = device();
         let update = [Metric::new(names::CLUSTER_NAME, "Other"), Metric::new(names::SETUP_STATE, "done")];
-        let error = changed.update(&update).unwrap_err();
+        let error = changed.merge(&update).unwrap_err();
         assert_eq!(error.metric, names::SETUP_STATE);
         assert!(error.to_string().contains("setting-up"), "{error}");
         assert_eq!(changed, device());
@@ -362,7 +336,7 @@ mod tests {
             (names::DEPLOYMENTS_REFUSED, Metric::new(names::DEPLOYMENTS_REFUSED, "[]")),
             (names::CLUSTER_GROUP, Metric::null(names::CLUSTER_GROUP, DataType::String)),
         ] {
-            assert_eq!(changed.update(&[bad]).unwrap_err().metric, name);
+            assert_eq!(changed.merge(&[bad]).unwrap_err().metric, name);
         }
     }
 

@@ -19,6 +19,6 @@ pub mod names;
 pub mod node;
 pub mod replica;
 
-pub use device::{ClusterDevice, DesiredState, DeviceError, RefusedDeployments, Setup, SetupState, SetupStep};
+pub use device::{ClusterDevice, DesiredState, RefusedDeployments, Setup, SetupState, SetupStep, TextError};
 pub use node::NodeMetrics;
 pub use replica::{ManagerChange, ManagerReplica};

@@ -4,11 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sparkplug::EdgeNodeDescriptor;
 use sparkplug::host::HostEvent;
+use sparkplug::typed::FieldError;
+use sparkplug::{EdgeNodeDescriptor, TypedMetrics};
 use uuid::Uuid;
 
-use crate::device::{ClusterDevice, DeviceError};
+use crate::device::ClusterDevice;
 use crate::names;
 use crate::node::NodeMetrics;
 
@@ -24,7 +25,9 @@ pub enum ManagerChange {
     /// A cluster is gone.
     ClusterGone(Uuid),
     /// The Device of a cluster could not be read; what was known of it stays.
-    Unreadable(Uuid, DeviceError),
+    Unreadable(Uuid, FieldError),
+    /// Metrics of the node could not be read; what was known of it stays.
+    NodeUnreadable(FieldError),
 }
 
 /// The replica.
@@ -33,6 +36,8 @@ pub struct ManagerReplica {
     node: EdgeNodeDescriptor,
     alive: bool,
     metrics: NodeMetrics,
+    /// Everything that the node said since its birth could be read.
+    readable: bool,
     clusters: BTreeMap<Uuid, ClusterDevice>,
     /// Clusters that the last birth has not confirmed yet.
     unconfirmed: BTreeSet<Uuid>,
@@ -46,6 +51,7 @@ impl ManagerReplica {
             node,
             alive: false,
             metrics: NodeMetrics::default(),
+            readable: false,
             clusters: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
         }
@@ -63,10 +69,12 @@ impl ManagerReplica {
         self.alive
     }
 
-    /// Whether it is alive and the Devices of all its clusters are born.
+    /// Whether it is alive, its counters could be read, and the Devices of all its clusters are born.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.alive && self.clusters.len() - self.unconfirmed.len() >= self.metrics.clusters_total as usize
+        self.alive
+            && self.readable
+            && self.clusters.len() - self.unconfirmed.len() >= self.metrics.clusters_total as usize
     }
 
     /// Node metrics as last known.
@@ -99,26 +107,25 @@ impl ManagerReplica {
         match event {
             HostEvent::NodeBirth { node, metrics, .. } if *node == self.node => {
                 let mut changes = self.set_alive(true);
-                self.metrics = NodeMetrics::default();
-                self.metrics.update(metrics);
+                self.readable = true;
+                changes.push(self.node_changed(NodeMetrics::from_metrics(metrics.iter())));
                 self.unconfirmed = self.clusters.keys().copied().collect();
-                changes.push(ManagerChange::Node);
                 changes.extend(self.drop_unconfirmed());
                 changes
             }
             HostEvent::NodeData { node, metrics, .. } if *node == self.node => {
-                let before = self.metrics.clone();
-                self.metrics.update(metrics);
+                let mut next = self.metrics.clone();
+                let read = next.merge(metrics).map(|()| next);
                 let mut changes = Vec::new();
-                if self.metrics != before {
-                    changes.push(ManagerChange::Node);
+                if read.as_ref() != Ok(&self.metrics) {
+                    changes.push(self.node_changed(read));
                 }
                 changes.extend(self.drop_unconfirmed());
                 changes
             }
             HostEvent::DeviceBirth { node, device, metrics, .. } if *node == self.node => {
                 let Some(uuid) = names::cluster(device) else { return Vec::new() };
-                let mut changes = match ClusterDevice::from_metrics(metrics) {
+                let mut changes = match ClusterDevice::from_metrics(metrics.iter()) {
                     Ok(cluster) => {
                         self.unconfirmed.remove(&uuid);
                         if self.clusters.get(&uuid) == Some(&cluster) {
@@ -135,7 +142,7 @@ impl ManagerReplica {
             }
             HostEvent::DeviceData { node, device, metrics, .. } if *node == self.node => {
                 let Some(uuid) = names::cluster(device) else { return Vec::new() };
-                match self.clusters.get_mut(&uuid).map(|cluster| cluster.update(metrics)) {
+                match self.clusters.get_mut(&uuid).map(|cluster| cluster.merge(metrics)) {
                     Some(Ok(())) => vec![ManagerChange::Cluster(uuid)],
                     Some(Err(error)) => vec![ManagerChange::Unreadable(uuid, error)],
                     None => Vec::new(),
@@ -151,6 +158,19 @@ impl ManagerReplica {
             }
             HostEvent::Offline { .. } => self.set_alive(false),
             _ => Vec::new(),
+        }
+    }
+
+    fn node_changed(&mut self, read: Result<NodeMetrics, FieldError>) -> ManagerChange {
+        match read {
+            Ok(metrics) => {
+                self.metrics = metrics;
+                ManagerChange::Node
+            }
+            Err(error) => {
+                self.readable = false;
+                ManagerChange::NodeUnreadable(error)
+            }
         }
     }
 
@@ -253,6 +273,19 @@ mod tests {
         assert_eq!(replica.on_event(&death), [ManagerChange::ClusterGone(uuid)]);
         assert_eq!(replica.on_event(&death), []);
         assert_eq!(replica.on_event(&data("ready")), []);
+    }
+
+    #[test]
+    fn counters_that_cannot_be_read_are_told_and_nothing_is_complete() {
+        let mut replica = ManagerReplica::new(node());
+        replica.on_event(&birth(0));
+        assert!(replica.is_complete());
+        let metrics = vec![sparkplug::Metric::new(names::CLUSTERS_TOTAL, "many")];
+        let data = HostEvent::NodeData { node: node(), timestamp: 1, metrics };
+        assert!(matches!(&replica.on_event(&data)[..], [ManagerChange::NodeUnreadable(_)]));
+        assert!(!replica.is_complete());
+        replica.on_event(&birth(0));
+        assert!(replica.is_complete());
     }
 
     #[test]

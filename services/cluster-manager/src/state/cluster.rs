@@ -11,7 +11,7 @@ use configdb_schema::{ClusterName, Document, known};
 use service_runtime::backoff::Backoff;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
-use sparkplug::{EdgeNodeDescriptor, Now};
+use sparkplug::{EdgeNodeDescriptor, Now, TypedMetrics};
 use uuid::Uuid;
 
 use super::ClusterManager;

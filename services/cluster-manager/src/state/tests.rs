@@ -13,7 +13,7 @@ use edge_sync_contract::{
     DeploymentDevice, DeploymentState, DesiredIndex, Digest, HostDevice, SyncCommand, SyncDevice, SyncNode,
 };
 use serde_json::{Value, json};
-use sparkplug::{BdSeq, DeviceId};
+use sparkplug::{BdSeq, DeviceId, TypedMetrics};
 use std::sync::Arc;
 
 use super::*;
@@ -432,7 +432,7 @@ impl World {
         self.expected.clear();
         self.forgotten.clear();
         self.node = NodeMetrics::default();
-        self.node.update(&self.manager.node_metrics());
+        self.node.merge(&self.manager.node_metrics()).unwrap();
         self.manager.on_event(Event::Host(HostEvent::Online), self.now);
         let edges: Vec<HostEvent> = self.edges.values_mut().flat_map(Edge::birth).collect();
         self.feed(edges);
@@ -478,7 +478,7 @@ impl World {
 
     fn execute(&mut self, effect: Effect) {
         match effect {
-            Effect::Node(NodeUpdate::Set { device: None, metrics }) => self.node.update(&metrics),
+            Effect::Node(NodeUpdate::Set { device: None, metrics }) => self.node.merge(&metrics).unwrap(),
             Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
                 let uuid = names::cluster(&device).unwrap();
                 self.devices.insert(uuid, ClusterDevice::from_metrics(&metrics).unwrap());

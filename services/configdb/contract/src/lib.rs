@@ -6,6 +6,7 @@
 //! | module | knows |
 //! |---|---|
 //! | [`names`] | every metric and property name |
+//! | [`node`] | the metrics of the node itself |
 //! | [`entry`] | entries and their history <-> metrics |
 //! | [`command`] | write and replay requests <-> commands |
 //! | [`result`] | the answer to a request |
@@ -20,6 +21,7 @@ pub mod command;
 pub mod dump;
 pub mod entry;
 pub mod names;
+pub mod node;
 pub mod replica;
 pub mod result;
 pub mod writer;
@@ -31,6 +33,7 @@ use sparkplug::EdgeNodeDescriptor;
 pub use command::{Command, CommandError, MembershipChange, Mode, RegistrationChange, ReplayRequest, WriteRequest};
 pub use dump::{Dump, DumpError, LoadOptions};
 pub use entry::{Entry, EntryError, HistoryEntry};
+pub use node::ConfigNode;
 pub use replica::{Change, ConfigReplica, ObjectReplica};
 pub use result::{Outcome, RequestResult};
 pub use writer::{Writer, WriterConfig, WriterOutput};

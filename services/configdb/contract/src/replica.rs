@@ -14,12 +14,13 @@ use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::document::{Membership, Registration};
 use serde::de::DeserializeOwned;
 use sparkplug::host::HostEvent;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
 
 use crate::command::object_of;
 use crate::entry::{self, Entry, EntryError, HistoryEntry};
 use crate::names;
+use crate::node::ConfigNode;
 use crate::result::RequestResult;
 
 /// An object, as far as it has been seen.
@@ -114,9 +115,8 @@ pub struct ConfigReplica {
     alive: bool,
     complete: bool,
     store: Option<Uuid>,
-    revision: u64,
-    objects_announced: Option<u64>,
-    message_bytes_max: Option<u64>,
+    /// What the node said since its birth.
+    told: Box<ConfigNode>,
     confirmed: u64,
     /// Died, but the revision that says so has not arrived.
     dying: BTreeSet<Uuid>,
@@ -128,15 +128,13 @@ pub struct ConfigReplica {
 impl ConfigReplica {
     /// An empty, incomplete replica of the ConfigDB that is this edge node.
     #[must_use]
-    pub const fn new(node: EdgeNodeDescriptor) -> Self {
+    pub fn new(node: EdgeNodeDescriptor) -> Self {
         Self {
             node,
             alive: false,
             complete: false,
             store: None,
-            revision: 0,
-            objects_announced: None,
-            message_bytes_max: None,
+            told: Box::default(),
             confirmed: 0,
             dying: BTreeSet::new(),
             objects: BTreeMap::new(),
@@ -150,7 +148,8 @@ impl ConfigReplica {
         match event {
             HostEvent::NodeBirth { node, metrics, .. } if *node == self.node => self.on_node_birth(metrics),
             HostEvent::NodeData { node, metrics, .. } if self.hears(node) => {
-                self.read_node_metrics(metrics);
+                let results = self.read_node_metrics(metrics);
+                self.changes.extend(results);
                 if metrics.iter().any(|m| &*m.name == names::CONFIG_REVISION) {
                     for object in std::mem::take(&mut self.dying) {
                         self.remove(object);
@@ -209,13 +208,13 @@ impl ConfigReplica {
     /// Revision up to which everything has been seen.
     #[must_use]
     pub const fn revision(&self) -> u64 {
-        self.revision
+        self.told.revision
     }
 
     /// Size that no message of ConfigDB exceeds.
     #[must_use]
     pub const fn message_bytes_max(&self) -> Option<u64> {
-        self.message_bytes_max
+        self.told.message_bytes_max
     }
 
     /// An object.
@@ -276,12 +275,12 @@ impl ConfigReplica {
         self.alive = true;
         self.confirmed = 0;
         self.dying.clear();
-        self.objects_announced = None;
+        *self.told = ConfigNode { revision: self.told.revision, ..ConfigNode::default() };
+        let results = self.read_node_metrics(metrics);
         for object in self.objects.values_mut() {
             object.confirmed = false;
         }
-        let store = metrics.iter().find(|m| &*m.name == names::CONFIG_STORE).and_then(Metric::as_str);
-        match (store.and_then(|text| text.parse().ok()), self.store) {
+        match (self.told.store, self.store) {
             (None, _) => {
                 self.malformed(format!("NBIRTH: {} is missing or no UUID", names::CONFIG_STORE));
                 self.alive = false;
@@ -295,24 +294,23 @@ impl ConfigReplica {
             (new, _) => self.store = new,
         }
         self.applications.clear();
-        self.read_node_metrics(metrics);
+        self.changes.extend(results);
         self.check_complete();
     }
 
-    fn read_node_metrics(&mut self, metrics: &[Metric]) {
+    /// Yields what tells of a result, and what cannot be read. One unreadable metric does not spoil the others.
+    fn read_node_metrics(&mut self, metrics: &[Metric]) -> Vec<Change> {
+        let mut changes = Vec::new();
         for metric in metrics.iter().filter(|m| !m.is_historical) {
-            match &*metric.name {
-                names::CONFIG_REVISION => self.revision = metric.as_u64().unwrap_or(self.revision),
-                names::CONFIG_OBJECTS => self.objects_announced = metric.as_u64(),
-                names::CONFIG_MESSAGE_BYTES_MAX => self.message_bytes_max = metric.as_u64(),
-                names::REQUEST_RESULT => match RequestResult::from_metric(metric) {
-                    Ok(Some(result)) => self.changes.push_back(Change::Result(result)),
-                    Ok(None) => {}
-                    Err(error) => self.malformed(format!("{}: {error}", names::REQUEST_RESULT)),
-                },
-                _ => {}
+            match self.told.merge([metric]) {
+                Ok(()) if &*metric.name == names::REQUEST_RESULT => {
+                    changes.extend(self.told.last_request.clone().map(Change::Result));
+                }
+                Ok(()) => {}
+                Err(error) => changes.push(Change::Malformed { reason: error.to_string() }),
             }
         }
+        changes
     }
 
     fn on_object_birth(&mut self, uuid: Uuid, metrics: &[Metric]) {
@@ -408,7 +406,7 @@ impl ConfigReplica {
     }
 
     fn check_complete(&mut self) {
-        let announced = self.objects_announced.filter(|_| self.alive && !self.complete);
+        let announced = self.told.objects.filter(|_| self.alive && !self.complete);
         if announced.is_some_and(|announced| self.confirmed >= announced) {
             let gone: Vec<Uuid> = self.objects.iter().filter(|(_, o)| !o.confirmed).map(|(uuid, _)| *uuid).collect();
             for uuid in gone {

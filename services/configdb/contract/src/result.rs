@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sparkplug::Metric;
+use sparkplug::typed::MetricValue;
+use sparkplug::{DataType, Metric, Value};
 use uuid::Uuid;
 
 use crate::names;
@@ -53,8 +54,11 @@ impl RequestResult {
     /// The node's metric.
     #[must_use]
     pub fn to_metric(&self) -> Metric {
-        let json = serde_json::to_string(self).expect("text, numbers and maps with text keys have a JSON form");
-        Metric::new(names::REQUEST_RESULT, json)
+        Metric::new(names::REQUEST_RESULT, self.json())
+    }
+
+    fn json(&self) -> String {
+        serde_json::to_string(self).expect("text, numbers and maps with text keys have a JSON form")
     }
 
     /// From the node's metric; None if it is null (no request yet) or another metric.
@@ -66,6 +70,19 @@ impl RequestResult {
             Some(json) if &*metric.name == names::REQUEST_RESULT => serde_json::from_str(json).map(Some),
             _ => Ok(None),
         }
+    }
+}
+
+impl MetricValue for RequestResult {
+    const DATATYPE: DataType = DataType::String;
+
+    fn to_value(&self) -> Option<Value> {
+        Some(self.json().into())
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        let text = value.as_str().unwrap_or_default();
+        serde_json::from_str(text).map_err(|error| format!("must be the JSON of a result: {error}"))
     }
 }
 

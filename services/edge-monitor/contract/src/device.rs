@@ -1,18 +1,19 @@
 //! The device that stands for one monitored node: links, alerts, state, configuration revisions.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::str::FromStr;
 
+use sparkplug::typed::{FieldError, Form, TypedMetrics, form};
 use sparkplug::{DataType, Metric, Value};
 use uuid::Uuid;
 
 use crate::{identity, names};
 
 /// Condition of a monitored node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum NodeState {
     /// Not born since the monitor began to watch.
+    #[default]
     Unknown,
     /// Born, and heard within its interval or not yet overdue.
     Online,
@@ -33,17 +34,25 @@ impl NodeState {
             Self::Silent => "silent",
         }
     }
-
-    /// From [`names::NODE_STATE`].
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Unknown, Self::Online, Self::Offline, Self::Silent].into_iter().find(|state| state.as_str() == text)
-    }
 }
 
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// The text is none of the states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be unknown, online, offline or silent")]
+pub struct UnknownNodeState;
+
+impl FromStr for NodeState {
+    type Err = UnknownNodeState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownNodeState> {
+        let states = [Self::Unknown, Self::Online, Self::Offline, Self::Silent];
+        states.into_iter().find(|state| state.as_str() == text).ok_or(UnknownNodeState)
     }
 }
 
@@ -98,7 +107,7 @@ pub struct Alert {
 }
 
 /// What a monitor says about one node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MonitoredNodeDevice {
     /// Identity of the device ([`identity::device`]); those of its links and alerts are derived from it.
     pub identity: Uuid,
@@ -118,16 +127,6 @@ pub struct MonitoredNodeDevice {
     pub config_reported: Option<String>,
 }
 
-/// Why metrics are not those of a device of a monitor.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("metric {name:?} of a monitored node is missing, null or not {expected}")]
-pub struct DeviceError {
-    /// Which metric.
-    pub name: &'static str,
-    /// What it should be.
-    pub expected: &'static str,
-}
-
 impl MonitoredNodeDevice {
     /// The alert of that kind.
     #[must_use]
@@ -138,97 +137,78 @@ impl MonitoredNodeDevice {
         }
     }
 
-    /// All metrics of the device's birth.
-    #[must_use]
-    pub fn to_metrics(&self) -> Vec<Metric> {
-        let node = self.node.unwrap_or(Uuid::nil());
-        let mut metrics = vec![
-            Metric::new(names::DEVICE_CONTROL_REBIRTH, false),
-            uuid_metric(names::SCHEMA_UUID, identity::SCHEMA_EDGE_MONITOR_DEVICE),
-            uuid_metric(names::INSTANCE_UUID, self.identity),
-        ];
-        metrics.extend(link(self.identity, "Links/Node", node));
-        for kind in AlertKind::ALL {
-            let folder = kind.folder();
-            metrics.extend([
-                uuid_metric(format!("{folder}/Schema_UUID"), identity::SCHEMA_ALERT),
-                uuid_metric(format!("{folder}/Instance_UUID"), identity::metric(self.identity, folder)),
-                uuid_metric(format!("{folder}/Type"), kind.type_uuid()),
-                self.active(kind),
-            ]);
-            metrics.extend(link(self.identity, &format!("{folder}/Links/Node"), node));
-        }
-        metrics.extend([
-            Metric::new(names::NODE_STATE, self.state.as_str()).at(self.since),
-            Metric::new(names::NODE_SINCE, Value::DateTime(self.since)).at(self.since),
-            Metric::string(names::CONFIG_WANTED, self.config_wanted.as_deref()),
-            Metric::string(names::CONFIG_REPORTED, self.config_reported.as_deref()),
-        ]);
-        metrics
-    }
-
-    /// The metrics that differ from `earlier`, which must be a device of the same identity.
-    #[must_use]
-    pub fn changes_since(&self, earlier: &Self) -> Vec<Metric> {
-        let before: BTreeMap<Arc<str>, Option<Value>> =
-            earlier.to_metrics().into_iter().map(|metric| (metric.name, metric.value)).collect();
-        let mut metrics = self.to_metrics();
-        metrics.retain(|metric| before.get(&metric.name) != Some(&metric.value));
-        metrics
-    }
-
-    /// From the metrics of a DBIRTH, with the DDATA since folded in. `received` stands in for a timestamp that is missing.
+    /// From the metrics of a DBIRTH, with the DDATA since folded in. `received` stands in for the moment of an alert that is missing.
     ///
     /// # Errors
     /// A metric that every such device has is missing or unreadable.
-    pub fn from_metrics<'a>(metrics: impl IntoIterator<Item = &'a Metric>, received: u64) -> Result<Self, DeviceError> {
-        let by_name: BTreeMap<&str, &Metric> = metrics.into_iter().map(|metric| (&*metric.name, metric)).collect();
-        let uuid = |name: &'static str| {
-            let value = text(&by_name, name).and_then(|text| Uuid::parse_str(text).ok());
-            value.ok_or(DeviceError { name, expected: "a UUID" })
-        };
-        let alert = |kind: AlertKind| {
-            let name = kind.active_metric();
-            let metric = by_name.get(name).copied();
-            let active = metric.and_then(Metric::as_bool).ok_or(DeviceError { name, expected: "a Boolean" })?;
-            Ok(Alert { active, since: metric.and_then(|metric| metric.timestamp).unwrap_or(received) })
-        };
-        let state = text(&by_name, names::NODE_STATE).and_then(NodeState::parse);
-        let since = by_name.get(names::NODE_SINCE).and_then(|metric| metric.as_u64());
-        Ok(Self {
-            identity: uuid(names::INSTANCE_UUID)?,
-            node: Some(uuid(names::LINK_NODE_TARGET)?).filter(|node| !node.is_nil()),
-            state: state
-                .ok_or(DeviceError { name: names::NODE_STATE, expected: "one of unknown, online, offline, silent" })?,
-            since: since.ok_or(DeviceError { name: names::NODE_SINCE, expected: "a DateTime" })?,
-            offline: alert(AlertKind::Offline)?,
-            will_not_reload: alert(AlertKind::WillNotReload)?,
-            config_wanted: text(&by_name, names::CONFIG_WANTED).map(str::to_owned),
-            config_reported: text(&by_name, names::CONFIG_REPORTED).map(str::to_owned),
-        })
-    }
-
-    fn active(&self, kind: AlertKind) -> Metric {
-        let alert = self.alert(kind);
-        Metric::new(kind.active_metric(), alert.active).at(alert.since)
+    pub fn received<'a>(metrics: impl IntoIterator<Item = &'a Metric>, received: u64) -> Result<Self, FieldError> {
+        let alert = Alert { active: false, since: received };
+        Self { offline: alert, will_not_reload: alert, ..Self::default() }.born(metrics)
     }
 }
 
-fn link(owner: Uuid, folder: &str, target: Uuid) -> [Metric; 4] {
-    [
-        uuid_metric(format!("{folder}/Schema_UUID"), identity::SCHEMA_LINK),
-        uuid_metric(format!("{folder}/Instance_UUID"), identity::metric(owner, folder)),
-        uuid_metric(format!("{folder}/Target"), target),
-        uuid_metric(format!("{folder}/Relation"), identity::RELATION_NODE),
-    ]
+sparkplug::typed_metrics! {
+    MonitoredNodeDevice {
+        (|_| false.into()) => names::DEVICE_CONTROL_REBIRTH,
+        (|_| uuid(identity::SCHEMA_EDGE_MONITOR_DEVICE)) => names::SCHEMA_UUID,
+        identity as form::Uuid => names::INSTANCE_UUID,
+        (|_| uuid(identity::SCHEMA_LINK)) => names::LINK_NODE_SCHEMA,
+        (|device| uuid(identity::metric(device.identity, "Links/Node"))) => names::LINK_NODE_INSTANCE,
+        node as NullUuid => names::LINK_NODE_TARGET,
+        (|_| uuid(identity::RELATION_NODE)) => names::LINK_NODE_RELATION,
+
+        (|_| uuid(identity::SCHEMA_ALERT)) => "Alerts/Offline/Schema_UUID",
+        (|device| uuid(identity::metric(device.identity, "Alerts/Offline"))) => "Alerts/Offline/Instance_UUID",
+        (|_| uuid(AlertKind::Offline.type_uuid())) => "Alerts/Offline/Type",
+        #[at(offline.since)]
+        offline.active => AlertKind::Offline.active_metric(),
+        (|_| uuid(identity::SCHEMA_LINK)) => "Alerts/Offline/Links/Node/Schema_UUID",
+        (|device| uuid(identity::metric(device.identity, "Alerts/Offline/Links/Node")))
+            => "Alerts/Offline/Links/Node/Instance_UUID",
+        (|device| uuid(device.node.unwrap_or_default())) => "Alerts/Offline/Links/Node/Target",
+        (|_| uuid(identity::RELATION_NODE)) => "Alerts/Offline/Links/Node/Relation",
+
+        (|_| uuid(identity::SCHEMA_ALERT)) => "Alerts/Will_Not_Reload/Schema_UUID",
+        (|device| uuid(identity::metric(device.identity, "Alerts/Will_Not_Reload")))
+            => "Alerts/Will_Not_Reload/Instance_UUID",
+        (|_| uuid(AlertKind::WillNotReload.type_uuid())) => "Alerts/Will_Not_Reload/Type",
+        #[at(will_not_reload.since)]
+        will_not_reload.active => AlertKind::WillNotReload.active_metric(),
+        (|_| uuid(identity::SCHEMA_LINK)) => "Alerts/Will_Not_Reload/Links/Node/Schema_UUID",
+        (|device| uuid(identity::metric(device.identity, "Alerts/Will_Not_Reload/Links/Node")))
+            => "Alerts/Will_Not_Reload/Links/Node/Instance_UUID",
+        (|device| uuid(device.node.unwrap_or_default())) => "Alerts/Will_Not_Reload/Links/Node/Target",
+        (|_| uuid(identity::RELATION_NODE)) => "Alerts/Will_Not_Reload/Links/Node/Relation",
+
+        #[at(since)]
+        state as form::Parsed => names::NODE_STATE,
+        #[at(since)]
+        since as form::DateTime => names::NODE_SINCE,
+        #[optional]
+        config_wanted => names::CONFIG_WANTED,
+        #[optional]
+        config_reported => names::CONFIG_REPORTED,
+    }
 }
 
-pub(crate) fn uuid_metric(name: impl Into<Arc<str>>, uuid: Uuid) -> Metric {
-    Metric { value: Some(Value::Uuid(uuid.to_string().into())), ..Metric::null(name, DataType::Uuid) }
+/// A UUID, or the Null UUID for none.
+struct NullUuid;
+
+impl Form<Option<Uuid>> for NullUuid {
+    const DATATYPE: DataType = DataType::Uuid;
+
+    fn write(field: &Option<Uuid>) -> Option<Value> {
+        Some(uuid(field.unwrap_or_default()))
+    }
+
+    fn read(value: Option<&Value>) -> Result<Option<Uuid>, String> {
+        let uuid: Uuid = form::Uuid::read(value)?;
+        Ok(Some(uuid).filter(|uuid| !uuid.is_nil()))
+    }
 }
 
-pub(crate) fn text<'a>(by_name: &BTreeMap<&str, &'a Metric>, name: &str) -> Option<&'a str> {
-    by_name.get(name).and_then(|metric| metric.as_str())
+pub(crate) fn uuid(uuid: Uuid) -> Value {
+    Value::Uuid(uuid.to_string().into())
 }
 
 #[cfg(test)]
@@ -251,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        assert_eq!(MonitoredNodeDevice::from_metrics(&device().to_metrics(), 99), Ok(device()));
+        assert_eq!(MonitoredNodeDevice::received(&device().to_metrics(), 99), Ok(device()));
     }
 
     #[test]
@@ -285,6 +265,16 @@ mod tests {
     }
 
     #[test]
+    fn an_alert_without_a_moment_is_as_old_as_its_message() {
+        let mut metrics = device().to_metrics();
+        for metric in &mut metrics {
+            metric.timestamp = None;
+        }
+        let read = MonitoredNodeDevice::received(&metrics, 99).unwrap();
+        assert_eq!((read.offline.since, read.since), (99, 5));
+    }
+
+    #[test]
     fn only_what_differs_is_a_change() {
         let earlier = device();
         assert_eq!(earlier.changes_since(&earlier), vec![]);
@@ -298,7 +288,7 @@ mod tests {
         let metrics = unknown.to_metrics();
         let target = metrics.iter().find(|metric| &*metric.name == names::LINK_NODE_TARGET).unwrap();
         assert_eq!(target.as_str(), Some("00000000-0000-0000-0000-000000000000"));
-        assert_eq!(MonitoredNodeDevice::from_metrics(&metrics, 0), Ok(unknown));
+        assert_eq!(MonitoredNodeDevice::from_metrics(&metrics), Ok(unknown));
     }
 
     #[test]
@@ -309,6 +299,6 @@ mod tests {
                 *metric = Metric::new(names::NODE_STATE, "asleep");
             }
         }
-        assert_eq!(MonitoredNodeDevice::from_metrics(&metrics, 0).unwrap_err().name, names::NODE_STATE);
+        assert_eq!(MonitoredNodeDevice::from_metrics(&metrics).unwrap_err().metric, names::NODE_STATE);
     }
 }

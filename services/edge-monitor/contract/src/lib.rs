@@ -20,8 +20,8 @@ pub mod names;
 pub mod node;
 pub mod replica;
 
-pub use device::{Alert, AlertKind, DeviceError, MonitoredNodeDevice, NodeState};
-pub use node::{MonitorNode, NodeError};
+pub use device::{Alert, AlertKind, MonitoredNodeDevice, NodeState, UnknownNodeState};
+pub use node::MonitorNode;
 pub use replica::{ActiveAlert, MonitorReplica, MonitorView, Presence};
 
 /// Edge node id of every monitor; its group says of what.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sparkplug::host::HostEvent;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
 
 use crate::{AlertKind, EDGE_NODE_ID, MonitorNode, MonitoredNodeDevice};
@@ -88,9 +88,7 @@ impl MonitorView {
     /// The devices that are readable as monitored nodes, by device id.
     pub fn devices(&self) -> impl Iterator<Item = (&DeviceId, MonitoredNodeDevice)> {
         self.devices.iter().filter_map(|(id, metrics)| {
-            MonitoredNodeDevice::from_metrics(metrics.by_name.values(), metrics.received)
-                .ok()
-                .map(|device| (id, device))
+            MonitoredNodeDevice::received(metrics.by_name.values(), metrics.received).ok().map(|device| (id, device))
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use edge_monitor_contract::{MonitoredNodeDevice, NodeState, identity, names};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Value};
+use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, TypedMetrics, Value};
 
 use crate::currency::SealedSecret;
 use crate::event::{AgentConfig, Watch};
@@ -143,12 +143,12 @@ impl Monitor {
     fn devices(&self) -> impl Iterator<Item = MonitoredNodeDevice> {
         self.devices
             .values()
-            .map(|metrics| MonitoredNodeDevice::from_metrics(metrics.values(), 0).expect("a complete device"))
+            .map(|metrics| MonitoredNodeDevice::from_metrics(metrics.values()).expect("a complete device"))
     }
 
     fn device(&self, id: &str) -> MonitoredNodeDevice {
         let metrics = self.devices.get(id).unwrap_or_else(|| panic!("no device {id} in {:?}", self.devices.keys()));
-        MonitoredNodeDevice::from_metrics(metrics.values(), 0).unwrap()
+        MonitoredNodeDevice::from_metrics(metrics.values()).unwrap()
     }
 
     /// State, and whether the offline alert is active.

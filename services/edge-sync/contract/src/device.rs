@@ -3,14 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sparkplug::NameError;
 use sparkplug::edge_node::NodeUpdate;
-use sparkplug::{DataType, Metric, NameError, Value};
+use sparkplug::typed::{TypedMetrics, form};
 use uuid::Uuid;
 
 use crate::digest::Digest;
-use crate::field::{self, FieldError};
 use crate::names::{SyncDevice, deployment, host};
-use crate::node::digest_or_null;
 
 /// A host of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,31 +30,19 @@ pub struct HostDevice {
     pub specialised: Option<String>,
 }
 
-impl HostDevice {
-    const REQUIRED: &[&str] = &[
-        host::HOSTNAME,
-        host::ARCHITECTURE,
-        host::KUBERNETES_VERSION,
-        host::OPERATING_SYSTEM,
-        host::CONTROL_PLANE,
-        host::READY,
-        host::SPECIALISED,
-    ];
-
-    /// All metrics.
-    #[must_use]
-    pub fn to_metrics(&self) -> Vec<Metric> {
-        vec![
-            Metric::new(host::HOSTNAME, self.hostname.as_str()),
-            Metric::new(host::ARCHITECTURE, self.architecture.as_str()),
-            Metric::new(host::KUBERNETES_VERSION, self.kubernetes_version.as_str()),
-            Metric::new(host::OPERATING_SYSTEM, self.operating_system.as_str()),
-            Metric::new(host::CONTROL_PLANE, self.control_plane),
-            Metric::new(host::READY, self.ready),
-            Metric::string(host::SPECIALISED, self.specialised.as_deref()),
-        ]
+sparkplug::typed_metrics! {
+    HostDevice {
+        hostname => host::HOSTNAME,
+        architecture => host::ARCHITECTURE,
+        kubernetes_version => host::KUBERNETES_VERSION,
+        operating_system => host::OPERATING_SYSTEM,
+        control_plane => host::CONTROL_PLANE,
+        ready => host::READY,
+        specialised => host::SPECIALISED,
     }
+}
 
+impl HostDevice {
     /// What makes the device known, or brings it up to date.
     ///
     /// # Errors
@@ -63,37 +50,6 @@ impl HostDevice {
     pub fn to_update(&self) -> Result<NodeUpdate, NameError> {
         let device = SyncDevice::Host(self.hostname.clone()).id()?;
         Ok(NodeUpdate::DeviceBirth { device, metrics: self.to_metrics() })
-    }
-
-    /// From the metrics of a DBIRTH; others are skipped.
-    ///
-    /// # Errors
-    /// A metric is missing or has another type.
-    pub fn from_metrics(metrics: &[Metric]) -> Result<Self, FieldError> {
-        field::require(metrics, Self::REQUIRED)?;
-        let mut host = Self::default();
-        host.merge(metrics)?;
-        Ok(host)
-    }
-
-    /// Takes the metrics of a DDATA over; others are skipped.
-    ///
-    /// # Errors
-    /// A metric has another type; those before it are taken over.
-    pub fn merge(&mut self, metrics: &[Metric]) -> Result<(), FieldError> {
-        for metric in metrics.iter().filter(|metric| !metric.is_historical) {
-            match &*metric.name {
-                host::HOSTNAME => self.hostname = field::text(metric)?,
-                host::ARCHITECTURE => self.architecture = field::text(metric)?,
-                host::KUBERNETES_VERSION => self.kubernetes_version = field::text(metric)?,
-                host::OPERATING_SYSTEM => self.operating_system = field::text(metric)?,
-                host::CONTROL_PLANE => self.control_plane = field::flag(metric)?,
-                host::READY => self.ready = field::flag(metric)?,
-                host::SPECIALISED => self.specialised = field::text_or_null(metric)?,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }
 
@@ -170,42 +126,25 @@ pub struct DeploymentDevice {
     pub applied_at: Option<u64>,
 }
 
-impl DeploymentDevice {
-    const REQUIRED: &[&str] = &[
-        deployment::NAME,
-        deployment::STATE,
-        deployment::REASON,
-        deployment::VERSION,
-        deployment::DIGEST,
-        deployment::REFUSED_DIGEST,
-        deployment::READY,
-        deployment::MESSAGE,
-        deployment::APPLIED_AT,
-    ];
+sparkplug::typed_metrics! {
+    DeploymentDevice {
+        name => deployment::NAME,
+        state as form::Parsed => deployment::STATE,
+        reason => deployment::REASON,
+        version => deployment::VERSION,
+        digest as form::Nullable<form::Parsed> => deployment::DIGEST,
+        refused_digest as form::Nullable<form::Parsed> => deployment::REFUSED_DIGEST,
+        ready => deployment::READY,
+        message => deployment::MESSAGE,
+        applied_at as form::Nullable<form::DateTime> => deployment::APPLIED_AT,
+    }
+}
 
+impl DeploymentDevice {
     /// Whether it runs exactly what `digest` stands for.
     #[must_use]
     pub fn is_applied(&self, digest: Digest) -> bool {
         self.state == DeploymentState::Applied && self.digest == Some(digest)
-    }
-
-    /// All metrics.
-    #[must_use]
-    pub fn to_metrics(&self) -> Vec<Metric> {
-        let digest = |digest: Option<Digest>| digest.map(|digest| Value::from(digest.to_string()));
-        let maybe =
-            |name: &str, datatype: DataType, value: Option<Value>| Metric { value, ..Metric::null(name, datatype) };
-        vec![
-            Metric::new(deployment::NAME, self.name.as_str()),
-            Metric::new(deployment::STATE, self.state.as_str()),
-            Metric::string(deployment::REASON, self.reason.as_deref()),
-            Metric::new(deployment::VERSION, self.version),
-            maybe(deployment::DIGEST, DataType::String, digest(self.digest)),
-            maybe(deployment::REFUSED_DIGEST, DataType::String, digest(self.refused_digest)),
-            maybe(deployment::READY, DataType::Boolean, self.ready.map(Value::Boolean)),
-            Metric::string(deployment::MESSAGE, self.message.as_deref()),
-            maybe(deployment::APPLIED_AT, DataType::DateTime, self.applied_at.map(Value::DateTime)),
-        ]
     }
 
     /// What makes the device of deployment `uuid` known, or brings it up to date.
@@ -213,48 +152,12 @@ impl DeploymentDevice {
     pub fn to_update(&self, uuid: Uuid) -> NodeUpdate {
         NodeUpdate::DeviceBirth { device: SyncDevice::deployment_id(uuid), metrics: self.to_metrics() }
     }
-
-    /// From the metrics of a DBIRTH; others are skipped.
-    ///
-    /// # Errors
-    /// A metric is missing or has another type.
-    pub fn from_metrics(metrics: &[Metric]) -> Result<Self, FieldError> {
-        field::require(metrics, Self::REQUIRED)?;
-        let mut device = Self::default();
-        device.merge(metrics)?;
-        Ok(device)
-    }
-
-    /// Takes the metrics of a DDATA over; others are skipped.
-    ///
-    /// # Errors
-    /// A metric has another type; those before it are taken over.
-    pub fn merge(&mut self, metrics: &[Metric]) -> Result<(), FieldError> {
-        for metric in metrics.iter().filter(|metric| !metric.is_historical) {
-            match &*metric.name {
-                deployment::NAME => self.name = field::text(metric)?,
-                deployment::STATE => {
-                    let state = field::text(metric)?.parse();
-                    self.state =
-                        state.map_err(|e: UnknownDeploymentState| FieldError::new(deployment::STATE, e.to_string()))?;
-                }
-                deployment::REASON => self.reason = field::text_or_null(metric)?,
-                deployment::VERSION => self.version = field::number(metric)?,
-                deployment::DIGEST => self.digest = digest_or_null(metric)?,
-                deployment::REFUSED_DIGEST => self.refused_digest = digest_or_null(metric)?,
-                deployment::READY => self.ready = field::flag_or_null(metric)?,
-                deployment::MESSAGE => self.message = field::text_or_null(metric)?,
-                deployment::APPLIED_AT => self.applied_at = field::number_or_null(metric)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sparkplug::{DataType, Metric};
 
     fn full() -> DeploymentDevice {
         let digest = Digest::of(&serde_json::json!(1));
@@ -283,6 +186,36 @@ mod tests {
             ..HostDevice::default()
         };
         assert_eq!(HostDevice::from_metrics(&host.to_metrics()), Ok(host));
+    }
+
+    #[test]
+    fn names_and_types_on_the_wire_are_fixed() {
+        let listed = |metrics: Vec<Metric>| {
+            metrics.iter().map(|metric| format!("{} {:?}", metric.name, metric.datatype)).collect::<Vec<_>>()
+        };
+        let expected = [
+            "Hostname String",
+            "Architecture String",
+            "Kubernetes Version String",
+            "Operating System String",
+            "Control Plane Boolean",
+            "Ready Boolean",
+            "Specialised String",
+        ];
+        assert_eq!(listed(HostDevice::default().to_metrics()), expected);
+        let expected = [
+            "Name String",
+            "State String",
+            "Reason String",
+            "Version UInt64",
+            "Digest String",
+            "Refused Digest String",
+            "Ready Boolean",
+            "Message String",
+            "Applied At DateTime",
+        ];
+        assert_eq!(listed(DeploymentDevice::default().to_metrics()), expected);
+        assert_eq!(listed(full().to_metrics()), expected);
     }
 
     #[test]

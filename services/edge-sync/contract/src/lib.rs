@@ -26,12 +26,9 @@ pub mod names;
 pub mod node;
 pub mod replica;
 
-mod field;
-
 pub use command::{CommandError, DesiredDeployment, DesiredIndex, DesiredManifests, SyncCommand};
 pub use device::{DeploymentDevice, DeploymentState, HostDevice};
 pub use digest::{Digest, canonical_json};
-pub use field::FieldError;
 pub use names::SyncDevice;
 pub use node::SyncNode;
 pub use replica::{Change, SyncReplica};

@@ -1,10 +1,9 @@
 //! The metrics of the Sync node itself, without those that every Edge Node has.
 
-use sparkplug::{DataType, Metric};
+use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::digest::Digest;
-use crate::field::{self, FieldError};
 use crate::names::{
     CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION,
     HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE, SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, VERSION,
@@ -41,90 +40,57 @@ pub struct SyncNode {
     pub deployments_ready: u32,
 }
 
-impl SyncNode {
-    const REQUIRED: &[&str] = &[
-        CLUSTER_UUID,
-        CLUSTER_NAME,
-        SEALING_CERTIFICATE,
-        SEALING_ERROR,
-        DESIRED_VERSION,
-        DESIRED_DIGEST,
-        DESIRED_ERROR,
-        HOSTS_TOTAL,
-        HOSTS_READY,
-        DEPLOYMENTS_TOTAL,
-        DEPLOYMENTS_READY,
-    ];
-
-    /// All metrics.
-    #[must_use]
-    pub fn to_metrics(&self) -> Vec<Metric> {
-        vec![
-            Metric::new(SERVICE, SERVICE_NAME),
-            Metric::new(VERSION, self.version.as_str()),
-            Metric::new(SIMULATED, self.simulated),
-            Metric::new(CLUSTER_UUID, self.cluster_uuid.to_string()),
-            Metric::new(CLUSTER_NAME, self.cluster_name.as_str()),
-            Metric::string(SEALING_CERTIFICATE, self.sealing_certificate.as_deref()),
-            Metric::string(SEALING_ERROR, self.sealing_error.as_deref()),
-            Metric::new(DESIRED_VERSION, self.desired_version),
-            self.desired_digest.map_or_else(
-                || Metric::null(DESIRED_DIGEST, DataType::String),
-                |digest| Metric::new(DESIRED_DIGEST, digest.to_string()),
-            ),
-            Metric::string(DESIRED_ERROR, self.desired_error.as_deref()),
-            Metric::new(HOSTS_TOTAL, self.hosts_total),
-            Metric::new(HOSTS_READY, self.hosts_ready),
-            Metric::new(DEPLOYMENTS_TOTAL, self.deployments_total),
-            Metric::new(DEPLOYMENTS_READY, self.deployments_ready),
-        ]
-    }
-
-    /// From the metrics of an NBIRTH; others are skipped.
-    ///
-    /// # Errors
-    /// A metric is missing or has another type.
-    pub fn from_metrics(metrics: &[Metric]) -> Result<Self, FieldError> {
-        field::require(metrics, Self::REQUIRED)?;
-        let mut node = Self::default();
-        node.merge(metrics)?;
-        Ok(node)
-    }
-
-    /// Takes the metrics of an NDATA over; others are skipped.
-    ///
-    /// # Errors
-    /// A metric has another type; those before it are taken over.
-    pub fn merge(&mut self, metrics: &[Metric]) -> Result<(), FieldError> {
-        for metric in metrics.iter().filter(|metric| !metric.is_historical) {
-            match &*metric.name {
-                VERSION => self.version = field::text(metric)?,
-                SIMULATED => self.simulated = field::flag(metric)?,
-                CLUSTER_UUID => self.cluster_uuid = uuid(metric)?,
-                CLUSTER_NAME => self.cluster_name = field::text(metric)?,
-                SEALING_CERTIFICATE => self.sealing_certificate = field::text_or_null(metric)?,
-                SEALING_ERROR => self.sealing_error = field::text_or_null(metric)?,
-                DESIRED_VERSION => self.desired_version = field::number(metric)?,
-                DESIRED_DIGEST => self.desired_digest = digest_or_null(metric)?,
-                DESIRED_ERROR => self.desired_error = field::text_or_null(metric)?,
-                HOSTS_TOTAL => self.hosts_total = field::count(metric)?,
-                HOSTS_READY => self.hosts_ready = field::count(metric)?,
-                DEPLOYMENTS_TOTAL => self.deployments_total = field::count(metric)?,
-                DEPLOYMENTS_READY => self.deployments_ready = field::count(metric)?,
-                _ => {}
-            }
-        }
-        Ok(())
+sparkplug::typed_metrics! {
+    SyncNode {
+        (|_| SERVICE_NAME.into()) => SERVICE,
+        #[optional]
+        version => VERSION,
+        #[optional]
+        simulated => SIMULATED,
+        cluster_uuid as form::UuidString => CLUSTER_UUID,
+        cluster_name => CLUSTER_NAME,
+        sealing_certificate => SEALING_CERTIFICATE,
+        sealing_error => SEALING_ERROR,
+        desired_version => DESIRED_VERSION,
+        desired_digest as form::Nullable<form::Parsed> => DESIRED_DIGEST,
+        desired_error => DESIRED_ERROR,
+        hosts_total => HOSTS_TOTAL,
+        hosts_ready => HOSTS_READY,
+        deployments_total => DEPLOYMENTS_TOTAL,
+        deployments_ready => DEPLOYMENTS_READY,
     }
 }
 
-fn uuid(metric: &Metric) -> Result<Uuid, FieldError> {
-    Uuid::try_parse(&field::text(metric)?).map_err(|_| FieldError::new(&metric.name, "must be a UUID"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sparkplug::TypedMetrics;
 
-pub(crate) fn digest_or_null(metric: &Metric) -> Result<Option<Digest>, FieldError> {
-    let text = field::text_or_null(metric)?;
-    text.map(|text| text.parse())
-        .transpose()
-        .map_err(|e: crate::digest::DigestError| FieldError::new(&metric.name, e.to_string()))
+    #[test]
+    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_told() {
+        let node = SyncNode { cluster_uuid: Uuid::from_u128(1), ..SyncNode::default() };
+        let metrics = node.to_metrics();
+        let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
+        let expected = [
+            (SERVICE, "String"),
+            (VERSION, "String"),
+            (SIMULATED, "Boolean"),
+            (CLUSTER_UUID, "String"),
+            (CLUSTER_NAME, "String"),
+            (SEALING_CERTIFICATE, "String"),
+            (SEALING_ERROR, "String"),
+            (DESIRED_VERSION, "UInt64"),
+            (DESIRED_DIGEST, "String"),
+            (DESIRED_ERROR, "String"),
+            (HOSTS_TOTAL, "UInt32"),
+            (HOSTS_READY, "UInt32"),
+            (DEPLOYMENTS_TOTAL, "UInt32"),
+            (DEPLOYMENTS_READY, "UInt32"),
+        ];
+        assert_eq!(listed, expected.map(|(name, datatype)| format!("{name} {datatype}")));
+        assert_eq!(SyncNode::from_metrics(&metrics), Ok(node.clone()));
+        let later = SyncNode { hosts_total: 2, desired_digest: Some(Digest::of_manifests(&[])), ..node.clone() };
+        let changed: Vec<String> = later.changes_since(&node).iter().map(|m| m.name.to_string()).collect();
+        assert_eq!(changed, [DESIRED_DIGEST, HOSTS_TOTAL]);
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sparkplug::host::HostEvent;
-use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric};
+use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
 
 use crate::device::{DeploymentDevice, HostDevice};
@@ -140,7 +140,7 @@ impl SyncReplica {
                 self.deployments.clear();
                 self.devices.clear();
                 self.problems.clear();
-                match SyncNode::from_metrics(metrics) {
+                match SyncNode::from_metrics(metrics.iter()) {
                     Ok(node) => self.node = Some(node),
                     Err(error) => self.note("", &error),
                 }

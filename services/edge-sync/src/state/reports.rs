@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use edge_sync_contract::names::{DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION, deployment};
 use edge_sync_contract::{DeploymentDevice, HostDevice, SyncDevice, SyncNode};
 use sparkplug::edge_node::NodeUpdate;
-use sparkplug::{DeviceId, Metric};
+use sparkplug::{DeviceId, Metric, TypedMetrics};
 use uuid::Uuid;
 
 /// The last report.

@@ -6,7 +6,7 @@ use cluster_manager_contract::{ClusterDevice, SetupState};
 use edge_monitor_contract::{MonitoredNodeDevice, NodeState};
 use edge_sync_contract::{DeploymentDevice, DeploymentState, SyncDevice};
 use sparkplug::edge_node::EdgeNode;
-use sparkplug::{DeviceId, EdgeNodeDescriptor};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, TypedMetrics};
 use uuid::Uuid;
 
 use super::{Truth, Violation};
@@ -273,8 +273,7 @@ fn monitors_tell_the_truth(world: &World) -> Findings {
         let cluster = &world.clusters[&site];
         for (uuid, name) in cluster.agents() {
             let Ok(id) = DeviceId::new(&name) else { continue };
-            let device =
-                node.metrics(Some(&id)).and_then(|metrics| MonitoredNodeDevice::from_metrics(&metrics, 0).ok());
+            let device = node.metrics(Some(&id)).and_then(|metrics| MonitoredNodeDevice::from_metrics(&metrics).ok());
             let is_right = device.as_ref().is_some_and(|device| {
                 device.state == NodeState::Online && !device.offline.active && device.node == Some(uuid)
             });
@@ -292,7 +291,7 @@ fn monitors_tell_the_truth(world: &World) -> Findings {
     for cluster in world.clusters.values() {
         let id =
             DeviceId::new(group(&cluster.name).as_str()).unwrap_or_else(|_| unreachable!("group ids are device ids"));
-        let device = central.metrics(Some(&id)).and_then(|metrics| MonitoredNodeDevice::from_metrics(&metrics, 0).ok());
+        let device = central.metrics(Some(&id)).and_then(|metrics| MonitoredNodeDevice::from_metrics(&metrics).ok());
         unless(device.as_ref().is_some_and(|device| device.state == NodeState::Online), "alive-means-born", || {
             format!("the central monitor says of cluster {}, whose monitor is alive: {device:?}", cluster.name)
         })?;

@@ -9,7 +9,7 @@ use edge_sync_contract::{
 use serde_json::{Value, json};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::HostRequest;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};

@@ -1,0 +1,84 @@
+//! The metrics of ConfigDB's own node, without those that every Edge Node has.
+
+use sparkplug::typed::form;
+use uuid::Uuid;
+
+use crate::names;
+use crate::result::RequestResult;
+
+/// What ConfigDB says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConfigNode {
+    /// Version of the program.
+    pub version: String,
+    /// Identity of the store.
+    pub store: Option<Uuid>,
+    /// No message of the node is larger, in bytes.
+    pub message_bytes_max: Option<u64>,
+    /// The answer to the last request; None: there was none yet.
+    pub last_request: Option<RequestResult>,
+    /// Revision of the last committed transaction.
+    pub revision: u64,
+    /// Number of objects that are born; None: not told.
+    pub objects: Option<u64>,
+}
+
+sparkplug::typed_metrics! {
+    ConfigNode {
+        (|_| names::SERVICE.into()) => names::PROPERTIES_SERVICE,
+        #[optional]
+        version => names::PROPERTIES_VERSION,
+        (|_| false.into()) => names::PROPERTIES_SIMULATED,
+        store as form::Nullable<form::UuidString> => names::CONFIG_STORE,
+        #[optional]
+        message_bytes_max => names::CONFIG_MESSAGE_BYTES_MAX,
+        #[optional]
+        last_request => names::REQUEST_RESULT,
+        #[optional]
+        revision => names::CONFIG_REVISION,
+        #[optional]
+        objects => names::CONFIG_OBJECTS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Outcome;
+    use sparkplug::{DataType, Metric, TypedMetrics};
+
+    #[test]
+    fn what_is_written_is_read_and_the_types_are_those_of_the_reference() {
+        let result = RequestResult {
+            id: "r".to_owned(),
+            object: Uuid::nil(),
+            outcome: Outcome::Applied,
+            revision: 3,
+            etags: [].into(),
+            reason: None,
+            field: None,
+            at: 5,
+        };
+        let node = ConfigNode {
+            version: "1.2.3".to_owned(),
+            store: Some(Uuid::from_u128(7)),
+            message_bytes_max: Some(1000),
+            last_request: Some(result.clone()),
+            revision: 3,
+            objects: Some(2),
+        };
+        let metrics = node.to_metrics();
+        assert_eq!(ConfigNode::from_metrics(&metrics), Ok(node));
+        let types: Vec<DataType> = metrics.iter().map(|metric| metric.datatype).collect();
+        use DataType as T;
+        assert_eq!(types, [T::String, T::String, T::Boolean, T::String, T::UInt64, T::String, T::UInt64, T::UInt64]);
+        assert_eq!(metrics[5], result.to_metric());
+        assert_eq!(ConfigNode::default().to_metrics()[5], Metric::null(names::REQUEST_RESULT, DataType::String));
+    }
+
+    #[test]
+    fn a_result_that_is_no_json_is_refused_by_name() {
+        let error = ConfigNode::default().merge(&[Metric::new(names::REQUEST_RESULT, "{")]).unwrap_err();
+        assert!(error.to_string().starts_with("metric \"Request/Result\" must be the JSON of a result: "), "{error}");
+    }
+}
