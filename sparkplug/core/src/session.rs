@@ -74,6 +74,12 @@ pub enum TransportEvent {
         /// Topic of one of the messages; one such event a node.
         topic: String,
     },
+    /// The server has taken the first `publishes` of this session's publishes for certain: it has answered to something that was sent after them. Needed by an Edge Node
+    /// with store and forward only.
+    Received {
+        /// How many.
+        publishes: u64,
+    },
     /// The session is over, or could not be opened. `reason` is for people.
     Disconnected {
         /// What happened, without secrets.

@@ -69,6 +69,8 @@ pub(super) struct Slot {
     bytes: usize,
     /// The birth of this session holds it, so data may.
     pub announced: bool,
+    /// Its value was in no birth yet, and is not kept for history either.
+    untold: bool,
 }
 
 /// A changed metric, ready for a data message.
@@ -148,6 +150,15 @@ impl Entity {
         Ok(change)
     }
 
+    /// Values that a data message cannot tell, because no birth of this session holds their names: those that the change replaces and that were told nowhere, and those that
+    /// it brings. What it adds is for the next birth to tell.
+    pub(super) fn unsayable(&self, change: &Change) -> [Vec<Metric>; 2] {
+        let slots = || change.changed.iter().map(|(index, metric, ..)| (&self.slots[*index], metric));
+        let unannounced = || slots().filter(|(slot, _)| !slot.announced);
+        let replaced = unannounced().filter(|(slot, _)| slot.untold).map(|(slot, _)| slot.metric.clone());
+        [replaced.collect(), unannounced().map(|(_, metric)| metric.clone()).collect()]
+    }
+
     /// Makes the change. Yields the samples of the metrics that the birth of this session holds already.
     pub(super) fn apply(&mut self, change: Change, mut alias: impl FnMut(&str) -> Option<u64>) -> Vec<Sample> {
         let mut samples = Vec::new();
@@ -156,6 +167,7 @@ impl Entity {
             self.bytes = self.bytes - slot.bytes + bytes;
             slot.bytes = bytes;
             slot.metric = metric;
+            slot.untold = false;
             slot.announced &= definition(&slot.metric).is_none();
             if slot.announced {
                 samples.push(Sample { metric: slot.metric.clone(), alias: slot.alias, properties });
@@ -165,7 +177,7 @@ impl Entity {
             let name = metric.name.clone();
             self.bytes += bytes;
             self.by_name.insert(name.clone(), self.slots.len());
-            self.slots.push(Slot { alias: alias(&name), metric, bytes, announced: false });
+            self.slots.push(Slot { alias: alias(&name), metric, bytes, announced: false, untold: true });
         }
         samples
     }
@@ -180,6 +192,7 @@ impl Entity {
     pub(super) fn set_announced(&mut self, announced: bool) {
         for slot in &mut self.slots {
             slot.announced = announced;
+            slot.untold &= !announced;
         }
     }
 }

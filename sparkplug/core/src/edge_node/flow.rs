@@ -22,8 +22,10 @@ impl EdgeNode {
         if self.phase == Phase::Born {
             self.drain_waiting(now);
             self.resend_due(now);
+            self.forward_history(now);
         }
         self.beat(now);
+        self.tell_history();
     }
 
     /// Sends a heartbeat when nothing has been sent for so long; every other message begins the quiet time again.
@@ -52,8 +54,8 @@ impl EdgeNode {
     /// (tck-id-payloads-dbirth-order, tck-id-payloads-ndata-order, tck-id-payloads-ddata-order).
     pub(super) fn start_births(&mut self, rebirth: bool, now: Now) {
         self.rebirth.started(now.mono);
+        drop(self.drop_waiting_state());
         self.folded = false;
-        drop(self.waiting.drop_state());
         self.resend.clear();
         for device in self.devices.values_mut() {
             device.born = false;
@@ -92,6 +94,9 @@ impl EdgeNode {
         }
         self.phase = Phase::Born;
         self.backoff.reset();
+        if let Some(history) = &mut self.history {
+            history.born(now.mono);
+        }
         self.outputs.event(NodeEvent::Born { bd_seq: self.bd_seq, rebirth: self.births.rebirth });
     }
 
@@ -120,7 +125,9 @@ impl EdgeNode {
         if self.must_wait() {
             self.wait(Item::Data { device, samples });
         } else if self.phase == Phase::Born {
-            self.outputs.data(device.as_ref(), &samples, now.wall);
+            self.send_live(device.as_ref(), &samples, now);
+        } else {
+            self.keep_samples(device.as_ref(), samples);
         }
     }
 
@@ -137,12 +144,24 @@ impl EdgeNode {
         if !self.folded {
             self.waiting.push(item);
             if self.waiting.state_items() > self.config.data_waiting_max {
-                self.births.lingering.extend(self.waiting.drop_state());
-                self.folded = true;
+                self.fold_waiting();
             }
-        } else if let Item::Death { device } = item {
-            self.births.lingering.insert(device);
+            return;
         }
+        match item {
+            Item::Death { device } => {
+                self.births.lingering.insert(device);
+            }
+            Item::Data { device, samples } => self.keep_samples(device.as_ref(), samples),
+            Item::Birth { .. } | Item::Historical { .. } => {}
+        }
+    }
+
+    /// What waits becomes part of one further rebirth.
+    pub(super) fn fold_waiting(&mut self) {
+        let devices = self.drop_waiting_state();
+        self.births.lingering.extend(devices);
+        self.folded = true;
     }
 
     /// The first item holds a metric that only the rebirth to come announces.
@@ -165,7 +184,7 @@ impl EdgeNode {
                 return;
             }
             match self.waiting.pop() {
-                Some(Item::Data { device, samples }) => self.outputs.data(device.as_ref(), &samples, now.wall),
+                Some(Item::Data { device, samples }) => self.send_live(device.as_ref(), &samples, now),
                 Some(Item::Death { device }) => self.outputs.ddeath(&device, now.wall),
                 Some(Item::Birth { device }) => {
                     if self.devices.get(&device).is_some_and(|known| !known.born) {
@@ -180,21 +199,10 @@ impl EdgeNode {
     }
 
     pub(super) fn send_historical(&mut self, device: Option<DeviceId>, metrics: Vec<Metric>, now: Now) {
-        let entity = match &device {
-            None => Some(&self.node),
-            Some(id) => self.devices.get(id).filter(|known| known.born).map(|known| &known.entity),
-        };
-        let Some(entity) = entity else {
+        if device.as_ref().is_some_and(|id| !self.devices.get(id).is_some_and(|known| known.born)) {
             return self.reject_history(device, "its device is gone; historical values of it are dropped");
-        };
-        let samples: Vec<Sample> = metrics
-            .into_iter()
-            .filter_map(|metric| {
-                let slot = entity.get(&metric.name).filter(|s| s.announced && s.metric.datatype == metric.datatype)?;
-                let properties = !metric.properties.is_empty();
-                Some(Sample { metric, alias: slot.alias, properties })
-            })
-            .collect();
+        }
+        let samples = self.sayable(device.as_ref(), metrics);
         if samples.is_empty() {
             return self.reject_history(device, "its metrics are gone; historical values of them are dropped");
         }

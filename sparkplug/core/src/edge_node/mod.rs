@@ -7,6 +7,8 @@
 mod birth;
 mod command;
 mod flow;
+mod forward;
+mod history;
 mod primary_host;
 mod queue;
 mod rebirth;
@@ -20,6 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use birth::{Entity, Sizing};
+use history::History;
+pub use history::{StoreAction, StoreConfig, StoreStatus, WhenFull};
 use primary_host::PrimaryHost;
 use queue::{OutputQueue, Waiting};
 use rebirth::RebirthPacer;
@@ -71,11 +75,14 @@ pub struct EdgeNodeConfig {
     pub heartbeat: Option<Duration>,
     /// Compress births and data. None, because it is a convention beside the standard: whoever listens must know it.
     pub compression: Option<Compression>,
+    /// Store and forward: keep data while there is no session, or no Primary Host, and send them as historical values after the next births. None: what changes meanwhile is in the
+    /// births with its last value only.
+    pub store: Option<StoreConfig>,
 }
 
 impl EdgeNodeConfig {
     /// Defaults for everything but the name: no primary host, no aliases, 256 KiB messages, bursts of 200 births with 20 ms pauses, rebirth at most once a second, reconnect
-    /// after 0.5 s to 30 s, no heartbeat, no compression.
+    /// after 0.5 s to 30 s, no heartbeat, no compression, no store.
     #[must_use]
     pub fn new(descriptor: EdgeNodeDescriptor) -> Self {
         Self {
@@ -95,6 +102,7 @@ impl EdgeNodeConfig {
             uint32_as_long: false,
             heartbeat: None,
             compression: None,
+            store: None,
         }
     }
 }
@@ -198,6 +206,13 @@ pub enum NodeEvent {
         /// For people.
         reason: String,
     },
+    /// The store of an Edge Node with [`EdgeNodeConfig::store`] is empty again: everything in it has reached the server or was dropped.
+    Forwarded {
+        /// Records that reached the server since it was empty before.
+        sent: u64,
+        /// Records that were dropped since then.
+        dropped: u64,
+    },
     /// An NCMD (`device` None) or DCMD arrived. Names and types are resolved: by alias and birth, by the datatype in the message, or by the value field of an unknown name.
     /// `Node Control/Rebirth` is answered by the machine and left out.
     Command {
@@ -292,6 +307,9 @@ pub struct EdgeNode {
 
     outputs: OutputQueue,
     waiting: Waiting,
+    history: Option<History>,
+    /// Before this time no history goes on.
+    history_pause_until: Duration,
     /// More changes waited than allowed: they are in the births of one further rebirth.
     folded: bool,
     births: BirthRun,
@@ -331,6 +349,8 @@ impl EdgeNode {
             leave_reason: None,
             outputs: OutputQueue::new(&config),
             waiting: Waiting::default(),
+            history: config.store.clone().map(History::new),
+            history_pause_until: Duration::ZERO,
             folded: false,
             births: BirthRun::default(),
             pause_until: Duration::ZERO,
@@ -373,6 +393,7 @@ impl EdgeNode {
             TransportEvent::Message { topic, payload, retain } => self.message(topic, &payload, retain, now),
             // A lost command is repeated by whoever wants it; a lost STATE is retained and comes again with the next session.
             TransportEvent::Lost { .. } => {}
+            TransportEvent::Received { publishes } => self.received(publishes, now),
             TransportEvent::Disconnected { reason, reached } => self.disconnected(reason, reached, now),
         }
         self.advance(now);
@@ -400,7 +421,8 @@ impl EdgeNode {
             Phase::Born => {
                 let drain = (!self.waiting_is_blocked()).then_some(self.pause_until);
                 let heartbeat = self.heartbeat.map(|(_, due)| due);
-                [drain, self.rebirth.due(), self.resend.values().min().copied(), heartbeat].into_iter().flatten().min()
+                let resend = self.resend.values().min().copied();
+                [drain, self.rebirth.due(), resend, heartbeat, self.history_due()].into_iter().flatten().min()
             }
             Phase::Connecting | Phase::Subscribing | Phase::Leaving | Phase::Stopped => None,
         }

@@ -26,6 +26,8 @@ pub(super) struct OutputQueue {
     birth_timestamp: u64,
     /// Messages with a `seq` so far.
     sent: u64,
+    /// Publishes of this session.
+    published: u64,
     outputs: VecDeque<NodeOutput>,
 }
 
@@ -40,6 +42,7 @@ impl OutputQueue {
             last_timestamp: 0,
             birth_timestamp: 0,
             sent: 0,
+            published: 0,
             outputs: VecDeque::new(),
         }
     }
@@ -53,11 +56,21 @@ impl OutputQueue {
         self.sent
     }
 
+    /// Publishes of this session so far.
+    pub(super) const fn published(&self) -> u64 {
+        self.published
+    }
+
     pub(super) fn event(&mut self, event: NodeEvent) {
         self.outputs.push_back(NodeOutput::Event(event));
     }
 
     pub(super) fn action(&mut self, action: TransportAction) {
+        match &action {
+            TransportAction::Connect(_) => self.published = 0,
+            TransportAction::Publish(_) => self.published += 1,
+            TransportAction::Subscribe(_) | TransportAction::Disconnect => {}
+        }
         self.outputs.push_back(NodeOutput::Transport(action));
     }
 
@@ -234,10 +247,16 @@ impl Waiting {
         Some(item)
     }
 
-    /// Births say it all: only history stays. Yields the devices whose death does not go out.
-    pub(super) fn drop_state(&mut self) -> impl Iterator<Item = DeviceId> + use<> {
-        self.items.retain(|item| matches!(item, Item::Historical { .. }));
-        std::mem::take(&mut self.deaths).into_keys()
+    /// Births say it all: only history stays. Yields the devices whose death does not go out; `data` gets the values that do not.
+    pub(super) fn drop_state(&mut self, mut data: impl FnMut(Option<DeviceId>, Vec<Sample>)) -> Vec<DeviceId> {
+        for item in std::mem::take(&mut self.items) {
+            match item {
+                Item::Historical { .. } => self.items.push_back(item),
+                Item::Data { device, samples } => data(device, samples),
+                Item::Death { .. } | Item::Birth { .. } => {}
+            }
+        }
+        std::mem::take(&mut self.deaths).into_keys().collect()
     }
 
     /// Drops the oldest historical item.

@@ -63,7 +63,8 @@ impl EdgeNode {
             self.bd_seq = self.bd_seq.next();
         }
         self.outputs.end_session();
-        drop(self.waiting.drop_state());
+        self.keep_what_was_under_way();
+        drop(self.drop_waiting_state());
         self.folded = false;
         self.births = BirthRun::default();
         self.rebirth.session_ended();
@@ -101,6 +102,10 @@ impl EdgeNode {
             self.outputs.action(TransportAction::Publish(ndeath));
         }
         self.outputs.action(TransportAction::Disconnect);
+        // Whatever is said from here on comes after it. A farewell for good waits for the server's answer, which shows what arrived.
+        if let Some(history) = self.history.as_mut().filter(|_| !self.stopping) {
+            history.take_back_live();
+        }
         self.leave_reason = Some(reason);
         self.phase = Phase::Leaving;
     }

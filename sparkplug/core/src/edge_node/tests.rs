@@ -9,6 +9,7 @@ use crate::topic::{MessageKind, Topic};
 
 mod commands;
 mod compression;
+mod forward;
 mod heartbeat;
 mod invariants;
 mod primary;
@@ -61,6 +62,7 @@ fn line(output: &NodeOutput) -> String {
             let device = device.as_ref().map_or("-", |d| d.as_str());
             format!("command {device} {} at {timestamp:?}", metrics.join(" "))
         }
+        NodeOutput::Event(NodeEvent::Forwarded { sent, dropped }) => format!("forwarded {sent} dropped {dropped}"),
         NodeOutput::Event(NodeEvent::Rejected { topic, reason }) => format!("rejected {topic}: {reason}"),
         NodeOutput::Event(NodeEvent::Stopped) => "stopped".to_owned(),
     }

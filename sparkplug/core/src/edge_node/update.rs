@@ -23,6 +23,9 @@ impl EdgeNode {
             let change =
                 self.node.compare(metrics, || "NBIRTH".to_owned(), self.sizing.node_overhead(), &self.sizing)?;
             let needs_birth = change.needs_birth();
+            if let Some(history) = &mut self.history {
+                self.node.unsayable(&change).iter().for_each(|metrics| history.keep(None, metrics));
+            }
             let samples = self.node.apply(change, alias);
             self.send_data(None, samples, now);
             // tck-id-topics-nbirth-metric-reqs: a name that no birth holds needs a birth first.
@@ -41,6 +44,9 @@ impl EdgeNode {
             &self.sizing,
         )?;
         let needs_birth = change.needs_birth();
+        if let Some(history) = &mut self.history {
+            known.entity.unsayable(&change).iter().for_each(|metrics| history.keep(Some(&device), metrics));
+        }
         let samples = known.entity.apply(change, alias);
         if needs_birth {
             self.renew_device(&device, now);
@@ -75,8 +81,7 @@ impl EdgeNode {
             self.install(&device, change);
         }
         if matches!(self.phase, Phase::Birthing | Phase::Born) {
-            self.births.lingering.extend(self.waiting.drop_state());
-            self.folded = true;
+            self.fold_waiting();
         }
         Ok(())
     }
@@ -201,8 +206,12 @@ impl EdgeNode {
                 }
             }
         }
+        let is_live = matches!(self.phase, Phase::Birthing | Phase::Born);
         for metrics in messages {
-            self.waiting.push(Item::Historical { device: device.clone(), metrics });
+            match &mut self.history {
+                Some(history) if !is_live => history.keep(device.as_ref(), &metrics),
+                _ => self.waiting.push(Item::Historical { device: device.clone(), metrics }),
+            }
         }
         while self.waiting.historical_items() > self.config.data_waiting_max.max(1) {
             if let Some(Item::Historical { device, .. }) = self.waiting.drop_oldest_historical() {

@@ -363,6 +363,7 @@ impl HostApplication {
             TransportEvent::Subscribed => self.subscribed(now),
             TransportEvent::Message { topic, payload, retain } => self.message(&topic, &payload, retain, now),
             TransportEvent::Lost { topic } => self.lost(&topic, now),
+            TransportEvent::Received { .. } => {}
             TransportEvent::Disconnected { reason, .. } => self.disconnected(reason, now),
         }
         self.run_due(now);

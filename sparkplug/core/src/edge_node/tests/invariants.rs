@@ -58,6 +58,7 @@ fn transport() -> impl Strategy<Value = TransportEvent> {
         4 => Just(TransportEvent::Connected),
         4 => Just(TransportEvent::Subscribed),
         4 => (topic, payload, any::<bool>()).prop_map(|(topic, payload, retain)| TransportEvent::Message { topic, payload, retain }),
+        1 => (0..9u64).prop_map(|publishes| TransportEvent::Received { publishes }),
         1 => any::<bool>().prop_map(|reached| TransportEvent::Disconnected { reason: "r".to_owned(), reached }),
     ]
 }
@@ -154,6 +155,7 @@ proptest! {
         inputs in proptest::collection::vec(input(), 0..150),
         (primary, aliases, servers) in any::<(bool, bool, bool)>(),
         (burst, waiting) in (1..3usize, 0..6usize),
+        store in proptest::option::of(0..1_000usize),
     ) {
         let config = EdgeNodeConfig {
             primary_host: primary.then(|| HostId::new("H").expect("valid")),
@@ -161,6 +163,7 @@ proptest! {
             servers: 1 + usize::from(servers),
             birth_burst: burst,
             data_waiting_max: waiting,
+            store: store.map(|bytes_max| StoreConfig { bytes_max, ..StoreConfig::default() }),
             message_bytes_max: 2_000,
             ..config()
         };
@@ -189,5 +192,8 @@ proptest! {
         let devices: Vec<String> = bench.machine.devices().map(ToString::to_string).collect();
         prop_assert_eq!(watch.alive.into_iter().collect::<Vec<_>>(), devices);
         prop_assert_eq!(bench.machine.next_deadline(), None);
+        bench.on(TransportEvent::Received { publishes: u64::MAX });
+        let status = bench.machine.store_status().unwrap_or_default();
+        prop_assert_eq!((status.records, status.bytes), (0, 0));
     }
 }
