@@ -202,6 +202,7 @@ fn on_node(event: &NodeEvent) {
     match event {
         NodeEvent::Born { bd_seq, rebirth } => tracing::debug!(bd_seq = bd_seq.get(), rebirth, "monitor is born"),
         NodeEvent::Offline { reason } => tracing::warn!(reason, "monitor lost its session as edge node"),
+        NodeEvent::Forwarded { sent, dropped } => tracing::info!(sent, dropped, "stored values were forwarded"),
         NodeEvent::Command { .. } => tracing::debug!("command ignored: a monitor takes no command but rebirth"),
         NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
         NodeEvent::Stopped => tracing::debug!("edge node stopped"),

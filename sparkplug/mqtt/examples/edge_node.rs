@@ -28,7 +28,7 @@ use clap::Parser;
 use console::Words;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, PropertyValue};
-use sparkplug_mqtt::{BdSeqStore, Clock, NodeUpdates, spawn_edge_node};
+use sparkplug_mqtt::{BdSeqStore, Clock, MqttConfig, NodeUpdates, Store, StoreWhenFull, spawn_edge_node};
 
 /// A Sparkplug Edge Node that publishes what standard input says
 #[derive(Debug, Parser)]
@@ -57,6 +57,18 @@ struct Args {
     /// Directory that keeps the bdSeq over restarts; without it the node begins at 0
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
+    /// Where data are kept while nobody can be told, to be sent as history: off, memory or disk
+    #[arg(long, value_name = "PLACE", default_value = "off")]
+    store: Store,
+    /// Directory of a store on disk
+    #[arg(long, value_name = "DIRECTORY")]
+    store_dir: Option<PathBuf>,
+    /// Bytes that the store may take
+    #[arg(long, value_name = "BYTES", default_value_t = 16 * 1024 * 1024)]
+    store_bytes: usize,
+    /// What a full store drops: oldest or newest
+    #[arg(long, value_name = "WHICH", default_value = "oldest")]
+    store_when_full: StoreWhenFull,
     #[command(flatten)]
     server: console::Server,
 }
@@ -74,7 +86,14 @@ async fn main() -> anyhow::Result<()> {
     };
     let config =
         EdgeNodeConfig { primary_host: args.primary_host, aliases: args.aliases, ..EdgeNodeConfig::new(descriptor) };
-    let mut node = spawn_edge_node(config, own.clone(), &args.server.config(), bd_seq, Clock::new())?;
+    let mqtt = MqttConfig {
+        store: args.store,
+        store_directory: args.store_dir,
+        store_bytes_max: args.store_bytes,
+        store_when_full: args.store_when_full,
+        ..args.server.config()
+    };
+    let mut node = spawn_edge_node(config, own.clone(), &mqtt, bd_seq, Clock::new())?;
     let mut plant = Plant { updates: node.updates(), metrics: BTreeMap::from([(None, own)]), of_device };
     for device in args.devices {
         plant.device_birth(device).await.map_err(anyhow::Error::msg)?;
@@ -132,6 +151,7 @@ impl Plant {
                 }
             }
             NodeEvent::Rejected { topic, reason } => println!("rejected {topic}: {reason}"),
+            NodeEvent::Forwarded { sent, dropped } => println!("forwarded sent={sent} dropped={dropped}"),
             NodeEvent::Stopped => {}
         }
     }

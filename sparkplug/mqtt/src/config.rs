@@ -1,21 +1,28 @@
 //! The `[mqtt]` table of every service's configuration, and its validation. It does not know what the connection is used for.
 
-use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::password::Password;
 use crate::pem::PemError;
+use crate::server_address::ServerAddress;
 use crate::tls;
 
-/// How to reach the MQTT server, and the limits of the connection. MQTT 3.1.1, always with a clean session.
+/// How to reach the MQTT server, and the limits of the connection. Always with a clean session (MQTT 5: Clean Start, Session Expiry Interval 0).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MqttConfig {
-    /// Servers, tried in turn: `mqtt://host:1883` (plain TCP) or `mqtts://host:8883` (TLS). The port may be left out. Default `mqtt://127.0.0.1:1883`.
+    /// Servers, tried in turn: `mqtt://host:1883` (plain TCP), `mqtts://host:8883` (TLS), and with the crate's feature `websocket` `ws://host:80/path` or
+    /// `wss://host:443/path`. The port may be left out. Default `mqtt://127.0.0.1:1883`.
     pub servers: Vec<String>,
+    /// Host Applications: a session on every server of the list at once, for servers that know nothing of each other; off: one session, on one server after the other, for
+    /// several addresses of one server or cluster. Edge Nodes always have one session. Default off.
+    pub all_servers: bool,
+    /// Version of MQTT. Default 3.1.1, which every server speaks.
+    pub protocol: Protocol,
     /// First part of every MQTT client id; the rest is made of the Sparkplug ids. Change it where two systems share one server. Default `sparkfleet`.
     pub client_id_prefix: String,
     /// User name for the server; not set: anonymous, or by client certificate alone.
@@ -39,12 +46,100 @@ pub struct MqttConfig {
     pub waiting_events_max: usize,
     /// The same in bytes of payload. Default 64 MiB.
     pub waiting_bytes_max: usize,
+    /// Edge Nodes: where data are kept while nobody can be told. Default off: births tell the last values, and who needs no history should not pay for it.
+    pub store: Store,
+    /// Directory of a store on disk; each Edge Node has a directory of its own in it.
+    pub store_directory: Option<PathBuf>,
+    /// Bytes that the store of an Edge Node may take, in memory also if it is mirrored on disk. Default 16 MiB.
+    pub store_bytes_max: usize,
+    /// What is dropped when the store is full. Default the oldest.
+    pub store_when_full: StoreWhenFull,
+}
+
+/// Version of MQTT: `3.1.1` or `5`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub enum Protocol {
+    /// MQTT 3.1.1.
+    #[default]
+    #[serde(rename = "3.1.1")]
+    V311,
+    /// MQTT 5.0.
+    #[serde(rename = "5")]
+    V5,
+}
+
+impl<'de> Deserialize<'de> for Protocol {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// In YAML and TOML a lone 5 is a number.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Number(f64),
+        }
+        let text = match Written::deserialize(deserializer)? {
+            Written::Text(text) => text,
+            Written::Number(number) => number.to_string(),
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "3.1.1" => Ok(Self::V311),
+            "5" | "5.0" => Ok(Self::V5),
+            other => Err(format!("{other:?} is no version of MQTT that is spoken here; write 3.1.1 or 5")),
+        }
+    }
+}
+
+/// Where an Edge Node keeps data while nobody can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Store {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// In memory: gone with the process.
+    Memory,
+    /// In memory, and mirrored in a directory: survives a kill of the process.
+    Disk,
+}
+
+impl FromStr for Store {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "memory" => Ok(Self::Memory),
+            "disk" => Ok(Self::Disk),
+            other => Err(format!("{other:?} is no place for a store; write off, memory or disk")),
+        }
+    }
+}
+
+/// What is dropped when the store is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreWhenFull {
+    /// What was kept first.
+    #[default]
+    Oldest,
+    /// What comes in.
+    Newest,
 }
 
 impl Default for MqttConfig {
     fn default() -> Self {
         Self {
             servers: vec!["mqtt://127.0.0.1:1883".to_owned()],
+            all_servers: false,
+            protocol: Protocol::V311,
             client_id_prefix: "sparkfleet".to_owned(),
             username: None,
             password: Password::default(),
@@ -56,6 +151,10 @@ impl Default for MqttConfig {
             packet_bytes_max: 16 * 1024 * 1024,
             waiting_events_max: 10_000,
             waiting_bytes_max: 64 * 1024 * 1024,
+            store: Store::Off,
+            store_directory: None,
+            store_bytes_max: 16 * 1024 * 1024,
+            store_when_full: StoreWhenFull::Oldest,
         }
     }
 }
@@ -77,8 +176,14 @@ impl MqttConfig {
         key(
             "mqtt.servers",
             "mqtt://127.0.0.1:1883",
-            "MQTT servers, tried in turn: mqtt://host:1883 or, with TLS, mqtts://host:8883",
+            "MQTT servers, tried in turn: mqtt://host:1883 or, with TLS, mqtts://host:8883; WebSocket: ws://host/path or wss://host/path",
         ),
+        key(
+            "mqtt.all_servers",
+            "false",
+            "Host Applications: a session on every server at once, for servers that know nothing of each other",
+        ),
+        key("mqtt.protocol", "3.1.1", "version of MQTT, 3.1.1 or 5"),
         key("mqtt.client_id_prefix", "sparkfleet", "first part of every MQTT client id; letters, digits, - and _"),
         key("mqtt.username", "", "user name; absent: anonymous, or by client certificate alone"),
         key("mqtt.password", "", "password; better given as mqtt.password_file"),
@@ -98,6 +203,14 @@ impl MqttConfig {
             "events that may wait for the service before the socket is read more slowly",
         ),
         key("mqtt.waiting_bytes_max", "67108864", "the same in bytes of payload"),
+        key(
+            "mqtt.store",
+            "off",
+            "where data are kept while nobody can be told, to be sent as history: off, memory or disk",
+        ),
+        key("mqtt.store_directory", "", "directory of a store on disk"),
+        key("mqtt.store_bytes_max", "16777216", "bytes that the store of an edge node may take, 65536 or more"),
+        key("mqtt.store_when_full", "oldest", "what a full store drops: oldest or newest"),
     ];
 }
 
@@ -163,7 +276,7 @@ impl MqttConfig {
     }
 
     fn uses_tls(&self) -> bool {
-        self.servers.iter().any(|server| server.starts_with("mqtts://"))
+        self.servers.iter().any(|server| server.starts_with("mqtts://") || server.starts_with("wss://"))
     }
 
     fn check_texts(&self) -> Result<(), MqttConfigError> {
@@ -184,7 +297,7 @@ impl MqttConfig {
         if self.password.is_set() && self.username.is_none() {
             return fault(
                 "password",
-                "is set without mqtt.username; MQTT 3.1.1 allows no password without a user name",
+                "is set without mqtt.username; MQTT 3.1.1 allows no password without a user name, and servers know users by it",
             );
         }
         match (&self.cert_file, &self.key_file) {
@@ -195,13 +308,13 @@ impl MqttConfig {
         if self.uses_tls() && self.ca_file.is_none() {
             return fault(
                 "ca_file",
-                "is missing; mqtts:// needs the authorities to trust (those of the system are usually in /etc/ssl/certs/ca-certificates.crt)",
+                "is missing; TLS needs the authorities to trust (those of the system are usually in /etc/ssl/certs/ca-certificates.crt)",
             );
         }
         if !self.uses_tls() && (self.ca_file.is_some() || self.cert_file.is_some()) {
             return fault(
                 "servers",
-                "has no mqtts:// server, but certificate files are set; without TLS they protect nothing",
+                "has no mqtts:// or wss:// server, but certificate files are set; without TLS they protect nothing",
             );
         }
         Ok(())
@@ -219,6 +332,13 @@ impl MqttConfig {
         if !(64 * 1024..=256 * 1024 * 1024).contains(&self.packet_bytes_max) {
             return fault("packet_bytes_max", "must be between 65536 (64 KiB) and 268435456 (256 MiB)");
         }
+        // Less would not hold one message.
+        if !(64 * 1024..=1024 * 1024 * 1024).contains(&self.store_bytes_max) {
+            return fault("store_bytes_max", "must be between 65536 (64 KiB) and 1073741824 (1 GiB)");
+        }
+        if self.store == Store::Disk && self.store_directory.is_none() {
+            return fault("store_directory", "is missing; mqtt.store = \"disk\" needs a directory to write to");
+        }
         if self.waiting_events_max == 0 {
             return fault("waiting_events_max", "must be at least 1");
         }
@@ -232,110 +352,15 @@ impl MqttConfig {
     }
 }
 
-/// One entry of `mqtt.servers`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerAddress {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) tls: bool,
-}
+impl FromStr for StoreWhenFull {
+    type Err = String;
 
-impl ServerAddress {
-    fn parse(text: &str) -> Result<Self, MqttConfigError> {
-        let fault = |rule| MqttConfigError::Server { server: text.to_owned(), rule };
-        let (tls, rest) = match text.split_once("://") {
-            Some(("mqtt", rest)) => (false, rest),
-            Some(("mqtts", rest)) => (true, rest),
-            _ => return Err(fault("does not begin with mqtt:// or mqtts://")),
-        };
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        if rest.contains('@') {
-            // The text stays out of the message: it may hold a password.
-            return Err(MqttConfigError::Key {
-                key: "servers",
-                rule: "holds user information (an `@`); use mqtt.username and mqtt.password",
-            });
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "oldest" => Ok(Self::Oldest),
+            "newest" => Ok(Self::Newest),
+            other => Err(format!("{other:?} cannot be dropped; write oldest or newest")),
         }
-        if rest.contains(['/', '?', '#', ' ']) {
-            return Err(fault("has something after the port"));
-        }
-        let default_port = if tls { 8883 } else { 1883 };
-        let is_bare_ipv6 = rest.starts_with('[') && rest.ends_with(']');
-        let (host, port) = match rest.rsplit_once(':') {
-            Some((host, port)) if !is_bare_ipv6 => {
-                (host, port.parse().ok().filter(|port| *port != 0).ok_or_else(|| fault("has no port from 1 to 65535"))?)
-            }
-            _ => (rest, default_port),
-        };
-        if host.is_empty() {
-            return Err(fault("has no host"));
-        }
-        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-            return Err(fault("has an IPv6 address without brackets"));
-        }
-        if tls && host.starts_with('[') {
-            return Err(fault("uses TLS with an IPv6 address; give the server a name"));
-        }
-        Ok(Self { host: host.to_owned(), port, tls })
-    }
-}
-
-impl fmt::Display for ServerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}:{}", if self.tls { "mqtts" } else { "mqtt" }, self.host, self.port)
-    }
-}
-
-/// A password that is never shown: `[redacted]` in `Debug` and when serialised, empty means not set.
-#[derive(Clone, Default)]
-pub struct Password(SecretString);
-
-/// What a password looks like wherever it is printed or serialised; the configuration loader of the services knows secrets by it.
-const REDACTED: &str = "[redacted]";
-
-impl Password {
-    /// Whether there is one.
-    #[must_use]
-    pub fn is_set(&self) -> bool {
-        !self.0.expose_secret().is_empty()
-    }
-
-    pub(crate) fn expose(&self) -> &str {
-        self.0.expose_secret()
-    }
-}
-
-impl From<&str> for Password {
-    fn from(text: &str) -> Self {
-        Self(text.into())
-    }
-}
-
-impl From<String> for Password {
-    fn from(text: String) -> Self {
-        Self(text.into())
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_set() { "Password([redacted])" } else { "Password(not set)" })
-    }
-}
-
-impl Serialize for Password {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(REDACTED)
-    }
-}
-
-impl<'de> Deserialize<'de> for Password {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = SecretString::deserialize(deserializer)?;
-        if text.expose_secret() == REDACTED {
-            return Err(serde::de::Error::custom("is the placeholder [redacted]: set the password itself"));
-        }
-        Ok(Self(text))
     }
 }
 

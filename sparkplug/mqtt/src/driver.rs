@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sparkplug::BdSeq;
+use sparkplug::edge_node::StoreAction;
 use sparkplug::session::{Connect, TransportAction, TransportEvent};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::backlog::{Admission, Backlog, Reading};
 use crate::bd_seq::BdSeqStore;
 use crate::clock::Clock;
+use crate::journal::Journal;
 use crate::machine::{Machine, Output};
 use crate::session::{Connector, Session, SessionEvent};
 
@@ -50,6 +52,8 @@ pub(crate) struct Driver<M: Machine> {
     clock: Clock,
     connector: Connector,
     bd_seq: BdSeqStore,
+    /// Mirror of the machine's store, while it can be written.
+    journal: Option<Journal>,
     session: Option<Session>,
     inbox: mpsc::Receiver<Order<M>>,
     inbox_open: bool,
@@ -73,7 +77,13 @@ enum Turn<M: Machine> {
 }
 
 impl<M: Machine> Driver<M> {
-    pub(crate) fn new(machine: M, clock: Clock, connector: Connector, bd_seq: BdSeqStore) -> (Self, Ends<M>) {
+    pub(crate) fn new(
+        machine: M,
+        clock: Clock,
+        connector: Connector,
+        bd_seq: BdSeqStore,
+        journal: Option<Journal>,
+    ) -> (Self, Ends<M>) {
         let (orders, inbox) = mpsc::channel(INBOX_MAX);
         let (outlet, events) = mpsc::channel(EVENTS_MAX);
         let stop = Arc::new(Notify::new());
@@ -85,6 +95,7 @@ impl<M: Machine> Driver<M> {
             clock,
             connector,
             bd_seq,
+            journal,
             session: None,
             inbox,
             inbox_open: true,
@@ -101,6 +112,7 @@ impl<M: Machine> Driver<M> {
     /// Runs until the machine has stopped.
     pub(crate) async fn run(mut self) {
         self.carry_out(0).await;
+        self.mirror().await;
         while !self.ended {
             let bytes = match self.next_turn().await {
                 Turn::Order(order) => {
@@ -120,6 +132,7 @@ impl<M: Machine> Driver<M> {
             };
             self.tell_lost();
             self.carry_out(bytes).await;
+            self.mirror().await;
         }
         drop(self.session.take());
         self.inbox.close();
@@ -219,6 +232,10 @@ impl<M: Machine> Driver<M> {
                 self.machine.on_transport(TransportEvent::Subscribed, now);
                 0
             }
+            SessionEvent::Received { publishes } => {
+                self.machine.on_transport(TransportEvent::Received { publishes }, now);
+                0
+            }
             SessionEvent::Message { .. } if self.closing_until.is_some() => 0,
             SessionEvent::Message { topic, payload, retain } => match self.backlog.admit(&topic) {
                 Admission::Feed => {
@@ -303,6 +320,23 @@ impl<M: Machine> Driver<M> {
                 }
                 Output::Transport(TransportAction::Disconnect) => self.disconnect(),
             }
+        }
+    }
+
+    /// Writes what the machine stored and forgot. The disk may be slow; the link waits for it as for every other turn.
+    async fn mirror(&mut self) {
+        let actions: Vec<StoreAction> = std::iter::from_fn(|| self.machine.poll_store()).collect();
+        if actions.is_empty() {
+            return;
+        }
+        let Some(mut journal) = self.journal.take() else { return };
+        let written = tokio::task::spawn_blocking(move || journal.apply(&actions).map(|()| journal)).await;
+        match written {
+            Ok(Ok(journal)) => self.journal = Some(journal),
+            Ok(Err(error)) => {
+                tracing::error!(error = with_sources(&error), "the store is kept in memory only from here on");
+            }
+            Err(_) => tracing::debug!("the process is ending"),
         }
     }
 

@@ -36,15 +36,20 @@ mod clock;
 mod config;
 mod driver;
 mod handle;
+mod journal;
+mod link;
 mod listener;
 mod machine;
+mod password;
 mod pem;
 mod plain_name;
+mod receipts;
+mod server_address;
 mod session;
 mod tls;
 
 use sparkplug::Metric;
-use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, UpdateError};
+use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, StoreConfig, UpdateError, WhenFull};
 use sparkplug::host::{HostApplication, HostConfig};
 use sparkplug::session::QoS;
 use tokio::sync::mpsc;
@@ -52,15 +57,18 @@ use tracing::Instrument;
 
 pub use bd_seq::{BdSeqError, BdSeqStore};
 pub use clock::Clock;
-pub use config::{MqttConfig, MqttConfigError, MqttConfigKey, Password};
+pub use config::{MqttConfig, MqttConfigError, MqttConfigKey, Protocol, Store, StoreWhenFull};
 pub use handle::{
     EdgeNodeHandle, HostHandle, HostRequests, ListenerHandle, NodeUpdates, PendingUpdate, Stopped, TryError,
 };
+pub use journal::StoreError;
 pub use listener::ListenerEvent;
+pub use password::Password;
 pub use pem::PemError;
 
 use driver::{Driver, Ends, Order};
 use handle::Outlet;
+use journal::Journal;
 use listener::Listener;
 use machine::Machine;
 use session::Connector;
@@ -74,6 +82,9 @@ pub enum SpawnError {
     /// The stored bdSeq.
     #[error(transparent)]
     BdSeq(#[from] BdSeqError),
+    /// The store on disk.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The first metrics.
     #[error("the edge node refuses its first metrics")]
     Metrics(#[from] UpdateError),
@@ -81,7 +92,7 @@ pub enum SpawnError {
 
 /// Starts an Edge Node that is born with `metrics` (and `bdSeq` and `Node Control/Rebirth`) as soon as it can.
 ///
-/// The number of servers and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the
+/// The number of servers, the store and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the
 /// bdSeq and the certificate files, so it may block on the disk for a moment.
 ///
 /// # Errors
@@ -95,11 +106,24 @@ pub fn spawn_edge_node(
 ) -> Result<EdgeNodeHandle, SpawnError> {
     let node = config.descriptor.clone();
     let connector = Connector::new(mqtt.clone(), client_id::of_edge_node(&mqtt.client_id_prefix, &node))?;
-    let config =
-        EdgeNodeConfig { bd_seq: bd_seq.load()?, servers: connector.servers(), seed: seed(config.seed), ..config };
-    let machine = EdgeNode::new(config, metrics, clock.now())?;
+    let config = EdgeNodeConfig {
+        bd_seq: bd_seq.load()?,
+        servers: connector.servers(),
+        seed: seed(config.seed),
+        store: store_of(mqtt),
+        ..config
+    };
+    let mut machine = EdgeNode::new(config, metrics, clock.now())?;
+    let journal = match &mqtt.store_directory {
+        Some(directory) if mqtt.store == Store::Disk => {
+            let (journal, records) = Journal::open(&Journal::directory_of(directory, &node))?;
+            machine.restore(records);
+            Some(journal)
+        }
+        _ => None,
+    };
     let span = tracing::info_span!("edge_node", group_id = %node.group, edge_node_id = %node.edge_node);
-    let (updates, outlet) = spawn(machine, connector, bd_seq, clock, span);
+    let (updates, outlet) = spawn(machine, connector, (bd_seq, journal), clock, span);
     Ok(EdgeNodeHandle { updates, outlet })
 }
 
@@ -119,7 +143,7 @@ pub fn spawn_host(config: HostConfig, mqtt: &MqttConfig, clock: Clock) -> Result
     };
     let config = HostConfig { servers: connector.servers(), seed: seed(config.seed), ..config };
     let machine = HostApplication::new(config, clock.now());
-    let (requests, outlet) = spawn(machine, connector, BdSeqStore::Memory, clock, span);
+    let (requests, outlet) = spawn(machine, connector, (BdSeqStore::Memory, None), clock, span);
     Ok(HostHandle { requests, outlet })
 }
 
@@ -137,19 +161,29 @@ pub fn spawn_listener(
     let connector = Connector::new(mqtt.clone(), client_id::of_host(&mqtt.client_id_prefix, None))?;
     let machine = Listener::new(filters, connector.servers());
     let span = tracing::info_span!("listener");
-    let (requests, outlet) = spawn(machine, connector, BdSeqStore::Memory, clock, span);
+    let (requests, outlet) = spawn(machine, connector, (BdSeqStore::Memory, None), clock, span);
     Ok(ListenerHandle { requests, outlet })
 }
 
 fn spawn<M: Machine>(
     machine: M,
     connector: Connector,
-    bd_seq: BdSeqStore,
+    (bd_seq, journal): (BdSeqStore, Option<Journal>),
     clock: Clock,
     span: tracing::Span,
 ) -> (mpsc::Sender<Order<M>>, Outlet<M::Event>) {
-    let (driver, Ends { orders, events, stop }) = Driver::new(machine, clock, connector, bd_seq);
+    let (driver, Ends { orders, events, stop }) = Driver::new(machine, clock, connector, bd_seq, journal);
     (orders, Outlet::new(events, stop, tokio::spawn(driver.run().instrument(span))))
+}
+
+fn store_of(mqtt: &MqttConfig) -> Option<StoreConfig> {
+    let when_full = match mqtt.store_when_full {
+        StoreWhenFull::Oldest => WhenFull::DropOldest,
+        StoreWhenFull::Newest => WhenFull::DropNewest,
+    };
+    let mirrored = mqtt.store == Store::Disk;
+    let bytes_max = mqtt.store_bytes_max;
+    (mqtt.store != Store::Off).then(|| StoreConfig { bytes_max, when_full, mirrored, ..StoreConfig::default() })
 }
 
 /// Machines of a fleet must not wait the same random times.

@@ -139,6 +139,7 @@ impl Machine for Listener {
                 self.tell(ListenerEvent::Message { topic, payload, retain });
             }
             TransportEvent::Lost { topic } => self.tell(ListenerEvent::Lost { topic }),
+            TransportEvent::Received { .. } => {}
             TransportEvent::Disconnected { .. } if self.phase == Phase::Stopping => {
                 self.phase = Phase::Stopped;
                 self.tell(ListenerEvent::Stopped);

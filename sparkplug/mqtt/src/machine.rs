@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use sparkplug::Now;
-use sparkplug::edge_node::{EdgeNode, NodeEvent, NodeOutput, NodeUpdate, UpdateError};
+use sparkplug::edge_node::{EdgeNode, NodeEvent, NodeOutput, NodeUpdate, StoreAction, UpdateError};
 use sparkplug::host::{HostApplication, HostEvent, HostOutput, HostRequest};
 use sparkplug::session::{TransportAction, TransportEvent};
 
@@ -32,6 +32,11 @@ pub(crate) trait Machine: Send + 'static {
     fn handle_timeout(&mut self, now: Now);
     fn next_deadline(&self) -> Option<Duration>;
     fn poll_output(&mut self) -> Option<Output<Self::Event>>;
+
+    /// What the mirror of its store has to do.
+    fn poll_store(&mut self) -> Option<StoreAction> {
+        None
+    }
 
     /// The input that ends it.
     fn stop() -> Self::Input;
@@ -66,6 +71,10 @@ impl Machine for EdgeNode {
             NodeOutput::Transport(action) => Output::Transport(action),
             NodeOutput::Event(event) => Output::Event(event),
         })
+    }
+
+    fn poll_store(&mut self) -> Option<StoreAction> {
+        self.poll_store()
     }
 
     fn stop() -> NodeUpdate {

@@ -6,15 +6,18 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use sparkplug::{DataType, Metric, Value};
-use sparkplug_mqtt::{MqttConfig, Password};
+use sparkplug_mqtt::{MqttConfig, Password, Protocol};
 use tokio::sync::mpsc;
 
 /// How to reach the MQTT server.
 #[derive(Debug, clap::Args)]
 pub struct Server {
-    /// MQTT server, mqtt://host:1883 or mqtts://host:8883; give several, and they are tried in turn
+    /// MQTT server, mqtt://host:1883, mqtts://host:8883, ws://host/path or wss://host/path; give several, and they are tried in turn
     #[arg(long = "server", value_name = "URL", default_value = "mqtt://127.0.0.1:1883")]
     servers: Vec<String>,
+    /// Version of MQTT: 3.1.1 or 5
+    #[arg(long, value_name = "VERSION", default_value = "3.1.1")]
+    protocol: Protocol,
     /// User name for the server
     #[arg(long)]
     username: Option<String>,
@@ -24,6 +27,12 @@ pub struct Server {
     /// PEM file of the authorities that sign server certificates
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// PEM file of the client certificate and its chain
+    #[arg(long, value_name = "FILE")]
+    cert_file: Option<PathBuf>,
+    /// PEM file of the private key of the client certificate
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// Seconds between pings
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     keep_alive: u64,
@@ -33,9 +42,12 @@ impl Server {
     pub fn config(self) -> MqttConfig {
         MqttConfig {
             servers: self.servers,
+            protocol: self.protocol,
             username: self.username,
             password: self.password.map(Password::from).unwrap_or_default(),
             ca_file: self.ca_file,
+            cert_file: self.cert_file,
+            key_file: self.key_file,
             keep_alive_s: self.keep_alive,
             ..MqttConfig::default()
         }

@@ -1,6 +1,8 @@
 //! Every refused value names its key; what is valid is taken as it is written.
 
 use super::*;
+use crate::password::REDACTED;
+use crate::server_address::Carrier;
 
 fn told(change: impl FnOnce(&mut MqttConfig)) -> String {
     let mut config = MqttConfig::default();
@@ -21,12 +23,22 @@ fn the_default_is_valid_and_plain_on_this_machine() {
 
 #[test]
 fn server_addresses_are_parsed_with_the_usual_ports() {
-    let address = |host: &str, port, tls| Ok(ServerAddress { host: host.to_owned(), port, tls });
+    let at = |host: &str, port, carrier, path: &str| {
+        Ok(ServerAddress { host: host.to_owned(), port, carrier, path: path.to_owned() })
+    };
+    let address = |host, port, tls| at(host, port, if tls { Carrier::Tls } else { Carrier::Tcp }, "");
     assert_eq!(server("mqtt://broker"), address("broker", 1883, false));
     assert_eq!(server("mqtts://broker/"), address("broker", 8883, true));
     assert_eq!(server("mqtt://10.0.0.1:2"), address("10.0.0.1", 2, false));
     assert_eq!(server("mqtt://[::1]:2"), address("[::1]", 2, false));
     assert_eq!(server("mqtt://[::1]"), address("[::1]", 1883, false));
+    #[cfg(feature = "websocket")]
+    {
+        assert_eq!(server("ws://broker"), at("broker", 80, Carrier::WebSocket, ""));
+        assert_eq!(server("ws://broker:9001/mqtt"), at("broker", 9001, Carrier::WebSocket, "/mqtt"));
+        assert_eq!(server("wss://broker/"), at("broker", 443, Carrier::WebSocketTls, "/"));
+        assert_eq!(server("wss://broker/a/b").unwrap().to_string(), "wss://broker:443/a/b");
+    }
 }
 
 #[test]
@@ -39,6 +51,7 @@ fn other_server_texts_are_refused_with_the_rule() {
         ("mqtt://broker:0", "has no port from 1 to 65535"),
         ("mqtt://broker:99999", "has no port from 1 to 65535"),
         ("mqtt://broker:1883/path", "has something after the port"),
+        ("ws://broker/path?query", "has something after the port, or after the path"),
         ("mqtt://::1:1883", "has an IPv6 address without brackets"),
         ("mqtts://[::1]:8883", "uses TLS with an IPv6 address"),
     ] {

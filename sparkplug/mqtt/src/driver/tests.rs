@@ -110,7 +110,7 @@ async fn rig(bd_seq: BdSeqStore, change: impl FnOnce(&mut MqttConfig)) -> Rig {
     };
     change(&mut config);
     let connector = Connector::new(config, "test".to_owned()).unwrap();
-    let (driver, Ends { orders, events, stop }) = Driver::new(Script::default(), Clock::new(), connector, bd_seq);
+    let (driver, Ends { orders, events, stop }) = Driver::new(Script::default(), Clock::new(), connector, bd_seq, None);
     Rig { server, orders, events, stop, task: tokio::spawn(driver.run()) }
 }
 
@@ -347,6 +347,9 @@ async fn disconnect_waits_for_the_acknowledgement_of_what_was_said_before() {
     // A message that crosses the DISCONNECT belongs to a session that is over for the machine.
     link.message("spBv1.0/G/NCMD/E").await;
     drop(link);
+    for publishes in [1, 2] {
+        assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Received { publishes }));
+    }
     assert_eq!(rig.disconnected().await, ("disconnected".to_owned(), true));
 }
 

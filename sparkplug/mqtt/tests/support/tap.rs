@@ -115,6 +115,10 @@ impl Tap {
         assert!(waiting.is_err(), "{waiting:?}");
     }
 
+    pub async fn publish_retained(&self, topic: &str, payload: Vec<u8>) {
+        self.client.publish(topic, QoS::AtLeastOnce, true, payload).await.unwrap();
+    }
+
     pub async fn publish(&self, topic: &str, payload: Vec<u8>) {
         self.client.publish(topic, QoS::AtMostOnce, false, payload).await.unwrap();
     }

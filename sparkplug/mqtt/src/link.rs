@@ -1,0 +1,140 @@
+//! One MQTT connection, in either version of the protocol, as [`crate::session`] sees it. This module and those below it are the only ones that know rumqttc.
+//!
+//! rumqttc has a client for each version, alike but of different types. Each is made into a stream of [`Signal`]s, which ends with one [`Fault`], and into three things to ask
+//! for. The event loop's `poll` loses a packet when its future is dropped while the socket is not writable. So its futures live in that stream, which is polled but never
+//! dropped before the session is over.
+
+mod reason;
+mod v311;
+mod v5;
+
+use std::pin::Pin;
+
+pub(crate) use reason::{takes_nothing, too_large_to_send};
+
+use bytes::Bytes;
+use futures::Stream;
+use rumqttc::{TlsConfiguration, Transport};
+use sparkplug::session::{Connect, Publish, QoS};
+
+use crate::config::{MqttConfig, MqttConfigError, Protocol};
+use crate::server_address::{Carrier, ServerAddress};
+use crate::tls;
+
+/// Requests handed to rumqttc ahead of the socket. It takes them one by one; a few keep it from waiting for us.
+pub(crate) const HANDED_MAX: usize = 64;
+
+/// Messages of QoS 1 on their way to the server without its acknowledgement, where the server sets no lower limit (MQTT 5: Receive Maximum).
+const IN_FLIGHT_MAX: u16 = 100;
+
+/// What happens on a connection.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// CONNACK that accepts.
+    Accepted,
+    /// PUBLISH.
+    Message { topic: String, payload: Bytes, retain: bool },
+    /// SUBACK: for each filter why it was refused.
+    Subscribed(Vec<Option<String>>),
+    /// PUBACK, with the reason if the server did not take the message.
+    Acknowledged { id: u16, refused: Option<String> },
+    /// PINGRESP.
+    Pong,
+    /// A PUBLISH is on the wire; 0 is the id of QoS 0.
+    WrittenPublish { id: u16 },
+    /// Another request is on the wire.
+    WrittenRequest,
+    /// A PINGREQ is on the wire.
+    WrittenPing,
+    /// What nobody needs to know.
+    Other,
+}
+
+/// Why a connection is over or was never there.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// For operators, without secrets.
+    pub(crate) reason: String,
+    /// The CONNECT may have come to the server's MQTT layer.
+    pub(crate) reached: bool,
+}
+
+pub(crate) type Signals = Pin<Box<dyn Stream<Item = Result<Signal, Fault>> + Send>>;
+
+enum Client {
+    V311(rumqttc::AsyncClient),
+    V5(rumqttc::v5::AsyncClient),
+}
+
+/// See the module.
+pub(crate) struct Link {
+    client: Client,
+    pub(crate) signals: Signals,
+}
+
+impl Link {
+    /// A connection that comes up while [`Link::signals`] is polled. Reads certificate files: blocks on the disk.
+    pub(crate) fn open(
+        config: &MqttConfig,
+        server: &ServerAddress,
+        client_id: &str,
+        connect: Connect,
+    ) -> Result<Self, MqttConfigError> {
+        let transport = transport(config, server)?;
+        Ok(match config.protocol {
+            Protocol::V311 => {
+                let (client, signals) = v311::open(config, server, client_id, connect.will, transport);
+                Self { client: Client::V311(client), signals }
+            }
+            Protocol::V5 => {
+                let (client, signals) = v5::open(config, server, client_id, connect.will, transport);
+                Self { client: Client::V5(client), signals }
+            }
+        })
+    }
+
+    /// False: the topic is not a legal one. There must be room.
+    pub(crate) fn publish(&self, publish: Publish) -> bool {
+        let Publish { topic, payload, retain, .. } = publish;
+        match &self.client {
+            Client::V311(client) => client.try_publish(topic, v311::qos(publish.qos), retain, payload).is_ok(),
+            Client::V5(client) => client.try_publish(topic, v5::qos(publish.qos), retain, payload).is_ok(),
+        }
+    }
+
+    /// False: a filter is not a legal one. There must be room.
+    pub(crate) fn subscribe(&self, filters: Vec<(String, QoS)>) -> bool {
+        match &self.client {
+            Client::V311(client) => client.try_subscribe_many(v311::filters(filters)).is_ok(),
+            Client::V5(client) => client.try_subscribe_many(v5::filters(filters)).is_ok(),
+        }
+    }
+
+    /// DISCONNECT; the server drops the will.
+    pub(crate) fn disconnect(&self) -> bool {
+        match &self.client {
+            Client::V311(client) => client.try_disconnect().is_ok(),
+            Client::V5(client) => client.try_disconnect().is_ok(),
+        }
+    }
+}
+
+fn transport(config: &MqttConfig, server: &ServerAddress) -> Result<Transport, MqttConfigError> {
+    Ok(match server.carrier {
+        Carrier::Tcp => Transport::Tcp,
+        Carrier::Tls => Transport::tls_with_config(TlsConfiguration::Rustls(tls::client_config(config)?)),
+        #[cfg(feature = "websocket")]
+        Carrier::WebSocket => Transport::ws(),
+        #[cfg(feature = "websocket")]
+        Carrier::WebSocketTls => Transport::wss_with_config(TlsConfiguration::Rustls(tls::client_config(config)?)),
+    })
+}
+
+/// What rumqttc calls the address: the host, or the whole URL of a WebSocket.
+fn broker_address(server: &ServerAddress) -> String {
+    match server.carrier {
+        Carrier::Tcp | Carrier::Tls => server.host.clone(),
+        #[cfg(feature = "websocket")]
+        Carrier::WebSocket | Carrier::WebSocketTls => server.to_string(),
+    }
+}

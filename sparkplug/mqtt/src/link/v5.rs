@@ -1,0 +1,179 @@
+//! MQTT 5: what 3.1.1 does, with reasons, and with the limits that the server sets (Receive Maximum, Maximum Packet Size, Server Keep Alive).
+
+use bytes::Bytes;
+use futures::stream;
+use rumqttc::Transport;
+use rumqttc::v5::mqttbytes::v5::{
+    ConnectReturnCode, Filter, LastWill, LastWillProperties, Packet, PubAckReason, SubscribeReasonCode,
+};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, MqttOptions, StateError, mqttbytes};
+use rumqttc::{NetworkOptions, Outgoing};
+use sparkplug::session::{Publish, QoS};
+
+use super::{Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
+use crate::config::MqttConfig;
+use crate::server_address::ServerAddress;
+
+/// Messages of QoS 1 that the server may send ahead of our acknowledgements; they are acknowledged as they are read.
+const RECEIVE_MAXIMUM: u16 = 1_000;
+
+pub(super) fn open(
+    config: &MqttConfig,
+    server: &ServerAddress,
+    client_id: &str,
+    will: Option<Publish>,
+    transport: Transport,
+) -> (AsyncClient, Signals) {
+    let mut options = MqttOptions::new(client_id, broker_address(server), server.port);
+    // tck-id-principles-persistence-clean-session-50, tck-id-message-flow-phid-sparkplug-clean-session-50
+    options.set_clean_start(true);
+    options.set_session_expiry_interval(Some(0));
+    options.set_receive_maximum(Some(RECEIVE_MAXIMUM));
+    options.set_transport(transport);
+    options.set_keep_alive(config.keep_alive());
+    options.set_outgoing_inflight_upper_limit(IN_FLIGHT_MAX);
+    // 256 MiB at most, as the configuration is checked for.
+    options.set_max_packet_size(Some(u32::try_from(config.packet_bytes_max).unwrap_or(u32::MAX)));
+    options.set_connection_timeout(config.connect_timeout_s);
+    if let Some(username) = &config.username {
+        options.set_credentials(username, config.password.expose());
+    }
+    if let Some(will) = will {
+        // A death that is told late is worth little: no Will Delay Interval.
+        let properties = LastWillProperties {
+            delay_interval: Some(0),
+            payload_format_indicator: None,
+            message_expiry_interval: None,
+            content_type: None,
+            response_topic: None,
+            correlation_data: None,
+            user_properties: Vec::new(),
+        };
+        options.set_last_will(LastWill::new(will.topic, will.payload, qos(will.qos), will.retain, Some(properties)));
+    }
+    let mut network = NetworkOptions::new();
+    network.set_tcp_nodelay(true);
+    options.set_network_options(network);
+    let (client, event_loop) = AsyncClient::new(options, HANDED_MAX);
+    let (server, max) = (server.clone(), config.packet_bytes_max);
+    let signals = stream::unfold(Some((event_loop, server)), move |state| async move {
+        let (mut event_loop, server) = state?;
+        match event_loop.poll().await {
+            Ok(event) => match signal(event) {
+                Ok(signal) => Some((Ok(signal), Some((event_loop, server)))),
+                Err(what) => Some((Err(Fault { reason: format!("{server} sent {what}"), reached: true }), None)),
+            },
+            Err(error) => Some((Err(fault(&server, &error, max)), None)),
+        }
+    });
+    (client, Box::pin(signals))
+}
+
+pub(super) const fn qos(level: QoS) -> mqttbytes::QoS {
+    match level {
+        QoS::AtMostOnce => mqttbytes::QoS::AtMostOnce,
+        QoS::AtLeastOnce => mqttbytes::QoS::AtLeastOnce,
+    }
+}
+
+pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Filter> {
+    filters.into_iter().map(|(filter, level)| Filter::new(filter, qos(level)))
+}
+
+fn signal(event: Event) -> Result<Signal, &'static str> {
+    Ok(match event {
+        Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,
+        Event::Incoming(Packet::Publish(publish)) => Signal::Message {
+            topic: text(&publish.topic).ok_or("a topic that is not UTF-8")?,
+            payload: publish.payload,
+            retain: publish.retain,
+        },
+        Event::Incoming(Packet::SubAck(suback)) => {
+            let refused = |code: &SubscribeReasonCode| match code {
+                SubscribeReasonCode::Success(_) => None,
+                SubscribeReasonCode::NotAuthorized => {
+                    Some("NotAuthorized: its access rules must allow it for this user".to_owned())
+                }
+                other => Some(format!("{other:?}")),
+            };
+            Signal::Subscribed(suback.return_codes.iter().map(refused).collect())
+        }
+        Event::Incoming(Packet::PubAck(puback)) => {
+            let refused = match puback.reason {
+                PubAckReason::Success | PubAckReason::NoMatchingSubscribers => None,
+                reason => Some(format!("{reason:?}")),
+            };
+            Signal::Acknowledged { id: puback.pkid, refused }
+        }
+        Event::Incoming(Packet::PingResp(_)) => Signal::Pong,
+        Event::Outgoing(Outgoing::Publish(id)) => Signal::WrittenPublish { id },
+        Event::Outgoing(Outgoing::Subscribe(_) | Outgoing::Disconnect) => Signal::WrittenRequest,
+        Event::Outgoing(Outgoing::PingReq) => Signal::WrittenPing,
+        Event::Incoming(_) | Event::Outgoing(_) => Signal::Other,
+    })
+}
+
+fn text(bytes: &Bytes) -> Option<String> {
+    std::str::from_utf8(bytes).ok().map(str::to_owned)
+}
+
+fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
+    let reason = match error {
+        ConnectionError::ConnectionRefused(code) => match code {
+            ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
+                format!("{} ({code:?})", reason::credentials(server))
+            }
+            ConnectReturnCode::BadClientId | ConnectReturnCode::ClientIdentifierNotValid => reason::client_id(server),
+            ConnectReturnCode::RefusedProtocolVersion | ConnectReturnCode::UnsupportedProtocolVersion => {
+                format!("{server} does not speak MQTT 5; set mqtt.protocol to 3.1.1")
+            }
+            other => format!("{server} refuses the connection: {other:?}"),
+        },
+        ConnectionError::MqttState(state) => of_state(server, state, max),
+        ConnectionError::Timeout(_) => reason::too_slow(server),
+        ConnectionError::Io(error) => format!("cannot reach {server}: {error}"),
+        ConnectionError::Tls(error) => reason::tls(server, error),
+        #[cfg(feature = "websocket")]
+        ConnectionError::Websocket(error) => reason::websocket(server, error),
+        #[cfg(feature = "websocket")]
+        ConnectionError::ResponseValidation(error) => reason::websocket(server, error),
+        other => format!("{server}: {other}"),
+    };
+    let reached = match error {
+        ConnectionError::ConnectionRefused(_) | ConnectionError::NotConnAck(_) | ConnectionError::MqttState(_) => true,
+        // As with 3.1.1: it cannot be known how far the CONNECT came.
+        ConnectionError::Timeout(_) => true,
+        _ => false,
+    };
+    Fault { reason, reached }
+}
+
+fn of_state(server: &ServerAddress, error: &StateError, max: usize) -> String {
+    match error {
+        StateError::ServerDisconnect { reason_code, reason_string } => match reason_string {
+            Some(text) => format!("{server} ended the session: {reason_code:?} ({text})"),
+            None => format!("{server} ended the session: {reason_code:?}"),
+        },
+        StateError::OutgoingPacketTooLarge { pkt_size, max } => {
+            format!(
+                "a packet of {pkt_size} bytes was to be sent; {server} takes {max} at most (its Maximum Packet Size)"
+            )
+        }
+        StateError::IncomingPacketTooLarge { pkt_size, max } => reason::too_large_to_take(server, *pkt_size, *max),
+        StateError::AwaitPingResp => reason::no_pong(server),
+        StateError::ConnectionAborted => reason::closed(server),
+        StateError::Io(error) => reason::io(server, error),
+        StateError::Deserialization(codec) => of_codec(server, codec, max),
+        other => format!("{server}: {other}"),
+    }
+}
+
+fn of_codec(server: &ServerAddress, error: &mqttbytes::Error, max: usize) -> String {
+    match error {
+        mqttbytes::Error::PayloadSizeLimitExceeded { pkt_size, .. } => {
+            reason::too_large_to_take(server, *pkt_size, max)
+        }
+        mqttbytes::Error::Io(error) => reason::io(server, error),
+        other => format!("{server} sent what is not MQTT 5: {other}"),
+    }
+}
