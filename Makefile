@@ -11,7 +11,9 @@ SECONDS_EACH ?= 60
 # Tools that the tests start beside cargo: the reference broker and its clients, Python and Node clients where tests use them.
 PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)
 NODE_TESTS := $(wildcard tests/*/package.json tests/*/*/package.json)
-TEST_TOOLS := cargo cc git mosquitto mosquitto_pub $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+# A software TPM with its tools, and those that read the certificates which are issued.
+TPM_TOOLS := swtpm swtpm_setup tpm2_quote openssl ssh-keygen
+TEST_TOOLS := cargo cc git mosquitto mosquitto_pub $(TPM_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
 .PHONY: help up test check fmt clippy tidy doc shellcheck deny bench soak tck fuzz

@@ -48,6 +48,7 @@ applications! {
     EDGE_DEPLOYMENT EDGE_DEPLOYMENT "EdgeDeployment" "Edge deployment" "edge-deployment.json";
     AGENT_CONFIG AGENT_CONFIG "AgentConfig" "Edge Agent config" "agent-config.json";
     GIT_CONFIG GIT_CONFIG "GitConfig" "Git repository configuration" "git-config.json";
+    ATTESTATION_POLICY ATTESTATION_POLICY "AttestationPolicy" "Attestation policy" "attestation-policy.json";
 }
 
 /// JSON Schema of the computed registration of an object; nobody writes it as an entry.

@@ -2,6 +2,7 @@
 //! reading an entry and writing it back loses nothing. Free-form objects are [`serde_json::Value`].
 
 mod agent;
+mod attestation;
 mod cluster;
 mod deployment;
 mod object;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use agent::AgentConfig;
+pub use attestation::{AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, PcrBank, PcrLock, PcrRule};
 pub use cluster::{AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, Host};
 pub use deployment::EdgeDeployment;
 pub use object::{Contact, Info, Membership, Registration, SparkplugAddress};
@@ -57,6 +59,7 @@ documents! {
     EdgeDeployment EDGE_DEPLOYMENT;
     AgentConfig AGENT_CONFIG;
     GitConfig GIT_CONFIG;
+    AttestationPolicy ATTESTATION_POLICY;
 }
 
 fn is_false(b: &bool) -> bool {

@@ -56,6 +56,7 @@ pub mod application {
         EDGE_DEPLOYMENT "f2b9417a-ef7f-421f-b387-bb8183a48cdb" "Edge deployment",
         AGENT_CONFIG "aac6f843-cfee-4683-b121-6943bfdf9173" "Edge Agent config",
         GIT_CONFIG "38d62a93-b6b4-4f63-bad4-d433e3eaff29" "Git repository configuration",
+        ATTESTATION_POLICY "b7d6770a-3902-4722-8891-ff56e695c64a" "Attestation policy",
     }
 
     /// Connection configuration; no entry of it is read here.

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use configdb_schema::document::{
-    AgentConfig, BootstrapScript, Document, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, FluxItem,
-    FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress,
+    AgentConfig, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus,
+    EdgeDeployment, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration,
+    SparkplugAddress,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -200,6 +201,37 @@ fn agent_configs_are_passed_through() {
     );
     refused(&application::AGENT_CONFIG, &json!({}));
     refused(&application::AGENT_CONFIG, &json!({"deviceConnections": {}}));
+}
+
+#[test]
+fn attestation_policies_name_registers_a_lock_and_who_vouches() {
+    let (digest, ek) = ("5a".repeat(32), "0f1e".repeat(16));
+    let good = json!({"bank": "sha256", "pcrs": {"4": {"expected": [digest, digest]}, "11": {"expected": [digest], "warnOnly": true}},
+        "lock": {"pcr": 15, "before": digest}, "endorsement": {"require": "both",
+            "manufacturers": ["-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"],
+            "enrolled": [{"ek": ek, "host": "ps-gw1.plant.example", "controlPlane": true}, {"ek": ek}], "revoked": [ek]}});
+    let policy: AttestationPolicy = accepted(&good);
+    assert!(policy.pcrs["11"].warn_only && policy.endorsement.enrolled[0].control_plane);
+    let changed = |pointer: &str, value: Value| {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap() = value;
+        bad
+    };
+    for bad in [
+        json!({}),
+        changed("/bank", json!("sha1")),
+        changed("/pcrs", json!({})),
+        changed("/pcrs", json!({"24": {"expected": ["5a".repeat(32)]}})),
+        changed("/pcrs", json!({"04": {"expected": ["5a".repeat(32)]}})),
+        changed("/pcrs/4/expected", json!([])),
+        changed("/pcrs/4/expected", json!(["5a"])),
+        changed("/lock/pcr", json!(16)),
+        changed("/endorsement/require", json!("none")),
+        changed("/endorsement/enrolled/0/host", json!("PS_GW1")),
+        changed("/endorsement/revoked/0", json!("0f")),
+    ] {
+        refused(&application::ATTESTATION_POLICY, &bad);
+    }
 }
 
 #[test]

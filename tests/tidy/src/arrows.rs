@@ -14,6 +14,8 @@ pub enum Rank {
     Core,
     /// A service's face on the wire.
     Contract,
+    /// A pure part of a service's core that has a package of its own.
+    Part,
     /// Drives the machines over MQTT.
     Rim,
     /// Process-level parts of services; imports nothing of ours.
@@ -32,6 +34,7 @@ pub fn rank(package: &str) -> Option<Rank> {
     match package {
         "proto" | "configdb-schema" => Some(Rank::Data),
         "sparkplug" => Some(Rank::Core),
+        "join-attestation" | "join-tickets" => Some(Rank::Part),
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "simulator" => Some(Rank::Service),
@@ -46,7 +49,7 @@ pub fn rank(package: &str) -> Option<Rank> {
 /// True for packages whose normal dependencies must not reach the outside world.
 #[must_use]
 pub fn is_pure(package: &str) -> bool {
-    matches!(rank(package), Some(Rank::Data | Rank::Core | Rank::Contract))
+    matches!(rank(package), Some(Rank::Data | Rank::Core | Rank::Contract | Rank::Part))
 }
 
 /// Ranks that a rank may import.
@@ -55,10 +58,11 @@ fn may_import(from: Rank) -> &'static [Rank] {
         Rank::Data | Rank::Runtime => &[],
         Rank::Core => &[Rank::Data],
         Rank::Contract => &[Rank::Data, Rank::Core],
+        Rank::Part => &[Rank::Data, Rank::Core, Rank::Contract],
         Rank::Rim => &[Rank::Data, Rank::Core],
-        Rank::Service => &[Rank::Data, Rank::Core, Rank::Contract, Rank::Rim, Rank::Runtime],
+        Rank::Service => &[Rank::Data, Rank::Core, Rank::Contract, Rank::Part, Rank::Rim, Rank::Runtime],
         Rank::Binary | Rank::Tests => {
-            &[Rank::Data, Rank::Core, Rank::Contract, Rank::Rim, Rank::Runtime, Rank::Service, Rank::Binary]
+            &[Rank::Data, Rank::Core, Rank::Contract, Rank::Part, Rank::Rim, Rank::Runtime, Rank::Service, Rank::Binary]
         }
     }
 }
@@ -173,6 +177,9 @@ mod tests {
             ("edge-sync-contract", "edge-monitor-contract"),
             ("service-runtime", "sparkplug"),
             ("configdb-schema", "proto"),
+            ("join-attestation", "service-runtime"),
+            ("join-attestation", "join-tickets"),
+            ("edge-sync-contract", "join-tickets"),
             ("cluster-manager", "simulator"),
             ("sparkfleet", "sim"),
             ("tck", "tidy"),
@@ -188,6 +195,8 @@ mod tests {
             ("edge-sync", "edge-sync-contract", false),
             ("cluster-manager", "edge-monitor-contract", false),
             ("sparkplug-mqtt", "sparkplug", false),
+            ("join-attestation", "configdb-schema", false),
+            ("bench", "join-attestation", false),
             ("sparkfleet", "configdb", false),
             ("e2e", "sparkfleet", false),
             ("bench", "e2e", false),

@@ -34,7 +34,14 @@ const BANNED_IN_DECISIONS: &[(&str, &str)] = &[
 ];
 
 /// Source folders of the pure packages. A contract is pure wherever it lies.
-const PURE_FOLDERS: &[&str] = &["proto/src/", "configdb-schema/src/", "sparkplug/core/src/", "services/join-service/protocol/src/"];
+const PURE_FOLDERS: &[&str] = &[
+    "proto/src/",
+    "configdb-schema/src/",
+    "sparkplug/core/src/",
+    "services/join-service/attestation/src/",
+    "services/join-service/protocol/src/",
+    "services/join-service/tickets/src/",
+];
 
 fn is_decision(path: &str) -> bool {
     let in_service = path.starts_with("services/") && path.contains("/src/");

@@ -353,16 +353,17 @@ fn what_would_not_fit_a_message_is_refused_and_what_is_accepted_fits() {
 #[test]
 fn nesting_and_numbers_of_objects_and_applications_are_bounded() {
     let count = fresh(Limits::default()).object_count();
-    let mut model = fresh(Limits { objects_max: count + 1, applications_max: 15, ..Limits::default() });
+    let applications_max = configdb_schema::APPLICATIONS.len() + 1;
+    let mut model = fresh(Limits { objects_max: count + 1, applications_max, ..Limits::default() });
     create_application(&mut model, OTHER, "Deep");
     refused(&mut model, &put(CLUSTER).create_object(class::EDGE_CLUSTER, None), "Registration", "no more are allowed");
     let nested = |levels: usize| (1..levels).fold(json!(1), |inner, _| json!([inner]));
     apply(&mut model, &put(OTHER).entry("Deep", nested(64)));
     refused(&mut model, &put(OTHER).entry("Deep", nested(65)), "Deep", "65 levels deep; at most 64");
-    let mut model = fresh(Limits { applications_max: 15, ..Limits::default() });
+    let mut model = fresh(Limits { applications_max, ..Limits::default() });
     create_application(&mut model, OTHER, "Deep");
     let one_more = put(CLUSTER).create_object(class::APPLICATION, None);
-    refused(&mut model, &one_more, "Registration", "15 applications already");
+    refused(&mut model, &one_more, "Registration", &format!("{applications_max} applications already"));
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! The policy by which a cluster's join service judges the TPM evidence of a host.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::is_false;
+
+/// Attestation policy of a cluster. Closed. A policy that says nothing admits nobody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct AttestationPolicy {
+    /// The bank of registers that is quoted.
+    pub bank: PcrBank,
+    /// What registers are to hold, by their index in decimal.
+    pub pcrs: BTreeMap<String, PcrRule>,
+    /// The register that a host extends when it takes its ticket.
+    pub lock: PcrLock,
+    /// Which TPMs are trusted.
+    pub endorsement: EndorsementRules,
+}
+
+/// A bank of registers, by its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PcrBank {
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+}
+
+/// What one register is to hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PcrRule {
+    /// The allowed values, hexadecimal, as long as a digest of the bank. One is enough.
+    pub expected: Vec<String>,
+    /// A different value is told and not refused.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub warn_only: bool,
+}
+
+/// The lock register.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PcrLock {
+    /// Its index, 0 to 15: a register that only a reset of the machine clears.
+    pub pcr: u8,
+    /// Its value before a host has joined, hexadecimal; None: zeros.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Its value once a host has joined, hexadecimal; None: `before`, extended with the cluster's id as an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// Which TPMs are trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct EndorsementRules {
+    /// What has to vouch for an endorsement key.
+    pub require: EndorsementProof,
+    /// Certificates of manufacturers' authorities, PEM; one text may hold several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manufacturers: Vec<String>,
+    /// The hosts that are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub enrolled: Vec<EnrolledHost>,
+    /// Hashes of endorsement keys (as in [`EnrolledHost::ek`]) that are refused whatever else holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revoked: Vec<String>,
+}
+
+/// What has to vouch for an endorsement key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndorsementProof {
+    /// A manufacturer's certificate.
+    Certificate,
+    /// The list of enrolled hosts.
+    Enrolment,
+    /// Both.
+    Both,
+    /// One of them.
+    Either,
+}
+
+/// A host that is known by its endorsement key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct EnrolledHost {
+    /// SHA-256 of the endorsement key's DER SubjectPublicKeyInfo, 64 hexadecimal digits.
+    pub ek: String,
+    /// The name that it has to join with; None: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// It may join the control plane.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub control_plane: bool,
+}

@@ -1,0 +1,47 @@
+//! Judges the TPM evidence of a host that wants to join, without a TPM: a function of policy, evidence, expectation and time.
+//!
+//! ```text
+//! hello:    keys, certificate ----> judge_keys ----> Keys ----> credential (only the right TPM opens it)
+//! evidence: keys, quote, values --> judge ---------> Verdict { policy revision, facts or refusal, warnings }
+//! ```
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`public`], [`attest`], [`pcr`] | the TPM's structures: public areas and names, quotes and signatures, registers |
+//! | [`keys`] | what endorsement and attestation keys must be |
+//! | [`endorsement`] | certificates of endorsement keys |
+//! | [`credential`] | MakeCredential in software |
+//! | [`quote`] | what makes a quote true |
+//! | [`policy`] | what a cluster accepts, fail closed |
+//! | [`verdict`] | the whole judgement |
+//! | [`refusal`] | the codes and texts of refusals |
+//!
+//! What a TPM cannot say is not known here: requests, challenges and their lifetimes belong to the join protocol, and who has which key already to the join service.
+//! No clock, no randomness, no I/O: the seed of a credential and the time are arguments. Every input is bounded before it is read.
+#![warn(missing_docs)]
+
+pub mod attest;
+pub mod credential;
+pub mod endorsement;
+pub mod hash;
+pub mod keys;
+pub mod pcr;
+pub mod policy;
+pub mod public;
+pub mod quote;
+pub mod refusal;
+pub mod verdict;
+pub mod wire;
+
+mod kdf;
+mod rsa;
+
+pub use attest::ClockInfo;
+pub use credential::{Credential, CredentialError, Seed, make_credential};
+pub use hash::Hash;
+pub use keys::{check_attestation_key, check_endorsement_key};
+pub use policy::{EkHash, Enrolment, Policy, PolicyError};
+pub use public::Public;
+pub use quote::{QuoteEvidence, verify_quote};
+pub use refusal::{PcrDifference, Refusal, RefusalCode};
+pub use verdict::{Facts, KeyEvidence, Keys, Phase, Verdict, judge, judge_keys};

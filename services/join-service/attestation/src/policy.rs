@@ -1,0 +1,275 @@
+//! The policy in force: an [`AttestationPolicy`] entry that was checked, with the revision under which it stands in ConfigDB.
+//!
+//! It fails closed: an entry that is missing, empty, or holds a value that was never measured makes a policy that admits nobody and says why.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use configdb_schema::document::{AttestationPolicy, EndorsementProof, EndorsementRules, PcrBank, PcrLock, PcrRule};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, TrustAnchor};
+
+use crate::hash::Hash;
+use crate::pcr::{PCR_COUNT, after_event};
+
+/// SHA-256 of an endorsement key's DER `SubjectPublicKeyInfo`.
+pub type EkHash = [u8; 32];
+
+/// The most authorities of manufacturers.
+const MANUFACTURERS_MAX: usize = 256;
+/// The most enrolled hosts, and the most revoked keys.
+const HOSTS_MAX: usize = 10_000;
+/// The most values that one register may have.
+const VALUES_MAX: usize = 64;
+/// The last register that may be the lock: those above can be cleared without a reset of the machine.
+const LOCK_INDEX_MAX: u8 = 15;
+
+/// Why an entry is no policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {rule}")]
+pub struct PolicyError {
+    /// The field of the entry.
+    pub field: String,
+    /// The rule that it breaks.
+    pub rule: String,
+}
+
+fn error<T>(field: impl Into<String>, rule: impl Into<String>) -> Result<T, PolicyError> {
+    Err(PolicyError { field: field.into(), rule: rule.into() })
+}
+
+/// A host that is known by its endorsement key, and what it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The name that it has to join with; None: any.
+    pub host: Option<String>,
+    /// It may join the control plane.
+    pub control_plane: bool,
+}
+
+/// What one register is to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Register {
+    pub(crate) expected: Vec<Vec<u8>>,
+    pub(crate) enforced: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pub(crate) index: u8,
+    pub(crate) before: Vec<u8>,
+    after: Option<Vec<u8>>,
+}
+
+impl Lock {
+    /// Its value once a host has joined the cluster with that id.
+    pub(crate) fn after(&self, bank: Hash, cluster_id: &[u8]) -> Vec<u8> {
+        self.after.clone().unwrap_or_else(|| after_event(bank, &self.before, cluster_id))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Endorsement {
+    pub(crate) require: EndorsementProof,
+    pub(crate) manufacturers: Vec<TrustAnchor<'static>>,
+    pub(crate) enrolled: BTreeMap<EkHash, Enrolment>,
+    pub(crate) revoked: BTreeSet<EkHash>,
+}
+
+/// The rules of a valid policy.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) bank: Hash,
+    pub(crate) registers: BTreeMap<u8, Register>,
+    pub(crate) lock: Lock,
+    /// Every index that has to be quoted: the registers and the lock.
+    pub(crate) indices: BTreeSet<u8>,
+    pub(crate) endorsement: Endorsement,
+}
+
+/// The policy in force.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    revision: u64,
+    rules: Result<Rules, PolicyError>,
+}
+
+impl Policy {
+    /// The policy of an entry at a revision of ConfigDB. An entry that breaks a rule makes a policy that admits nobody: see [`Policy::error`].
+    #[must_use]
+    pub fn new(entry: &AttestationPolicy, revision: u64) -> Self {
+        Self { revision, rules: rules(entry) }
+    }
+
+    /// The policy of a cluster that has no entry: it admits nobody.
+    #[must_use]
+    pub fn missing() -> Self {
+        Self { revision: 0, rules: error("AttestationPolicy", "the cluster has no such entry") }
+    }
+
+    /// Revision of the entry; 0 if there is none. Each verdict carries it.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Why it admits nobody, if it cannot admit anybody.
+    #[must_use]
+    pub fn error(&self) -> Option<&PolicyError> {
+        self.rules.as_ref().err()
+    }
+
+    /// Bank and registers that a host has to quote; None if nobody is admitted anyway.
+    #[must_use]
+    pub fn selection(&self) -> Option<(Hash, &BTreeSet<u8>)> {
+        self.rules.as_ref().ok().map(|rules| (rules.bank, &rules.indices))
+    }
+
+    pub(crate) const fn rules(&self) -> Result<&Rules, &PolicyError> {
+        self.rules.as_ref()
+    }
+}
+
+fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
+    let bank = match entry.bank {
+        PcrBank::Sha256 => Hash::Sha256,
+        PcrBank::Sha384 => Hash::Sha384,
+    };
+    let lock = lock(&entry.lock, bank)?;
+    let registers: BTreeMap<u8, Register> =
+        entry.pcrs.iter().map(|(index, rule)| register(index, rule, bank, lock.index)).collect::<Result<_, _>>()?;
+    if !registers.values().any(|register| register.enforced) {
+        return error("pcrs", "no register is enforced: such a policy would admit any software");
+    }
+    let indices = registers.keys().copied().chain([lock.index]).collect();
+    Ok(Rules { bank, registers, lock, indices, endorsement: endorsement(&entry.endorsement)? })
+}
+
+fn lock(entry: &PcrLock, bank: Hash) -> Result<Lock, PolicyError> {
+    if entry.pcr > LOCK_INDEX_MAX {
+        return error(
+            "lock.pcr",
+            format!("{} is above {LOCK_INDEX_MAX}: it can be cleared without a reset", entry.pcr),
+        );
+    }
+    let before = match &entry.before {
+        // The one register whose value may be zero: nothing has been measured into it yet.
+        Some(text) if text.bytes().all(|digit| digit == b'0') => digest("lock.before", text, bank)?,
+        Some(text) => measured("lock.before", text, bank)?,
+        None => vec![0; bank.size()],
+    };
+    let after = entry.after.as_ref().map(|text| measured("lock.after", text, bank)).transpose()?;
+    if after.as_ref() == Some(&before) {
+        return error("lock.after", "is the same as before: nobody could tell whether a host has joined");
+    }
+    Ok(Lock { index: entry.pcr, before, after })
+}
+
+fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Register), PolicyError> {
+    let field = format!("pcrs.{index}");
+    let number =
+        index.parse().ok().filter(|number: &u8| usize::from(*number) < PCR_COUNT && number.to_string() == index);
+    let Some(number) = number else {
+        return error(field, format!("is no register: 0 to {}", PCR_COUNT - 1));
+    };
+    if number == lock {
+        return error(field, "is the lock register: its values stand in `lock`");
+    }
+    if rule.expected.is_empty() || rule.expected.len() > VALUES_MAX {
+        return error(
+            format!("{field}.expected"),
+            format!("holds {}, not 1 to {VALUES_MAX} values", rule.expected.len()),
+        );
+    }
+    let values = rule.expected.iter().enumerate();
+    let expected: Result<_, _> =
+        values.map(|(at, text)| measured(&format!("{field}.expected[{at}]"), text, bank)).collect();
+    Ok((number, Register { expected: expected?, enforced: !rule.warn_only }))
+}
+
+fn digest(field: &str, text: &str, bank: Hash) -> Result<Vec<u8>, PolicyError> {
+    match hex::decode(text) {
+        Ok(value) if value.len() == bank.size() => Ok(value),
+        Ok(value) => {
+            error(field, format!("has {} bytes, and a digest of {} has {}", value.len(), bank.name(), bank.size()))
+        }
+        Err(_) => error(field, "is not hexadecimal"),
+    }
+}
+
+/// A digest that can have been measured: no placeholder, which repeats one, two, four or eight bytes over and over.
+fn measured(field: &str, text: &str, bank: Hash) -> Result<Vec<u8>, PolicyError> {
+    let value = digest(field, text, bank)?;
+    if is_placeholder(&value) {
+        error(field, "repeats the same bytes: a placeholder, not a measurement")
+    } else {
+        Ok(value)
+    }
+}
+
+fn is_placeholder(value: &[u8]) -> bool {
+    [1, 2, 4, 8].iter().any(|period| value.iter().zip(&value[*period..]).all(|(one, next)| one == next))
+}
+
+fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {
+    let manufacturers = manufacturers(&entry.manufacturers)?;
+    if entry.enrolled.len() > HOSTS_MAX || entry.revoked.len() > HOSTS_MAX {
+        return error("endorsement", format!("lists more than {HOSTS_MAX} keys"));
+    }
+    let mut enrolled = BTreeMap::new();
+    let mut names = BTreeSet::new();
+    for (at, host) in entry.enrolled.iter().enumerate() {
+        let field = format!("endorsement.enrolled[{at}]");
+        let enrolment = Enrolment { host: host.host.clone(), control_plane: host.control_plane };
+        if enrolled.insert(ek_hash(&format!("{field}.ek"), &host.ek)?, enrolment).is_some() {
+            return error(format!("{field}.ek"), "is enrolled twice");
+        }
+        if let Some(name) = &host.host
+            && !names.insert(name)
+        {
+            return error(format!("{field}.host"), "is the name of two endorsement keys");
+        }
+    }
+    let revoked = entry.revoked.iter().enumerate();
+    let revoked: Result<_, _> =
+        revoked.map(|(at, text)| ek_hash(&format!("endorsement.revoked[{at}]"), text)).collect();
+    let (certificates, hosts) = (!manufacturers.is_empty(), !enrolled.is_empty());
+    let (needed, there) = match entry.require {
+        EndorsementProof::Certificate => ("manufacturers", certificates),
+        EndorsementProof::Enrolment => ("enrolled", hosts),
+        EndorsementProof::Both => ("manufacturers and enrolled", certificates && hosts),
+        EndorsementProof::Either => ("manufacturers or enrolled", certificates || hosts),
+    };
+    if !there {
+        return error("endorsement.require", format!("nobody can fulfil it: {needed} must not be empty"));
+    }
+    Ok(Endorsement { require: entry.require, manufacturers, enrolled, revoked: revoked? })
+}
+
+fn ek_hash(field: &str, text: &str) -> Result<EkHash, PolicyError> {
+    let value = measured(field, text, Hash::Sha256)?;
+    value.try_into().or_else(|_| error(field, "is no SHA-256"))
+}
+
+fn manufacturers(texts: &[String]) -> Result<Vec<TrustAnchor<'static>>, PolicyError> {
+    let mut anchors = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        let field = format!("endorsement.manufacturers[{at}]");
+        let before = anchors.len();
+        for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+            let Ok(certificate) = certificate else {
+                return error(field, "is not PEM");
+            };
+            match webpki::anchor_from_trusted_cert(&certificate) {
+                Ok(anchor) => anchors.push(anchor.to_owned()),
+                Err(reason) => return error(field, format!("is no certificate of an authority ({reason:?})")),
+            }
+        }
+        if anchors.len() == before {
+            return error(field, "holds no certificate");
+        }
+    }
+    if anchors.len() > MANUFACTURERS_MAX {
+        return error("endorsement.manufacturers", format!("holds more than {MANUFACTURERS_MAX} certificates"));
+    }
+    Ok(anchors)
+}

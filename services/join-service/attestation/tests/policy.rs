@@ -1,0 +1,105 @@
+//! A policy that could not keep anybody out keeps everybody out.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::collections::BTreeSet;
+
+use configdb_schema::document::AttestationPolicy;
+use join_attestation::{Hash, Policy};
+use serde_json::{Value, json};
+
+const ROOT: &str = include_str!("recorded/root.pem");
+
+fn digest(text: &str) -> String {
+    hex::encode(Hash::Sha256.digest(&[text.as_bytes()]))
+}
+
+fn good() -> Value {
+    json!({"bank": "sha256", "pcrs": {"4": {"expected": [digest("kernel")]}, "14": {"expected": [digest("x")], "warnOnly": true}},
+        "lock": {"pcr": 15}, "endorsement": {"require": "both", "manufacturers": [ROOT],
+            "enrolled": [{"ek": digest("ek 1"), "host": "a"}, {"ek": digest("ek 2")}], "revoked": [digest("ek 3")]}})
+}
+
+/// The error of the good policy with one place changed.
+#[track_caller]
+fn error(pointer: &str, value: Value) -> String {
+    let mut entry = good();
+    match entry.pointer_mut(pointer) {
+        Some(place) => *place = value,
+        None => {
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            entry.pointer_mut(parent).unwrap()[key] = value;
+        }
+    }
+    let entry: AttestationPolicy = serde_json::from_value(entry).unwrap();
+    Policy::new(&entry, 1).error().unwrap().to_string()
+}
+
+#[test]
+fn a_good_policy_says_what_has_to_be_quoted() {
+    let entry: AttestationPolicy = serde_json::from_value(good()).unwrap();
+    let policy = Policy::new(&entry, 17);
+    assert_eq!((policy.error(), policy.revision()), (None, 17));
+    assert_eq!(policy.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 14, 15]))));
+    assert_eq!(Policy::missing().selection(), None);
+    assert_eq!(Policy::missing().error().unwrap().to_string(), "AttestationPolicy: the cluster has no such entry");
+}
+
+#[test]
+fn registers() {
+    let nothing = "pcrs: no register is enforced: such a policy would admit any software";
+    assert_eq!(error("/pcrs", json!({})), nothing);
+    assert_eq!(error("/pcrs/4/warnOnly", json!(true)), nothing);
+    assert_eq!(error("/pcrs/4/expected", json!([])), "pcrs.4.expected: holds 0, not 1 to 64 values");
+    assert_eq!(error("/pcrs/24", json!({"expected": [digest("x")]})), "pcrs.24: is no register: 0 to 23");
+    assert_eq!(error("/pcrs/04", json!({"expected": [digest("x")]})), "pcrs.04: is no register: 0 to 23");
+    let lock = "pcrs.15: is the lock register: its values stand in `lock`";
+    assert_eq!(error("/pcrs/15", json!({"expected": [digest("x")]})), lock);
+    assert_eq!(error("/pcrs/4/expected/0", json!("no")), "pcrs.4.expected[0]: is not hexadecimal");
+    let short = "pcrs.4.expected[0]: has 2 bytes, and a digest of sha256 has 32";
+    assert_eq!(error("/pcrs/4/expected/0", json!("1234")), short);
+    assert!(error("/bank", json!("sha384")).ends_with("has 32 bytes, and a digest of sha384 has 48"));
+}
+
+#[test]
+fn placeholders_are_no_measurements() {
+    for placeholder in
+        ["00".repeat(32), "ff".repeat(32), "1234".repeat(16), "deadbeef".repeat(8), "0102030405060708".repeat(4)]
+    {
+        let rule = "repeats the same bytes: a placeholder, not a measurement";
+        assert_eq!(error("/pcrs/4/expected/0", json!(placeholder)), format!("pcrs.4.expected[0]: {rule}"));
+        assert_eq!(error("/pcrs/14/expected/0", json!(placeholder)), format!("pcrs.14.expected[0]: {rule}"));
+        assert_eq!(error("/lock/after", json!(placeholder)), format!("lock.after: {rule}"));
+        assert_eq!(
+            error("/endorsement/enrolled/1/ek", json!(placeholder)),
+            format!("endorsement.enrolled[1].ek: {rule}")
+        );
+    }
+    assert!(error("/lock/before", json!("ff".repeat(32))).starts_with("lock.before: repeats"));
+}
+
+#[test]
+fn the_lock() {
+    assert_eq!(error("/lock/pcr", json!(16)), "lock.pcr: 16 is above 15: it can be cleared without a reset");
+    assert_eq!(error("/lock/before", json!("00")), "lock.before: has 1 bytes, and a digest of sha256 has 32");
+    let same = json!({"pcr": 15, "before": digest("x"), "after": digest("x")});
+    assert!(error("/lock", same).starts_with("lock.after: is the same as before"));
+}
+
+#[test]
+fn endorsement() {
+    let twice = json!([{"ek": digest("a")}, {"ek": digest("a")}]);
+    assert_eq!(error("/endorsement/enrolled", twice), "endorsement.enrolled[1].ek: is enrolled twice");
+    let named_twice = json!([{"ek": digest("a"), "host": "h"}, {"ek": digest("b"), "host": "h"}]);
+    let text = "endorsement.enrolled[1].host: is the name of two endorsement keys";
+    assert_eq!(error("/endorsement/enrolled", named_twice), text);
+    assert!(error("/endorsement/enrolled", json!([])).starts_with("endorsement.require: nobody can fulfil it"));
+    assert!(error("/endorsement/manufacturers", json!([])).starts_with("endorsement.require: nobody can fulfil it"));
+    assert_eq!(error("/endorsement/manufacturers/0", json!("")), "endorsement.manufacturers[0]: holds no certificate");
+    let cut = &ROOT[..200];
+    assert_eq!(error("/endorsement/manufacturers/0", json!(cut)), "endorsement.manufacturers[0]: is not PEM");
+    let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let text = error("/endorsement/manufacturers/0", json!(no_certificate));
+    assert!(text.starts_with("endorsement.manufacturers[0]: is no certificate of an authority"), "{text}");
+    let none = json!({"require": "either"});
+    assert!(error("/endorsement", none).contains("manufacturers or enrolled must not be empty"));
+}
