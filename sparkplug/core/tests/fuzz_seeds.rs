@@ -12,6 +12,8 @@ fn every_seed_of_every_fuzz_target_holds() {
     let mut folders: Vec<String> = fs::read_dir(&folder)
         .expect("there are seeds")
         .map(|entry| entry.expect("readable").file_name().into_string().expect("a plain name"))
+        // Those go through a test of `join-protocol`.
+        .filter(|name| !name.starts_with("join_"))
         .collect();
     folders.sort();
     assert_eq!(folders, fuzz::TARGETS.map(|(name, _)| name), "each target has seeds, and nothing else has");

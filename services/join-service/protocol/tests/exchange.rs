@@ -3,7 +3,9 @@
 mod support;
 
 use join_protocol::issuer::{Claim, GrantError, MemberError, Phase, claim};
-use join_protocol::limits::{CHALLENGE_BYTES_MAX, EVIDENCE_BYTES_MAX, HELLO_BYTES_MAX, TICKET_BYTES_MAX};
+use join_protocol::limits::{
+    CHALLENGE_BYTES_MAX, EVIDENCE_BYTES_MAX, HELLO_BYTES_MAX, QUOTE_BYTES_MAX, TICKET_BYTES_MAX,
+};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::result::ResultKey;
@@ -150,17 +152,27 @@ fn a_grant_that_does_not_fit_is_refused_and_not_cut() {
 }
 
 #[test]
-fn messages_of_a_host_with_a_real_tpm_stay_far_below_their_limits() {
-    let (issuer, mut host) = (replica(1), host(1));
-    host.settings.suites = vec![Suite::XWing];
-    // As large as an RSA endorsement key with its certificate chain.
-    host.settings.endorsement_certificates = vec![vec![1; 1_500]; 2];
-    let hello = host.hello(1);
-    let challenge = challenge(&issuer, &host, hello.message());
-    let evidence = host.evidence(&issuer);
-    let sizes = (hello.message().len(), challenge.len(), evidence.message().len());
-    assert!(sizes.0 < HELLO_BYTES_MAX / 4 && sizes.1 < CHALLENGE_BYTES_MAX / 2, "{sizes:?}");
-    assert!(sizes.2 < EVIDENCE_BYTES_MAX / 10, "{sizes:?}");
+fn messages_have_the_sizes_that_the_documentation_tells() {
+    let sizes = |suite, role, certificates| {
+        let (issuer, mut host) = (replica(1), host(1));
+        host.settings.suites = vec![suite];
+        host.settings.role = role;
+        host.settings.endorsement_certificates = certificates;
+        let hello = host.hello(1).message().to_vec();
+        let challenge = challenge(&issuer, &host, &hello);
+        let evidence = host.evidence(&issuer);
+        let evidence_bytes = evidence.message().len();
+        let (_, answer) = ticket(&issuer, &host, &evidence);
+        let acknowledgement = host.commit(opened(evidence, &answer.message), None).acknowledgement().len();
+        [hello.len(), challenge.len(), evidence_bytes, answer.message.len(), acknowledgement]
+    };
+    assert_eq!(sizes(Suite::X25519, Role::Worker, Vec::new()), [158, 462, 1828, 8477, 1081]);
+    assert_eq!(sizes(Suite::XWing, Role::Worker, Vec::new()), [158, 1647, 5287, 9566, 1081]);
+    assert_eq!(sizes(Suite::XWing, Role::ControlPlane, Vec::new()), [158, 1647, 5287, 34144, 1081]);
+    // With the certificates of a real TPM's endorsement key, and as much quote and event log as is allowed, all stay below their limits.
+    let [hello, challenge, evidence, ticket, _] = sizes(Suite::XWing, Role::ControlPlane, vec![vec![1; 4_096]; 4]);
+    assert!(hello < HELLO_BYTES_MAX && challenge < CHALLENGE_BYTES_MAX && ticket < TICKET_BYTES_MAX);
+    assert!(evidence + QUOTE_BYTES_MAX < EVIDENCE_BYTES_MAX);
 }
 
 #[test]

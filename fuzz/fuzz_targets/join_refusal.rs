@@ -1,0 +1,7 @@
+//! No bytes make the decoders of a clear refusal panic.
+#![no_main]
+
+#[path = "../src/join.rs"]
+mod join;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| join::refusal(bytes));

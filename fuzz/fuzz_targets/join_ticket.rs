@@ -1,0 +1,7 @@
+//! No bytes make the decoders of a ticket panic.
+#![no_main]
+
+#[path = "../src/join.rs"]
+mod join;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| join::ticket(bytes));
