@@ -173,7 +173,7 @@ fn show(plan: Plan, set_up: Duration, bytes: usize, measured: &Measured, limit: 
          Edge Node session) and the observer share one process. Kubernetes is instant: an in-process model that answers at once, without Flux. All clusters were created, set up \
          and agreed in {:.1} s. Raw: {bytes} bytes, the size of the command with the manifests, there and back through the same broker after the changes, all sessions open. A \
          change passes the broker six times in a row (write, replica, index, report, manifests, report), as three raw round trips do; the cluster manager compares a cluster at \
-         most every 50 ms, and the manifests wait for that after the index.",
+         most every 50 ms, for which a single change does not wait.",
         plan.clusters,
         measured.reported.len(),
         figures::profile(),

@@ -303,6 +303,9 @@ impl Repositories {
             gix::open::Options::isolated(),
         )
         .map_err(RepositoryError::git("created", &aside))?;
+        // Samples of hooks: half of a new repository's files, in each of thousands.
+        let hooks = aside.join("hooks");
+        fs::remove_dir_all(&hooks).map_err(RepositoryError::disk("remove", &hooks))?;
         // Whatever the default branch of this machine is.
         atomic_file::write(&aside.join("HEAD"), format!("ref: {BRANCH}\n").as_bytes(), None)?;
         fs::rename(&aside, directory).map_err(RepositoryError::disk("rename a new repository to", directory))

@@ -73,6 +73,7 @@ fn a_repository_is_made_once_and_committed_to_only_when_something_changed() {
     git(&fixture.bare(), &["fsck", "--strict"]);
     let log = git(&fixture.bare(), &["log", "-1", "--format=%an|%s|%at", "main"]);
     assert_eq!(log.trim(), "Sparkfleet cluster manager|Cluster flux update|1700000000");
+    assert!(!fixture.bare().join("hooks").exists(), "samples of hooks are no part of it");
 }
 
 #[test]
