@@ -402,6 +402,26 @@ fn a_challenge_that_the_host_changed_for_itself() {
 }
 
 #[test]
+fn evidence_for_a_policy_that_is_no_more() {
+    let host = host(1);
+    let changes = [
+        IssuerPolicy { policy_epoch: 6, ..policy() },
+        IssuerPolicy { variants: vec![Variant::Tpm2], ..policy() },
+        IssuerPolicy { suites: vec![Suite::XWing], ..policy() },
+    ];
+    for changed in changes {
+        let mut issuer = replica(1);
+        let evidence = host.evidence(&issuer);
+        issuer.set_policy(changed.clone());
+        let answer = judge(&issuer, &host, evidence.message(), &accepting());
+        let EvidenceAnswer::Refused(refused) = answer else { panic!("{changed:?}: {answer:?}") };
+        assert_eq!(refused.refusal.code, RefusalCode::ChallengeExpired);
+        assert!(refused.refusal.detail.starts_with("the policy"), "{}", refused.refusal);
+        assert_eq!(evidence.on_clear_refusal(&refused.message, CLOCK), Ok(refused.refusal));
+    }
+}
+
+#[test]
 fn evidence_put_together_from_two_requests() {
     let (issuer, host) = (replica(1), host(1));
     let first = Evidence::decode(host.evidence(&issuer).message()).unwrap();

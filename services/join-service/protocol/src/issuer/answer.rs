@@ -57,7 +57,7 @@ impl Issuer {
         self.seal_answer(recipient, Err(refusal), None)
     }
 
-    fn seal_answer(
+    pub(super) fn seal_answer(
         &self,
         recipient: &Recipient,
         verdict: Result<Grant, Refusal>,

@@ -8,6 +8,7 @@ use crate::certificate::{IssuerCertificate, SigningKey, TrustAnchor};
 use crate::host::{HelloSent, HostSettings};
 use crate::message::challenge::{Challenge, ChallengeBody};
 use crate::message::evidence::{Evidence, EvidenceBody, EvidenceContent};
+use crate::message::grant::Grant;
 use crate::refusal::RefusalCode;
 use crate::seal::{Binding, KeyPair, seal};
 use crate::secret::{Entropy, Secret};
@@ -36,11 +37,9 @@ fn issuer() -> (Issuer, TrustAnchor) {
     (Issuer::new(policy, keys, key, chain), TrustAnchor { root: root.public_key(), cluster: CLUSTER, epoch_min: 0 })
 }
 
-fn judge_body(body: Vec<u8>, quote: Vec<u8>, verifier: &dyn Verifier) -> EvidenceAnswer {
-    let (issuer, anchor) = issuer();
-    let tpm = SimulatedTpm::new(&Secret::new([4; 32])).unwrap();
+fn settings(tpm: &SimulatedTpm, anchor: TrustAnchor) -> HostSettings {
     let disk = Uuid::from_u128(9);
-    let settings = HostSettings {
+    HostSettings {
         address: Address::of_disk("G", disk),
         disk,
         kind: Kind::Join,
@@ -52,7 +51,13 @@ fn judge_body(body: Vec<u8>, quote: Vec<u8>, verifier: &dyn Verifier) -> Evidenc
         endorsement_certificates: Vec::new(),
         body: EvidenceBody::default(),
         anchor,
-    };
+    }
+}
+
+fn judge_body(body: Vec<u8>, quote: Vec<u8>, verifier: &dyn Verifier) -> EvidenceAnswer {
+    let (issuer, anchor) = issuer();
+    let tpm = SimulatedTpm::new(&Secret::new([4; 32])).unwrap();
+    let settings = settings(&tpm, anchor);
     let address = settings.address.clone();
     let hello = HelloSent::new(Arc::new(settings), &Entropy::new([5; 32])).unwrap();
     let answer = issuer.on_hello(&address, hello.message(), 1_000, Entropy::new([6; 32]), verifier);
@@ -99,4 +104,29 @@ fn the_first_check_that_fails_decides_and_the_dearest_come_last() {
     assert_eq!(code(&good, b"", &unknown), RefusalCode::QuoteMissing);
     assert_eq!(code(&good, b"quote", &unknown), RefusalCode::EndorsementUnknown);
     assert_eq!(code(&good, b"quote", &SimulatedVerifier::default()), RefusalCode::QuoteMalformed);
+}
+
+#[test]
+fn a_host_takes_no_ticket_of_another_kind_even_from_its_issuer() {
+    let (issuer, anchor) = issuer();
+    let tpm = SimulatedTpm::new(&Secret::new([4; 32])).unwrap();
+    let settings = settings(&tpm, anchor);
+    let (address, verifier) = (settings.address.clone(), SimulatedVerifier::default());
+    let hello = HelloSent::new(Arc::new(settings), &Entropy::new([5; 32])).unwrap();
+    let answer = issuer.on_hello(&address, hello.message(), 1_000, Entropy::new([6; 32]), &verifier);
+    let HelloAnswer::Challenge { message, .. } = answer else { panic!("{answer:?}") };
+    let challenged = hello.on_challenge(&message, HostClock::Unset).unwrap();
+    let secret = tpm.activate_credential(challenged.credential()).unwrap();
+    let quoting = challenged.on_credential_activated(secret, &Entropy::new([7; 32]));
+    let quote = tpm.quote(&quoting.qualifying_data());
+    let evidence = quoting.on_quoted(quote, &Entropy::new([8; 32])).unwrap();
+    let answer = issuer.on_evidence(&address, evidence.message(), 2_000, &verifier);
+    let EvidenceAnswer::Verified(verified) = answer else { panic!("{answer:?}") };
+    let secret = |byte| Secret::new([byte; 32]);
+    let (disk_key, measurement_secret, measurement_salt) = (secret(1), secret(2), secret(3));
+    let rejoin = Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup: None };
+    assert!(issuer.grant(&verified, rejoin.clone(), Entropy::new([9; 32])).is_err());
+    let forced = issuer.seal_answer(verified.recipient(), Ok(rejoin), Some(Entropy::new([9; 32]))).unwrap();
+    let error = evidence.on_ticket(&forced.message, HostClock::Unset).unwrap_err().error;
+    assert_eq!(error.to_string(), "grant.membership is missing for join");
 }
