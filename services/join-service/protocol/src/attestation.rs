@@ -21,7 +21,7 @@ pub struct HostKeys<'a> {
 }
 
 impl HostKeys<'_> {
-    /// What enrolment lists know the host by.
+    /// What records know the host by.
     #[must_use]
     pub fn endorsement_key_id(&self) -> Hash {
         endorsement_key_id(self.endorsement_key)
