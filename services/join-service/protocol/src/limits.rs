@@ -37,6 +37,8 @@ pub const OFFERS_MAX: usize = 8;
 pub const VARIANT_BYTES_MAX: usize = 32;
 /// Bytes of a credential.
 pub const CREDENTIAL_BYTES_MAX: usize = 2 * 1024;
+/// Bytes of the public key of an issuer, of any suite.
+pub const ISSUER_KEY_BYTES_MAX: usize = 2 * 1024;
 /// Certificates from the issuer up to the root, the root left out.
 pub const ISSUER_CERTIFICATES_MAX: usize = 3;
 /// Bytes of one of them.

@@ -512,6 +512,21 @@ fn an_issuer_that_is_certified_for_this_cluster_but_speaks_for_another() {
 }
 
 #[test]
+fn an_issuer_whose_key_is_none_of_the_suite_is_found_before_the_tpm_is_asked() {
+    let (issuer, host) = (replica(1), host(1));
+    let hello = host.hello(1);
+    let honest = Challenge::decode(&challenge(&issuer, &host, hello.message())).unwrap();
+    for issuer_key in [vec![1; 31], vec![1; 33], vec![1; 1_216]] {
+        let body = ChallengeBody { issuer_key, ..ChallengeBody::decode(&honest.body).unwrap() }.encode();
+        let th1 = transcript::after_hello(hello.message());
+        let signature = signing_key(0x81).sign(&transcript::challenge_signed(&th1, &body, &honest.cookie));
+        let message = Challenge { body, cookie: honest.cookie, signature }.encode();
+        let error = host.hello(1).on_challenge(&message, CLOCK).unwrap_err().error.to_string();
+        assert_eq!(error, "challenge body.issuer_key is no public key of the suite");
+    }
+}
+
+#[test]
 fn evidence_carried_on_to_another_issuer() {
     // A relay takes evidence for one cluster to the issuer of another: other keys, so it is not even opened.
     let host = host(1);

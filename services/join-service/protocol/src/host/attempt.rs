@@ -24,7 +24,7 @@ use crate::message::hello::Hello;
 use crate::message::ticket::{Ticket, TicketBody, TicketContent};
 use crate::message::{Fields, WireError};
 use crate::refusal::Refusal;
-use crate::seal::{Binding, KeyPair, seal};
+use crate::seal::{Binding, KeyPair, is_public_key, seal};
 use crate::secret::{Entropy, Secret};
 use crate::terms::{Address, HostClock, Kind, RequestId, Role, Suite, Variant};
 use crate::transcript::{self, Hash};
@@ -236,6 +236,9 @@ impl HelloSent {
         }
         if !self.settings.suites.contains(&body.suite) || body.variant != self.settings.variant {
             return Err(ChallengeError::NotOffered);
+        }
+        if !is_public_key(body.suite, &body.issuer_key) {
+            return Err(Fields("challenge body").error("issuer_key", "is no public key of the suite").into());
         }
         Ok((body, issuer))
     }

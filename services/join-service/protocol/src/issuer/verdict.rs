@@ -168,7 +168,7 @@ impl Issuer {
         }
     }
 
-    /// Checks 1 to 6.
+    /// The checks up to the proof.
     fn open(&self, address: &Address, message: &[u8], now_ms: u64) -> Result<(Recipient, EvidenceContent), Unopened> {
         let evidence = Evidence::decode(message).map_err(Ignored::Wire)?;
         let hello = Hello::decode(&evidence.hello).map_err(Ignored::Wire)?;
@@ -232,7 +232,7 @@ impl Issuer {
         Err(Unopened::Refused(request, *th1, Refusal::new(RefusalCode::ChallengeExpired, detail)))
     }
 
-    /// Checks 7 to 10.
+    /// The checks after the proof.
     fn judge(
         &self,
         recipient: &Recipient,
