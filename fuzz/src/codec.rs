@@ -2,8 +2,8 @@
 
 use sparkplug::metric::Metric;
 use sparkplug::payload::{
-    COMPRESSED, Compression, CompressionAlgorithm, DecodeError, EncodeOptions, Form, Limits, Payload, decode,
-    decode_for_display, encode,
+    COMPRESSED, Compression, CompressionAlgorithm, DecodeError, EncodeOptions, Form, Inflated, Limits, Payload, decode,
+    decode_for_display, decode_ref, encode,
 };
 use sparkplug::state::HostState;
 use sparkplug::topic::Topic;
@@ -11,13 +11,29 @@ use sparkplug::topic::Topic;
 /// A payload as it stands on the wire.
 pub fn payload(bytes: &[u8]) {
     let limits = Limits::default();
-    let Ok(payload) = decode(bytes, &limits) else {
+    let mut inflated = Inflated::default();
+    let Ok(payload) = decode_ref(bytes, &limits, &mut inflated) else {
+        assert!(decode(bytes, &limits).is_err(), "both readers refuse the same");
         return;
     };
-    for metric in payload.metrics {
-        if let Ok(datatype) = metric.own_datatype() {
-            let _ = metric.resolve("Temperature".into(), datatype, None);
-        }
+    let owned = decode(bytes, &limits).expect("both readers take the same");
+    assert_eq!(payload.metrics.len(), owned.metrics.len());
+    let mut metrics = Vec::new();
+    for (borrowed, owned) in payload.metrics.iter().zip(owned.metrics) {
+        let Ok(datatype) = borrowed.own_datatype() else { continue };
+        let resolved = borrowed.resolve("Temperature".into(), datatype, None);
+        let same = owned.resolve("Temperature".into(), datatype, None);
+        assert_eq!(format!("{resolved:?}"), format!("{same:?}"), "both readers mean the same");
+        // A template may be definition and instance at once on the wire; it is not written so.
+        metrics.extend(resolved.ok().filter(|metric| metric.check().is_ok()));
+    }
+    // Written again, it says the same once more.
+    let written = encode(&Payload { metrics: metrics.clone(), ..Payload::default() }, &EncodeOptions::new(Form::Birth));
+    if let Ok(again) = decode(&written, &limits) {
+        let again = again.metrics.into_iter().zip(&metrics).map(|(raw, metric)| {
+            raw.resolve(metric.name.clone(), metric.datatype, None).expect("what was resolved can be resolved")
+        });
+        assert!(again.zip(&metrics).all(|(again, metric)| format!("{again:?}") == format!("{metric:?}")));
     }
     assert!(decode_for_display(bytes, &limits).is_ok(), "what can be decoded can be displayed");
 }

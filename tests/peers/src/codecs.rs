@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sparkplug::payload::{Encoder, Form, Limits, RawMetric, RawPayload, WireValue};
+use sparkplug::payload::{
+    Encoder, Form, Inflated, Limits, MetricRef, PayloadRef, RawPayload, ValueRef, WireValue, decode, decode_ref,
+    frame_bytes, payload_room,
+};
 use sparkplug::{DataType, Properties, PropertyValue, Value};
 
 use crate::content::{Carrier, Case, Content, Metric};
@@ -11,15 +14,18 @@ use crate::content::{Carrier, Case, Content, Metric};
 /// An implementation. Made for one case, so that it can hold what it needs to know of the birth.
 pub trait Codec {
     /// What it reads bytes into.
-    type Read;
+    type Read<'a>;
     /// What it writes bytes from.
     type Write;
-    fn decode(&self, bytes: &[u8]) -> Self::Read;
+    fn decode<'a>(&self, bytes: &'a [u8], room: &'a mut Room) -> Self::Read<'a>;
     /// Whether this is what the message says.
-    fn agrees(&self, read: &Self::Read, case: &Case) -> bool;
+    fn agrees(&self, read: &Self::Read<'_>, case: &Case) -> bool;
     fn write(&self, case: &Case) -> Self::Write;
     fn encode(&self, message: &Self::Write) -> impl AsRef<[u8]>;
 }
+
+/// What readers that borrow may need beside the message. Nothing is put into it here: no message is compressed.
+pub type Room = Inflated;
 
 /// Two structs and two enums that all protobuf generators make of the schema, only with other names.
 macro_rules! carriers {
@@ -55,17 +61,17 @@ pub mod plain {
     use proto::sparkplug_b::property_value::Value as P;
     use proto::sparkplug_b::{Metric as Wire, Payload, PropertySet, PropertyValue};
 
-    use super::{Carrier, Case, Codec, Metric};
+    use super::{Carrier, Case, Codec, Metric, Room};
 
     carriers!(V, P, Int Long Float Double Boolean String);
 
     pub struct Prost;
 
     impl Codec for Prost {
-        type Read = Payload;
+        type Read<'a> = Payload;
         type Write = Payload;
 
-        fn decode(&self, bytes: &[u8]) -> Payload {
+        fn decode<'a>(&self, bytes: &'a [u8], _room: &'a mut Room) -> Payload {
             Payload::decode(bytes).expect("the message is well-formed")
         }
 
@@ -112,17 +118,17 @@ pub mod srad {
     use srad_types::payload::property_value::Value as P;
     use srad_types::payload::{Message, Metric as Wire, Payload, PropertySet, PropertyValue};
 
-    use super::{Carrier, Case, Codec, Metric};
+    use super::{Carrier, Case, Codec, Metric, Room};
 
     carriers!(V, P, IntValue LongValue FloatValue DoubleValue BooleanValue StringValue);
 
     pub struct Srad;
 
     impl Codec for Srad {
-        type Read = Payload;
+        type Read<'a> = Payload;
         type Write = Payload;
 
-        fn decode(&self, bytes: &[u8]) -> Payload {
+        fn decode<'a>(&self, bytes: &'a [u8], _room: &'a mut Room) -> Payload {
             Payload::decode(bytes).expect("the message is well-formed")
         }
 
@@ -171,17 +177,17 @@ pub mod sparkplug_rs_crate {
     use sparkplug_rs::payload::{Metric as Wire, PropertySet, PropertyValue};
     use sparkplug_rs::protobuf::{Message, MessageField};
 
-    use super::{Carrier, Case, Codec, Metric};
+    use super::{Carrier, Case, Codec, Metric, Room};
 
     carriers!(V, P, IntValue LongValue FloatValue DoubleValue BooleanValue StringValue);
 
     pub struct SparkplugRs;
 
     impl Codec for SparkplugRs {
-        type Read = Payload;
+        type Read<'a> = Payload;
         type Write = Payload;
 
-        fn decode(&self, bytes: &[u8]) -> Payload {
+        fn decode<'a>(&self, bytes: &'a [u8], _room: &'a mut Room) -> Payload {
             Payload::parse_from_bytes(bytes).expect("the message is well-formed")
         }
 
@@ -223,8 +229,11 @@ pub mod sparkplug_rs_crate {
     }
 }
 
-/// Ours, as far as the message explains itself: what the peers hand out.
-pub struct Raw(pub Resolved);
+/// Ours, borrowed from the bytes, as far as the message explains itself.
+pub struct Borrowed(pub Resolved);
+
+/// Ours, with a copy of everything: what the peers hand out.
+pub struct Owned(pub Resolved);
 
 /// Ours with everything that a birth tells put in: typed values under their names, as an application gets them.
 #[derive(Clone)]
@@ -260,10 +269,10 @@ impl Resolved {
         }
     }
 
-    fn resolve(&self, raw: RawMetric) -> sparkplug::Metric {
+    fn resolve(&self, raw: &MetricRef<'_>) -> sparkplug::Metric {
         let slot = raw.alias.and_then(|alias| self.born.get(&alias));
-        let (name, datatype) = match (&raw.name, slot) {
-            (Some(name), _) => (name.clone(), raw.own_datatype().expect("a birth tells datatypes")),
+        let (name, datatype) = match (raw.name, slot) {
+            (Some(name), _) => (Arc::from(name), raw.own_datatype().expect("a birth tells datatypes")),
             (None, Some((name, datatype))) => (name.clone(), *datatype),
             (None, None) => unreachable!("every alias is in the birth"),
         };
@@ -286,6 +295,17 @@ fn wire(carrier: &Carrier) -> WireValue {
     }
 }
 
+fn borrowed(carrier: &Carrier) -> ValueRef<'_> {
+    match carrier {
+        Carrier::Int(n) => ValueRef::Int(*n),
+        Carrier::Long(n) => ValueRef::Long(*n),
+        Carrier::Float(x) => ValueRef::Float(*x),
+        Carrier::Double(x) => ValueRef::Double(*x),
+        Carrier::Boolean(b) => ValueRef::Boolean(*b),
+        Carrier::String(s) => ValueRef::String(s),
+    }
+}
+
 /// What ours writes from: typed metrics, each with its alias, and what else the machines say.
 pub struct Written {
     form: Form,
@@ -294,23 +314,59 @@ pub struct Written {
     metrics: Vec<(sparkplug::Metric, Option<u64>)>,
 }
 
-impl Codec for Raw {
-    type Read = RawPayload;
+impl Codec for Borrowed {
+    type Read<'a> = PayloadRef<'a>;
     type Write = Written;
 
-    fn decode(&self, bytes: &[u8]) -> RawPayload {
-        sparkplug::payload::decode(bytes, &Limits::default()).expect("the message is well-formed")
+    fn decode<'a>(&self, bytes: &'a [u8], room: &'a mut Room) -> PayloadRef<'a> {
+        decode_ref(bytes, &Limits::default(), room).expect("the message is well-formed")
+    }
+
+    fn agrees(&self, read: &PayloadRef<'_>, case: &Case) -> bool {
+        let same = |(read, metric): (&MetricRef<'_>, &Metric)| {
+            let properties = read.properties.map(|properties| properties.decode());
+            let expected = MetricRef {
+                name: metric.name.as_deref(),
+                alias: metric.alias,
+                timestamp: metric.timestamp,
+                datatype: metric.datatype,
+                value: Some(borrowed(&metric.value)),
+                properties: read.properties,
+                ..MetricRef::default()
+            };
+            *read == expected && properties.unwrap_or_default() == self.0.typed(metric).properties
+        };
+        let content = &case.content;
+        (read.timestamp, read.seq, read.metrics.len()) == (content.timestamp, content.seq, content.metrics.len())
+            && read.metrics.iter().zip(&content.metrics).all(same)
+    }
+
+    fn write(&self, case: &Case) -> Written {
+        self.0.write(case)
+    }
+
+    fn encode(&self, message: &Written) -> impl AsRef<[u8]> {
+        self.0.encode(message)
+    }
+}
+
+impl Codec for Owned {
+    type Read<'a> = RawPayload;
+    type Write = Written;
+
+    fn decode<'a>(&self, bytes: &'a [u8], _room: &'a mut Room) -> RawPayload {
+        decode(bytes, &Limits::default()).expect("the message is well-formed")
     }
 
     fn agrees(&self, read: &RawPayload, case: &Case) -> bool {
-        let metric = |metric: &Metric| RawMetric {
+        let metric = |metric: &Metric| sparkplug::payload::RawMetric {
             name: metric.name.as_deref().map(Arc::from),
             alias: metric.alias,
             timestamp: metric.timestamp,
             datatype: metric.datatype,
             value: Some(wire(&metric.value)),
             properties: (!metric.properties.is_empty()).then(|| self.0.typed(metric).properties),
-            ..RawMetric::default()
+            ..Default::default()
         };
         let content = &case.content;
         let metrics = content.metrics.iter().map(metric).collect();
@@ -327,16 +383,16 @@ impl Codec for Raw {
 }
 
 impl Codec for Resolved {
-    type Read = (Option<u64>, Option<u64>, Vec<sparkplug::Metric>);
+    type Read<'a> = (Option<u64>, Option<u64>, Vec<sparkplug::Metric>);
     type Write = Written;
 
-    fn decode(&self, bytes: &[u8]) -> Self::Read {
-        let payload = sparkplug::payload::decode(bytes, &Limits::default()).expect("the message is well-formed");
-        let metrics = payload.metrics.into_iter().map(|raw| self.resolve(raw)).collect();
+    fn decode<'a>(&self, bytes: &'a [u8], room: &'a mut Room) -> Self::Read<'a> {
+        let payload = decode_ref(bytes, &Limits::default(), room).expect("the message is well-formed");
+        let metrics = payload.metrics.iter().map(|raw| self.resolve(raw)).collect();
         (payload.timestamp, payload.seq, metrics)
     }
 
-    fn agrees(&self, (timestamp, seq, metrics): &Self::Read, case: &Case) -> bool {
+    fn agrees(&self, (timestamp, seq, metrics): &Self::Read<'_>, case: &Case) -> bool {
         let content = &case.content;
         let expected = content.metrics.iter().map(|metric| self.typed(metric));
         (*timestamp, *seq) == (content.timestamp, content.seq) && metrics.iter().cloned().eq(expected)
@@ -353,7 +409,10 @@ impl Codec for Resolved {
     }
 
     fn encode(&self, message: &Written) -> impl AsRef<[u8]> {
-        let mut encoder = Encoder::new(message.form, false, message.timestamp);
+        let frame = frame_bytes(message.timestamp, message.seq, None, None);
+        let metrics = message.metrics.iter().map(|(metric, alias)| (metric, *alias));
+        let bytes = payload_room(frame, metrics, message.form, false);
+        let mut encoder = Encoder::with_capacity(message.form, false, message.timestamp, bytes);
         for (metric, alias) in &message.metrics {
             encoder.metric(metric, *alias, !metric.properties.is_empty());
         }

@@ -2,28 +2,33 @@
 //!
 //! Every implementation first has to read the same content out of the bytes, and to write bytes of the same length with that content. Then all are measured in turn, again
 //! and again, so that a change of the machine's speed meets all of them; times are the thread's CPU time. A decoded message is dropped within the measured time,
-//! as in an application. The last column compares within each round, and is the median of the rounds: it is the one to trust on a busy machine.
+//! as in an application. The last columns compare within each round, and are the medians of the rounds: they are what to trust on a busy machine, and so is the number of instructions.
 
 mod allocations;
 mod codecs;
 mod content;
+mod instructions;
+mod visitor;
 
 use std::hint::black_box;
+use std::rc::Rc;
 use std::time::Duration;
 
 use codecs::plain::Prost;
 use codecs::sparkplug_rs_crate::SparkplugRs;
 use codecs::srad::Srad;
-use codecs::{Codec, Raw, Resolved};
+use codecs::{Borrowed, Codec, Owned, Resolved, Room};
 use content::Case;
 use rustix::time::{ClockId, clock_gettime};
+use visitor::Visitor;
 
 /// Rounds; odd, so that there is a median.
 const ROUNDS: usize = 41;
 /// CPU time of one measurement: long against the clock's resolution, short against changes of the machine's speed.
 const SLICE: Duration = Duration::from_millis(4);
 /// What the others are compared with.
-const REFERENCE: &str = "prost 0.14 structs";
+const PROST: &str = "prost 0.14 structs";
+const SRAD: &str = "srad-types 0.3.1";
 
 /// Something to measure.
 struct Contender {
@@ -41,23 +46,72 @@ struct Seen {
     allocated_bytes: u64,
 }
 
+/// What is measured together: one direction of one message.
+struct Group {
+    title: String,
+    metrics: usize,
+    bytes: usize,
+    contenders: Vec<Contender>,
+}
+
 fn main() {
+    let mut groups = groups();
+    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    if let [group, contender, times] = numbers[..] {
+        // Under callgrind.
+        return (groups[group].contenders[contender].run)(times as u64);
+    }
+    println!(
+        "{ROUNDS} rounds in turn, thread CPU time; `× prost` and `× srad`: median over the rounds, above 1 is faster"
+    );
+    let count = instructions::can_be_counted();
+    if !count {
+        println!("there is no valgrind, so instructions are not counted");
+    }
+    for (number, group) in groups.into_iter().enumerate() {
+        let counted = |contender| count.then(|| instructions::of_a_message(number, contender));
+        let instructions = (0..group.contenders.len()).map(counted).collect();
+        print(&group.title, group.metrics, group.bytes, &measure(group.contenders), instructions);
+    }
+}
+
+fn groups() -> Vec<Group> {
     let [birth, data, json] = content::cases();
-    println!("{ROUNDS} rounds in turn, thread CPU time; `× prost`: median over the rounds, above 1 is faster\n");
     let ours = Resolved::knowing(&birth.content);
+    let mut groups = Vec::new();
     for case in [birth, data, json] {
         let bytes = Prost.encode(&Prost.write(&case)).as_ref().to_vec();
         let mut decoders = Vec::new();
         let mut encoders = Vec::new();
-        enter(&mut decoders, &mut encoders, "ours", Raw(ours.clone()), &case, &bytes);
-        enter(&mut decoders, &mut Vec::new(), "ours, names and types resolved", ours.clone(), &case, &bytes);
-        enter(&mut decoders, &mut encoders, REFERENCE, Prost, &case, &bytes);
-        enter(&mut decoders, &mut encoders, "srad-types 0.3.1", Srad, &case, &bytes);
+        enter_reader(&mut decoders, "bare visitor", &Rc::new(Visitor), &case, &bytes);
+        enter(&mut decoders, &mut encoders, "ours", Borrowed(ours.clone()), &case, &bytes);
+        enter_reader(&mut decoders, "ours, names and types resolved", &Rc::new(ours.clone()), &case, &bytes);
+        enter_reader(&mut decoders, "ours, everything copied", &Rc::new(Owned(ours.clone())), &case, &bytes);
+        enter(&mut decoders, &mut encoders, PROST, Prost, &case, &bytes);
+        enter(&mut decoders, &mut encoders, SRAD, Srad, &case, &bytes);
         enter(&mut decoders, &mut encoders, "sparkplug-rs 0.5.1", SparkplugRs, &case, &bytes);
         for (what, contenders) in [("decode", decoders), ("encode", encoders)] {
-            print(&format!("{what} {}: {} bytes", case.name, bytes.len()), &case, bytes.len(), &measure(contenders));
+            let title = format!("{what} {}: {} bytes", case.name, bytes.len());
+            groups.push(Group { title, metrics: case.content.metrics.len(), bytes: bytes.len(), contenders });
         }
     }
+    groups
+}
+
+/// Checks a reader and lines it up.
+fn enter_reader<C: Codec + 'static>(
+    decoders: &mut Vec<Contender>,
+    name: &'static str,
+    codec: &Rc<C>,
+    case: &Case,
+    bytes: &[u8],
+) {
+    assert!(codec.agrees(&codec.decode(bytes, &mut Room::default()), case), "{name} misreads {}", case.name);
+    let (codec, bytes) = (codec.clone(), bytes.to_vec());
+    let decode = move |times| {
+        (0..times).for_each(|_| drop(black_box(codec.decode(black_box(&bytes), &mut Room::default()))));
+    };
+    decoders.push(Contender { name, run: Box::new(decode) });
 }
 
 /// Checks an implementation and lines it up.
@@ -69,15 +123,16 @@ fn enter<C: Codec<Write: 'static> + 'static>(
     case: &Case,
     bytes: &[u8],
 ) {
-    assert!(codec.agrees(&codec.decode(bytes), case), "{name} reads something else in {}", case.name);
+    let codec = Rc::new(codec);
+    enter_reader(decoders, name, &codec, case, bytes);
     let message = codec.write(case);
     let written = codec.encode(&message).as_ref().to_vec();
     assert_eq!(written.len(), bytes.len(), "{name} writes {} in another length", case.name);
-    assert!(Prost.agrees(&Prost.decode(&written), case), "{name} writes something else in {}", case.name);
-    let (codec, bytes) = (std::rc::Rc::new(codec), bytes.to_vec());
-    let reader = codec.clone();
-    let decode = move |times| (0..times).for_each(|_| drop(black_box(reader.decode(black_box(&bytes)))));
-    decoders.push(Contender { name, run: Box::new(decode) });
+    assert!(
+        Prost.agrees(&Prost.decode(&written, &mut Room::default()), case),
+        "{name} writes something else in {}",
+        case.name
+    );
     let encode = move |times| (0..times).for_each(|_| drop(black_box(codec.encode(black_box(&message)))));
     encoders.push(Contender { name, run: Box::new(encode) });
 }
@@ -116,23 +171,27 @@ fn cpu_time(work: impl FnOnce()) -> Duration {
     now() - before
 }
 
-fn print(title: &str, case: &Case, bytes: usize, seen: &[Seen]) {
-    let reference = seen.iter().find(|seen| seen.name == REFERENCE).expect("the reference is measured");
-    println!("**{title}**\n");
-    println!("| | ns median (min) | MB/s | M metrics/s | allocations / KB | × prost |");
-    println!("|---|---|---|---|---|---|");
-    for Seen { name, rounds, allocations, allocated_bytes } in seen {
+fn print(title: &str, metrics: usize, bytes: usize, seen: &[Seen], instructions: Vec<Option<u64>>) {
+    let of = |name| seen.iter().find(|seen| seen.name == name).expect("the reference is measured");
+    let (prost, srad) = (of(PROST), of(SRAD));
+    println!("\n**{title}**\n");
+    println!("| | ns median (min) | MB/s | M metrics/s | instructions | allocations / KB | × prost | × srad |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for (Seen { name, rounds, allocations, allocated_bytes }, instructions) in seen.iter().zip(instructions) {
         let ns = median(rounds.clone());
         let least = rounds.iter().copied().fold(f64::INFINITY, f64::min);
-        let ratio = median(reference.rounds.iter().zip(rounds).map(|(theirs, own)| theirs / own).collect());
+        let times_faster =
+            |than: &Seen| median(than.rounds.iter().zip(rounds).map(|(theirs, own)| theirs / own).collect());
         println!(
-            "| {name} | {ns:.0} ({least:.0}) | {:.0} | {:.1} | {allocations} / {:.1} | {ratio:.2} |",
+            "| {name} | {ns:.0} ({least:.0}) | {:.0} | {:.1} | {} | {allocations} / {:.1} | {:.2} | {:.2} |",
             bytes as f64 * 1e3 / ns,
-            case.content.metrics.len() as f64 * 1e3 / ns,
+            metrics as f64 * 1e3 / ns,
+            instructions.map_or_else(|| "-".to_owned(), |count| count.to_string()),
             *allocated_bytes as f64 / 1e3,
+            times_faster(prost),
+            times_faster(srad),
         );
     }
-    println!();
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -7,10 +7,13 @@ use super::birth::{BD_SEQ, Entity, NODE_REBIRTH, Sample};
 use super::{EdgeNodeConfig, NodeEvent, NodeOutput};
 use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor};
-use crate::payload::{Compression, Encoder, Form};
+use crate::payload::{self, Compression, Encoder, Form};
 use crate::seq::{BdSeq, Seq};
 use crate::session::{Publish, QoS, TransportAction};
 use crate::topic::{MessageKind, Topic};
+
+/// Memory for bdSeq and Rebirth in a birth.
+const MACHINE_METRICS_BYTES: usize = 64;
 
 /// The one queue.
 #[derive(Debug)]
@@ -84,7 +87,8 @@ impl OutputQueue {
     pub(super) fn nbirth(&mut self, bd_seq: BdSeq, node: &Entity, wall: u64) {
         self.seq = Seq::ZERO;
         self.birth_timestamp = not_before(self.last_timestamp.saturating_add(1), wall);
-        let mut encoder = self.encoder(Form::Birth, self.birth_timestamp);
+        let metrics = node.slots.iter().map(|slot| (&slot.metric, slot.alias));
+        let mut encoder = self.encoder(Form::Birth, self.birth_timestamp, metrics);
         encoder.metric(&bd_seq_metric(bd_seq, wall), None, false);
         // tck-id-operational-behavior-data-commands-rebirth-name-aliases: without an alias
         encoder.metric(&Metric::new(NODE_REBIRTH, false).at(wall), None, false);
@@ -94,14 +98,16 @@ impl OutputQueue {
 
     /// DBIRTH (tck-id-topics-dbirth-seq, tck-id-topics-dbirth-timestamp, tck-id-topics-dbirth-mqtt).
     pub(super) fn dbirth(&mut self, device: &DeviceId, entity: &Entity, wall: u64) {
-        let mut encoder = self.encoder(Form::Birth, not_before(self.birth_timestamp, wall));
+        let metrics = entity.slots.iter().map(|slot| (&slot.metric, slot.alias));
+        let mut encoder = self.encoder(Form::Birth, not_before(self.birth_timestamp, wall), metrics);
         add_birth(&mut encoder, entity);
         self.publish(MessageKind::DBirth, Some(device), encoder);
     }
 
     /// NDATA or DDATA (tck-id-topics-ndata-seq-num, tck-id-topics-ddata-seq-num).
     pub(super) fn data(&mut self, device: Option<&DeviceId>, samples: &[Sample], wall: u64) {
-        let mut encoder = self.encoder(Form::Data, not_before(self.birth_timestamp, wall));
+        let metrics = samples.iter().map(|sample| (&sample.metric, sample.alias));
+        let mut encoder = self.encoder(Form::Data, not_before(self.birth_timestamp, wall), metrics);
         for sample in samples {
             encoder.metric(&sample.metric, sample.alias, sample.properties);
         }
@@ -111,14 +117,14 @@ impl OutputQueue {
 
     /// NDATA that says nothing new: its `seq` is what matters.
     pub(super) fn heartbeat(&mut self, wall: u64) {
-        let mut encoder = self.encoder(Form::Data, not_before(self.birth_timestamp, wall));
+        let mut encoder = self.encoder(Form::Data, not_before(self.birth_timestamp, wall), [].into_iter());
         encoder.metric(&Metric::new(NODE_REBIRTH, false).at(wall), None, false);
         self.publish(MessageKind::NData, None, encoder);
     }
 
     /// DDEATH (tck-id-topics-ddeath-seq-num, tck-id-payloads-ddeath-timestamp, tck-id-topics-ddeath-mqtt).
     pub(super) fn ddeath(&mut self, device: &DeviceId, wall: u64) {
-        let encoder = self.encoder(Form::Birth, not_before(self.birth_timestamp, wall));
+        let encoder = self.encoder(Form::Birth, not_before(self.birth_timestamp, wall), [].into_iter());
         self.publish(MessageKind::DDeath, Some(device), encoder);
     }
 
@@ -126,7 +132,7 @@ impl OutputQueue {
     /// (tck-id-topics-ndeath-payload, tck-id-topics-ndeath-seq, tck-id-payloads-ndeath-will-message-qos,
     /// tck-id-payloads-ndeath-will-message-retain).
     pub(super) fn ndeath(&self, bd_seq: BdSeq, wall: u64) -> Publish {
-        let mut encoder = self.encoder(Form::Birth, wall);
+        let mut encoder = self.encoder(Form::Birth, wall, [].into_iter());
         encoder.metric(&bd_seq_metric(bd_seq, wall), None, false);
         Publish {
             topic: Topic::of(self.descriptor.clone(), MessageKind::NDeath, None).to_string(),
@@ -137,8 +143,17 @@ impl OutputQueue {
     }
 
     /// tck-id-payloads-timestamp-in-UTC: the payload carries the time at which it is sent.
-    fn encoder(&self, form: Form, timestamp: u64) -> Encoder {
-        Encoder::new(form, self.uint32_as_long, Some(timestamp))
+    /// With memory for `metrics` with their aliases; those of the machine find theirs when they come.
+    fn encoder<'m>(
+        &self,
+        form: Form,
+        timestamp: u64,
+        metrics: impl ExactSizeIterator<Item = (&'m Metric, Option<u64>)>,
+    ) -> Encoder {
+        let frame = payload::frame_bytes(Some(timestamp), Some(self.seq.get()), self.payload_uuid.as_deref(), None);
+        let own = if form == Form::Birth { MACHINE_METRICS_BYTES } else { 0 };
+        let bytes = payload::payload_room(frame + own, metrics, form, self.uint32_as_long);
+        Encoder::with_capacity(form, self.uint32_as_long, Some(timestamp), bytes)
     }
 
     /// tck-id-payloads-sequence-num-always-included, tck-id-payloads-sequence-num-incrementing

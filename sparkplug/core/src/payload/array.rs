@@ -26,12 +26,11 @@ macro_rules! packed {
 }
 packed!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 
-pub(super) fn pack<T: Packed>(elements: &[T]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(elements.len() * T::WIDTH);
+pub(super) fn pack<T: Packed>(elements: &[T], out: &mut Vec<u8>) {
+    out.reserve(elements.len() * T::WIDTH);
     for &element in elements {
-        element.put(&mut out);
+        element.put(out);
     }
-    out
 }
 
 pub(super) fn unpack<T: Packed>(bytes: &[u8]) -> Result<Arc<[T]>, &'static str> {
@@ -41,15 +40,22 @@ pub(super) fn unpack<T: Packed>(bytes: &[u8]) -> Result<Arc<[T]>, &'static str> 
     bytes.chunks_exact(T::WIDTH).map(|chunk| T::take(chunk).ok_or("element does not fit its width")).collect()
 }
 
-pub(super) fn pack_booleans(elements: &[bool]) -> Vec<u8> {
+/// Those that can be counted.
+fn countable(elements: &[bool]) -> (u32, &[bool]) {
     let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
-    let elements = &elements[..count as usize];
-    let mut out = Vec::with_capacity(4 + elements.len().div_ceil(8));
-    count.put(&mut out);
+    (count, &elements[..count as usize])
+}
+
+pub(super) fn packed_booleans_len(elements: &[bool]) -> usize {
+    4 + countable(elements).1.len().div_ceil(8)
+}
+
+pub(super) fn pack_booleans(elements: &[bool], out: &mut Vec<u8>) {
+    let (count, elements) = countable(elements);
+    count.put(out);
     for chunk in elements.chunks(8) {
         out.push(chunk.iter().enumerate().fold(0, |byte, (i, &bit)| byte | (u8::from(bit) << (7 - i))));
     }
-    out
 }
 
 pub(super) fn unpack_booleans(bytes: &[u8]) -> Result<Arc<[bool]>, &'static str> {
@@ -61,13 +67,15 @@ pub(super) fn unpack_booleans(bytes: &[u8]) -> Result<Arc<[bool]>, &'static str>
     Ok((0..count).map(|i| bits[i / 8] & (0x80 >> (i % 8)) != 0).collect())
 }
 
-pub(super) fn pack_strings(elements: &[Arc<str>]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(elements.iter().map(|s| s.len() + 1).sum());
+pub(super) fn packed_strings_len(elements: &[Arc<str>]) -> usize {
+    elements.iter().map(|s| s.len() + 1).sum()
+}
+
+pub(super) fn pack_strings(elements: &[Arc<str>], out: &mut Vec<u8>) {
     for element in elements {
         out.extend_from_slice(element.as_bytes());
         out.push(0);
     }
-    out
 }
 
 pub(super) fn unpack_strings(bytes: &[u8]) -> Result<Arc<[Arc<str>]>, &'static str> {

@@ -11,7 +11,7 @@ use super::compression::{self, COMPRESSED};
 use super::limits::{DecodeError, Limits};
 use super::nested;
 use super::value::{self, Carrier, MetricError, basic};
-use super::wire::{FIXED32, FIXED64, Fault, Fields, SLICE, VARINT, Wanted, key};
+use super::wire::{FIXED32, FIXED64, Fault, Fields, SLICE, VARINT, Wanted, key, short_key};
 use crate::metric::{DataType, MetaData, Metric, Properties, Value};
 
 /// A payload as it stands on the wire.
@@ -160,7 +160,13 @@ fn payload<'a>(bytes: &'a [u8], limits: &Limits) -> Result<PayloadRef<'a>, Fault
     let mut fields = Fields::new(bytes);
     while let Some(field) = fields.next_key()? {
         match field {
-            METRIC => payload.metrics.push(metric::<true>(fields.slice()?, &mut budget, 1)?),
+            METRIC => {
+                let bytes = fields.slice()?;
+                payload.metrics.push(MetricRef::default());
+                if let Some(metric) = payload.metrics.last_mut() {
+                    read_metric::<true>(metric, bytes, &mut budget, 1)?;
+                }
+            }
             TIMESTAMP => payload.timestamp = Some(fields.long()?),
             SEQ => payload.seq = Some(fields.long()?),
             UUID => payload.uuid = Some(fields.text()?),
@@ -196,24 +202,37 @@ pub(super) fn metric<'a, const CHECKED: bool>(
     budget: &mut Budget,
     depth: usize,
 ) -> Result<MetricRef<'a>, Fault> {
-    const NAME: u32 = key(1, SLICE);
-    const ALIAS: u32 = key(2, VARINT);
-    const TIMESTAMP: u32 = key(3, VARINT);
-    const DATATYPE: u32 = key(4, VARINT);
-    const INT: u32 = key(10, VARINT);
-    const LONG: u32 = key(11, VARINT);
-    const FLOAT: u32 = key(12, FIXED32);
-    const DOUBLE: u32 = key(13, FIXED64);
-    const BOOLEAN: u32 = key(14, VARINT);
-    const STRING: u32 = key(15, SLICE);
+    let mut metric = MetricRef::default();
+    read_metric::<CHECKED>(&mut metric, bytes, budget, depth)?;
+    Ok(metric)
+}
+
+/// Reads a metric into its place, which holds the default.
+#[inline]
+fn read_metric<'a, const CHECKED: bool>(
+    metric: &mut MetricRef<'a>,
+    bytes: &'a [u8],
+    budget: &mut Budget,
+    depth: usize,
+) -> Result<(), Fault> {
+    const NAME: u8 = short_key(1, SLICE);
+    const ALIAS: u8 = short_key(2, VARINT);
+    const TIMESTAMP: u8 = short_key(3, VARINT);
+    const DATATYPE: u8 = short_key(4, VARINT);
+    const INT: u8 = short_key(10, VARINT);
+    const LONG: u8 = short_key(11, VARINT);
+    const FLOAT: u8 = short_key(12, FIXED32);
+    const DOUBLE: u8 = short_key(13, FIXED64);
+    const BOOLEAN: u8 = short_key(14, VARINT);
+    const STRING: u8 = short_key(15, SLICE);
     if CHECKED {
         budget.message(depth)?;
     }
-    let mut metric = MetricRef::default();
     let mut is_null = false;
     let mut fields = Fields::new(bytes);
-    while let Some(field) = fields.next_key()? {
-        match field {
+    loop {
+        let before = fields.clone();
+        match fields.short_key() {
             NAME => metric.name = Some(fields.text()?),
             ALIAS => metric.alias = Some(fields.long()?),
             TIMESTAMP => metric.timestamp = Some(fields.long()?),
@@ -224,13 +243,17 @@ pub(super) fn metric<'a, const CHECKED: bool>(
             DOUBLE => metric.value = Some(ValueRef::Double(fields.double()?)),
             BOOLEAN => metric.value = Some(ValueRef::Boolean(fields.boolean()?)),
             STRING => metric.value = Some(ValueRef::String(fields.text()?)),
-            _ => is_null = rare::<CHECKED>(&mut metric, &mut fields, field, budget, depth)?.unwrap_or(is_null),
+            _ => {
+                fields = before;
+                let Some(field) = fields.next_key()? else { break };
+                is_null = rare::<CHECKED>(metric, &mut fields, field, budget, depth)?.unwrap_or(is_null);
+            }
         }
     }
     if is_null {
         metric.value = None;
     }
-    Ok(metric)
+    Ok(())
 }
 
 /// The fields that most metrics do not have. Yields `is_null` if that is the field.

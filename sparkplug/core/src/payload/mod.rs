@@ -1,7 +1,8 @@
-//! Bytes <-> payloads: the only module that knows protobuf (Sparkplug 3.0, chapter 6). Written with `prost`; read by hand, because a reader that
-//! counts before it allocates cannot be made to spend a hundred bytes for two.
+//! Bytes <-> payloads: the only module that knows protobuf (Sparkplug 3.0, chapter 6). Read and written by hand: a reader that counts before it
+//! allocates cannot be made to spend a hundred bytes for two, and a writer that knows its metrics needs no messages of another kind between them and the bytes.
 //!
-//! Writing goes from [`Metric`]s, whose names and types are known, through [`encode()`] or piece by piece through an [`Encoder`].
+//! Writing goes from [`Metric`]s, whose names and types are known, through [`encode()`] or piece by piece through an [`Encoder`]. [`payload_room`]
+//! tells how much memory to take for it at once.
 //!
 //! Reading has two steps, because only births say everything about a metric. The first is one of these; all of them check the whole payload and keep the [`Limits`]:
 //!
@@ -27,10 +28,12 @@ mod encode;
 mod limits;
 mod nested;
 mod owned;
+mod sink;
 #[cfg(test)]
 mod tests;
 mod value;
 mod wire;
+mod write;
 
 use std::sync::Arc;
 
@@ -43,7 +46,7 @@ pub use borrowed::{
 };
 pub use compression::{COMPRESSED, Compression, CompressionAlgorithm};
 pub use display::{DisplayMetric, DisplayPayload, decode_for_display};
-pub use encode::{AliasOf, EncodeOptions, Encoder, Form, encode, metric_bytes};
+pub use encode::{AliasOf, EncodeOptions, Encoder, Form, encode, frame_bytes, metric_bytes, payload_room};
 pub use limits::{DecodeError, Limits};
 pub use owned::{RawMetric, RawPayload, RawTemplate, WireValue, decode};
 pub use value::MetricError;

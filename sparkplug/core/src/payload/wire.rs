@@ -46,6 +46,16 @@ pub(super) const fn key(number: u32, wire_type: u32) -> u32 {
     number << 3 | wire_type
 }
 
+/// The key of a field, if it is one byte.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "only numbers below 16 are asked for, which the assertion checks when it is compiled"
+)]
+pub(super) const fn short_key(number: u32, wire_type: u32) -> u8 {
+    assert!(number < 16);
+    key(number, wire_type) as u8
+}
+
 /// Reads the fields of one message.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
@@ -68,6 +78,19 @@ impl<'a> Fields<'a> {
                 Ok(Some(byte.into()))
             }
             _ => self.long_key().map(Some),
+        }
+    }
+
+    /// The key of the next field if it is one byte; otherwise, and at the end, what is no key. Whoever does not know it calls [`Self::next_key`] on a reader
+    /// that stands before it.
+    #[inline]
+    pub(super) fn short_key(&mut self) -> u8 {
+        match *self.rest {
+            [byte, ref rest @ ..] => {
+                self.rest = rest;
+                byte
+            }
+            [] => 0,
         }
     }
 

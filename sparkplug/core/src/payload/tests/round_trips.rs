@@ -196,6 +196,48 @@ proptest! {
         prop_assert_eq!(format!("{raw:?}"), format!("{:?}", decode(&ours, &Limits::default()).expect("we read our bytes")));
     }
 
+    /// Byte for byte, in every form, with aliases and without.
+    #[test]
+    fn the_writer_writes_what_generated_code_writes(payload in payload(), aliased in any::<Option<u64>>(), uint32_as_long in any::<bool>()) {
+        let alias = |_: &str| aliased;
+        for form in [Form::Birth, Form::Data, Form::Command] {
+            let ours = encode(&payload, &EncodeOptions { form, aliases: Some(&alias), uint32_as_long });
+            let read: proto::sparkplug_b::Payload = prost::Message::decode(&ours[..]).expect("readable");
+            prop_assert_eq!(prost::Message::encode_to_vec(&read), ours.to_vec());
+            let theirs = sparkplug_rs::Payload::parse_from_bytes(&ours).expect("their reader takes our bytes");
+            prop_assert_eq!(theirs.write_to_bytes().expect("their writer").len(), ours.len());
+        }
+    }
+
+    #[test]
+    fn memory_for_a_payload_is_taken_once(payload in payload(), alias in any::<Option<u64>>()) {
+        for form in [Form::Birth, Form::Data] {
+            let frame = frame_bytes(payload.timestamp, payload.seq, payload.uuid.as_deref(), payload.body.as_deref());
+            let metrics = payload.metrics.iter().map(|metric| (metric, alias));
+            let room = payload_room(frame, metrics, form, false);
+            let written = encode(&payload, &EncodeOptions { form, aliases: Some(&|_| alias), uint32_as_long: false });
+            prop_assert!(written.len() <= room, "{} bytes, room for {room}", written.len());
+            prop_assert!(payload.metrics.len() > 3 || written.len() == room, "{} bytes, room for {room}", written.len());
+        }
+    }
+
+    /// What borrows means what owns.
+    #[test]
+    fn both_readers_resolve_the_same(payload in payload(), as_datatype in 1u32..35) {
+        let bytes = encode(&payload, &EncodeOptions::new(Form::Birth));
+        let mut inflated = Inflated::default();
+        let borrowed = decode_ref(&bytes, &Limits::default(), &mut inflated).expect("readable");
+        let owned = decode(&bytes, &Limits::default()).expect("readable");
+        let datatype = DataType::from_wire(as_datatype).expect("a datatype");
+        for (borrowed, owned) in borrowed.metrics.iter().zip(owned.metrics) {
+            prop_assert_eq!(borrowed.own_datatype(), owned.own_datatype());
+            for datatype in owned.own_datatype().into_iter().chain([datatype]) {
+                let resolved = borrowed.resolve("m".into(), datatype, None);
+                prop_assert_eq!(format!("{resolved:?}"), format!("{:?}", owned.clone().resolve("m".into(), datatype, None)));
+            }
+        }
+    }
+
     #[test]
     fn the_size_of_a_metric_is_known_before_it_is_written(payload in payload()) {
         let mut encoder = Encoder::new(Form::Birth, false, None);
