@@ -3,10 +3,17 @@
 //! | module | knows |
 //! |---|---|
 //! | [`keys`] | keys and secrets that follow from the master secret |
+//! | [`request`] | certificate requests of kubelets: what they must be |
+//! | [`certificate`], [`signer`] | certificates of kubelets, and the authority that issues them |
+//! | [`ssh`] | certificates of hosts' SSH keys |
 //! | [`kubeadm`] | bootstrap tokens, discovery pins, the files of a control plane |
 //!
 //! No clock, no randomness, no I/O: times and random bytes are arguments. Secrets show nothing of themselves and are overwritten when they are dropped.
 #![warn(missing_docs)]
 
+pub mod certificate;
 pub mod keys;
 pub mod kubeadm;
+pub mod request;
+pub mod signer;
+pub mod ssh;
