@@ -141,19 +141,24 @@ impl Signature {
             return Err(Malformed::long("TPMT_SIGNATURE", SIGNATURE_BYTES_MAX, bytes.len()));
         }
         let mut reader = Reader::new(bytes);
+        let signature = Self::read(&mut reader)?;
+        reader.finish("TPMT_SIGNATURE")?;
+        Ok(signature)
+    }
+
+    /// The next signature.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let algorithm = reader.u16("sigAlg")?;
         if algorithm != 0x0018 && algorithm != 0x0014 {
             return Err(Malformed::unknown("sigAlg", algorithm));
         }
         let hash = Hash::from_id("signature.hash", reader.u16("signature.hash")?)?;
-        let signature = if algorithm == 0x0018 {
+        if algorithm == 0x0018 {
             let r = reader.sized("signatureR", Curve::P384.size())?.to_vec();
-            Self::Ecdsa { hash, r, s: reader.sized("signatureS", Curve::P384.size())?.to_vec() }
+            Ok(Self::Ecdsa { hash, r, s: reader.sized("signatureS", Curve::P384.size())?.to_vec() })
         } else {
-            Self::RsaSsa { hash, signature: reader.sized("sig", 512)?.to_vec() }
-        };
-        reader.finish("TPMT_SIGNATURE")?;
-        Ok(signature)
+            Ok(Self::RsaSsa { hash, signature: reader.sized("sig", 512)?.to_vec() })
+        }
     }
 
     /// Whether it is `key`'s signature with SHA-256 of `message`. Other hashes and P-384 are never signatures here: attestation keys with them are refused before.

@@ -28,6 +28,14 @@ pub struct Credential {
     pub encrypted_secret: Vec<u8>,
 }
 
+impl Credential {
+    /// As it travels: both structures, one after the other.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [self.id_object.as_slice(), &self.encrypted_secret].concat()
+    }
+}
+
 /// Why a credential cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {

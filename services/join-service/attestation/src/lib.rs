@@ -14,6 +14,7 @@
 //! | [`quote`] | what makes a quote true |
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`verdict`] | the whole judgement |
+//! | [`verifier`] | the same, as the join protocol asks for it |
 //! | [`refusal`] | the codes and texts of refusals |
 //!
 //! What a TPM cannot say is not known here: requests, challenges and their lifetimes belong to the join protocol, and who has which key already to the join service.
@@ -31,6 +32,7 @@ pub mod public;
 pub mod quote;
 pub mod refusal;
 pub mod verdict;
+pub mod verifier;
 pub mod wire;
 
 mod kdf;
@@ -45,3 +47,4 @@ pub use public::Public;
 pub use quote::{QuoteEvidence, verify_quote};
 pub use refusal::{PcrDifference, Refusal, RefusalCode};
 pub use verdict::{Facts, KeyEvidence, Keys, Phase, Verdict, judge, judge_keys};
+pub use verifier::TpmVerifier;

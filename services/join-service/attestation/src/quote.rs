@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::attest::{AttestError, ClockInfo, Quote, Signature};
+use crate::attest::{ATTEST_BYTES_MAX, AttestError, ClockInfo, Quote, Signature};
 use crate::hash::Hash;
 use crate::pcr::{Selection, parse_digests};
 use crate::public::Public;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::wire::{Malformed, Rule};
+use crate::wire::{Malformed, Reader, Rule, sized};
 
 /// A quote as a host sends it.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +18,28 @@ pub struct QuoteEvidence<'a> {
     pub signature: &'a [u8],
     /// The values of the quoted registers in the order of their indices: `TPML_DIGEST`, one after another.
     pub pcr_values: &'a [u8],
+}
+
+impl<'a> QuoteEvidence<'a> {
+    /// From one string of bytes, as it travels: `TPM2B_ATTEST`, `TPMT_SIGNATURE`, and the `TPML_DIGEST`s up to the end.
+    ///
+    /// # Errors
+    /// What is cut off or too long. What the parts say is checked when the quote is verified.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let attest = reader.sized("TPM2B_ATTEST", ATTEST_BYTES_MAX)?;
+        let from_signature = reader.left();
+        Signature::read(&mut reader)?;
+        let pcr_values = reader.left();
+        let signature = &from_signature[..from_signature.len() - pcr_values.len()];
+        Ok(Self { attest, signature, pcr_values })
+    }
+
+    /// The same form again.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [sized(self.attest).as_slice(), self.signature, self.pcr_values].concat()
+    }
 }
 
 /// What a verified quote says.

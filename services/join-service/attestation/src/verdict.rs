@@ -65,17 +65,30 @@ impl Keys {
         make_credential(&self.endorsement, &self.attestation.name(), secret, seed)
     }
 
-    /// Whether a host with these keys may have that name and role. Without an enrolment it may only be a worker.
+    /// Whether a host with these keys may have that name and role.
     ///
     /// # Errors
     /// `host-name`, `host-role`.
     pub fn check_host(&self, name: &str, control_plane: bool) -> Result<(), Refusal> {
+        self.check_name(name)?;
+        self.check_role(control_plane)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), Refusal> {
         if let Some(enrolled) = self.enrolment.as_ref().and_then(|enrolment| enrolment.host.as_ref())
             && enrolled != name
         {
             let text = format!("the host asks for the name {name:?} and is enrolled as {enrolled:?}");
             return Err(Refusal::new(RefusalCode::HostName, text));
         }
+        Ok(())
+    }
+
+    /// Whether a host with these keys may have that role. Without an enrolment it may only be a worker.
+    ///
+    /// # Errors
+    /// `host-role`.
+    pub fn check_role(&self, control_plane: bool) -> Result<(), Refusal> {
         let may_control = self.enrolment.as_ref().is_some_and(|enrolment| enrolment.control_plane);
         if control_plane && !may_control {
             let text = "the host asks to join the control plane and is not enrolled for it";
@@ -150,17 +163,38 @@ pub fn judge(
     let outcome = valid(policy).and_then(|rules| {
         let keys = keys(rules, evidence, now)?;
         let quote = quote.ok_or_else(|| Refusal::new(RefusalCode::QuoteMissing, "there is no quote"))?;
-        let expected = Expected { bank: rules.bank, indices: &rules.indices, extra_data };
-        let quoted = verify_quote(quote, &keys.attestation, &expected)?;
-        check_hierarchy(&keys.endorsement, &keys.attestation, &quoted.qualified_signer)?;
-        check_registers(rules, &quoted, phase, &mut warnings)?;
+        let keys_of_quote = QuoteKeys { endorsement: &keys.endorsement, attestation: &keys.attestation };
+        let quoted = check_quote(rules, keys_of_quote, quote, extra_data, phase, &mut warnings)?;
         let QuoteFacts { pcrs, clock, firmware_version, .. } = quoted;
         Ok(Facts { keys, pcrs, clock, firmware_version })
     });
     Verdict { policy_revision: policy.revision(), outcome, warnings }
 }
 
-fn valid(policy: &Policy) -> Result<&Rules, Refusal> {
+/// The keys that a quote is judged with. Both have passed their rules.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuoteKeys<'a> {
+    pub(crate) endorsement: &'a Public,
+    pub(crate) attestation: &'a Public,
+}
+
+/// Judges a quote alone; registers that differ where the policy only warns go into `warnings`.
+pub(crate) fn check_quote(
+    rules: &Rules,
+    keys: QuoteKeys<'_>,
+    quote: &QuoteEvidence<'_>,
+    extra_data: &[u8],
+    phase: Phase<'_>,
+    warnings: &mut Vec<PcrDifference>,
+) -> Result<QuoteFacts, Refusal> {
+    let expected = Expected { bank: rules.bank, indices: &rules.indices, extra_data };
+    let quoted = verify_quote(quote, keys.attestation, &expected)?;
+    check_hierarchy(keys.endorsement, keys.attestation, &quoted.qualified_signer)?;
+    check_registers(rules, &quoted, phase, warnings)?;
+    Ok(quoted)
+}
+
+pub(crate) fn valid(policy: &Policy) -> Result<&Rules, Refusal> {
     let refused = |error| Refusal::new(RefusalCode::PolicyInvalid, format!("the policy admits nobody: {error}"));
     policy.rules().map_err(refused)
 }
@@ -198,7 +232,7 @@ fn keys(rules: &Rules, evidence: &KeyEvidence<'_>, now: Duration) -> Result<Keys
     Ok(Keys { endorsement, ek_hash, certified: certified.is_ok(), enrolment: enrolment.cloned(), attestation })
 }
 
-fn parse(bytes: &[u8], what: &str) -> Result<Public, Refusal> {
+pub(crate) fn parse(bytes: &[u8], what: &str) -> Result<Public, Refusal> {
     if bytes.len() > PUBLIC_BYTES_MAX + 2 {
         let error = Malformed::long("TPM2B_PUBLIC", PUBLIC_BYTES_MAX, bytes.len());
         return Err(malformed(what, &error));

@@ -8,8 +8,13 @@ use std::time::Duration;
 use forge::{Area, INDICES, Machine, SHA1, SHA256, Statement, in_force, key, measured};
 use join_attestation::pcr::after_event;
 use join_attestation::{
-    Facts, Hash, KeyEvidence, Phase, Policy, QuoteEvidence, Refusal, RefusalCode, Verdict, judge, judge_keys,
+    Facts, Hash, KeyEvidence, Phase, Policy, QuoteEvidence, Refusal, RefusalCode, TpmVerifier, Verdict, judge,
+    judge_keys,
 };
+use join_protocol::attestation::{Expected, HostKeys, Lock, Verifier};
+use join_protocol::refusal as protocol;
+use join_protocol::secret::Secret;
+use join_protocol::terms::{Kind, Role, Variant};
 use serde_json::json;
 
 const NONCE: &[u8] = b"challenge, keys and body of this request";
@@ -464,6 +469,64 @@ fn a_point_that_is_not_on_the_curve_signs_nothing() {
         QuoteEvidence { attest: &attest, signature: &machine.sign(&attest), pcr_values: &statement.value_bytes() };
     let verdict = judge(&policy, &keys, Some(&quote), NONCE, Phase::Joining, NOW);
     assert_eq!(verdict.outcome.unwrap_err().code, RefusalCode::QuoteSignature);
+}
+
+#[test]
+fn the_join_protocol_is_told_the_same() {
+    let machine = Machine::new();
+    let verifier = TpmVerifier::new(in_force(&machine.policy()));
+    let (endorsement, attestation) = (machine.endorsement().bytes(), machine.attestation().bytes());
+    let keys = HostKeys {
+        variant: Variant::Tpm2,
+        attestation_key: &attestation,
+        endorsement_key: &endorsement,
+        endorsement_certificates: &[],
+    };
+    let now_ms = NOW.as_millis() as u64;
+    assert_eq!(verifier.check_endorsement(&keys, Kind::Join, Role::Worker, now_ms), Ok(()));
+    let refusal = verifier.check_endorsement(&keys, Kind::Join, Role::ControlPlane, now_ms).unwrap_err();
+    assert_eq!(refusal.code, protocol::RefusalCode::RoleNotAllowed);
+    assert_eq!(verifier.check_attestation_key(&keys), Ok(()));
+    let (secret, randomness) = (Secret::new([1; 32]), Secret::new([2; 32]));
+    let credential = verifier.make_credential(&keys, &secret, &randomness).unwrap();
+    assert_eq!(verifier.make_credential(&keys, &secret, &randomness).unwrap(), credential);
+    let simulated = HostKeys { variant: Variant::Simulated, ..keys };
+    assert!(verifier.make_credential(&simulated, &secret, &randomness).is_err());
+
+    let about = [7; 32];
+    let mut statement = machine.statement(&about);
+    statement.values[1] = measured(99);
+    let quote = |statement: &Statement| {
+        let (attest, values) = (statement.bytes(), statement.value_bytes());
+        let signature = machine.sign(&attest);
+        let evidence = QuoteEvidence { attest: &attest, signature: &signature, pcr_values: &values };
+        assert_eq!(QuoteEvidence::parse(&evidence.to_bytes()).unwrap().to_bytes(), evidence.to_bytes());
+        evidence.to_bytes()
+    };
+    let open = Expected { qualifying_data: about, lock: Lock::Open };
+    let claims = verifier.check_quote(&keys, &quote(&statement), &open).unwrap();
+    assert_eq!((claims.registers.len(), claims.counters.unwrap().resets), (5, 12));
+    assert!(claims.warnings[0].starts_with("PCR 7: wanted "), "{:?}", claims.warnings);
+    statement.values[0] = measured(99);
+    let refusal = verifier.check_quote(&keys, &quote(&statement), &open).unwrap_err();
+    assert_eq!(refusal.code, protocol::RefusalCode::Measurement);
+    assert!(refusal.detail.starts_with("pcr-mismatch: PCR 4: wanted "), "{refusal}");
+    let cluster_id = [0xc1; 32];
+    let mut locked = machine.statement(&about);
+    locked.values[4] = after_event(Hash::Sha256, &[0; 32], &cluster_id);
+    let locked = quote(&locked);
+    let extended = Expected { lock: Lock::Extended(cluster_id), ..open };
+    assert!(verifier.check_quote(&keys, &locked, &extended).is_ok());
+    assert_eq!(verifier.check_quote(&keys, &locked, &open).unwrap_err().code, protocol::RefusalCode::Lock);
+    let old = Expected { qualifying_data: [8; 32], ..extended };
+    assert_eq!(
+        verifier.check_quote(&keys, &locked, &old).unwrap_err().code,
+        protocol::RefusalCode::QuoteQualifyingData
+    );
+    for end in 0..locked.len() {
+        let refusal = verifier.check_quote(&keys, &locked[..end], &extended).unwrap_err();
+        assert_eq!(refusal.code, protocol::RefusalCode::QuoteMalformed, "{end}: {refusal}");
+    }
 }
 
 #[test]

@@ -1,0 +1,157 @@
+//! The variant `tpm2` of the join protocol: keys, credentials and quotes in the TPM's own structures.
+//!
+//! | what travels | form |
+//! |---|---|
+//! | endorsement key, attestation key | `TPM2B_PUBLIC` |
+//! | certificates | DER, that of the endorsement key first |
+//! | credential | `TPM2B_ID_OBJECT`, `TPM2B_ENCRYPTED_SECRET` |
+//! | quote | `TPM2B_ATTEST`, `TPMT_SIGNATURE`, `TPML_DIGEST` with the values, as often as needed; the quote's `extraData` is the qualifying data |
+//!
+//! A host locks itself with `TPM2_PCR_Event` of the cluster's id on the policy's lock register.
+
+use std::time::Duration;
+
+use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Lock, Verifier};
+use join_protocol::refusal as protocol;
+use join_protocol::secret::Secret;
+use join_protocol::terms::{Kind, Role, Variant};
+
+use crate::attest::ClockInfo;
+use crate::credential::{Seed, make_credential};
+use crate::keys::{check_attestation_key, check_endorsement_key};
+use crate::policy::Policy;
+use crate::public::Public;
+use crate::quote::{QuoteEvidence, malformed};
+use crate::refusal::{PcrDifference, Refusal, RefusalCode};
+use crate::verdict::{KeyEvidence, Phase, QuoteKeys, check_quote, judge_keys, parse, valid};
+
+/// Judges hosts of the variant `tpm2` by a policy. Another revision of the policy is another verifier.
+#[derive(Debug, Clone)]
+pub struct TpmVerifier {
+    policy: Policy,
+}
+
+impl TpmVerifier {
+    /// A verifier for this policy.
+    #[must_use]
+    pub const fn new(policy: Policy) -> Self {
+        Self { policy }
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn judge_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
+        let rules = valid(&self.policy)?;
+        let (endorsement, attestation) = both_keys(keys)?;
+        let quote = QuoteEvidence::parse(quote).map_err(|error| malformed("quote", &error))?;
+        let phase = match &expected.lock {
+            Lock::Open => Phase::Joining,
+            Lock::Extended(cluster_id) => Phase::Locked { cluster_id },
+        };
+        let keys = QuoteKeys { endorsement: &endorsement, attestation: &attestation };
+        let mut warnings = Vec::new();
+        let facts = check_quote(rules, keys, &quote, &expected.qualifying_data, phase, &mut warnings)?;
+        // Values of a bank with longer digests have no place in the protocol's claims; the quote has been judged by them.
+        let registers =
+            facts.pcrs.iter().filter_map(|(index, value)| Some((u32::from(*index), value.as_slice().try_into().ok()?)));
+        Ok(Claims {
+            registers: registers.collect(),
+            counters: Some(counters(facts.clock)),
+            warnings: warnings.iter().map(PcrDifference::to_string).collect(),
+        })
+    }
+}
+
+/// Both keys, which have to be of the kinds that are accepted.
+fn both_keys(keys: &HostKeys<'_>) -> Result<(Public, Public), Refusal> {
+    if keys.variant != Variant::Tpm2 {
+        let text = format!("the variant is {}, not {}", keys.variant, Variant::Tpm2);
+        return Err(Refusal::new(RefusalCode::EvidenceMalformed, text));
+    }
+    let endorsement = parse(keys.endorsement_key, "endorsement key")?;
+    check_endorsement_key(&endorsement)?;
+    let attestation = parse(keys.attestation_key, "attestation key")?;
+    check_attestation_key(&attestation)?;
+    Ok((endorsement, attestation))
+}
+
+fn counters(clock: ClockInfo) -> Counters {
+    Counters { resets: clock.reset_count, restarts: clock.restart_count, powered_ms: clock.clock }
+}
+
+impl Verifier for TpmVerifier {
+    fn make_credential(&self, keys: &HostKeys<'_>, secret: &Secret, randomness: &Secret) -> Result<Vec<u8>, KeyError> {
+        let (endorsement, attestation) = both_keys(keys).map_err(|refusal| KeyError(refusal.to_string()))?;
+        let seed = Seed::new(*randomness.expose());
+        let credential = make_credential(&endorsement, &attestation.name(), secret.expose(), &seed);
+        credential.map(|credential| credential.to_bytes()).map_err(|error| KeyError(error.to_string()))
+    }
+
+    fn check_endorsement(
+        &self,
+        keys: &HostKeys<'_>,
+        _: Kind,
+        role: Role,
+        now_ms: u64,
+    ) -> Result<(), protocol::Refusal> {
+        let mut certificates = keys.endorsement_certificates.iter().map(Vec::as_slice);
+        let certificate = certificates.next();
+        let intermediates: Vec<&[u8]> = certificates.collect();
+        let evidence = KeyEvidence {
+            endorsement: keys.endorsement_key,
+            certificate,
+            intermediates: &intermediates,
+            attestation: keys.attestation_key,
+        };
+        let judged = judge_keys(&self.policy, &evidence, Duration::from_millis(now_ms));
+        judged.and_then(|keys| keys.check_role(role == Role::ControlPlane)).map_err(|refusal| translated(&refusal))
+    }
+
+    fn check_attestation_key(&self, keys: &HostKeys<'_>) -> Result<(), protocol::Refusal> {
+        both_keys(keys).map(|_| ()).map_err(|refusal| translated(&refusal))
+    }
+
+    fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, protocol::Refusal> {
+        self.judge_quote(keys, quote, expected).map_err(|refusal| translated(&refusal))
+    }
+}
+
+/// A refusal in the protocol's codes; the detail begins with the code that is used here.
+#[must_use]
+pub fn translated(refusal: &Refusal) -> protocol::Refusal {
+    use protocol::RefusalCode as Code;
+    let code = match refusal.code {
+        RefusalCode::PolicyInvalid => Code::PolicyInvalid,
+        RefusalCode::EkUnsuitable => Code::KeyInvalid,
+        RefusalCode::EkRevoked => Code::EndorsementRevoked,
+        RefusalCode::EkNotEnrolled => Code::EndorsementUnknown,
+        RefusalCode::EkCertificateMissing
+        | RefusalCode::EkCertificateMalformed
+        | RefusalCode::EkCertificateKey
+        | RefusalCode::EkCertificateTime
+        | RefusalCode::EkCertificateUsage
+        | RefusalCode::EkCertificateUntrusted => Code::EndorsementCertificate,
+        RefusalCode::AkUnsuitable | RefusalCode::AkHierarchy => Code::AttestationKey,
+        RefusalCode::QuoteMissing => Code::QuoteMissing,
+        RefusalCode::EvidenceTooLarge
+        | RefusalCode::EvidenceMalformed
+        | RefusalCode::QuoteNotGenerated
+        | RefusalCode::QuoteType
+        | RefusalCode::QuoteDigest => Code::QuoteMalformed,
+        RefusalCode::QuoteSignature => Code::QuoteSignature,
+        RefusalCode::QuoteExtraData => Code::QuoteQualifyingData,
+        RefusalCode::QuoteSha1 | RefusalCode::QuoteBank | RefusalCode::QuoteSelection => Code::QuoteSelection,
+        RefusalCode::ClockUnsafe => Code::QuoteClock,
+        RefusalCode::PcrAllZero => Code::NothingMeasured,
+        RefusalCode::PcrMismatch => Code::Measurement,
+        RefusalCode::LockMismatch => Code::Lock,
+        RefusalCode::CountersBackwards => Code::CountersBackwards,
+        RefusalCode::HostName => Code::NameNotAllowed,
+        RefusalCode::HostRole => Code::RoleNotAllowed,
+    };
+    protocol::Refusal::new(code, refusal.to_string())
+}
