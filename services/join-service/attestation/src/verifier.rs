@@ -23,7 +23,7 @@ use crate::policy::Policy;
 use crate::public::Public;
 use crate::quote::{QuoteEvidence, malformed};
 use crate::refusal::{PcrDifference, Refusal, RefusalCode};
-use crate::verdict::{KeyEvidence, Phase, QuoteKeys, check_quote, judge_keys, parse, valid};
+use crate::verdict::{KeyEvidence, Keys, Phase, QuoteKeys, check_quote, judge_keys, parse, valid};
 
 /// Judges hosts of the variant `tpm2` by a policy. Another revision of the policy is another verifier.
 #[derive(Debug, Clone)]
@@ -42,6 +42,23 @@ impl TpmVerifier {
     #[must_use]
     pub const fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// What is known of a host by its keys: its enrolment, by which its name is checked ([`Keys::check_host`]), and the hash of its endorsement key.
+    ///
+    /// # Errors
+    /// As [`judge_keys`].
+    pub fn judge_keys(&self, keys: &HostKeys<'_>, now_ms: u64) -> Result<Keys, Refusal> {
+        let mut certificates = keys.endorsement_certificates.iter().map(Vec::as_slice);
+        let certificate = certificates.next();
+        let intermediates: Vec<&[u8]> = certificates.collect();
+        let evidence = KeyEvidence {
+            endorsement: keys.endorsement_key,
+            certificate,
+            intermediates: &intermediates,
+            attestation: keys.attestation_key,
+        };
+        judge_keys(&self.policy, &evidence, Duration::from_millis(now_ms))
     }
 
     fn judge_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
@@ -98,16 +115,7 @@ impl Verifier for TpmVerifier {
         role: Role,
         now_ms: u64,
     ) -> Result<(), protocol::Refusal> {
-        let mut certificates = keys.endorsement_certificates.iter().map(Vec::as_slice);
-        let certificate = certificates.next();
-        let intermediates: Vec<&[u8]> = certificates.collect();
-        let evidence = KeyEvidence {
-            endorsement: keys.endorsement_key,
-            certificate,
-            intermediates: &intermediates,
-            attestation: keys.attestation_key,
-        };
-        let judged = judge_keys(&self.policy, &evidence, Duration::from_millis(now_ms));
+        let judged = self.judge_keys(keys, now_ms);
         judged.and_then(|keys| keys.check_role(role == Role::ControlPlane)).map_err(|refusal| translated(&refusal))
     }
 

@@ -1,0 +1,90 @@
+//! What a host sends about its TPM: no bytes make the parsers panic, and what is parsed is written back as the same bytes.
+//!
+//! Apart from the other targets, because a test of `join-attestation` includes this file by its path.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use configdb_schema::document::{AttestationPolicy, EndorsementProof, EndorsementRules, PcrBank, PcrLock, PcrRule};
+use join_attestation::attest::{Quote, Signature};
+use join_attestation::pcr::parse_digests;
+use join_attestation::{
+    KeyEvidence, Policy, Public, QuoteEvidence, Seed, check_attestation_key, check_endorsement_key, judge_keys,
+    make_credential,
+};
+
+/// A fuzz target: its name, which is that of its folder of seeds, too, and what it does with bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 3] =
+    [("join_ek_certificate", ek_certificate), ("join_tpm_public", tpm_public), ("join_tpm_quote", tpm_quote)];
+
+const ENDORSEMENT: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/endorsement.public");
+const ATTESTATION: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/attestation.public");
+const CERTIFICATE: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/endorsement.der");
+const ROOT: &str = include_str!("../../services/join-service/attestation/tests/recorded/root.pem");
+
+/// A public area: its rules, its name, and a credential for it.
+pub fn tpm_public(bytes: &[u8]) {
+    let Ok(public) = Public::parse(bytes) else { return };
+    assert_eq!(public.to_bytes(), bytes);
+    assert!(public.key.subject_public_key_info().is_ok(), "what was parsed can be encoded");
+    let name = public.name();
+    assert_eq!(name.len(), 2 + public.name_hash.size());
+    let _ = check_attestation_key(&public);
+    if check_endorsement_key(&public).is_ok() {
+        let _ = make_credential(&public, &name, &[7; 32], &Seed::new([1; 32]));
+    }
+}
+
+/// A quote as it travels, and each of its parts alone.
+pub fn tpm_quote(bytes: &[u8]) {
+    if let Ok(quote) = QuoteEvidence::parse(bytes) {
+        assert_eq!(quote.to_bytes(), bytes);
+        assert!(Signature::parse(quote.signature).is_ok());
+        let _ = Quote::parse(quote.attest);
+        let _ = parse_digests(quote.pcr_values);
+    }
+    let _ = Quote::parse(bytes);
+    let _ = Signature::parse(bytes);
+    if let Ok(digests) = parse_digests(bytes) {
+        assert!(digests.len() <= 24);
+    }
+}
+
+/// The certificate of an endorsement key, and one between it and the manufacturer's.
+pub fn ek_certificate(bytes: &[u8]) {
+    let judged = |certificate, intermediate| {
+        let evidence = KeyEvidence {
+            endorsement: ENDORSEMENT,
+            certificate: Some(certificate),
+            intermediates: &[intermediate],
+            attestation: ATTESTATION,
+        };
+        judge_keys(policy(), &evidence, Duration::from_secs(1_800_000_000))
+    };
+    let _ = judged(bytes, bytes);
+    let _ = judged(CERTIFICATE, bytes);
+}
+
+fn policy() -> &'static Policy {
+    static POLICY: OnceLock<Policy> = OnceLock::new();
+    POLICY.get_or_init(|| {
+        let expected = vec!["0123456789abcdef0123456789abcdef0123456789abcdef00112233445566aa".to_owned()];
+        let entry = AttestationPolicy {
+            bank: PcrBank::Sha256,
+            pcrs: [("4".to_owned(), PcrRule { expected, warn_only: false })].into(),
+            lock: PcrLock { pcr: 15, before: None, after: None },
+            endorsement: EndorsementRules {
+                require: EndorsementProof::Certificate,
+                manufacturers: vec![ROOT.to_owned()],
+                enrolled: Vec::new(),
+                revoked: Vec::new(),
+            },
+        };
+        let policy = Policy::new(&entry, 1);
+        assert_eq!(policy.error(), None);
+        policy
+    })
+}
