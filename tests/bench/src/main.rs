@@ -6,6 +6,7 @@
 //! | [`centre`] | memory, processor time and messages of the centre as the fleet grows |
 //! | [`edge_process`] | size, memory and start of the edge process |
 //! | [`replicate`] | a fresh replica of a whole ConfigDB |
+//! | [`attestation`] | TPM evidence that one core judges in a second |
 //! | [`raw`] | what the MQTT server alone takes for the same bytes |
 //!
 //! | module | knows |
@@ -14,6 +15,7 @@
 //! | [`operator`] | who writes into ConfigDB and watches |
 //! | [`figures`] | distributions and tables |
 
+mod attestation;
 mod centre;
 mod edge_process;
 mod figures;
@@ -30,6 +32,8 @@ use clap::{Parser, Subcommand};
 const CENTRE_SIZES: [usize; 3] = [10, 100, 1000];
 /// Changes of one cluster at each of these sizes.
 const CENTRE_CHANGES: usize = 100;
+/// How often `all` judges.
+const JUDGED: u32 = 5_000;
 /// Objects that `all` replicates.
 const REPLICATED: usize = 10_000;
 
@@ -69,6 +73,12 @@ enum Benchmark {
         #[arg(long, default_value_t = 100)]
         changes: usize,
     },
+    /// TPM evidence that one core judges in a second.
+    Attestation {
+        /// How often each is done.
+        #[arg(long, default_value_t = 5_000)]
+        count: u32,
+    },
     /// Size, memory and start of the edge process, if it is built.
     Edge,
     /// A fresh replica of a whole ConfigDB.
@@ -91,9 +101,11 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
             latency::run(latency::Plan { clusters, changes }).await?;
             centre::run(&CENTRE_SIZES, CENTRE_CHANGES).await?;
             replicate::run(REPLICATED).await?;
+            attestation::run(JUDGED)?;
             edge_process::run().await
         }
         Benchmark::Latency { clusters, changes } => latency::run(latency::Plan { clusters, changes }).await,
+        Benchmark::Attestation { count } => attestation::run(count),
         Benchmark::Edge => edge_process::run().await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
         Benchmark::Centre { clusters, changes } => centre::run(&clusters, changes).await,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use configdb_schema::document::AttestationPolicy;
-use join_attestation::{Hash, Policy};
+use join_attestation::{Hash, Policy, RefusalCode};
 use serde_json::{Value, json};
 
 const ROOT: &str = include_str!("recorded/root.pem");
@@ -102,4 +102,12 @@ fn endorsement() {
     assert!(text.starts_with("endorsement.manufacturers[0]: is no certificate of an authority"), "{text}");
     let none = json!({"require": "either"});
     assert!(error("/endorsement", none).contains("manufacturers or enrolled must not be empty"));
+}
+
+#[test]
+fn every_code_of_a_refusal_is_documented() {
+    let documentation = include_str!("../../../../docs/attestation.md");
+    for code in RefusalCode::ALL {
+        assert!(documentation.contains(&format!("| `{code}` |")), "{code} is not in docs/attestation.md");
+    }
 }

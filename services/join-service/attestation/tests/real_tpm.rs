@@ -144,6 +144,9 @@ fn a_host_with_a_real_tpm_is_admitted_locks_itself_and_is_not_admitted_again_bef
 
     let keys = host.keys(&policy).unwrap();
     assert!(keys.certified);
+    // As docs/attestation.md tells operators to make it.
+    tpm.tool("tpm2_readpublic", &["-c", EK_RSA, "-f", "der", "-o", "ek.spki"]);
+    assert_eq!(join_attestation::Hash::Sha256.digest(&[&tpm.file("ek.spki")]), keys.ek_hash);
     let secret = [0x5e; 32];
     let credential = keys.credential(&secret, &Seed::new([1; 32])).unwrap();
     assert_eq!(activate(&tpm, EK_RSA, &credential).as_deref(), Some(secret.as_slice()));
