@@ -23,7 +23,7 @@ use clap::Parser;
 use console::{Words, word};
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId};
-use sparkplug_mqtt::{Clock, HostRequests, spawn_host};
+use sparkplug_mqtt::{Clock, HostRequests, MqttConfig, spawn_host};
 
 /// A Sparkplug Host Application that prints what it hears
 #[derive(Debug, Parser)]
@@ -37,6 +37,9 @@ struct Args {
     /// Never ask nodes for rebirth unless told to
     #[arg(long)]
     no_rebirth_requests: bool,
+    /// Be on every server of the list at once, not on one after the other
+    #[arg(long)]
+    all_servers: bool,
     #[command(flatten)]
     server: console::Server,
 }
@@ -49,7 +52,8 @@ async fn main() -> anyhow::Result<()> {
         rebirth_requests: !args.no_rebirth_requests,
         ..HostConfig::new(Some(args.host_id))
     };
-    let mut host = spawn_host(config, &args.server.config(), Clock::new())?;
+    let mqtt = MqttConfig { all_servers: args.all_servers, ..args.server.config() };
+    let mut host = spawn_host(config, &mqtt, Clock::new())?;
     let requests = host.requests();
     let mut lines = console::lines();
     loop {

@@ -35,7 +35,7 @@ pub struct MqttConfig {
     pub cert_file: Option<PathBuf>,
     /// PEM file with the private key of `cert_file`.
     pub key_file: Option<PathBuf>,
-    /// Seconds between pings, 1 to 3600. A dead link is noticed after twice this time by us, after 1.5 times by the server. Default 10.
+    /// Seconds between pings, 1 to 3600, in MQTT 5 at least 5. A dead link is noticed after twice this time by us, after 1.5 times by the server. Default 10.
     pub keep_alive_s: u64,
     /// Seconds that opening a connection may take, name resolution and TLS included; also the longest time a write may be stuck. Default 5.
     pub connect_timeout_s: u64,
@@ -190,7 +190,7 @@ impl MqttConfig {
         key("mqtt.ca_file", "", "PEM file of the authorities that sign server certificates; required for mqtts://"),
         key("mqtt.cert_file", "", "PEM file of the client certificate and its chain"),
         key("mqtt.key_file", "", "PEM file of the private key of mqtt.cert_file"),
-        key("mqtt.keep_alive_s", "10", "seconds between pings, 1 to 3600"),
+        key("mqtt.keep_alive_s", "10", "seconds between pings, 1 to 3600; in MQTT 5 at least 5"),
         key("mqtt.connect_timeout_s", "5", "seconds that opening a connection may take, 1 to 300"),
         key(
             "mqtt.packet_bytes_max",
@@ -254,7 +254,14 @@ impl MqttConfig {
     /// # Errors
     /// [`MqttConfigError`] names the first key at fault.
     pub fn validate(&self) -> Result<(), MqttConfigError> {
-        self.addresses()?;
+        let addresses = self.addresses()?;
+        let is_twice = |(index, address)| addresses[..index].contains(address);
+        if self.all_servers && addresses.iter().enumerate().any(is_twice) {
+            return Err(MqttConfigError::Key {
+                key: "servers",
+                rule: "names a server twice; with mqtt.all_servers the two sessions would end each other",
+            });
+        }
         self.check_texts()?;
         self.check_numbers()?;
         if self.uses_tls() {
@@ -324,6 +331,10 @@ impl MqttConfig {
         let fault = |key, rule| Err(MqttConfigError::Key { key, rule });
         if !(1..=3600).contains(&self.keep_alive_s) {
             return fault("keep_alive_s", "must be between 1 and 3600");
+        }
+        // The MQTT 5 client of rumqttc takes no less.
+        if self.protocol == Protocol::V5 && self.keep_alive_s < 5 {
+            return fault("keep_alive_s", "must be at least 5 with mqtt.protocol = \"5\"");
         }
         if !(1..=300).contains(&self.connect_timeout_s) {
             return fault("connect_timeout_s", "must be between 1 and 300");

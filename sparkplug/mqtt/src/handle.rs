@@ -234,6 +234,11 @@ impl<E> Outlet<E> {
         Self { events, stop, task }
     }
 
+    /// Events, the bell that asks for a stop, and the task.
+    pub(crate) fn into_parts(self) -> (mpsc::Receiver<E>, Arc<Notify>, JoinHandle<()>) {
+        (self.events, self.stop, self.task)
+    }
+
     async fn stop(mut self) {
         self.stop.notify_one();
         // Events are taken until the end, so that nothing in the driver waits for room.

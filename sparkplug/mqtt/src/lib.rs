@@ -5,10 +5,13 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | `config`, `pem`, `tls` | the `[mqtt]` table; PEM files; the TLS client |
+//! | `config`, `server_address`, `password`, `pem`, `tls` | the `[mqtt]` table and what is in it; PEM files; the TLS client |
 //! | `machine` | what the machines have in common |
+//! | `merger` | a host with a session on every server |
 //! | `listener` | the smallest machine, for tools: every message as it is |
-//! | `session` | one MQTT session; the only module that knows rumqttc |
+//! | `session`, `receipts` | one MQTT session; what of it has arrived for certain |
+//! | `link` | MQTT 3.1.1 and 5; the only module that knows rumqttc |
+//! | `journal` | the store of an Edge Node on disk |
 //! | `backlog` | events that wait for the application |
 //! | `driver` | the loop |
 //! | `bd_seq`, `client_id`, `clock` | what its name says |
@@ -40,6 +43,7 @@ mod journal;
 mod link;
 mod listener;
 mod machine;
+mod merger;
 mod password;
 mod pem;
 mod plain_name;
@@ -50,7 +54,7 @@ mod tls;
 
 use sparkplug::Metric;
 use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, StoreConfig, UpdateError, WhenFull};
-use sparkplug::host::{HostApplication, HostConfig};
+use sparkplug::host::{HostApplication, HostConfig, HostEvent};
 use sparkplug::session::QoS;
 use tokio::sync::mpsc;
 use tracing::Instrument;
@@ -129,7 +133,8 @@ pub fn spawn_edge_node(
 
 /// Starts a Host Application; without a host id in `config`, a listener.
 ///
-/// The number of servers in `config` is taken from `mqtt`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the certificate
+/// With `mqtt.all_servers` it has a session on each of the servers, with a STATE and a will of its own, and one replica of all; the limits in `config` and `mqtt` then count for
+/// each session. The number of servers in `config` is taken from `mqtt`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the certificate
 /// files, so it may block on the disk for a moment.
 ///
 /// # Errors
@@ -137,14 +142,31 @@ pub fn spawn_edge_node(
 pub fn spawn_host(config: HostConfig, mqtt: &MqttConfig, clock: Clock) -> Result<HostHandle, MqttConfigError> {
     let client_id = client_id::of_host(&mqtt.client_id_prefix, config.host_id.as_ref());
     let connector = Connector::new(mqtt.clone(), client_id)?;
+    if !mqtt.all_servers || connector.servers() == 1 {
+        let (requests, outlet) = spawn_session(config, connector, clock);
+        return Ok(HostHandle { requests, outlet });
+    }
+    let session = |server: usize| {
+        // Sessions must not wait the same random times either.
+        let config = HostConfig { seed: seed(config.seed).wrapping_add(server as u64), ..config.clone() };
+        spawn_session(config, connector.only(server), clock)
+    };
+    let (requests, outlet) = merger::spawn((0..connector.servers()).map(session).collect());
+    Ok(HostHandle { requests, outlet })
+}
+
+fn spawn_session(
+    config: HostConfig,
+    connector: Connector,
+    clock: Clock,
+) -> (mpsc::Sender<Order<HostApplication>>, Outlet<HostEvent>) {
     let span = match &config.host_id {
         Some(host_id) => tracing::info_span!("host_application", host_id = %host_id),
         None => tracing::info_span!("host_application"),
     };
     let config = HostConfig { servers: connector.servers(), seed: seed(config.seed), ..config };
     let machine = HostApplication::new(config, clock.now());
-    let (requests, outlet) = spawn(machine, connector, (BdSeqStore::Memory, None), clock, span);
-    Ok(HostHandle { requests, outlet })
+    spawn(machine, connector, (BdSeqStore::Memory, None), clock, span)
 }
 
 /// Starts a listener of `filters`: every message as it is, no replica, no STATE, no will.

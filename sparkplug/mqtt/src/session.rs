@@ -24,6 +24,9 @@ use crate::server_address::ServerAddress;
 const CONGESTED_BYTES: usize = 4 * 1024 * 1024;
 const CONGESTED_MESSAGES: usize = 2_000;
 
+/// Payload bytes with the link from which on it gets no more for now.
+const HANDED_BYTES: usize = 1024 * 1024;
+
 /// Fixed header, length of the topic, packet id, and in MQTT 5 the length of no properties: what a PUBLISH takes besides topic and payload.
 const PUBLISH_OVERHEAD: usize = 10;
 
@@ -60,8 +63,9 @@ pub(crate) struct Session {
     connected: bool,
     outbox: VecDeque<Request>,
     outbox_bytes: usize,
-    /// Handed to the link, not yet written to the socket.
-    handed: usize,
+    /// Payload bytes of each request that was handed to the link and is not yet written to the socket.
+    handed: VecDeque<usize>,
+    handed_bytes: usize,
     /// QoS 1 publishes without PUBACK, the handed ones included.
     unacknowledged: usize,
     /// Filters of each SUBSCRIBE without SUBACK.
@@ -94,7 +98,8 @@ impl Session {
             connected: false,
             outbox: VecDeque::new(),
             outbox_bytes: 0,
-            handed: 0,
+            handed: VecDeque::new(),
+            handed_bytes: 0,
             unacknowledged: 0,
             subscribing: VecDeque::new(),
             receipts: Receipts::default(),
@@ -112,7 +117,7 @@ impl Session {
 
     /// Something waits to be sent.
     pub(crate) fn is_sending(&self) -> bool {
-        self.handed > 0 || !self.outbox.is_empty()
+        !self.handed.is_empty() || !self.outbox.is_empty()
     }
 
     /// So much waits to be sent that no more should be produced.
@@ -147,7 +152,7 @@ impl Session {
         if self.disconnect_sent && self.closes_silently {
             return self.over("disconnected".to_owned());
         }
-        let stuck_at = self.stuck_since.filter(|_| self.handed > 0).map(|since| since + self.stuck_max);
+        let stuck_at = self.stuck_since.filter(|_| !self.handed.is_empty()).map(|since| since + self.stuck_max);
         let signal = tokio::select! {
             signal = self.link.signals.next() => signal,
             () = sleep_until(stuck_at) => return self.over(takes_nothing(&self.server)),
@@ -173,19 +178,22 @@ impl Session {
         if !self.connected {
             return;
         }
-        while self.handed < HANDED_MAX {
-            if matches!(self.outbox.front(), Some(Request::Disconnect)) && (self.handed > 0 || self.unacknowledged > 0)
+        while self.handed.len() < HANDED_MAX && self.handed_bytes < HANDED_BYTES {
+            if matches!(self.outbox.front(), Some(Request::Disconnect))
+                && (!self.handed.is_empty() || self.unacknowledged > 0)
             {
                 break;
             }
             let Some(request) = self.outbox.pop_front() else { break };
+            let mut bytes = 0;
             let is_taken = match request {
                 Request::Subscribe(filters) => {
                     self.subscribing.push_back(filters.iter().map(|(filter, _)| filter.clone()).collect());
                     self.link.subscribe(filters)
                 }
                 Request::Publish(publish) => {
-                    self.outbox_bytes -= publish.payload.len();
+                    bytes = publish.payload.len();
+                    self.outbox_bytes -= bytes;
                     self.unacknowledged += usize::from(publish.qos == QoS::AtLeastOnce);
                     self.link.publish(publish)
                 }
@@ -199,9 +207,10 @@ impl Session {
                 self.fault = Some("the client refused a topic or filter as illegal".to_owned());
                 break;
             }
-            self.handed += 1;
+            self.handed.push_back(bytes);
+            self.handed_bytes += bytes;
         }
-        if self.handed > 0 {
+        if !self.handed.is_empty() {
             self.stuck_since.get_or_insert_with(Instant::now);
         }
     }
@@ -224,12 +233,12 @@ impl Session {
             }
             Signal::Pong => self.receipts.pong().map_or(SessionEvent::Progress, received),
             Signal::WrittenPublish { id } => {
-                self.handed = self.handed.saturating_sub(1);
+                self.written();
                 self.receipts.written(id);
                 SessionEvent::Progress
             }
             Signal::WrittenRequest => {
-                self.handed = self.handed.saturating_sub(1);
+                self.written();
                 SessionEvent::Progress
             }
             Signal::WrittenPing => {
@@ -238,6 +247,11 @@ impl Session {
             }
             Signal::Other => SessionEvent::Progress,
         }
+    }
+
+    /// The link writes in the order in which it was asked.
+    fn written(&mut self) {
+        self.handed_bytes -= self.handed.pop_front().unwrap_or_default();
     }
 
     fn on_subscribed(&mut self, refusals: Vec<Option<String>>) -> SessionEvent {
@@ -296,6 +310,12 @@ impl Connector {
 
     pub(crate) fn config(&self) -> &MqttConfig {
         &self.config
+    }
+
+    /// The same for one of the servers alone.
+    pub(crate) fn only(&self, server: usize) -> Self {
+        let servers = self.servers.get(server).into_iter().cloned().collect();
+        Self { config: Arc::clone(&self.config), servers, client_id: self.client_id.clone() }
     }
 
     pub(crate) fn servers(&self) -> usize {

@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::path::Path;
 use std::time::Duration;
 
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
@@ -12,7 +11,7 @@ use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_n
 use support::mosquitto::{Mosquitto, Settings};
 use support::proxy::Proxy;
 use support::tap::Tap;
-use support::{SOON, certificates, mqtt, soon};
+use support::{SOON, mqtt, soon};
 
 fn config() -> EdgeNodeConfig {
     let descriptor = EdgeNodeDescriptor::parse("ACME-Plant", "Sync").unwrap();
@@ -278,50 +277,4 @@ async fn an_application_that_takes_no_events_keeps_its_session() {
     assert!((40..500).contains(&commands), "{commands}");
     node.stop().await;
     assert_eq!(tap.until("NDEATH").await.bd_seq(), 0, "still the first session");
-}
-
-fn tls_server() -> Mosquitto {
-    Mosquitto::with(Settings {
-        lines: &[
-            "allow_anonymous true",
-            "cafile {dir}/ca.pem",
-            "certfile {dir}/server.pem",
-            "keyfile {dir}/server.key",
-            "require_certificate true",
-        ],
-        tls: true,
-        prepare: &certificates::write,
-    })
-}
-
-fn with_client_certificate(url: &str, directory: &Path) -> MqttConfig {
-    MqttConfig {
-        ca_file: Some(directory.join("ca.pem")),
-        cert_file: Some(directory.join("client.pem")),
-        key_file: Some(directory.join("client.key")),
-        ..mqtt(url)
-    }
-}
-
-#[tokio::test]
-async fn tls_with_a_client_certificate_works_and_without_one_it_is_refused() {
-    let server = tls_server();
-    let complete = with_client_certificate(&server.url(), &server.directory());
-    let mut node = started(&complete, BdSeqStore::Memory);
-    born(&mut node).await;
-    node.stop().await;
-
-    let without = MqttConfig { cert_file: None, key_file: None, ..complete.clone() };
-    let mut node = started(&without, BdSeqStore::Memory);
-    let reason = offline(&mut node).await;
-    assert!(reason.contains("CertificateRequired") && reason.contains("mqtt.cert_file"), "{reason}");
-    node.stop().await;
-
-    // A server whose authority is not trusted.
-    let other = tls_server();
-    let wrong = MqttConfig { ca_file: Some(other.directory().join("ca.pem")), ..complete };
-    let mut node = started(&wrong, BdSeqStore::Memory);
-    let reason = offline(&mut node).await;
-    assert!(reason.starts_with("TLS with ") && reason.contains("mqtt.ca_file"), "{reason}");
-    node.stop().await;
 }

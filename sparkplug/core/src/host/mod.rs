@@ -9,6 +9,7 @@
 
 mod due;
 mod inbound;
+mod merge;
 mod node_table;
 mod rebirth;
 mod request;
@@ -23,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use merge::{HostMerge, MergeOutput};
 use node_table::Node;
 use rebirth::RebirthQueue;
 use state::OwnState;
@@ -41,7 +43,7 @@ use crate::time::Now;
 pub struct HostConfig {
     /// Who it is. None: a listener without STATE (no will), for tools that only look.
     pub host_id: Option<HostId>,
-    /// Number of servers in the driver's list; at least 1. One machine speaks to one server at a time.
+    /// Number of servers in the driver's list; at least 1. One machine speaks to one server at a time; [`HostMerge`] joins the machines of several.
     pub servers: usize,
     /// Subscriptions of data; own STATE comes on top. Default `spBv1.0/#` at QoS 1: births and data are published at QoS 0 and arrive so, but the will that
     /// tells a death is published at QoS 1, and at QoS 0 a server may drop it.

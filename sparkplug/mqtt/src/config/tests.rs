@@ -74,6 +74,9 @@ fn every_refused_value_names_its_key() {
     assert!(told(|c| c.username = Some(String::new())).starts_with("mqtt.username "));
     assert!(told(|c| c.password = "x".into()).starts_with("mqtt.password "));
     assert!(told(|c| c.keep_alive_s = 0).starts_with("mqtt.keep_alive_s "));
+    assert!(told(|c| (c.keep_alive_s, c.protocol) = (4, Protocol::V5)).starts_with("mqtt.keep_alive_s "));
+    assert!(told(|c| c.store = Store::Disk).starts_with("mqtt.store_directory "));
+    assert!(told(|c| c.store_bytes_max = 10).starts_with("mqtt.store_bytes_max "));
     assert!(told(|c| c.connect_timeout_s = 0).starts_with("mqtt.connect_timeout_s "));
     assert!(told(|c| c.packet_bytes_max = 10).starts_with("mqtt.packet_bytes_max "));
     assert!(told(|c| c.waiting_events_max = 0).starts_with("mqtt.waiting_events_max "));

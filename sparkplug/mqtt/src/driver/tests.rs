@@ -14,6 +14,8 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::config::MqttConfig;
 
+mod mqtt5;
+
 const SOON: Duration = Duration::from_secs(10);
 
 /// Says what it is told to say, and repeats what it hears.

@@ -87,7 +87,10 @@ fn advice(error: &(dyn Error + 'static)) -> &'static str {
     use CertificateError as Fault;
     match rustls_error(error) {
         Some(rustls::Error::InvalidCertificate(fault)) => match fault {
-            Fault::UnknownIssuer => "; the authority that signed the server's certificate is not in mqtt.ca_file",
+            // A bad signature: an authority of the same name, but with another key.
+            Fault::UnknownIssuer | Fault::BadSignature => {
+                "; the authority that signed the server's certificate is not in mqtt.ca_file"
+            }
             Fault::Expired | Fault::ExpiredContext { .. } => {
                 "; the server's certificate has expired, or the clock of this machine is wrong"
             }

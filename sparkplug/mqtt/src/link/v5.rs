@@ -154,11 +154,7 @@ fn of_state(server: &ServerAddress, error: &StateError, max: usize) -> String {
             Some(text) => format!("{server} ended the session: {reason_code:?} ({text})"),
             None => format!("{server} ended the session: {reason_code:?}"),
         },
-        StateError::OutgoingPacketTooLarge { pkt_size, max } => {
-            format!(
-                "a packet of {pkt_size} bytes was to be sent; {server} takes {max} at most (its Maximum Packet Size)"
-            )
-        }
+        StateError::OutgoingPacketTooLarge { pkt_size, max } => too_large_for(server, *pkt_size, *max),
         StateError::IncomingPacketTooLarge { pkt_size, max } => reason::too_large_to_take(server, *pkt_size, *max),
         StateError::AwaitPingResp => reason::no_pong(server),
         StateError::ConnectionAborted => reason::closed(server),
@@ -168,11 +164,16 @@ fn of_state(server: &ServerAddress, error: &StateError, max: usize) -> String {
     }
 }
 
+fn too_large_for(server: &ServerAddress, bytes: u32, max: u32) -> String {
+    format!("a packet of {bytes} bytes was to be sent; {server} takes {max} at most (its Maximum Packet Size)")
+}
+
 fn of_codec(server: &ServerAddress, error: &mqttbytes::Error, max: usize) -> String {
     match error {
         mqttbytes::Error::PayloadSizeLimitExceeded { pkt_size, .. } => {
             reason::too_large_to_take(server, *pkt_size, max)
         }
+        mqttbytes::Error::OutgoingPacketTooLarge { pkt_size, max } => too_large_for(server, *pkt_size, *max),
         mqttbytes::Error::Io(error) => reason::io(server, error),
         other => format!("{server} sent what is not MQTT 5: {other}"),
     }

@@ -6,6 +6,11 @@ use std::process::Command;
 
 /// Writes `ca.pem`, `ca.key` and, signed by it, `server.pem`, `server.key` (for localhost) and `client.pem`, `client.key`.
 pub fn write(directory: &Path) {
+    write_with(directory, "localhost", 2);
+}
+
+/// The same with a server certificate for that name, which lasts so many days from now on; it has expired if that is negative.
+pub fn write_with(directory: &Path, server: &str, days: i32) {
     let at = |name: &str| directory.join(name).display().to_string();
     openssl(
         &["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
@@ -21,10 +26,10 @@ pub fn write(directory: &Path) {
             ])
             .collect::<Vec<_>>(),
     );
-    for (name, subject, extensions) in [
-        ("server", "/CN=localhost", "subjectAltName=DNS:localhost\nextendedKeyUsage=serverAuth\n"),
-        ("client", "/CN=edge", "extendedKeyUsage=clientAuth\n"),
-    ] {
+    let of_server = format!("subjectAltName=DNS:{server}\nextendedKeyUsage=serverAuth\n");
+    for (name, subject, extensions, days) in
+        [("server", "/CN=server", of_server.as_str(), days), ("client", "/CN=edge", "extendedKeyUsage=clientAuth\n", 2)]
+    {
         let (key, csr, pem, ext) =
             (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"), format!("{name}.ext"));
         fs::write(directory.join(&ext), extensions).unwrap();
@@ -39,7 +44,7 @@ pub fn write(directory: &Path) {
             "x509".into(),
             "-req".into(),
             "-days".into(),
-            "2".into(),
+            days.to_string(),
             "-CAcreateserial".into(),
             "-in".into(),
             at(&csr),

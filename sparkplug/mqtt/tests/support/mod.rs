@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod certificates;
+#[cfg(feature = "websocket")]
+pub mod gateway;
 pub mod mosquitto;
 pub mod proxy;
 pub mod replication;

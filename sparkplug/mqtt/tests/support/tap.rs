@@ -1,5 +1,6 @@
 //! A look at the wire that shares nothing with the code under test but the codec: a plain rumqttc subscriber.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, QoS};
@@ -54,7 +55,10 @@ impl Seen {
 impl Tap {
     /// Subscribed to everything when this returns; follows the server through restarts.
     pub async fn start(port: u16) -> Self {
-        let mut options = MqttOptions::new(format!("tap-{port}-{}", std::process::id()), "127.0.0.1", port);
+        // Two of one name would end each other.
+        static TAPS: AtomicU32 = AtomicU32::new(0);
+        let number = TAPS.fetch_add(1, Ordering::Relaxed);
+        let mut options = MqttOptions::new(format!("tap-{}-{number}", std::process::id()), "127.0.0.1", port);
         options.set_keep_alive(Duration::from_secs(5));
         options.set_max_packet_size(64 << 20, 64 << 20);
         let (client, mut event_loop) = AsyncClient::new(options, 16);

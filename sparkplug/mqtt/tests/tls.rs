@@ -1,0 +1,104 @@
+//! TLS with certificates of both sides on a real Mosquitto, in both versions of MQTT, and what an operator reads when a certificate is wrong.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
+use sparkplug::{EdgeNodeDescriptor, Metric};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, Protocol, spawn_edge_node};
+use support::mosquitto::{Mosquitto, Settings};
+use support::{certificates, mqtt, soon};
+
+const PROTOCOLS: [Protocol; 2] = [Protocol::V311, Protocol::V5];
+
+fn server(prepare: &dyn Fn(&Path)) -> Mosquitto {
+    Mosquitto::with(Settings {
+        lines: &[
+            "allow_anonymous true",
+            "cafile {dir}/ca.pem",
+            "certfile {dir}/server.pem",
+            "keyfile {dir}/server.key",
+            "require_certificate true",
+        ],
+        tls: true,
+        prepare,
+    })
+}
+
+fn with_client_certificate(server: &Mosquitto, protocol: Protocol) -> MqttConfig {
+    let directory = server.directory();
+    MqttConfig {
+        protocol,
+        keep_alive_s: 5,
+        ca_file: Some(directory.join("ca.pem")),
+        cert_file: Some(directory.join("client.pem")),
+        key_file: Some(directory.join("client.key")),
+        ..mqtt(&server.url())
+    }
+}
+
+fn started(mqtt: &MqttConfig) -> EdgeNodeHandle {
+    let reconnect = (Duration::from_millis(200), Duration::from_secs(1));
+    let config =
+        EdgeNodeConfig { reconnect, ..EdgeNodeConfig::new(EdgeNodeDescriptor::parse("Plant", "Press").unwrap()) };
+    let metrics = vec![Metric::new("Temperature", 20_i32)];
+    spawn_edge_node(config, metrics, mqtt, BdSeqStore::Memory, Clock::new()).unwrap()
+}
+
+/// The first thing that the node says is why it is offline.
+async fn refusal(mqtt: &MqttConfig) -> String {
+    let mut node = started(mqtt);
+    let event = soon("an event", node.recv()).await.unwrap();
+    node.stop().await;
+    match event {
+        NodeEvent::Offline { reason } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_opens_the_door_and_without_one_it_stays_shut() {
+    let server = server(&certificates::write);
+    for protocol in PROTOCOLS {
+        let complete = with_client_certificate(&server, protocol);
+        let mut node = started(&complete);
+        let event = soon("a birth", node.recv()).await;
+        assert!(matches!(event, Some(NodeEvent::Born { .. })), "{event:?}");
+        node.stop().await;
+        let without = MqttConfig { cert_file: None, key_file: None, ..complete };
+        let reason = refusal(&without).await;
+        assert!(reason.contains("CertificateRequired") && reason.contains("mqtt.cert_file"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn each_fault_of_the_server_s_certificate_is_told_in_a_way_of_its_own() {
+    let trusted = server(&certificates::write);
+    let expired = server(&|directory| certificates::write_with(directory, "localhost", -1));
+    let other_name = server(&|directory| certificates::write_with(directory, "broker.example.com", 2));
+    for protocol in PROTOCOLS {
+        let unknown = MqttConfig {
+            ca_file: Some(expired.directory().join("ca.pem")),
+            ..with_client_certificate(&trusted, protocol)
+        };
+        for (mqtt, advice) in [
+            (unknown, "the authority that signed the server's certificate is not in mqtt.ca_file"),
+            (
+                with_client_certificate(&expired, protocol),
+                "the server's certificate has expired, or the clock of this machine is wrong",
+            ),
+            (
+                with_client_certificate(&other_name, protocol),
+                "the server's certificate is for another name than the one in mqtt.servers",
+            ),
+        ] {
+            let reason = refusal(&mqtt).await;
+            let server = &mqtt.servers[0];
+            assert!(reason.starts_with(&format!("TLS with {server} failed: ")), "{reason}");
+            assert!(reason.ends_with(&format!("; {advice}")), "{reason}");
+        }
+    }
+}
