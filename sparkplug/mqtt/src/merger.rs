@@ -27,6 +27,8 @@ const COMMANDS_MAX: usize = 1_000;
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 type Orders = mpsc::Sender<Order<HostApplication>>;
+/// Events of one session, with its index.
+type Incoming = Pin<Box<dyn Stream<Item = (usize, HostEvent)> + Send>>;
 type Permit = Result<OwnedPermit<Order<HostApplication>>, SendError<()>>;
 
 struct Lane {
@@ -42,7 +44,7 @@ pub(crate) struct Merger {
     merge: HostMerge,
     lanes: Vec<Lane>,
     tasks: Vec<JoinHandle<()>>,
-    incoming: SelectAll<Pin<Box<dyn Stream<Item = (usize, HostEvent)> + Send>>>,
+    incoming: SelectAll<Incoming>,
     permits: FuturesUnordered<BoxFuture<'static, (usize, Permit)>>,
     inbox: mpsc::Receiver<Order<HostApplication>>,
     events: mpsc::Sender<HostEvent>,
