@@ -152,6 +152,29 @@ fn a_node_leaves_when_its_primary_host_is_dropped_and_comes_back_with_it() {
 }
 
 #[test]
+fn a_host_on_two_servers_at_once_hears_nodes_on_both() {
+    let (first, second) = (Mosquitto::start(), Mosquitto::start());
+    let mut host = Program::start(
+        "host_application",
+        &first,
+        &["--server", &second.url(), "--all-servers", "--host-id", "Office"],
+    );
+    host.says(&["STATE Office online"]);
+    host.says(&["STATE Office online"]);
+    let _other = Program::start("edge_node", &second, &["--node", "Other", "--primary-host", "Office"]);
+    host.says(&["NBIRTH Plant Other bdSeq=0"]);
+    let mut node = edge_node(&first, &["--primary-host", "Office"]);
+    host.says(&["NBIRTH Plant Press bdSeq=0"]);
+    host.type_line("ncmd Plant Press Temperature Double 23");
+    node.says(&["NCMD", "  Temperature Double 23.0"]);
+    host.says(&["NDATA Plant Press", "  Temperature Double 23.0"]);
+    host.type_line("stop");
+    host.says(&["stopped"]);
+    assert!(host.ends());
+    node.says(&["offline: primary host went offline"]);
+}
+
+#[test]
 fn every_datatype_can_be_typed_into_the_node_and_is_read_in_the_host() {
     let values = [
         "Int8 -128",
