@@ -1,6 +1,5 @@
 //! The implementations, all behind one trait: bytes -> what the implementation hands its user, and back.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use sparkplug::payload::{
@@ -238,8 +237,8 @@ pub struct Owned(pub Resolved);
 /// Ours with everything that a birth tells put in: typed values under their names, as an application gets them.
 #[derive(Clone)]
 pub struct Resolved {
-    /// Name and datatype of every alias.
-    born: HashMap<u64, (Arc<str>, DataType)>,
+    /// Name and datatype of every alias, in the order of the aliases.
+    born: Vec<(u64, Arc<str>, DataType)>,
 }
 
 impl Resolved {
@@ -248,15 +247,23 @@ impl Resolved {
         let slot = |metric: &Metric| {
             let datatype = metric.datatype.and_then(DataType::from_wire).expect("a birth tells datatypes");
             let name = Arc::from(metric.name.as_deref().expect("a birth tells names"));
-            Some((metric.alias?, (name, datatype)))
+            Some((metric.alias?, name, datatype))
         };
-        Self { born: birth.metrics.iter().filter_map(slot).collect() }
+        let mut born: Vec<_> = birth.metrics.iter().filter_map(slot).collect();
+        born.sort_unstable_by_key(|(alias, ..)| *alias);
+        Self { born }
+    }
+
+    fn of_alias(&self, alias: Option<u64>) -> (Arc<str>, DataType) {
+        let alias = alias.expect("data without a name has an alias");
+        let at = self.born.binary_search_by_key(&alias, |(alias, ..)| *alias).expect("every alias is in the birth");
+        (self.born[at].1.clone(), self.born[at].2)
     }
 
     fn typed(&self, metric: &Metric) -> sparkplug::Metric {
         let (name, datatype) = match (&metric.name, metric.datatype.and_then(DataType::from_wire)) {
             (Some(name), Some(datatype)) => (Arc::from(name.as_str()), datatype),
-            _ => self.born[&metric.alias.expect("data without a name has an alias")].clone(),
+            _ => self.of_alias(metric.alias),
         };
         let mut properties = Properties::new();
         for (key, datatype, carrier) in &metric.properties {
@@ -270,11 +277,9 @@ impl Resolved {
     }
 
     fn resolve(&self, raw: &MetricRef<'_>) -> sparkplug::Metric {
-        let slot = raw.alias.and_then(|alias| self.born.get(&alias));
-        let (name, datatype) = match (raw.name, slot) {
-            (Some(name), _) => (Arc::from(name), raw.own_datatype().expect("a birth tells datatypes")),
-            (None, Some((name, datatype))) => (name.clone(), *datatype),
-            (None, None) => unreachable!("every alias is in the birth"),
+        let (name, datatype) = match raw.name {
+            Some(name) => (Arc::from(name), raw.own_datatype().expect("a birth tells datatypes")),
+            None => self.of_alias(raw.alias),
         };
         raw.resolve(name, datatype, None).expect("the value has the datatype of the birth")
     }

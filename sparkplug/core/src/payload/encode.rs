@@ -164,9 +164,9 @@ pub fn payload_room<'m>(
     uint32_as_long: bool,
 ) -> usize {
     let exactly = metrics.len() <= FEW;
-    let room = |(metric, alias)| match write::plain_room(metric) {
-        Some(room) if !exactly => room,
-        _ => metric_bytes(metric, form, alias, uint32_as_long),
+    let room = |(metric, alias)| {
+        let at_most = if exactly { None } else { write::plain_room(metric) };
+        at_most.unwrap_or_else(|| metric_bytes(metric, form, alias, uint32_as_long))
     };
     frame + metrics.map(room).sum::<usize>()
 }
