@@ -302,7 +302,10 @@ fn rare<'a, const CHECKED: bool>(
         IS_HISTORICAL => metric.is_historical = fields.boolean()?,
         IS_TRANSIENT => metric.is_transient = fields.boolean()?,
         BYTES => metric.value = Some(ValueRef::Bytes(fields.slice()?)),
-        EXTENSION => metric.value = fields.slice().map(|_| Some(ValueRef::Extension))?,
+        EXTENSION => {
+            check::extension(fields.slice()?)?;
+            metric.value = Some(ValueRef::Extension);
+        }
         _ => fields.skip(field, &KNOWN)?,
     }
     Ok(None)

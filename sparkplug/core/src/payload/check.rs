@@ -52,6 +52,15 @@ fn carrier(fields: &mut Fields<'_>, field: u32, first: u32) -> Result<bool, Faul
     Ok(true)
 }
 
+/// Extensions mean nothing here, but are messages.
+pub(super) fn extension(bytes: &[u8]) -> Result<(), Fault> {
+    let mut fields = Fields::new(bytes);
+    while let Some(field) = fields.next_key()? {
+        fields.skip(field, &[])?;
+    }
+    Ok(())
+}
+
 pub(super) fn metadata(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<(), Fault> {
     const KNOWN: [Wanted; 8] = [
         Wanted::Number,
@@ -117,7 +126,7 @@ fn property(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<(), Fault
             DATATYPE | IS_NULL => fields.long().map(drop)?,
             SET => properties(fields.slice()?, budget, depth + 1)?,
             LIST => property_sets(fields.slice()?, budget, depth + 1)?,
-            EXTENSION => fields.slice().map(drop)?,
+            EXTENSION => extension(fields.slice()?)?,
             _ => {
                 if !carrier(&mut fields, field, 3)? {
                     fields.skip(field, &KNOWN)?;
@@ -195,7 +204,7 @@ fn cell(bytes: &[u8]) -> Result<(), Fault> {
     let mut fields = Fields::new(bytes);
     while let Some(field) = fields.next_key()? {
         if field == EXTENSION {
-            fields.slice()?;
+            extension(fields.slice()?)?;
         } else if !carrier(&mut fields, field, 1)? {
             let [a, b, c, d, e, f] = CARRIERS;
             fields.skip(field, &[a, b, c, d, e, f, Wanted::Bytes])?;
@@ -235,7 +244,7 @@ fn parameter(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<(), Faul
         match field {
             NAME => fields.text().map(drop)?,
             DATATYPE => fields.long().map(drop)?,
-            EXTENSION => fields.slice().map(drop)?,
+            EXTENSION => extension(fields.slice()?)?,
             _ => {
                 if !carrier(&mut fields, field, 3)? {
                     let [a, b, c, d, e, f] = CARRIERS;
