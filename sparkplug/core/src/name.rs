@@ -4,6 +4,7 @@
 //! device ids); in addition not empty, no U+0000 and no other control character, at most [`NAME_BYTES_MAX`] bytes; a group is not called `STATE`, which
 //! would make `spBv1.0/STATE/...` ambiguous.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -102,6 +103,13 @@ macro_rules! id {
 
         impl AsRef<str> for $name {
             fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        /// Ids are ordered and compared as their texts are.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

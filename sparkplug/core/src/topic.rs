@@ -136,6 +136,30 @@ pub enum TopicError {
     },
 }
 
+/// The levels of a topic of or to an edge node or a device, for those who know the names already: of the ids nothing is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Levels<'a> {
+    pub group: &'a str,
+    pub kind: MessageKind,
+    pub edge_node: &'a str,
+    pub device: Option<&'a str>,
+}
+
+impl<'a> Levels<'a> {
+    /// None: it is none of those topics, and [`Topic::parse`] says why, or what it is.
+    pub(crate) fn of(text: &'a str) -> Option<Self> {
+        let (group, rest) = text.strip_prefix(NAMESPACE)?.strip_prefix('/')?.split_once('/')?;
+        let (kind, rest) = rest.split_once('/')?;
+        let kind = MessageKind::from_level(kind).filter(|kind| *kind != MessageKind::State)?;
+        let (edge_node, device) = match rest.split_once('/') {
+            Some((edge_node, device)) => (edge_node, Some(device)),
+            None => (rest, None),
+        };
+        let fits = kind.has_device() == device.is_some() && device.is_none_or(|device| !device.contains('/'));
+        fits.then_some(Self { group, kind, edge_node, device })
+    }
+}
+
 impl Topic {
     /// Topic of a message of or to an edge node, or of or to a device when there is one. `kind` is the node's spelling of it or the device's; the other is
     /// put right.

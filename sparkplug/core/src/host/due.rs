@@ -2,50 +2,50 @@
 
 use std::time::Duration;
 
+use super::node_table::NodeIndex;
 use super::{HostApplication, HostEvent, Liveness, NODE_REBIRTH, Phase, UNANSWERED_MAX};
 use crate::metric::Metric;
-use crate::name::EdgeNodeDescriptor;
 use crate::time::Now;
 
 impl HostApplication {
     /// tck-id-operational-behavior-host-reordering-param, tck-id-operational-behavior-host-reordering-start
-    pub(super) fn open_gap(&mut self, node: &EdgeNodeDescriptor, since: Duration) {
-        if let Some(known) = self.nodes.get_mut(node)
+    pub(super) fn open_gap(&mut self, at: NodeIndex, since: Duration) {
+        if let Some(known) = self.nodes.get_mut(at)
             && known.gap_due.is_none()
         {
             let due = since + self.config.reorder_timeout;
             known.gap_due = Some(due);
-            self.gaps.insert((due, node.clone()));
+            self.gaps.insert((due, at));
         }
     }
 
-    pub(super) fn stop_gap_timer(&mut self, node: &EdgeNodeDescriptor) {
-        if let Some(due) = self.nodes.get_mut(node).and_then(|known| known.gap_due.take()) {
-            self.gaps.remove(&(due, node.clone()));
+    pub(super) fn stop_gap_timer(&mut self, at: NodeIndex) {
+        if let Some(due) = self.nodes.get_mut(at).and_then(|known| known.gap_due.take()) {
+            self.gaps.remove(&(due, at));
         }
     }
 
     /// Ends the wait for a missing message, and drops what waited for it.
-    pub(super) fn close_gap(&mut self, node: &EdgeNodeDescriptor) {
-        self.stop_gap_timer(node);
-        if let Some(birth) = self.nodes.get_mut(node).and_then(|known| known.birth.as_mut()) {
+    pub(super) fn close_gap(&mut self, at: NodeIndex) {
+        self.stop_gap_timer(at);
+        if let Some(birth) = self.nodes.get_mut(at).and_then(|known| known.birth.as_mut()) {
             self.held_bytes -= birth.order.held().1;
             birth.order.clear();
         }
     }
 
     /// An automatic request, where the configuration allows it.
-    pub(super) fn wish_rebirth(&mut self, node: &EdgeNodeDescriptor, reason: &str, now: Now) {
+    pub(super) fn wish_rebirth(&mut self, at: NodeIndex, reason: &str, now: Now) {
         if self.config.rebirth_requests {
-            self.schedule_rebirth(node, reason, now);
+            self.schedule_rebirth(at, reason, now);
         }
     }
 
-    pub(super) fn schedule_rebirth(&mut self, node: &EdgeNodeDescriptor, reason: &str, now: Now) {
+    pub(super) fn schedule_rebirth(&mut self, at: NodeIndex, reason: &str, now: Now) {
         if self.phase == Phase::Online
-            && let Some(known) = self.nodes.get_mut(node)
+            && let Some(known) = self.nodes.get_mut(at)
         {
-            self.rebirths.schedule(node, &mut known.asking, reason, now.mono);
+            self.rebirths.schedule(at, &mut known.asking, reason, now.mono);
         }
     }
 
@@ -53,28 +53,28 @@ impl HostApplication {
         if !matches!(self.phase, Phase::Subscribing | Phase::Online) {
             return;
         }
-        while let Some((_, node)) = self.gaps.first().filter(|(due, _)| *due <= now.mono).cloned() {
+        while let Some((_, at)) = self.gaps.first().filter(|(due, _)| *due <= now.mono).copied() {
             // tck-id-operational-behavior-host-reordering-rebirth
-            let missing =
-                self.nodes.get(&node).and_then(|known| known.birth.as_ref()).map(|birth| birth.order.missing());
+            let missing = self.nodes.get(at).and_then(|known| known.birth.as_ref()).map(|birth| birth.order.missing());
             let reason = missing.map_or_else(
                 || "a message is missing".to_owned(),
                 |seq| format!("the message with seq {seq} is missing"),
             );
-            self.lose_track(&node, &reason, now);
+            self.lose_track(at, &reason, now);
         }
         while self.phase == Phase::Online
-            && let Some(node) = self.rebirths.next_due(now.mono).cloned()
+            && let Some(at) = self.rebirths.next_due(now.mono)
         {
-            self.ask_rebirth(node, now);
+            self.ask_rebirth(at, now);
         }
     }
 
     /// (tck-id-operational-behavior-data-commands-ncmd-rebirth-verb, tck-id-operational-behavior-data-commands-ncmd-rebirth-name,
     /// tck-id-operational-behavior-data-commands-ncmd-rebirth-value)
-    pub(super) fn ask_rebirth(&mut self, node: EdgeNodeDescriptor, now: Now) {
-        let Some(known) = self.nodes.get_mut(&node) else { return };
-        let reason = self.rebirths.asked(&node, &mut known.asking, now.mono);
+    pub(super) fn ask_rebirth(&mut self, at: NodeIndex, now: Now) {
+        let Some((node, known)) = self.nodes.entry_mut(at) else { return };
+        let node = node.clone();
+        let reason = self.rebirths.asked(at, &mut known.asking, now.mono);
         let unborn = known.birth.is_none() && known.liveness != Liveness::Alive;
         let again = if known.expected {
             known.liveness == Liveness::Stale || unborn
@@ -84,7 +84,7 @@ impl HostApplication {
         let patient = known.expected || known.asking.attempts() < UNANSWERED_MAX;
         self.command(node.clone(), None, vec![Metric::new(NODE_REBIRTH, true).at(now.wall)], now);
         if again && patient {
-            self.wish_rebirth(&node, &reason, now);
+            self.wish_rebirth(at, &reason, now);
         }
         self.event(HostEvent::RebirthRequested { node, reason });
     }

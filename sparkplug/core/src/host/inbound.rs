@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::node_table::{self, Birth, BirthVerdict, Node, Replica, Unknown};
+use super::node_table::{self, Birth, BirthVerdict, NodeIndex};
+use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
 use super::{HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, Phase};
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
@@ -10,12 +11,17 @@ use crate::payload::{self, DecodeError, Inflated, PayloadRef};
 use crate::seq::Seq;
 use crate::state::HostState;
 use crate::time::Now;
-use crate::topic::{MessageKind, Topic};
+use crate::topic::{Levels, MessageKind, Topic};
+
+const RETAINED: &str = "it is retained, so it may be of any age; only STATE is retained";
 
 impl HostApplication {
     pub(super) fn message(&mut self, text: &str, bytes: &Bytes, retain: bool, now: Now) {
         if !matches!(self.phase, Phase::Subscribing | Phase::Online) {
             return;
+        }
+        if let Some((at, kind, device)) = self.known(text) {
+            return self.of_node(at, kind, device, text, bytes, retain, now);
         }
         let topic = match Topic::parse(text) {
             Ok(topic) => topic,
@@ -26,17 +32,51 @@ impl HostApplication {
             Topic::Node { node, kind } => (node, kind, None),
             Topic::Device { node, kind, device } => (node, kind, Some(device)),
         };
+        let is_command = matches!(kind, MessageKind::NCmd | MessageKind::DCmd);
+        let at = match self.nodes.find(&node) {
+            Some(at) => at,
+            // None of these makes a node known.
+            None if is_command || kind == MessageKind::NDeath => return,
+            None if retain => return self.reject(text, RETAINED),
+            None => match self.admit(&node, text) {
+                Some(at) => at,
+                None => return,
+            },
+        };
+        self.of_node(at, kind, device, text, bytes, retain, now);
+    }
+
+    /// The way of almost every message: its node and its device are known, so nothing of the topic has to be checked or copied.
+    fn known(&self, topic: &str) -> Option<(NodeIndex, MessageKind, Option<DeviceId>)> {
+        let Levels { group, kind, edge_node, device } = Levels::of(topic)?;
+        let at = self.nodes.find_levels(group, edge_node)?;
+        let Some(device) = device else { return Some((at, kind, None)) };
+        let (device, _) = self.nodes.get(at)?.devices.get_key_value(device)?;
+        Some((at, kind, Some(device.clone())))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a message, taken apart")]
+    fn of_node(
+        &mut self,
+        at: NodeIndex,
+        kind: MessageKind,
+        device: Option<DeviceId>,
+        topic: &str,
+        bytes: &Bytes,
+        retain: bool,
+        now: Now,
+    ) {
         if matches!(kind, MessageKind::NCmd | MessageKind::DCmd) {
             // A wide subscription shows the commands of every host, the own ones included.
             return;
         }
         if retain {
-            return self.reject(text, "it is retained, so it may be of any age; only STATE is retained");
+            return self.reject(topic, RETAINED);
         }
         match kind {
-            MessageKind::NBirth => self.node_birth(&node, text, bytes, now),
-            MessageKind::NDeath => self.node_death(&node, text, bytes, now),
-            _ => self.sequenced(&node, kind, device, text, bytes, now),
+            MessageKind::NBirth => self.node_birth(at, topic, bytes, now),
+            MessageKind::NDeath => self.node_death(at, topic, bytes, now),
+            _ => self.sequenced(at, kind, device, topic, bytes, now),
         }
     }
 
@@ -58,16 +98,16 @@ impl HostApplication {
 
     pub(super) fn lost(&mut self, topic: &str, now: Now) {
         if let Ok(Topic::Node { node, .. } | Topic::Device { node, .. }) = Topic::parse(topic)
-            && self.admit(&node, topic)
+            && let Some(at) = self.admit(&node, topic)
         {
-            self.lose_track(&node, "messages were dropped because the application did not keep up", now);
+            self.lose_track(at, "messages were dropped because the application did not keep up", now);
         }
     }
 
-    /// Whether there is, or now is, a place for the node in the table.
-    pub(super) fn admit(&mut self, node: &EdgeNodeDescriptor, topic: &str) -> bool {
-        if self.nodes.contains_key(node) {
-            return true;
+    /// The place of the node in the table, unless the table is full.
+    pub(super) fn admit(&mut self, node: &EdgeNodeDescriptor, topic: &str) -> Option<NodeIndex> {
+        if let Some(at) = self.nodes.find(node) {
+            return Some(at);
         }
         if self.nodes.len() >= self.config.nodes_max {
             if !self.nodes_refused {
@@ -77,38 +117,35 @@ impl HostApplication {
                     format!("more than {} edge nodes; further ones are not kept", self.config.nodes_max),
                 );
             }
-            return false;
+            return None;
         }
-        self.nodes.insert(node.clone(), Node::unheard());
-        true
+        Some(self.nodes.insert(node))
     }
 
-    pub(super) fn node_birth(&mut self, node: &EdgeNodeDescriptor, topic: &str, bytes: &Bytes, now: Now) {
-        if !self.admit(node, topic) {
-            return;
-        }
+    pub(super) fn node_birth(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
         let mut inflated = Inflated::default();
-        let Some(payload) = self.readable(node, topic, bytes, &mut inflated, now) else { return };
+        let Some(payload) = self.readable(at, topic, bytes, &mut inflated, now) else { return };
         let (bd_seq, seq) = match (node_table::bd_seq(&payload), seq_of(&payload)) {
             (Ok(bd_seq), Ok(seq)) => (bd_seq, seq),
-            (Err(reason), _) | (_, Err(reason)) => return self.unreadable(node, topic, reason, now),
+            (Err(reason), _) | (_, Err(reason)) => return self.unreadable(at, topic, reason, now),
         };
         let digest = resequencer::digest(MessageKind::NBirth, None, bytes);
-        let Some(known) = self.nodes.get_mut(node) else { return };
+        let Some(known) = self.nodes.get_mut(at) else { return };
         match known.judge_birth(bd_seq, payload.timestamp, digest) {
             BirthVerdict::Duplicate => return,
             // Who does not ask takes what it gets, as long as that does not raise the dead.
             BirthVerdict::Doubt if !self.config.rebirth_requests && known.liveness != Liveness::Dead => {}
-            BirthVerdict::Doubt => return self.lose_track(node, "an NBIRTH is older than the one before it", now),
+            BirthVerdict::Doubt => return self.lose_track(at, "an NBIRTH is older than the one before it", now),
             BirthVerdict::Take => {}
         }
-        self.stop_gap_timer(node);
-        let Some(known) = self.nodes.get_mut(node) else { return };
-        self.rebirths.cancel(node, &mut known.asking);
+        self.stop_gap_timer(at);
+        let Some((node, known)) = self.nodes.entry_mut(at) else { return };
+        let node = node.clone();
+        self.rebirths.cancel(at, &mut known.asking);
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
-        let replica = Replica::from_birth(&payload.metrics, timestamp, &mut problems);
-        let metrics = replica.metrics.clone();
+        let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
+        let metrics = replica.metrics().collect();
         let mut order = Resequencer::after_birth(seq, digest);
         if let Some(earlier) = known.birth.take() {
             self.held_bytes -= earlier.order.held().1;
@@ -122,29 +159,25 @@ impl HostApplication {
         known.devices.clear();
         known.devices_refused = false;
         known.metrics_refused = false;
-        self.event(HostEvent::NodeBirth {
-            node: node.clone(),
-            bd_seq,
-            timestamp,
-            uuid: payload.uuid.map(Into::into),
-            metrics,
-        });
+        let uuid = payload.uuid.map(Into::into);
+        self.event(HostEvent::NodeBirth { node, bd_seq, timestamp, uuid, metrics });
         self.report(topic, &problems);
-        self.drain(node, now);
+        self.drain(at, now);
     }
 
-    pub(super) fn node_death(&mut self, node: &EdgeNodeDescriptor, topic: &str, bytes: &Bytes, now: Now) {
-        let Some(known) = self.nodes.get(node).filter(|known| known.heard) else { return };
+    pub(super) fn node_death(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
+        let Some(known) = self.nodes.get(at).filter(|known| known.heard) else { return };
         if known.liveness == Liveness::Dead {
             return;
         }
         let mut inflated = Inflated::default();
-        let Some(payload) = self.readable(node, topic, bytes, &mut inflated, now) else { return };
+        let Some(payload) = self.readable(at, topic, bytes, &mut inflated, now) else { return };
         let bd_seq = match node_table::bd_seq(&payload) {
             Ok(bd_seq) => bd_seq,
-            Err(reason) => return self.unreadable(node, topic, reason, now),
+            Err(reason) => return self.unreadable(at, topic, reason, now),
         };
-        let Some(known) = self.nodes.get_mut(node) else { return };
+        let Some((node, known)) = self.nodes.entry_mut(at) else { return };
+        let node = node.clone();
         if known.birth.as_ref().map(|birth| birth.bd_seq) != Some(bd_seq) {
             // The will of a session that has been followed by another.
             return;
@@ -155,46 +188,43 @@ impl HostApplication {
         for replica in known.devices.values_mut() {
             replica.dead_at.get_or_insert(now.wall);
         }
-        self.rebirths.cancel(node, &mut known.asking);
-        self.close_gap(node);
-        self.event(HostEvent::NodeDeath { node: node.clone(), timestamp: now.wall });
+        self.rebirths.cancel(at, &mut known.asking);
+        self.close_gap(at);
+        self.event(HostEvent::NodeDeath { node, timestamp: now.wall });
     }
 
     /// DBIRTH, NDATA, DDATA, DDEATH: what has a place in the order of `seq`.
     pub(super) fn sequenced(
         &mut self,
-        node: &EdgeNodeDescriptor,
+        at: NodeIndex,
         kind: MessageKind,
         device: Option<DeviceId>,
         topic: &str,
         bytes: &Bytes,
         now: Now,
     ) {
-        if !self.admit(node, topic) {
-            return;
-        }
-        match self.nodes.get(node).map(|known| (known.liveness, known.heard)) {
+        match self.nodes.get(at).map(|known| (known.liveness, known.heard)) {
             Some((Liveness::Alive, _)) => {}
-            Some((Liveness::Dead, true)) => return self.wish_rebirth(node, "a message came after the death", now),
+            Some((Liveness::Dead, true)) => return self.wish_rebirth(at, "a message came after the death", now),
             Some((Liveness::Stale, _)) => {
-                return self.wish_rebirth(node, "a message came while the replica is stale", now);
+                return self.wish_rebirth(at, "a message came while the replica is stale", now);
             }
-            _ => return self.lose_track(node, "a message came before the birth", now),
+            _ => return self.lose_track(at, "a message came before the birth", now),
         }
         let mut inflated = Inflated::default();
-        let Some(payload) = self.readable(node, topic, bytes, &mut inflated, now) else { return };
+        let Some(payload) = self.readable(at, topic, bytes, &mut inflated, now) else { return };
         let seq = match seq_of(&payload) {
             Ok(seq) => seq,
-            Err(reason) => return self.unreadable(node, topic, reason, now),
+            Err(reason) => return self.unreadable(at, topic, reason, now),
         };
         let digest = resequencer::digest(kind, device.as_ref(), bytes);
-        let Some(birth) = self.nodes.get_mut(node).and_then(|known| known.birth.as_mut()) else { return };
+        let Some(birth) = self.nodes.get_mut(at).and_then(|known| known.birth.as_mut()) else { return };
         match birth.order.place(seq, digest) {
             Place::Duplicate => {}
             Place::Next => {
                 birth.order.advance(digest);
-                self.process(node, kind, device, &payload, topic, now);
-                self.drain(node, now);
+                self.process(at, kind, device, &payload, topic, now);
+                self.drain(at, now);
             }
             Place::Early => {
                 // What was sent before the birth does not belong to its order; but a clock that was set back looks the same, so the gap counts.
@@ -208,25 +238,27 @@ impl HostApplication {
                         received: now.mono,
                     };
                     if birth.order.hold(seq, held).is_err() {
-                        return self.lose_track(node, "two messages have the same seq", now);
+                        return self.lose_track(at, "two messages have the same seq", now);
                     }
                     let after = birth.order.held();
                     self.held_bytes += after.1 - before.1;
                     if after.0 > self.config.reorder_messages_max || self.held_bytes > HELD_BYTES_MAX {
-                        return self.lose_track(node, "too many messages wait for a missing one", now);
+                        return self.lose_track(at, "too many messages wait for a missing one", now);
                     }
                 }
-                self.open_gap(node, now.mono);
+                self.open_gap(at, now.mono);
             }
         }
     }
 
     /// Processes what was held and has its turn now. What still waits may do so for the reorder timeout since it arrived.
-    pub(super) fn drain(&mut self, node: &EdgeNodeDescriptor, now: Now) {
+    pub(super) fn drain(&mut self, at: NodeIndex, now: Now) {
         loop {
-            let Some(known) = self.nodes.get_mut(node).filter(|known| known.liveness == Liveness::Alive) else {
+            let alive = self.nodes.entry_mut(at).filter(|(_, known)| known.liveness == Liveness::Alive);
+            let Some((node, known)) = alive else { return };
+            if known.gap_due.is_none() && known.birth.as_ref().is_none_or(|birth| birth.order.held().0 == 0) {
                 return;
-            };
+            }
             let Some(birth) = known.birth.as_mut() else { return };
             let Some(held) = birth.order.take_next() else { break };
             birth.order.advance(resequencer::digest(held.kind, held.device.as_ref(), &held.payload));
@@ -235,28 +267,28 @@ impl HostApplication {
             // It was readable when it arrived.
             let mut inflated = Inflated::default();
             if let Ok(payload) = payload::decode_ref(&held.payload, &self.limits, &mut inflated) {
-                self.process(node, held.kind, held.device, &payload, &topic, now);
+                self.process(at, held.kind, held.device, &payload, &topic, now);
             }
         }
         // tck-id-operational-behavior-host-reordering-success
-        self.stop_gap_timer(node);
+        self.stop_gap_timer(at);
         if let Some(since) =
-            self.nodes.get(node).and_then(|known| known.birth.as_ref()).and_then(|birth| birth.order.waiting_since())
+            self.nodes.get(at).and_then(|known| known.birth.as_ref()).and_then(|birth| birth.order.waiting_since())
         {
-            self.open_gap(node, since);
+            self.open_gap(at, since);
         }
     }
 
     pub(super) fn process(
         &mut self,
-        node: &EdgeNodeDescriptor,
+        at: NodeIndex,
         kind: MessageKind,
         device: Option<DeviceId>,
         payload: &PayloadRef<'_>,
         topic: &str,
         now: Now,
     ) {
-        let Some(known) = self.nodes.get_mut(node) else { return };
+        let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
         let event = match (kind, device) {
@@ -274,8 +306,8 @@ impl HostApplication {
                         return;
                     }
                 }
-                let replica = Replica::from_birth(&payload.metrics, timestamp, &mut problems);
-                let metrics = replica.metrics.clone();
+                let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
+                let metrics = replica.metrics().collect();
                 known.devices.insert(device.clone(), replica);
                 Ok(HostEvent::DeviceBirth { node: node.clone(), device, timestamp, metrics })
             }
@@ -293,14 +325,14 @@ impl HostApplication {
             (MessageKind::NData, None) => match &mut known.birth {
                 Some(birth) => birth
                     .replica
-                    .apply(&payload.metrics, timestamp, &mut problems)
+                    .apply(&payload.metrics, timestamp, &mut self.found, &mut problems)
                     .map(|metrics| HostEvent::NodeData { node: node.clone(), timestamp, metrics }),
                 None => return,
             },
             (MessageKind::DData, Some(device)) => {
                 match known.devices.get_mut(&device).filter(|d| d.dead_at.is_none()) {
                     Some(replica) => replica
-                        .apply(&payload.metrics, timestamp, &mut problems)
+                        .apply(&payload.metrics, timestamp, &mut self.found, &mut problems)
                         .map(|metrics| HostEvent::DeviceData { node: node.clone(), device, timestamp, metrics }),
                     None if known.devices_refused => return,
                     None => Err(Unknown(format!("device {device} has data but is not born"))),
@@ -310,7 +342,7 @@ impl HostApplication {
         };
         match event {
             Ok(event) => self.event(event),
-            Err(Unknown(reason)) => self.lose_track(node, &reason, now),
+            Err(Unknown(reason)) => self.lose_track(at, &reason, now),
         }
         self.report(topic, &problems);
     }
@@ -326,7 +358,7 @@ impl HostApplication {
 
     pub(super) fn readable<'a>(
         &mut self,
-        node: &EdgeNodeDescriptor,
+        at: NodeIndex,
         topic: &str,
         bytes: &'a [u8],
         inflated: &'a mut Inflated,
@@ -342,33 +374,34 @@ impl HostApplication {
             ) => {
                 // Births that are too large stay so: telling it once is enough.
                 let told =
-                    self.nodes.get_mut(node).is_some_and(|known| std::mem::replace(&mut known.metrics_refused, true));
+                    self.nodes.get_mut(at).is_some_and(|known| std::mem::replace(&mut known.metrics_refused, true));
                 if !told {
                     self.reject(topic, error.to_string());
                 }
-                self.lose_track(node, "a message exceeds the limits", now);
+                self.lose_track(at, "a message exceeds the limits", now);
             }
-            Err(error) => self.unreadable(node, topic, error.to_string(), now),
+            Err(error) => self.unreadable(at, topic, error.to_string(), now),
         }
         None
     }
 
-    pub(super) fn unreadable(&mut self, node: &EdgeNodeDescriptor, topic: &str, reason: String, now: Now) {
+    pub(super) fn unreadable(&mut self, at: NodeIndex, topic: &str, reason: String, now: Now) {
         self.reject(topic, reason);
-        self.lose_track(node, "a message could not be read", now);
+        self.lose_track(at, "a message could not be read", now);
     }
 
     /// The replica is not what the node says any more, or never was.
-    pub(super) fn lose_track(&mut self, node: &EdgeNodeDescriptor, reason: &str, now: Now) {
-        self.close_gap(node);
-        let Some(known) = self.nodes.get_mut(node) else { return };
+    pub(super) fn lose_track(&mut self, at: NodeIndex, reason: &str, now: Now) {
+        self.close_gap(at);
+        let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         if known.liveness == Liveness::Alive || !known.heard {
             known.heard = true;
             known.liveness = Liveness::Stale;
             known.stale_at = Some(now.wall);
-            self.event(HostEvent::NodeStale { node: node.clone(), reason: reason.to_owned() });
+            let node = node.clone();
+            self.event(HostEvent::NodeStale { node, reason: reason.to_owned() });
         }
-        self.wish_rebirth(node, reason, now);
+        self.wish_rebirth(at, reason, now);
     }
 }
 

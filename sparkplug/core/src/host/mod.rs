@@ -12,21 +12,25 @@ mod inbound;
 mod merge;
 mod node_table;
 mod rebirth;
+mod replica;
 mod request;
 mod resequencer;
 mod session;
+mod shape;
 mod state;
 #[cfg(test)]
 mod tests;
 mod view;
+mod work;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use merge::{HostMerge, MergeOutput};
-use node_table::Node;
+use node_table::{Node, NodeIndex, NodeTable};
 use rebirth::RebirthQueue;
+use shape::Shapes;
 use state::OwnState;
 pub use view::{DeviceView, MetricView, NodeView};
 
@@ -290,11 +294,14 @@ pub struct HostApplication {
     backoff: Backoff,
     own_state: Option<OwnState>,
 
-    nodes: BTreeMap<EdgeNodeDescriptor, Node>,
+    nodes: NodeTable,
+    shapes: Shapes,
+    /// Places of the metrics of a message; kept for its memory.
+    found: Vec<Option<usize>>,
     /// It was told that there are more nodes than are kept.
     nodes_refused: bool,
     /// Gaps by the time at which they become losses.
-    gaps: BTreeSet<(Duration, EdgeNodeDescriptor)>,
+    gaps: BTreeSet<(Duration, NodeIndex)>,
     held_bytes: usize,
     rebirths: RebirthQueue,
 }
@@ -324,7 +331,9 @@ impl HostApplication {
             server: 0,
             backoff: Backoff::new(config.reconnect, config.seed.wrapping_add(1)),
             own_state: config.host_id.clone().map(|host| OwnState::new(host, config.servers)),
-            nodes: BTreeMap::new(),
+            nodes: NodeTable::new(config.seed),
+            shapes: Shapes::new(config.seed),
+            found: Vec::new(),
             nodes_refused: false,
             gaps: BTreeSet::new(),
             held_bytes: 0,
@@ -349,8 +358,10 @@ impl HostApplication {
             HostRequest::Expect { node } => self.expect(&node, now),
             HostRequest::Forget { node } => self.forget(&node),
             HostRequest::Rebirth { node } => {
-                if self.phase == Phase::Online && self.admit(&node, "rebirth request") {
-                    self.schedule_rebirth(&node, "the application asked for it", now);
+                if self.phase == Phase::Online
+                    && let Some(at) = self.admit(&node, "rebirth request")
+                {
+                    self.schedule_rebirth(at, "the application asked for it", now);
                 }
             }
             HostRequest::Stop => self.stop(now),
@@ -401,17 +412,23 @@ impl HostApplication {
     /// Condition of a node's replica; None if it was never heard of.
     #[must_use]
     pub fn liveness(&self, node: &EdgeNodeDescriptor) -> Option<Liveness> {
-        self.nodes.get(node).filter(|known| known.heard).map(|known| known.liveness)
+        self.heard(node).map(|known| known.liveness)
     }
 
     /// The replica of a node, if it was heard of.
     #[must_use]
     pub fn node(&self, node: &EdgeNodeDescriptor) -> Option<NodeView<'_>> {
-        self.nodes.get(node).filter(|known| known.heard).map(NodeView::new)
+        self.heard(node).map(NodeView::new)
     }
 
-    /// The replicas of all nodes that were heard of, in the order of their names.
+    /// The replicas of all nodes that were heard of, in the order of their names. Sorts them: meant for a look, not for every message.
     pub fn nodes(&self) -> impl Iterator<Item = (&EdgeNodeDescriptor, NodeView<'_>)> {
-        self.nodes.iter().filter(|(_, known)| known.heard).map(|(name, known)| (name, NodeView::new(known)))
+        let mut heard: Vec<_> = self.nodes.iter().filter(|(_, known)| known.heard).collect();
+        heard.sort_unstable_by_key(|(name, _)| *name);
+        heard.into_iter().map(|(name, known)| (name, NodeView::new(known)))
+    }
+
+    fn heard(&self, node: &EdgeNodeDescriptor) -> Option<&Node> {
+        self.nodes.find(node).and_then(|at| self.nodes.get(at)).filter(|known| known.heard)
     }
 }

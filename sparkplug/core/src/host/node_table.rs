@@ -1,150 +1,137 @@
-//! Replicas of edge nodes and devices: names, aliases and types of their births, and current values.
-//!
-//! Knows what a birth and a data message mean for a replica. Does not know order, time-outs or requests.
+//! Edge nodes by name: what is known of each, and whether a birth is news.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use super::Liveness;
 use super::rebirth::Asking;
+use super::replica::Replica;
 use super::resequencer::Resequencer;
-use crate::metric::Metric;
-use crate::name::DeviceId;
-use crate::payload::{MetricRef, PayloadRef, ValueRef};
+use super::shape::Seeded;
+use crate::name::{DeviceId, EdgeNodeDescriptor};
+use crate::payload::{PayloadRef, ValueRef};
 use crate::seq::BdSeq;
 
-/// Metrics of a node or a device as of its birth, with current values.
+/// Place of a node in the table. It is the node's until the node is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NodeIndex(usize);
+
+/// All nodes. A message finds its node by the levels of its topic, without a copy of them.
 #[derive(Debug)]
-pub(super) struct Replica {
-    pub metrics: Arc<[Metric]>,
-    /// Indices into `metrics`, in the order of the names.
-    by_name: Vec<u32>,
-    /// Aliases and indices, in the order of the aliases.
-    by_alias: Vec<(u64, u32)>,
-    /// Names and aliases of the birth that could not be read; data of them is passed over.
-    unreadable: Vec<(Option<Arc<str>>, Option<u64>)>,
-    /// Since when it is dead.
-    pub dead_at: Option<u64>,
+pub(super) struct NodeTable {
+    by_name: HashMap<EdgeNodeDescriptor, NodeIndex, Seeded>,
+    places: Vec<Option<(EdgeNodeDescriptor, Node)>>,
+    free: Vec<NodeIndex>,
 }
 
-/// Why a data message does not fit a replica.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unknown(pub String);
+impl NodeTable {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Vec::new(), free: Vec::new() }
+    }
 
-impl Replica {
-    /// From the metrics of a birth. What cannot be read is left out and told in `problems`.
-    pub(super) fn from_birth(raws: &[MetricRef<'_>], timestamp: u64, problems: &mut Vec<String>) -> Self {
-        let mut metrics = Vec::with_capacity(raws.len());
-        let mut by_alias = Vec::new();
-        let mut unreadable = Vec::new();
-        for raw in raws {
-            match birth_metric(raw, timestamp) {
-                Ok(metric) => {
-                    let index = u32::try_from(metrics.len()).unwrap_or(u32::MAX);
-                    if let Some(alias) = raw.alias {
-                        by_alias.push((alias, index));
-                    }
-                    metrics.push(metric);
-                }
-                Err(problem) => {
-                    problems.push(problem);
-                    unreadable.push((raw.name.map(Arc::from), raw.alias));
-                }
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn find(&self, name: &EdgeNodeDescriptor) -> Option<NodeIndex> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The node of those two levels of a topic.
+    pub(super) fn find_levels(&self, group: &str, edge_node: &str) -> Option<NodeIndex> {
+        let levels: &dyn Levels = &(group, edge_node);
+        self.by_name.get(levels).copied()
+    }
+
+    pub(super) fn get(&self, at: NodeIndex) -> Option<&Node> {
+        self.places.get(at.0)?.as_ref().map(|(_, node)| node)
+    }
+
+    pub(super) fn get_mut(&mut self, at: NodeIndex) -> Option<&mut Node> {
+        self.places.get_mut(at.0)?.as_mut().map(|(_, node)| node)
+    }
+
+    /// Name and node.
+    pub(super) fn entry_mut(&mut self, at: NodeIndex) -> Option<(&EdgeNodeDescriptor, &mut Node)> {
+        self.places.get_mut(at.0)?.as_mut().map(|(name, node)| (&*name, node))
+    }
+
+    /// A place for a node that has none.
+    pub(super) fn insert(&mut self, name: &EdgeNodeDescriptor) -> NodeIndex {
+        let entry = Some((name.clone(), Node::unheard()));
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.places[at.0] = entry;
+                at
             }
-        }
-        let index = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let mut by_name: Vec<u32> = (0..index(metrics.len())).collect();
-        by_name.sort_by(|a, b| metrics[*a as usize].name.cmp(&metrics[*b as usize].name));
-        if by_name.windows(2).any(|w| metrics[w[0] as usize].name == metrics[w[1] as usize].name) {
-            problems.push("a name occurs more than once; data of it goes to one of them".to_owned());
-        }
-        by_alias.sort_unstable();
-        if by_alias.windows(2).any(|w| w[0].0 == w[1].0) {
-            problems.push("an alias occurs more than once; data of it goes to one of them".to_owned());
-        }
-        Self { metrics: metrics.into(), by_name, by_alias, unreadable, dead_at: None }
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&Metric> {
-        self.find_name(name).map(|i| &self.metrics[i])
-    }
-
-    fn find_name(&self, name: &str) -> Option<usize> {
-        let at = self.by_name.binary_search_by(|i| (*self.metrics[*i as usize].name).cmp(name)).ok()?;
-        Some(self.by_name[at] as usize)
-    }
-
-    fn find_alias(&self, alias: u64) -> Option<usize> {
-        let at = self.by_alias.binary_search_by_key(&alias, |(a, _)| *a).ok()?;
-        Some(self.by_alias[at].1 as usize)
-    }
-
-    /// Takes the metrics of a data message over; yields them with names and types. Nothing changes when one of them is unknown. A value that cannot be read is told in
-    /// `problems` and left out.
-    pub(super) fn apply(
-        &mut self,
-        raws: &[MetricRef<'_>],
-        timestamp: u64,
-        problems: &mut Vec<String>,
-    ) -> Result<Vec<Metric>, Unknown> {
-        let mut resolved = Vec::with_capacity(raws.len());
-        for raw in raws {
-            let found = match (raw.name, raw.alias) {
-                (Some(name), _) => self.find_name(name),
-                (None, Some(alias)) => self.find_alias(alias),
-                (None, None) => {
-                    problems.push("a metric has neither name nor alias".to_owned());
-                    continue;
-                }
-            };
-            match found {
-                Some(index) => resolved.push((index, raw)),
-                None if self.unreadable.iter().any(|(name, alias)| match raw.name {
-                    Some(_) => name.as_deref() == raw.name,
-                    None => *alias == raw.alias,
-                }) => {}
-                None => return Err(Unknown(unknown(raw))),
+            None => {
+                self.places.push(entry);
+                NodeIndex(self.places.len() - 1)
             }
-        }
-        let mut changed = Vec::with_capacity(resolved.len());
-        for (index, raw) in resolved {
-            let current = &self.metrics[index];
-            let keeps_properties = raw.properties.is_none() && !raw.is_historical;
-            match raw.resolve(current.name.clone(), current.datatype, current.value.as_ref()) {
-                Ok(mut metric) => {
-                    metric.timestamp.get_or_insert(timestamp);
-                    if keeps_properties {
-                        metric.properties = current.properties.clone();
-                    }
-                    if !metric.is_historical {
-                        Arc::make_mut(&mut self.metrics)[index] = metric.clone();
-                    }
-                    changed.push(metric);
-                }
-                Err(error) => problems.push(format!("metric {:?}: {error}", current.name)),
-            }
-        }
-        Ok(changed)
+        };
+        self.by_name.insert(name.clone(), at);
+        at
+    }
+
+    pub(super) fn remove(&mut self, at: NodeIndex) -> Option<Node> {
+        let (name, node) = self.places.get_mut(at.0)?.take()?;
+        self.by_name.remove(&name);
+        self.free.push(at);
+        Some(node)
+    }
+
+    /// In the order of their places.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIndex, &mut Node)> {
+        self.places.iter_mut().enumerate().filter_map(|(at, entry)| Some((NodeIndex(at), &mut entry.as_mut()?.1)))
+    }
+
+    /// In the order of their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&EdgeNodeDescriptor, &Node)> {
+        self.places.iter().flatten().map(|(name, node)| (name, node))
     }
 }
 
-fn unknown(raw: &MetricRef<'_>) -> String {
-    match (raw.name, raw.alias) {
-        (Some(name), _) => format!("metric {name:?} is not in the birth"),
-        (None, Some(alias)) => format!("alias {alias} is not in the birth"),
-        (None, None) => "a metric has neither name nor alias".to_owned(),
+/// A descriptor, or the two levels of a topic that are one.
+trait Levels {
+    fn levels(&self) -> (&str, &str);
+}
+
+impl Levels for EdgeNodeDescriptor {
+    fn levels(&self) -> (&str, &str) {
+        (self.group.as_str(), self.edge_node.as_str())
     }
 }
 
-fn birth_metric(raw: &MetricRef<'_>, timestamp: u64) -> Result<Metric, String> {
-    let Some(name) = raw.name else {
-        return Err("a metric of the birth has no name".to_owned());
-    };
-    let datatype = raw.own_datatype().map_err(|e| format!("metric {name:?}: {e}"))?;
-    let metric = raw.resolve(name.into(), datatype, None).map_err(|e| format!("metric {name:?}: {e}"))?;
-    Ok(Metric { timestamp: metric.timestamp.or(Some(timestamp)), ..metric })
+impl Levels for (&str, &str) {
+    fn levels(&self) -> (&str, &str) {
+        *self
+    }
 }
+
+impl<'a> Borrow<dyn Levels + 'a> for EdgeNodeDescriptor {
+    fn borrow(&self) -> &(dyn Levels + 'a) {
+        self
+    }
+}
+
+/// As a descriptor is hashed: one level after the other.
+impl Hash for dyn Levels + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (group, edge_node) = self.levels();
+        group.hash(state);
+        edge_node.hash(state);
+    }
+}
+
+impl PartialEq for dyn Levels + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.levels() == other.levels()
+    }
+}
+
+impl Eq for dyn Levels + '_ {}
 
 /// bdSeq of a birth or a death.
 pub(super) fn bd_seq(payload: &PayloadRef<'_>) -> Result<BdSeq, String> {

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::node_table::NodeIndex;
 use crate::backoff::{SplitMix64, doubled};
-use crate::name::EdgeNodeDescriptor;
 
 /// No interval is shorter, whatever is configured: asking is never a busy loop.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -34,7 +34,7 @@ impl Asking {
 #[derive(Debug)]
 pub(super) struct RebirthQueue {
     /// Nodes by the time at which they are to be asked.
-    due: BTreeSet<(Duration, EdgeNodeDescriptor)>,
+    due: BTreeSet<(Duration, NodeIndex)>,
     /// Before this time nobody is asked.
     slot: Duration,
     /// Distance of two requests, whoever they go to. None: nobody is ever asked.
@@ -52,7 +52,7 @@ impl RebirthQueue {
     }
 
     /// The node shall be asked; if it is to be asked already, that stays.
-    pub(super) fn schedule(&mut self, node: &EdgeNodeDescriptor, asking: &mut Asking, reason: &str, mono: Duration) {
+    pub(super) fn schedule(&mut self, node: NodeIndex, asking: &mut Asking, reason: &str, mono: Duration) {
         if asking.due.is_some() {
             return;
         }
@@ -67,24 +67,24 @@ impl RebirthQueue {
         let due = earliest.max(mono) + self.random.up_to(self.jitter);
         asking.due = Some(due);
         reason.clone_into(&mut asking.reason);
-        self.due.insert((due, node.clone()));
+        self.due.insert((due, node));
     }
 
     /// The node was born, or nobody wants to know any more.
-    pub(super) fn cancel(&mut self, node: &EdgeNodeDescriptor, asking: &mut Asking) {
+    pub(super) fn cancel(&mut self, node: NodeIndex, asking: &mut Asking) {
         if let Some(due) = asking.due.take() {
-            self.due.remove(&(due, node.clone()));
+            self.due.remove(&(due, node));
         }
     }
 
     /// A node to be asked now.
-    pub(super) fn next_due(&self, mono: Duration) -> Option<&EdgeNodeDescriptor> {
+    pub(super) fn next_due(&self, mono: Duration) -> Option<NodeIndex> {
         self.spacing?;
-        self.due.first().filter(|(due, _)| *due <= mono && self.slot <= mono).map(|(_, node)| node)
+        self.due.first().filter(|(due, _)| *due <= mono && self.slot <= mono).map(|(_, node)| *node)
     }
 
     /// The node is being asked; yields the reason.
-    pub(super) fn asked(&mut self, node: &EdgeNodeDescriptor, asking: &mut Asking, mono: Duration) -> String {
+    pub(super) fn asked(&mut self, node: NodeIndex, asking: &mut Asking, mono: Duration) -> String {
         self.cancel(node, asking);
         asking.last = Some(mono);
         asking.attempts = asking.attempts.saturating_add(1);

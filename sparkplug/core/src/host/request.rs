@@ -28,21 +28,20 @@ impl HostApplication {
     }
 
     pub(super) fn expect(&mut self, node: &EdgeNodeDescriptor, now: Now) {
-        if !self.admit(node, "expected node") {
-            return;
-        }
-        if let Some(known) = self.nodes.get_mut(node) {
+        let Some(at) = self.admit(node, "expected node") else { return };
+        if let Some(known) = self.nodes.get_mut(at) {
             known.expected = true;
             if known.liveness != Liveness::Alive {
-                self.wish_rebirth(node, "expected", now);
+                self.wish_rebirth(at, "expected", now);
             }
         }
     }
 
     pub(super) fn forget(&mut self, node: &EdgeNodeDescriptor) {
-        self.close_gap(node);
-        if let Some(mut known) = self.nodes.remove(node) {
-            self.rebirths.cancel(node, &mut known.asking);
+        let Some(at) = self.nodes.find(node) else { return };
+        self.close_gap(at);
+        if let Some(mut known) = self.nodes.remove(at) {
+            self.rebirths.cancel(at, &mut known.asking);
             self.nodes_refused = false;
         }
     }

@@ -1,7 +1,7 @@
 //! The session: CONNECT with the will, subscriptions, STATE, and the end.
 
+use super::node_table::NodeIndex;
 use super::{HostApplication, HostEvent, HostOutput, Liveness, Phase};
-use crate::name::EdgeNodeDescriptor;
 use crate::session::{Connect, Publish, QoS, TransportAction};
 use crate::time::Now;
 use crate::topic::filter;
@@ -36,14 +36,14 @@ impl HostApplication {
         // tck-id-host-topic-phid-birth-message, tck-id-host-topic-phid-birth-required, tck-id-message-flow-phid-sparkplug-state-publish
         self.publish_birth();
         self.event(HostEvent::Online);
-        let absent: Vec<EdgeNodeDescriptor> = self
+        let absent: Vec<NodeIndex> = self
             .nodes
-            .iter()
+            .iter_mut()
             .filter(|(_, known)| known.liveness != Liveness::Alive && (known.heard || known.expected))
-            .map(|(node, _)| node.clone())
+            .map(|(at, _)| at)
             .collect();
-        for node in absent {
-            self.wish_rebirth(&node, "the host came online", now);
+        for at in absent {
+            self.wish_rebirth(at, "the host came online", now);
         }
     }
 
@@ -63,8 +63,8 @@ impl HostApplication {
         self.held_bytes = 0;
         self.nodes_refused = false;
         // The statement of chapter 5 that has no id: whoever loses a server marks everything that came from it stale.
-        for (node, known) in &mut self.nodes {
-            self.rebirths.cancel(node, &mut known.asking);
+        for (at, known) in self.nodes.iter_mut() {
+            self.rebirths.cancel(at, &mut known.asking);
             known.gap_due = None;
             if let Some(birth) = &mut known.birth {
                 birth.order.clear();

@@ -10,7 +10,9 @@ use crate::state::HostState;
 
 mod births;
 mod compressed;
+mod growth;
 mod invariants;
+mod model;
 mod order;
 mod rebirths;
 mod session;

@@ -1,7 +1,8 @@
 //! Read access to replicas, for tools and tests. Applications that need more than a look keep their own state from the events.
 
 use super::Liveness;
-use super::node_table::{Node, Replica};
+use super::node_table::Node;
+use super::replica::Replica;
 use crate::metric::Metric;
 use crate::name::DeviceId;
 use crate::seq::BdSeq;
@@ -42,14 +43,14 @@ impl<'a> NodeView<'a> {
     }
 
     /// Its own metrics, in the order of the birth.
-    pub fn metrics(&self) -> impl Iterator<Item = MetricView<'a>> + use<'a> {
+    pub fn metrics(&self) -> impl Iterator<Item = MetricView> + use<'a> {
         let stale_at = self.stale_at();
         self.node.birth.iter().flat_map(move |birth| views(&birth.replica, stale_at))
     }
 
     /// One of its own metrics.
     #[must_use]
-    pub fn metric(&self, name: &str) -> Option<MetricView<'a>> {
+    pub fn metric(&self, name: &str) -> Option<MetricView> {
         let metric = self.node.birth.as_ref()?.replica.get(name)?;
         Some(MetricView { metric, stale_at: self.stale_at() })
     }
@@ -88,26 +89,26 @@ impl<'a> DeviceView<'a> {
     }
 
     /// Its metrics, in the order of the birth.
-    pub fn metrics(&self) -> impl Iterator<Item = MetricView<'a>> + use<'a> {
+    pub fn metrics(&self) -> impl Iterator<Item = MetricView> + use<'a> {
         views(self.replica, self.stale_at())
     }
 
     /// One of its metrics.
     #[must_use]
-    pub fn metric(&self, name: &str) -> Option<MetricView<'a>> {
+    pub fn metric(&self, name: &str) -> Option<MetricView> {
         Some(MetricView { metric: self.replica.get(name)?, stale_at: self.stale_at() })
     }
 }
 
 /// A metric of a replica.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MetricView<'a> {
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricView {
     /// Name, type, current value, its timestamp.
-    pub metric: &'a Metric,
+    pub metric: Metric,
     /// Since when the value may be old, UTC ms; None: it is current.
     pub stale_at: Option<u64>,
 }
 
-fn views(replica: &Replica, stale_at: Option<u64>) -> impl Iterator<Item = MetricView<'_>> {
-    replica.metrics.iter().map(move |metric| MetricView { metric, stale_at })
+fn views(replica: &Replica, stale_at: Option<u64>) -> impl Iterator<Item = MetricView> {
+    replica.metrics().map(move |metric| MetricView { metric, stale_at })
 }

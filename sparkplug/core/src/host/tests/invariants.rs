@@ -203,7 +203,7 @@ proptest! {
         }
         let view = bench.machine.node(&e()).expect("heard");
         prop_assert_eq!(view.liveness(), Liveness::Alive);
-        let own = |m: MetricView<'_>| (!matches!(&*m.metric.name, "bdSeq" | "Node Control/Rebirth")).then(|| m.metric.clone());
+        let own = |m: MetricView| (!matches!(&*m.metric.name, "bdSeq" | "Node Control/Rebirth")).then(|| m.metric.clone());
         prop_assert_eq!(Some(view.metrics().filter_map(own).collect::<Vec<_>>()), node.metrics(None));
         let devices: BTreeMap<_, Vec<Metric>> =
             view.devices().filter(|(_, d)| d.is_alive()).map(|(id, d)| (id.clone(), d.metrics().filter_map(own).collect())).collect();
