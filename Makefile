@@ -59,6 +59,7 @@ bench: ## measurements as Markdown, docs/benchmarks.md says what they mean (ARGS
 	@.ci/tools cargo cc
 	$(CARGO) run --release --locked -p bench -- $(or $(ARGS),all)
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml
+	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml -p ingest
 
 soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds
 	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture

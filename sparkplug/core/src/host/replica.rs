@@ -73,7 +73,7 @@ impl Replica {
     /// A metric by its place in the birth.
     pub(super) fn metric(&self, index: usize) -> Option<Metric> {
         let (column, slot) = (self.shape.columns.get(index)?, self.slots.get(index)?);
-        let details = self.details_at(index).unwrap_or(&column.details);
+        let details = self.details.get(&small(index)).unwrap_or(&column.details);
         Some(Metric {
             name: column.name.clone(),
             datatype: column.datatype,
@@ -125,61 +125,70 @@ impl Replica {
         }
         let mut changed = Vec::with_capacity(raws.len());
         for (raw, index) in raws.iter().zip(found) {
-            if let Some(index) = *index {
-                work::count(1);
-                match self.apply_one(index, raw, timestamp) {
-                    Ok(metric) => changed.push(metric),
-                    Err(problem) => problems.push(problem),
-                }
+            let Some(index) = *index else { continue };
+            work::count(1);
+            let (column, slot) = (&self.shape.columns[index], &mut self.slots[index]);
+            let value = match &raw.value {
+                None => None,
+                Some(value) => match value.resolve(column.datatype, slot.value.as_ref()) {
+                    Ok(value) => Some(value),
+                    Err(error) => {
+                        problems.push(format!("metric {:?}: {error}", column.name));
+                        continue;
+                    }
+                },
+            };
+            let timestamp = raw.timestamp.unwrap_or(timestamp);
+            if self.details.is_empty() && column.details.is_plain() && is_plain(raw) {
+                *slot = Slot { value: value.clone(), timestamp };
+                changed.push(Metric {
+                    name: column.name.clone(),
+                    datatype: column.datatype,
+                    value,
+                    timestamp: Some(timestamp),
+                    properties: column.details.properties.clone(),
+                    metadata: None,
+                    is_historical: false,
+                    is_transient: false,
+                });
+            } else {
+                changed.push(self.apply_details(index, raw, value, timestamp));
             }
         }
         Ok(changed)
     }
 
-    fn apply_one(&mut self, index: usize, raw: &MetricRef<'_>, timestamp: u64) -> Result<Metric, String> {
-        let (column, slot) = (&self.shape.columns[index], &mut self.slots[index]);
-        let value = match &raw.value {
-            Some(value) => {
-                let resolved = value.resolve(column.datatype, slot.value.as_ref());
-                Some(resolved.map_err(|error| format!("metric {:?}: {error}", column.name))?)
-            }
-            None => None,
-        };
-        let current = if self.details.is_empty() { None } else { self.details.get(&small(index)) };
-        let current = current.unwrap_or(&column.details);
-        let mut metric = Metric {
+    /// Takes over a metric of which more than the value may differ from the birth.
+    fn apply_details(&mut self, index: usize, raw: &MetricRef<'_>, value: Option<Value>, timestamp: u64) -> Metric {
+        let column = &self.shape.columns[index];
+        let current = self.details.get(&small(index)).unwrap_or(&column.details);
+        let details =
+            if raw.is_historical { details_of(raw, &Properties::new()) } else { details_of(raw, &current.properties) };
+        let metric = Metric {
             name: column.name.clone(),
             datatype: column.datatype,
             value,
-            timestamp: Some(raw.timestamp.unwrap_or(timestamp)),
-            properties: if raw.is_historical { Properties::new() } else { current.properties.clone() },
-            metadata: None,
+            timestamp: Some(timestamp),
+            properties: details.properties.clone(),
+            metadata: details.metadata.clone(),
             is_historical: raw.is_historical,
             is_transient: raw.is_transient,
         };
-        let says_more = raw.properties.is_some() || raw.metadata.is_some();
-        let details = (says_more || current.metadata.is_some() || current.is_transient != raw.is_transient)
-            .then(|| details_of(raw, &metric.properties));
-        if let Some(details) = &details {
-            metric.properties = details.properties.clone();
-            metric.metadata = details.metadata.clone();
-        }
         if !raw.is_historical {
-            *slot = Slot { value: metric.value.clone(), timestamp: raw.timestamp.unwrap_or(timestamp) };
-            if let Some(details) = details {
-                if details == column.details {
-                    self.details.remove(&small(index));
-                } else {
-                    self.details.insert(small(index), details);
-                }
+            self.slots[index] = Slot { value: metric.value.clone(), timestamp };
+            if details == column.details {
+                self.details.remove(&small(index));
+            } else {
+                self.details.insert(small(index), details);
             }
         }
-        Ok(metric)
+        metric
     }
+}
 
-    fn details_at(&self, index: usize) -> Option<&Details> {
-        if self.details.is_empty() { None } else { self.details.get(&small(index)) }
-    }
+/// Whether a message says nothing about a metric but its value.
+fn is_plain(raw: &MetricRef<'_>) -> bool {
+    raw.properties.is_none() && raw.metadata.is_none() && !raw.is_historical && !raw.is_transient
 }
 
 /// What a message says about a metric beside its value; without properties it has those that are `kept`.

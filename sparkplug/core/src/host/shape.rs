@@ -37,6 +37,13 @@ pub(super) struct Details {
     pub is_transient: bool,
 }
 
+impl Details {
+    /// Nothing but properties, which data keeps as they are.
+    pub(super) const fn is_plain(&self) -> bool {
+        self.metadata.is_none() && !self.is_historical && !self.is_transient
+    }
+}
+
 /// A metric of a birth that could be read, without what differs between nodes of one kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told<'a> {

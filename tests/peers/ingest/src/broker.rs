@@ -4,6 +4,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
+/// What is sent before pings are answered.
+const PIECE_BYTES: usize = 64 * 1024;
+
 pub struct Broker(TcpListener);
 
 pub struct Connection {
@@ -30,10 +33,47 @@ impl Broker {
     }
 }
 
+/// Bytes of the first packets that make up a piece.
+fn piece(packets: &[u8]) -> usize {
+    let mut end = 0;
+    while end < PIECE_BYTES && end < packets.len() {
+        let (mut length, mut shift, mut at) = (0, 0, end + 1);
+        loop {
+            let byte = packets[at];
+            length |= usize::from(byte & 0x7f) << shift;
+            (shift, at) = (shift + 7, at + 1);
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        end = at + length;
+    }
+    end
+}
+
 impl Connection {
+    /// Sends packets piece by piece, and answers pings between the pieces.
     pub fn send(&mut self, packets: &[u8], times: usize) {
         for _ in 0..times {
-            self.stream.write_all(packets).expect("the client reads");
+            let mut rest = packets;
+            while !rest.is_empty() {
+                let (piece, after) = rest.split_at(piece(rest));
+                self.stream.write_all(piece).expect("the client reads");
+                rest = after;
+                self.answer_waiting();
+            }
+        }
+    }
+
+    fn answer_waiting(&mut self) {
+        loop {
+            self.stream.set_nonblocking(true).expect("a socket");
+            let waits = self.stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0);
+            self.stream.set_nonblocking(false).expect("a socket");
+            if !waits {
+                return;
+            }
+            self.answer_one();
         }
     }
 

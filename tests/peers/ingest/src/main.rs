@@ -43,11 +43,17 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("contender") => contender::run(&arguments.collect::<Vec<_>>()),
-        _ => compare(),
+        None => {
+            ingest();
+            memory();
+        }
+        Some("ingest") => ingest(),
+        Some("memory") => memory(),
+        Some(_) => eprintln!("ingest [ingest | memory]"),
     }
 }
 
-fn compare() {
+fn ingest() {
     println!("Process CPU time, one thread each; {ROUNDS} rounds in turn; load average {}\n", load());
     let ingest = |nodes, metrics, cycles| Fleet { nodes, metrics, names: Names::OfKind, cycles };
     for (fleet, rounds) in [(ingest(100, 50, 40), ROUNDS), (ingest(2_000, 50, 1), ROUNDS)] {
@@ -55,13 +61,16 @@ fn compare() {
         println!("**Ingest: {} nodes of {} metrics, NDATA of 10 Doubles by alias**\n", fleet.nodes, fleet.metrics + 2);
         println!("{}", table.ingest());
     }
+    println!("Load average at the end {}\n", load());
+}
+
+fn memory() {
     for (metrics, names) in [(50, Names::OfKind), (100, Names::OfKind), (100, Names::OfNode)] {
         let fleet = Fleet { nodes: 10_000, metrics, names, cycles: 0 };
         let table = rounds_of(&[Kind::Raw, Kind::Ours, Kind::SradNoStore, Kind::SradStore], fleet, 1);
         println!("**Memory: {} nodes of {} metrics, {}**\n", fleet.nodes, metrics + 2, names.as_str());
         println!("{}", table.memory());
     }
-    println!("Load average at the end {}", load());
 }
 
 fn rounds_of(kinds: &[Kind], fleet: Fleet, rounds: usize) -> Table {
