@@ -55,6 +55,9 @@ pub(super) struct Told<'a> {
 /// A metric of a birth that could not be read.
 pub(super) type Unreadable<'a> = (Option<&'a str>, Option<u64>);
 
+/// The same, kept.
+type Kept = (Option<Arc<str>>, Option<u64>);
+
 #[derive(Debug)]
 pub(super) struct Column {
     pub name: Arc<str>,
@@ -73,7 +76,7 @@ pub(super) struct Shape {
     /// Aliases and indices of columns, in the order of the aliases.
     by_alias: Box<[(u64, u32)]>,
     /// Data of them is passed over.
-    unreadable: Box<[(Option<Arc<str>>, Option<u64>)]>,
+    unreadable: Box<[Kept]>,
     /// What is wrong with it, for people.
     pub doubts: Box<[&'static str]>,
 }

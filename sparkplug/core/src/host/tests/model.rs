@@ -267,6 +267,7 @@ impl World {
         events
     }
 
+    // long: one arm a kind of step
     fn take(&mut self, step: &Step) {
         self.bench.advance_to(self.bench.now.mono + Duration::from_millis(1));
         match step {
