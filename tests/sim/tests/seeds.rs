@@ -6,7 +6,7 @@ use sim::mutation::Mutation;
 use sim::run::{Plan, run, run_many};
 
 /// Seeds of an ordinary test run. `SPARKFLEET_SEEDS` asks for more: `make soak`.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 1_000;
 /// Things from outside in each of them; a soak has more.
 const STEPS: u32 = 12;
 const STEPS_SOAK: u32 = 40;
