@@ -88,7 +88,7 @@ async fn story() -> Story {
 }
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.unwrap_or_else(|_| panic!("not in time: {what}"))
+    tokio::time::timeout(Duration::from_secs(120), future).await.unwrap_or_else(|_| panic!("not in time: {what}"))
 }
 
 fn text(metrics: &[Metric], name: &str) -> Option<String> {

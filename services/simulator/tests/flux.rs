@@ -38,7 +38,7 @@ async fn until(
             changes.changed().await.unwrap();
         }
     };
-    if tokio::time::timeout(Duration::from_secs(20), all).await.is_err() {
+    if tokio::time::timeout(Duration::from_secs(120), all).await.is_err() {
         let object = kubernetes.get(api_version, kind, "fplus-edge", name);
         panic!("{kind} {name} did not become as wanted: {object:#?}");
     }

@@ -50,7 +50,7 @@ fn code(error: kube::Error) -> (u16, String) {
 }
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), what).await.expect("in time")
+    tokio::time::timeout(Duration::from_secs(120), what).await.expect("in time")
 }
 
 #[tokio::test]

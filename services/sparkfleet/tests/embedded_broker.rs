@@ -14,7 +14,7 @@ use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
 
 /// Waits for it, and fails with `what` when it does not come; a machine under load is slow.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(Duration::from_secs(20), future).await {
+    match tokio::time::timeout(Duration::from_secs(120), future).await {
         Ok(value) => value,
         Err(_) => panic!("not in time: {what}"),
     }

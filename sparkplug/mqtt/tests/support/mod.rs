@@ -16,7 +16,7 @@ use std::time::Duration;
 use sparkplug_mqtt::MqttConfig;
 
 /// Longest time that anything in a test may take; machines under load are slow, and waiting costs nothing when all is well.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(120);
 
 /// Waits for it, and fails with `what` when it does not come.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
