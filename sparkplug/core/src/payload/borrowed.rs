@@ -10,7 +10,7 @@ use super::check::{self, Budget};
 use super::compression::{self, COMPRESSED};
 use super::limits::{DecodeError, Limits};
 use super::nested;
-use super::value::{self, Carrier, MetricError, basic};
+use super::value::{self, Carrier, MetricError, ValueField, basic};
 use super::wire::{FIXED32, FIXED64, Fault, Fields, SLICE, VARINT, Wanted, key, short_key};
 use crate::metric::{DataType, MetaData, Metric, Properties, Value};
 
@@ -324,18 +324,10 @@ impl MetricRef<'_> {
     /// String for `string_value`.
     #[must_use]
     pub const fn suggested_datatype(&self) -> Option<DataType> {
-        Some(match self.value {
-            Some(ValueRef::Int(_)) => DataType::Int32,
-            Some(ValueRef::Long(_)) => DataType::Int64,
-            Some(ValueRef::Float(_)) => DataType::Float,
-            Some(ValueRef::Double(_)) => DataType::Double,
-            Some(ValueRef::Boolean(_)) => DataType::Boolean,
-            Some(ValueRef::String(_)) => DataType::String,
-            Some(ValueRef::Bytes(_)) => DataType::Bytes,
-            Some(ValueRef::DataSet(_)) => DataType::DataSet,
-            Some(ValueRef::Template(_)) => DataType::Template,
-            Some(ValueRef::Extension) | None => return None,
-        })
+        match &self.value {
+            Some(value) => value.value_field().suggested_datatype(),
+            None => None,
+        }
     }
 
     /// Declared, else suggested datatype.
@@ -343,10 +335,7 @@ impl MetricRef<'_> {
     /// # Errors
     /// [`MetricError::UnknownDatatype`], [`MetricError::NoDatatype`].
     pub fn own_datatype(&self) -> Result<DataType, MetricError> {
-        match self.declared_datatype()? {
-            Some(datatype) => Ok(datatype),
-            None => self.suggested_datatype().ok_or(MetricError::NoDatatype),
-        }
+        value::own_datatype(self.datatype, self.value.as_ref().map(ValueRef::value_field))
     }
 
     /// The metric that this is, given its name and datatype. `current`: the value that the receiver holds; it tells the types of template members that the message leaves out.
@@ -374,17 +363,21 @@ impl ValueRef<'_> {
     /// Name of the protobuf field.
     #[must_use]
     pub const fn field(&self) -> &'static str {
+        self.value_field().name()
+    }
+
+    const fn value_field(&self) -> ValueField {
         match self {
-            Self::Int(_) => "int_value",
-            Self::Long(_) => "long_value",
-            Self::Float(_) => "float_value",
-            Self::Double(_) => "double_value",
-            Self::Boolean(_) => "boolean_value",
-            Self::String(_) => "string_value",
-            Self::Bytes(_) => "bytes_value",
-            Self::DataSet(_) => "dataset_value",
-            Self::Template(_) => "template_value",
-            Self::Extension => "extension_value",
+            Self::Int(_) => ValueField::Int,
+            Self::Long(_) => ValueField::Long,
+            Self::Float(_) => ValueField::Float,
+            Self::Double(_) => ValueField::Double,
+            Self::Boolean(_) => ValueField::Boolean,
+            Self::String(_) => ValueField::String,
+            Self::Bytes(_) => ValueField::Bytes,
+            Self::DataSet(_) => ValueField::DataSet,
+            Self::Template(_) => ValueField::Template,
+            Self::Extension => ValueField::Extension,
         }
     }
 

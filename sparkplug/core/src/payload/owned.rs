@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::borrowed::{DataSetRef, Inflated, MetricRef, PayloadRef, TemplateRef, ValueRef, decode_ref};
 use super::limits::{DecodeError, Limits};
 use super::nested;
-use super::value::{self, Carrier, MetricError, basic};
+use super::value::{self, Carrier, MetricError, ValueField, basic};
 use crate::metric::{DataSet, DataType, MetaData, Metric, Properties, Template, Value};
 
 /// A payload as it stands on the wire.
@@ -142,18 +142,10 @@ impl RawMetric {
     /// String for `string_value`.
     #[must_use]
     pub const fn suggested_datatype(&self) -> Option<DataType> {
-        Some(match self.value {
-            Some(WireValue::Int(_)) => DataType::Int32,
-            Some(WireValue::Long(_)) => DataType::Int64,
-            Some(WireValue::Float(_)) => DataType::Float,
-            Some(WireValue::Double(_)) => DataType::Double,
-            Some(WireValue::Boolean(_)) => DataType::Boolean,
-            Some(WireValue::String(_)) => DataType::String,
-            Some(WireValue::Bytes(_)) => DataType::Bytes,
-            Some(WireValue::DataSet(_)) => DataType::DataSet,
-            Some(WireValue::Template(_)) => DataType::Template,
-            Some(WireValue::Extension) | None => return None,
-        })
+        match &self.value {
+            Some(value) => value.value_field().suggested_datatype(),
+            None => None,
+        }
     }
 
     /// Declared, else suggested datatype.
@@ -161,10 +153,7 @@ impl RawMetric {
     /// # Errors
     /// [`MetricError::UnknownDatatype`], [`MetricError::NoDatatype`].
     pub fn own_datatype(&self) -> Result<DataType, MetricError> {
-        match self.declared_datatype()? {
-            Some(datatype) => Ok(datatype),
-            None => self.suggested_datatype().ok_or(MetricError::NoDatatype),
-        }
+        value::own_datatype(self.datatype, self.value.as_ref().map(WireValue::value_field))
     }
 
     /// The metric that this is, given its name and datatype. `current`: the value that the receiver holds; it tells the types of template members that the message leaves out.
@@ -190,17 +179,21 @@ impl WireValue {
     /// Name of the protobuf field.
     #[must_use]
     pub const fn field(&self) -> &'static str {
+        self.value_field().name()
+    }
+
+    const fn value_field(&self) -> ValueField {
         match self {
-            Self::Int(_) => "int_value",
-            Self::Long(_) => "long_value",
-            Self::Float(_) => "float_value",
-            Self::Double(_) => "double_value",
-            Self::Boolean(_) => "boolean_value",
-            Self::String(_) => "string_value",
-            Self::Bytes(_) => "bytes_value",
-            Self::DataSet(_) => "dataset_value",
-            Self::Template(_) => "template_value",
-            Self::Extension => "extension_value",
+            Self::Int(_) => ValueField::Int,
+            Self::Long(_) => ValueField::Long,
+            Self::Float(_) => ValueField::Float,
+            Self::Double(_) => ValueField::Double,
+            Self::Boolean(_) => ValueField::Boolean,
+            Self::String(_) => ValueField::String,
+            Self::Bytes(_) => ValueField::Bytes,
+            Self::DataSet(_) => ValueField::DataSet,
+            Self::Template(_) => ValueField::Template,
+            Self::Extension => ValueField::Extension,
         }
     }
 

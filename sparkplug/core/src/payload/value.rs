@@ -37,6 +37,54 @@ pub enum MetricError {
     },
 }
 
+/// The protobuf field in which the value of a metric stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ValueField {
+    Int,
+    Long,
+    Float,
+    Double,
+    Boolean,
+    String,
+    Bytes,
+    DataSet,
+    Template,
+    Extension,
+}
+
+impl ValueField {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Int => "int_value",
+            Self::Long => "long_value",
+            Self::Float => "float_value",
+            Self::Double => "double_value",
+            Self::Boolean => "boolean_value",
+            Self::String => "string_value",
+            Self::Bytes => "bytes_value",
+            Self::DataSet => "dataset_value",
+            Self::Template => "template_value",
+            Self::Extension => "extension_value",
+        }
+    }
+
+    /// See [`super::RawMetric::suggested_datatype`].
+    pub(super) const fn suggested_datatype(self) -> Option<DataType> {
+        Some(match self {
+            Self::Int => DataType::Int32,
+            Self::Long => DataType::Int64,
+            Self::Float => DataType::Float,
+            Self::Double => DataType::Double,
+            Self::Boolean => DataType::Boolean,
+            Self::String => DataType::String,
+            Self::Bytes => DataType::Bytes,
+            Self::DataSet => DataType::DataSet,
+            Self::Template => DataType::Template,
+            Self::Extension => return None,
+        })
+    }
+}
+
 /// Content of the protobuf fields that carry basic values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Carrier<S> {
@@ -132,6 +180,14 @@ fn array_value(datatype: DataType, bytes: &[u8]) -> Result<Option<Value>, &'stat
         T::DateTimeArray => Value::DateTimeArray(array::unpack(bytes)?),
         _ => return Ok(None),
     }))
+}
+
+/// The datatype that the message declares, else the one that the field of the value suggests.
+pub(super) fn own_datatype(declared: Option<u32>, field: Option<ValueField>) -> Result<DataType, MetricError> {
+    match self::declared(declared)? {
+        Some(datatype) => Ok(datatype),
+        None => field.and_then(ValueField::suggested_datatype).ok_or(MetricError::NoDatatype),
+    }
 }
 
 /// Declared datatype of a metric.
