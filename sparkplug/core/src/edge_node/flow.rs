@@ -127,7 +127,7 @@ impl EdgeNode {
         } else if self.phase == Phase::Born {
             self.send_live(device.as_ref(), &samples, now);
         } else {
-            self.keep_samples(device.as_ref(), samples);
+            self.keep_samples(device.as_ref(), &samples);
         }
     }
 
@@ -152,7 +152,7 @@ impl EdgeNode {
             Item::Death { device } => {
                 self.births.lingering.insert(device);
             }
-            Item::Data { device, samples } => self.keep_samples(device.as_ref(), samples),
+            Item::Data { device, samples } => self.keep_samples(device.as_ref(), &samples),
             Item::Birth { .. } | Item::Historical { .. } => {}
         }
     }

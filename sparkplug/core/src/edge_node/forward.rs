@@ -36,10 +36,9 @@ impl EdgeNode {
         self.history.as_ref().map(History::status)
     }
 
-    pub(super) fn keep_samples(&mut self, device: Option<&DeviceId>, samples: Vec<Sample>) {
+    pub(super) fn keep_samples(&mut self, device: Option<&DeviceId>, samples: &[Sample]) {
         if let Some(history) = &mut self.history {
-            let metrics: Vec<Metric> = samples.into_iter().map(|sample| sample.metric).collect();
-            history.keep(device, &metrics);
+            history.keep_samples(device, samples);
         }
     }
 
@@ -63,10 +62,7 @@ impl EdgeNode {
         history.session_ended();
         while let Some(item) = self.waiting.pop() {
             match item {
-                Item::Data { device, samples } => {
-                    let metrics: Vec<Metric> = samples.into_iter().map(|sample| sample.metric).collect();
-                    history.keep(device.as_ref(), &metrics);
-                }
+                Item::Data { device, samples } => history.keep_samples(device.as_ref(), &samples),
                 Item::Historical { device, metrics } => history.keep(device.as_ref(), &metrics),
                 Item::Death { .. } | Item::Birth { .. } => {}
             }
@@ -78,8 +74,7 @@ impl EdgeNode {
         let history = &mut self.history;
         self.waiting.drop_state(|device, samples| {
             if let Some(history) = history {
-                let metrics: Vec<Metric> = samples.into_iter().map(|sample| sample.metric).collect();
-                history.keep(device.as_ref(), &metrics);
+                history.keep_samples(device.as_ref(), &samples);
             }
         })
     }

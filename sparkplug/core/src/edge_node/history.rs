@@ -169,8 +169,13 @@ impl History {
         self.drop_oldest();
     }
 
+    /// Keeps samples that did not go out.
+    pub(super) fn keep_samples(&mut self, device: Option<&DeviceId>, samples: &[Sample]) {
+        self.keep(device, samples.iter().map(|sample| &sample.metric));
+    }
+
     /// Keeps a record; what is transient is not for history.
-    pub(super) fn keep(&mut self, device: Option<&DeviceId>, metrics: &[Metric]) {
+    pub(super) fn keep<'a>(&mut self, device: Option<&DeviceId>, metrics: impl IntoIterator<Item = &'a Metric>) {
         if let Some(payload) = encode(device, metrics) {
             self.push(payload);
         }
@@ -226,8 +231,7 @@ impl History {
 
     /// Live data went out.
     pub(super) fn sent_live(&mut self, device: Option<&DeviceId>, samples: &[Sample], publish: u64, mono: Duration) {
-        let metrics: Vec<Metric> = samples.iter().map(|sample| sample.metric.clone()).collect();
-        let Some(payload) = encode(device, &metrics) else { return };
+        let Some(payload) = encode(device, samples.iter().map(|sample| &sample.metric)) else { return };
         self.live_bytes += payload.len() + RECORD_BYTES;
         self.live.push_back(Live { publish, at: mono, payload });
         while self.live_bytes > self.config.bytes_max {
@@ -323,10 +327,10 @@ impl History {
 /// The id of the device stands where payloads have their `uuid`, behind these characters, so that no id can be taken for the mark of compression.
 const DEVICE: &str = "device ";
 
-fn encode(device: Option<&DeviceId>, metrics: &[Metric]) -> Option<Bytes> {
+fn encode<'a>(device: Option<&DeviceId>, metrics: impl IntoIterator<Item = &'a Metric>) -> Option<Bytes> {
     let mut encoder = Encoder::new(Form::Birth, false, None);
     let mut is_empty = true;
-    for metric in metrics.iter().filter(|metric| !metric.is_transient) {
+    for metric in metrics.into_iter().filter(|metric| !metric.is_transient) {
         is_empty = false;
         encoder.metric(metric, None, !metric.properties.is_empty());
     }
