@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use agent::AgentConfig;
-pub use attestation::{AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, PcrBank, PcrLock, PcrRule};
+pub use attestation::{
+    AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
+};
 pub use cluster::{AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, Host};
 pub use deployment::EdgeDeployment;
 pub use object::{Contact, Info, Membership, Registration, SparkplugAddress};

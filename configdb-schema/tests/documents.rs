@@ -4,8 +4,8 @@
 
 use configdb_schema::document::{
     AgentConfig, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus,
-    EdgeDeployment, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration,
-    SparkplugAddress,
+    EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate,
+    Registration, SparkplugAddress,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -206,12 +206,16 @@ fn agent_configs_are_passed_through() {
 #[test]
 fn attestation_policies_name_registers_a_lock_and_who_vouches() {
     let (digest, ek) = ("5a".repeat(32), "0f1e".repeat(16));
-    let good = json!({"bank": "sha256", "pcrs": {"4": {"expected": [digest, digest]}, "11": {"expected": [digest], "warnOnly": true}},
+    let good = json!({"variants": ["tpm2", "simulated"], "bank": "sha256", "pcrs": {"4": {"expected": [digest, digest]}, "11": {"expected": [digest], "warnOnly": true}},
         "lock": {"pcr": 15, "before": digest}, "endorsement": {"require": "both",
             "manufacturers": ["-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"],
-            "enrolled": [{"ek": ek, "host": "ps-gw1.plant.example", "controlPlane": true}, {"ek": ek}], "revoked": [ek]}});
+            "enrolled": [{"ek": ek, "host": "ps-gw1.plant.example", "disk": A, "controlPlane": true}, {"ek": ek}],
+            "revoked": [ek]}});
     let policy: AttestationPolicy = accepted(&good);
     assert!(policy.pcrs["11"].warn_only && policy.endorsement.enrolled[0].control_plane);
+    let mut unnamed = good.clone();
+    unnamed.as_object_mut().unwrap().remove("variants");
+    assert_eq!(accepted::<AttestationPolicy>(&unnamed).variants, [EvidenceVariant::Tpm2]);
     let changed = |pointer: &str, value: Value| {
         let mut bad = good.clone();
         *bad.pointer_mut(pointer).unwrap() = value;
@@ -219,6 +223,9 @@ fn attestation_policies_name_registers_a_lock_and_who_vouches() {
     };
     for bad in [
         json!({}),
+        changed("/variants", json!([])),
+        changed("/variants", json!(["dummy"])),
+        changed("/endorsement/enrolled/0/disk", json!(A.to_uppercase())),
         changed("/bank", json!("sha1")),
         changed("/pcrs", json!({})),
         changed("/pcrs", json!({"24": {"expected": ["5a".repeat(32)]}})),

@@ -5,7 +5,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use configdb_schema::document::{AttestationPolicy, EndorsementProof, EndorsementRules, PcrBank, PcrLock, PcrRule};
+use configdb_schema::document::{
+    AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, PcrBank, PcrLock, PcrRule,
+};
 use join_attestation::attest::{Quote, Signature};
 use join_attestation::pcr::parse_digests;
 use join_attestation::{
@@ -73,6 +75,7 @@ fn policy() -> &'static Policy {
     POLICY.get_or_init(|| {
         let expected = vec!["0123456789abcdef0123456789abcdef0123456789abcdef00112233445566aa".to_owned()];
         let entry = AttestationPolicy {
+            variants: vec![EvidenceVariant::Tpm2],
             bank: PcrBank::Sha256,
             pcrs: [("4".to_owned(), PcrRule { expected, warn_only: false })].into(),
             lock: PcrLock { pcr: 15, before: None, after: None },

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::is_false;
 
@@ -10,6 +11,9 @@ use super::is_false;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct AttestationPolicy {
+    /// The forms of evidence that are accepted, the preferred first.
+    #[serde(default = "only_tpm2", skip_serializing_if = "is_only_tpm2")]
+    pub variants: Vec<EvidenceVariant>,
     /// The bank of registers that is quoted.
     pub bank: PcrBank,
     /// What registers are to hold, by their index in decimal.
@@ -18,6 +22,24 @@ pub struct AttestationPolicy {
     pub lock: PcrLock,
     /// Which TPMs are trusted.
     pub endorsement: EndorsementRules,
+}
+
+/// A form of evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EvidenceVariant {
+    /// Of a TPM 2.0.
+    Tpm2,
+    /// Of a software stand-in: proves nothing about a machine. For simulated hosts and tests.
+    Simulated,
+}
+
+fn only_tpm2() -> Vec<EvidenceVariant> {
+    vec![EvidenceVariant::Tpm2]
+}
+
+fn is_only_tpm2(variants: &[EvidenceVariant]) -> bool {
+    variants == [EvidenceVariant::Tpm2]
 }
 
 /// A bank of registers, by its hash.
@@ -90,11 +112,14 @@ pub enum EndorsementProof {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct EnrolledHost {
-    /// SHA-256 of the endorsement key's DER SubjectPublicKeyInfo, 64 hexadecimal digits.
+    /// SHA-256 of the endorsement key's DER SubjectPublicKeyInfo, 64 hexadecimal digits. Of a simulated host: the id that the join protocol gives its key.
     pub ek: String,
-    /// The name that it has to join with; None: any.
+    /// The name that it has to join with; None: that of its first join.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// UUID of the state disk that it has to join with; None: that of its first join.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Uuid>,
     /// It may join the control plane.
     #[serde(default, skip_serializing_if = "is_false")]
     pub control_plane: bool,

@@ -4,9 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use configdb_schema::document::{AttestationPolicy, EndorsementProof, EndorsementRules, PcrBank, PcrLock, PcrRule};
+use configdb_schema::document::{
+    AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, PcrBank, PcrLock, PcrRule,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor};
+use uuid::Uuid;
 
 use crate::hash::Hash;
 use crate::pcr::{PCR_COUNT, after_event};
@@ -40,8 +43,10 @@ fn error<T>(field: impl Into<String>, rule: impl Into<String>) -> Result<T, Poli
 /// A host that is known by its endorsement key, and what it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrolment {
-    /// The name that it has to join with; None: any.
+    /// The name that it has to join with; None: that of its first join.
     pub host: Option<String>,
+    /// The state disk that it has to join with; None: that of its first join.
+    pub disk: Option<Uuid>,
     /// It may join the control plane.
     pub control_plane: bool,
 }
@@ -78,6 +83,7 @@ pub(crate) struct Endorsement {
 /// The rules of a valid policy.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
+    pub(crate) variants: Vec<EvidenceVariant>,
     pub(crate) bank: Hash,
     pub(crate) registers: BTreeMap<u8, Register>,
     pub(crate) lock: Lock,
@@ -124,6 +130,34 @@ impl Policy {
         self.rules.as_ref().ok().map(|rules| (rules.bank, &rules.indices))
     }
 
+    /// The forms of evidence that are accepted, the preferred first; empty if nobody is admitted anyway.
+    #[must_use]
+    pub fn variants(&self) -> &[EvidenceVariant] {
+        self.rules.as_ref().map_or(&[], |rules| &rules.variants)
+    }
+
+    /// The host that is enrolled with this endorsement key.
+    #[must_use]
+    pub fn enrolment(&self, ek: &EkHash) -> Option<&Enrolment> {
+        self.rules.as_ref().ok()?.endorsement.enrolled.get(ek)
+    }
+
+    /// The endorsement key that is enrolled with this name, and the one that is enrolled with this state disk.
+    #[must_use]
+    pub fn enrolled_as(&self, host: &str, disk: Uuid) -> (Option<&EkHash>, Option<&EkHash>) {
+        let Ok(rules) = &self.rules else { return (None, None) };
+        let find = |is: &dyn Fn(&Enrolment) -> bool| {
+            rules.endorsement.enrolled.iter().find(|(_, enrolment)| is(enrolment)).map(|(ek, _)| ek)
+        };
+        (find(&|enrolment| enrolment.host.as_deref() == Some(host)), find(&|enrolment| enrolment.disk == Some(disk)))
+    }
+
+    /// The endorsement key is revoked.
+    #[must_use]
+    pub fn is_revoked(&self, ek: &EkHash) -> bool {
+        self.rules.as_ref().is_ok_and(|rules| rules.endorsement.revoked.contains(ek))
+    }
+
     pub(crate) const fn rules(&self) -> Result<&Rules, &PolicyError> {
         self.rules.as_ref()
     }
@@ -140,8 +174,18 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     if !registers.values().any(|register| register.enforced) {
         return error("pcrs", "no register is enforced: such a policy would admit any software");
     }
+    if entry.variants.is_empty() {
+        return error("variants", "names none: nobody could bring evidence");
+    }
     let indices = registers.keys().copied().chain([lock.index]).collect();
-    Ok(Rules { bank, registers, lock, indices, endorsement: endorsement(&entry.endorsement)? })
+    Ok(Rules {
+        variants: entry.variants.clone(),
+        bank,
+        registers,
+        lock,
+        indices,
+        endorsement: endorsement(&entry.endorsement)?,
+    })
 }
 
 fn lock(entry: &PcrLock, bank: Hash) -> Result<Lock, PolicyError> {
@@ -216,10 +260,10 @@ fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {
         return error("endorsement", format!("lists more than {HOSTS_MAX} keys"));
     }
     let mut enrolled = BTreeMap::new();
-    let mut names = BTreeSet::new();
+    let (mut names, mut disks) = (BTreeSet::new(), BTreeSet::new());
     for (at, host) in entry.enrolled.iter().enumerate() {
         let field = format!("endorsement.enrolled[{at}]");
-        let enrolment = Enrolment { host: host.host.clone(), control_plane: host.control_plane };
+        let enrolment = Enrolment { host: host.host.clone(), disk: host.disk, control_plane: host.control_plane };
         if enrolled.insert(ek_hash(&format!("{field}.ek"), &host.ek)?, enrolment).is_some() {
             return error(format!("{field}.ek"), "is enrolled twice");
         }
@@ -227,6 +271,11 @@ fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {
             && !names.insert(name)
         {
             return error(format!("{field}.host"), "is the name of two endorsement keys");
+        }
+        if let Some(disk) = host.disk
+            && !disks.insert(disk)
+        {
+            return error(format!("{field}.disk"), "is the disk of two endorsement keys");
         }
     }
     let revoked = entry.revoked.iter().enumerate();

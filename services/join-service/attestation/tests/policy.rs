@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use configdb_schema::document::AttestationPolicy;
+use configdb_schema::document::{AttestationPolicy, EvidenceVariant};
 use join_attestation::{Hash, Policy, RefusalCode};
 use serde_json::{Value, json};
 
@@ -40,6 +40,12 @@ fn a_good_policy_says_what_has_to_be_quoted() {
     let policy = Policy::new(&entry, 17);
     assert_eq!((policy.error(), policy.revision()), (None, 17));
     assert_eq!(policy.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 14, 15]))));
+    assert_eq!(policy.variants(), [EvidenceVariant::Tpm2]);
+    assert_eq!(error("/variants", json!([])), "variants: names none: nobody could bring evidence");
+    let ek: [u8; 32] = hex::decode(digest("ek 1")).unwrap().try_into().unwrap();
+    assert_eq!(policy.enrolment(&ek).unwrap().host.as_deref(), Some("a"));
+    assert_eq!(policy.enrolled_as("a", uuid::Uuid::nil()), (Some(&ek), None));
+    assert!(!policy.is_revoked(&ek) && Policy::missing().variants().is_empty());
     assert_eq!(Policy::missing().selection(), None);
     assert_eq!(Policy::missing().error().unwrap().to_string(), "AttestationPolicy: the cluster has no such entry");
 }
@@ -92,6 +98,10 @@ fn endorsement() {
     let named_twice = json!([{"ek": digest("a"), "host": "h"}, {"ek": digest("b"), "host": "h"}]);
     let text = "endorsement.enrolled[1].host: is the name of two endorsement keys";
     assert_eq!(error("/endorsement/enrolled", named_twice), text);
+    let disk = "6c1de0b4-5d0e-4a7b-9a55-3f0f8f2f9a10";
+    let disk_twice = json!([{"ek": digest("a"), "disk": disk}, {"ek": digest("b"), "disk": disk}]);
+    let text = "endorsement.enrolled[1].disk: is the disk of two endorsement keys";
+    assert_eq!(error("/endorsement/enrolled", disk_twice), text);
     assert!(error("/endorsement/enrolled", json!([])).starts_with("endorsement.require: nobody can fulfil it"));
     assert!(error("/endorsement/manufacturers", json!([])).starts_with("endorsement.require: nobody can fulfil it"));
     assert_eq!(error("/endorsement/manufacturers/0", json!("")), "endorsement.manufacturers[0]: holds no certificate");

@@ -1,0 +1,177 @@
+//! The metrics of a host device: a host whose evidence passed the proof that it owns its TPM. Nothing of it is secret.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sparkplug::edge_node::NodeUpdate;
+use sparkplug::typed::{TypedMetrics, form};
+use uuid::Uuid;
+
+use crate::names::{host, host_device};
+
+/// How far a host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum HostState {
+    /// A person has to approve it: its endorsement key is not enrolled.
+    Pending,
+    /// Refused; the verdict says why.
+    #[default]
+    Refused,
+    /// It has a ticket and has not locked itself to the cluster yet.
+    Admitted,
+    /// It is locked to the cluster and not a member yet.
+    Locked,
+    /// A member of the cluster.
+    Member,
+    /// It had a ticket and did not become a member.
+    Failed,
+    /// Its endorsement key is revoked.
+    Revoked,
+}
+
+impl HostState {
+    /// Every state.
+    pub const ALL: &'static [Self] =
+        &[Self::Pending, Self::Refused, Self::Admitted, Self::Locked, Self::Member, Self::Failed, Self::Revoked];
+
+    /// As on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Refused => "refused",
+            Self::Admitted => "admitted",
+            Self::Locked => "locked",
+            Self::Member => "member",
+            Self::Failed => "failed",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+impl fmt::Display for HostState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is none of the states.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be pending, refused, admitted, locked, member, failed or revoked")]
+pub struct UnknownHostState;
+
+impl FromStr for HostState {
+    type Err = UnknownHostState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownHostState> {
+        Self::ALL.iter().copied().find(|state| state.as_str() == text).ok_or(UnknownHostState)
+    }
+}
+
+/// A host as the Join node reports it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JoinHost {
+    /// Name of the Kubernetes node that it is or wants to be; empty if the service is to name it.
+    pub name: String,
+    /// `worker` or `control-plane`.
+    pub role: String,
+    /// `tpm2` or `simulated`.
+    pub variant: String,
+    /// Endorsement key in the form of the policy's `enrolled[].ek` and `revoked[]`: 64 hex digits.
+    pub endorsement_key: String,
+    /// How far it is.
+    pub state: HostState,
+    /// Stable name of the reason of the last refusal.
+    pub verdict: Option<String>,
+    /// For people.
+    pub detail: Option<String>,
+    /// What it asked for last.
+    pub kind: String,
+    /// Stage of its last progress.
+    pub stage: Option<String>,
+    /// Revision of the policy by which it was judged last.
+    pub policy_revision: u64,
+    /// Registers of its last quote: JSON object of hexadecimal values by decimal index.
+    pub registers: Option<String>,
+    /// Deviations that the policy lets pass, for people.
+    pub warnings: Option<String>,
+    /// When it was first seen, UTC ms.
+    pub first_seen: u64,
+    /// When it was last judged, UTC ms.
+    pub last_seen: u64,
+}
+
+sparkplug::typed_metrics! {
+    JoinHost {
+        name => host::NAME,
+        role => host::ROLE,
+        variant => host::VARIANT,
+        endorsement_key => host::ENDORSEMENT_KEY,
+        state as form::Parsed => host::STATE,
+        verdict => host::VERDICT,
+        detail => host::DETAIL,
+        kind => host::KIND,
+        stage => host::STAGE,
+        policy_revision => host::POLICY_REVISION,
+        registers => host::REGISTERS,
+        warnings => host::WARNINGS,
+        first_seen as form::DateTime => host::FIRST_SEEN,
+        last_seen as form::DateTime => host::LAST_SEEN,
+    }
+}
+
+impl JoinHost {
+    /// What makes the device of the host with this state disk known, or brings it up to date.
+    #[must_use]
+    pub fn to_update(&self, disk: Uuid) -> NodeUpdate {
+        NodeUpdate::DeviceBirth { device: host_device(disk), metrics: self.to_metrics() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_survive_the_trip_as_metrics_and_names_are_fixed() {
+        let host = JoinHost {
+            name: "press-1".to_owned(),
+            role: "worker".to_owned(),
+            state: HostState::Pending,
+            verdict: Some("approval-pending".to_owned()),
+            registers: Some(r#"{"4":"00"}"#.to_owned()),
+            first_seen: 1,
+            ..JoinHost::default()
+        };
+        for host in [host, JoinHost::default()] {
+            let metrics = host.to_metrics();
+            let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
+            let expected = [
+                "Name String",
+                "Role String",
+                "Variant String",
+                "Endorsement Key String",
+                "State String",
+                "Verdict String",
+                "Detail String",
+                "Kind String",
+                "Stage String",
+                "Policy Revision UInt64",
+                "Registers String",
+                "Warnings String",
+                "First Seen DateTime",
+                "Last Seen DateTime",
+            ];
+            assert_eq!(listed, expected);
+            assert_eq!(JoinHost::from_metrics(&metrics), Ok(host));
+        }
+    }
+
+    #[test]
+    fn states_go_both_ways() {
+        for state in HostState::ALL {
+            assert_eq!(state.to_string().parse(), Ok(*state));
+        }
+        assert!("in".parse::<HostState>().is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! The node's id, its device ids and every metric name. Nothing else may spell them.
+
+use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId};
+use uuid::Uuid;
+
+/// Edge Node id of Join in the group of its cluster.
+pub const EDGE_NODE_ID: &str = configdb_schema::address::JOIN_NODE;
+
+/// Value of [`SERVICE`].
+pub const SERVICE_NAME: &str = "join-service";
+
+/// Which service the node is (String): [`SERVICE_NAME`].
+pub const SERVICE: &str = "Properties/Service";
+/// Version of the software (String).
+pub const VERSION: &str = "Properties/Version";
+/// The cluster behind it is simulated (Boolean).
+pub const SIMULATED: &str = "Properties/Simulated";
+/// Object of the cluster (String, UUID).
+pub const CLUSTER_UUID: &str = "Cluster/UUID";
+/// Name of the cluster (String).
+pub const CLUSTER_NAME: &str = "Cluster/Name";
+/// Name of the replica that publishes the node (String).
+pub const REPLICA: &str = "Replica/Name";
+/// Version of the policy that was sent last and taken over (UInt64, 0 before the first).
+pub const POLICY_VERSION: &str = "Policy/Version";
+/// Digest of it (String, null before the first).
+pub const POLICY_DIGEST: &str = "Policy/Digest";
+/// Revision of ConfigDB at which its entry stands (UInt64, 0 without an entry).
+pub const POLICY_REVISION: &str = "Policy/Revision";
+/// `unknown`, `none`, `in-force` or `invalid` (String). Hosts are admitted only `in-force`.
+pub const POLICY_STATE: &str = "Policy/State";
+/// Why the policy admits nobody, or why the last command was refused (String, null if nothing).
+pub const POLICY_ERROR: &str = "Policy/Error";
+/// Host devices alive (UInt32).
+pub const HOSTS_TOTAL: &str = "Hosts/Total";
+/// Of them those that wait for an approval (UInt32).
+pub const HOSTS_PENDING: &str = "Hosts/Pending";
+/// Of them members (UInt32).
+pub const HOSTS_MEMBERS: &str = "Hosts/Members";
+/// Tickets made since the start of the replica (UInt64).
+pub const TICKETS_ISSUED: &str = "Tickets/Issued";
+/// Tickets sent again since the start of the replica (UInt64).
+pub const TICKETS_RESENT: &str = "Tickets/Resent";
+/// Tickets acknowledged by a second quote since the start of the replica (UInt64).
+pub const TICKETS_ACKNOWLEDGED: &str = "Tickets/Acknowledged";
+/// Join tokens that are valid at present (UInt32).
+pub const TOKENS_LIVE: &str = "Tokens/Live";
+/// Join tokens revoked since the start of the replica (UInt64).
+pub const TOKENS_REVOKED: &str = "Tokens/Revoked";
+/// State disk of the host that is joining the control plane (String, UUID; null if none).
+pub const CONTROL_PLANE_HOLDER: &str = "Control Plane/Holder";
+/// Until when it may (DateTime, null if none).
+pub const CONTROL_PLANE_UNTIL: &str = "Control Plane/Until";
+/// What keeps the service from working, such as a Kubernetes API that does not answer (String, null if nothing).
+pub const ERROR: &str = "Error";
+/// `Requests/<kind>`: requests of hosts that have proven their TPM, since the start of the replica (UInt64).
+pub const REQUESTS: &str = "Requests/";
+/// `Refusals/<reason>`: refusals since the start of the replica (UInt64).
+pub const REFUSALS: &str = "Refusals/";
+/// `Ignored/<reason>`: messages without an answer since the start of the replica (UInt64).
+pub const IGNORED: &str = "Ignored/";
+
+/// NCMD: the attestation policy of the cluster (String JSON).
+pub const DESIRED_POLICY: &str = "Desired/Policy";
+
+/// Metric names of a host device.
+pub mod host {
+    /// Name of the Kubernetes node that it is or wants to be (String; empty if the service names it).
+    pub const NAME: &str = "Name";
+    /// `worker` or `control-plane` (String).
+    pub const ROLE: &str = "Role";
+    /// Form of its keys: `tpm2` or `simulated` (String).
+    pub const VARIANT: &str = "Variant";
+    /// Endorsement key in the form in which a policy enrols and revokes it: 64 hex digits (String).
+    pub const ENDORSEMENT_KEY: &str = "Endorsement Key";
+    /// `pending`, `refused`, `admitted`, `locked`, `member`, `failed` or `revoked` (String).
+    pub const STATE: &str = "State";
+    /// Reason of the last refusal by its stable name (String, null if it was not refused).
+    pub const VERDICT: &str = "Verdict";
+    /// The same for people, or what the host last said of its progress (String or null).
+    pub const DETAIL: &str = "Detail";
+    /// What it asked for last: `join` or `rejoin` (String).
+    pub const KIND: &str = "Kind";
+    /// Stage of its last progress (String or null).
+    pub const STAGE: &str = "Stage";
+    /// Revision of the policy by which it was judged last (UInt64).
+    pub const POLICY_REVISION: &str = "Policy Revision";
+    /// Registers of its last quote: a JSON object of hexadecimal values by decimal index (String, null if no quote could be read).
+    pub const REGISTERS: &str = "Registers";
+    /// Registers that differ where the policy only warns, and other remarks, for people (String or null).
+    pub const WARNINGS: &str = "Warnings";
+    /// When it was first seen (DateTime).
+    pub const FIRST_SEEN: &str = "First Seen";
+    /// When it was last judged (DateTime).
+    pub const LAST_SEEN: &str = "Last Seen";
+}
+
+/// The Join node of a group.
+#[must_use]
+pub fn join_node(group: GroupId) -> EdgeNodeDescriptor {
+    let edge_node = EdgeNodeId::new(EDGE_NODE_ID).expect("a constant without forbidden characters is an id");
+    EdgeNodeDescriptor::new(group, edge_node)
+}
+
+/// Device id of the host with this state disk: its UUID, lower-case with hyphens.
+#[must_use]
+pub fn host_device(disk: Uuid) -> DeviceId {
+    DeviceId::new(disk.hyphenated().to_string()).expect("hex digits and hyphens make an id")
+}
+
+/// The state disk of a host device; None if it is none of Join's.
+#[must_use]
+pub fn disk_of(device: &DeviceId) -> Option<Uuid> {
+    // Only the lower-case hyphenated form: another spelling would be a second device of one host.
+    Uuid::try_parse(device.as_str()).ok().filter(|disk| disk.hyphenated().to_string() == device.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_ids_are_read_back_and_foreign_ones_are_not_ours() {
+        let disk = Uuid::from_u128(0xAB);
+        assert_eq!(host_device(disk).as_str(), "00000000-0000-0000-0000-0000000000ab");
+        assert_eq!(disk_of(&host_device(disk)), Some(disk));
+        for foreign in ["host.a", "000000000000000000000000000000ab", "00000000-0000-0000-0000-0000000000AB"] {
+            assert_eq!(disk_of(&DeviceId::new(foreign).unwrap()), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The metrics of the Join node itself, without those that every Edge Node has and without its counters.
+
+use sparkplug::typed::form;
+use uuid::Uuid;
+
+use crate::names::{
+    CLUSTER_NAME, CLUSTER_UUID, CONTROL_PLANE_HOLDER, CONTROL_PLANE_UNTIL, ERROR, HOSTS_MEMBERS, HOSTS_PENDING,
+    HOSTS_TOTAL, POLICY_DIGEST, POLICY_ERROR, POLICY_REVISION, POLICY_STATE, POLICY_VERSION, REPLICA, SERVICE,
+    SERVICE_NAME, SIMULATED, TICKETS_ACKNOWLEDGED, TICKETS_ISSUED, TICKETS_RESENT, TOKENS_LIVE, TOKENS_REVOKED,
+    VERSION,
+};
+use crate::policy::{PolicyDigest, PolicyState};
+
+/// What a Join node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JoinNode {
+    /// Version of the software.
+    pub version: String,
+    /// The cluster behind it is simulated.
+    pub simulated: bool,
+    /// Object of the cluster.
+    pub cluster_uuid: Uuid,
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Name of the replica that publishes.
+    pub replica: String,
+    /// Version of the policy taken over; 0 before the first.
+    pub policy_version: u64,
+    /// Digest of it.
+    pub policy_digest: Option<PolicyDigest>,
+    /// Revision of its entry; 0 without one.
+    pub policy_revision: u64,
+    /// What it does.
+    pub policy_state: PolicyState,
+    /// Why it admits nobody, or why the last command was refused.
+    pub policy_error: Option<String>,
+    /// Host devices alive.
+    pub hosts_total: u32,
+    /// Of them those that wait for an approval.
+    pub hosts_pending: u32,
+    /// Of them members.
+    pub hosts_members: u32,
+    /// Tickets made since the start of the replica.
+    pub tickets_issued: u64,
+    /// Tickets sent again since then.
+    pub tickets_resent: u64,
+    /// Tickets acknowledged since then.
+    pub tickets_acknowledged: u64,
+    /// Join tokens that are valid.
+    pub tokens_live: u32,
+    /// Join tokens revoked since the start of the replica.
+    pub tokens_revoked: u64,
+    /// State disk of the host that is joining the control plane.
+    pub control_plane_holder: Option<Uuid>,
+    /// Until when it may, UTC ms.
+    pub control_plane_until: Option<u64>,
+    /// What keeps the service from working.
+    pub error: Option<String>,
+}
+
+sparkplug::typed_metrics! {
+    JoinNode {
+        (|_| SERVICE_NAME.into()) => SERVICE,
+        #[optional]
+        version => VERSION,
+        #[optional]
+        simulated => SIMULATED,
+        cluster_uuid as form::UuidString => CLUSTER_UUID,
+        cluster_name => CLUSTER_NAME,
+        replica => REPLICA,
+        policy_version => POLICY_VERSION,
+        policy_digest as form::Nullable<form::Parsed> => POLICY_DIGEST,
+        policy_revision => POLICY_REVISION,
+        policy_state as form::Parsed => POLICY_STATE,
+        policy_error => POLICY_ERROR,
+        hosts_total => HOSTS_TOTAL,
+        hosts_pending => HOSTS_PENDING,
+        hosts_members => HOSTS_MEMBERS,
+        tickets_issued => TICKETS_ISSUED,
+        tickets_resent => TICKETS_RESENT,
+        tickets_acknowledged => TICKETS_ACKNOWLEDGED,
+        tokens_live => TOKENS_LIVE,
+        tokens_revoked => TOKENS_REVOKED,
+        control_plane_holder as form::Nullable<form::UuidString> => CONTROL_PLANE_HOLDER,
+        control_plane_until as form::Nullable<form::DateTime> => CONTROL_PLANE_UNTIL,
+        error => ERROR,
+    }
+}
+
+impl JoinNode {
+    /// Whether the policy with that version and digest is taken over, in force or not.
+    #[must_use]
+    pub fn has_policy(&self, version: u64, digest: PolicyDigest) -> bool {
+        self.policy_version == version && self.policy_digest == Some(digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::DesiredPolicy;
+    use sparkplug::TypedMetrics;
+
+    #[test]
+    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_told() {
+        let node = JoinNode { cluster_uuid: Uuid::from_u128(1), ..JoinNode::default() };
+        let metrics = node.to_metrics();
+        let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
+        let expected = [
+            "Properties/Service String",
+            "Properties/Version String",
+            "Properties/Simulated Boolean",
+            "Cluster/UUID String",
+            "Cluster/Name String",
+            "Replica/Name String",
+            "Policy/Version UInt64",
+            "Policy/Digest String",
+            "Policy/Revision UInt64",
+            "Policy/State String",
+            "Policy/Error String",
+            "Hosts/Total UInt32",
+            "Hosts/Pending UInt32",
+            "Hosts/Members UInt32",
+            "Tickets/Issued UInt64",
+            "Tickets/Resent UInt64",
+            "Tickets/Acknowledged UInt64",
+            "Tokens/Live UInt32",
+            "Tokens/Revoked UInt64",
+            "Control Plane/Holder String",
+            "Control Plane/Until DateTime",
+            "Error String",
+        ];
+        assert_eq!(listed, expected);
+        assert_eq!(JoinNode::from_metrics(&metrics), Ok(node.clone()));
+        let digest = DesiredPolicy { version: 1, revision: 0, entry: None }.digest();
+        let later = JoinNode {
+            policy_version: 1,
+            policy_digest: Some(digest),
+            policy_state: PolicyState::None,
+            ..node.clone()
+        };
+        let changed: Vec<String> = later.changes_since(&node).iter().map(|m| m.name.to_string()).collect();
+        assert_eq!(changed, [POLICY_VERSION, POLICY_DIGEST, POLICY_STATE]);
+        assert!(later.has_policy(1, digest) && !later.has_policy(2, digest) && !node.has_policy(0, digest));
+    }
+}
