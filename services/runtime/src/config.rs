@@ -34,8 +34,17 @@ use std::path::Path;
 pub const PREFIX: &str = "SPARKFLEET__";
 
 /// The names that can stand between [`PREFIX`] and the key, to say whose key it is.
-pub const SERVICES: &[&str] =
-    &["configdb", "cluster-manager", "edge-sync", "edge-monitor", "monitor", "simulator", "edge", "sparkfleet"];
+pub const SERVICES: &[&str] = &[
+    "configdb",
+    "cluster-manager",
+    "edge-sync",
+    "edge-monitor",
+    "monitor",
+    "simulator",
+    "edge",
+    "bootstrapper",
+    "sparkfleet",
+];
 
 /// Loads the configuration of `service` (its name, as in [`SERVICES`]) from `file` and the process's environment.
 ///

@@ -37,7 +37,9 @@ pub fn rank(package: &str) -> Option<Rank> {
         "join-attestation" | "join-tickets" => Some(Rank::Part),
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" => Some(Rank::Runtime),
-        "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "simulator" => Some(Rank::Service),
+        "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "bootstrapper" | "simulator" => {
+            Some(Rank::Service)
+        }
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
         "sim" | "tck" | "e2e" | "bench" | "tidy" => Some(Rank::Tests),
         "join-protocol" => Some(Rank::Contract),

@@ -1,0 +1,238 @@
+//! The files of a host: its record, and what a ticket brings. Each is written completely or not at all, so that a write which was interrupted is simply done again.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use join_protocol::message::grant::Membership;
+use join_tickets::certificate::to_pem;
+use join_tickets::kubeadm::CONTROL_PLANE_FILES;
+use service_runtime::atomic_file::{self, OWNER_ONLY};
+use zeroize::Zeroizing;
+
+use crate::config::PathsConfig;
+use crate::platform::{Outcome, PlatformError};
+use crate::record::NodeRecord;
+
+/// Folder of the record, below the state disk.
+const RECORD: &str = "sparkfleet/node_state.json";
+/// The kubelet's serving certificate, below the state disk.
+pub const KUBELET_CERTIFICATE: &str = "kubelet/pki/serving.crt";
+/// Its key, below the state disk.
+pub const KUBELET_KEY: &str = "kubelet/pki/serving.key";
+/// Public key of the SSH authority whose users may log in, below the state disk.
+pub const SSH_AUTHORITY: &str = "ssh/ssh_ca.pub";
+/// Certificate of the SSH host key, below the state disk.
+pub const SSH_HOST_CERTIFICATE: &str = "ssh/ssh_host_ed25519_key-cert.pub";
+/// Keys and certificates of a control plane.
+pub const PKI: &str = "/etc/kubernetes/pki";
+
+const RECORD_BYTES_MAX: u64 = 64 * 1024;
+const PUBLIC: u32 = 0o644;
+
+/// Files below one root directory.
+#[derive(Debug, Clone)]
+pub struct Files {
+    root: PathBuf,
+    state: PathBuf,
+}
+
+/// A path below `root`, however it is written.
+#[must_use]
+pub fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Makes the folder of a file. Folders are for everybody to pass through; what is secret is so by its own mode.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_folder_of(path: &Path) -> Outcome<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    made.map_err(|error| PlatformError::new(format_args!("cannot make {}", folder.display()), error))
+}
+
+/// Writes a file of this mode, with its folder.
+///
+/// # Errors
+/// A step failed; the file is then as it was.
+pub fn write(path: &Path, content: &[u8], mode: u32) -> Outcome<()> {
+    make_folder_of(path)?;
+    let with_cause = |error: atomic_file::AtomicFileError| match std::error::Error::source(&error) {
+        Some(cause) => PlatformError::new(&error, cause),
+        None => PlatformError(error.to_string()),
+    };
+    atomic_file::write(path, content, Some(mode)).map_err(with_cause)
+}
+
+/// Removes a file; one that is not there is removed already.
+///
+/// # Errors
+/// It is still there.
+pub fn remove(path: &Path) -> Outcome<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(PlatformError::new(format_args!("cannot remove {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Files {
+    /// Files below `root`.
+    #[must_use]
+    pub fn new(root: &Path, paths: &PathsConfig) -> Self {
+        Self { root: root.to_owned(), state: below(root, &paths.state) }
+    }
+
+    /// The record, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn record(&self) -> Outcome<Option<NodeRecord>> {
+        let path = self.state.join(RECORD);
+        let unreadable = |error: &dyn std::fmt::Display| PlatformError::new(path.display(), error);
+        let length = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(&error)),
+            Ok(metadata) => metadata.len(),
+        };
+        if length > RECORD_BYTES_MAX {
+            return Err(unreadable(&format_args!("has {length} bytes; at most {RECORD_BYTES_MAX} are allowed")));
+        }
+        let bytes = fs::read(&path).map_err(|error| unreadable(&error))?;
+        NodeRecord::from_bytes(&bytes).map(Some).map_err(|error| unreadable(&error))
+    }
+
+    /// Writes the record.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn save(&self, record: &NodeRecord) -> Outcome<()> {
+        write(&self.state.join(RECORD), &record.to_bytes(), OWNER_ONLY)
+    }
+
+    /// Writes what a ticket brings: certificates, SSH authority, files of a control plane. `kubelet_key`: PEM.
+    ///
+    /// # Errors
+    /// The first file that could not be written; writing all again later is right.
+    pub fn write_membership(&self, membership: &Membership, kubelet_key: Option<&Zeroizing<String>>) -> Outcome<()> {
+        if let Some((path, _)) = membership.files.iter().find(|(path, _)| !CONTROL_PLANE_FILES.contains(&path.as_str()))
+        {
+            return Err(PlatformError(format!("{path:?} is no file of a control plane")));
+        }
+        for (path, content) in &membership.files {
+            let is_public =
+                Path::new(path).extension().is_some_and(|extension| extension == "crt" || extension == "pub");
+            let path = below(&self.root, Path::new(PKI)).join(path);
+            write(&path, content.expose(), if is_public { PUBLIC } else { OWNER_ONLY })?;
+        }
+        if let Some(key) = kubelet_key.filter(|_| !membership.kubelet_certificate.is_empty()) {
+            let certificate = to_pem(&membership.kubelet_certificate);
+            // The key first: a certificate without its key would be taken for a finished pair.
+            write(&self.state.join(KUBELET_KEY), key.as_bytes(), OWNER_ONLY)?;
+            write(&self.state.join(KUBELET_CERTIFICATE), certificate.as_bytes(), PUBLIC)?;
+        }
+        self.write_line(SSH_HOST_CERTIFICATE, &membership.ssh_host_certificate)?;
+        self.write_ssh_authority(&membership.ssh_authority)
+    }
+
+    /// Writes the SSH authority whose users may log in; an empty one is none.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn write_ssh_authority(&self, authority: &str) -> Outcome<()> {
+        self.write_line(SSH_AUTHORITY, authority)
+    }
+
+    fn write_line(&self, name: &str, line: &str) -> Outcome<()> {
+        if line.is_empty() {
+            return Ok(());
+        }
+        write(&self.state.join(name), format!("{line}\n").as_bytes(), PUBLIC)
+    }
+}
+
+/// Mode bits of a file; for tests and for checks before secrets are read.
+///
+/// # Errors
+/// The file cannot be looked at.
+pub fn mode_of(path: &Path) -> Outcome<u32> {
+    let metadata = fs::metadata(path).map_err(|error| PlatformError::new(path.display(), error))?;
+    Ok(metadata.permissions().mode() & 0o777)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Progress;
+    use join_protocol::terms::Role;
+    use uuid::Uuid;
+
+    fn files(root: &Path) -> Files {
+        Files::new(root, &PathsConfig::default())
+    }
+
+    fn membership() -> Membership {
+        Membership {
+            node_name: "edge-1".to_owned(),
+            kubelet_certificate: vec![0x30, 0],
+            ssh_authority: "ssh-ed25519 AAAA".to_owned(),
+            ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com BBBB edge-1".to_owned(),
+            files: vec![("etcd/ca.key".to_owned(), "PRIVATE".into()), ("ca.crt".to_owned(), "PUBLIC".into())],
+            ..Membership::default()
+        }
+    }
+
+    #[test]
+    fn what_a_ticket_brings_is_written_with_its_modes_and_again_over_a_half_written_state() {
+        let root = tempfile::tempdir().unwrap();
+        let key = Zeroizing::new("KEY".to_owned());
+        let at = |path: &str| root.path().join(path);
+        // What a process left that was killed in between, one of them a directory's worth of another attempt.
+        fs::create_dir_all(at("etc/kubernetes/pki/etcd")).unwrap();
+        fs::write(at("etc/kubernetes/pki/etcd/ca.key"), "PRI").unwrap();
+        for _ in 0..2 {
+            files(root.path()).write_membership(&membership(), Some(&key)).unwrap();
+        }
+        let wanted = [
+            ("etc/kubernetes/pki/etcd/ca.key", "PRIVATE", 0o600),
+            ("etc/kubernetes/pki/ca.crt", "PUBLIC", 0o644),
+            ("run/state/kubelet/pki/serving.key", "KEY", 0o600),
+            ("run/state/ssh/ssh_ca.pub", "ssh-ed25519 AAAA\n", 0o644),
+        ];
+        for (path, content, mode) in wanted {
+            assert_eq!(
+                (fs::read_to_string(at(path)).unwrap().as_str(), mode_of(&at(path))),
+                (content, Ok(mode)),
+                "{path}"
+            );
+        }
+        let certificate = fs::read_to_string(at("run/state/kubelet/pki/serving.crt")).unwrap();
+        assert!(certificate.starts_with("-----BEGIN CERTIFICATE-----\nMAA="), "{certificate}");
+    }
+
+    #[test]
+    fn files_that_are_none_of_a_control_plane_are_not_written() {
+        let root = tempfile::tempdir().unwrap();
+        let membership = Membership { files: vec![("admin.conf".to_owned(), "x".into())], ..membership() };
+        let error = files(root.path()).write_membership(&membership, None).unwrap_err();
+        assert_eq!(error.0, "\"admin.conf\" is no file of a control plane");
+        assert!(!root.path().join("etc").exists());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_an_error_and_not_absent() {
+        let root = tempfile::tempdir().unwrap();
+        let files = files(root.path());
+        assert_eq!(files.record(), Ok(None));
+        let record = NodeRecord::new(Progress::Joining, Uuid::from_u128(1), Role::Worker, "edge-1", &[1; 32]);
+        files.save(&record).unwrap();
+        assert_eq!(files.record(), Ok(Some(record)));
+        fs::write(root.path().join("run/state/sparkfleet/node_state.json"), "{\"version\"").unwrap();
+        let error = files.record().unwrap_err().0;
+        assert!(error.contains("node_state.json: node_state.json: EOF"), "{error}");
+    }
+}

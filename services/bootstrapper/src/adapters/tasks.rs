@@ -1,0 +1,185 @@
+//! Carries out what the state wants of the host. Work on the TPM goes one after another; of the other tasks there is one at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use join_protocol::terms::{Kind, RequestId};
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::task::JoinSet;
+use zeroize::Zeroizing;
+
+use super::files::Files;
+use super::identity;
+use crate::config::{Checked, Config};
+use crate::event::{Done, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
+use crate::platform::{Activity, Attester, DiskFound, Installer, PlatformError, Reboot, StateDisk};
+
+/// The host, to be worked on.
+#[derive(Debug)]
+pub struct Tasks {
+    host: Arc<Host>,
+    activity: Activity,
+    running: JoinSet<Event>,
+    tpm: JoinSet<Event>,
+}
+
+#[derive(Debug)]
+struct Host {
+    attester: Arc<Mutex<Box<dyn Attester>>>,
+    disk: AsyncMutex<Box<dyn StateDisk>>,
+    installer: AsyncMutex<Box<dyn Installer>>,
+    reboot: AsyncMutex<Box<dyn Reboot>>,
+    files: Files,
+    config: Config,
+    checked: Checked,
+    root: std::path::PathBuf,
+    boot: [u8; 16],
+    /// Key of the certificate request of this run.
+    kubelet_key: Mutex<Option<Zeroizing<String>>>,
+}
+
+/// The parts of a platform that tasks need.
+#[derive(Debug)]
+pub struct Parts {
+    /// Its TPM.
+    pub attester: Box<dyn Attester>,
+    /// Its state disk.
+    pub disk: Box<dyn StateDisk>,
+    /// Its Kubernetes.
+    pub installer: Box<dyn Installer>,
+    /// Its power switch.
+    pub reboot: Box<dyn Reboot>,
+    /// Its root directory.
+    pub root: std::path::PathBuf,
+    /// Id of this boot.
+    pub boot: [u8; 16],
+}
+
+impl Tasks {
+    /// Tasks on this host; what installers say goes to `activity`.
+    #[must_use]
+    pub fn new(parts: Parts, config: Config, checked: Checked, activity: mpsc::Sender<String>) -> Self {
+        let host = Host {
+            attester: Arc::new(Mutex::new(parts.attester)),
+            disk: AsyncMutex::new(parts.disk),
+            installer: AsyncMutex::new(parts.installer),
+            reboot: AsyncMutex::new(parts.reboot),
+            files: Files::new(&parts.root, &config.paths),
+            config,
+            checked,
+            root: parts.root,
+            boot: parts.boot,
+            kubelet_key: Mutex::new(None),
+        };
+        let activity = Activity::new(activity);
+        Self { host: Arc::new(host), activity, running: JoinSet::new(), tpm: JoinSet::new() }
+    }
+
+    /// Begins a task in the place of the running one.
+    pub fn run(&mut self, number: u64, task: Task) {
+        self.cancel();
+        let (host, activity) = (Arc::clone(&self.host), self.activity.clone());
+        self.running.spawn(async move { Event::Ended { number, result: host.run(task, activity).await } });
+    }
+
+    /// Ends the running task; a command that it started is killed.
+    pub fn cancel(&mut self) {
+        self.running.abort_all();
+    }
+
+    /// Asks the TPM.
+    pub fn ask_tpm(&mut self, kind: Kind, request: RequestId, work: TpmWork) {
+        let attester = Arc::clone(&self.host.attester);
+        self.tpm.spawn_blocking(move || {
+            let mut attester = attester.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = match work {
+                TpmWork::Activate(credential) => attester.activate_credential(&credential).map(TpmAnswer::Secret),
+                TpmWork::Quote(data) => attester.quote(&data).map(TpmAnswer::Quote),
+            };
+            Event::Tpm { kind, request, result: result.map_err(TaskError::from) }
+        });
+    }
+
+    /// The next result. Cancel-safe.
+    ///
+    /// # Errors
+    /// A task panicked.
+    pub async fn next(&mut self) -> anyhow::Result<Event> {
+        loop {
+            let ended = tokio::select! {
+                Some(ended) = self.running.join_next() => ended,
+                Some(ended) = self.tpm.join_next() => ended,
+                else => std::future::pending().await,
+            };
+            match ended {
+                Ok(event) => return Ok(event),
+                Err(error) if error.is_cancelled() => {}
+                Err(error) => return Err(anyhow::Error::new(error).context("work on the host panicked")),
+            }
+        }
+    }
+}
+
+impl Host {
+    async fn run(self: Arc<Self>, task: Task, activity: Activity) -> Result<Done, TaskError> {
+        match task {
+            Task::Inspect => return self.inspect().await.map(|found| Done::Inspected(Box::new(found))),
+            Task::Prepare(found) => {
+                self.disk.lock().await.prepare(&found).await?;
+            }
+            Task::Unlock(key) => {
+                self.disk.lock().await.unlock(&key).await?;
+                return Ok(Done::Unlocked(self.files.record()?));
+            }
+            Task::Save(record) => self.files.save(&record)?,
+            Task::Lock { cluster_id, qualifying_data } => {
+                let locked = self.with_attester(move |attester| {
+                    attester.lock(&cluster_id)?;
+                    attester.quote(&qualifying_data)
+                });
+                return Ok(Done::Locked(locked.await?));
+            }
+            Task::SetKey(key) => self.disk.lock().await.set_key(&key).await?,
+            Task::Write(membership) => {
+                let key = self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                self.files.write_membership(&membership, key.as_ref())?;
+            }
+            Task::WriteAuthority(authority) => self.files.write_ssh_authority(&authority)?,
+            Task::Install(components) => self.installer.lock().await.install(&components, activity).await?,
+            Task::Join(plan) => self.installer.lock().await.join(&plan, activity).await?,
+            Task::Init(parameters) => {
+                let kubeconfig = self.installer.lock().await.init(&parameters, activity).await?;
+                return Ok(Done::Kubeconfig(kubeconfig));
+            }
+            Task::Resume => self.installer.lock().await.resume(activity).await?,
+            Task::Mark(mark) => self.disk.lock().await.mark(mark).await?,
+            Task::Reboot(reason) => self.reboot.lock().await.reboot(&reason).await?,
+        }
+        Ok(Done::Done)
+    }
+
+    async fn inspect(&self) -> Result<Inspection, TaskError> {
+        let (keys, locked) = self.with_attester(|attester| Ok((attester.keys()?, attester.is_locked()?))).await?;
+        let disk = self.disk.lock().await.inspect().await?;
+        let is_open = matches!(disk, DiskFound::Ours { open: true, .. });
+        let record = if is_open { self.files.record()? } else { None };
+        let asked = identity::ask(&self.config, &self.checked.addresses, &self.root, self.boot)?;
+        *self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner) = asked.kubelet_key;
+        Ok(Inspection { keys, locked, disk, record, identity: asked.identity })
+    }
+
+    /// Off the event loop: a TPM may take seconds.
+    async fn with_attester<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn Attester) -> Result<T, PlatformError> + Send + 'static,
+    ) -> Result<T, TaskError> {
+        let attester = Arc::clone(&self.attester);
+        let done = tokio::task::spawn_blocking(move || {
+            let mut attester = attester.lock().unwrap_or_else(PoisonError::into_inner);
+            work(attester.as_mut())
+        });
+        match done.await {
+            Ok(result) => Ok(result?),
+            Err(error) => Err(TaskError(format!("the work on the TPM ended: {error}"))),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Keys and rules.
+
+use super::*;
+
+fn good() -> Config {
+    Config {
+        cluster: ClusterConfig { name: "Paint".to_owned(), uuid: Some(Uuid::from_u128(5)) },
+        trust: TrustConfig { root: Some("ab".repeat(32)), ..TrustConfig::default() },
+        ..Config::default()
+    }
+}
+
+#[test]
+fn every_key_is_documented_with_its_default() {
+    service_runtime::keys::check::<Config>(&keys()).unwrap();
+}
+
+#[test]
+fn the_host_speaks_in_the_quarantine_group_of_its_cluster_and_believes_one_root() {
+    let checked = good().validate().unwrap();
+    assert_eq!(checked.group.to_string(), "ACME-Paint-Join");
+    assert_eq!(checked.settings.anchor.root, [0xab; 32]);
+    assert_eq!(checked.settings.suites, [Suite::XWing, Suite::X25519]);
+}
+
+#[test]
+fn a_file_and_the_environment_configure_a_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, root) = (directory.path().join("bootstrapper.toml"), directory.path().join("root.hex"));
+    std::fs::write(&root, format!("{}\n", "cd".repeat(32))).unwrap();
+    let text = format!(
+        "role = \"control-plane\"\n[cluster]\nname = \"Paint\"\nuuid = \"00000000-0000-0000-0000-000000000005\"\n\
+         [trust]\nroot_file = \"{}\"\n[kubernetes]\ndistribution = \"kubeadm\"\n[attestation]\nlock_register = 12\n",
+        root.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let environment = [("SPARKFLEET__DISK__DEVICE".into(), "/dev/vdb".into())];
+    let config: Config = service_runtime::config::load_with("bootstrapper", Some(&file), environment).unwrap();
+    let checked = config.validate().unwrap();
+    assert_eq!((checked.settings.role, checked.settings.distribution), (Role::ControlPlane, "kubeadm"));
+    assert_eq!(checked.settings.anchor.root, [0xcd; 32]);
+    assert_eq!((config.disk.device.to_str(), config.attestation.lock_register), (Some("/dev/vdb"), 12));
+}
+
+#[test]
+fn a_wrong_value_is_refused_by_the_name_of_its_key() {
+    type Change = fn(&mut Config);
+    let table: [(Change, &str); 15] = [
+        (|config| config.organisation = "A-B".to_owned(), "organisation: "),
+        (|config| config.cluster.name.clear(), "cluster.name: "),
+        (|config| config.cluster.uuid = None, "cluster.uuid is missing"),
+        (|config| config.trust.root = None, "trust.root is missing"),
+        (|config| config.trust.root = Some("xy".to_owned()), "trust.root must have 64 hexadecimal digits"),
+        (|config| config.suites = vec!["rot13".to_owned()], "suites holds \"rot13\"; write"),
+        (|config| config.suites.clear(), "suites must name"),
+        (|config| config.node_name = Some("Edge 1".to_owned()), "node_name \"Edge 1\" is no RFC 1123"),
+        (|config| config.addresses = vec!["edge-1".to_owned()], "addresses holds \"edge-1\""),
+        (|config| config.attestation.bank = "sha1".to_owned(), "attestation.bank must be"),
+        (|config| config.attestation.lock_register = 16, "attestation.lock_register must lie"),
+        (|config| config.attestation.lock_before = Some("00".to_owned()), "attestation.lock_before must have 64"),
+        (|config| config.attestation.registers = vec![24], "attestation.registers must lie"),
+        (|config| config.disk.device = "vdb".into(), "disk.device must be"),
+        (|config| config.kubernetes.attempts_max = 0, "kubernetes.attempts_max must lie"),
+    ];
+    for (change, message) in table {
+        let mut config = good();
+        change(&mut config);
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}

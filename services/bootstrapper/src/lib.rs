@@ -1,0 +1,158 @@
+//! The host's side of an attested join: proves what the machine is, takes its ticket, locks the machine to its cluster and makes it a member.
+//!
+//! ```text
+//!   TPM, state disk, Kubernetes                                          Sparkplug: <organisation>-<cluster>-Join/<disk uuid>
+//!   platform.rs (traits)                                                 adapters/sparkplug.rs
+//!        ^      |  inspection, results                                     ^                     | Join/Challenge, Join/Ticket, Host/Administrator
+//!        |      v                                                          |                     v
+//!   adapters/tasks.rs  <---- Effect::Run, Effect::Tpm ----  state.rs  ---- Effect::Node (Join/Hello, Join/Evidence, ..., Host/...)
+//!                                                             |
+//!                                                join_protocol::host::Machine
+//! ```
+//!
+//! 1. *Look* (`boot.rs`): lock register, state disk and the record on it say what the host is: to be joined, a member that waits for the key of its disk, a member already, or one that
+//!    was interrupted. What cannot be read is told and ends the process; it is never taken for an empty disk.
+//! 2. *Ask* (`state.rs`): the machine of the join protocol speaks with the join service. When an administrator says so, a second machine asks the administrator as well.
+//! 3. *Work* (`state/work.rs`): the ticket is looked at (`grant.rs`), then one step follows the other. The lock is the point of no return: before it a failure is told and tried again,
+//!    after it the disk is marked for reset and the host reboots.
+//! 4. *Report* (`state/report.rs`): every step is a metric, so that a dashboard shows a host's way in.
+//!
+//! `event.rs` lists all that comes in and goes out; `platform.rs` says what a host has; `adapters/simulated.rs` is a host that is not there. There is no `reconcile.rs`: what is desired
+//! is one thing, being a member, and the protocol says what is next.
+//!
+//! Guaranteed: the token of the disk says "initialised" last of all, so a host that is killed at any step either goes on, or begins again with a disk that nobody needs
+//! (`state/work.rs`); a member's disk is never made anew (`boot.rs`); secrets are in no log, metric, error or argument of a command.
+#![warn(missing_docs)]
+
+pub mod adapters;
+pub mod boot;
+pub mod config;
+pub mod event;
+pub mod grant;
+pub mod platform;
+pub mod record;
+pub mod state;
+
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use join_protocol::secret::Secret;
+use service_runtime::exit;
+use service_runtime::health::{self, Health};
+use service_runtime::shutdown::Shutdown;
+use sparkplug::edge_node::NodeEvent;
+use sparkplug_mqtt::Clock;
+use tokio::sync::mpsc;
+
+pub use config::Config;
+pub use event::Ending;
+pub use platform::Platform;
+pub use state::{Settings, State};
+
+use adapters::sparkplug::Session;
+use adapters::supervisor::Supervisor;
+use adapters::tasks::{Parts, Tasks};
+use event::{Effect, Event};
+
+/// What installers say and nobody has heard yet; more is dropped, the latest comes again soon.
+const ACTIVITIES_MAX: usize = 16;
+
+/// Health component: the Edge Node.
+const MQTT: &str = "bootstrapper_mqtt";
+
+/// Runs the bootstrapper until the host is a member, has to be rebooted, cannot be joined, or `stop`; returns when its death is published.
+///
+/// A simulated host that ended with [`Ending::Reboot`] is to be rebooted and run again by the caller.
+///
+/// # Errors
+/// The configuration is not usable, the address for health is taken, or the stored bdSeq cannot be read.
+pub async fn run(config: Config, platform: Platform, stop: Shutdown) -> anyhow::Result<Ending> {
+    let unusable =
+        |error| exit::with_code(exit::CONFIG, anyhow::Error::new(error).context("the configuration is not usable"));
+    let checked = config.validate().map_err(unusable)?;
+    let health = Health::new();
+    health.component(MQTT, false, "waits until the state disk is known");
+    if let Some(address) = config.http.listen {
+        let serving = health::serve(address, health.clone(), stop.child()).await;
+        serving.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
+    }
+    let clock = Clock::new();
+    let Platform { attester, disk, installer, reboot, supervisor, root, boot } = platform;
+    let session = Session::new(checked.group.clone(), config.mqtt.clone(), config.state_dir.clone(), clock);
+    let (say, mut said) = mpsc::channel(ACTIVITIES_MAX);
+    let mut state = State::new(checked.settings.clone());
+    let parts = Parts { attester, disk, installer, reboot, root, boot };
+    let mut rim = Rim { session, tasks: Tasks::new(parts, config, checked, say), supervisor, health };
+    rim.supervisor.ready();
+    let mut alive_at = rim.supervisor.interval().map(|interval| clock.now().mono + interval);
+    let mut is_stopping = false;
+    loop {
+        for effect in state.take_effects().nothing_to_save() {
+            if let Some(ending) = rim.execute(effect).await? {
+                rim.supervisor.stopping();
+                rim.session.stop().await;
+                return Ok(ending);
+            }
+        }
+        let event = tokio::select! {
+            biased;
+            () = stop.wait(), if !is_stopping => {
+                is_stopping = true;
+                Event::Stop
+            }
+            () = clock.sleep_until(alive_at), if alive_at.is_some() => {
+                rim.supervisor.alive();
+                alive_at = rim.supervisor.interval().map(|interval| clock.now().mono + interval);
+                continue;
+            }
+            event = rim.session.recv() => Event::Node(event?),
+            Some(text) = said.recv() => Event::Activity(text),
+            event = rim.tasks.next() => event?,
+            () = clock.sleep_until(state.next_deadline()) => Event::Deadline,
+        };
+        rim.report(&event);
+        state.on_event(event, clock.now(), fresh_entropy()?);
+    }
+}
+
+fn fresh_entropy() -> anyhow::Result<Secret> {
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system has no randomness"))?;
+    Ok(Secret::new(bytes))
+}
+
+/// Everything outside of the state.
+struct Rim {
+    session: Session,
+    tasks: Tasks,
+    supervisor: Supervisor,
+    health: Health,
+}
+
+impl Rim {
+    async fn execute(&mut self, effect: Effect) -> anyhow::Result<Option<Ending>> {
+        match effect {
+            Effect::Birth { disk, metrics } => {
+                self.health.component(MQTT, false, "connecting");
+                self.session.start(disk, metrics)?;
+            }
+            Effect::Node(update) => self.session.update(update).await?,
+            Effect::Tpm { kind, request, work } => self.tasks.ask_tpm(kind, request, work),
+            Effect::Run { number, task } => self.tasks.run(number, task),
+            Effect::Cancel => self.tasks.cancel(),
+            Effect::Status(text) => {
+                tracing::info!(status = text, "bootstrapper");
+                self.supervisor.status(&text);
+            }
+            Effect::End(ending) => return Ok(Some(ending)),
+        }
+        Ok(None)
+    }
+
+    fn report(&self, event: &Event) {
+        match event {
+            Event::Node(NodeEvent::Born { .. }) => self.health.component(MQTT, true, "born"),
+            Event::Node(NodeEvent::Offline { reason }) => self.health.component(MQTT, false, reason.as_str()),
+            Event::Node(NodeEvent::Rejected { topic, reason }) => tracing::warn!(topic, reason, "message dropped"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What a host has: the boundary to its TPM, its state disk, its Kubernetes and its power switch. Each is an object of a trait, so that a simulation puts its own in.
+//!
+//! Every method may be repeated after a crash at any moment: it must then end in the same state.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use bootstrapper_contract::InitParameters;
+use futures::future::BoxFuture;
+use join_protocol::message::grant::{Component, Membership};
+use join_protocol::secret::{Secret, SecretBytes};
+use join_protocol::terms::{Role, Variant};
+use join_protocol::transcript::Hash;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::adapters::supervisor::Supervisor;
+
+/// A host.
+#[derive(Debug)]
+pub struct Platform {
+    /// Its TPM.
+    pub attester: Box<dyn Attester>,
+    /// Its state disk.
+    pub disk: Box<dyn StateDisk>,
+    /// Its Kubernetes.
+    pub installer: Box<dyn Installer>,
+    /// Its power switch.
+    pub reboot: Box<dyn Reboot>,
+    /// Who started the process and waits for news of it.
+    pub supervisor: Supervisor,
+    /// What every path of the configuration begins at: `/` on a real host.
+    pub root: PathBuf,
+    /// Id of this boot: another one after each reboot.
+    pub boot: [u8; 16],
+}
+
+/// Something of the host failed. For people; holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PlatformError(pub String);
+
+impl PlatformError {
+    /// What was done, and why it failed.
+    pub fn new(what: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self(format!("{what}: {why}"))
+    }
+}
+
+/// What a method of a [`Platform`] gives.
+pub type Outcome<T> = Result<T, PlatformError>;
+
+/// Keys of the host's TPM, in the form of the variant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttesterKeys {
+    /// The form.
+    pub variant: Variant,
+    /// Public attestation key.
+    pub attestation: Vec<u8>,
+    /// Public endorsement key.
+    pub endorsement: Vec<u8>,
+    /// Certificates of the endorsement key, DER, its own first; may be none.
+    pub certificates: Vec<Vec<u8>>,
+}
+
+/// A TPM. Its methods may block for as long as a TPM takes; they are called one after another, off the event loop.
+pub trait Attester: Send + fmt::Debug {
+    /// Makes or finds the keys.
+    ///
+    /// # Errors
+    /// There is no TPM, or it refuses.
+    fn keys(&mut self) -> Outcome<AttesterKeys>;
+
+    /// True if the lock register has another value than before any lock of this boot.
+    ///
+    /// # Errors
+    /// The register cannot be read. That is neither true nor false.
+    fn is_locked(&mut self) -> Outcome<bool>;
+
+    /// The secret of a credential, if it was made for this TPM and its attestation key.
+    ///
+    /// # Errors
+    /// It was not, or the TPM is busy.
+    fn activate_credential(&mut self, credential: &[u8]) -> Outcome<Secret>;
+
+    /// A quote over the configured registers, in the form of the variant.
+    ///
+    /// # Errors
+    /// The TPM refuses.
+    fn quote(&mut self, qualifying_data: &Hash) -> Outcome<Vec<u8>>;
+
+    /// Extends the lock register with the cluster id (`TPM2_PCR_Event`). There is no way back but a reboot.
+    ///
+    /// # Errors
+    /// The TPM refuses. The register may have been extended.
+    fn lock(&mut self, cluster_id: &Hash) -> Outcome<()>;
+}
+
+/// What the token in the header of a state disk says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing on it is needed: it was made for a host that is not a member yet.
+    New,
+    /// It belongs to a member, and only the cluster has its key.
+    Initialised,
+    /// A host failed after its lock: what is on it is of no use.
+    Reset,
+}
+
+/// What a look at a state disk shows. What cannot be understood is an error, never one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskFound {
+    /// Not a byte is written on it.
+    Blank,
+    /// One of ours.
+    Ours {
+        /// Its UUID, by which the host speaks.
+        uuid: Uuid,
+        /// What its token says.
+        mark: Mark,
+        /// It is open, and its files can be read and written.
+        open: bool,
+    },
+}
+
+/// Why a disk was not unlocked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnlockError {
+    /// The key is not that of the disk.
+    #[error("the key does not open the state disk")]
+    WrongKey,
+    /// Something else.
+    #[error(transparent)]
+    Failed(#[from] PlatformError),
+}
+
+/// The state disk.
+pub trait StateDisk: Send + fmt::Debug {
+    /// Looks at the disk without changing it.
+    ///
+    /// # Errors
+    /// What is on it cannot be read, breaks a rule, or is somebody else's. Nobody may take that for an empty disk.
+    fn inspect(&mut self) -> BoxFuture<'_, Outcome<DiskFound>>;
+
+    /// Makes an empty file system under a temporary passphrase, and opens it. Only for what [`Self::inspect`] called blank, new or to be reset; a disk keeps its UUID.
+    ///
+    /// # Errors
+    /// It did not come about; the disk may then be empty.
+    fn prepare<'a>(&'a mut self, found: &'a DiskFound) -> BoxFuture<'a, Outcome<Uuid>>;
+
+    /// Opens the disk of a member with its key.
+    ///
+    /// # Errors
+    /// [`UnlockError`]; the disk is then as it was.
+    fn unlock<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Result<(), UnlockError>>;
+
+    /// Replaces the temporary passphrase by this key. If the disk has this key already, nothing is done.
+    ///
+    /// # Errors
+    /// It did not come about.
+    fn set_key<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Outcome<()>>;
+
+    /// Writes the token.
+    ///
+    /// # Errors
+    /// It is not written.
+    fn mark(&mut self, mark: Mark) -> BoxFuture<'_, Outcome<()>>;
+}
+
+/// What an installer says while it works, in words for people and without secrets. Who does not listen misses it.
+#[derive(Debug, Clone)]
+pub struct Activity(mpsc::Sender<String>);
+
+impl Activity {
+    /// `sender` is given what is said; what does not fit is dropped.
+    #[must_use]
+    pub const fn new(sender: mpsc::Sender<String>) -> Self {
+        Self(sender)
+    }
+
+    /// Says something.
+    pub fn say(&self, text: impl Into<String>) {
+        let text = text.into();
+        tracing::info!(activity = text, "installing");
+        // A reader that is slow wants the latest anyway, and gets the next.
+        let _ = self.0.try_send(text);
+    }
+}
+
+/// Becoming a member by a ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinPlan {
+    /// What to be.
+    pub role: Role,
+    /// How.
+    pub membership: Membership,
+}
+
+/// Kubernetes of the host: a distribution that is installed or can be.
+pub trait Installer: Send + fmt::Debug {
+    /// Puts components in place, each only if its hash is right.
+    ///
+    /// # Errors
+    /// The first that could not be installed.
+    fn install<'a>(&'a mut self, components: &'a [Component], activity: Activity) -> BoxFuture<'a, Outcome<()>>;
+
+    /// Makes the host a member. The files of the ticket are in place.
+    ///
+    /// # Errors
+    /// It is none; the text holds no secret.
+    fn join<'a>(&'a mut self, plan: &'a JoinPlan, activity: Activity) -> BoxFuture<'a, Outcome<()>>;
+
+    /// Makes the host the first member, and gives the administrator's kubeconfig.
+    ///
+    /// # Errors
+    /// It is none; the text holds no secret.
+    fn init<'a>(
+        &'a mut self,
+        parameters: &'a InitParameters,
+        activity: Activity,
+    ) -> BoxFuture<'a, Outcome<SecretBytes>>;
+
+    /// Starts what makes a member of a host that was one before.
+    ///
+    /// # Errors
+    /// It was not started.
+    fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>>;
+}
+
+/// The power switch.
+pub trait Reboot: Send + fmt::Debug {
+    /// Asks for a reboot because of `reason`; returns when it is asked for.
+    ///
+    /// # Errors
+    /// Nobody could be asked.
+    fn reboot<'a>(&'a mut self, reason: &'a str) -> BoxFuture<'a, Outcome<()>>;
+}

@@ -1,0 +1,551 @@
+//! Decides what a host does: who it asks, what it does with a ticket, and what it does when something fails. Around [`join_protocol::host::Machine`], which knows the protocol.
+//!
+//! ```text
+//! Looking -> Preparing -> Looking -> Asking <--> Working -- lock --> Working -> Member
+//!                                       ^            |                  |
+//!                                       +- failed ---+                  +- failed --> Failing: mark the disk, reboot
+//! ```
+//!
+//! Two machines may ask side by side: one the join service, one an administrator. The first ticket is worked on; the *lock* decides: the flag here is set before the register is
+//! extended and never unset, the other machine ends with it, and from there on there is no way back but a reboot.
+
+mod report;
+mod track;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use bootstrapper_contract::{HostNode, names};
+use join_protocol::certificate::TrustAnchor;
+use join_protocol::host::{Condition, Effect as MachineEffect, Event as MachineEvent, HostSettings};
+use join_protocol::message::acknowledgement::Stage;
+use join_protocol::message::evidence::EvidenceBody;
+use join_protocol::metrics::IssuerMessage;
+use join_protocol::secret::{Entropy, Secret};
+use join_protocol::terms::{Address, HostClock, Kind, RequestId, Role, Suite};
+use service_runtime::{Effects, Unsaved};
+use sparkplug::edge_node::NodeEvent;
+use sparkplug::{Metric, Now};
+use uuid::Uuid;
+
+use crate::boot::{Decision, decide};
+use crate::event::{Done, Effect, Ending, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
+use crate::platform::{DiskFound, Mark};
+use track::Track;
+use work::{Step, Work};
+
+/// A wall clock that says less was never set: 2025-01-01, UTC ms.
+const CLOCK_MIN: u64 = 1_735_689_600_000;
+
+/// How often a host that asks an administrator says its last message again because of a command, at most.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the state needs to know of the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Quarantine group of the cluster.
+    pub group: String,
+    /// Whom the host believes.
+    pub anchor: TrustAnchor,
+    /// The wall clock is believed, once it was set.
+    pub clock_believed: bool,
+    /// What the host wants to be.
+    pub role: Role,
+    /// Suites that it speaks, the preferred first.
+    pub suites: Vec<Suite>,
+    /// Its distribution, for people.
+    pub distribution: &'static str,
+    /// Version of the software.
+    pub version: String,
+    /// How long a kind rests after work before the lock failed.
+    pub retry: Duration,
+    /// How long it may take from a ticket to the lock.
+    pub lock_within: Duration,
+    /// How long it may take from the lock until the host is a member.
+    pub member_within: Duration,
+    /// How long a failure can be read before the host reboots.
+    pub reboot_after: Duration,
+    /// How long a member goes on answering: an issuer may have missed something.
+    pub linger: Duration,
+    /// How long an administrator is asked after each command.
+    pub administrator_for: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    /// Finds out what is there.
+    Looking,
+    /// Makes the state disk.
+    Preparing,
+    /// Asks for a ticket.
+    Asking,
+    /// Works on a ticket, or on being a member again.
+    Working,
+    /// Failed after the lock: marks the disk, then waits until it can be read.
+    Failing { marked: bool, reboot_at: Duration, reason: String },
+    /// A reboot is being asked for.
+    Rebooting(String),
+    /// Is a member.
+    Member { until: Duration },
+    /// Nothing more is done.
+    Ended,
+}
+
+/// Clocks and randomness of one turn.
+struct Turn {
+    now: Now,
+    entropy: Secret,
+    drawn: u64,
+}
+
+impl Turn {
+    fn entropy(&mut self) -> Entropy {
+        self.drawn += 1;
+        Entropy::new(*self.entropy.derive("bootstrapper turn", &self.drawn.to_be_bytes()).expose())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct State {
+    settings: Settings,
+    phase: Phase,
+    /// Has looked around and made a disk once; a disk that is still to be made then is an error.
+    prepared: bool,
+    host: Option<HostSettings>,
+    tracks: Vec<Track>,
+    work: Option<Work>,
+    /// The one-way lock: set before the register is extended, never unset.
+    is_committed: bool,
+    is_stopping: bool,
+    task: u64,
+    /// How often something was said; makes a repeat another metric than the one before.
+    said: u64,
+    reminded_at: Option<Duration>,
+    node: HostNode,
+    told: Option<HostNode>,
+    status: String,
+    effects: Effects<Unsaved, Effect>,
+}
+
+impl State {
+    /// A host that looks around first.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let node = HostNode {
+            version: settings.version.clone(),
+            state: Condition::Stopped.name().to_owned(),
+            role: settings.role.name().to_owned(),
+            distribution: settings.distribution.to_owned(),
+            ..HostNode::default()
+        };
+        let mut state = Self {
+            settings,
+            phase: Phase::Looking,
+            prepared: false,
+            host: None,
+            tracks: Vec::new(),
+            work: None,
+            is_committed: false,
+            is_stopping: false,
+            task: 0,
+            said: 0,
+            reminded_at: None,
+            node,
+            told: None,
+            status: String::new(),
+            effects: Effects::new(),
+        };
+        state.run(Task::Inspect);
+        state
+    }
+
+    /// What the host says of itself.
+    #[must_use]
+    pub const fn node(&self) -> &HostNode {
+        &self.node
+    }
+
+    /// True once there is no way back.
+    #[must_use]
+    pub const fn is_committed(&self) -> bool {
+        self.is_committed
+    }
+
+    /// What is to be done, in this order.
+    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`Event::Deadline`] is due, on the monotonic clock.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let of_phase = match &self.phase {
+            Phase::Failing { reboot_at, .. } => Some(*reboot_at),
+            Phase::Member { until } => Some(*until),
+            Phase::Working => self.work.as_ref().map(|work| work.until),
+            Phase::Ended => return None,
+            Phase::Looking | Phase::Preparing | Phase::Asking | Phase::Rebooting(_) => None,
+        };
+        self.tracks.iter().filter_map(Track::next_deadline).chain(of_phase).min()
+    }
+
+    /// Takes an event. `entropy`: 32 fresh random bytes.
+    pub fn on_event(&mut self, event: Event, now: Now, entropy: Secret) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let mut turn = Turn { now, entropy, drawn: 0 };
+        match event {
+            Event::Node(NodeEvent::Command { device: None, metrics, .. }) => self.on_command(&metrics, &mut turn),
+            Event::Node(_) => {}
+            Event::Tpm { kind, request, result } => self.on_tpm(kind, request, result, &mut turn),
+            Event::Ended { number, result } if number == self.task => self.on_ended(result, &mut turn),
+            // Of a task that was given up.
+            Event::Ended { .. } => {}
+            Event::Activity(text) => self.on_activity(text, &mut turn),
+            Event::Deadline => self.on_deadline(&mut turn),
+            Event::Stop => self.on_stop(),
+        }
+        self.report();
+    }
+
+    fn run(&mut self, task: Task) {
+        self.task += 1;
+        self.effects.push(Effect::Run { number: self.task, task });
+    }
+
+    /// The running task is over, whatever it still does.
+    fn cancel(&mut self) {
+        self.task += 1;
+        self.effects.push(Effect::Cancel);
+    }
+
+    fn end(&mut self, ending: Ending) {
+        self.phase = Phase::Ended;
+        self.report();
+        self.effects.push(Effect::End(ending));
+    }
+
+    fn on_ended(&mut self, result: Result<Done, TaskError>, turn: &mut Turn) {
+        match (&self.phase, result) {
+            (Phase::Looking, Ok(Done::Inspected(inspection))) => self.on_inspected(*inspection, turn),
+            (Phase::Preparing, Ok(_)) => {
+                self.prepared = true;
+                self.phase = Phase::Looking;
+                self.run(Task::Inspect);
+            }
+            (Phase::Looking | Phase::Preparing, Err(error)) => self.end(Ending::Blocked(error.0)),
+            (Phase::Working, result) => self.on_step_ended(result, turn),
+            (Phase::Failing { .. }, result) => self.on_marked(result.err(), turn),
+            (Phase::Rebooting(reason), result) => {
+                let reason = match result {
+                    Ok(_) => reason.clone(),
+                    Err(error) => format!("{reason}; and the reboot failed: {error}"),
+                };
+                self.end(Ending::Reboot(reason));
+            }
+            (Phase::Looking | Phase::Asking | Phase::Member { .. } | Phase::Ended, _) => {}
+        }
+    }
+
+    fn on_inspected(&mut self, inspection: Inspection, turn: &mut Turn) {
+        let decision = decide(inspection.locked, inspection.disk, inspection.record.as_ref());
+        let DiskFound::Ours { uuid, .. } = inspection.disk else {
+            return match decision {
+                Decision::Blocked(reason) => self.end(Ending::Blocked(reason.to_owned())),
+                _ if self.prepared => self.end(Ending::Blocked("the state disk is blank again".to_owned())),
+                _ => self.prepare(inspection.disk),
+            };
+        };
+        match decision {
+            Decision::Blocked(reason) => self.end(Ending::Blocked(reason.to_owned())),
+            Decision::Prepare if self.prepared => {
+                self.end(Ending::Blocked("the state disk was made anew and still cannot be used".to_owned()));
+            }
+            Decision::Prepare => self.prepare(inspection.disk),
+            Decision::Join => self.ask(Kind::Join, uuid, inspection, turn),
+            Decision::Rejoin => self.ask(Kind::Rejoin, uuid, inspection, turn),
+            Decision::Member { unmarked } => {
+                self.is_committed = true;
+                let steps = if unmarked { vec![Step::MarkMember, Step::Resume] } else { vec![Step::Resume] };
+                self.begin_work(Work::of_member(steps, turn.now.mono + self.settings.member_within), turn);
+            }
+            Decision::Interrupted => {
+                self.birth(uuid, &inspection);
+                self.is_committed = true;
+                self.fail("the host was interrupted after its lock and before it was a member", true, turn);
+            }
+        }
+    }
+
+    fn prepare(&mut self, disk: DiskFound) {
+        self.phase = Phase::Preparing;
+        self.run(Task::Prepare(disk));
+    }
+
+    fn ask(&mut self, kind: Kind, disk: Uuid, inspection: Inspection, turn: &mut Turn) {
+        self.birth(disk, &inspection);
+        let Inspection { keys, identity, .. } = inspection;
+        let settings = HostSettings {
+            address: Address::of_disk(&*self.settings.group, disk),
+            disk,
+            kind,
+            role: self.settings.role,
+            suites: self.settings.suites.clone(),
+            variant: keys.variant,
+            attestation_key: keys.attestation,
+            endorsement_key: keys.endorsement,
+            endorsement_certificates: keys.certificates,
+            body: EvidenceBody {
+                boot: identity.boot,
+                node_name: identity.node_name,
+                certificate_request: identity.certificate_request,
+                ssh_host_key: identity.ssh_host_key,
+                principals: identity.principals,
+                node_password_hash: None,
+            },
+            anchor: self.settings.anchor.clone(),
+        };
+        self.node.kind = kind.name().to_owned();
+        self.host = Some(settings.clone());
+        self.phase = Phase::Asking;
+        self.tracks.push(Track::new(settings, None));
+        self.tell(kind, MachineEvent::Start, turn);
+    }
+
+    fn on_command(&mut self, metrics: &[Metric], turn: &mut Turn) {
+        for metric in metrics {
+            if &*metric.name == names::ADMINISTRATOR {
+                match metric.as_bool() {
+                    Some(wanted) => self.on_administrator(wanted, turn),
+                    None => self.node.ignored += 1,
+                }
+                continue;
+            }
+            match IssuerMessage::from_metric(metric) {
+                Ok(Some(message)) => self.on_message(&message, turn),
+                Ok(None) => {}
+                Err(error) => self.ignored(&error),
+            }
+        }
+    }
+
+    /// An administrator wants to be asked, or no longer. Anybody may say so: it makes the host say more and nothing else.
+    fn on_administrator(&mut self, wanted: bool, turn: &mut Turn) {
+        let Some(host) = self.host.as_ref().filter(|_| self.phase == Phase::Asking) else { return };
+        let kind = match host.kind {
+            Kind::Join | Kind::Init => Kind::Init,
+            Kind::Rejoin | Kind::Recover => Kind::Recover,
+        };
+        let ends_at = turn.now.mono + self.settings.administrator_for;
+        match (wanted, self.tracks.iter_mut().find(|track| track.kind == kind)) {
+            (false, _) => self.tracks.retain(|track| track.kind != kind),
+            (true, Some(track)) => {
+                track.ends_at = Some(ends_at);
+                let due = self.reminded_at.is_none_or(|at| at + REMINDER_INTERVAL <= turn.now.mono);
+                if due {
+                    self.reminded_at = Some(turn.now.mono);
+                    let standing = track.machine.standing_messages();
+                    standing.iter().for_each(|message| self.publish(message));
+                }
+            }
+            (true, None) => {
+                // The first member is a control plane, whatever the host was to be otherwise.
+                let role = if kind == Kind::Init { Role::ControlPlane } else { host.role };
+                let settings = HostSettings { kind, role, ..host.clone() };
+                self.tracks.push(Track::new(settings, Some(ends_at)));
+                self.reminded_at = Some(turn.now.mono);
+                self.tell(kind, MachineEvent::Start, turn);
+            }
+        }
+    }
+
+    /// Every machine looks at what an issuer says; a message is not believed only if none believes it.
+    fn on_message(&mut self, message: &IssuerMessage, turn: &mut Turn) {
+        let mut reasons = Vec::new();
+        let kinds: Vec<Kind> = self.tracks.iter().map(|track| track.kind).collect();
+        let machines = kinds.len();
+        for kind in kinds {
+            let event = match message {
+                IssuerMessage::Challenge(bytes) => MachineEvent::Challenge(bytes),
+                IssuerMessage::ClearRefusal(bytes) => MachineEvent::ClearRefusal(bytes),
+                IssuerMessage::Ticket(bytes) => MachineEvent::Ticket(bytes),
+            };
+            let mut effects = self.effects_of(kind, event, turn);
+            effects.retain(|effect| match effect {
+                MachineEffect::Ignored { message, reason } => {
+                    reasons.push(format!("{message}: {reason}"));
+                    false
+                }
+                _ => true,
+            });
+            self.carry_out(kind, effects, turn);
+        }
+        if !reasons.is_empty() && reasons.len() == machines {
+            self.ignored(&reasons.join("; "));
+        }
+    }
+
+    fn ignored(&mut self, reason: &dyn std::fmt::Display) {
+        self.node.ignored += 1;
+        tracing::debug!(%reason, "message not believed");
+    }
+
+    fn on_tpm(&mut self, kind: Kind, request: RequestId, result: Result<TpmAnswer, TaskError>, turn: &mut Turn) {
+        let event = match result {
+            Ok(TpmAnswer::Secret(secret)) => MachineEvent::CredentialActivated(request, secret),
+            Ok(TpmAnswer::Quote(quote)) => MachineEvent::Quoted(request, quote),
+            Err(error) => {
+                self.node.last_error = Some(error.0.clone());
+                MachineEvent::TpmFailed(request, error.0)
+            }
+        };
+        self.tell(kind, event, turn);
+    }
+
+    fn on_activity(&mut self, text: String, turn: &mut Turn) {
+        let Some(work) = self.work.as_ref().filter(|_| self.phase == Phase::Working) else { return };
+        let (kind, stage) = (work.kind, work.stage);
+        self.node.activity = Some(text.clone());
+        if let (Some(kind), Some(stage)) = (kind, stage) {
+            self.tell(kind, MachineEvent::Stage(stage, text), turn);
+        }
+    }
+
+    fn on_deadline(&mut self, turn: &mut Turn) {
+        let mono = turn.now.mono;
+        match &self.phase {
+            Phase::Failing { marked: true, reboot_at, reason } if *reboot_at <= mono => {
+                return self.reboot(reason.clone());
+            }
+            // The disk does not answer; the reboot is what helps.
+            Phase::Failing { marked: false, reboot_at, .. } if *reboot_at <= mono => {
+                self.cancel();
+                return self.on_marked(Some(TaskError("the state disk could not be marked in time".to_owned())), turn);
+            }
+            Phase::Member { until } if *until <= mono => return self.end(Ending::Member),
+            Phase::Working if self.work.as_ref().is_some_and(|work| work.until <= mono) => {
+                self.cancel();
+                return self.step_failed(&TaskError("it took too long".to_owned()), turn);
+            }
+            _ => {}
+        }
+        let kinds: Vec<Kind> = self.tracks.iter().filter(|track| track.is_due(mono)).map(|track| track.kind).collect();
+        for kind in kinds {
+            self.on_track_due(kind, turn);
+        }
+    }
+
+    fn on_track_due(&mut self, kind: Kind, turn: &mut Turn) {
+        let mono = turn.now.mono;
+        let worked_on = self.work.as_ref().is_some_and(|work| work.kind == Some(kind));
+        let Some(track) = self.tracks.iter_mut().find(|track| track.kind == kind) else { return };
+        if track.ends_at.is_some_and(|at| at <= mono) {
+            track.ends_at = None;
+            if !worked_on {
+                return self.tracks.retain(|track| track.kind != kind);
+            }
+        }
+        let event = if track.restart(mono) { MachineEvent::Start } else { MachineEvent::Timer };
+        self.tell(kind, event, turn);
+    }
+
+    fn on_stop(&mut self) {
+        match &self.phase {
+            Phase::Member { .. } => self.end(Ending::Member),
+            Phase::Failing { marked: true, reason, .. } => {
+                let reason = format!("{reason}; the host has to be rebooted");
+                self.end(Ending::Blocked(reason));
+            }
+            // It finishes, or marks.
+            _ if self.is_committed => self.is_stopping = true,
+            _ => self.end(Ending::Stopped),
+        }
+    }
+
+    /// Gives a machine an event and carries out what it wants.
+    fn tell(&mut self, kind: Kind, event: MachineEvent<'_>, turn: &mut Turn) {
+        let effects = self.effects_of(kind, event, turn);
+        self.carry_out(kind, effects, turn);
+    }
+
+    fn effects_of(&mut self, kind: Kind, event: MachineEvent<'_>, turn: &mut Turn) -> Vec<MachineEffect> {
+        let clock = match turn.now.wall {
+            wall if self.settings.clock_believed && wall >= CLOCK_MIN => HostClock::Trusted(wall),
+            _ => HostClock::Unset,
+        };
+        let entropy = turn.entropy();
+        let Some(track) = self.tracks.iter_mut().find(|track| track.kind == kind) else { return Vec::new() };
+        let effects = track.machine.on_event(event, turn.now.mono, clock, entropy);
+        if track.counts_attempt() {
+            self.node.attempts += 1;
+        }
+        effects
+    }
+
+    fn carry_out(&mut self, kind: Kind, effects: Vec<MachineEffect>, turn: &mut Turn) {
+        for effect in effects {
+            match effect {
+                MachineEffect::Publish(message) => self.publish(&message),
+                MachineEffect::ActivateCredential { request, credential } => {
+                    self.effects.push(Effect::Tpm { kind, request, work: TpmWork::Activate(credential) });
+                }
+                MachineEffect::Quote { request, qualifying_data } => {
+                    self.effects.push(Effect::Tpm { kind, request, work: TpmWork::Quote(qualifying_data) });
+                }
+                MachineEffect::Lock { request, cluster_id, qualifying_data } => {
+                    self.on_ticket(kind, request, (cluster_id, qualifying_data), turn);
+                }
+                MachineEffect::Refused(refusal) => {
+                    self.node.refusals += 1;
+                    tracing::warn!(kind = kind.name(), refusal = %refusal, "refused");
+                    self.node.last_error = Some(format!("{kind} refused: {refusal}"));
+                }
+                MachineEffect::Ignored { message, reason } => self.ignored(&format!("{message}: {reason}")),
+            }
+        }
+    }
+
+    /// Failed after the lock: nothing is undone.
+    fn fail(&mut self, reason: &str, reset: bool, turn: &mut Turn) {
+        tracing::error!(reason, reset, "failed after the lock");
+        if let Some(kind) = self.work.as_ref().and_then(|work| work.kind) {
+            self.tell(kind, MachineEvent::Stage(Stage::Failed, reason.to_owned()), turn);
+        }
+        self.node.last_error = Some(reason.to_owned());
+        self.node.activity = None;
+        self.node.stage = Some(Stage::Failed.name().to_owned());
+        let reboot_at = turn.now.mono + self.settings.reboot_after;
+        self.phase = Phase::Failing { marked: !reset, reboot_at, reason: reason.to_owned() };
+        if reset {
+            self.run(Task::Mark(Mark::Reset));
+        } else if self.is_stopping {
+            self.on_stop();
+        }
+    }
+
+    fn on_marked(&mut self, error: Option<TaskError>, turn: &mut Turn) {
+        let Phase::Failing { marked, reboot_at, reason } = &mut self.phase else { return };
+        *marked = true;
+        if let Some(error) = error {
+            // The token never said that the host is a member, so the disk is made anew either way.
+            tracing::error!(%error, "the state disk could not be marked for reset");
+            reason.push_str(&format!("; and the state disk could not be marked for reset: {error}"));
+        }
+        let (due, reason) = (*reboot_at <= turn.now.mono, reason.clone());
+        if self.is_stopping {
+            self.on_stop();
+        } else if due {
+            self.reboot(reason);
+        }
+    }
+
+    fn reboot(&mut self, reason: String) {
+        self.run(Task::Reboot(reason.clone()));
+        self.phase = Phase::Rebooting(reason);
+    }
+}

@@ -1,0 +1,103 @@
+//! What the host says of itself: births, changes, and the messages of the protocol.
+
+use join_protocol::host::Condition;
+use join_protocol::metrics::HostMessage;
+use join_protocol::terms::Variant;
+use sparkplug::edge_node::NodeUpdate;
+use sparkplug::{Metric, Properties, TypedMetrics as _};
+use uuid::Uuid;
+
+use super::{Phase, State};
+use crate::event::{Effect, Inspection};
+
+/// Property of a message that counts what was said: an Edge Node sends nothing that it has said already, and the protocol repeats the same bytes.
+const REPEAT: &str = "Repeat";
+
+impl State {
+    pub(super) fn birth(&mut self, disk: Uuid, inspection: &Inspection) {
+        self.node.variant = inspection.keys.variant.name().to_owned();
+        self.node.simulated = inspection.keys.variant == Variant::Simulated;
+        let name = &inspection.identity.node_name;
+        self.node.node_name = (!name.is_empty()).then(|| name.clone());
+        let mut metrics = HostMessage::birth_metrics(&[]);
+        metrics.extend(self.node.to_metrics());
+        self.told = Some(self.node.clone());
+        self.effects.push(Effect::Birth { disk, metrics });
+    }
+
+    pub(super) fn publish(&mut self, message: &HostMessage) {
+        self.said += 1;
+        let metric = message.to_metric().with_properties(Properties::default().with(REPEAT, self.said));
+        self.set(vec![metric]);
+    }
+
+    fn set(&mut self, metrics: Vec<Metric>) {
+        self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
+    }
+
+    /// Says what changed.
+    pub(super) fn report(&mut self) {
+        self.node.state = self.state_name().to_owned();
+        self.node.administrator = self.tracks.iter().any(|track| track.ends_at.is_some());
+        if let Some(kind) = self.work.as_ref().and_then(|work| work.kind) {
+            self.node.kind = kind.name().to_owned();
+        } else if let Some(track) = self.tracks.first() {
+            self.node.kind = track.kind.name().to_owned();
+        }
+        if let Some(told) = &self.told {
+            let changes = self.node.changes_since(told);
+            if !changes.is_empty() {
+                self.told = Some(self.node.clone());
+                self.set(changes);
+            }
+        }
+        let status = self.status_text();
+        if status != self.status {
+            self.status.clone_from(&status);
+            self.effects.push(Effect::Status(status));
+        }
+    }
+
+    fn state_name(&self) -> &'static str {
+        let of_machine = || self.tracks.iter().map(|track| track.machine.condition());
+        match &self.phase {
+            Phase::Failing { .. } | Phase::Rebooting(_) => "failed",
+            Phase::Member { .. } => "member",
+            Phase::Ended if self.node.state == "member" => "member",
+            Phase::Working if self.is_committed => Condition::Committed.name(),
+            Phase::Working => Condition::Opened.name(),
+            // The machine that is farthest.
+            Phase::Asking => of_machine().max_by_key(|condition| rank(*condition)).unwrap_or(Condition::Stopped).name(),
+            Phase::Looking | Phase::Preparing | Phase::Ended => Condition::Stopped.name(),
+        }
+    }
+
+    fn status_text(&self) -> String {
+        let doing = match &self.phase {
+            Phase::Looking => "looking at TPM and state disk".to_owned(),
+            Phase::Preparing => "making the state disk".to_owned(),
+            Phase::Asking | Phase::Working => format!("{} {}", self.node.kind, self.node.state),
+            Phase::Failing { .. } => "failed after the lock, will reboot".to_owned(),
+            Phase::Rebooting(_) => "rebooting".to_owned(),
+            Phase::Member { .. } => "member".to_owned(),
+            Phase::Ended => "ended".to_owned(),
+        };
+        match (&self.node.activity, &self.node.last_error) {
+            (Some(activity), _) => format!("{doing}: {activity}"),
+            (None, Some(error)) => format!("{doing}; last error: {error}"),
+            (None, None) => doing,
+        }
+    }
+}
+
+const fn rank(condition: Condition) -> u8 {
+    match condition {
+        Condition::Stopped => 0,
+        Condition::Resting => 1,
+        Condition::AwaitsChallenge => 2,
+        Condition::AwaitsTpm => 3,
+        Condition::AwaitsTicket => 4,
+        Condition::Opened => 5,
+        Condition::Committed => 6,
+    }
+}

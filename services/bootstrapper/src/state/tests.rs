@@ -1,0 +1,1 @@
+//! The whole of a host's way in, without a host.

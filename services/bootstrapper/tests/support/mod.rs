@@ -1,0 +1,21 @@
+//! What the tests stand on: a Mosquitto, somebody who issues tickets over it, and simulated hosts.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+
+pub mod issuer;
+pub mod mosquitto;
+pub mod site;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// Longer than any step takes; only a failing test waits for it.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The future's value, or a failure that says what was waited for.
+pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited too long for {what}"),
+    }
+}
