@@ -61,25 +61,34 @@ impl<E> Backlog<E> {
     }
 
     /// `bytes`: of the payload that led to the event.
-    pub(crate) fn push(&mut self, event: E, bytes: usize, mono: Duration) {
+    pub(crate) fn push(&mut self, event: E, bytes: usize) {
         self.waiting.push_back((event, bytes));
         self.bytes += bytes;
-        if self.limits_reached() >= 1 {
-            self.full_since.get_or_insert(mono);
-        }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<E> {
-        let (event, bytes) = self.waiting.pop_front()?;
-        self.bytes -= bytes;
+    /// The oldest events, so many at most.
+    pub(crate) fn take(&mut self, max: usize) -> Vec<E> {
+        let mut bytes_taken = 0;
+        let oldest = self.waiting.drain(..max.min(self.waiting.len()));
+        let events = oldest.map(|(event, bytes)| {
+            bytes_taken += bytes;
+            event
+        });
+        let events = events.collect();
+        self.bytes -= bytes_taken;
         if self.limits_reached() == 0 {
             self.full_since = None;
         }
-        Some(event)
+        events
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// A limit is reached.
+    pub(crate) fn is_full(&self) -> bool {
+        self.limits_reached() > 0
     }
 
     /// Nobody listens any more.
@@ -95,19 +104,24 @@ impl<E> Backlog<E> {
         self.lost_messages = 0;
     }
 
-    pub(crate) fn reading(&self, mono: Duration) -> Reading {
-        match self.full_since {
-            Some(since) if mono < since + self.patience => Reading::PausedUntil(since + self.patience),
-            _ => Reading::On,
+    /// To be asked after every change, because a pause begins when it is first asked for.
+    pub(crate) fn reading(&mut self, mono: Duration) -> Reading {
+        if self.limits_reached() == 0 {
+            return Reading::On;
         }
+        let until = *self.full_since.get_or_insert(mono) + self.patience;
+        if mono < until { Reading::PausedUntil(until) } else { Reading::On }
     }
 
     pub(crate) fn admit(&mut self, topic: &str) -> Admission {
         let limits_reached = self.limits_reached();
+        if limits_reached < 2 {
+            return Admission::Feed;
+        }
         let mut levels = topic.split('/');
         let (group, kind, edge_node) = (levels.nth(1), levels.next(), levels.next());
         let is_state = group == Some("STATE");
-        if limits_reached < if is_state { 3 } else { 2 } {
+        if is_state && limits_reached < 3 {
             return Admission::Feed;
         }
         if is_state || (self.lost.len() >= LOST_NODES_MAX) {
@@ -130,6 +144,9 @@ impl<E> Backlog<E> {
     }
 
     fn limits_reached(&self) -> usize {
+        if self.waiting.len() < self.events_max && self.bytes < self.bytes_max {
+            return 0;
+        }
         (self.waiting.len() / self.events_max).max(self.bytes / self.bytes_max)
     }
 }
@@ -143,34 +160,37 @@ mod tests {
     fn backlog(waiting: usize) -> Backlog<usize> {
         let mut backlog = Backlog::new(10, 1000, PATIENCE);
         for event in 0..waiting {
-            backlog.push(event, 0, Duration::from_secs(1));
+            backlog.push(event, 0);
         }
         backlog
     }
 
     #[test]
     fn a_full_backlog_pauses_reading_but_not_longer_than_patience() {
+        let at = Duration::from_secs;
+        assert_eq!(backlog(9).reading(at(1)), Reading::On);
         let mut full = backlog(10);
-        assert_eq!(backlog(9).reading(Duration::from_secs(1)), Reading::On);
-        assert_eq!(full.reading(Duration::from_secs(1)), Reading::PausedUntil(Duration::from_secs(3)));
-        assert_eq!(full.reading(Duration::from_secs(3)), Reading::On);
+        assert_eq!(full.reading(at(1)), Reading::PausedUntil(at(3)));
         // Further events do not prolong the pause; room ends it, and the next time it begins anew.
-        full.push(10, 0, Duration::from_secs(2));
-        assert_eq!(full.reading(Duration::from_secs(2)), Reading::PausedUntil(Duration::from_secs(3)));
-        assert_eq!((full.pop(), full.pop()), (Some(0), Some(1)));
-        assert_eq!(full.reading(Duration::from_secs(2)), Reading::On);
-        full.push(11, 0, Duration::from_secs(7));
-        assert_eq!(full.reading(Duration::from_secs(7)), Reading::PausedUntil(Duration::from_secs(9)));
+        full.push(10, 0);
+        assert_eq!(full.reading(at(2)), Reading::PausedUntil(at(3)));
+        assert_eq!(full.reading(at(3)), Reading::On);
+        assert_eq!(full.take(2), [0, 1]);
+        assert_eq!(full.reading(at(4)), Reading::On);
+        full.push(11, 0);
+        assert_eq!(full.reading(at(7)), Reading::PausedUntil(at(9)));
+        assert_eq!(full.take(20).len(), 10, "there are no more");
+        assert!(full.is_empty());
     }
 
     #[test]
     fn bytes_count_like_events() {
         let mut heavy = Backlog::new(10, 1000, PATIENCE);
-        heavy.push("a", 999, Duration::ZERO);
+        heavy.push("a", 999);
         assert_eq!(heavy.reading(Duration::ZERO), Reading::On);
-        heavy.push("b", 1, Duration::ZERO);
+        heavy.push("b", 1);
         assert_eq!(heavy.reading(Duration::ZERO), Reading::PausedUntil(PATIENCE));
-        heavy.push("c", 1000, Duration::ZERO);
+        heavy.push("c", 1000);
         assert_eq!(heavy.admit("spBv1.0/G/NDATA/E"), Admission::Drop);
         heavy.clear();
         assert_eq!(heavy.admit("spBv1.0/G/NDATA/E"), Admission::Feed);
@@ -184,9 +204,7 @@ mod tests {
             assert_eq!(full.admit(topic), Admission::Drop);
         }
         assert_eq!(full.take_lost(), None);
-        while full.waiting.len() > 9 {
-            full.pop();
-        }
+        full.take(11);
         let topics = vec!["spBv1.0/G/DDATA/E/D1".to_owned(), "spBv1.0/G/NBIRTH/F".to_owned()];
         assert_eq!(full.take_lost(), Some((3, topics)));
         assert_eq!(full.take_lost(), None);

@@ -4,8 +4,11 @@
 //!   application --inbox--> machine --outbox--> session (socket)
 //!   application <--events-- backlog <-- machine <-- session
 //! ```
-//! A turn waits for one of: an order of the application, something from the session, room for an event, a deadline. Then the machine's outputs are carried
+//! A turn waits for one of: an order of the application, something from the session, room for events, a deadline. Then the machine's outputs are carried
 //! out in their order. No branch waits for the application: events it does not take wait in the [`Backlog`].
+//!
+//! What costs more than a message does is done once a turn, not once a message: a turn takes all messages that are there, reads the clock once, and hands over the events of all of them
+//! as one batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +22,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::backlog::{Admission, Backlog, Reading};
 use crate::bd_seq::BdSeqStore;
 use crate::clock::Clock;
+use crate::events::{self, BATCH_MAX, Events};
 use crate::journal::Journal;
 use crate::machine::{Machine, Output};
 use crate::session::{Connector, Session, SessionEvent};
@@ -36,7 +40,7 @@ pub(crate) struct Order<M: Machine> {
 /// The application's end of a driver.
 pub(crate) struct Ends<M: Machine> {
     pub(crate) orders: mpsc::Sender<Order<M>>,
-    pub(crate) events: mpsc::Receiver<M::Event>,
+    pub(crate) events: Events<M::Event>,
     /// Asks for a stop past a full inbox.
     pub(crate) stop: Arc<Notify>,
 }
@@ -44,10 +48,8 @@ pub(crate) struct Ends<M: Machine> {
 /// Orders that wait for a turn. They are taken one by one, so a few are enough to keep the driver busy; who gives more waits.
 const INBOX_MAX: usize = 64;
 
-/// Events handed to the application's side; the rest waits in the backlog, where it is counted.
-const EVENTS_MAX: usize = 64;
-/// What arrived and is taken in one turn: less than [`EVENTS_MAX`], so that what follows from it finds room.
-const EVENTS_AT_ONCE: usize = 32;
+/// Messages taken in one turn. Their events fit into the processor's cache.
+const MESSAGES_AT_ONCE: usize = 32;
 
 /// See the module.
 pub(crate) struct Driver<M: Machine> {
@@ -61,7 +63,7 @@ pub(crate) struct Driver<M: Machine> {
     inbox: mpsc::Receiver<Order<M>>,
     inbox_open: bool,
     stop: Arc<Notify>,
-    events: mpsc::Sender<M::Event>,
+    events: mpsc::Sender<Vec<M::Event>>,
     backlog: Backlog<M::Event>,
     /// Since when a DISCONNECT is under way, and until when it may be.
     closing_until: Option<Duration>,
@@ -74,7 +76,7 @@ enum Turn<M: Machine> {
     Order(Option<Order<M>>),
     Stop,
     Session(SessionEvent),
-    /// There was room for an event, or there is nobody any more who takes one.
+    /// There was room for events, or there is nobody any more who takes one.
     Room,
     Deadline,
 }
@@ -88,7 +90,7 @@ impl<M: Machine> Driver<M> {
         journal: Option<Journal>,
     ) -> (Self, Ends<M>) {
         let (orders, inbox) = mpsc::channel(INBOX_MAX);
-        let (outlet, events) = mpsc::channel(EVENTS_MAX);
+        let (outlet, events) = events::channel();
         let stop = Arc::new(Notify::new());
         let ends = Ends { orders, events, stop: Arc::clone(&stop) };
         let config = connector.config();
@@ -116,33 +118,31 @@ impl<M: Machine> Driver<M> {
     pub(crate) async fn run(mut self) {
         self.carry_out(0).await;
         self.mirror().await;
+        self.hand_over();
         while !self.ended {
-            let bytes = match self.next_turn().await {
-                Turn::Order(order) => {
-                    self.on_order(order);
-                    0
-                }
-                Turn::Stop => {
-                    self.on_stop();
-                    0
-                }
-                Turn::Session(event) => self.on_session_events(event).await,
-                Turn::Room => 0,
-                Turn::Deadline => {
-                    self.on_deadline();
-                    0
-                }
-            };
+            let mut may_have_more = false;
+            match self.next_turn().await {
+                Turn::Order(order) => self.on_order(order),
+                Turn::Stop => self.on_stop(),
+                Turn::Session(event) => may_have_more = self.on_session_events(event).await,
+                Turn::Room => {}
+                Turn::Deadline => self.on_deadline(),
+            }
             self.tell_lost();
-            self.carry_out(bytes).await;
+            self.carry_out(0).await;
             self.mirror().await;
+            self.hand_over();
+            if may_have_more {
+                // The application takes its events while they are in the processor's cache.
+                tokio::task::yield_now().await;
+            }
         }
         drop(self.session.take());
         self.inbox.close();
         // The last events, `Stopped` among them: an application that listens at all gets them, one that does not holds nobody up.
         let rest = async {
-            while let Some(event) = self.backlog.pop() {
-                if self.events.send(event).await.is_err() {
+            while !self.backlog.is_empty() {
+                if self.events.send(self.backlog.take(BATCH_MAX)).await.is_err() {
                     return;
                 }
             }
@@ -176,8 +176,8 @@ impl<M: Machine> Driver<M> {
             order = inbox.recv(), if self.inbox_open && !congested => Turn::Order(order),
             event = next_of(session), if paused_until.is_none() => Turn::Session(event),
             permit = events.reserve(), if listening && !backlog.is_empty() => {
-                if let (Ok(permit), Some(event)) = (permit, backlog.pop()) {
-                    permit.send(event);
+                if let Ok(permit) = permit {
+                    permit.send(backlog.take(BATCH_MAX));
                 }
                 Turn::Room
             }
@@ -222,25 +222,29 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Takes an event, and with it those that are there already: a wait for one thing is cheaper than one for many. Returns the size of the last payload.
-    async fn on_session_events(&mut self, event: SessionEvent) -> usize {
+    /// Takes an event, and with it those that are there already: a wait for one thing is cheaper than one for many. Whether there may be more.
+    async fn on_session_events(&mut self, event: SessionEvent) -> bool {
         let now = self.clock.now();
-        let mut bytes = self.on_session(event, now);
-        for _ in 1..EVENTS_AT_ONCE {
-            // Whoever has to pause, to end or to say more does so in a turn of its own.
-            if self.closing_until.is_some() || self.ended || !self.backlog.is_empty() {
-                break;
-            }
+        let was_behind = !self.backlog.is_empty();
+        let mut next = Some(event);
+        let mut taken = 0;
+        while let Some(event) = next {
+            let bytes = self.on_session(event, now);
             self.carry_out(bytes).await;
-            self.mirror().await;
-            bytes = 0;
-            let Some(event) = next_of(&mut self.session).now_or_never() else { return bytes };
-            bytes = self.on_session(event, now);
+            taken += 1;
+            // Whoever has to pause, or to end, does so in a turn of its own.
+            if self.closing_until.is_some() || self.ended || was_behind {
+                return false;
+            }
+            if taken == MESSAGES_AT_ONCE || self.backlog.is_full() {
+                return true;
+            }
+            next = match &mut self.session {
+                Some(session) => session.next_arrived().or_else(|| session.next().now_or_never()),
+                None => None,
+            };
         }
-        self.carry_out(bytes).await;
-        // The application takes its events while they are in the processor's cache.
-        tokio::task::yield_now().await;
-        0
+        false
     }
 
     /// Returns the size of the payload that arrived.
@@ -323,13 +327,20 @@ impl<M: Machine> Driver<M> {
 
     /// Carries out what the machine wants. `bytes`: of the payload that led to it.
     async fn carry_out(&mut self, mut bytes: usize) {
+        while let Some(connect) = self.carry_out_until_connect(&mut bytes) {
+            self.connect(connect).await;
+        }
+    }
+
+    /// Everything but a CONNECT, which may wait for the disk.
+    fn carry_out_until_connect(&mut self, bytes: &mut usize) -> Option<Connect> {
         while let Some(output) = self.machine.poll_output() {
             match output {
                 Output::Event(event) => {
                     self.ended |= M::is_stopped(&event);
-                    self.tell(event, std::mem::take(&mut bytes));
+                    self.backlog.push(event, std::mem::take(bytes));
                 }
-                Output::Transport(TransportAction::Connect(connect)) => self.connect(connect).await,
+                Output::Transport(TransportAction::Connect(connect)) => return Some(connect),
                 Output::Transport(TransportAction::Subscribe(filters)) => {
                     if let Some(session) = &mut self.session {
                         session.subscribe(filters);
@@ -342,6 +353,18 @@ impl<M: Machine> Driver<M> {
                     }
                 }
                 Output::Transport(TransportAction::Disconnect) => self.disconnect(),
+            }
+        }
+        None
+    }
+
+    /// Hands over as many of the events as there is room for.
+    fn hand_over(&mut self) {
+        while !self.backlog.is_empty() {
+            match self.events.try_reserve() {
+                Ok(permit) => permit.send(self.backlog.take(BATCH_MAX)),
+                Err(mpsc::error::TrySendError::Closed(())) => self.backlog.clear(),
+                Err(mpsc::error::TrySendError::Full(())) => break,
             }
         }
     }
@@ -361,21 +384,6 @@ impl<M: Machine> Driver<M> {
             }
             Err(_) => tracing::debug!("the process is ending"),
         }
-    }
-
-    fn tell(&mut self, event: M::Event, bytes: usize) {
-        if self.events.is_closed() {
-            return;
-        }
-        let event = if self.backlog.is_empty() {
-            match self.events.try_send(event) {
-                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => return,
-                Err(mpsc::error::TrySendError::Full(event)) => event,
-            }
-        } else {
-            event
-        };
-        self.backlog.push(event, bytes, self.clock.now().mono);
     }
 
     async fn connect(&mut self, connect: Connect) {

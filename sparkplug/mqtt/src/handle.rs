@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::driver::Order;
+use crate::events::Events;
 use crate::listener::{Listener, ListenerEvent, ListenerRequest};
 
 /// The machine has stopped; it takes nothing any more.
@@ -104,7 +105,7 @@ impl EdgeNodeHandle {
     }
 
     /// The way out.
-    pub fn events(&mut self) -> &mut mpsc::Receiver<NodeEvent> {
+    pub fn events(&mut self) -> &mut Events<NodeEvent> {
         &mut self.outlet.events
     }
 
@@ -177,7 +178,7 @@ impl HostHandle {
     }
 
     /// The way out.
-    pub fn events(&mut self) -> &mut mpsc::Receiver<HostEvent> {
+    pub fn events(&mut self) -> &mut Events<HostEvent> {
         &mut self.outlet.events
     }
 
@@ -224,18 +225,18 @@ impl ListenerHandle {
 /// The way out of a driver and its end, as every handle has them.
 #[derive(Debug)]
 pub(crate) struct Outlet<E> {
-    events: mpsc::Receiver<E>,
+    events: Events<E>,
     stop: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
 impl<E> Outlet<E> {
-    pub(crate) fn new(events: mpsc::Receiver<E>, stop: Arc<Notify>, task: JoinHandle<()>) -> Self {
+    pub(crate) fn new(events: Events<E>, stop: Arc<Notify>, task: JoinHandle<()>) -> Self {
         Self { events, stop, task }
     }
 
     /// Events, the bell that asks for a stop, and the task.
-    pub(crate) fn into_parts(self) -> (mpsc::Receiver<E>, Arc<Notify>, JoinHandle<()>) {
+    pub(crate) fn into_parts(self) -> (Events<E>, Arc<Notify>, JoinHandle<()>) {
         (self.events, self.stop, self.task)
     }
 

@@ -12,7 +12,7 @@
 //! | `session`, `receipts` | one MQTT session; what of it has arrived for certain |
 //! | `link` | MQTT 3.1.1 and 5; the only module that knows rumqttc |
 //! | `journal` | the store of an Edge Node on disk |
-//! | `backlog` | events that wait for the application |
+//! | `backlog`, `events` | events that wait for the application; how it gets them |
 //! | `driver` | the loop |
 //! | `bd_seq`, `client_id`, `clock` | what its name says |
 //!
@@ -38,6 +38,7 @@ mod client_id;
 mod clock;
 mod config;
 mod driver;
+mod events;
 mod handle;
 mod journal;
 mod link;
@@ -62,6 +63,7 @@ use tracing::Instrument;
 pub use bd_seq::{BdSeqError, BdSeqStore};
 pub use clock::Clock;
 pub use config::{MqttConfig, MqttConfigError, MqttConfigKey, Protocol, Store, StoreWhenFull};
+pub use events::Events;
 pub use handle::{
     EdgeNodeHandle, HostHandle, HostRequests, ListenerHandle, NodeUpdates, PendingUpdate, Stopped, TryError,
 };

@@ -2,7 +2,7 @@
 //!
 //! rumqttc has a client for each version, alike but of different types. Each is made into a stream of [`Signal`]s, which ends with one [`Fault`], and into three things to ask
 //! for. The event loop's `poll` loses a packet when its future is dropped while the socket is not writable. So its futures live in that stream, which is polled but never
-//! dropped before the session is over.
+//! dropped before the session is over. `poll` reads several packets and yields the first; the others wait in the event loop's public state, from where they are taken with it.
 
 mod reason;
 mod v311;
@@ -46,8 +46,6 @@ pub(crate) enum Signal {
     WrittenRequest,
     /// A PINGREQ is on the wire.
     WrittenPing,
-    /// What nobody needs to know.
-    Other,
 }
 
 /// Why a connection is over or was never there.
@@ -59,7 +57,10 @@ pub(crate) struct Fault {
     pub(crate) reached: bool,
 }
 
-pub(crate) type Signals = Pin<Box<dyn Stream<Item = Result<Signal, Fault>> + Send>>;
+/// What happened since the last look, in its order. There may be nothing in it that anybody needs to know.
+pub(crate) type Batch = Vec<Result<Signal, Fault>>;
+/// It ends after a fault.
+pub(crate) type Signals = Pin<Box<dyn Stream<Item = Batch> + Send>>;
 
 enum Client {
     V311(rumqttc::AsyncClient),

@@ -17,8 +17,11 @@ use tokio::sync::mpsc::{self, OwnedPermit};
 use tokio::task::JoinHandle;
 
 use crate::driver::Order;
+use crate::events;
 use crate::handle::Outlet;
 
+/// Orders that wait for a turn.
+const ORDERS_MAX: usize = 64;
 /// Events that wait here before those of the sessions are left where they are.
 const EVENTS_MAX: usize = 64;
 /// Commands that wait for a server that takes none; further ones are dropped, as they are while it is offline.
@@ -47,7 +50,7 @@ pub(crate) struct Merger {
     incoming: SelectAll<Incoming>,
     permits: FuturesUnordered<BoxFuture<'static, (usize, Permit)>>,
     inbox: mpsc::Receiver<Order<HostApplication>>,
-    events: mpsc::Sender<HostEvent>,
+    events: mpsc::Sender<Vec<HostEvent>>,
     outgoing: VecDeque<HostEvent>,
     stop: Arc<Notify>,
     is_stopping: bool,
@@ -55,8 +58,8 @@ pub(crate) struct Merger {
 
 /// Starts the task between the sessions and the application; yields the application's ends.
 pub(crate) fn spawn(sessions: Vec<(Orders, Outlet<HostEvent>)>) -> (Orders, Outlet<HostEvent>) {
-    let (orders, inbox) = mpsc::channel(EVENTS_MAX);
-    let (events, outlet) = mpsc::channel(EVENTS_MAX);
+    let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+    let (events, outlet) = events::channel();
     let stop = Arc::new(Notify::new());
     let mut merger = Merger {
         merge: HostMerge::new(sessions.len()),
@@ -117,11 +120,8 @@ impl Merger {
         }
         self.carry_out();
         let rest = async {
-            for event in self.outgoing {
-                if self.events.send(event).await.is_err() {
-                    return;
-                }
-            }
+            // The application may have gone away.
+            let _ = self.events.send(self.outgoing.into()).await;
         };
         let _ = tokio::time::timeout(DRAIN_MAX, rest).await;
         for task in self.tasks {
@@ -145,8 +145,8 @@ impl Merger {
             },
             Some((server, permit)) = permits.next(), if !permits.is_empty() => Turn::Inbox(server, permit),
             permit = events.reserve(), if is_heard && !outgoing.is_empty() => {
-                if let (Ok(permit), Some(event)) = (permit, outgoing.pop_front()) {
-                    permit.send(event);
+                if let Ok(permit) = permit {
+                    permit.send(outgoing.drain(..).collect());
                 }
                 Turn::Room
             }

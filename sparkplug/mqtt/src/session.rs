@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -16,7 +17,7 @@ use sparkplug::session::{Connect, Publish, QoS};
 use tokio::time::Instant;
 
 use crate::config::{MqttConfig, MqttConfigError, Protocol};
-use crate::link::{HANDED_MAX, Link, Signal, takes_nothing, too_large_to_send};
+use crate::link::{Fault, HANDED_MAX, Link, Signal, takes_nothing, too_large_to_send};
 use crate::receipts::Receipts;
 use crate::server_address::ServerAddress;
 
@@ -56,6 +57,8 @@ enum Request {
 /// See the module.
 pub(crate) struct Session {
     link: Link,
+    /// Came over the link and is still to be told.
+    arrived: vec::IntoIter<Result<Signal, Fault>>,
     server: ServerAddress,
     packet_bytes_max: usize,
     /// A DISCONNECT would make the server drop a will that it is to publish: the session ends with its socket.
@@ -92,6 +95,7 @@ impl Session {
         let closes_silently = config.protocol == Protocol::V5 && connect.bd_seq.is_some();
         Ok(Self {
             link: Link::open(config, server, client_id, connect)?,
+            arrived: Vec::new().into_iter(),
             server: server.clone(),
             packet_bytes_max: config.packet_bytes_max,
             closes_silently,
@@ -146,26 +150,39 @@ impl Session {
 
     /// What happens next. Nothing is sent or received unless this is awaited. Can be cancelled without loss.
     pub(crate) async fn next(&mut self) -> SessionEvent {
+        loop {
+            if let Some(event) = self.next_arrived() {
+                return event;
+            }
+            let stuck_at = self.stuck_since.filter(|_| !self.handed.is_empty()).map(|since| since + self.stuck_max);
+            let batch = tokio::select! {
+                batch = self.link.signals.next() => batch,
+                () = sleep_until(stuck_at) => return self.over(takes_nothing(&self.server)),
+            };
+            let Some(batch) = batch else { return self.over("the session is over".to_owned()) };
+            self.arrived = batch.into_iter();
+            self.stuck_since = None;
+            self.hand_over();
+        }
+    }
+
+    /// What is there already, without a look at the socket.
+    pub(crate) fn next_arrived(&mut self) -> Option<SessionEvent> {
         if let Some(reason) = self.fault.take() {
-            return SessionEvent::Over { reason, reached: self.connected };
+            return Some(SessionEvent::Over { reason, reached: self.connected });
         }
         if self.disconnect_sent && self.closes_silently {
-            return self.over("disconnected".to_owned());
+            return Some(self.over("disconnected".to_owned()));
         }
-        let stuck_at = self.stuck_since.filter(|_| !self.handed.is_empty()).map(|since| since + self.stuck_max);
-        let signal = tokio::select! {
-            signal = self.link.signals.next() => signal,
-            () = sleep_until(stuck_at) => return self.over(takes_nothing(&self.server)),
-        };
-        let event = match signal {
-            Some(Ok(signal)) => self.on_signal(signal),
-            Some(Err(_)) if self.disconnect_sent => self.over("disconnected".to_owned()),
-            Some(Err(fault)) => SessionEvent::Over { reason: fault.reason, reached: self.connected || fault.reached },
-            None => self.over("the session is over".to_owned()),
-        };
-        self.stuck_since = None;
-        self.hand_over();
-        event
+        Some(match self.arrived.next()? {
+            Ok(signal) => {
+                let event = self.on_signal(signal);
+                self.hand_over();
+                event
+            }
+            Err(_) if self.disconnect_sent => self.over("disconnected".to_owned()),
+            Err(fault) => SessionEvent::Over { reason: fault.reason, reached: self.connected || fault.reached },
+        })
     }
 
     fn enqueue(&mut self, request: Request) {
@@ -245,7 +262,6 @@ impl Session {
                 self.receipts.ping();
                 SessionEvent::Progress
             }
-            Signal::Other => SessionEvent::Progress,
         }
     }
 

@@ -211,6 +211,9 @@ impl HostApplication {
             }
             _ => return self.lose_track(at, "a message came before the birth", now),
         }
+        if self.plain_data(at, kind, device.as_ref(), bytes, now).is_some() {
+            return;
+        }
         let mut inflated = Inflated::default();
         let Some(payload) = self.readable(at, topic, bytes, &mut inflated, now) else { return };
         let seq = match seq_of(&payload) {
@@ -249,6 +252,43 @@ impl HostApplication {
                 self.open_gap(at, now.mono);
             }
         }
+    }
+
+    /// The way of almost every message: data of numbers that is the next in order, with nothing waiting for it. None, and nothing is done, if it is anything else.
+    fn plain_data(
+        &mut self,
+        at: NodeIndex,
+        kind: MessageKind,
+        device: Option<&DeviceId>,
+        bytes: &[u8],
+        now: Now,
+    ) -> Option<()> {
+        let (node, known) = self.nodes.entry_mut(at)?;
+        let birth = known.birth.as_mut()?;
+        if known.gap_due.is_some() || birth.order.held().0 > 0 {
+            return None;
+        }
+        let replica = match (kind, device) {
+            (MessageKind::NData, None) => &mut birth.replica,
+            (MessageKind::DData, Some(device)) => {
+                known.devices.get_mut(device).filter(|replica| replica.dead_at.is_none())?
+            }
+            _ => return None,
+        };
+        let head = replica.find_plain(bytes, &self.limits, &mut self.changes)?;
+        let seq = Seq::from_wire(head.seq?).ok()?;
+        let digest = resequencer::digest(kind, device, bytes);
+        if birth.order.place(seq, digest) != Place::Next {
+            return None;
+        }
+        birth.order.advance(digest);
+        let timestamp = head.timestamp.unwrap_or(now.wall);
+        let (node, metrics) = (node.clone(), replica.apply_plain(&self.changes, timestamp));
+        self.event(match device {
+            None => HostEvent::NodeData { node, timestamp, metrics },
+            Some(device) => HostEvent::DeviceData { node, device: device.clone(), timestamp, metrics },
+        });
+        Some(())
     }
 
     /// Processes what was held and has its turn now. What still waits may do so for the reorder timeout since it arrived.

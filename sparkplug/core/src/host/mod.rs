@@ -30,6 +30,7 @@ use std::time::Duration;
 pub use merge::{HostMerge, MergeOutput};
 use node_table::{Node, NodeIndex, NodeTable};
 use rebirth::RebirthQueue;
+use replica::Change;
 use shape::Shapes;
 use state::OwnState;
 pub use view::{DeviceView, MetricView, NodeView};
@@ -298,6 +299,8 @@ pub struct HostApplication {
     shapes: Shapes,
     /// Places of the metrics of a message; kept for its memory.
     found: Vec<Option<usize>>,
+    /// What a plain data message changes; kept for its memory.
+    changes: Vec<Change>,
     /// It was told that there are more nodes than are kept.
     nodes_refused: bool,
     /// Gaps by the time at which they become losses.
@@ -334,6 +337,7 @@ impl HostApplication {
             nodes: NodeTable::new(config.seed),
             shapes: Shapes::new(config.seed),
             found: Vec::new(),
+            changes: Vec::new(),
             nodes_refused: false,
             gaps: BTreeSet::new(),
             held_bytes: 0,

@@ -2,13 +2,14 @@
 //!
 //! Knows what a birth and a data message mean for a replica. Does not know order, time-outs or requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::shape::{Details, Shape, Shapes, Told};
 use super::work;
 use crate::metric::{Metric, Properties, Value};
-use crate::payload::MetricRef;
+use crate::payload::plain::{self, PlainHead};
+use crate::payload::{Limits, MetricRef, number};
 
 /// Metrics of a node or a device as of its birth, with current values.
 #[derive(Debug)]
@@ -16,16 +17,30 @@ pub(super) struct Replica {
     shape: Arc<Shape>,
     /// One for each column of the shape.
     slots: Box<[Slot]>,
+    /// Values of the columns whose datatype is no number.
+    others: Box<[Option<Value>]>,
+    /// Columns of numbers that are null.
+    nulls: BTreeSet<u32>,
     /// Of columns whose details are not those of the shape.
     details: BTreeMap<u32, Details>,
     /// Since when it is dead.
     pub dead_at: Option<u64>,
 }
 
+/// Small, because there are as many as metrics in the fleet.
 #[derive(Debug)]
 struct Slot {
-    value: Option<Value>,
+    /// The value, where the datatype is a number; otherwise its place among the others.
+    number: u64,
     timestamp: u64,
+}
+
+/// What a plain data message changes.
+#[derive(Debug)]
+pub(super) struct Change {
+    index: usize,
+    number: u64,
+    timestamp: Option<u64>,
 }
 
 /// Why a data message does not fit a replica.
@@ -43,13 +58,24 @@ impl Replica {
         let mut told = Vec::with_capacity(raws.len());
         let mut slots = Vec::with_capacity(raws.len());
         let mut details = Vec::with_capacity(raws.len());
+        let mut others = Vec::new();
+        let mut nulls = BTreeSet::new();
         let mut unreadable = Vec::new();
         for raw in raws {
             work::count(1);
             match birth_metric(raw) {
                 Ok((metric, value)) => {
+                    let number = if !number::is_number(metric.datatype) {
+                        others.push(value);
+                        others.len() as u64 - 1
+                    } else if let Some(value) = value {
+                        number::of_value(&value).unwrap_or_default()
+                    } else {
+                        nulls.insert(small(told.len()));
+                        0
+                    };
                     told.push(metric);
-                    slots.push(Slot { value, timestamp: raw.timestamp.unwrap_or(timestamp) });
+                    slots.push(Slot { number, timestamp: raw.timestamp.unwrap_or(timestamp) });
                     details.push(details_of(raw, &Properties::new()));
                 }
                 Err(problem) => {
@@ -62,12 +88,36 @@ impl Replica {
         problems.extend(shape.doubts.iter().map(|&doubt| doubt.to_owned()));
         let differing = (0..u32::MAX).zip(details).zip(&shape.columns);
         let details = differing.filter(|((_, own), column)| *own != column.details).map(|(own, _)| own).collect();
-        Self { shape, slots: slots.into(), details, dead_at: None }
+        Self { shape, slots: slots.into(), others: others.into(), nulls, details, dead_at: None }
     }
 
     /// Number of metrics.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// The current value of a column.
+    fn value(&self, index: usize) -> Option<Value> {
+        let (column, slot) = (self.shape.columns.get(index)?, self.slots.get(index)?);
+        if !number::is_number(column.datatype) {
+            return self.others.get(place(slot.number))?.clone();
+        }
+        if self.nulls.contains(&small(index)) { None } else { number::to_value(column.datatype, slot.number) }
+    }
+
+    fn set(&mut self, index: usize, value: Option<&Value>, timestamp: u64) {
+        let slot = &mut self.slots[index];
+        slot.timestamp = timestamp;
+        if !number::is_number(self.shape.columns[index].datatype) {
+            if let Some(other) = self.others.get_mut(place(slot.number)) {
+                *other = value.cloned();
+            }
+        } else if let Some(number) = value.and_then(number::of_value) {
+            slot.number = number;
+            self.nulls.remove(&small(index));
+        } else {
+            self.nulls.insert(small(index));
+        }
     }
 
     /// A metric by its place in the birth.
@@ -77,7 +127,7 @@ impl Replica {
         Some(Metric {
             name: column.name.clone(),
             datatype: column.datatype,
-            value: slot.value.clone(),
+            value: self.value(index),
             timestamp: Some(slot.timestamp),
             properties: details.properties.clone(),
             metadata: details.metadata.clone(),
@@ -127,10 +177,12 @@ impl Replica {
         for (raw, index) in raws.iter().zip(found) {
             let Some(index) = *index else { continue };
             work::count(1);
-            let (column, slot) = (&self.shape.columns[index], &mut self.slots[index]);
+            let column = &self.shape.columns[index];
+            // Only of a template it matters what it was before.
+            let current = if number::is_number(column.datatype) { None } else { self.value(index) };
             let value = match &raw.value {
                 None => None,
-                Some(value) => match value.resolve(column.datatype, slot.value.as_ref()) {
+                Some(value) => match value.resolve(column.datatype, current.as_ref()) {
                     Ok(value) => Some(value),
                     Err(error) => {
                         problems.push(format!("metric {:?}: {error}", column.name));
@@ -138,28 +190,63 @@ impl Replica {
                     }
                 },
             };
-            let timestamp = raw.timestamp.unwrap_or(timestamp);
-            if self.details.is_empty() && column.details.is_plain() && is_plain(raw) {
-                *slot = Slot { value: value.clone(), timestamp };
-                changed.push(Metric {
-                    name: column.name.clone(),
-                    datatype: column.datatype,
-                    value,
-                    timestamp: Some(timestamp),
-                    properties: column.details.properties.clone(),
-                    metadata: None,
-                    is_historical: false,
-                    is_transient: false,
-                });
-            } else {
-                changed.push(self.apply_details(index, raw, value, timestamp));
-            }
+            changed.push(self.apply_one(index, raw, value, raw.timestamp.unwrap_or(timestamp)));
         }
         Ok(changed)
     }
 
+    /// The short way of a data message, if it is a plain one: finds its metrics, and changes nothing. None: it has to go the long way.
+    pub(super) fn find_plain(&self, bytes: &[u8], limits: &Limits, changes: &mut Vec<Change>) -> Option<PlainHead> {
+        changes.clear();
+        if !self.details.is_empty() {
+            return None;
+        }
+        let shape = &*self.shape;
+        let mut hint = 0;
+        plain::walk(bytes, limits, |metric| {
+            work::count(1);
+            let index = match (metric.name, metric.alias) {
+                (Some(name), _) => shape.find_name(name, hint)?,
+                (None, alias) => shape.find_alias(alias?)?,
+            };
+            let column = &shape.columns[index];
+            let number = number::of_carrier(column.datatype, &metric.value)?;
+            if !column.details.is_plain() {
+                return None;
+            }
+            changes.push(Change { index, number, timestamp: metric.timestamp });
+            hint = index + 1;
+            Some(())
+        })
+    }
+
+    /// Takes over what [`Self::find_plain`] found; yields it with names and types.
+    pub(super) fn apply_plain(&mut self, changes: &[Change], timestamp: u64) -> Vec<Metric> {
+        let Self { shape, slots, nulls, .. } = self;
+        let changed = changes.iter().map(|change| {
+            let timestamp = change.timestamp.unwrap_or(timestamp);
+            let (column, slot) = (&shape.columns[change.index], &mut slots[change.index]);
+            slot.number = change.number;
+            slot.timestamp = timestamp;
+            if !nulls.is_empty() {
+                nulls.remove(&small(change.index));
+            }
+            Metric {
+                name: column.name.clone(),
+                datatype: column.datatype,
+                value: number::to_value(column.datatype, change.number),
+                timestamp: Some(timestamp),
+                properties: column.details.properties.clone(),
+                metadata: None,
+                is_historical: false,
+                is_transient: false,
+            }
+        });
+        changed.collect()
+    }
+
     /// Takes over a metric of which more than the value may differ from the birth.
-    fn apply_details(&mut self, index: usize, raw: &MetricRef<'_>, value: Option<Value>, timestamp: u64) -> Metric {
+    fn apply_one(&mut self, index: usize, raw: &MetricRef<'_>, value: Option<Value>, timestamp: u64) -> Metric {
         let column = &self.shape.columns[index];
         let current = self.details.get(&small(index)).unwrap_or(&column.details);
         let details =
@@ -175,8 +262,9 @@ impl Replica {
             is_transient: raw.is_transient,
         };
         if !raw.is_historical {
-            self.slots[index] = Slot { value: metric.value.clone(), timestamp };
-            if details == column.details {
+            let is_as_born = details == column.details;
+            self.set(index, metric.value.as_ref(), timestamp);
+            if is_as_born {
                 self.details.remove(&small(index));
             } else {
                 self.details.insert(small(index), details);
@@ -184,11 +272,6 @@ impl Replica {
         }
         metric
     }
-}
-
-/// Whether a message says nothing about a metric but its value.
-fn is_plain(raw: &MetricRef<'_>) -> bool {
-    raw.properties.is_none() && raw.metadata.is_none() && !raw.is_historical && !raw.is_transient
 }
 
 /// What a message says about a metric beside its value; without properties it has those that are `kept`.
@@ -204,6 +287,11 @@ fn details_of(raw: &MetricRef<'_>, kept: &Properties) -> Details {
 /// Metrics of a birth are fewer than the bytes of its payload.
 fn small(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Of a place among the others, as a slot keeps it.
+fn place(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn unknown(raw: &MetricRef<'_>) -> Unknown {
@@ -223,3 +311,6 @@ fn birth_metric<'a>(raw: &MetricRef<'a>) -> Result<(Told<'a>, Option<Value>), St
     let value = raw.value.as_ref().map(|value| value.resolve(datatype, None)).transpose().map_err(of_metric)?;
     Ok((Told { name, alias: raw.alias, datatype }, value))
 }
+
+#[cfg(test)]
+mod tests;

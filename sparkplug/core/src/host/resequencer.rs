@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 
 use crate::name::DeviceId;
 use crate::seq::Seq;
@@ -127,15 +129,10 @@ impl Resequencer {
 
 /// Tells packets apart that carry the same `seq`. Not meant to resist an adversary: an edge node can only confuse the replica of itself.
 pub(super) fn digest(kind: MessageKind, device: Option<&DeviceId>, payload: &[u8]) -> u64 {
-    let mix = |state: u64, word: u64| (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let absorb = |state: u64, bytes: &[u8]| {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let state = words.iter().fold(state, |s, w| mix(s, u64::from_le_bytes(*w)));
-        let tail = rest.iter().fold(rest.len() as u64, |s, b| s << 8 | u64::from(*b));
-        mix(state, tail)
-    };
-    let state = mix(payload.len() as u64, kind as u64);
-    absorb(absorb(state, device.map_or(b"", |d| d.as_str().as_bytes())), payload)
+    let mut hasher = FixedState::with_seed(kind as u64).build_hasher();
+    device.hash(&mut hasher);
+    payload.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

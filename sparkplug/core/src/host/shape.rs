@@ -3,10 +3,11 @@
 //!
 //! Both tables forget what nobody uses any more, at the latest when they have doubled since they last did.
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
+
+use foldhash::fast::{FixedState, FoldHasher};
 
 use super::work;
 use crate::metric::{DataType, MetaData, Properties};
@@ -19,12 +20,10 @@ const KEPT_MIN: usize = 256;
 pub(super) struct Seeded(pub u64);
 
 impl BuildHasher for Seeded {
-    type Hasher = DefaultHasher;
+    type Hasher = FoldHasher<'static>;
 
-    fn build_hasher(&self) -> DefaultHasher {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.0);
-        hasher
+    fn build_hasher(&self) -> FoldHasher<'static> {
+        FixedState::with_seed(self.0).build_hasher()
     }
 }
 

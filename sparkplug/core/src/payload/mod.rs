@@ -27,7 +27,9 @@ mod display;
 mod encode;
 mod limits;
 mod nested;
+pub(crate) mod number;
 mod owned;
+pub(crate) mod plain;
 mod sink;
 #[cfg(test)]
 mod tests;

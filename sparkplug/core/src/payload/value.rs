@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::array;
+use super::{array, number};
 use crate::metric::{DataType, Value};
 
 /// Why a metric of a payload cannot be given a meaning.
@@ -86,8 +86,8 @@ impl ValueField {
 }
 
 /// Content of the protobuf fields that carry basic values.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Carrier<S> {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Carrier<S> {
     Int(u32),
     Long(u64),
     Float(f32),
@@ -110,42 +110,14 @@ impl<S> Carrier<S> {
     }
 }
 
-/// A basic value (datatypes 1 to 14). Integers are cut to the declared width and then read as signed where the datatype says so: senders write
-/// negative numbers sign-extended or in their own width.
+/// A basic value (datatypes 1 to 14).
 #[inline]
 pub(super) fn basic<S: Into<Arc<str>>>(datatype: DataType, carrier: Carrier<S>) -> Option<Value> {
-    use DataType as T;
-    Some(match (datatype, carrier) {
-        // An Int64 in the narrow field keeps its sign as a 32-bit number.
-        (T::Int64, Carrier::Int(n)) => Value::Int64(n.cast_signed().into()),
-        (_, Carrier::Int(n)) => return integer(datatype, n.into()),
-        (_, Carrier::Long(n)) => return integer(datatype, n),
-        (T::Float, Carrier::Float(x)) => Value::Float(x),
-        (T::Double, Carrier::Double(x)) => Value::Double(x),
-        (T::Double, Carrier::Float(x)) => Value::Double(x.into()),
-        (T::Boolean, Carrier::Boolean(b)) => Value::Boolean(b),
-        (T::String, Carrier::String(s)) => Value::String(s.into()),
-        (T::Text, Carrier::String(s)) => Value::Text(s.into()),
-        _ => return None,
-    })
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the rule is to cut")]
-const fn integer(datatype: DataType, n: u64) -> Option<Value> {
-    use DataType as T;
-    Some(match datatype {
-        T::Int8 => Value::Int8((n as u8).cast_signed()),
-        T::Int16 => Value::Int16((n as u16).cast_signed()),
-        T::Int32 => Value::Int32((n as u32).cast_signed()),
-        T::Int64 => Value::Int64(n.cast_signed()),
-        T::UInt8 => Value::UInt8(n as u8),
-        T::UInt16 => Value::UInt16(n as u16),
-        T::UInt32 => Value::UInt32(n as u32),
-        T::UInt64 => Value::UInt64(n),
-        T::DateTime => Value::DateTime(n),
-        _ => return None,
-    })
+    match (datatype, carrier) {
+        (DataType::String, Carrier::String(s)) => Some(Value::String(s.into())),
+        (DataType::Text, Carrier::String(s)) => Some(Value::Text(s.into())),
+        (datatype, carrier) => number::to_value(datatype, number::of_carrier(datatype, &carrier)?),
+    }
 }
 
 /// A value from `bytes_value`; None: the datatype does not use that field.

@@ -94,6 +94,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    #[inline]
+    pub(super) const fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     fn long_key(&mut self) -> Result<u32, Fault> {
         let key = u32::try_from(self.long()?).map_err(|_| Fault::FieldNumber)?;
         if key < 8 { Err(Fault::FieldNumber) } else { Ok(key) }

@@ -7,7 +7,7 @@ use rumqttc::{
 };
 use sparkplug::session::{Publish, QoS};
 
-use super::{Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
+use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
 
@@ -40,8 +40,16 @@ pub(super) fn open(
     let signals = stream::unfold(Some((event_loop, server)), move |state| async move {
         let (mut event_loop, server) = state?;
         match event_loop.poll().await {
-            Ok(event) => Some((Ok(signal(event)), Some((event_loop, server)))),
-            Err(error) => Some((Err(fault(&server, &error, max)), None)),
+            Ok(first) => {
+                let others = &mut event_loop.state.events;
+                let mut batch = Batch::with_capacity(1 + others.len());
+                batch.extend(signal(first).map(Ok));
+                for event in others.drain(..) {
+                    batch.extend(signal(event).map(Ok));
+                }
+                Some((batch, Some((event_loop, server))))
+            }
+            Err(error) => Some((vec![Err(fault(&server, &error, max))], None)),
         }
     });
     (client, Box::pin(signals))
@@ -58,8 +66,9 @@ pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Subsc
     filters.into_iter().map(|(filter, level)| SubscribeFilter::new(filter, qos(level)))
 }
 
-fn signal(event: Event) -> Signal {
-    match event {
+/// None: nobody needs to know.
+fn signal(event: Event) -> Option<Signal> {
+    Some(match event {
         Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,
         Event::Incoming(Packet::Publish(publish)) => {
             Signal::Message { topic: publish.topic, payload: publish.payload, retain: publish.retain }
@@ -76,8 +85,8 @@ fn signal(event: Event) -> Signal {
         Event::Outgoing(Outgoing::Publish(id)) => Signal::WrittenPublish { id },
         Event::Outgoing(Outgoing::Subscribe(_) | Outgoing::Disconnect) => Signal::WrittenRequest,
         Event::Outgoing(Outgoing::PingReq) => Signal::WrittenPing,
-        Event::Incoming(_) | Event::Outgoing(_) => Signal::Other,
-    }
+        Event::Incoming(_) | Event::Outgoing(_) => return None,
+    })
 }
 
 fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {

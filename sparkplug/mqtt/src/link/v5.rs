@@ -1,5 +1,7 @@
 //! MQTT 5: what 3.1.1 does, with reasons, and with the limits that the server sets (Receive Maximum, Maximum Packet Size, Server Keep Alive).
 
+use std::iter;
+
 use bytes::Bytes;
 use futures::stream;
 use rumqttc::Transport;
@@ -10,7 +12,7 @@ use rumqttc::v5::{AsyncClient, ConnectionError, Event, MqttOptions, StateError, 
 use rumqttc::{NetworkOptions, Outgoing};
 use sparkplug::session::{Publish, QoS};
 
-use super::{Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
+use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
 
@@ -59,11 +61,21 @@ pub(super) fn open(
     let signals = stream::unfold(Some((event_loop, server)), move |state| async move {
         let (mut event_loop, server) = state?;
         match event_loop.poll().await {
-            Ok(event) => match signal(event) {
-                Ok(signal) => Some((Ok(signal), Some((event_loop, server)))),
-                Err(what) => Some((Err(Fault { reason: format!("{server} sent {what}"), reached: true }), None)),
-            },
-            Err(error) => Some((Err(fault(&server, &error, max)), None)),
+            Ok(first) => {
+                let events = iter::once(first).chain(event_loop.state.events.drain(..));
+                let of_server = |what| Fault { reason: format!("{server} sent {what}"), reached: true };
+                let mut batch: Batch = Vec::new();
+                for event in events {
+                    let Some(signal) = signal(event).map_err(of_server).transpose() else { continue };
+                    let is_last = signal.is_err();
+                    batch.push(signal);
+                    if is_last {
+                        return Some((batch, None));
+                    }
+                }
+                Some((batch, Some((event_loop, server))))
+            }
+            Err(error) => Some((vec![Err(fault(&server, &error, max))], None)),
         }
     });
     (client, Box::pin(signals))
@@ -80,8 +92,9 @@ pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Filte
     filters.into_iter().map(|(filter, level)| Filter::new(filter, qos(level)))
 }
 
-fn signal(event: Event) -> Result<Signal, &'static str> {
-    Ok(match event {
+/// None: nobody needs to know.
+fn signal(event: Event) -> Result<Option<Signal>, &'static str> {
+    Ok(Some(match event {
         Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,
         Event::Incoming(Packet::Publish(publish)) => Signal::Message {
             topic: text(&publish.topic).ok_or("a topic that is not UTF-8")?,
@@ -109,8 +122,8 @@ fn signal(event: Event) -> Result<Signal, &'static str> {
         Event::Outgoing(Outgoing::Publish(id)) => Signal::WrittenPublish { id },
         Event::Outgoing(Outgoing::Subscribe(_) | Outgoing::Disconnect) => Signal::WrittenRequest,
         Event::Outgoing(Outgoing::PingReq) => Signal::WrittenPing,
-        Event::Incoming(_) | Event::Outgoing(_) => Signal::Other,
-    })
+        Event::Incoming(_) | Event::Outgoing(_) => return Ok(None),
+    }))
 }
 
 fn text(bytes: &Bytes) -> Option<String> {

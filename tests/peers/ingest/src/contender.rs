@@ -44,6 +44,10 @@ impl Kind {
         }
     }
 
+    pub fn of_argument(argument: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.argument() == argument)
+    }
+
     /// srad's client speaks nothing else.
     pub const fn speaks_v5(self) -> bool {
         matches!(self, Self::SradNoStore | Self::SradStore)
@@ -53,7 +57,7 @@ impl Kind {
 /// Runs the contender that the arguments name: kind, port, number of births, number of data messages.
 pub fn run(arguments: &[String]) {
     let [kind, port, births, data] = arguments else { panic!("contender <kind> <port> <births> <data>") };
-    let kind = Kind::ALL.into_iter().find(|known| known.argument() == kind).expect("a kind");
+    let kind = Kind::of_argument(kind).expect("a kind");
     let port = port.parse().expect("a port");
     let tally = Tally::new(births.parse().expect("a number"), data.parse().expect("a number"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

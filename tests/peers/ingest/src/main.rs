@@ -44,20 +44,24 @@ fn main() {
     match arguments.next().as_deref() {
         Some("contender") => contender::run(&arguments.collect::<Vec<_>>()),
         None => {
-            ingest();
+            ingest(&Kind::ALL);
             memory();
         }
-        Some("ingest") => ingest(),
+        Some("ingest") => match arguments.map(|name| Kind::of_argument(&name)).collect::<Option<Vec<Kind>>>() {
+            Some(kinds) if kinds.is_empty() => ingest(&Kind::ALL),
+            Some(kinds) => ingest(&kinds),
+            None => eprintln!("contenders: {}", Kind::ALL.map(Kind::argument).join(", ")),
+        },
         Some("memory") => memory(),
-        Some(_) => eprintln!("ingest [ingest | memory]"),
+        Some(_) => eprintln!("ingest [ingest [contender...] | memory]"),
     }
 }
 
-fn ingest() {
+fn ingest(kinds: &[Kind]) {
     println!("Process CPU time, one thread each; {ROUNDS} rounds in turn; load average {}\n", load());
     let ingest = |nodes, metrics, cycles| Fleet { nodes, metrics, names: Names::OfKind, cycles };
     for (fleet, rounds) in [(ingest(100, 50, 40), ROUNDS), (ingest(2_000, 50, 1), ROUNDS)] {
-        let table = rounds_of(&Kind::ALL, fleet, rounds);
+        let table = rounds_of(kinds, fleet, rounds);
         println!("**Ingest: {} nodes of {} metrics, NDATA of 10 Doubles by alias**\n", fleet.nodes, fleet.metrics + 2);
         println!("{}", table.ingest());
     }

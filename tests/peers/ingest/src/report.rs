@@ -82,8 +82,8 @@ impl Table {
         let mut text = String::from(
             "| | ns CPU a message, median (min) | messages/s | M metrics/s | allocations a message | × raw rumqttc | × srad, store |\n|---|---|---|---|---|---|---|\n",
         );
-        for kind in Kind::ALL {
-            let runs = self.runs(kind);
+        for (kind, runs) in &self.rows {
+            let kind = *kind;
             let ns = median(runs.iter().map(Run::ns).collect());
             let least = runs.iter().map(Run::ns).fold(f64::INFINITY, f64::min);
             let allocations = median(runs.iter().map(|r| r.data_allocations as f64 / r.messages as f64).collect());
