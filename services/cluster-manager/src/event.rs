@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// What the manager is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// By its Host Application: ConfigDB, and the Sync of every cluster.
+    /// By its Host Application: ConfigDB, and Sync and Join of every cluster.
     Host(HostEvent),
     /// By its own Edge Node.
     Node(NodeEvent),
@@ -22,7 +22,7 @@ pub enum Event {
 /// What the manager wants done, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// By its Host Application: commands to ConfigDB and Sync.
+    /// By its Host Application: commands to ConfigDB, Sync and Join.
     Host(HostRequest),
     /// By its own Edge Node.
     Node(NodeUpdate),

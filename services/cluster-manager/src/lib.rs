@@ -4,6 +4,7 @@
 //!  ConfigDB (births, data) ──> replica ──┐
 //!                                        ├─> state ──> setup::decide ───────> steps: DCMD to ConfigDB, git work
 //!  every */Sync (births, data) ──────────┤        ├──> reconcile::plan ─────> NCMD index, DCMD manifests to Sync
+//!  every */Join (births, data) ──────────┤        ├──> policy forwarding ───> NCMD policy to Join
 //!  git results, deadlines, Setup/Retry ──┘        └──> a Device per cluster, totals of the node
 //! ```
 //!
@@ -14,7 +15,8 @@
 //!    `EdgeClusterStatus` entry.
 //! 3. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
-//! 4. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
+//! 4. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
+//! 5. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is stands in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
 //! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords and the bdSeq.

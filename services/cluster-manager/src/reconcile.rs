@@ -119,14 +119,27 @@ pub fn plan(
     let mut index = DesiredIndex { version: 0, deployments };
     let digest = index.digest();
     let agreed = reported.index_digest == Some(digest);
-    index.version = match assigned.index {
-        _ if agreed => reported.index_version,
-        Some((version, known)) if known == digest && version > reported.index_version => version,
-        before => above(reported.index_version.max(before.map_or(0, |(version, _)| version)), revision),
-    };
-    assigned.index = Some((index.version, digest));
+    index.version = version((reported.index_version, reported.index_digest), &mut assigned.index, digest, revision);
     let manifests = if agreed { missing(wishes, reported, assigned) } else { BTreeSet::new() };
     Plan { index, digest, agreed, manifests, refused }
+}
+
+/// Version of a desired state with this digest, given what the receiver reports of the last one that it took over and what this life has assigned: that of the report if it is the
+/// same, that which was sent already, or one that the receiver has not seen.
+#[must_use]
+pub fn version<D: PartialEq + Copy>(
+    reported: (u64, Option<D>),
+    assigned: &mut Option<(u64, D)>,
+    digest: D,
+    revision: u64,
+) -> u64 {
+    let version = match *assigned {
+        _ if reported.1 == Some(digest) => reported.0,
+        Some((version, known)) if known == digest && version > reported.0 => version,
+        before => above(reported.0.max(before.map_or(0, |(version, _)| version)), revision),
+    };
+    *assigned = Some((version, digest));
+    version
 }
 
 /// A version that the receiver has not seen.

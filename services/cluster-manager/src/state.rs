@@ -9,10 +9,14 @@
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
 //! | `cluster` | one cluster's set-up, status entry, Device and deadlines |
 //! | `edge` | one cluster's Sync: what it reports, what is sent to it |
+//! | `join` | one cluster's Join: the attestation policy on its way to it |
+//! | `repeat` | a command that is sent until it is answered |
 
 mod cluster;
 mod configdb;
 mod edge;
+mod join;
+mod repeat;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,6 +24,7 @@ use std::time::Duration;
 use cluster_manager_contract::{NodeMetrics, SetupState, names};
 use configdb_contract::{ConfigReplica, Writer, WriterConfig, WriterOutput, configdb_node};
 use configdb_schema::Organisation;
+use join_service_contract::JoinReplica;
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
@@ -88,6 +93,8 @@ pub struct ClusterManager {
     accounts: BTreeMap<Uuid, Uuid>,
     /// Every Sync that was heard, by the name of its cluster.
     syncs: BTreeMap<String, Sync>,
+    /// Every Join node that was heard, by the name of its cluster.
+    joins: BTreeMap<String, JoinReplica>,
     /// Cluster that waits for the answer to a request.
     requests: BTreeMap<String, Uuid>,
     /// Clusters to be evaluated in this turn.
@@ -132,6 +139,7 @@ impl ClusterManager {
             claims: BTreeMap::new(),
             accounts: BTreeMap::new(),
             syncs: BTreeMap::new(),
+            joins: BTreeMap::new(),
             requests: BTreeMap::new(),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -207,6 +215,9 @@ impl ClusterManager {
                 for sync in self.syncs.values_mut() {
                     sync.on_event(event, now);
                 }
+                for join in self.joins.values_mut() {
+                    join.on_event(event);
+                }
                 self.dirty.extend(self.clusters.keys());
             }
             HostEvent::Rejected { topic, reason } => {
@@ -221,7 +232,11 @@ impl ClusterManager {
         }
         self.take_writer_outputs(now);
         if let Some(node) = node_of(event) {
-            self.on_edge_event(node, event, now);
+            match node.edge_node.as_str() {
+                edge_sync_contract::names::EDGE_NODE_ID => self.on_sync_event(node, event, now),
+                join_service_contract::names::EDGE_NODE_ID => self.on_join_event(node, event),
+                _ => {}
+            }
         }
     }
 

@@ -149,6 +149,21 @@ pub struct DesiredState {
     pub agreed: bool,
 }
 
+/// The attestation policy at the cluster's Join node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JoinReport {
+    /// The Join node is alive.
+    pub alive: bool,
+    /// It has taken the cluster's policy over, as it stands in ConfigDB.
+    pub policy_agreed: bool,
+    /// Revision of the policy that it has; 0: none.
+    pub policy_revision: u64,
+    /// What that policy does, in the words of Join: `unknown`, `none`, `in-force`, `invalid`; None: Join was never heard.
+    pub policy_state: Option<String>,
+    /// Why nobody is admitted by it.
+    pub policy_error: Option<String>,
+}
+
 /// Refused deployments of one cluster with their reasons, bounded on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RefusedDeployments(pub BTreeMap<Uuid, String>);
@@ -230,6 +245,8 @@ pub struct ClusterDevice {
     pub desired: DesiredState,
     /// Its refused deployments.
     pub deployments_refused: RefusedDeployments,
+    /// Its Join node, and the policy there.
+    pub join: JoinReport,
 }
 
 // Who reads the Device of a manager of another version needs its name, group and state only.
@@ -261,6 +278,16 @@ sparkplug::typed_metrics! {
         desired.agreed => names::DESIRED_AGREED,
         #[optional]
         deployments_refused => names::DEPLOYMENTS_REFUSED,
+        #[optional]
+        join.alive => names::JOIN_ALIVE,
+        #[optional]
+        join.policy_agreed => names::POLICY_AGREED,
+        #[optional]
+        join.policy_revision => names::POLICY_REVISION,
+        #[optional]
+        join.policy_state => names::POLICY_STATE,
+        #[optional]
+        join.policy_error => names::POLICY_ERROR,
     }
 }
 
@@ -286,6 +313,13 @@ mod tests {
             sync_since: Some(77),
             desired: DesiredState { version: 9, digest: Some("ab".to_owned()), agreed: false },
             deployments_refused: RefusedDeployments([(Uuid::from_u128(1), "why \"so\"".to_owned())].into()),
+            join: JoinReport {
+                alive: true,
+                policy_agreed: true,
+                policy_revision: 4,
+                policy_state: Some("invalid".to_owned()),
+                policy_error: Some("pcrs: no register is enforced".to_owned()),
+            },
         }
     }
 
@@ -314,6 +348,11 @@ mod tests {
             "Desired/Digest String",
             "Desired/Agreed Boolean",
             "Deployments/Refused String",
+            "Join/Alive Boolean",
+            "Policy/Agreed Boolean",
+            "Policy/Revision UInt64",
+            "Policy/State String",
+            "Policy/Error String",
         ];
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();

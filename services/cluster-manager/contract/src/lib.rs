@@ -19,6 +19,8 @@ pub mod names;
 pub mod node;
 pub mod replica;
 
-pub use device::{ClusterDevice, DesiredState, RefusedDeployments, Setup, SetupState, SetupStep, TextError};
+pub use device::{
+    ClusterDevice, DesiredState, JoinReport, RefusedDeployments, Setup, SetupState, SetupStep, TextError,
+};
 pub use node::NodeMetrics;
 pub use replica::{ManagerChange, ManagerReplica};

@@ -58,6 +58,17 @@ pub const DESIRED_DIGEST: &str = "Desired/Digest";
 /// Boolean: Sync reports that digest.
 pub const DESIRED_AGREED: &str = "Desired/Agreed";
 
+/// Boolean: the cluster's Join node is alive.
+pub const JOIN_ALIVE: &str = "Join/Alive";
+/// Boolean: Join has taken over the attestation policy of the cluster as it stands in ConfigDB.
+pub const POLICY_AGREED: &str = "Policy/Agreed";
+/// UInt64: revision of the policy that Join has; 0: none.
+pub const POLICY_REVISION: &str = "Policy/Revision";
+/// String or null: what that policy does: `unknown`, `none`, `in-force`, `invalid`; null if Join was never heard.
+pub const POLICY_STATE: &str = "Policy/State";
+/// String or null: why nobody is admitted by it.
+pub const POLICY_ERROR: &str = "Policy/Error";
+
 /// DCMD, Boolean true: forget all waiting times of this cluster and try everything again.
 pub const SETUP_RETRY: &str = "Setup/Retry";
 

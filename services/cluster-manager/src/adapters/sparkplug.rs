@@ -1,4 +1,4 @@
-//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB and the Sync of every cluster.
+//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB, and Sync and Join of every cluster.
 
 use std::path::Path;
 
@@ -90,7 +90,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(descriptor) }
 }
 
-/// The Host Application: ConfigDB, and the Sync of every group.
+/// The Host Application: ConfigDB, and Sync and Join of every group.
 ///
 /// # Errors
 /// The organisation's name makes no host id.
@@ -98,10 +98,11 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(organisation)?;
     let host_id = HostId::new(format!("{group}.{edge_node}"))?;
     let configdb = configdb_node(organisation);
-    let sync = edge_sync_contract::names::EDGE_NODE_ID;
+    let edge = [edge_sync_contract::names::EDGE_NODE_ID, join_service_contract::names::EDGE_NODE_ID];
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike.
-    let filters = [format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node), format!("spBv1.0/+/+/{sync}/#")];
+    let configdb = format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node);
+    let filters = std::iter::once(configdb).chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
-    let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).into();
+    let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
     Ok(HostConfig { filters, ..HostConfig::new(Some(host_id)) })
 }

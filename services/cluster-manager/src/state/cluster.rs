@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_manager_contract::{ClusterDevice, DesiredState, RefusedDeployments, Setup, SetupState, names};
+use cluster_manager_contract::{ClusterDevice, DesiredState, JoinReport, RefusedDeployments, Setup, SetupState, names};
 use configdb_contract::WriteRequest;
 use configdb_schema::document::{EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress};
 use configdb_schema::{ClusterName, Document, known};
@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::edge::{self, EdgeState};
+use super::join::{self, PolicyForwarding};
 use crate::cluster_repo::{self, ClusterRepo};
 use crate::event::{Effect, GitAction, GitWork};
 use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Repository, WantedRepository};
@@ -110,8 +111,12 @@ pub struct Cluster {
     pub rendered_from: BTreeSet<Uuid>,
     /// Its Sync, if that was asked to be born.
     pub expecting: Option<EdgeNodeDescriptor>,
+    /// Its Join node, if that was asked to be born.
+    pub expecting_join: Option<EdgeNodeDescriptor>,
     /// Its desired state.
     pub edge: EdgeState,
+    /// Its attestation policy.
+    pub policy: PolicyForwarding,
     /// What it contributes to the totals.
     pub share: Option<Share>,
     device: Option<ClusterDevice>,
@@ -136,7 +141,9 @@ impl Cluster {
             rendered: None,
             rendered_from: BTreeSet::new(),
             expecting: None,
+            expecting_join: None,
             edge: EdgeState::new(retry, seed.rotate_left(34)),
+            policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
             share: None,
             device: None,
             deadline: None,
@@ -147,6 +154,8 @@ impl Cluster {
     pub fn take_over(&mut self, before: Self) {
         self.device = before.device;
         self.expecting = before.expecting;
+        self.expecting_join = before.expecting_join;
+        self.policy = before.policy;
         self.git.under_way = before.git.under_way;
         self.edge.assigned = before.edge.assigned;
     }
@@ -157,7 +166,21 @@ impl Cluster {
         self.git.wait.forgive();
         self.git.written = None;
         self.edge.retry();
+        self.policy.retry();
     }
+
+    /// Every node that was asked to be born.
+    pub fn expected(self) -> impl Iterator<Item = EdgeNodeDescriptor> {
+        self.expecting.into_iter().chain(self.expecting_join)
+    }
+}
+
+/// What an evaluation has come to.
+struct Told {
+    state: SetupState,
+    decision: Decision,
+    desired: (DesiredState, RefusedDeployments),
+    join: JoinReport,
 }
 
 /// What an evaluation has read of ConfigDB.
@@ -208,7 +231,9 @@ impl ClusterManager {
             Some(name) => self.reconcile(uuid, name, deleting, now),
             None => self.without_edge(uuid),
         };
-        self.tell(uuid, &read, state, decision, desired, now);
+        let join = name.as_ref().map(|name| self.forward_policy(uuid, name, deleting, now)).unwrap_or_default();
+        let told = Told { state, decision, desired, join };
+        self.tell(uuid, &read, told, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
     }
 
@@ -296,16 +321,23 @@ impl ClusterManager {
         }
     }
 
-    /// Sees that the Sync of a cluster is asked for its birth as long as the cluster may have one.
+    /// Sees that the Sync of a cluster is asked for its birth as long as the cluster may have one, and its Join node as long as there is a policy to bring to it.
     fn expect(&mut self, uuid: Uuid, name: Option<&str>) {
-        let node = name.and_then(|name| ClusterName::new(name).ok());
-        let node = node.and_then(|name| edge::sync_node(&self.settings.organisation, &name));
-        let Some(cluster) = self.clusters.get_mut(&uuid).filter(|cluster| cluster.expecting != node) else { return };
-        if let Some(node) = std::mem::replace(&mut cluster.expecting, node.clone()) {
-            self.effects.push(Effect::Host(HostRequest::Forget { node }));
-        }
-        if let Some(node) = node {
-            self.effects.push(Effect::Host(HostRequest::Expect { node }));
+        let name = name.and_then(|name| ClusterName::new(name).ok());
+        let sync = name.as_ref().and_then(|name| edge::sync_node(&self.settings.organisation, name));
+        let join = name.as_ref().filter(|_| self.has_policy(uuid));
+        let join = join.and_then(|name| join::node(&self.settings.organisation, name));
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        for (expecting, node) in [(&mut cluster.expecting, sync), (&mut cluster.expecting_join, join)] {
+            if *expecting == node {
+                continue;
+            }
+            if let Some(node) = std::mem::replace(expecting, node.clone()) {
+                self.effects.push(Effect::Host(HostRequest::Forget { node }));
+            }
+            if let Some(node) = node {
+                self.effects.push(Effect::Host(HostRequest::Expect { node }));
+            }
         }
     }
 
@@ -376,15 +408,8 @@ impl ClusterManager {
     }
 
     /// Brings Device and totals up to date.
-    fn tell(
-        &mut self,
-        uuid: Uuid,
-        read: &Read,
-        state: SetupState,
-        decision: Decision,
-        desired: (DesiredState, RefusedDeployments),
-        now: Now,
-    ) {
+    fn tell(&mut self, uuid: Uuid, read: &Read, told: Told, now: Now) {
+        let Told { state, decision, desired, join } = told;
         let spec = read.spec();
         let name = spec.map(|spec| spec.name.clone()).unwrap_or_default();
         let known_sync = self.sync_of(uuid, &name);
@@ -407,6 +432,7 @@ impl ClusterManager {
             sync_since,
             desired,
             deployments_refused,
+            join,
             name,
         };
         if before.map(|device| device.setup.state) != Some(state) {
@@ -437,6 +463,7 @@ impl ClusterManager {
         self.set_claims(uuid, BTreeSet::new());
         for name in names.iter().filter(|name| !self.claims.contains_key(*name)) {
             self.syncs.remove(name);
+            self.joins.remove(name);
         }
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
         self.set_dependencies((uuid, None), &cluster.rendered_from, &BTreeSet::new());
@@ -444,15 +471,15 @@ impl ClusterManager {
         if let Some(deadline) = cluster.deadline {
             self.deadlines.remove(&(deadline, uuid));
         }
-        if let Some(node) = cluster.expecting {
-            self.effects.push(Effect::Host(HostRequest::Forget { node }));
-        }
         if cluster.device.is_some() {
             tracing::info!(cluster_id = %uuid, "cluster is gone");
             self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device: names::device(uuid) }));
         }
-        if let Some(share) = cluster.share {
-            self.count(&share, false);
+        if let Some(share) = &cluster.share {
+            self.count(share, false);
+        }
+        for node in cluster.expected() {
+            self.effects.push(Effect::Host(HostRequest::Forget { node }));
         }
     }
 
@@ -460,7 +487,8 @@ impl ClusterManager {
         let away = name.filter(|_| deleting).and_then(|name| self.away_at(name));
         let given_up = name.and_then(|name| self.give_up_at(name));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        let waits = [cluster.writes.until, cluster.git.wait.until, cluster.edge.next_deadline(), away, given_up];
+        let (edge, policy) = (cluster.edge.next_deadline(), cluster.policy.next_deadline());
+        let waits = [cluster.writes.until, cluster.git.wait.until, edge, policy, away, given_up];
         let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
         let before = std::mem::replace(&mut cluster.deadline, deadline);
         if let Some(before) = before.filter(|before| Some(*before) != deadline) {

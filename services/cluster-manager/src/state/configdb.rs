@@ -95,7 +95,7 @@ impl ClusterManager {
                 // Its Device is not born again: it is told what differs.
                 Some(known) => known.take_over(cluster),
                 None => {
-                    if let Some(node) = cluster.expecting {
+                    for node in cluster.expected() {
                         self.effects.push(Effect::Host(HostRequest::Forget { node }));
                     }
                     if share.is_some() {

@@ -7,12 +7,12 @@ use cluster_manager_contract::{DesiredState, RefusedDeployments};
 use configdb_schema::document::AgentConfig;
 use configdb_schema::{ClusterName, Document, Organisation};
 use edge_sync_contract::{Change, DesiredManifests, Digest, SyncReplica, names};
-use service_runtime::backoff::Backoff;
 use sparkplug::host::HostEvent;
 use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
 use uuid::Uuid;
 
 use super::ClusterManager;
+use super::repeat::Repeat;
 use crate::event::Effect;
 use crate::names::{LABEL_CHARACTERS_MAX, unique};
 use crate::reconcile::{self, Assigned, Plan, Reported, Wish};
@@ -82,31 +82,6 @@ impl Sync {
     }
 }
 
-/// A command that is repeated until it is answered.
-#[derive(Debug, Clone)]
-struct Repeat {
-    what: (u64, Digest),
-    backoff: Backoff,
-    next: Duration,
-}
-
-impl Repeat {
-    fn first(what: (u64, Digest), retry: (Duration, Duration), seed: u64, now: Now) -> Self {
-        let mut backoff = Backoff::new(retry.0, retry.1, seed);
-        let next = now.mono + backoff.next_delay();
-        Self { what, backoff, next }
-    }
-
-    /// True once it is time; counts an attempt then.
-    fn is_due(&mut self, now: Now) -> bool {
-        let due = self.next <= now.mono;
-        if due {
-            self.next = now.mono + self.backoff.next_delay();
-        }
-        due
-    }
-}
-
 /// The desired state of one cluster, and what is unanswered of it.
 #[derive(Debug, Clone)]
 pub struct EdgeState {
@@ -118,8 +93,8 @@ pub struct EdgeState {
     pub all_stale: bool,
     /// Names have to be compared again.
     pub names_stale: bool,
-    index: Option<Repeat>,
-    manifests: BTreeMap<Uuid, Repeat>,
+    index: Option<Repeat<(u64, Digest)>>,
+    manifests: BTreeMap<Uuid, Repeat<(u64, Digest)>>,
     compared_at: Option<Duration>,
     compare_at: Option<Duration>,
     desired: DesiredState,
@@ -174,11 +149,8 @@ pub fn sync_node(organisation: &Organisation, cluster: &ClusterName) -> Option<E
 }
 
 impl ClusterManager {
-    /// Takes an event of a node over, if that is somebody's Sync.
-    pub(super) fn on_edge_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent, now: Now) {
-        if node.edge_node.as_str() != names::EDGE_NODE_ID {
-            return;
-        }
+    /// Takes an event of somebody's Sync over.
+    pub(super) fn on_sync_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent, now: Now) {
         let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) else { return };
         let name = String::from(name);
         if !self.syncs.contains_key(&name) {
@@ -338,14 +310,7 @@ impl ClusterManager {
             edge.index = None;
         } else {
             let what = (plan.index.version, plan.digest);
-            let due = match edge.index.as_mut().filter(|repeat| repeat.what == what) {
-                Some(repeat) => repeat.is_due(now),
-                None => {
-                    edge.index = Some(Repeat::first(what, edge.retry, edge.seed, now));
-                    true
-                }
-            };
-            if due {
+            if Repeat::send(&mut edge.index, what, edge.retry, edge.seed, now) {
                 self.effects.push(Effect::Host(plan.index.to_request(node.clone())));
             }
         }
@@ -354,7 +319,7 @@ impl ClusterManager {
             let listed = plan.index.deployments.get(deployment).map(|desired| (desired.version, desired.digest));
             plan.manifests.contains(deployment) && listed == Some(repeat.what)
         });
-        let fresh = |repeat: &&Repeat| repeat.backoff.attempt() <= ATTEMPTS_IN_WINDOW;
+        let fresh = |repeat: &&Repeat<(u64, Digest)>| repeat.attempt() <= ATTEMPTS_IN_WINDOW;
         let mut room = WINDOW.saturating_sub(edge.manifests.values().filter(fresh).count());
         for deployment in &plan.manifests {
             let Some(desired) = plan.index.deployments.get(deployment) else { continue };

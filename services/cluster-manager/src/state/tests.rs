@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use sparkplug::{BdSeq, DeviceId, TypedMetrics};
 use std::sync::Arc;
 
+mod policy;
+
 use super::*;
 use crate::event::{GitAction, GitWork, RepositoryFiles};
 
@@ -391,6 +393,7 @@ struct World {
     db: ConfigDb,
     disk: Disk,
     edges: BTreeMap<String, Edge>,
+    joins: BTreeMap<String, policy::Join>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     node: NodeMetrics,
     expected: BTreeSet<String>,
@@ -409,6 +412,7 @@ impl World {
             db: ConfigDb::new(),
             disk: Disk::default(),
             edges: BTreeMap::new(),
+            joins: BTreeMap::new(),
             devices: BTreeMap::new(),
             node: NodeMetrics::default(),
             expected: BTreeSet::new(),
@@ -436,6 +440,8 @@ impl World {
         self.manager.on_event(Event::Host(HostEvent::Online), self.now);
         let edges: Vec<HostEvent> = self.edges.values_mut().flat_map(Edge::birth).collect();
         self.feed(edges);
+        let joins: Vec<HostEvent> = self.joins.values().flat_map(policy::Join::birth).collect();
+        self.feed(joins);
         let births = self.db.birth();
         self.feed(births);
     }
@@ -497,6 +503,11 @@ impl World {
                 };
                 assert_eq!(object_of(device.as_ref().unwrap()), Some(request.object));
                 let events = self.db.write(&request);
+                self.feed(events);
+            }
+            Effect::Host(HostRequest::Command { node, metrics, .. }) if node.edge_node.as_str() == "Join" => {
+                let join = self.joins.values_mut().find(|join| join.address() == node).expect("it was heard");
+                let events = join.command(&metrics);
                 self.feed(events);
             }
             Effect::Host(HostRequest::Command { node, device, metrics }) => {
