@@ -26,6 +26,12 @@ impl AtomicFileError {
     fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { step, path: path.to_owned(), source }
     }
+
+    /// Something is at the path already.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.source.kind() == io::ErrorKind::AlreadyExists
+    }
 }
 
 /// Makes `bytes` the content of `path`. The directory must exist.
@@ -36,6 +42,26 @@ impl AtomicFileError {
 /// # Errors
 /// A step failed; the file at `path` is then as it was, unless only the last sync of the directory failed.
 pub fn write(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), AtomicFileError> {
+    place(path, bytes, mode, |temporary| fs::rename(temporary, path).map_err(AtomicFileError::at("replace", path)))
+}
+
+/// As [`write()`], but only where nothing is: a file that is there stays, and the error [`AtomicFileError::is_taken`]. Of several that create the same file, one succeeds.
+///
+/// # Errors
+/// A step failed, or there is something at `path`.
+pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), AtomicFileError> {
+    place(path, bytes, mode, |temporary| {
+        fs::hard_link(temporary, path).map_err(AtomicFileError::at("create", path))?;
+        fs::remove_file(temporary).map_err(AtomicFileError::at("remove", temporary))
+    })
+}
+
+fn place(
+    path: &Path,
+    bytes: &[u8],
+    mode: Option<u32>,
+    publish: impl FnOnce(&Path) -> Result<(), AtomicFileError>,
+) -> Result<(), AtomicFileError> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -44,9 +70,7 @@ pub fn write(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), AtomicF
         return Err(AtomicFileError::at("write a file at", path)(io::ErrorKind::InvalidInput.into()));
     };
     let temporary = directory.join(temporary_name(&name.to_string_lossy()));
-    let written = write_new(&temporary, bytes, mode)
-        .and_then(|()| fs::rename(&temporary, path).map_err(AtomicFileError::at("replace", path)));
-    if let Err(error) = written {
+    if let Err(error) = write_new(&temporary, bytes, mode).and_then(|()| publish(&temporary)) {
         // Best effort: the error above is the one worth telling.
         let _ = fs::remove_file(&temporary);
         return Err(error);
@@ -104,6 +128,20 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"seven");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(names(directory.path()), ["bd_seq"]);
+    }
+
+    #[test]
+    fn what_is_created_replaces_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("root.key");
+        create(&path, b"first", Some(OWNER_ONLY)).unwrap();
+        let error = create(&path, b"second", Some(OWNER_ONLY)).unwrap_err();
+        assert!(error.is_taken() && error.to_string().starts_with("cannot create "), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(names(directory.path()), ["root.key"]);
+        let elsewhere = create(Path::new("/nonexistent-sparkfleet/file"), b"x", None).unwrap_err();
+        assert!(!elsewhere.is_taken());
     }
 
     #[test]
