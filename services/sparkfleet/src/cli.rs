@@ -1,11 +1,14 @@
 //! The command line: every command, option and default. What a command does is in [`crate::command`].
 
+pub mod joining;
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
 
 use crate::watch::WatchArguments;
+use joining::{HostCommand, PolicyCommand, TrustCommand};
 
 /// Explained below every `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
@@ -63,6 +66,15 @@ pub enum Command {
     /// Read and write ConfigDB entries
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// List, show, approve and revoke hosts that join by attestation
+    #[command(subcommand)]
+    Host(HostCommand),
+    /// Show and write the attestation policy of an edge cluster
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Make the keys that joining hosts believe
+    #[command(subcommand)]
+    Trust(TrustCommand),
     /// Run the ConfigDB against a broker
     #[command(name = "configdb")]
     ConfigDb(ServiceArguments),

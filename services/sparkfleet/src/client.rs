@@ -9,6 +9,7 @@ use configdb_contract::{
     Change, HistoryEntry, ReplayRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
 };
 use configdb_schema::address::{self, ClusterName, Organisation};
+use join_service_contract::JoinReplica;
 use service_runtime::exit;
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::session::QoS;
@@ -23,7 +24,7 @@ use crate::fleet::Fleet;
 /// What a wait prints its first sign of life after.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a command waits for monitors to be born again: nothing but alerts depends on them.
+/// How long a command waits for monitors and join services to be born again, of which it shows only alerts and how hosts joined.
 const MONITORS_WAIT: Duration = Duration::from_secs(2);
 
 /// Changes asked for in one go when a history is read.
@@ -34,7 +35,9 @@ const HISTORY_PAGE: u64 = 200;
 pub enum Scope {
     /// ConfigDB only.
     Config,
-    /// ConfigDB, cluster manager, every Sync and every monitor.
+    /// ConfigDB, cluster manager and every join service.
+    Joining,
+    /// ConfigDB, cluster manager, every Sync, every join service and every monitor.
     Fleet,
 }
 
@@ -83,8 +86,11 @@ pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> 
     let central = organisation.central_group();
     let node = |group: &str, node: &str| [format!("spBv1.0/{group}/+/{node}"), format!("spBv1.0/{group}/+/{node}/+")];
     let mut topics = node(&central, address::CONFIGDB_NODE).to_vec();
-    if scope == Scope::Fleet {
+    if scope != Scope::Config {
         topics.extend(node(&central, address::CLUSTER_MANAGER_NODE));
+        topics.extend(node("+", address::JOIN_NODE));
+    }
+    if scope == Scope::Fleet {
         topics.extend(node("+", address::SYNC_NODE));
         topics.extend(node("+", address::MONITOR_NODE));
     }
@@ -126,6 +132,11 @@ impl Client {
         client.connect().await?;
         client.expect(client.fleet.config.node().clone()).await?;
         client.until("ConfigDB to be born", |fleet| fleet.config.is_complete().then_some(())).await?;
+        if scope != Scope::Config {
+            client.expect(client.fleet.manager.node().clone()).await?;
+            client.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
+            client.hear_joins(scope).await?;
+        }
         if scope == Scope::Fleet {
             client.hear_fleet().await?;
         }
@@ -152,9 +163,25 @@ impl Client {
         exit::with_code(exit::UNAVAILABLE, error)
     }
 
+    /// Every join service that is alive. Who only shows them beside others does not wait for ever.
+    async fn hear_joins(&mut self, scope: Scope) -> anyhow::Result<()> {
+        let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.join.alive);
+        let names: Vec<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
+        for name in &names {
+            self.expect_node(name, address::JOIN_NODE).await?;
+        }
+        let heard = |fleet: &Fleet| {
+            names.iter().all(|name| fleet.join(name).is_some_and(JoinReplica::is_complete)).then_some(())
+        };
+        if scope == Scope::Joining {
+            return self.until("every join service that is alive to be born", heard).await;
+        }
+        let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
+        let _: Option<()> = self.until_at(wait, "", heard).await?;
+        Ok(())
+    }
+
     async fn hear_fleet(&mut self) -> anyhow::Result<()> {
-        self.expect(self.fleet.manager.node().clone()).await?;
-        self.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
         let names: Vec<String> = self
             .fleet
             .manager
@@ -184,12 +211,14 @@ impl Client {
     /// # Errors
     /// The session has ended.
     pub async fn expect_cluster(&mut self, name: &str) -> anyhow::Result<()> {
-        let Ok(name) = ClusterName::new(name) else { return Ok(()) };
+        self.expect_node(name, address::SYNC_NODE).await?;
+        self.expect_node(name, address::MONITOR_NODE).await
+    }
+
+    async fn expect_node(&mut self, cluster: &str, node: &str) -> anyhow::Result<()> {
+        let Ok(name) = ClusterName::new(cluster) else { return Ok(()) };
         let group = self.fleet.organisation().cluster_group(&name);
-        for node in [address::SYNC_NODE, address::MONITOR_NODE] {
-            self.expect(EdgeNodeDescriptor::parse(&group, node)?).await?;
-        }
-        Ok(())
+        self.expect(EdgeNodeDescriptor::parse(&group, node)?).await
     }
 
     async fn expect(&mut self, node: EdgeNodeDescriptor) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! What the command line knows of the fleet: the replicas of ConfigDB, cluster manager, every Sync and every monitor, joined into rows for people.
+//! What the command line knows of the fleet: the replicas of ConfigDB, cluster manager, every Sync, every Join and every monitor, joined into rows for people.
 //! Pure: fed with [`HostEvent`]s. It must not know how the events arrive or how rows are printed.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use configdb_schema::address::{self, Organisation};
 use configdb_schema::document::{EdgeCluster, EdgeDeployment, Info};
 use edge_monitor_contract::{ActiveAlert, AlertKind, MonitorReplica, Presence};
 use edge_sync_contract::{DeploymentDevice, SyncReplica};
+use join_service_contract::{HostState, JoinHost, JoinReplica};
 use serde::Serialize;
 use sparkplug::host::HostEvent;
 use sparkplug::{EdgeNodeDescriptor, NameError};
@@ -27,6 +28,8 @@ pub struct Fleet {
     pub syncs: BTreeMap<EdgeNodeDescriptor, SyncReplica>,
     /// Every monitor that was heard.
     pub monitors: MonitorReplica,
+    /// Join node of each cluster that was heard, by address.
+    pub joins: BTreeMap<EdgeNodeDescriptor, JoinReplica>,
 }
 
 /// An edge cluster as it stands.
@@ -96,6 +99,81 @@ pub struct HostRow {
     pub kubernetes_version: String,
     /// Value of the taint that keeps ordinary workloads away.
     pub specialised: Option<String>,
+    /// How it stands with the join service, and by which evidence; None: it did not join by attestation.
+    pub joined: Option<String>,
+}
+
+/// A host that has proven its TPM to the join service of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JoiningHostRow {
+    /// Cluster name.
+    pub cluster: String,
+    /// UUID of its state disk: its address.
+    pub disk: Uuid,
+    /// Name that it has or wants; empty if it leaves that to the service.
+    pub name: String,
+    /// How far it is.
+    #[serde(serialize_with = "as_text")]
+    pub state: HostState,
+    /// `worker` or `control-plane`.
+    pub role: String,
+    /// `tpm2`, or `simulated`, which proves nothing.
+    pub variant: String,
+    /// What it asked for last.
+    pub kind: String,
+    /// Stage of its last progress.
+    pub stage: Option<String>,
+    /// Name of the reason of its last refusal.
+    pub verdict: Option<String>,
+    /// The same for people.
+    pub detail: Option<String>,
+    /// Deviations that the policy lets pass.
+    pub warnings: Option<String>,
+    /// As in the policy's lists.
+    pub endorsement_key: String,
+    /// Revision of the policy that it was judged by.
+    pub policy_revision: u64,
+    /// Registers of its last quote, hexadecimal, by index.
+    pub registers: BTreeMap<u8, String>,
+    /// When it was first seen, UTC ms.
+    pub first_seen: u64,
+    /// When it was last judged, UTC ms.
+    pub last_seen: u64,
+}
+
+impl JoiningHostRow {
+    fn new(cluster: &str, disk: Uuid, host: &JoinHost) -> Self {
+        let registers: BTreeMap<u8, String> =
+            host.registers.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        Self {
+            cluster: cluster.to_owned(),
+            disk,
+            name: host.name.clone(),
+            state: host.state,
+            role: host.role.clone(),
+            variant: host.variant.clone(),
+            kind: host.kind.clone(),
+            stage: host.stage.clone(),
+            verdict: host.verdict.clone(),
+            detail: host.detail.clone(),
+            warnings: host.warnings.clone(),
+            endorsement_key: host.endorsement_key.clone(),
+            policy_revision: host.policy_revision,
+            registers,
+            first_seen: host.first_seen,
+            last_seen: host.last_seen,
+        }
+    }
+
+    /// What people call it: its name, or its state disk as long as it has none.
+    #[must_use]
+    pub fn title(&self) -> String {
+        if self.name.is_empty() { self.disk.to_string() } else { self.name.clone() }
+    }
+}
+
+fn as_text<S: serde::Serializer>(state: &HostState, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(state.as_str())
 }
 
 /// A deployment: what is wanted, and what the edge says of it.
@@ -151,6 +229,7 @@ impl Fleet {
             manager: ManagerReplica::new(manager),
             syncs: BTreeMap::new(),
             monitors: MonitorReplica::new(),
+            joins: BTreeMap::new(),
         })
     }
 
@@ -164,10 +243,19 @@ impl Fleet {
     pub fn on_event(&mut self, event: &HostEvent) -> Vec<Change> {
         self.manager.on_event(event);
         self.monitors.on_event(event);
-        if let HostEvent::NodeBirth { node, .. } = event
-            && node.edge_node.as_str() == address::SYNC_NODE
-        {
-            self.syncs.entry(node.clone()).or_insert_with(|| SyncReplica::new(node.clone()));
+        if let HostEvent::NodeBirth { node, .. } = event {
+            match node.edge_node.as_str() {
+                address::SYNC_NODE => {
+                    self.syncs.entry(node.clone()).or_insert_with(|| SyncReplica::new(node.clone()));
+                }
+                address::JOIN_NODE => {
+                    self.joins.entry(node.clone()).or_insert_with(|| JoinReplica::new(node.clone()));
+                }
+                _ => {}
+            }
+        }
+        for join in self.joins.values_mut() {
+            join.on_event(event);
         }
         for sync in self.syncs.values_mut() {
             sync.on_event(event);
@@ -182,6 +270,29 @@ impl Fleet {
         let name = address::ClusterName::new(cluster).ok()?;
         let node = EdgeNodeDescriptor::parse(&self.organisation.cluster_group(&name), address::SYNC_NODE).ok()?;
         self.syncs.get(&node)
+    }
+
+    /// The Join node of the cluster of that name, if it was heard.
+    #[must_use]
+    pub fn join(&self, cluster: &str) -> Option<&JoinReplica> {
+        let name = address::ClusterName::new(cluster).ok()?;
+        let node = EdgeNodeDescriptor::parse(&self.organisation.cluster_group(&name), address::JOIN_NODE).ok()?;
+        self.joins.get(&node)
+    }
+
+    /// Hosts that have proven their TPM to a join service, of all clusters or of the one of that name; by cluster, name and state disk.
+    #[must_use]
+    pub fn joining_hosts(&self, cluster: Option<&str>) -> Vec<JoiningHostRow> {
+        let wanted = self.joins.values().filter_map(|join| {
+            let name = self.organisation.cluster_of_group(join.address().group.as_str())?;
+            cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, join))
+        });
+        let rows = wanted.flat_map(|(name, join)| {
+            join.hosts().iter().map(move |(disk, host)| JoiningHostRow::new(name.as_str(), *disk, host))
+        });
+        let mut rows: Vec<JoiningHostRow> = rows.collect();
+        rows.sort_by(|a, b| (&a.cluster, &a.name, a.disk).cmp(&(&b.cluster, &b.name, b.disk)));
+        rows
     }
 
     /// All `EdgeCluster` entries that can be read, by UUID.
@@ -263,9 +374,15 @@ impl Fleet {
             let name = self.organisation.cluster_of_group(sync.address().group.as_str())?;
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, sync))
         });
+        let joined = |cluster: &str, hostname: &str| {
+            let join = self.join(cluster)?;
+            let host = join.hosts().values().filter(|host| host.name == hostname).max_by_key(|host| host.last_seen)?;
+            Some(format!("{} ({})", host.state, host.variant))
+        };
         wanted
             .flat_map(|(name, sync)| {
                 sync.hosts().values().map(move |host| HostRow {
+                    joined: joined(name.as_str(), &host.hostname),
                     cluster: name.as_str().to_owned(),
                     hostname: host.hostname.clone(),
                     ready: host.ready,

@@ -16,6 +16,7 @@ pub mod client;
 pub mod command;
 pub mod fleet;
 pub mod output;
+pub mod trust;
 pub mod up;
 pub mod watch;
 
@@ -32,6 +33,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Cluster(command) => command::cluster::run(command).await,
         Command::Deployment(command) => command::deployment::run(command).await,
         Command::Config(command) => command::config::run(command).await,
+        Command::Host(command) => command::host::run(command).await,
+        Command::Policy(command) => command::policy::run(command).await,
+        Command::Trust(command) => command::trust::run(command).await,
         Command::ConfigDb(arguments) => command::service::configdb(&arguments).await,
         Command::ClusterManager(arguments) => command::service::cluster_manager(&arguments).await,
         Command::EdgeSync(arguments) => command::service::edge_sync(&arguments).await,

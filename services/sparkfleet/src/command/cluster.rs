@@ -71,14 +71,24 @@ pub fn table(rows: &[ClusterRow], now: u64) -> Table {
 /// Hosts as a table.
 #[must_use]
 pub fn hosts_table(rows: &[HostRow]) -> Table {
-    let mut table =
-        Table::new(&["HOST", "CLUSTER", "READY", "ROLE", "ARCH", "KUBERNETES", "OPERATING SYSTEM", "SPECIALISED"]);
+    let mut table = Table::new(&[
+        "HOST",
+        "CLUSTER",
+        "READY",
+        "ROLE",
+        "JOINED",
+        "ARCH",
+        "KUBERNETES",
+        "OPERATING SYSTEM",
+        "SPECIALISED",
+    ]);
     for row in rows {
         table.row([
             row.hostname.as_str(),
             &row.cluster,
             if row.ready { "yes" } else { "no" },
             row.role,
+            row.joined.as_deref().unwrap_or(""),
             &row.architecture,
             &row.kubernetes_version,
             &row.operating_system,
@@ -115,6 +125,28 @@ pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<ClusterRow> {
     rows.sort_by_key(|row| row.setup == SetupState::Refused.to_string());
     let found = rows.into_iter().find(|row| Some(row.uuid) == uuid || row.name == wanted);
     found.ok_or_else(|| usage(anyhow!("there is no cluster {wanted:?}; `sparkfleet cluster list` shows them")))
+}
+
+/// The cluster with that UUID or name as ConfigDB has it, whoever is set up under the name.
+///
+/// # Errors
+/// With [`exit::USAGE`] when there is none, naming those that there are, or when the name is that of several.
+pub fn entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)> {
+    let uuid = Uuid::try_parse(wanted).ok();
+    let all: Vec<(Uuid, EdgeCluster)> = fleet.cluster_entries().collect();
+    let found: Vec<&(Uuid, EdgeCluster)> =
+        all.iter().filter(|(of, entry)| Some(*of) == uuid || entry.name == wanted).collect();
+    match found[..] {
+        [one] => Ok(one.clone()),
+        [] => {
+            let names = super::candidates(all.iter().map(|(_, entry)| entry.name.as_str()));
+            Err(usage(anyhow!("there is no cluster {wanted:?}; there are: {names}")))
+        }
+        _ => {
+            let uuids = super::candidates(found.iter().map(|(uuid, _)| uuid.to_string()));
+            Err(usage(anyhow!("{wanted:?} is the name of several clusters; choose one by its UUID: {uuids}")))
+        }
+    }
 }
 
 async fn create(entry: EdgeCluster, uuid: Option<Uuid>, wait: bool, options: &Options) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use configdb_contract::dump::{Dump, LoadOptions};
 use configdb_contract::{HistoryEntry, WriteRequest};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{object, read, read_document, usage};
+use super::{etag_option, object, read, read_document, usage};
 use crate::cli::{ConfigCommand, Options, OutputForm};
 use crate::client::{Client, Scope, refusal, request_id, writer};
 use crate::fleet::Fleet;
@@ -97,13 +97,7 @@ async fn write(wanted: &str, application: Option<&str>, change: Change, options:
         Some(application) => {
             let slug = slug(&client.fleet, application)?;
             if let Some(wanted) = &change.if_match {
-                let etag = match wanted.as_str() {
-                    "none" => None,
-                    text => {
-                        Some(Uuid::try_parse(text).context("--if-match is neither a UUID nor `none`").map_err(usage)?)
-                    }
-                };
-                request = request.if_match(slug.as_str(), etag);
+                request = request.if_match(slug.as_str(), etag_option(wanted)?);
             }
             request = match change.value {
                 Some(value) => request.entry(slug.as_str(), value),

@@ -3,8 +3,11 @@
 pub mod cluster;
 pub mod config;
 pub mod deployment;
+pub mod host;
+pub mod policy;
 pub mod service;
 pub mod simulate;
+pub mod trust;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
@@ -14,6 +17,9 @@ use std::path::Path;
 use uuid::Uuid;
 
 use crate::fleet::Fleet;
+
+/// Most names that an error lists.
+const CANDIDATES_MAX: usize = 20;
 
 /// Reads a file, or standard input for `-`.
 ///
@@ -62,6 +68,25 @@ fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
             let uuids = named.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ");
             Err(usage(anyhow!("{wanted:?} is the name of several objects; choose one by its UUID: {uuids}")))
         }
+    }
+}
+
+/// Names that could have been meant, for an error: not more than a person reads.
+fn candidates<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
+    let mut names: Vec<String> = names.take(CANDIDATES_MAX + 1).map(|name| name.as_ref().to_owned()).collect();
+    names.sort();
+    match names.len() {
+        0 => "none".to_owned(),
+        n if n > CANDIDATES_MAX => format!("{}, ...", names[..CANDIDATES_MAX].join(", ")),
+        _ => names.join(", "),
+    }
+}
+
+/// What `--if-match` asks for: an ETag, or None for `none`.
+fn etag_option(text: &str) -> anyhow::Result<Option<Uuid>> {
+    match text {
+        "none" => Ok(None),
+        text => Uuid::try_parse(text).map(Some).context("--if-match is neither a UUID nor `none`").map_err(usage),
     }
 }
 

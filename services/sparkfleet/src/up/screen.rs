@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::command::{cluster, deployment};
-use crate::fleet::Fleet;
+use join_service_contract::HostState;
+
+use crate::command::{cluster, deployment, host};
+use crate::fleet::{Fleet, JoiningHostRow};
 use crate::output;
 
 /// Draws the whole screen of so many columns and rows. What does not fit is cut off, and said to be.
@@ -20,6 +22,7 @@ pub fn draw(fleet: &Fleet, header: &[String], hints: &[String], now: u64, size: 
     };
     part(cluster::table(&fleet.clusters(), now).lines());
     part(cluster::hosts_table(&fleet.hosts(None)).lines());
+    part(host::table(&outside(fleet), now).lines());
     part(deployment::table(&fleet.deployments(), now).lines());
     part(cluster::alerts_table(&fleet.alerts(), now).lines());
     lines.push(String::new());
@@ -39,6 +42,11 @@ pub fn draw(fleet: &Fleet, header: &[String], hints: &[String], now: u64, size: 
     }
     text.push_str("\x1b[J");
     text
+}
+
+/// Hosts that the join services know and that are no members: members stand in the table of hosts.
+fn outside(fleet: &Fleet) -> Vec<JoiningHostRow> {
+    fleet.joining_hosts(None).into_iter().filter(|row| row.state != HostState::Member).collect()
 }
 
 /// Says in lines what changed since the last time.
@@ -69,6 +77,13 @@ impl Changes {
             let reason = row.reason.map_or_else(String::new, |reason| format!(" ({reason})"));
             let state = format!("setup {}{reason}, edge {edge}, hosts {} ready", row.setup, row.hosts);
             described.insert(format!("cluster {}", row.name), state);
+        }
+        for row in fleet.joining_hosts(None) {
+            let reason = host::reason(&row).map_or_else(String::new, |reason| format!(" ({reason})"));
+            described.insert(
+                format!("host {}/{}", row.cluster, row.title()),
+                format!("{} by {} evidence{reason}", row.state, row.variant),
+            );
         }
         for row in fleet.deployments() {
             let ready = row.ready.map_or("", |ready| if ready { ", ready" } else { ", not ready" });

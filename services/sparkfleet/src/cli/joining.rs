@@ -1,0 +1,167 @@
+//! The commands about hosts that join: who is trusted, by which policy, and which hosts there are.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use join_protocol::terms::Purpose;
+
+use super::Options;
+
+/// `sparkfleet trust ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum TrustCommand {
+    /// Make the organisation's root: the key whose public half every host pins
+    Init {
+        /// Directory of the files `root.key` and `root.pub`
+        #[arg(long, default_value = "trust")]
+        dir: PathBuf,
+        /// Replace a root that is there: everything that it certified is void then
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Certify a key for one cluster: that of its join service, or that of an administrator
+    Issue {
+        /// Cluster: UUID, or name (which is looked up in ConfigDB)
+        cluster: String,
+        /// What the key may do
+        #[arg(long, value_enum)]
+        purpose: IssuedPurpose,
+        /// Directory of the root's files
+        #[arg(long, default_value = "trust")]
+        dir: PathBuf,
+        /// Directory for what is made; by default a directory of the cluster in that of the root
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Days that the certificate is valid
+        #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3660))]
+        days: u32,
+        /// Epoch of the certificate: hosts believe none below the epoch that they pin
+        #[arg(long, default_value_t = 1)]
+        epoch: u32,
+        /// Certify the key that is there again, instead of making one
+        #[arg(long, conflicts_with = "force")]
+        renew: bool,
+        /// Replace a key that is there
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// What an issued key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IssuedPurpose {
+    /// Answer hosts that join, and members that come back: the join service
+    JoinIssuer,
+    /// Make the first member, and recover members when no join service is left: a person
+    ClusterAdmin,
+}
+
+impl IssuedPurpose {
+    /// What the certificate says.
+    #[must_use]
+    pub const fn purpose(self) -> Purpose {
+        match self {
+            Self::JoinIssuer => Purpose::JoinIssuer,
+            Self::ClusterAdmin => Purpose::ClusterAdmin,
+        }
+    }
+}
+
+/// `sparkfleet policy ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum PolicyCommand {
+    /// Show the attestation policy of a cluster
+    Show {
+        /// Cluster name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Write the attestation policy of a cluster; one that would admit nobody is refused
+    Set {
+        /// Cluster name or UUID
+        cluster: String,
+        /// JSON or YAML file; - for standard input
+        file: PathBuf,
+        /// Only if the entry still has this ETag; `none` if it must not exist
+        #[arg(long)]
+        if_match: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Take the registers that a host has shown as allowed values
+    Capture {
+        /// UUID of its state disk, name, or CLUSTER/NAME
+        host: String,
+        /// Only these registers, also such as the policy has not; by default those that the policy has
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..24))]
+        pcr: Vec<u8>,
+        /// The values are the only allowed ones; by default they are added to those that the policy has
+        #[arg(long)]
+        replace: bool,
+        /// Print the policy instead of writing it
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet host ...`. HOST is the UUID of a state disk, a name, or CLUSTER/NAME.
+#[derive(Debug, Clone, Subcommand)]
+pub enum HostCommand {
+    /// List the hosts that have proven their TPM, with what became of their requests
+    List {
+        /// Only of this cluster (name or UUID)
+        #[arg(long)]
+        cluster: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Show one host: identity, verdict, registers
+    Show {
+        /// UUID of its state disk, name, or CLUSTER/NAME
+        host: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Enrol a host in the policy of its cluster; compare its endorsement key with the machine in front of you first
+    Approve {
+        /// UUID of its state disk, name, or CLUSTER/NAME
+        host: String,
+        /// The only name that it may have; by default the one that it asks for
+        #[arg(long)]
+        name: Option<String>,
+        /// It may join the control plane
+        #[arg(long)]
+        control_plane: bool,
+        /// Wait until it is a member; a host asks again every minute
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Refuse a host from here on, whatever else holds, and revoke its join tokens
+    Revoke {
+        /// UUID of its state disk, name, or CLUSTER/NAME
+        host: String,
+        /// Wait until the join service reports it revoked
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
