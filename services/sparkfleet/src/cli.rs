@@ -75,6 +75,9 @@ pub enum Command {
     /// Make the keys that joining hosts believe
     #[command(subcommand)]
     Trust(TrustCommand),
+    /// Write the access control of an MQTT server: who may say and hear what
+    #[command(subcommand)]
+    Acl(AclCommand),
     /// Run the ConfigDB against a broker
     #[command(name = "configdb")]
     ConfigDb(ServiceArguments),
@@ -440,6 +443,54 @@ pub enum ConfigCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+}
+
+/// `sparkfleet acl ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AclCommand {
+    /// Write the configuration files by which a server keeps clusters apart, for users named by their certificates
+    Generate(AclGenerateArguments),
+}
+
+/// `sparkfleet acl generate`.
+#[derive(Debug, Clone, Args)]
+pub struct AclGenerateArguments {
+    /// Kind of the MQTT server
+    #[arg(long, value_enum)]
+    pub broker: BrokerKind,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME")]
+    pub organisation: String,
+    /// Name of an edge cluster; once for each
+    #[arg(long)]
+    pub cluster: Vec<String>,
+    /// File with what `sparkfleet cluster list -o json` prints; - for standard input
+    #[arg(long)]
+    pub clusters_from: Option<PathBuf>,
+    /// Host Application id that an operator publishes STATE under; once for each
+    #[arg(long, default_value = "sparkfleet-cli")]
+    pub operator_host: Vec<String>,
+    /// Host Application id that a viewer (historian, dashboard) publishes STATE under; once for each
+    #[arg(long)]
+    pub viewer_host: Vec<String>,
+    /// Write the files into this directory instead of printing them
+    #[arg(long)]
+    pub directory: Option<PathBuf>,
+}
+
+/// Kinds of MQTT servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BrokerKind {
+    /// Eclipse Mosquitto 2, static files
+    Mosquitto,
+    /// Eclipse Mosquitto 2, plugin dynamic-security
+    MosquittoDynsec,
+    /// EMQX 5, file source
+    Emqx,
+    /// HiveMQ 4, extension File RBAC
+    Hivemq,
+    /// VerneMQ, static files
+    Vernemq,
 }
 
 /// What every command on the fleet takes.

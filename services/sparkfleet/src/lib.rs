@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! arguments -> cli -> command/{cluster,deployment,config} -> client (a Host Application session) -> fleet (replicas) -> output
+//!                  -> command/acl                          -> topic_walls: access control for MQTT servers
 //!                  -> command/service                      -> run() of one service
 //!                  -> up                                   -> broker, services, simulated edge clusters, live table
 //!                  -> watch                                -> a listener that prints every message
@@ -32,6 +33,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Watch(arguments) => watch::run(arguments).await,
         Command::Cluster(command) => command::cluster::run(command).await,
         Command::Deployment(command) => command::deployment::run(command).await,
+        Command::Acl(command) => command::acl::run(&command),
         Command::Config(command) => command::config::run(command).await,
         Command::Host(command) => command::host::run(command).await,
         Command::Policy(command) => command::policy::run(command).await,

@@ -71,6 +71,14 @@ pub fn print(form: OutputForm, table: impl FnOnce() -> Vec<String>, value: &Valu
         OutputForm::Json => serde_json::to_string_pretty(value)?,
         OutputForm::Yaml => yaml(value)?,
     };
+    print_text(&text)
+}
+
+/// Prints text, whatever the form of the output.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_text(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
         // `sparkfleet ... | head` closes the pipe when it has enough; that is no failure.

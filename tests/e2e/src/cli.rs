@@ -37,6 +37,12 @@ impl Cli {
         Self { program: program::sparkfleet(), broker: broker.to_owned(), environment: Vec::new() }
     }
 
+    /// The same with these variables in the environment of every command.
+    #[must_use]
+    pub fn with_environment(self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { environment: self.environment.into_iter().chain(variables).collect(), ..self }
+    }
+
     /// Runs a command as it is: `--broker` is set by the environment.
     ///
     /// # Panics

@@ -14,7 +14,7 @@ pub enum Rank {
     Core,
     /// A service's face on the wire.
     Contract,
-    /// A pure part of a service's core that has a package of its own.
+    /// A pure part of a service's core, or of several programs', that has a package of its own.
     Part,
     /// Drives the machines over MQTT.
     Rim,
@@ -34,7 +34,7 @@ pub fn rank(package: &str) -> Option<Rank> {
     match package {
         "proto" | "configdb-schema" => Some(Rank::Data),
         "sparkplug" => Some(Rank::Core),
-        "join-attestation" | "join-tickets" => Some(Rank::Part),
+        "join-attestation" | "join-tickets" | "topic-walls" => Some(Rank::Part),
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "bootstrapper" | "simulator" => {

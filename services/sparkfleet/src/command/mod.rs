@@ -1,5 +1,6 @@
 //! What each command does: one module a noun.
 
+pub mod acl;
 pub mod cluster;
 pub mod config;
 pub mod deployment;

@@ -13,3 +13,4 @@ mod lifecycle;
 mod resume;
 mod site;
 mod up;
+mod walls;

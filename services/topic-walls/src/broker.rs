@@ -1,0 +1,69 @@
+//! The table in the words of each MQTT server.
+//!
+//! Every configuration asks for a client certificate and takes its common name as the user's name, except HiveMQ's, whose free extension knows users by password only.
+
+mod dynamic_security;
+mod emqx;
+mod hivemq;
+mod mosquitto;
+mod vernemq;
+
+use crate::rules::{Action, Grant, grants};
+use crate::site::Site;
+
+/// An MQTT server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broker {
+    /// Eclipse Mosquitto 2 with static files.
+    Mosquitto,
+    /// Eclipse Mosquitto 2 with its dynamic-security plugin.
+    MosquittoDynamicSecurity,
+    /// EMQX 5 with a file of rules.
+    Emqx,
+    /// HiveMQ 4 with the File RBAC extension.
+    HiveMq,
+    /// VerneMQ with static files.
+    VerneMq,
+}
+
+/// A file for the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub text: String,
+}
+
+/// The files that build the walls of a site on a server, the one that the server starts with first.
+#[must_use]
+pub fn configuration(broker: Broker, site: &Site) -> Vec<ConfigFile> {
+    match broker {
+        Broker::Mosquitto => mosquitto::files(site),
+        Broker::MosquittoDynamicSecurity => dynamic_security::files(site),
+        Broker::Emqx => emqx::files(site),
+        Broker::HiveMq => hivemq::files(site),
+        Broker::VerneMq => vernemq::files(site),
+    }
+}
+
+/// All users with their permissions.
+fn users(site: &Site) -> impl Iterator<Item = (String, Vec<Grant>)> {
+    site.principals().into_iter().map(|principal| (site.user(&principal), grants(site, &principal)))
+}
+
+/// The lines `user` and `topic read|write` of Mosquitto's format, which VerneMQ reads as well.
+fn access_list(site: &Site) -> String {
+    let mut text = String::from("# Who may say what. Whoever is not named here may do nothing.\n");
+    for (user, grants) in users(site) {
+        text.push_str(&format!("\nuser {user}\n"));
+        for Grant { action, filter } in grants {
+            let verb = match action {
+                Action::Publish => "write",
+                Action::Subscribe => "read",
+            };
+            text.push_str(&format!("topic {verb} {filter}\n"));
+        }
+    }
+    text
+}

@@ -1,0 +1,45 @@
+//! Mosquitto's dynamic-security plugin: the file that it starts from. It can then be changed while the server runs, with `mosquitto_ctrl dynsec`.
+
+use serde_json::{Value, json};
+
+use super::{ConfigFile, mosquitto, users};
+use crate::rules::{Action, Grant};
+use crate::site::Site;
+
+pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
+    let access = "\
+plugin /usr/lib/x86_64-linux-gnu/mosquitto_dynamic_security.so
+plugin_opt_config_file /var/lib/mosquitto/sparkfleet-dynamic-security.json";
+    let (clients, roles): (Vec<Value>, Vec<Value>) = users(site)
+        .map(|(user, grants)| {
+            let acls: Vec<Value> = grants.iter().flat_map(entries).collect();
+            let client = json!({ "username": user, "roles": [{ "rolename": user }] });
+            (client, json!({ "rolename": user, "acls": acls }))
+        })
+        .unzip();
+    let document = json!({
+        "defaultACLAccess": {
+            "publishClientSend": false,
+            "publishClientReceive": false,
+            "subscribe": false,
+            "unsubscribe": true,
+        },
+        "clients": clients,
+        "groups": [],
+        "roles": roles,
+    });
+    let text = format!("{document:#}\n");
+    vec![
+        ConfigFile { name: "sparkfleet.conf", text: mosquitto::listener(access) },
+        ConfigFile { name: "sparkfleet-dynamic-security.json", text },
+    ]
+}
+
+/// To hear a topic somebody has to be allowed the subscription and each message.
+fn entries(Grant { action, filter }: &Grant) -> Vec<Value> {
+    let kinds: &[&str] = match action {
+        Action::Publish => &["publishClientSend"],
+        Action::Subscribe => &["subscribePattern", "publishClientReceive"],
+    };
+    kinds.iter().map(|kind| json!({ "acltype": kind, "topic": filter, "priority": 0, "allow": true })).collect()
+}

@@ -1,0 +1,29 @@
+//! HiveMQ 4 with the File RBAC extension: roles in `conf/credentials.xml`. The extension knows users by password; these are the site's to choose, so the file has the roles and refuses everybody until
+//! users are added.
+
+use super::{ConfigFile, users};
+use crate::rules::{Action, Grant};
+use crate::site::Site;
+
+pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
+    let mut text = String::from(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!-- Who may say what. Add a user for each role: <user><name>ROLE</name><password>HASH</password><roles><id>ROLE</id></roles></user>,\n     \
+         with a hash made by the extension's own tool. -->\n\
+         <file-rbac>\n  <users>\n  </users>\n  <roles>\n",
+    );
+    for (user, grants) in users(site) {
+        text.push_str(&format!("    <role>\n      <id>{user}</id>\n      <permissions>\n"));
+        for Grant { action, filter } in grants {
+            let activity = match action {
+                Action::Publish => "PUBLISH",
+                Action::Subscribe => "SUBSCRIBE",
+            };
+            let permission = format!("<topic>{filter}</topic><activity>{activity}</activity>");
+            text.push_str(&format!("        <permission>{permission}</permission>\n"));
+        }
+        text.push_str("      </permissions>\n    </role>\n");
+    }
+    text.push_str("  </roles>\n</file-rbac>\n");
+    vec![ConfigFile { name: "credentials.xml", text }]
+}

@@ -1,0 +1,126 @@
+//! The one table: who may publish and who may hear what.
+
+use configdb_schema::address::{CLUSTER_MANAGER_NODE, JOIN_NODE, MONITOR_NODE};
+
+use crate::filter::covers;
+use crate::site::{Principal, Site};
+
+/// What somebody does with a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Publishes to it; a will is published, too.
+    Publish,
+    /// Subscribes to it, and so hears it.
+    Subscribe,
+}
+
+/// One permission. Who has none is refused.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    /// What for.
+    pub action: Action,
+    /// Topic filter.
+    pub filter: String,
+}
+
+const NODE_REPORTS: [&str; 3] = ["NBIRTH", "NDATA", "NDEATH"];
+const DEVICE_REPORTS: [&str; 3] = ["DBIRTH", "DDATA", "DDEATH"];
+const STATES: &str = "spBv1.0/STATE/+";
+
+/// Everything that a principal may do.
+#[must_use]
+pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
+    let organisation = site.organisation();
+    let own = site.user(principal);
+    let mut table = Table::default();
+    match principal {
+        Principal::Centre => {
+            table.hears("spBv1.0/#");
+            table.reports(&own, &DEVICE_REPORTS);
+            table.commands(&own);
+            table.commands(&organisation.enrol_group());
+            for cluster in site.clusters() {
+                table.commands(&organisation.cluster_group(cluster));
+            }
+            for node in [CLUSTER_MANAGER_NODE, MONITOR_NODE] {
+                table.state(&format!("{own}.{node}"));
+            }
+        }
+        Principal::Operator => {
+            table.hears("spBv1.0/#");
+            table.commands(&organisation.central_group());
+            for cluster in site.clusters() {
+                table.commands(&organisation.cluster_group(cluster));
+                // An administrator answers a host's request to be the first of its cluster, or to be recovered.
+                table.commands(&organisation.join_group(cluster));
+            }
+            site.operator_hosts().for_each(|host| table.state(host));
+        }
+        Principal::Viewer => {
+            table.hears("spBv1.0/#");
+            site.viewer_hosts().for_each(|host| table.state(host));
+        }
+        Principal::Cluster(name) => {
+            let joining = organisation.join_group(name);
+            table.hears(&format!("spBv1.0/{own}/#"));
+            table.hears(&format!("spBv1.0/{joining}/#"));
+            table.hears(STATES);
+            table.reports(&own, &DEVICE_REPORTS);
+            // The monitor asks its cluster's nodes for rebirth; the join service answers hosts.
+            table.commands(&own);
+            table.commands(&joining);
+            for node in [MONITOR_NODE, JOIN_NODE] {
+                table.state(&format!("{own}.{node}"));
+            }
+        }
+        Principal::JoiningHosts(_) | Principal::EnrollingClusters => {
+            table.reports(&own, &[]);
+            table.hears(&format!("spBv1.0/{own}/NCMD/+"));
+            table.hears(STATES);
+        }
+    }
+    table.0
+}
+
+/// Whether that user may do that with a topic or, to subscribe, with a filter. Unknown users may do nothing.
+#[must_use]
+pub fn allows(site: &Site, user: &str, action: Action, topic: &str) -> bool {
+    if action == Action::Publish && topic.contains(['+', '#']) {
+        // MQTT 5.0, 4.7.1: a topic name has no wildcard.
+        return false;
+    }
+    let principal = site.principals().into_iter().find(|principal| site.user(principal) == user);
+    principal.is_some_and(|principal| {
+        grants(site, &principal).iter().any(|grant| grant.action == action && covers(&grant.filter, topic))
+    })
+}
+
+#[derive(Default)]
+struct Table(Vec<Grant>);
+
+impl Table {
+    fn hears(&mut self, filter: &str) {
+        self.0.push(Grant { action: Action::Subscribe, filter: filter.to_owned() });
+    }
+
+    fn says(&mut self, filter: String) {
+        self.0.push(Grant { action: Action::Publish, filter });
+    }
+
+    /// Births, data and deaths of the nodes of a group, and these of their devices.
+    fn reports(&mut self, group: &str, of_devices: &[&str]) {
+        NODE_REPORTS.into_iter().for_each(|kind| self.says(format!("spBv1.0/{group}/{kind}/+")));
+        of_devices.iter().for_each(|kind| self.says(format!("spBv1.0/{group}/{kind}/+/+")));
+    }
+
+    /// Commands to the nodes and devices of a group.
+    fn commands(&mut self, group: &str) {
+        self.says(format!("spBv1.0/{group}/NCMD/+"));
+        self.says(format!("spBv1.0/{group}/DCMD/+/+"));
+    }
+
+    /// Its own STATE as a Host Application.
+    fn state(&mut self, host_id: &str) {
+        self.says(format!("spBv1.0/STATE/{host_id}"));
+    }
+}

@@ -1,0 +1,115 @@
+//! A site: the organisation, its clusters, and who else may connect.
+
+use std::collections::BTreeSet;
+
+use configdb_schema::address::{ClusterName, Organisation};
+use sparkplug::HostId;
+
+/// What the walls are built for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    organisation: Organisation,
+    clusters: BTreeSet<ClusterName>,
+    operator_hosts: BTreeSet<String>,
+    viewer_hosts: BTreeSet<String>,
+}
+
+/// Who connects to the broker.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Principal {
+    /// ConfigDB, cluster manager and central monitor.
+    Centre,
+    /// The command line, and Host Applications that may command.
+    Operator,
+    /// Host Applications that only read: historians, dashboards.
+    Viewer,
+    /// What runs on a cluster: Sync, Monitor, Join and the edge agents.
+    Cluster(ClusterName),
+    /// Hosts that want to join a cluster.
+    JoiningHosts(ClusterName),
+    /// Clusters that are not in yet.
+    EnrollingClusters,
+}
+
+/// A host id that cannot stand in every server's files.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "host id {host_id:?} contains {character:?}; with access control only A-Z, a-z, 0-9, `_`, `-` and `.` are allowed in a host id"
+)]
+pub struct SiteError {
+    /// The refused id.
+    pub host_id: String,
+    /// The first character at fault.
+    pub character: char,
+}
+
+impl Site {
+    /// A site with these clusters. `operator_hosts` and `viewer_hosts`: ids of the Host Applications that connect as operator or viewer and publish their own STATE.
+    ///
+    /// # Errors
+    /// A host id has a character that means something in a server's file.
+    pub fn new(
+        organisation: Organisation,
+        clusters: impl IntoIterator<Item = ClusterName>,
+        operator_hosts: impl IntoIterator<Item = HostId>,
+        viewer_hosts: impl IntoIterator<Item = HostId>,
+    ) -> Result<Self, SiteError> {
+        let plain = |ids: &mut dyn Iterator<Item = HostId>| ids.map(|id| checked(&id)).collect::<Result<_, _>>();
+        Ok(Self {
+            organisation,
+            clusters: clusters.into_iter().collect(),
+            operator_hosts: plain(&mut operator_hosts.into_iter())?,
+            viewer_hosts: plain(&mut viewer_hosts.into_iter())?,
+        })
+    }
+
+    /// The organisation.
+    #[must_use]
+    pub const fn organisation(&self) -> &Organisation {
+        &self.organisation
+    }
+
+    /// Names of the clusters, sorted.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.clusters.iter()
+    }
+
+    pub(crate) fn operator_hosts(&self) -> impl Iterator<Item = &str> {
+        self.operator_hosts.iter().map(String::as_str)
+    }
+
+    pub(crate) fn viewer_hosts(&self) -> impl Iterator<Item = &str> {
+        self.viewer_hosts.iter().map(String::as_str)
+    }
+
+    /// Everybody who may connect.
+    #[must_use]
+    pub fn principals(&self) -> Vec<Principal> {
+        let everywhere = [Principal::Centre, Principal::Operator, Principal::Viewer, Principal::EnrollingClusters];
+        let of_cluster = |name: &ClusterName| [Principal::Cluster(name.clone()), Principal::JoiningHosts(name.clone())];
+        everywhere.into_iter().chain(self.clusters.iter().flat_map(of_cluster)).collect()
+    }
+
+    /// The user's name at the broker: the group, which is the common name of the certificate. People have no group; no cluster can be called like them, because its name has no hyphen.
+    #[must_use]
+    pub fn user(&self, principal: &Principal) -> String {
+        let organisation = &self.organisation;
+        match principal {
+            Principal::Centre => organisation.central_group(),
+            Principal::Operator => format!("{}-Operator", organisation.central_group()),
+            Principal::Viewer => format!("{}-Viewer", organisation.central_group()),
+            Principal::Cluster(name) => organisation.cluster_group(name),
+            Principal::JoiningHosts(name) => organisation.join_group(name),
+            Principal::EnrollingClusters => organisation.enrol_group(),
+        }
+    }
+}
+
+fn checked(id: &HostId) -> Result<String, SiteError> {
+    let text = id.as_str();
+    let allowed = |character: &char| character.is_ascii_alphanumeric() || "_-.".contains(*character);
+    match text.chars().find(|character| !allowed(character)) {
+        None => Ok(text.to_owned()),
+        Some(character) => Err(SiteError { host_id: text.to_owned(), character }),
+    }
+}

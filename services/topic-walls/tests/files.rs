@@ -1,0 +1,134 @@
+//! The files for each server: each says the whole table and nothing else. They are read back here as their server would read them, and compared with the grants.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+
+use configdb_schema::address::{ClusterName, Organisation};
+use sparkplug::HostId;
+use topic_walls::{Action, Broker, Site, configuration, grants};
+
+type Rule = (String, Action, String);
+
+fn site() -> Site {
+    let clusters = ["Paint", "Weld"].map(|name| ClusterName::new(name).unwrap());
+    Site::new(Organisation::new("ACME").unwrap(), clusters, [HostId::new("sparkfleet-cli").unwrap()], []).unwrap()
+}
+
+fn table() -> BTreeSet<Rule> {
+    let site = site();
+    let rules_of = |principal| {
+        let user = site.user(&principal);
+        grants(&site, &principal).into_iter().map(move |grant| (user.clone(), grant.action, grant.filter))
+    };
+    site.principals().into_iter().flat_map(rules_of).collect()
+}
+
+fn file(broker: Broker, name: &str) -> String {
+    configuration(broker, &site()).into_iter().find(|file| file.name == name).unwrap().text
+}
+
+#[test]
+fn the_access_list_of_mosquitto_and_vernemq_is_the_table() {
+    for broker in [Broker::Mosquitto, Broker::VerneMq] {
+        let mut user = None;
+        let mut rules = BTreeSet::new();
+        for line in file(broker, "sparkfleet.acl").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["user", name] => user = Some(name.to_owned()),
+                ["topic", "write", filter] => {
+                    rules.insert((user.clone().unwrap(), Action::Publish, filter.to_owned()));
+                }
+                ["topic", "read", filter] => {
+                    rules.insert((user.clone().unwrap(), Action::Subscribe, filter.to_owned()));
+                }
+                _ => panic!("{line}"),
+            }
+        }
+        assert_eq!(rules, table());
+    }
+}
+
+#[test]
+fn dynamic_security_has_a_client_and_a_role_for_each_user_and_refuses_by_default() {
+    let text = file(Broker::MosquittoDynamicSecurity, "sparkfleet-dynamic-security.json");
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for access in ["publishClientSend", "publishClientReceive", "subscribe"] {
+        assert_eq!(document["defaultACLAccess"][access], false, "{access}");
+    }
+    let mut rules = BTreeSet::new();
+    for role in document["roles"].as_array().unwrap() {
+        let name = role["rolename"].as_str().unwrap();
+        let client = document["clients"].as_array().unwrap().iter().find(|client| client["username"] == name).unwrap();
+        assert_eq!(client["roles"][0]["rolename"], name);
+        let topics = |kind: &str| {
+            let acls = role["acls"].as_array().unwrap().iter();
+            acls.filter(|acl| acl["acltype"] == kind && acl["allow"] == true)
+                .map(|acl| acl["topic"].as_str().unwrap().to_owned())
+                .collect::<BTreeSet<_>>()
+        };
+        assert_eq!(topics("subscribePattern"), topics("publishClientReceive"), "{name}");
+        rules.extend(topics("publishClientSend").into_iter().map(|topic| (name.to_owned(), Action::Publish, topic)));
+        rules.extend(topics("subscribePattern").into_iter().map(|topic| (name.to_owned(), Action::Subscribe, topic)));
+    }
+    assert_eq!(rules, table());
+}
+
+#[test]
+fn emqx_reads_the_table_and_then_refuses() {
+    let text = file(Broker::Emqx, "sparkfleet-acl.conf");
+    let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('%')).rev();
+    assert_eq!(lines.next(), Some("{deny, all}."));
+    let rule = |line: &str| -> Rule {
+        let inner = line.strip_prefix("{allow, {username, \"").unwrap().strip_suffix("\"]}.").unwrap();
+        let (user, rest) = inner.split_once("\"}, ").unwrap();
+        let (verb, topic) = rest.split_once(", [\"").unwrap();
+        let action = if verb == "publish" { Action::Publish } else { Action::Subscribe };
+        assert!(["publish", "subscribe"].contains(&verb), "{line}");
+        (user.to_owned(), action, topic.to_owned())
+    };
+    assert_eq!(lines.map(rule).collect::<BTreeSet<_>>(), table());
+    assert!(file(Broker::Emqx, "sparkfleet-listener.conf").contains("no_match = deny"));
+}
+
+#[test]
+fn hivemq_has_the_table_as_roles_and_no_user_until_the_site_adds_some() {
+    let text = file(Broker::HiveMq, "credentials.xml");
+    let mut rules = BTreeSet::new();
+    for role in text.split("<role>").skip(1) {
+        let between = |text: &str, open: &str, close: &str| {
+            text.split_once(open)
+                .and_then(|(_, rest)| rest.split_once(close))
+                .map(|(inner, _)| inner.to_owned())
+                .unwrap()
+        };
+        let user = between(role, "<id>", "</id>");
+        for permission in role.split("<permission>").skip(1) {
+            let action = match between(permission, "<activity>", "</activity>").as_str() {
+                "PUBLISH" => Action::Publish,
+                "SUBSCRIBE" => Action::Subscribe,
+                other => panic!("{other}"),
+            };
+            rules.insert((user.clone(), action, between(permission, "<topic>", "</topic>")));
+        }
+    }
+    assert_eq!(rules, table());
+    let users = text.split_once("<users>").unwrap().1.split_once("</users>").unwrap().0;
+    assert!(users.trim().is_empty(), "no password is invented");
+}
+
+#[test]
+fn every_listener_asks_for_a_certificate_and_takes_its_name() {
+    for (broker, name, lines) in [
+        (Broker::Mosquitto, "sparkfleet.conf", ["require_certificate true", "use_identity_as_username true"]),
+        (
+            Broker::MosquittoDynamicSecurity,
+            "sparkfleet.conf",
+            ["require_certificate true", "use_identity_as_username true"],
+        ),
+        (Broker::Emqx, "sparkfleet-listener.conf", ["fail_if_no_peer_cert = true", "peer_cert_as_username = cn"]),
+        (Broker::VerneMq, "sparkfleet.conf", ["require_certificate = on", "use_identity_as_username = on"]),
+    ] {
+        let text = file(broker, name);
+        assert!(lines.iter().all(|line| text.contains(line)), "{broker:?}");
+    }
+}

@@ -1,0 +1,181 @@
+//! The walls, looked at from the other side: what nobody may do, said without the table.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use configdb_schema::address::{ClusterName, Organisation};
+use proptest::prelude::*;
+use sparkplug::HostId;
+use topic_walls::filter::{covers, overlap};
+use topic_walls::{Action, Principal, Site, allows, grants};
+
+const CLUSTERS: [&str; 3] = ["Paint", "Paint_Shop", "Join"];
+const OTHER_GROUPS: [&str; 4] = ["ACME", "ACME-Unknown", "OTHER-Paint", "Line1"];
+const KINDS: [&str; 8] = ["NBIRTH", "NDATA", "NDEATH", "NCMD", "DBIRTH", "DDATA", "DDEATH", "DCMD"];
+
+fn name(text: &str) -> ClusterName {
+    ClusterName::new(text).unwrap()
+}
+
+fn site() -> Site {
+    let hosts = |ids: &[&str]| ids.iter().map(|id| HostId::new(*id).unwrap()).collect::<Vec<_>>();
+    let clusters = CLUSTERS.map(name);
+    Site::new(Organisation::new("ACME").unwrap(), clusters, hosts(&["sparkfleet-cli"]), hosts(&["ignition"])).unwrap()
+}
+
+fn groups(site: &Site) -> Vec<String> {
+    let people = [site.user(&Principal::Operator), site.user(&Principal::Viewer)];
+    let own = site.principals().into_iter().map(|principal| site.user(&principal));
+    own.filter(|group| !people.contains(group)).chain(OTHER_GROUPS.map(str::to_owned)).collect()
+}
+
+/// Topics and filters about every group, every kind, any node; deeper and shallower ones, and STATE.
+fn topics() -> impl Strategy<Value = String> {
+    let site = site();
+    let level = |names: Vec<String>| prop_oneof![9 => prop::sample::select(names), 1 => Just("+".to_owned())];
+    let group = level(groups(&site));
+    let kind = level(KINDS.map(str::to_owned).to_vec());
+    let id = level(["Sync", "Monitor", "Join", "Press", "ACME-Paint"].map(str::to_owned).to_vec());
+    let in_group = (group, kind, prop::collection::vec(id, 0..4), any::<bool>()).prop_map(|(group, kind, ids, all)| {
+        let levels: Vec<String> = ["spBv1.0".to_owned(), group, kind].into_iter().chain(ids).collect();
+        if all { format!("{}/#", levels.join("/")) } else { levels.join("/") }
+    });
+    let state = prop::sample::select(vec![
+        "spBv1.0/STATE/ACME-Paint.Monitor",
+        "spBv1.0/STATE/ACME-Paint_Shop.Monitor",
+        "spBv1.0/STATE/ACME-Central.Cluster-Manager",
+        "spBv1.0/STATE/sparkfleet-cli",
+        "spBv1.0/STATE/ignition",
+        "spBv1.0/STATE/+",
+        "spBv1.0/#",
+        "spBv1.0/+/#",
+        "#",
+        "$SYS/#",
+        "$CONTROL/dynamic-security/v1",
+    ]);
+    prop_oneof![8 => in_group, 2 => state.prop_map(str::to_owned)]
+}
+
+/// What a wall keeps out, by the user's kind: true if nobody of that kind may do it.
+fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str) -> bool {
+    let group = |name: &str| format!("spBv1.0/{name}/#");
+    let own = site.user(principal);
+    let touches_only = |allowed: &[String]| allowed.iter().any(|filter| covers(filter, topic));
+    match (principal, action) {
+        (_, Action::Publish) if topic.contains(['+', '#']) || !topic.starts_with("spBv1.0/") => true,
+        (Principal::Cluster(_), Action::Publish) => {
+            let answers = [format!("spBv1.0/{own}-Join/NCMD/+"), format!("spBv1.0/{own}-Join/DCMD/+/+")];
+            let states = ["Monitor", "Join"].map(|node| format!("spBv1.0/STATE/{own}.{node}"));
+            !touches_only(&[&[group(&own)], &answers[..], &states[..]].concat())
+        }
+        (Principal::Cluster(_), Action::Subscribe) => {
+            !touches_only(&[group(&own), group(&format!("{own}-Join")), "spBv1.0/STATE/+".to_owned()])
+        }
+        (Principal::JoiningHosts(_) | Principal::EnrollingClusters, Action::Publish) => {
+            !touches_only(&["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/{own}/{kind}/+")))
+        }
+        (Principal::JoiningHosts(_) | Principal::EnrollingClusters, Action::Subscribe) => {
+            !touches_only(&[format!("spBv1.0/{own}/NCMD/+"), "spBv1.0/STATE/+".to_owned()])
+        }
+        (Principal::Viewer, Action::Publish) => topic != "spBv1.0/STATE/ignition",
+        (Principal::Operator, Action::Publish) => {
+            topic != "spBv1.0/STATE/sparkfleet-cli" && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
+        }
+        (Principal::Centre, Action::Publish) => {
+            let reports = overlap(&group(&own), topic) || topic.starts_with("spBv1.0/STATE/ACME-Central.");
+            !reports && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
+        }
+        (Principal::Centre | Principal::Operator | Principal::Viewer, Action::Subscribe) => !covers("spBv1.0/#", topic),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Invariant `group-is-a-wall`.
+    #[test]
+    fn nobody_reaches_beyond_the_wall(topic in topics(), publishes in any::<bool>()) {
+        let site = site();
+        let action = if publishes { Action::Publish } else { Action::Subscribe };
+        for principal in site.principals() {
+            let user = site.user(&principal);
+            let walled_off = is_walled_off(&site, &principal, action, &topic);
+            prop_assert!(!(walled_off && allows(&site, &user, action, &topic)), "{user} may {action:?} {topic}");
+        }
+    }
+
+    #[test]
+    fn strangers_may_do_nothing(topic in topics(), user in "[A-Za-z0-9_-]{0,20}") {
+        let site = site();
+        prop_assume!(site.principals().iter().all(|principal| site.user(principal) != user));
+        prop_assert!(!allows(&site, &user, Action::Publish, &topic) && !allows(&site, &user, Action::Subscribe, &topic));
+    }
+}
+
+#[test]
+fn two_clusters_share_no_topic_but_the_states_of_hosts() {
+    let site = site();
+    for one in CLUSTERS {
+        for other in CLUSTERS.into_iter().filter(|other| *other != one) {
+            let of = |name: &str| {
+                [Principal::Cluster(self::name(name)), Principal::JoiningHosts(self::name(name))]
+                    .iter()
+                    .flat_map(|principal| grants(&site, principal))
+                    .collect::<Vec<_>>()
+            };
+            for (a, b) in of(one).iter().flat_map(|a| of(other).into_iter().map(move |b| (a.clone(), b))) {
+                let is_state = |filter: &str| filter.starts_with("spBv1.0/STATE/");
+                let shared = overlap(&a.filter, &b.filter);
+                assert!(!shared || (is_state(&a.filter) && is_state(&b.filter)), "{one} {a:?}, {other} {b:?}");
+                assert!(!shared || (a.action, b.action) != (Action::Publish, Action::Publish), "{a:?} {b:?}");
+            }
+        }
+    }
+}
+
+/// What the services, the command line and other people's hosts subscribe to and publish.
+#[test]
+fn everybody_can_do_their_work() {
+    use Action::{Publish, Subscribe};
+    let site = site();
+    let disk = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    for (user, action, topic) in [
+        ("ACME-Central", Publish, "spBv1.0/ACME-Central/NBIRTH/ConfigDB"),
+        ("ACME-Central", Publish, "spBv1.0/ACME-Central/DDEATH/ConfigDB/d"),
+        ("ACME-Central", Publish, "spBv1.0/STATE/ACME-Central.Cluster-Manager"),
+        ("ACME-Central", Publish, "spBv1.0/ACME-Paint/DCMD/Sync/d"),
+        ("ACME-Central", Publish, "spBv1.0/ACME-Central/NCMD/ConfigDB"),
+        ("ACME-Central", Publish, "spBv1.0/ACME-Enrol/NCMD/c"),
+        ("ACME-Central", Subscribe, "spBv1.0/ACME-Central/+/ConfigDB/#"),
+        ("ACME-Central", Subscribe, "spBv1.0/+/+/Sync/#"),
+        ("ACME-Central", Subscribe, "spBv1.0/STATE/ACME-Central.Cluster-Manager"),
+        ("ACME-Paint", Publish, "spBv1.0/ACME-Paint/NDEATH/Sync"),
+        ("ACME-Paint", Publish, "spBv1.0/ACME-Paint/NCMD/Press"),
+        ("ACME-Paint", Publish, "spBv1.0/STATE/ACME-Paint.Monitor"),
+        ("ACME-Paint", Publish, "spBv1.0/ACME-Paint-Join/NCMD/d"),
+        ("ACME-Paint", Subscribe, "spBv1.0/ACME-Paint/#"),
+        ("ACME-Paint", Subscribe, "spBv1.0/ACME-Paint-Join/#"),
+        ("ACME-Paint", Subscribe, "spBv1.0/STATE/Ignition"),
+        ("ACME-Paint-Join", Publish, "spBv1.0/ACME-Paint-Join/NBIRTH/d"),
+        ("ACME-Paint-Join", Subscribe, "spBv1.0/ACME-Paint-Join/NCMD/d"),
+        ("ACME-Enrol", Publish, "spBv1.0/ACME-Enrol/NDATA/c"),
+        ("ACME-Central-Operator", Publish, "spBv1.0/ACME-Central/DCMD/ConfigDB/d"),
+        ("ACME-Central-Operator", Publish, "spBv1.0/STATE/sparkfleet-cli"),
+        ("ACME-Central-Operator", Publish, "spBv1.0/ACME-Paint-Join/NCMD/d"),
+        ("ACME-Central-Operator", Subscribe, "spBv1.0/#"),
+        ("ACME-Central-Viewer", Subscribe, "spBv1.0/#"),
+        ("ACME-Central-Viewer", Publish, "spBv1.0/STATE/ignition"),
+    ] {
+        let topic = topic.replace("/d", &format!("/{disk}"));
+        assert!(allows(&site, user, action, &topic), "{user} {action:?} {topic}");
+    }
+}
+
+#[test]
+fn a_host_id_that_means_something_in_a_file_is_refused_by_name() {
+    let organisation = Organisation::new("ACME").unwrap();
+    let odd = HostId::new("Ignition 1").unwrap();
+    let error = Site::new(organisation, [], [odd], []).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "host id \"Ignition 1\" contains ' '; with access control only A-Z, a-z, 0-9, `_`, `-` and `.` are allowed in a host id"
+    );
+}

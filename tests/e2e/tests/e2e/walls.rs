@@ -1,0 +1,261 @@
+//! The access control that `sparkfleet acl generate` writes, on a Mosquitto that asks for certificates: who gets through and who does not, and that the whole factory works behind it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use bytes::Bytes;
+use configdb_schema::address::{ClusterName, Organisation};
+use e2e::centre::{free_port, service_process_with};
+use e2e::cli::Cli;
+use e2e::mosquitto::Mosquitto;
+use e2e::process::Processes;
+use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
+use simulator::flux::chart::Charts;
+use sparkplug::HostId;
+use sparkplug::session::QoS;
+use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
+use topic_walls::{Action, Site, allows, grants};
+
+use crate::factory::uuid;
+
+const USERS: [&str; 5] =
+    ["ACME-Central", "ACME-Central-Operator", "ACME-Paint_Shop", "ACME-Paint_Shop-Join", "ACME-Weld_Shop"];
+
+/// Mosquitto with the files of `sparkfleet acl generate`, changed only where they name directories and the port.
+async fn walled(kind: &str, file: &str, installed: &str) -> Mosquitto {
+    let files = tempfile::tempdir().unwrap();
+    let directory = files.path().display().to_string();
+    let arguments = ["acl", "generate", "--broker", kind, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
+    let outcome = Cli::new("mqtt://127.0.0.1:1").run(&[&arguments[..], &["--directory", &directory]].concat()).await;
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let conf = fs::read_to_string(files.path().join("sparkfleet.conf")).unwrap();
+    let conf = conf.replace("/etc/mosquitto/certs/", "{dir}/").replace(installed, &format!("{{dir}}/{file}"));
+    let lines: Vec<&str> = conf.lines().filter(|line| !line.starts_with("listener ")).collect();
+    // The listener of a test has a port of its own; everything else belongs to it as in the file.
+    Mosquitto::with(&lines.join("\n"), |own| {
+        certificates(own);
+        fs::copy(files.path().join(file), own.join(file)).unwrap();
+    })
+}
+
+/// An authority, a server certificate, and a certificate for each user, named by its group.
+fn certificates(directory: &Path) {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+    let authority = ["-subj", "/CN=test fleet", "-keyout", &at("ca.key"), "-out", &at("sparkfleet-ca.pem")];
+    openssl(&[&["req", "-x509"], &key[..], &authority].concat());
+    let issue = |name: &str, common_name: &str, extension: &str| {
+        let (request, file) = (at(&format!("{name}.csr")), at(&format!("{name}.ext")));
+        fs::write(&file, extension).unwrap();
+        let subject = format!("/CN={common_name}/OU=test");
+        let private = at(&format!("{name}.key"));
+        openssl(&[&["req"], &key[..5], &["-subj", &subject, "-keyout", &private, "-out", &request]].concat());
+        let (ca, ca_key, out) = (at("sparkfleet-ca.pem"), at("ca.key"), at(&format!("{name}.pem")));
+        let signed = ["-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-extfile", &file, "-days", "2", "-out", &out];
+        openssl(&[&["x509", "-req", "-in", &request], &signed[..]].concat());
+    };
+    issue("server", "server", "subjectAltName=DNS:localhost\nextendedKeyUsage=serverAuth\n");
+    for user in USERS {
+        issue(user, user, "extendedKeyUsage=clientAuth\n");
+    }
+    issue("stranger", "ACME-Stranger", "extendedKeyUsage=clientAuth\n");
+}
+
+fn openssl(arguments: &[&str]) {
+    let done = Command::new("openssl").args(arguments).output().expect("openssl is installed");
+    assert!(done.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// What a program needs to connect as a user.
+fn mqtt(server: &Mosquitto, user: &str) -> MqttConfig {
+    let file = |name: &str| Some(server.directory().join(name));
+    MqttConfig {
+        servers: vec![format!("mqtts://localhost:{}", server.address().port())],
+        ca_file: file("sparkfleet-ca.pem"),
+        cert_file: file(&format!("{user}.pem")),
+        key_file: file(&format!("{user}.key")),
+        ..MqttConfig::default()
+    }
+}
+
+async fn next(listener: &mut ListenerHandle, what: &str) -> ListenerEvent {
+    let event = tokio::time::timeout(Duration::from_secs(120), listener.recv()).await;
+    event.unwrap_or_else(|_| panic!("not in time: {what}")).unwrap_or_else(|| panic!("ended: {what}"))
+}
+
+async fn connected(server: &Mosquitto, user: &str, filters: &[String]) -> ListenerHandle {
+    let filters = filters.iter().map(|filter| (filter.clone(), QoS::AtMostOnce)).collect();
+    let mut listener = spawn_listener(filters, &mqtt(server, user), Clock::new()).unwrap();
+    assert_eq!(next(&mut listener, user).await, ListenerEvent::Online, "{user}");
+    listener
+}
+
+fn site() -> Site {
+    let clusters = ["Paint_Shop", "Weld_Shop"].map(|name| ClusterName::new(name).unwrap());
+    Site::new(Organisation::new("ACME").unwrap(), clusters, [HostId::new("sparkfleet-cli").unwrap()], []).unwrap()
+}
+
+fn topics() -> Vec<String> {
+    let groups =
+        ["ACME-Central", "ACME-Paint_Shop", "ACME-Weld_Shop", "ACME-Paint_Shop-Join", "ACME-Enrol", "OTHER-Line"];
+    let node = ["NBIRTH", "NDATA", "NDEATH", "NCMD"].map(|kind| format!("{kind}/Sync"));
+    let device = ["DBIRTH", "DDATA", "DDEATH", "DCMD"].map(|kind| format!("{kind}/Sync/d"));
+    let in_group = |group| node.iter().chain(&device).map(move |rest| format!("spBv1.0/{group}/{rest}"));
+    let hosts = ["ACME-Central.Cluster-Manager", "ACME-Paint_Shop.Monitor", "ACME-Weld_Shop.Monitor", "Ignition"];
+    let states = hosts.map(|host| format!("spBv1.0/STATE/{host}"));
+    groups.into_iter().flat_map(in_group).chain(states).collect()
+}
+
+/// Everybody publishes to every topic and hears what it may. What arrives where must be what the table says, message by message.
+async fn what_arrives_is_what_the_table_says(server: &Mosquitto, filters: impl Fn(&str) -> Vec<String>) {
+    const LAST: &str = "spBv1.0/STATE/sparkfleet-cli";
+    let (site, topics) = (site(), topics());
+    let mut clients = Vec::new();
+    for user in USERS {
+        clients.push((user, connected(server, user, &filters(user)).await));
+    }
+    // The operator hears everything; each of the others ends with a message that it may send, so that nothing of it is on the way any more.
+    for (user, client) in &clients {
+        for topic in &topics {
+            client.publish(topic.clone(), Bytes::from_static(user.as_bytes())).await.unwrap();
+        }
+        let own = if *user == "ACME-Central-Operator" { continue } else { user };
+        client.publish(format!("spBv1.0/{own}/NDATA/end"), Bytes::from_static(user.as_bytes())).await.unwrap();
+    }
+    let mut open: BTreeSet<&str> = USERS.into_iter().filter(|user| *user != "ACME-Central-Operator").collect();
+    let mut heard: Vec<BTreeSet<(String, String)>> = vec![BTreeSet::new(); USERS.len()];
+    while !open.is_empty() {
+        let (_, operator) = &mut clients[1];
+        let ListenerEvent::Message { topic, payload, .. } = next(operator, "the operator hears the ends").await else {
+            continue;
+        };
+        let from = String::from_utf8(payload.to_vec()).unwrap();
+        if topic.ends_with("/NDATA/end") {
+            open.remove(from.as_str());
+        } else {
+            heard[1].insert((from, topic));
+        }
+    }
+    clients[1].1.publish(LAST.to_owned(), Bytes::new()).await.unwrap();
+    for (index, (user, client)) in clients.iter_mut().enumerate() {
+        loop {
+            match next(client, user).await {
+                ListenerEvent::Message { topic, .. } if topic == LAST => break,
+                ListenerEvent::Message { topic, .. } if topic.ends_with("/NDATA/end") => {}
+                ListenerEvent::Message { topic, payload, .. } => {
+                    heard[index].insert((String::from_utf8(payload.to_vec()).unwrap(), topic));
+                }
+                other => panic!("{user}: {other:?}"),
+            }
+        }
+    }
+    for (user, heard) in USERS.into_iter().zip(heard) {
+        let pairs = USERS.into_iter().flat_map(|from| topics.iter().map(move |topic| (from.to_owned(), topic.clone())));
+        let expected: BTreeSet<(String, String)> = pairs
+            .filter(|(from, topic)| {
+                allows(&site, from, Action::Publish, topic) && allows(&site, user, Action::Subscribe, topic)
+            })
+            .collect();
+        assert!(!expected.is_empty(), "{user} hears something, so that this test can fail");
+        assert_eq!(heard, expected, "{user}");
+    }
+    for (_, client) in clients {
+        client.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn static_files_keep_clusters_apart() {
+    let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
+    what_arrives_is_what_the_table_says(&server, |_| vec!["spBv1.0/#".to_owned()]).await;
+    // A certificate of the fleet whose name has no entry may connect and hears nothing; one without a certificate may not even connect.
+    let stranger = connected(&server, "stranger", &["#".to_owned()]).await;
+    let mut operator = connected(&server, "ACME-Central-Operator", &["spBv1.0/#".to_owned()]).await;
+    stranger.publish("spBv1.0/ACME-Paint_Shop/NCMD/Sync".to_owned(), Bytes::from_static(b"stranger")).await.unwrap();
+    operator.publish("spBv1.0/STATE/sparkfleet-cli".to_owned(), Bytes::from_static(b"end")).await.unwrap();
+    let ListenerEvent::Message { payload, .. } = next(&mut operator, "its own message").await else {
+        panic!("no message")
+    };
+    assert_eq!(&payload[..], b"end");
+    stranger.stop().await;
+    operator.stop().await;
+    let nobody = MqttConfig { cert_file: None, key_file: None, ..mqtt(&server, "stranger") };
+    let mut nobody = spawn_listener(vec![("#".to_owned(), QoS::AtMostOnce)], &nobody, Clock::new()).unwrap();
+    assert!(matches!(next(&mut nobody, "a refusal").await, ListenerEvent::Offline { .. }));
+    nobody.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dynamic_security_plugin_keeps_clusters_apart() {
+    let file = "sparkfleet-dynamic-security.json";
+    let server = walled("mosquitto-dynsec", file, &format!("/var/lib/mosquitto/{file}")).await;
+    let site = site();
+    // The plugin looks at subscriptions, too: each asks for what it may have.
+    let filters = |user: &str| {
+        let principal = site.principals().into_iter().find(|principal| site.user(principal) == user).unwrap();
+        let hears = grants(&site, &principal).into_iter().filter(|grant| grant.action == Action::Subscribe);
+        hears.map(|grant| grant.filter).collect()
+    };
+    what_arrives_is_what_the_table_says(&server, filters).await;
+    let filters = vec![("spBv1.0/ACME-Weld_Shop/#".to_owned(), QoS::AtMostOnce)];
+    let mut curious = spawn_listener(filters, &mqtt(&server, "ACME-Paint_Shop"), Clock::new()).unwrap();
+    let refused = next(&mut curious, "a refused subscription").await;
+    assert!(matches!(&refused, ListenerEvent::Offline { .. }), "{refused:?}");
+    curious.stop().await;
+}
+
+/// Every service with the certificate of its group, and an operator who creates a cluster: what they need to say and hear is what they may.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_factory_works_behind_the_walls() {
+    let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: String| server.directory().join(name).display().to_string();
+    let url = format!("mqtts://localhost:{}", server.address().port());
+    let variables = |prefix: &str, user: &str| {
+        let files = [
+            ("CA_FILE", "sparkfleet-ca.pem".to_owned()),
+            ("CERT_FILE", format!("{user}.pem")),
+            ("KEY_FILE", format!("{user}.key")),
+        ];
+        files.map(|(key, file)| (format!("{prefix}{key}"), at(file)))
+    };
+    let processes = Processes::default();
+    let start = |service: &str, folder: &str, user: &str, head: &str, tables: &str| {
+        let folder = directory.path().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        let mut environment = vec![("SPARKFLEET__MQTT__SERVERS".to_owned(), url.clone())];
+        environment.extend(variables("SPARKFLEET__MQTT__", user));
+        let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
+        processes.insert(service_process_with(service, head, tables, server.address(), &folder, &environment));
+    };
+    start("configdb", "centre", "ACME-Central", "", "");
+    start("cluster-manager", "centre", "ACME-Central", "", &format!("[git]\nlisten = \"{}\"\n", free_port()));
+    let spec =
+        ClusterSpec { hosts: vec![HostSpec::control_plane("paint-1")], flux: false, ..ClusterSpec::new("Paint_Shop") };
+    let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();
+    let cli = Cli::new(&url).with_environment(variables("SPARKFLEET_", "ACME-Central-Operator"));
+    let created = uuid(&cli.json(&["cluster", "create", "Paint_Shop"]).await);
+    let tables = format!(
+        "[cluster]\nname = \"Paint_Shop\"\nuuid = \"{created}\"\n[kubernetes]\nnamespace = \"fplus-edge\"\nurl = \"{}\"\n",
+        cluster.url()
+    );
+    for service in ["edge-sync", "edge-monitor"] {
+        start(service, "edge", "ACME-Paint_Shop", "simulated = true\n", &tables);
+    }
+    let listed = cli.json(&["cluster", "create", "Paint_Shop", "--wait", "--timeout", "2m"]).await;
+    assert_eq!(uuid(&listed), created, "{listed}\n{}", processes.tails());
+    let seen = async || cli.json(&["cluster", "list"]).await[0].clone();
+    let limit = tokio::time::Instant::now() + Duration::from_secs(120);
+    loop {
+        let row = seen().await;
+        if row["alive"] == true && row["monitored"] == true && row["hosts"] == 1 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < limit, "{row}\n{}", processes.tails());
+    }
+    processes.stop().await;
+    cluster.stop().await;
+}
