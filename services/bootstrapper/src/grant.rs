@@ -82,6 +82,14 @@ fn check_membership(membership: &Membership, settings: &HostSettings) -> Result<
     if membership.token.expose().is_empty() {
         return fault("token", "is missing");
     }
+    let pin = membership.authority_pin.strip_prefix("sha256:");
+    let is_pin = pin.is_some_and(|pin| pin.len() == 64 && pin.bytes().all(|c| c.is_ascii_hexdigit()));
+    if !is_pin && !membership.token.expose().starts_with(b"K10") {
+        return fault(
+            "authority_pin",
+            "must be sha256: and 64 hexadecimal digits: without it anybody could be the cluster",
+        );
+    }
     if settings.role == Role::ControlPlane {
         let known = |path: &str| CONTROL_PLANE_FILES.contains(&path);
         if let Some((path, _)) = membership.files.iter().find(|(path, _)| !known(path)) {

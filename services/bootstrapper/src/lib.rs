@@ -29,6 +29,7 @@ pub mod boot;
 pub mod config;
 pub mod event;
 pub mod grant;
+pub mod luks;
 pub mod platform;
 pub mod record;
 pub mod state;

@@ -5,6 +5,7 @@
 pub mod issuer;
 pub mod mosquitto;
 pub mod site;
+pub mod swtpm;
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,0 +1,229 @@
+//! Kubernetes by k3s: writes `config.yaml`, token and node password, starts the service, and waits until it has what only a member has.
+//!
+//! k3s tries to join by itself for as long as it runs, so a try spoils nothing. Its service wants the token at each start: the file stays (mode 0600); a join token is over after some
+//! minutes anyway.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bootstrapper_contract::InitParameters;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use join_protocol::message::grant::{Component, Membership};
+use join_protocol::secret::SecretBytes;
+use join_protocol::terms::Role;
+use serde_json::{Map, Value, json};
+use service_runtime::atomic_file::OWNER_ONLY;
+use zeroize::Zeroizing;
+
+use super::command::Command;
+use super::components::Components;
+use super::files::{below, remove, write};
+use super::kubeadm::{is_control_plane, read_secret};
+use crate::config::Config;
+use crate::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
+
+const CONFIG: &str = "/etc/rancher/k3s/config.yaml";
+const TOKEN: &str = "/etc/rancher/k3s/token";
+const NODE_PASSWORD: &str = "/etc/rancher/node/password";
+const KUBECONFIG: &str = "/etc/rancher/k3s/k3s.yaml";
+const KUBECONFIG_BYTES_MAX: u64 = 64 * 1024;
+/// The supervisor gives it to a node that it has accepted.
+const AGENT_PROOF: &str = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
+const SERVER: &str = "k3s.service";
+const AGENT: &str = "k3s-agent.service";
+/// Which of both a member is, so that it is started again as the same.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// See the module.
+#[derive(Debug)]
+pub struct K3s {
+    root: PathBuf,
+    systemctl: PathBuf,
+    timeout: Duration,
+    components: Components,
+    address: Option<std::net::IpAddr>,
+    role: Role,
+}
+
+impl K3s {
+    /// The installer of this configuration; `addresses`: of the host.
+    #[must_use]
+    pub fn new(config: &Config, root: &Path, addresses: &[std::net::IpAddr], role: Role) -> Self {
+        let kubernetes = &config.kubernetes;
+        Self {
+            root: root.to_owned(),
+            systemctl: kubernetes.systemctl.clone(),
+            timeout: Duration::from_millis(config.timeouts.member_ms),
+            components: Components::new(root.to_owned(), kubernetes.component_bytes_max, kubernetes.ca_file.clone()),
+            address: addresses.first().copied(),
+            role,
+        }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        below(&self.root, Path::new(path))
+    }
+
+    fn write_secret(&self, path: &str, content: &[u8]) -> Outcome<()> {
+        write(&self.at(path), content, OWNER_ONLY)
+    }
+
+    async fn systemctl(&self, arguments: &[&str]) -> Outcome<()> {
+        Command::new(&self.systemctl, self.timeout).arguments(arguments).succeed().await.map(drop)
+    }
+
+    /// Enables and starts a service; it may do so for ever, which is bounded by the waiting that follows.
+    async fn start(&self, service: &str) -> Outcome<()> {
+        self.systemctl(&["enable", service]).await?;
+        self.systemctl(&["restart", "--no-block", service]).await
+    }
+
+    /// Waits until a file is there. k3s tells nobody else.
+    async fn wait_for(&self, path: &str) -> Outcome<()> {
+        let path = self.at(path);
+        let wait = async {
+            while !path.exists() {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        };
+        let late = |_| PlatformError(format!("{} did not appear within {} s", path.display(), self.timeout.as_secs()));
+        tokio::time::timeout(self.timeout, wait).await.map_err(late)
+    }
+
+    async fn join_once(&self, plan: &JoinPlan, activity: &Activity) -> Outcome<()> {
+        let membership = &plan.membership;
+        self.write_secret(TOKEN, secure_token(membership)?.as_bytes())?;
+        if !membership.node_password.expose().is_empty() {
+            self.write_secret(NODE_PASSWORD, membership.node_password.expose())?;
+        }
+        self.write_secret(CONFIG, &render_join(membership, self.address)?)?;
+        let service = if is_control_plane(plan.role) { SERVER } else { AGENT };
+        remove(&self.at(AGENT_PROOF))?;
+        activity.say(format!("starting {service}"));
+        self.start(service).await?;
+        activity.say("waiting for the cluster to accept the node");
+        self.wait_for(AGENT_PROOF).await
+    }
+
+    async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
+        self.write_secret(CONFIG, &render_init(parameters, self.address)?)?;
+        for path in [KUBECONFIG, AGENT_PROOF] {
+            remove(&self.at(path))?;
+        }
+        activity.say(format!("starting {SERVER}"));
+        self.start(SERVER).await?;
+        activity.say("waiting for the API");
+        self.wait_for(KUBECONFIG).await?;
+        self.wait_for(AGENT_PROOF).await?;
+        let kubeconfig = read_secret(&self.at(KUBECONFIG), KUBECONFIG_BYTES_MAX)?;
+        Ok(with_endpoint(&kubeconfig, &parameters.endpoint))
+    }
+
+    async fn resume(&self, activity: &Activity) -> Outcome<()> {
+        // A server's configuration says where the cluster began, or the role of the host what it is.
+        let config = fs::read(self.at(CONFIG)).unwrap_or_default();
+        let config: Value = serde_json::from_slice(&config).unwrap_or_default();
+        let is_server = config["cluster-init"] == true || is_control_plane(self.role);
+        let service = if is_server { SERVER } else { AGENT };
+        activity.say(format!("starting {service}"));
+        self.systemctl(&["start", "--no-block", service]).await
+    }
+}
+
+/// The token in the form that pins the cluster's authority: without it anybody could be the server.
+fn secure_token(membership: &Membership) -> Outcome<Zeroizing<String>> {
+    let token = Zeroizing::new(String::from_utf8_lossy(membership.token.expose()).into_owned());
+    if token.starts_with("K10") {
+        return Ok(token);
+    }
+    let pin = membership.authority_pin.strip_prefix("sha256:").filter(|pin| pin.len() == 64);
+    match pin {
+        Some(pin) => Ok(Zeroizing::new(format!("K10{pin}::{}", token.as_str()))),
+        None => Err(PlatformError("the token pins no authority, and the ticket has no pin".to_owned())),
+    }
+}
+
+/// `config.yaml` of a node that joins. The token has a file of its own.
+///
+/// # Errors
+/// The ticket names no server.
+pub fn render_join(membership: &Membership, address: Option<std::net::IpAddr>) -> Outcome<Vec<u8>> {
+    let server = membership.servers.first().ok_or_else(|| PlatformError("the ticket names no server".to_owned()))?;
+    let mut config = node(&membership.node_name, &membership.labels, &membership.taints, address);
+    config.insert("server".to_owned(), json!(server));
+    config.insert("token-file".to_owned(), json!(TOKEN));
+    to_bytes(&config)
+}
+
+/// `config.yaml` of the first server.
+///
+/// # Errors
+/// None that is known.
+pub fn render_init(parameters: &InitParameters, address: Option<std::net::IpAddr>) -> Outcome<Vec<u8>> {
+    let mut config = node(&parameters.node_name, &parameters.labels, &parameters.taints, address);
+    config.insert("cluster-init".to_owned(), json!(true));
+    config.insert("write-kubeconfig-mode".to_owned(), json!("0600"));
+    let mut names = parameters.certificate_names.clone();
+    let host = parameters.endpoint.rsplit_once(':').map_or(parameters.endpoint.as_str(), |(host, _)| host);
+    if !host.is_empty() && !names.iter().any(|name| name == host) {
+        names.push(host.to_owned());
+    }
+    let given = [
+        ("tls-san", json!(names), names.is_empty()),
+        ("cluster-cidr", json!(parameters.pod_subnet), parameters.pod_subnet.is_empty()),
+        ("service-cidr", json!(parameters.service_subnet), parameters.service_subnet.is_empty()),
+    ];
+    config.extend(given.into_iter().filter(|(_, _, empty)| !empty).map(|(key, value, _)| (key.to_owned(), value)));
+    to_bytes(&config)
+}
+
+fn node(name: &str, labels: &[String], taints: &[String], address: Option<std::net::IpAddr>) -> Map<String, Value> {
+    let mut config = Map::new();
+    config.insert("node-name".to_owned(), json!(name));
+    if let Some(address) = address {
+        config.insert("node-ip".to_owned(), json!(address.to_string()));
+    }
+    for (key, items) in [("node-label", labels), ("node-taint", taints)] {
+        if !items.is_empty() {
+            config.insert(key.to_owned(), json!(items));
+        }
+    }
+    config
+}
+
+fn to_bytes(config: &Map<String, Value>) -> Outcome<Vec<u8>> {
+    serde_json::to_vec_pretty(config).map_err(|error| PlatformError::new("k3s configuration", error))
+}
+
+/// The kubeconfig as others can use it.
+fn with_endpoint(kubeconfig: &SecretBytes, endpoint: &str) -> SecretBytes {
+    if endpoint.is_empty() {
+        return kubeconfig.clone();
+    }
+    let text = Zeroizing::new(String::from_utf8_lossy(kubeconfig.expose()).into_owned());
+    SecretBytes::new(text.replace("127.0.0.1:6443", endpoint).into_bytes())
+}
+
+impl Installer for K3s {
+    fn install<'a>(&'a mut self, components: &'a [Component], activity: Activity) -> BoxFuture<'a, Outcome<()>> {
+        async move { self.components.install(components, &activity).await }.boxed()
+    }
+
+    fn join<'a>(&'a mut self, plan: &'a JoinPlan, activity: Activity) -> BoxFuture<'a, Outcome<()>> {
+        async move { self.join_once(plan, &activity).await }.boxed()
+    }
+
+    fn init<'a>(
+        &'a mut self,
+        parameters: &'a InitParameters,
+        activity: Activity,
+    ) -> BoxFuture<'a, Outcome<SecretBytes>> {
+        async move { self.make(parameters, &activity).await }.boxed()
+    }
+
+    fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
+        async move { K3s::resume(self, &activity).await }.boxed()
+    }
+}

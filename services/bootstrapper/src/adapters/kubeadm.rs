@@ -1,0 +1,192 @@
+//! Kubernetes by kubeadm: writes its configuration, runs it, and removes the configuration again. `kubeadm join` is not idempotent: what a failed try left is reset before the next.
+
+pub mod render;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bootstrapper_contract::InitParameters;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use join_protocol::message::grant::Component;
+use join_protocol::secret::SecretBytes;
+use join_protocol::terms::Role;
+use service_runtime::atomic_file::OWNER_ONLY;
+use uuid::Uuid;
+
+use super::command::Command;
+use super::components::Components;
+use super::cryptsetup::Removed;
+use super::files::{Files, below, write};
+use crate::config::Config;
+use crate::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
+use render::Host;
+
+/// Where kubeadm is, unless the configuration says otherwise.
+const PROGRAM: &str = "/opt/bin/kubeadm";
+/// Static pods; what lies there from before is not ours.
+const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// Where kubeadm leaves the administrator's kubeconfig.
+const ADMIN_CONFIG: &str = "/etc/kubernetes/admin.conf";
+const ADMIN_CONFIG_BYTES_MAX: u64 = 64 * 1024;
+/// What the API server writes down about requests.
+const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
+const KUBELET: &str = "kubelet.service";
+/// Wait after a failed try; it doubles.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Kubeadm {
+    root: PathBuf,
+    run: PathBuf,
+    program: PathBuf,
+    systemctl: PathBuf,
+    socket: String,
+    attempts_max: u32,
+    timeout: Duration,
+    files: Files,
+    components: Components,
+    host: Host,
+    /// Wait after a failed try.
+    pub retry_after: Duration,
+}
+
+impl Kubeadm {
+    /// The installer of this configuration; `addresses`: of the host.
+    #[must_use]
+    pub fn new(config: &Config, root: &Path, addresses: &[std::net::IpAddr]) -> Self {
+        let kubernetes = &config.kubernetes;
+        Self {
+            root: root.to_owned(),
+            run: below(root, &config.paths.run),
+            program: kubernetes.program.clone().unwrap_or_else(|| PROGRAM.into()),
+            systemctl: kubernetes.systemctl.clone(),
+            socket: kubernetes.container_runtime.clone(),
+            attempts_max: kubernetes.attempts_max,
+            timeout: Duration::from_millis(config.timeouts.member_ms),
+            files: Files::new(root, &config.paths),
+            components: Components::new(root.to_owned(), kubernetes.component_bytes_max, kubernetes.ca_file.clone()),
+            host: Host {
+                address: addresses.first().copied(),
+                socket: kubernetes.container_runtime.clone(),
+                state: config.paths.state.clone(),
+            },
+            retry_after: RETRY_AFTER,
+        }
+    }
+
+    fn kubeadm(&self) -> Command {
+        Command::new(&self.program, self.timeout)
+    }
+
+    async fn systemctl(&self, arguments: &[&str]) -> Outcome<()> {
+        Command::new(&self.systemctl, self.timeout).arguments(arguments).succeed().await.map(drop)
+    }
+
+    /// A configuration for kubeadm, gone when it is dropped.
+    fn configuration(&self, text: &[u8]) -> Outcome<Removed> {
+        let file = Removed(self.run.join(format!("kubeadm-{}.yaml", Uuid::new_v4().simple())));
+        write(&file.0, text, OWNER_ONLY)?;
+        Ok(file)
+    }
+
+    fn empty_manifests(&self) -> Outcome<()> {
+        let folder = below(&self.root, Path::new(MANIFESTS));
+        let failed = |error| PlatformError::new(folder.display(), error);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        fs::create_dir_all(&folder).map_err(failed)
+    }
+
+    async fn reset(&self) -> Outcome<()> {
+        let reset = self.kubeadm().arguments(["reset", "--force", "--cri-socket"]).arguments([&self.socket]);
+        reset.succeed().await.map(drop)
+    }
+
+    async fn try_join(&self, plan: &JoinPlan) -> Outcome<()> {
+        self.empty_manifests()?;
+        let text = render::join(plan, &self.host)?;
+        let file = self.configuration(&text)?;
+        let join = self.kubeadm().arguments(["join", "--config"]).arguments([&file.0]);
+        join.secret(plan.membership.token.expose()).succeed().await.map(drop)
+    }
+
+    async fn join_with_retries(&self, plan: &JoinPlan, activity: &Activity) -> Outcome<()> {
+        let mut wait = self.retry_after;
+        let mut attempt = 1;
+        loop {
+            activity.say(format!("kubeadm join, try {attempt} of {}", self.attempts_max));
+            let Err(error) = self.try_join(plan).await else { break };
+            if attempt == self.attempts_max {
+                return Err(error);
+            }
+            tracing::warn!(%error, attempt, "kubeadm join failed, is reset and tried again");
+            activity.say(format!("kubeadm reset after try {attempt}"));
+            if let Err(error) = self.reset().await {
+                tracing::warn!(%error, "kubeadm reset failed");
+            }
+            // A reset takes the keys of a control plane away, too.
+            self.files.write_membership(&plan.membership, None)?;
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+            attempt += 1;
+        }
+        self.systemctl(&["enable", KUBELET]).await
+    }
+
+    async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
+        activity.say("kubeadm init");
+        self.empty_manifests()?;
+        write(&below(&self.root, Path::new(AUDIT_POLICY)), render::AUDIT_POLICY.as_bytes(), 0o644)?;
+        let file = self.configuration(&render::init(parameters, &self.host)?)?;
+        self.kubeadm().arguments(["init", "--skip-token-print", "--config"]).arguments([&file.0]).succeed().await?;
+        self.systemctl(&["enable", KUBELET]).await?;
+        read_secret(&below(&self.root, Path::new(ADMIN_CONFIG)), ADMIN_CONFIG_BYTES_MAX)
+    }
+
+    async fn start(&self, activity: &Activity) -> Outcome<()> {
+        activity.say("starting the kubelet");
+        self.systemctl(&["start", KUBELET]).await
+    }
+}
+
+/// A small file that nobody else may see.
+pub(super) fn read_secret(path: &Path, bytes_max: u64) -> Outcome<SecretBytes> {
+    let unreadable = |error: &dyn std::fmt::Display| PlatformError::new(path.display(), error);
+    let length = fs::metadata(path).map_err(|error| unreadable(&error))?.len();
+    if length > bytes_max {
+        return Err(unreadable(&format_args!("has {length} bytes; at most {bytes_max} are allowed")));
+    }
+    fs::read(path).map(SecretBytes::new).map_err(|error| unreadable(&error))
+}
+
+impl Installer for Kubeadm {
+    fn install<'a>(&'a mut self, components: &'a [Component], activity: Activity) -> BoxFuture<'a, Outcome<()>> {
+        async move { self.components.install(components, &activity).await }.boxed()
+    }
+
+    fn join<'a>(&'a mut self, plan: &'a JoinPlan, activity: Activity) -> BoxFuture<'a, Outcome<()>> {
+        async move { self.join_with_retries(plan, &activity).await }.boxed()
+    }
+
+    fn init<'a>(
+        &'a mut self,
+        parameters: &'a InitParameters,
+        activity: Activity,
+    ) -> BoxFuture<'a, Outcome<SecretBytes>> {
+        async move { self.make(parameters, &activity).await }.boxed()
+    }
+
+    fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
+        async move { self.start(&activity).await }.boxed()
+    }
+}
+
+/// True for the role that has files of its own.
+pub(super) const fn is_control_plane(role: Role) -> bool {
+    matches!(role, Role::ControlPlane)
+}

@@ -1,0 +1,351 @@
+//! A TPM 2.0 by the C library tpm2-tss (feature `tpm`): variant `tpm2` of the join protocol, in the forms that `join-attestation` reads.
+//!
+//! Both keys are primary keys of the endorsement hierarchy, made of the TPM's own seed: the endorsement key by the standard template (RSA-2048, so that the manufacturer's
+//! certificate fits), the attestation key as a restricted P-256 signing key. So they are the same after every boot, nothing is kept, and nothing is made persistent in the TPM.
+
+use std::str::FromStr as _;
+
+use aws_lc_rs::digest;
+use join_protocol::secret::Secret;
+use join_protocol::terms::Variant;
+use join_protocol::transcript::Hash;
+use tss_esapi::Context;
+use tss_esapi::abstraction::{AsymmetricAlgorithmSelection, ek};
+use tss_esapi::attributes::{ObjectAttributesBuilder, SessionAttributesBuilder};
+use tss_esapi::constants::{CapabilityType, SessionType};
+use tss_esapi::handles::{AuthHandle, KeyHandle, PcrHandle, SessionHandle};
+use tss_esapi::interface_types::algorithm::{HashingAlgorithm, PublicAlgorithm};
+use tss_esapi::interface_types::ecc::EccCurve;
+use tss_esapi::interface_types::key_bits::RsaKeyBits;
+use tss_esapi::interface_types::resource_handles::Hierarchy;
+use tss_esapi::interface_types::session_handles::{AuthSession, PolicySession};
+use tss_esapi::structures::{
+    CapabilityData, Data, Digest, DigestValues, EccPoint, EccScheme, EncryptedSecret, HashScheme, IdObject,
+    KeyDerivationFunctionScheme, PcrSelectionList, PcrSlot, Public, PublicBuilder, PublicEccParametersBuilder,
+    SignatureScheme, SymmetricDefinition, SymmetricDefinitionObject,
+};
+use tss_esapi::tcti_ldr::TctiNameConf;
+use tss_esapi::traits::Marshall as _;
+
+use crate::config::AttestationConfig;
+use crate::platform::{Attester, AttesterKeys, Outcome, PlatformError};
+
+const ENDORSEMENT: AsymmetricAlgorithmSelection = AsymmetricAlgorithmSelection::Rsa(RsaKeyBits::Rsa2048);
+
+/// A TPM gives at most so many registers at once.
+const REGISTERS_AT_ONCE: usize = 8;
+
+/// Register by number, as it is extended.
+const HANDLES: [PcrHandle; 16] = [
+    PcrHandle::Pcr0,
+    PcrHandle::Pcr1,
+    PcrHandle::Pcr2,
+    PcrHandle::Pcr3,
+    PcrHandle::Pcr4,
+    PcrHandle::Pcr5,
+    PcrHandle::Pcr6,
+    PcrHandle::Pcr7,
+    PcrHandle::Pcr8,
+    PcrHandle::Pcr9,
+    PcrHandle::Pcr10,
+    PcrHandle::Pcr11,
+    PcrHandle::Pcr12,
+    PcrHandle::Pcr13,
+    PcrHandle::Pcr14,
+    PcrHandle::Pcr15,
+];
+
+/// A TPM and its keys.
+#[derive(Debug)]
+pub struct TpmAttester {
+    tcti: String,
+    bank: HashingAlgorithm,
+    registers: Vec<u8>,
+    lock_register: u8,
+    lock_before: Vec<u8>,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    context: Context,
+    endorsement: KeyHandle,
+    attestation: KeyHandle,
+    keys: AttesterKeys,
+}
+
+fn failed(what: &str) -> impl FnOnce(tss_esapi::Error) -> PlatformError + '_ {
+    move |error| PlatformError::new(format_args!("TPM: {what}"), error)
+}
+
+impl TpmAttester {
+    /// The TPM of this configuration; nothing is asked of it yet. `lock_before`: value of the lock register before a lock; None: zeros.
+    #[must_use]
+    pub fn new(config: &AttestationConfig, lock_before: Option<Vec<u8>>) -> Self {
+        let (bank, bytes) = match &*config.bank {
+            "sha384" => (HashingAlgorithm::Sha384, 48),
+            _ => (HashingAlgorithm::Sha256, 32),
+        };
+        let mut registers = config.registers.clone();
+        registers.push(config.lock_register);
+        registers.sort_unstable();
+        registers.dedup();
+        Self {
+            tcti: config.tcti.clone(),
+            bank,
+            registers,
+            lock_register: config.lock_register,
+            lock_before: lock_before.unwrap_or_else(|| vec![0; bytes]),
+            open: None,
+        }
+    }
+
+    fn open(&mut self) -> Outcome<&mut Open> {
+        if self.open.is_none() {
+            self.open = Some(Open::new(&self.tcti)?);
+        }
+        self.open.as_mut().ok_or_else(|| PlatformError("TPM: it is not open".to_owned()))
+    }
+
+    fn selection(&self, registers: &[u8]) -> Outcome<PcrSelectionList> {
+        let slots = registers.iter().map(|register| PcrSlot::try_from(1_u32 << register));
+        let slots = slots.collect::<Result<Vec<_>, _>>().map_err(failed("registers"))?;
+        PcrSelectionList::builder().with_selection(self.bank, &slots).build().map_err(failed("registers"))
+    }
+
+    /// The values of registers as the TPM gives them, a `TPML_DIGEST` for some of them at a time.
+    fn values(&mut self, registers: &[u8]) -> Outcome<Vec<Vec<u8>>> {
+        let mut values = Vec::new();
+        for some in registers.chunks(REGISTERS_AT_ONCE) {
+            let selection = self.selection(some)?;
+            let context = &mut self.open()?.context;
+            let (_, _, digests) = context
+                .execute_without_session(|context| context.pcr_read(selection))
+                .map_err(failed("reading registers"))?;
+            if digests.len() != some.len() {
+                return Err(PlatformError("TPM: it does not have the configured bank of registers".to_owned()));
+            }
+            values.extend(digests.value().iter().map(|digest| digest.value().to_vec()));
+        }
+        Ok(values)
+    }
+}
+
+impl Open {
+    fn new(tcti: &str) -> Outcome<Self> {
+        let name = TctiNameConf::from_str(tcti).map_err(failed("attestation.tcti"))?;
+        let mut context = Context::new(name).map_err(failed("it cannot be reached"))?;
+        let endorsement = ek::create_ek_object_2(&mut context, ENDORSEMENT, None).map_err(failed("endorsement key"))?;
+        let template = attestation_template().map_err(failed("attestation key"))?;
+        let made = context
+            .execute_with_nullauth_session(|context| {
+                context.create_primary(Hierarchy::Endorsement, template, None, None, None, None)
+            })
+            .map_err(failed("attestation key"))?;
+        let attestation = made.key_handle;
+        let mut public = |key, what| -> Outcome<Vec<u8>> {
+            let (public, _, _) =
+                context.execute_without_session(|context| context.read_public(key)).map_err(failed(what))?;
+            Ok(sized(&public.marshall().map_err(failed(what))?))
+        };
+        let keys = AttesterKeys {
+            variant: Variant::Tpm2,
+            endorsement: public(endorsement, "endorsement key")?,
+            attestation: public(attestation, "attestation key")?,
+            certificates: Vec::new(),
+        };
+        // Some TPMs have none; whether that is enough is the policy's to say.
+        let certificates = match ek::retrieve_ek_pubcert(&mut context, ENDORSEMENT) {
+            Ok(certificate) => vec![trimmed(certificate)],
+            Err(error) => {
+                tracing::warn!(%error, "the TPM has no certificate of its endorsement key");
+                Vec::new()
+            }
+        };
+        Ok(Self { context, endorsement, attestation, keys: AttesterKeys { certificates, ..keys } })
+    }
+
+    /// What only this TPM gives out, and only if it holds the attestation key that the credential names.
+    fn activate(&mut self, id_object: IdObject, encrypted: EncryptedSecret) -> tss_esapi::Result<Digest> {
+        let (endorsement, attestation) = (self.endorsement, self.attestation);
+        let session = self.context.start_auth_session(
+            None,
+            None,
+            None,
+            SessionType::Policy,
+            SymmetricDefinition::AES_128_CFB,
+            HashingAlgorithm::Sha256,
+        )?;
+        let session = session.ok_or(tss_esapi::Error::WrapperError(tss_esapi::WrapperErrorKind::WrongValueFromTpm))?;
+        self.context.execute_with_temporary_object(SessionHandle::from(session).into(), |context, _| {
+            let (attributes, mask) = SessionAttributesBuilder::new().build();
+            context.tr_sess_set_attributes(session, attributes, mask)?;
+            let policy = PolicySession::try_from(session)?;
+            // The policy of endorsement keys by the standard templates: authorisation of the endorsement hierarchy.
+            context.execute_with_nullauth_session(|context| {
+                context.policy_secret(
+                    policy,
+                    AuthHandle::Endorsement,
+                    Default::default(),
+                    Default::default(),
+                    Default::default(),
+                    None,
+                )
+            })?;
+            let sessions = (Some(AuthSession::Password), Some(session), None);
+            context.execute_with_sessions(sessions, |context| {
+                context.activate_credential(attestation, endorsement, id_object, encrypted)
+            })
+        })
+    }
+
+    /// The banks that have registers: an event is extended into each of them.
+    fn banks(&mut self) -> Outcome<Vec<HashingAlgorithm>> {
+        let (capability, _) = self
+            .context
+            .execute_without_session(|context| context.get_capability(CapabilityType::AssignedPcr, 0, 16))
+            .map_err(failed("banks"))?;
+        let CapabilityData::AssignedPcr(list) = capability else {
+            return Err(PlatformError("TPM: it does not tell its banks".to_owned()));
+        };
+        let used = list.get_selections().iter().filter(|selection| !selection.is_empty());
+        Ok(used.map(|selection| selection.hashing_algorithm()).collect())
+    }
+}
+
+/// A restricted signing key: it signs only what the TPM made.
+fn attestation_template() -> tss_esapi::Result<Public> {
+    let attributes = ObjectAttributesBuilder::new()
+        .with_restricted(true)
+        .with_user_with_auth(true)
+        .with_sign_encrypt(true)
+        .with_fixed_tpm(true)
+        .with_fixed_parent(true)
+        .with_sensitive_data_origin(true)
+        .build()?;
+    let parameters = PublicEccParametersBuilder::new()
+        .with_symmetric(SymmetricDefinitionObject::Null)
+        .with_ecc_scheme(EccScheme::EcDsa(HashScheme::new(HashingAlgorithm::Sha256)))
+        .with_curve(EccCurve::NistP256)
+        .with_key_derivation_function_scheme(KeyDerivationFunctionScheme::Null)
+        .build()?;
+    PublicBuilder::new()
+        .with_public_algorithm(PublicAlgorithm::Ecc)
+        .with_name_hashing_algorithm(HashingAlgorithm::Sha256)
+        .with_object_attributes(attributes)
+        .with_ecc_parameters(parameters)
+        .with_ecc_unique_identifier(EccPoint::default())
+        .build()
+}
+
+/// A `TPM2B_...`: two bytes of size, then the bytes.
+fn sized(bytes: &[u8]) -> Vec<u8> {
+    let size = u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes();
+    [&size, bytes].concat()
+}
+
+/// Takes a `TPM2B_...` from the front.
+fn take_sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (size, rest) = bytes.split_at_checked(2)?;
+    let (taken, left) = rest.split_at_checked(usize::from(u16::from_be_bytes([size[0], size[1]])))?;
+    *bytes = left;
+    Some(taken)
+}
+
+/// The certificate alone: the NV index that it lies in may be longer.
+fn trimmed(mut certificate: Vec<u8>) -> Vec<u8> {
+    if let [0x30, 0x82, high, low, ..] = certificate[..] {
+        certificate.truncate(4 + usize::from(u16::from_be_bytes([high, low])));
+    }
+    certificate
+}
+
+/// The digest of an event in a bank, as `TPM2_PCR_Event` makes it.
+fn event_digest(bank: HashingAlgorithm, event: &[u8]) -> Outcome<Digest> {
+    let algorithm = match bank {
+        HashingAlgorithm::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+        HashingAlgorithm::Sha256 => &digest::SHA256,
+        HashingAlgorithm::Sha384 => &digest::SHA384,
+        HashingAlgorithm::Sha512 => &digest::SHA512,
+        other => return Err(PlatformError(format!("TPM: events of its bank {other:?} cannot be made"))),
+    };
+    Digest::try_from(digest::digest(algorithm, event).as_ref()).map_err(failed("event"))
+}
+
+impl Attester for TpmAttester {
+    fn keys(&mut self) -> Outcome<AttesterKeys> {
+        Ok(self.open()?.keys.clone())
+    }
+
+    fn is_locked(&mut self) -> Outcome<bool> {
+        let values = self.values(&[self.lock_register])?;
+        Ok(values.first() != Some(&self.lock_before))
+    }
+
+    fn activate_credential(&mut self, credential: &[u8]) -> Outcome<Secret> {
+        let malformed = || PlatformError("TPM: the credential is malformed".to_owned());
+        let mut rest = credential;
+        let (id_object, encrypted) = (take_sized(&mut rest), take_sized(&mut rest));
+        let (Some(id_object), Some(encrypted), []) = (id_object, encrypted, rest) else { return Err(malformed()) };
+        let id_object = IdObject::try_from(id_object).map_err(failed("credential"))?;
+        let encrypted = EncryptedSecret::try_from(encrypted).map_err(failed("credential"))?;
+        let secret =
+            self.open()?.activate(id_object, encrypted).map_err(failed("the credential is not for this TPM"))?;
+        Secret::from_slice(secret.value()).ok_or_else(malformed)
+    }
+
+    fn quote(&mut self, qualifying_data: &Hash) -> Outcome<Vec<u8>> {
+        let registers = self.registers.clone();
+        let selection = self.selection(&registers)?;
+        let data = Data::try_from(qualifying_data.as_slice()).map_err(failed("quote"))?;
+        let open = self.open()?;
+        let attestation = open.attestation;
+        let (attest, signature) = open
+            .context
+            .execute_with_nullauth_session(|context| context.quote(attestation, data, SignatureScheme::Null, selection))
+            .map_err(failed("quote"))?;
+        let mut quote = sized(&attest.marshall().map_err(failed("quote"))?);
+        quote.extend(signature.marshall().map_err(failed("quote"))?);
+        for some in registers.chunks(REGISTERS_AT_ONCE) {
+            let values = self.values(some)?;
+            quote.extend(u32::try_from(values.len()).unwrap_or(u32::MAX).to_be_bytes());
+            values.iter().for_each(|value| quote.extend(sized(value)));
+        }
+        Ok(quote)
+    }
+
+    fn lock(&mut self, cluster_id: &Hash) -> Outcome<()> {
+        let handle = HANDLES.get(usize::from(self.lock_register)).copied();
+        let handle = handle.ok_or_else(|| PlatformError("TPM: the lock register is none of 0 to 15".to_owned()))?;
+        let open = self.open()?;
+        // All of them are known before any is extended.
+        let mut digests = DigestValues::new();
+        for bank in open.banks()? {
+            digests.set(bank, event_digest(bank, cluster_id)?);
+        }
+        open.context
+            .execute_with_nullauth_session(|context| context.pcr_extend(handle, digests))
+            .map_err(failed("lock"))?;
+        // A register that was not extended would let the host take another ticket.
+        if self.is_locked()? { Ok(()) } else { Err(PlatformError("TPM: the lock register did not change".to_owned())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sized_buffers_are_taken_as_they_were_written() {
+        let bytes = [sized(b"ab"), sized(b"")].concat();
+        let mut rest = bytes.as_slice();
+        assert_eq!((take_sized(&mut rest), take_sized(&mut rest), rest), (Some(&b"ab"[..]), Some(&b""[..]), &[][..]));
+        assert_eq!((take_sized(&mut &[0_u8][..]), take_sized(&mut &[0_u8, 9, 1][..])), (None, None));
+    }
+
+    #[test]
+    fn what_follows_a_certificate_in_its_place_is_cut_off() {
+        assert_eq!(trimmed(vec![0x30, 0x82, 0, 2, 7, 7, 0, 0]), [0x30, 0x82, 0, 2, 7, 7]);
+        assert_eq!(trimmed(vec![0x30, 0x82, 0, 9, 7]), [0x30, 0x82, 0, 9, 7]);
+    }
+}

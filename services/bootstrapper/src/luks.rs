@@ -1,0 +1,319 @@
+//! What the header of a state disk must be (LUKS2 On-Disk Format Specification, section 3): read strictly, so that nobody who can write to the disk chooses how it is opened.
+//!
+//! A header that asks for no encryption, or for a weak one, would make a host write its secrets in clear. So every field is known, and has one of the values that are made here.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::platform::Mark;
+
+/// Type of our token.
+pub const TOKEN_TYPE: &str = "sparkfleet";
+/// Its slot.
+pub const TOKEN_SLOT: &str = "0";
+/// The cipher.
+pub const CIPHER: &str = "aes-xts-plain64";
+
+/// Largest header JSON that is read: the most that the format allows is 4 MiB; ours has some KiB.
+pub const JSON_BYTES_MAX: usize = 256 * 1024;
+
+/// Why a header is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("LUKS2 header: {0}")]
+pub struct HeaderFault(pub String);
+
+fn fault<T>(text: impl Into<String>) -> Result<T, HeaderFault> {
+    Err(HeaderFault(text.into()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    keyslots: BTreeMap<String, Keyslot>,
+    tokens: BTreeMap<String, serde_json::Value>,
+    segments: BTreeMap<String, Segment>,
+    digests: BTreeMap<String, Digest>,
+    #[serde(rename = "config")]
+    _config: HeaderConfig,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keyslot {
+    #[serde(rename = "type")]
+    kind: String,
+    key_size: u32,
+    af: AntiForensic,
+    area: Area,
+    kdf: Kdf,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AntiForensic {
+    #[serde(rename = "type")]
+    kind: String,
+    stripes: u32,
+    hash: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Area {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(rename = "offset")]
+    _offset: String,
+    #[serde(rename = "size")]
+    _size: String,
+    encryption: String,
+    key_size: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kdf {
+    #[serde(rename = "type")]
+    kind: String,
+    time: u32,
+    memory: u32,
+    cpus: u32,
+    salt: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Segment {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(rename = "offset")]
+    _offset: String,
+    #[serde(rename = "size")]
+    _size: String,
+    iv_tweak: String,
+    encryption: String,
+    sector_size: u32,
+    integrity: Option<Integrity>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Integrity {
+    #[serde(rename = "type")]
+    kind: String,
+    journal_encryption: String,
+    journal_integrity: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Digest {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(rename = "keyslots")]
+    _keyslots: Vec<String>,
+    #[serde(rename = "segments")]
+    _segments: Vec<String>,
+    hash: String,
+    #[serde(rename = "iterations")]
+    _iterations: u32,
+    salt: String,
+    digest: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderConfig {
+    #[serde(rename = "json_size")]
+    _json_size: String,
+    #[serde(rename = "keyslots_size")]
+    _keyslots_size: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Token {
+    #[serde(rename = "type")]
+    kind: String,
+    keyslots: Vec<String>,
+    state: String,
+}
+
+/// Reads the metadata of a header (`cryptsetup luksDump --dump-json-metadata`), checks every field of it, and gives the mark of our token.
+///
+/// # Errors
+/// The first field that is unknown, missing or has another value than ours; or there is no token of ours.
+pub fn check_header(json: &[u8]) -> Result<Mark, HeaderFault> {
+    if json.len() > JSON_BYTES_MAX {
+        return fault(format!("has {} bytes; at most {JSON_BYTES_MAX} are read", json.len()));
+    }
+    let header: Header = serde_json::from_slice(json).map_err(|error| HeaderFault(error.to_string()))?;
+    if header.keyslots.is_empty() || header.segments.is_empty() || header.digests.is_empty() {
+        return fault("has no key slot, no segment or no digest");
+    }
+    for (slot, keyslot) in &header.keyslots {
+        check(&format!("keyslots.{slot}"), &keyslot_rules(keyslot))?;
+    }
+    for (at, segment) in &header.segments {
+        check(&format!("segments.{at}"), &segment_rules(segment))?;
+    }
+    for (at, digest) in &header.digests {
+        let rules = [
+            (digest.kind == "pbkdf2", "type must be pbkdf2"),
+            (digest.hash == "sha256", "hash must be sha256"),
+            (!digest.salt.is_empty() && !digest.digest.is_empty(), "salt or digest is missing"),
+        ];
+        check(&format!("digests.{at}"), &rules)?;
+    }
+    mark_of(&header.tokens)
+}
+
+fn check(place: &str, rules: &[(bool, &str)]) -> Result<(), HeaderFault> {
+    match rules.iter().find(|(holds, _)| !holds) {
+        Some((_, rule)) => fault(format!("{place}: {rule}")),
+        None => Ok(()),
+    }
+}
+
+fn keyslot_rules(keyslot: &Keyslot) -> Vec<(bool, &'static str)> {
+    let Keyslot { kind, key_size, af, area, kdf } = keyslot;
+    vec![
+        (kind == "luks2", "type must be luks2"),
+        // With authenticated sectors 32 bytes more.
+        (matches!(key_size, 64 | 96), "key_size must be 64 or 96"),
+        (
+            af.kind == "luks1" && af.stripes == 4000 && af.hash == "sha256",
+            "af must be luks1 with 4000 stripes and sha256",
+        ),
+        (
+            area.kind == "raw" && area.encryption == CIPHER && area.key_size == 64,
+            "area must be encrypted with aes-xts-plain64",
+        ),
+        (kdf.kind == "argon2id", "kdf must be argon2id"),
+        (
+            kdf.memory > 0 && kdf.time > 0 && kdf.cpus > 0 && !kdf.salt.is_empty(),
+            "kdf lacks time, memory, cpus or salt",
+        ),
+    ]
+}
+
+fn segment_rules(segment: &Segment) -> Vec<(bool, &'static str)> {
+    let is_ours = |integrity: &Integrity| {
+        let journal = integrity.journal_encryption == "none" && integrity.journal_integrity == "none";
+        integrity.kind == "hmac(sha256)" && journal
+    };
+    vec![
+        (segment.kind == "crypt", "type must be crypt"),
+        (segment.encryption == CIPHER, "encryption must be aes-xts-plain64"),
+        (segment.sector_size == 4096 && segment.iv_tweak == "0", "sector_size must be 4096 and iv_tweak 0"),
+        (segment.integrity.as_ref().is_none_or(is_ours), "integrity must be hmac(sha256) without a journal of its own"),
+    ]
+}
+
+fn mark_of(tokens: &BTreeMap<String, serde_json::Value>) -> Result<Mark, HeaderFault> {
+    let [(slot, token)] = tokens.iter().collect::<Vec<_>>()[..] else {
+        return fault(format!("has {} tokens; a state disk has one, of type {TOKEN_TYPE}", tokens.len()));
+    };
+    let token: Token = Token::deserialize(token).map_err(|error| HeaderFault(format!("tokens.{slot}: {error}")))?;
+    if slot != TOKEN_SLOT || token.kind != TOKEN_TYPE || !token.keyslots.is_empty() {
+        return fault(format!("tokens.{slot}: is not the token {TOKEN_TYPE} in slot {TOKEN_SLOT}"));
+    }
+    match [Mark::New, Mark::Initialised, Mark::Reset].into_iter().find(|mark| state_of(*mark) == token.state) {
+        Some(mark) => Ok(mark),
+        None => fault(format!("tokens.{slot}: state {:?} is not known", token.state)),
+    }
+}
+
+const fn state_of(mark: Mark) -> &'static str {
+    match mark {
+        Mark::New => "new",
+        Mark::Initialised => "initialised",
+        Mark::Reset => "reset",
+    }
+}
+
+/// Our token, as it is imported.
+#[must_use]
+pub fn token(mark: Mark) -> String {
+    serde_json::json!({"type": TOKEN_TYPE, "keyslots": [], "state": state_of(mark)}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn header() -> Value {
+        json!({
+            "keyslots": {"0": {"type": "luks2", "key_size": 64,
+                "af": {"type": "luks1", "stripes": 4000, "hash": "sha256"},
+                "area": {"type": "raw", "offset": "32768", "size": "258048", "encryption": "aes-xts-plain64", "key_size": 64},
+                "kdf": {"type": "argon2id", "time": 4, "memory": 65536, "cpus": 2, "salt": "AAAA"}}},
+            "tokens": {"0": {"type": "sparkfleet", "keyslots": [], "state": "new"}},
+            "segments": {"0": {"type": "crypt", "offset": "16777216", "size": "dynamic", "iv_tweak": "0",
+                "encryption": "aes-xts-plain64", "sector_size": 4096,
+                "integrity": {"type": "hmac(sha256)", "journal_encryption": "none", "journal_integrity": "none"}}},
+            "digests": {"0": {"type": "pbkdf2", "keyslots": ["0"], "segments": ["0"], "hash": "sha256", "iterations": 1000,
+                "salt": "AAAA", "digest": "BBBB"}},
+            "config": {"json_size": "12288", "keyslots_size": "16744448"}
+        })
+    }
+
+    fn checked(header: &Value) -> Result<Mark, HeaderFault> {
+        check_header(header.to_string().as_bytes())
+    }
+
+    #[test]
+    fn our_header_is_read_with_its_mark() {
+        for (mark, state) in [(Mark::New, "new"), (Mark::Initialised, "initialised"), (Mark::Reset, "reset")] {
+            let mut header = header();
+            header["tokens"]["0"] = serde_json::from_str(&token(mark)).unwrap();
+            assert_eq!((checked(&header), header["tokens"]["0"]["state"].as_str()), (Ok(mark), Some(state)));
+        }
+        let mut plain = header();
+        plain["segments"]["0"].as_object_mut().unwrap().remove("integrity");
+        assert_eq!(checked(&plain), Ok(Mark::New));
+    }
+
+    #[test]
+    fn every_other_header_is_refused_and_says_where() {
+        let table = [
+            ("/segments/0/encryption", json!("cipher_null-ecb"), "segments.0: encryption must be aes-xts-plain64"),
+            ("/keyslots/0/area/encryption", json!("cipher_null-ecb"), "keyslots.0: area must be encrypted"),
+            ("/keyslots/0/key_size", json!(16), "keyslots.0: key_size must be"),
+            ("/keyslots/0/kdf/type", json!("pbkdf2"), "keyslots.0: kdf must be argon2id"),
+            ("/keyslots/0/kdf/memory", json!(0), "keyslots.0: kdf lacks"),
+            ("/keyslots/0/af/stripes", json!(1), "keyslots.0: af must be"),
+            ("/segments/0/type", json!("linear"), "segments.0: type must be crypt"),
+            ("/segments/0/sector_size", json!(512), "segments.0: sector_size must be"),
+            ("/segments/0/iv_tweak", json!("1"), "segments.0: sector_size must be 4096 and iv_tweak"),
+            ("/segments/0/integrity/type", json!("none"), "segments.0: integrity must be"),
+            ("/digests/0/type", json!("none"), "digests.0: type must be"),
+            ("/tokens/0/type", json!("systemd-tpm2"), "tokens.0: is not the token sparkfleet"),
+            ("/tokens/0/state", json!("blank"), "tokens.0: state \"blank\" is not known"),
+            ("/tokens/0/keyslots", json!(["0"]), "tokens.0: is not the token"),
+            ("/tokens", json!({}), "has 0 tokens"),
+            ("/segments", json!({}), "has no key slot, no segment"),
+            (
+                "/config",
+                json!({"json_size": "1", "keyslots_size": "1", "requirements": {}}),
+                "unknown field `requirements`",
+            ),
+        ];
+        for (place, value, message) in table {
+            let mut changed = header();
+            *changed.pointer_mut(place).unwrap() = value;
+            let error = checked(&changed).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("LUKS2 header: {message}")), "{place}: {error}");
+        }
+        for (place, key) in
+            [("/keyslots/0", "priority"), ("/segments/0", "flags"), ("/digests/0", "x"), ("/tokens/0", "tpm")]
+        {
+            let mut changed = header();
+            changed.pointer_mut(place).unwrap()[key] = json!(1);
+            assert!(checked(&changed).unwrap_err().0.contains("unknown field"), "{place}");
+        }
+        assert!(check_header(b"{\"keyslots\"").is_err() && check_header(&vec![b' '; JSON_BYTES_MAX + 1]).is_err());
+    }
+}

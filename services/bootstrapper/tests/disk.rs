@@ -1,0 +1,269 @@
+//! State disks by the real `cryptsetup`, on files. What needs the kernel's device mapper (mapping, mounting) is done by scripts in its place, which check the key with the real one.
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+
+use std::fs;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bootstrapper::adapters::cryptsetup::{CryptsetupDisk, Programs};
+use bootstrapper::adapters::files::mode_of;
+use bootstrapper::config::{Config, DiskConfig, PathsConfig};
+use bootstrapper::platform::{DiskFound, Mark, StateDisk as _, UnlockError};
+use join_protocol::secret::Secret;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+const CRYPTSETUP: &str = "/usr/sbin/cryptsetup";
+
+struct Bench {
+    root: TempDir,
+    format: bool,
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\nset -eu\n{text}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+impl Bench {
+    /// A disk of zeros.
+    fn new() -> Self {
+        let bench = Self { root: tempfile::tempdir().unwrap(), format: true };
+        for folder in ["dev/mapper", "proc/self", "bin"] {
+            fs::create_dir_all(bench.at(folder)).unwrap();
+        }
+        fs::write(bench.at("proc/self/mounts"), "").unwrap();
+        fs::File::create(bench.at("dev/state")).unwrap().set_len(20 * 1024 * 1024).unwrap();
+        let root = bench.root.path().display();
+        // Maps nothing: a key that is right leaves the node of the mapping.
+        script(
+            &bench.at("bin/cryptsetup"),
+            &format!(
+                "echo \"$*\" >> {root}/commands\ncase \"$*\" in\n*--test-passphrase*) exec {CRYPTSETUP} \"$@\" ;;\n\
+                 open*) list=; while [ $# -gt 1 ]; do list=\"$list $1\"; shift; done; {CRYPTSETUP} $list --test-passphrase; touch {root}/dev/mapper/$1 ;;\n\
+                 close*) rm {root}/dev/mapper/state ;;\n*) exec {CRYPTSETUP} \"$@\" ;;\nesac"
+            ),
+        );
+        script(&bench.at("bin/mkfs"), &format!("echo \"mkfs $*\" >> {root}/commands"));
+        script(&bench.at("bin/mount"), &format!("echo \"$3 $4 ext4 rw 0 0\" > {root}/proc/self/mounts"));
+        script(&bench.at("bin/umount"), &format!("echo \"umount\" >> {root}/commands; : > {root}/proc/self/mounts"));
+        bench
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    fn disk(&self) -> CryptsetupDisk {
+        let config = Config {
+            disk: DiskConfig {
+                device: "/dev/state".into(),
+                format: self.format,
+                integrity: false,
+                cryptsetup: self.at("bin/cryptsetup"),
+                ..DiskConfig::default()
+            },
+            paths: PathsConfig::default(),
+            ..Config::default()
+        };
+        let mut disk = CryptsetupDisk::new(&config, self.root.path());
+        disk.programs =
+            Programs { mkfs: self.at("bin/mkfs"), mount: self.at("bin/mount"), umount: self.at("bin/umount") };
+        disk
+    }
+
+    /// Off and on: nothing is mapped, what lay in `/run` is gone.
+    fn reboot(&self) {
+        let _ = fs::remove_file(self.at("dev/mapper/state"));
+        fs::write(self.at("proc/self/mounts"), "").unwrap();
+        let _ = fs::remove_dir_all(self.at("run"));
+    }
+
+    async fn found(&self) -> Result<DiskFound, String> {
+        self.disk().inspect().await.map_err(|error| error.0)
+    }
+
+    fn cryptsetup(&self, arguments: &[&str]) {
+        let done = Command::new(CRYPTSETUP).args(arguments).arg(self.at("dev/state")).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    fn overwrite(&self, offset: u64, bytes: &[u8]) {
+        let mut device = fs::OpenOptions::new().write(true).open(self.at("dev/state")).unwrap();
+        device.seek(SeekFrom::Start(offset)).unwrap();
+        device.write_all(bytes).unwrap();
+    }
+
+    fn content(&self) -> Vec<u8> {
+        fs::read(self.at("dev/state")).unwrap()
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.at(folder)).map(|entries| entries.collect::<Vec<_>>()).unwrap_or_default();
+        entries.into_iter().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn key(byte: u8) -> Secret {
+    Secret::new([byte; 32])
+}
+
+fn ours(uuid: Uuid, mark: Mark, open: bool) -> Result<DiskFound, String> {
+    Ok(DiskFound::Ours { uuid, mark, open })
+}
+
+#[tokio::test]
+async fn a_disk_is_made_given_its_key_marked_and_opened_again_after_a_reboot() {
+    let bench = Bench::new();
+    assert_eq!(bench.found().await, Ok(DiskFound::Blank));
+    let uuid = bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    assert_eq!(bench.found().await, ours(uuid, Mark::New, true));
+    assert_eq!(mode_of(&bench.at("run/sparkfleet/state.key")), Ok(0o600));
+
+    // As often as it takes.
+    for _ in 0..2 {
+        bench.disk().set_key(&key(7)).await.unwrap();
+    }
+    assert!(
+        bench.names("run/sparkfleet").is_empty(),
+        "no key and no header is left: {:?}",
+        bench.names("run/sparkfleet")
+    );
+    assert_eq!(bench.found().await, ours(uuid, Mark::New, true));
+    bench.disk().mark(Mark::Initialised).await.unwrap();
+    assert_eq!(bench.found().await, ours(uuid, Mark::Initialised, true));
+
+    bench.reboot();
+    assert_eq!(bench.found().await, ours(uuid, Mark::Initialised, false));
+    let before = bench.content();
+    assert_eq!(bench.disk().unlock(&key(8)).await, Err(UnlockError::WrongKey));
+    assert_eq!(bench.found().await, ours(uuid, Mark::Initialised, false));
+    for _ in 0..2 {
+        bench.disk().unlock(&key(7)).await.unwrap();
+    }
+    assert_eq!(bench.found().await, ours(uuid, Mark::Initialised, true));
+    assert!(bench.content() == before, "nothing was written by looking and opening");
+
+    bench.disk().mark(Mark::Reset).await.unwrap();
+    bench.reboot();
+    let found = bench.found().await;
+    assert_eq!(found, ours(uuid, Mark::Reset, false));
+    assert_eq!(bench.disk().prepare(&found.unwrap()).await, Ok(uuid), "it keeps its UUID, by which the host speaks");
+    assert_eq!(bench.found().await, ours(uuid, Mark::New, true));
+    assert_eq!(bench.disk().set_key(&key(7)).await, Ok(()));
+
+    let commands = fs::read_to_string(bench.at("commands")).unwrap();
+    assert!(!commands.contains(&hex::encode([7; 32])) && !commands.contains(&"\u{7}".repeat(32)), "{commands}");
+    let opened: Vec<&str> = commands.lines().filter(|line| line.starts_with("open --type")).collect();
+    assert!(
+        opened.len() == 3 && opened.iter().all(|line| line.contains("--header")),
+        "with the checked copy: {opened:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_disk_that_cannot_be_read_is_told_and_never_made_anew() {
+    let bench = Bench::new();
+    let uuid = bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    bench.reboot();
+    // Both copies of the header's beginning.
+    bench.overwrite(0, &[0xff; 4096]);
+    bench.overwrite(16 * 1024, &[0xff; 4096]);
+    let before = bench.content();
+    let error = bench.found().await.unwrap_err();
+    assert!(error.contains("holds something that is no LUKS2 header, and is not touched"), "{error}");
+    for pretended in [DiskFound::Blank, DiskFound::Ours { uuid, mark: Mark::New, open: false }] {
+        bench.disk().prepare(&pretended).await.unwrap_err();
+    }
+    assert!(bench.content() == before, "not a byte was written");
+}
+
+#[tokio::test]
+async fn a_disk_of_somebody_else_is_not_touched() {
+    let bench = Bench::new();
+    bench.overwrite(1080, &[0x53, 0xEF]);
+    let error = bench.found().await.unwrap_err();
+    assert!(error.contains("no LUKS2 header"), "{error}");
+
+    // LUKS, but without our token; and with the token of somebody else.
+    let bench = Bench::new();
+    fs::write(bench.at("password"), "x").unwrap();
+    let file = bench.at("password").display().to_string();
+    bench.cryptsetup(&[
+        "luksFormat",
+        "--batch-mode",
+        "--type",
+        "luks2",
+        "--sector-size",
+        "4096",
+        "--pbkdf-memory",
+        "1000",
+        "--pbkdf-force-iterations",
+        "4",
+        "--key-size",
+        "512",
+        "--key-file",
+        &file,
+    ]);
+    let error = bench.found().await.unwrap_err();
+    assert!(error.contains("LUKS2 header: has 0 tokens") && error.ends_with("it is not touched"), "{error}");
+}
+
+#[tokio::test]
+async fn a_header_that_asks_for_another_cipher_is_not_opened() {
+    let bench = Bench::new();
+    fs::write(bench.at("password"), [7; 32]).unwrap();
+    let file = bench.at("password").display().to_string();
+    let cipher =
+        ["luksFormat", "--batch-mode", "--type", "luks2", "--sector-size", "4096", "--cipher", "aes-cbc-essiv:sha256"];
+    bench.cryptsetup(
+        &[
+            &cipher,
+            ["--key-size", "256", "--pbkdf-memory", "1000", "--pbkdf-force-iterations", "4", "--key-file", &file]
+                .as_slice(),
+        ]
+        .concat(),
+    );
+    let token = bench.at("token");
+    fs::write(&token, r#"{"type":"sparkfleet","keyslots":[],"state":"initialised"}"#).unwrap();
+    bench.cryptsetup(&["token", "import", "--token-id", "0", "--json-file", &token.display().to_string()]);
+    let Err(UnlockError::Failed(error)) = bench.disk().unlock(&key(7)).await else { panic!("it was opened") };
+    assert!(error.0.contains("key_size must be 64 or 96"), "{error}");
+    assert!(!bench.at("dev/mapper/state").exists());
+}
+
+#[tokio::test]
+async fn no_disk_is_made_anew_unless_the_configuration_says_so_and_a_members_never() {
+    let mut bench = Bench::new();
+    bench.format = false;
+    let error = bench.disk().prepare(&DiskFound::Blank).await.unwrap_err().0;
+    assert!(error.ends_with("is blank, and disk.format is not set"), "{error}");
+    bench.format = true;
+    let uuid = bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    bench.disk().mark(Mark::Initialised).await.unwrap();
+    let member = DiskFound::Ours { uuid, mark: Mark::Initialised, open: true };
+    let error = bench.disk().prepare(&member).await.unwrap_err().0;
+    assert!(error.ends_with("is a member's and is not made anew"), "{error}");
+    // Nor if it pretends to be another while it is looked at.
+    let pretended = DiskFound::Ours { uuid, mark: Mark::New, open: true };
+    let error = bench.disk().prepare(&pretended).await.unwrap_err().0;
+    assert!(error.ends_with("changed while it was looked at"), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_that_was_changed_before_a_crash_is_not_changed_again() {
+    let bench = Bench::new();
+    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    let temporary = fs::read(bench.at("run/sparkfleet/state.key")).unwrap();
+    bench.disk().set_key(&key(7)).await.unwrap();
+    // Killed between the change and the removal of the temporary passphrase.
+    fs::write(bench.at("run/sparkfleet/state.key"), temporary).unwrap();
+    bench.disk().set_key(&key(7)).await.unwrap();
+    assert!(bench.names("run/sparkfleet").is_empty());
+    // Without the temporary passphrase no other key can be set.
+    let error = bench.disk().set_key(&key(9)).await.unwrap_err().0;
+    assert!(error.contains("luksChangeKey: ended with code"), "{error}");
+    assert!(bench.names("run/sparkfleet").is_empty(), "the key that was not set is gone");
+}

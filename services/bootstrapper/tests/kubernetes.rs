@@ -1,0 +1,263 @@
+//! kubeadm and k3s as recording programs: what is rendered is what their documentation says, secrets are removed, a failed join is reset before the next.
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bootstrapper::adapters::files::mode_of;
+use bootstrapper::adapters::k3s::K3s;
+use bootstrapper::adapters::kubeadm::Kubeadm;
+use bootstrapper::config::{Config, KubernetesConfig};
+use bootstrapper::platform::{Activity, Installer as _, JoinPlan};
+use bootstrapper_contract::InitParameters;
+use join_protocol::message::grant::Membership;
+use join_protocol::terms::Role;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+const TOKEN: &str = "abcdef.0123456789abcdef";
+const PASSWORD: &str = "the-password-of-the-node";
+const KEY: &str = "THE-KEY-OF-THE-AUTHORITY";
+
+struct Bench {
+    root: TempDir,
+    said: mpsc::Receiver<String>,
+    activity: Activity,
+}
+
+impl Bench {
+    /// `kubeadm`: what the program does after it wrote down how it was called and what its configuration was.
+    fn new(kubeadm: &str, systemctl: &str) -> Self {
+        let (sender, said) = mpsc::channel(64);
+        let bench = Self { root: tempfile::tempdir().unwrap(), said, activity: Activity::new(sender) };
+        let root = bench.root.path().display().to_string();
+        let keep = "for last; do :; done; case \"$*\" in *--config*) cp \"$last\" \"$ROOT/config.seen\"; stat -c %a \"$last\" > \"$ROOT/config.mode\" ;; esac";
+        for (name, text) in [("kubeadm", format!("{keep}\n{kubeadm}")), ("systemctl", systemctl.to_owned())] {
+            let path = bench.at(name);
+            let script = format!("#!/bin/sh\nROOT={root}\necho \"{name} $*\" >> \"$ROOT/commands\"\n{text}\n");
+            fs::write(&path, script).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        bench
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config {
+            kubernetes: KubernetesConfig {
+                program: Some(self.at("kubeadm")),
+                systemctl: self.at("systemctl"),
+                ..KubernetesConfig::default()
+            },
+            ..Config::default()
+        };
+        config.timeouts.member_ms = 60_000;
+        config
+    }
+
+    fn kubeadm(&self) -> Kubeadm {
+        let mut kubeadm = Kubeadm::new(&self.config(), self.root.path(), &[address()]);
+        kubeadm.retry_after = Duration::ZERO;
+        kubeadm
+    }
+
+    fn k3s(&self, role: Role) -> K3s {
+        K3s::new(&self.config(), self.root.path(), &[address()], role)
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.at(path)).unwrap_or_default()
+    }
+
+    /// How the programs were called, paths below the root and random names left out.
+    fn commands(&self) -> Vec<String> {
+        let root = self.root.path().display().to_string();
+        let line = |line: &str| match line.split_once("--config ") {
+            Some((start, _)) => format!("{start}--config ..."),
+            None => line.replace(&root, ""),
+        };
+        self.text("commands").lines().map(line).collect()
+    }
+
+    fn is_clean(&self) -> bool {
+        fs::read_dir(self.at("run/sparkfleet")).map_or(true, |mut entries| entries.next().is_none())
+    }
+}
+
+fn address() -> IpAddr {
+    "10.0.0.7".parse().unwrap()
+}
+
+fn plan(role: Role) -> JoinPlan {
+    let files = match role {
+        Role::ControlPlane => vec![("ca.key".to_owned(), KEY.into())],
+        Role::Worker => Vec::new(),
+    };
+    let membership = Membership {
+        node_name: "edge-1".to_owned(),
+        servers: vec!["https://10.0.0.1:6443".to_owned()],
+        token: TOKEN.into(),
+        authority_pin: format!("sha256:{}", "ab".repeat(32)),
+        node_password: PASSWORD.into(),
+        kubelet_certificate: vec![0x30, 0],
+        labels: vec!["factory=paint".to_owned(), "line=3".to_owned()],
+        taints: vec!["dedicated=press:NoSchedule".to_owned()],
+        files,
+        ..Membership::default()
+    };
+    JoinPlan { role, membership }
+}
+
+fn parameters() -> InitParameters {
+    InitParameters {
+        node_name: "first".to_owned(),
+        cluster_name: "paint".to_owned(),
+        kubernetes_version: "v1.33.2".to_owned(),
+        endpoint: "api.paint.example:6443".to_owned(),
+        certificate_names: vec!["10.0.0.100".to_owned()],
+        pod_subnet: "10.42.0.0/16".to_owned(),
+        service_subnet: "10.43.0.0/16".to_owned(),
+        labels: Vec::new(),
+        taints: Vec::new(),
+        components: Vec::new(),
+        ssh_authority: String::new(),
+    }
+}
+
+/// The documents of a YAML text.
+fn documents(text: &str) -> Vec<Value> {
+    let documents = text.split("---\n").filter(|document| !document.trim().is_empty());
+    documents.map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_documented(rendered: &str, fixture: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documented");
+    let documented = documents(&fs::read_to_string(folder.join(fixture)).unwrap());
+    let rendered = documents(rendered);
+    assert_eq!(rendered.len(), documented.len(), "{fixture}");
+    for (rendered, documented) in rendered.iter().zip(&documented) {
+        assert_eq!(rendered, documented, "{fixture}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_joins_by_a_configuration_as_documented_that_is_gone_afterwards() {
+    let mut bench = Bench::new("exit 0", "exit 0");
+    bench.kubeadm().join(&plan(Role::Worker), bench.activity.clone()).await.unwrap();
+    assert_documented(&bench.text("config.seen"), "kubeadm-join-worker.yaml");
+    assert_eq!(bench.text("config.mode"), "600\n");
+    assert_eq!(bench.commands(), ["kubeadm join --config ...", "systemctl enable kubelet.service"]);
+    assert!(bench.is_clean() && bench.at("etc/kubernetes/manifests").is_dir());
+    assert_eq!(bench.said.try_recv().as_deref(), Ok("kubeadm join, try 1 of 3"));
+}
+
+#[tokio::test]
+async fn a_control_plane_that_fails_is_reset_and_gets_its_keys_again() {
+    // A reset takes the keys away, and the join wants them.
+    let script = "case $1 in reset) rm -rf $ROOT/etc/kubernetes/pki ;; join) \
+        echo x >> $ROOT/tries; [ $(wc -l < $ROOT/tries) -ge 2 ] || { echo \"cannot join with $(cat $last)\" >&2; exit 1; }; cat $ROOT/etc/kubernetes/pki/ca.key > $ROOT/key.seen ;; esac";
+    let bench = Bench::new(script, "exit 0");
+    bench.kubeadm().join(&plan(Role::ControlPlane), bench.activity.clone()).await.unwrap();
+    let socket = "unix:///run/containerd/containerd.sock";
+    let reset = format!("kubeadm reset --force --cri-socket {socket}");
+    let wanted = ["kubeadm join --config ...", &reset, "kubeadm join --config ...", "systemctl enable kubelet.service"];
+    assert_eq!(bench.commands(), wanted);
+    assert_documented(&bench.text("config.seen"), "kubeadm-join-control-plane.yaml");
+    assert_eq!(bench.text("key.seen"), KEY);
+    assert!(bench.is_clean());
+}
+
+#[tokio::test]
+async fn a_join_that_fails_for_good_says_why_without_the_token_and_leaves_no_configuration() {
+    let bench = Bench::new(
+        "cat $last >&2; echo \"error: token $(grep -o 'abcdef[.a-z0-9]*' $last | head -1) is over\" >&2; exit 1",
+        "exit 0",
+    );
+    let error = bench.kubeadm().join(&plan(Role::Worker), bench.activity.clone()).await.unwrap_err().0;
+    assert!(error.contains("ended with code 1") && error.ends_with("error: token [redacted] is over"), "{error}");
+    assert!(!error.contains(TOKEN) && !error.contains("0123456789abcdef"), "{error}");
+    assert_eq!(bench.commands().iter().filter(|line| line.starts_with("kubeadm join")).count(), 3);
+    assert!(bench.is_clean());
+}
+
+#[tokio::test]
+async fn a_join_that_is_given_up_leaves_no_configuration() {
+    let bench = Bench::new("exec sleep 600", "exit 0");
+    let (mut kubeadm, plan, activity) = (bench.kubeadm(), plan(Role::Worker), bench.activity.clone());
+    let joining = tokio::spawn(async move { kubeadm.join(&plan, activity).await });
+    while bench.text("config.mode").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!bench.is_clean());
+    joining.abort();
+    assert!(joining.await.unwrap_err().is_cancelled());
+    assert!(bench.is_clean());
+}
+
+#[tokio::test]
+async fn a_first_member_is_made_by_a_configuration_as_documented_and_its_kubeconfig_comes_back() {
+    let bench = Bench::new("echo kubeconfig > $ROOT/etc/kubernetes/admin.conf", "exit 0");
+    let kubeconfig = bench.kubeadm().init(&parameters(), bench.activity.clone()).await.unwrap();
+    assert_eq!(kubeconfig.expose(), b"kubeconfig\n");
+    assert_documented(&bench.text("config.seen"), "kubeadm-init.yaml");
+    let wanted = ["kubeadm init --skip-token-print --config ...", "systemctl enable kubelet.service"];
+    assert_eq!(bench.commands(), wanted);
+    assert!(bench.is_clean() && bench.text("etc/kubernetes/audit-policy.yaml").contains("level: Metadata"));
+    bench.kubeadm().resume(bench.activity.clone()).await.unwrap();
+    assert_eq!(bench.commands().last().unwrap(), "systemctl start kubelet.service");
+}
+
+const ACCEPTED: &str = "case \"$*\" in *restart*) mkdir -p $ROOT/var/lib/rancher/k3s/agent; touch $ROOT/var/lib/rancher/k3s/agent/kubelet.kubeconfig; echo 'server: https://127.0.0.1:6443' > $ROOT/etc/rancher/k3s/k3s.yaml ;; esac";
+
+#[tokio::test]
+async fn a_k3s_agent_joins_with_a_pinned_token_in_a_file() {
+    let bench = Bench::new("exit 1", ACCEPTED);
+    bench.k3s(Role::Worker).join(&plan(Role::Worker), bench.activity.clone()).await.unwrap();
+    assert_documented(&bench.text("etc/rancher/k3s/config.yaml"), "k3s-agent.yaml");
+    let secrets = [
+        ("etc/rancher/k3s/token", format!("K10{}::{TOKEN}", "ab".repeat(32))),
+        ("etc/rancher/node/password", PASSWORD.to_owned()),
+    ];
+    for (path, content) in secrets {
+        assert_eq!((bench.text(path), mode_of(&bench.at(path))), (content, Ok(0o600)), "{path}");
+    }
+    assert_eq!(
+        bench.commands(),
+        ["systemctl enable k3s-agent.service", "systemctl restart --no-block k3s-agent.service"]
+    );
+    bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap();
+    assert_eq!(bench.commands().last().unwrap(), "systemctl start --no-block k3s-agent.service");
+}
+
+#[tokio::test]
+async fn a_k3s_server_begins_a_cluster_and_its_kubeconfig_names_the_endpoint() {
+    let bench = Bench::new("exit 1", ACCEPTED);
+    let kubeconfig = bench.k3s(Role::ControlPlane).init(&parameters(), bench.activity.clone()).await.unwrap();
+    assert_eq!(kubeconfig.expose(), b"server: https://api.paint.example:6443\n");
+    assert_documented(&bench.text("etc/rancher/k3s/config.yaml"), "k3s-init.yaml");
+    // A worker by its configuration, but the first member all the same.
+    bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap();
+    assert_eq!(bench.commands().last().unwrap(), "systemctl start --no-block k3s.service");
+}
+
+#[tokio::test]
+async fn a_k3s_node_that_is_not_accepted_is_told_and_a_token_without_a_pin_is_not_used() {
+    let bench = Bench::new("exit 1", "exit 0");
+    let mut config = bench.config();
+    config.timeouts.member_ms = 300;
+    let mut k3s = K3s::new(&config, bench.root.path(), &[address()], Role::Worker);
+    let error = k3s.join(&plan(Role::Worker), bench.activity.clone()).await.unwrap_err().0;
+    assert!(error.ends_with("kubelet.kubeconfig did not appear within 0 s"), "{error}");
+    let mut unpinned = plan(Role::Worker);
+    unpinned.membership.authority_pin.clear();
+    let error = k3s.join(&unpinned, bench.activity.clone()).await.unwrap_err().0;
+    assert_eq!(error, "the token pins no authority, and the ticket has no pin");
+}

@@ -1,0 +1,172 @@
+//! Hosts with TPMs of their own (swtpm), side by side, over a real Mosquitto: endorsement key and its certificate, attestation key, activation, quote, ticket, lock, second quote.
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+
+mod support;
+
+use bootstrapper::Ending;
+use bootstrapper::adapters::simulated::SimulatedHost;
+use bootstrapper::adapters::tpm::TpmAttester;
+use bootstrapper::config::AttestationConfig;
+use bootstrapper::platform::Attester as _;
+use join_attestation::{Policy, TpmVerifier};
+use join_protocol::secret::Secret;
+use join_protocol::terms::Variant;
+use serde_json::{Value, json};
+use support::issuer::TestIssuer;
+use support::mosquitto::Mosquitto;
+use support::site::{Running, Site, config};
+use support::swtpm::Swtpm;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+const REGISTERS: [u8; 9] = [0, 1, 2, 4, 5, 7, 9, 11, 14];
+
+struct Machine {
+    disk: Uuid,
+    directory: TempDir,
+    /// Its disk, its power switch, its Kubernetes.
+    rest: SimulatedHost,
+    tpm: Swtpm,
+}
+
+/// What firmware and kernel would measure.
+fn measure(tpm: &Swtpm) {
+    for register in REGISTERS {
+        tpm.write("event.bin", format!("what is measured into {register}").as_bytes());
+        tpm.tool("tpm2_pcrevent", &[&register.to_string(), "event.bin"]);
+    }
+}
+
+impl Machine {
+    fn new(number: u8) -> Self {
+        let (disk, directory) = (Uuid::from_u128(u128::from(number)), tempfile::tempdir().unwrap());
+        let rest = SimulatedHost::new(directory.path(), disk, Secret::new([number; 32])).unwrap();
+        let tpm = Swtpm::manufacture("sha1,sha256");
+        measure(&tpm);
+        Self { disk, directory, rest, tpm }
+    }
+
+    fn attester(&self) -> TpmAttester {
+        let config = AttestationConfig {
+            tcti: format!("swtpm:host=127.0.0.1,port={}", self.tpm.port()),
+            registers: REGISTERS.to_vec(),
+            lock_register: 15,
+            ..AttestationConfig::default()
+        };
+        TpmAttester::new(&config, None)
+    }
+
+    fn start(&self, broker: &Mosquitto) -> Running {
+        let mut platform = self.rest.platform();
+        platform.attester = Box::new(self.attester());
+        Running::start(config(broker, self.directory.path(), &format!("edge-{}", self.disk.as_u128())), platform)
+    }
+
+    fn reboot(&mut self) {
+        self.rest.reboot();
+        self.tpm.reboot();
+        measure(&self.tpm);
+    }
+
+    fn register(&self, bank: &str) -> Vec<u8> {
+        // Behind the number of digests and the size of the only one.
+        self.tpm.registers(bank, &[15])[6..].to_vec()
+    }
+}
+
+/// What the first machine measured, and everybody's manufacturer.
+fn verifier(machines: &[&Machine]) -> TpmVerifier {
+    let tpm = &machines[0].tpm;
+    let values = join_attestation::pcr::parse_digests(&tpm.registers("sha256", &REGISTERS)).unwrap();
+    let registers: serde_json::Map<String, Value> = REGISTERS
+        .iter()
+        .zip(values)
+        .map(|(at, value)| (at.to_string(), json!({"expected": [hex::encode(value)]})))
+        .collect();
+    let authorities = ["ca/issuercert.pem", "ca/swtpm-localca-rootca-cert.pem"];
+    let manufacturers: Vec<String> = machines
+        .iter()
+        .flat_map(|machine| authorities.map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
+        .collect();
+    let policy = json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15},
+        "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
+    let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
+    assert_eq!(policy.error(), None);
+    TpmVerifier::new(policy)
+}
+
+#[tokio::test]
+async fn hosts_with_real_tpms_join_side_by_side_lock_themselves_and_come_back_after_a_reboot() {
+    let broker = Mosquitto::start();
+    let mut machines: Vec<Machine> = (1..=3).map(Machine::new).collect();
+    let verifier = verifier(&machines.iter().collect::<Vec<_>>());
+    let mut site = Site::start(&broker, vec![TestIssuer::join_service(Variant::Tpm2, Box::new(verifier))]);
+    let running: Vec<Running> = machines.iter().map(|machine| machine.start(&broker)).collect();
+    let disks: Vec<Uuid> = machines.iter().map(|machine| machine.disk).collect();
+    let all = |site: &Site, kind: &str| {
+        disks.iter().all(|disk| site.state(*disk) == "member" && site.node(*disk).unwrap().kind == kind)
+    };
+    site.until("all to be members", |site| all(site, "join")).await;
+    site.until("all second quotes", |site| site.issuers[0].acknowledged.len() == 3).await;
+    assert_eq!((site.trouble().len(), site.issuers[0].tickets), (0, 3), "{:?}", site.trouble());
+    for running in running {
+        assert_eq!(running.stop().await, Ending::Member);
+    }
+    for machine in &machines {
+        assert!(!site.node(machine.disk).unwrap().simulated && machine.attester().is_locked().unwrap());
+        assert!(machine.register("sha1") != vec![0; 20], "every bank is extended");
+    }
+    assert_eq!(machines[0].register("sha256"), machines[1].register("sha256"), "by the same cluster id");
+
+    let before: Vec<_> = machines.iter().map(|machine| machine.attester().keys().unwrap()).collect();
+    machines.iter_mut().for_each(Machine::reboot);
+    let running: Vec<Running> = machines.iter().map(|machine| machine.start(&broker)).collect();
+    site.until("all to be back", |site| all(site, "rejoin")).await;
+    site.until("all quotes of this boot", |site| site.issuers[0].acknowledged.len() == 6).await;
+    assert_eq!(site.trouble().len(), 0, "{:?}", site.trouble());
+    for running in running {
+        assert_eq!(running.stop().await, Ending::Member);
+    }
+    let after: Vec<_> = machines.iter().map(|machine| machine.attester().keys().unwrap()).collect();
+    assert_eq!(before, after, "a TPM has the same keys after every boot");
+}
+
+#[tokio::test]
+async fn a_machine_with_another_boot_chain_is_refused_and_says_which_register_it_is() {
+    let broker = Mosquitto::start();
+    let machines = [Machine::new(1), Machine::new(2)];
+    let verifier = verifier(&machines.iter().collect::<Vec<_>>());
+    let mut site = Site::start(&broker, vec![TestIssuer::join_service(Variant::Tpm2, Box::new(verifier))]);
+    machines[1].tpm.write("event.bin", b"another kernel");
+    machines[1].tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
+    let running = machines[1].start(&broker);
+    let refused = machines[1].disk;
+    site.until("the refusal", |site| site.node(refused).is_some_and(|node| node.last_error.is_some())).await;
+    let error = site.node(refused).unwrap().last_error.clone().unwrap();
+    assert!(error.starts_with("join refused: measurement") && error.contains("11"), "{error}");
+    assert_eq!(running.stop().await, Ending::Stopped);
+    assert!(!machines[1].attester().is_locked().unwrap());
+}
+
+#[test]
+fn a_register_that_is_extended_and_a_tpm_that_is_not_there_are_told() {
+    let machine = Machine::new(1);
+    let mut attester = machine.attester();
+    assert_eq!(attester.is_locked(), Ok(false));
+    attester.lock(&[7; 32]).unwrap();
+    assert_eq!(attester.is_locked(), Ok(true));
+    // SHA-256 of zeros and the SHA-256 of the cluster id, as `TPM2_PCR_Event` does it.
+    let digest =
+        |parts: &[&[u8]]| aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &parts.concat()).as_ref().to_vec();
+    assert_eq!(machine.register("sha256"), digest(&[&[0; 32], &digest(&[&[7; 32]])]));
+    let expected = AttestationConfig {
+        tcti: format!("swtpm:host=127.0.0.1,port={}", machine.tpm.port()),
+        ..AttestationConfig::default()
+    };
+    drop(attester);
+    let value = machine.register("sha256");
+    assert_eq!(TpmAttester::new(&expected, Some(value)).is_locked(), Ok(false), "that is its value before");
+    let nowhere = AttestationConfig { tcti: "device:/nonexistent".to_owned(), ..AttestationConfig::default() };
+    let error = TpmAttester::new(&nowhere, None).is_locked().unwrap_err().0;
+    assert!(error.starts_with("TPM: it cannot be reached"), "{error}");
+}
