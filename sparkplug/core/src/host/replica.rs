@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shape::{Details, Shape, Shapes, Told};
+use super::shape::{Details, NO_DETAILS, Shape, Shapes, Told};
 use super::work;
 use crate::metric::{Metric, Properties, Value};
 use crate::payload::plain::{self, PlainHead};
@@ -86,8 +86,8 @@ impl Replica {
         }
         let shape = shapes.of(&told, &details, &unreadable);
         problems.extend(shape.doubts.iter().map(|&doubt| doubt.to_owned()));
-        let differing = (0..u32::MAX).zip(details).zip(&shape.columns);
-        let details = differing.filter(|((_, own), column)| *own != column.details).map(|(own, _)| own).collect();
+        let numbered = (0..u32::MAX).zip(details).zip(0..);
+        let details = numbered.filter(|((_, own), index)| own != shape.details(*index)).map(|(own, _)| own).collect();
         Self { shape, slots: slots.into(), others: others.into(), nulls, details, dead_at: None }
     }
 
@@ -98,17 +98,17 @@ impl Replica {
 
     /// The current value of a column.
     fn value(&self, index: usize) -> Option<Value> {
-        let (column, slot) = (self.shape.columns.get(index)?, self.slots.get(index)?);
-        if !number::is_number(column.datatype) {
+        let ((_, datatype), slot) = (self.shape.column(index)?, self.slots.get(index)?);
+        if !number::is_number(datatype) {
             return self.others.get(place(slot.number))?.clone();
         }
-        if self.nulls.contains(&small(index)) { None } else { number::to_value(column.datatype, slot.number) }
+        if self.nulls.contains(&small(index)) { None } else { number::to_value(datatype, slot.number) }
     }
 
     fn set(&mut self, index: usize, value: Option<&Value>, timestamp: u64) {
-        let slot = &mut self.slots[index];
+        let (Some((_, datatype)), Some(slot)) = (self.shape.column(index), self.slots.get_mut(index)) else { return };
         slot.timestamp = timestamp;
-        if !number::is_number(self.shape.columns[index].datatype) {
+        if !number::is_number(datatype) {
             if let Some(other) = self.others.get_mut(place(slot.number)) {
                 *other = value.cloned();
             }
@@ -120,13 +120,18 @@ impl Replica {
         }
     }
 
+    fn details_of(&self, index: usize) -> &Details {
+        let own = if self.details.is_empty() { None } else { self.details.get(&small(index)) };
+        own.unwrap_or_else(|| self.shape.details(index))
+    }
+
     /// A metric by its place in the birth.
     pub(super) fn metric(&self, index: usize) -> Option<Metric> {
-        let (column, slot) = (self.shape.columns.get(index)?, self.slots.get(index)?);
-        let details = self.details.get(&small(index)).unwrap_or(&column.details);
+        let ((name, datatype), slot) = (self.shape.column(index)?, self.slots.get(index)?);
+        let details = self.details_of(index);
         Some(Metric {
-            name: column.name.clone(),
-            datatype: column.datatype,
+            name: name.clone(),
+            datatype,
             value: self.value(index),
             timestamp: Some(slot.timestamp),
             properties: details.properties.clone(),
@@ -177,20 +182,22 @@ impl Replica {
         for (raw, index) in raws.iter().zip(found) {
             let Some(index) = *index else { continue };
             work::count(1);
-            let column = &self.shape.columns[index];
+            let Some((name, datatype)) = self.shape.column(index) else { continue };
             // Only of a template it matters what it was before.
-            let current = if number::is_number(column.datatype) { None } else { self.value(index) };
+            let current = if number::is_number(datatype) { None } else { self.value(index) };
             let value = match &raw.value {
                 None => None,
-                Some(value) => match value.resolve(column.datatype, current.as_ref()) {
+                Some(value) => match value.resolve(datatype, current.as_ref()) {
                     Ok(value) => Some(value),
                     Err(error) => {
-                        problems.push(format!("metric {:?}: {error}", column.name));
+                        problems.push(format!("metric {name:?}: {error}"));
                         continue;
                     }
                 },
             };
-            changed.push(self.apply_one(index, raw, value, raw.timestamp.unwrap_or(timestamp)));
+            let (name, timestamp) = (name.clone(), raw.timestamp.unwrap_or(timestamp));
+            let metric = Metric { timestamp: Some(timestamp), value, ..Metric::null(name, datatype) };
+            changed.push(self.apply_one(index, raw, metric));
         }
         Ok(changed)
     }
@@ -198,9 +205,6 @@ impl Replica {
     /// The short way of a data message, if it is a plain one: finds its metrics, and changes nothing. None: it has to go the long way.
     pub(super) fn find_plain(&self, bytes: &[u8], limits: &Limits, changes: &mut Vec<Change>) -> Option<PlainHead> {
         changes.clear();
-        if !self.details.is_empty() {
-            return None;
-        }
         let shape = &*self.shape;
         let mut hint = 0;
         plain::walk(bytes, limits, |metric| {
@@ -209,9 +213,9 @@ impl Replica {
                 (Some(name), _) => shape.find_name(name, hint)?,
                 (None, alias) => shape.find_alias(alias?)?,
             };
-            let column = &shape.columns[index];
-            let number = number::of_carrier(column.datatype, &metric.value)?;
-            if !column.details.is_plain() {
+            let (_, datatype) = shape.column(index)?;
+            let number = number::of_carrier(datatype, &metric.value)?;
+            if !self.details_of(index).is_plain() {
                 return None;
             }
             changes.push(Change { index, number, timestamp: metric.timestamp });
@@ -222,21 +226,24 @@ impl Replica {
 
     /// Takes over what [`Self::find_plain`] found; yields it with names and types.
     pub(super) fn apply_plain(&mut self, changes: &[Change], timestamp: u64) -> Vec<Metric> {
-        let Self { shape, slots, nulls, .. } = self;
-        let changed = changes.iter().map(|change| {
-            let timestamp = change.timestamp.unwrap_or(timestamp);
-            let (column, slot) = (&shape.columns[change.index], &mut slots[change.index]);
-            slot.number = change.number;
-            slot.timestamp = timestamp;
-            if !nulls.is_empty() {
-                nulls.remove(&small(change.index));
+        for Change { index, number, timestamp: own } in changes {
+            if let Some(slot) = self.slots.get_mut(*index) {
+                *slot = Slot { number: *number, timestamp: own.unwrap_or(timestamp) };
             }
+            if !self.nulls.is_empty() {
+                self.nulls.remove(&small(*index));
+            }
+        }
+        let shape = &*self.shape;
+        // Made where it stays: what has just been put together in parts is slow to move.
+        let changed = changes.iter().map(|change| {
+            let (name, datatype) = (&shape.names[change.index], shape.datatypes[change.index]);
             Metric {
-                name: column.name.clone(),
-                datatype: column.datatype,
-                value: number::to_value(column.datatype, change.number),
-                timestamp: Some(timestamp),
-                properties: column.details.properties.clone(),
+                name: name.clone(),
+                datatype,
+                value: number::to_value(datatype, change.number),
+                timestamp: Some(change.timestamp.unwrap_or(timestamp)),
+                properties: self.details_of(change.index).properties.clone(),
                 metadata: None,
                 is_historical: false,
                 is_transient: false,
@@ -245,32 +252,25 @@ impl Replica {
         changed.collect()
     }
 
-    /// Takes over a metric of which more than the value may differ from the birth.
-    fn apply_one(&mut self, index: usize, raw: &MetricRef<'_>, value: Option<Value>, timestamp: u64) -> Metric {
-        let column = &self.shape.columns[index];
-        let current = self.details.get(&small(index)).unwrap_or(&column.details);
-        let details =
-            if raw.is_historical { details_of(raw, &Properties::new()) } else { details_of(raw, &current.properties) };
-        let metric = Metric {
-            name: column.name.clone(),
-            datatype: column.datatype,
-            value,
-            timestamp: Some(timestamp),
-            properties: details.properties.clone(),
-            metadata: details.metadata.clone(),
-            is_historical: raw.is_historical,
-            is_transient: raw.is_transient,
-        };
+    /// Takes over a metric of which more than the value may differ from the birth. `metric`: its name, type, value and time.
+    fn apply_one(&mut self, index: usize, raw: &MetricRef<'_>, metric: Metric) -> Metric {
+        let kept = if raw.is_historical { &NO_DETAILS } else { self.details_of(index) };
+        let details = details_of(raw, &kept.properties);
         if !raw.is_historical {
-            let is_as_born = details == column.details;
-            self.set(index, metric.value.as_ref(), timestamp);
-            if is_as_born {
+            self.set(index, metric.value.as_ref(), metric.timestamp.unwrap_or_default());
+            if details == *self.shape.details(index) {
                 self.details.remove(&small(index));
             } else {
-                self.details.insert(small(index), details);
+                self.details.insert(small(index), details.clone());
             }
         }
-        metric
+        Metric {
+            properties: details.properties,
+            metadata: details.metadata,
+            is_historical: details.is_historical,
+            is_transient: details.is_transient,
+            ..metric
+        }
     }
 }
 

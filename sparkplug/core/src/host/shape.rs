@@ -1,5 +1,5 @@
 //! What births have in common: names, aliases and types. Nodes of one kind are born with the same ones, so they share one [`Shape`]; a replica of its own
-//! holds values. Names that occur in several shapes are shared, too.
+//! holds values. Names that occur in several shapes are shared, too, from the second on: a table of names that occur once would be of no use and cost as much as the names.
 //!
 //! Both tables forget what nobody uses any more, at the latest when they have doubled since they last did.
 
@@ -57,94 +57,135 @@ pub(super) type Unreadable<'a> = (Option<&'a str>, Option<u64>);
 /// The same, kept.
 type Kept = (Option<Arc<str>>, Option<u64>);
 
-#[derive(Debug)]
-pub(super) struct Column {
-    pub name: Arc<str>,
-    pub alias: Option<u64>,
-    pub datatype: DataType,
-    /// As in the birth that came first.
-    pub details: Details,
+/// Successive aliases of successive columns. Mostly those of a whole birth are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    alias: u64,
+    column: u32,
+    length: u32,
 }
 
-/// Names, aliases and types of a birth.
+impl Run {
+    /// All runs, in the order of their aliases, and whether an alias occurs more than once.
+    fn all(told: &[Told<'_>]) -> (Vec<Self>, bool) {
+        let aliased = || (0..u32::MAX).zip(told).filter_map(|(column, told)| Some((told.alias?, column)));
+        let mut runs: Vec<Self> = Vec::new();
+        for (alias, column) in aliased() {
+            match runs.last_mut() {
+                Some(run) if run.is_continued_by(alias, column) => run.length += 1,
+                _ => runs.push(Self { alias, column, length: 1 }),
+            }
+        }
+        runs.sort_unstable_by_key(|run| (run.alias, run.column));
+        let is_ambiguous = runs.windows(2).any(|w| w[1].alias - w[0].alias < u64::from(w[0].length));
+        if is_ambiguous {
+            // Of runs that overlap one would hide the other.
+            runs = aliased().map(|(alias, column)| Self { alias, column, length: 1 }).collect();
+            runs.sort_unstable_by_key(|run| (run.alias, run.column));
+        }
+        (runs, is_ambiguous)
+    }
+
+    fn is_continued_by(&self, alias: u64, column: u32) -> bool {
+        self.alias.checked_add(self.length.into()) == Some(alias) && self.column + self.length == column
+    }
+
+    fn find(&self, alias: u64) -> Option<usize> {
+        let steps = u32::try_from(alias.checked_sub(self.alias)?).ok()?;
+        (steps < self.length).then_some((self.column + steps) as usize)
+    }
+}
+
+/// Names, aliases and types of a birth. A metric of it is a column, and has the same index in all tables. There may be as many shapes as nodes, so they are kept small.
 #[derive(Debug)]
 pub(super) struct Shape {
-    pub columns: Box<[Column]>,
+    pub names: Box<[Arc<str>]>,
+    pub datatypes: Box<[DataType]>,
+    /// As in the birth that came first; None where no metric has any.
+    details: Option<Box<[Details]>>,
     /// Indices of columns, in the order of the names.
     by_name: Box<[u32]>,
-    /// Aliases and indices of columns, in the order of the aliases.
-    by_alias: Box<[(u64, u32)]>,
+    aliases: Box<[Run]>,
     /// Data of them is passed over.
     unreadable: Box<[Kept]>,
     /// What is wrong with it, for people.
     pub doubts: Box<[&'static str]>,
 }
 
+/// No details.
+pub(super) static NO_DETAILS: Details =
+    Details { properties: Properties::new(), metadata: None, is_historical: false, is_transient: false };
+
 impl Shape {
-    fn new(told: &[Told<'_>], details: &[Details], unreadable: &[Unreadable<'_>], names: &mut Names) -> Self {
-        let column = |(told, details): (&Told<'_>, &Details)| Column {
-            name: names.shared(told.name),
-            alias: told.alias,
-            datatype: told.datatype,
-            details: details.clone(),
-        };
-        let columns: Box<[Column]> = told.iter().zip(details).map(column).collect();
-        let numbered = || (0..u32::MAX).zip(&columns);
-        let mut by_name: Box<[u32]> = numbered().map(|(index, _)| index).collect();
-        by_name.sort_by(|a, b| columns[*a as usize].name.cmp(&columns[*b as usize].name));
-        let mut by_alias: Box<[(u64, u32)]> =
-            numbered().filter_map(|(index, column)| Some((column.alias?, index))).collect();
-        by_alias.sort_unstable();
+    fn new(told: &[Told<'_>], details: &[Details], unreadable: &[Unreadable<'_>], known: &mut Names) -> Self {
+        let names: Box<[Arc<str>]> = told.iter().map(|told| known.shared(told.name)).collect();
+        let mut by_name: Box<[u32]> = (0..u32::MAX).zip(&names).map(|(index, _)| index).collect();
+        by_name.sort_by(|a, b| names[*a as usize].cmp(&names[*b as usize]));
         let mut doubts = Vec::new();
-        if by_name.windows(2).any(|w| columns[w[0] as usize].name == columns[w[1] as usize].name) {
+        if by_name.windows(2).any(|w| names[w[0] as usize] == names[w[1] as usize]) {
             doubts.push("a name occurs more than once; data of it goes to one of them");
         }
-        if by_alias.windows(2).any(|w| w[0].0 == w[1].0) {
+        let (aliases, is_ambiguous) = Run::all(told);
+        if is_ambiguous {
             doubts.push("an alias occurs more than once; data of it goes to one of them");
         }
         let unreadable = unreadable.iter().map(|(name, alias)| (name.map(Arc::from), *alias)).collect();
-        Self { columns, by_name, by_alias, unreadable, doubts: doubts.into() }
+        Self {
+            names,
+            datatypes: told.iter().map(|told| told.datatype).collect(),
+            details: details.iter().any(|details| *details != NO_DETAILS).then(|| details.into()),
+            by_name,
+            aliases: aliases.into(),
+            unreadable,
+            doubts: doubts.into(),
+        }
     }
 
     fn is_of(&self, told: &[Told<'_>], unreadable: &[Unreadable<'_>]) -> bool {
         work::count(told.len());
-        let same = |(column, told): (&Column, &Told<'_>)| {
-            (&*column.name, column.alias, column.datatype) == (told.name, told.alias, told.datatype)
-        };
-        self.columns.len() == told.len()
-            && self.columns.iter().zip(told).all(same)
+        self.names.iter().map(|name| &**name).eq(told.iter().map(|told| told.name))
+            && self.datatypes.iter().copied().eq(told.iter().map(|told| told.datatype))
+            && *self.aliases == *Run::all(told).0
             && self.unreadable.iter().map(|(name, alias)| (name.as_deref(), *alias)).eq(unreadable.iter().copied())
+    }
+
+    /// Name and type of a column.
+    #[inline]
+    pub(super) fn column(&self, index: usize) -> Option<(&Arc<str>, DataType)> {
+        Some((self.names.get(index)?, *self.datatypes.get(index)?))
+    }
+
+    #[inline]
+    pub(super) fn details(&self, index: usize) -> &Details {
+        self.details.as_ref().and_then(|details| details.get(index)).unwrap_or(&NO_DETAILS)
     }
 
     /// Column of that name. Data often has the order of the birth: `hint` is tried first.
     pub(super) fn find_name(&self, name: &str, hint: usize) -> Option<usize> {
         work::count(1);
-        if self.columns.get(hint).is_some_and(|column| &*column.name == name) {
+        if self.names.get(hint).is_some_and(|known| **known == *name) {
             return Some(hint);
         }
         let compare = |index: &u32| {
             work::count(1);
-            (*self.columns[*index as usize].name).cmp(name)
+            (*self.names[*index as usize]).cmp(name)
         };
         let at = self.by_name.binary_search_by(compare).ok()?;
         Some(self.by_name[at] as usize)
     }
 
-    /// Column of that alias. Aliases mostly are successive numbers, so the distance to the first one is tried first.
+    /// Column of that alias.
+    #[inline]
     pub(super) fn find_alias(&self, alias: u64) -> Option<usize> {
         work::count(1);
-        let guess = alias.wrapping_sub(self.by_alias.first()?.0);
-        if let Some((found, index)) = usize::try_from(guess).ok().and_then(|guess| self.by_alias.get(guess))
-            && *found == alias
-        {
-            return Some(*index as usize);
-        }
-        let compare = |(known, _): &(u64, u32)| {
-            work::count(1);
-            known.cmp(&alias)
-        };
-        let at = self.by_alias.binary_search_by(compare).ok()?;
-        Some(self.by_alias[at].1 as usize)
+        let first = self.aliases.first()?;
+        first.find(alias).or_else(|| {
+            let after = self.aliases.partition_point(|run| {
+                work::count(1);
+                run.alias <= alias
+            });
+            self.aliases.get(after.checked_sub(1)?)?.find(alias)
+        })
     }
 
     /// Whether the birth had it, unreadable.
@@ -203,21 +244,26 @@ impl Shapes {
     }
 }
 
+/// Names that came more than once.
 #[derive(Debug)]
 struct Names {
     names: HashSet<Arc<str>, Seeded>,
     sweep_at: usize,
+    seen: Seen,
 }
 
 impl Names {
     fn new(seed: Seeded) -> Self {
-        Self { names: HashSet::with_hasher(seed), sweep_at: KEPT_MIN }
+        Self { names: HashSet::with_hasher(seed), sweep_at: KEPT_MIN, seen: Seen::new() }
     }
 
     fn shared(&mut self, name: &str) -> Arc<str> {
         work::count(1);
         if let Some(known) = self.names.get(name) {
             return known.clone();
+        }
+        if !self.seen.insert(self.names.hasher().hash_one(name)) {
+            return name.into();
         }
         if self.names.len() >= self.sweep_at {
             work::count(self.names.len());
@@ -227,5 +273,94 @@ impl Names {
         let name: Arc<str> = name.into();
         self.names.insert(name.clone());
         name
+    }
+}
+
+/// Which hashes came before, more or less: one bit each. It forgets everything when it is full; to forget, or to take one for another, costs a little memory elsewhere.
+#[derive(Debug)]
+struct Seen {
+    bits: Vec<u64>,
+    count: usize,
+}
+
+/// Words of 64 bits at first, and at most: 2 MiB.
+const SEEN_WORDS: (usize, usize) = (32, 1 << 18);
+
+impl Seen {
+    fn new() -> Self {
+        Self { bits: vec![0; SEEN_WORDS.0], count: 0 }
+    }
+
+    /// Whether it came before.
+    fn insert(&mut self, hash: u64) -> bool {
+        // An eighth of the bits: few are taken for others.
+        if self.count >= self.bits.len() * 8 {
+            let words = (self.bits.len() * 2).min(SEEN_WORDS.1);
+            *self = Self { bits: vec![0; words], count: 0 };
+        }
+        let words = self.bits.len() as u64;
+        let index = usize::try_from((hash >> 6) % words).unwrap_or_default();
+        let bit = 1 << (hash & 63);
+        let came = self.bits[index] & bit != 0;
+        self.bits[index] |= bit;
+        self.count += usize::from(!came);
+        came
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(aliases: &[Option<u64>]) -> Vec<Told<'static>> {
+        aliases.iter().map(|alias| Told { name: "n", alias: *alias, datatype: DataType::Boolean }).collect()
+    }
+
+    fn shape(aliases: &[Option<u64>]) -> Arc<Shape> {
+        let told = told(aliases);
+        Shapes::new(0).of(&told, &vec![NO_DETAILS.clone(); told.len()], &[])
+    }
+
+    #[test]
+    fn every_alias_leads_to_its_column_however_they_are_numbered() {
+        for aliases in [
+            vec![None, None, Some(0), Some(1), Some(2)],
+            vec![Some(5), Some(6), None, Some(7), Some(8)],
+            vec![Some(9), Some(8), Some(7)],
+            vec![Some(u64::MAX - 1), Some(u64::MAX), Some(0)],
+            vec![Some(1 << 40), Some(3), Some(77), Some(4)],
+            vec![None],
+        ] {
+            let shape = shape(&aliases);
+            for (column, alias) in aliases.iter().enumerate() {
+                assert_eq!(alias.and_then(|alias| shape.find_alias(alias)), alias.map(|_| column), "{aliases:?}");
+            }
+            for unknown in [10, 100, 1 << 41] {
+                assert_eq!(shape.find_alias(unknown), None);
+            }
+            assert!(shape.is_of(&told(&aliases), &[]));
+            assert!(!shape.is_of(&told(&[Some(1), Some(1)]), &[]));
+        }
+    }
+
+    #[test]
+    fn an_alias_that_occurs_twice_hides_no_other() {
+        let shape = shape(&[Some(1), Some(2), Some(3), Some(4), Some(2)]);
+        for (alias, column) in [(1, 0), (3, 2), (4, 3)] {
+            assert_eq!(shape.find_alias(alias), Some(column));
+        }
+        assert!(shape.find_alias(2).is_some_and(|column| column == 1 || column == 4));
+        assert!(shape.doubts.iter().any(|doubt| doubt.contains("alias")));
+    }
+
+    #[test]
+    fn names_are_shared_from_the_second_time_on_and_what_was_seen_stays_bounded() {
+        let mut names = Names::new(Seeded(1));
+        let [first, second, third] = [(); 3].map(|()| names.shared("Speed"));
+        assert!(!Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&second, &third));
+        let mut seen = Seen::new();
+        let news = (0..4_000_000_u64).filter(|n| !seen.insert(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).count();
+        assert!(news > 3_000_000, "{news}");
+        assert_eq!(seen.bits.len(), SEEN_WORDS.1);
     }
 }
