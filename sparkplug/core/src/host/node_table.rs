@@ -10,7 +10,7 @@ use super::rebirth::Asking;
 use super::replica::Replica;
 use super::resequencer::Resequencer;
 use super::shape::Seeded;
-use crate::name::{DeviceId, EdgeNodeDescriptor};
+use crate::name::{DeviceId, EdgeNodeDescriptor, GroupId};
 use crate::payload::{PayloadRef, ValueRef};
 use crate::seq::BdSeq;
 
@@ -24,11 +24,12 @@ pub(super) struct NodeTable {
     by_name: HashMap<EdgeNodeDescriptor, NodeIndex, Seeded>,
     places: Vec<Option<(EdgeNodeDescriptor, Node)>>,
     free: Vec<NodeIndex>,
+    last_group: Option<GroupId>,
 }
 
 impl NodeTable {
     pub(super) fn new(seed: u64) -> Self {
-        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Vec::new(), free: Vec::new() }
+        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Vec::new(), free: Vec::new(), last_group: None }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -60,6 +61,12 @@ impl NodeTable {
 
     /// A place for a node that has none.
     pub(super) fn insert(&mut self, name: &EdgeNodeDescriptor) -> NodeIndex {
+        let mut name = name.clone();
+        // Nodes of a group come one after the other: they share its text.
+        match &self.last_group {
+            Some(last) if *last == name.group => name.group = last.clone(),
+            _ => self.last_group = Some(name.group.clone()),
+        }
         let entry = Some((name.clone(), Node::unheard()));
         let at = match self.free.pop() {
             Some(at) => {
@@ -71,7 +78,7 @@ impl NodeTable {
                 NodeIndex(self.places.len() - 1)
             }
         };
-        self.by_name.insert(name.clone(), at);
+        self.by_name.insert(name, at);
         at
     }
 

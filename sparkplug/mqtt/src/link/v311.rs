@@ -1,5 +1,7 @@
 //! MQTT 3.1.1.
 
+use std::{iter, mem};
+
 use futures::stream;
 use rumqttc::{
     AsyncClient, ConnectReturnCode, ConnectionError, Event, LastWill, MqttOptions, NetworkOptions, Outgoing, Packet,
@@ -40,13 +42,13 @@ pub(super) fn open(
     let signals = stream::unfold(Some((event_loop, server)), move |state| async move {
         let (mut event_loop, server) = state?;
         match event_loop.poll().await {
-            Ok(first) => {
+            Ok(mut first) => {
                 let others = &mut event_loop.state.events;
                 let mut batch = Batch::with_capacity(1 + others.len());
-                batch.extend(signal(first).map(Ok));
-                for event in others.drain(..) {
+                for event in iter::once(&mut first).chain(others.iter_mut()) {
                     batch.extend(signal(event).map(Ok));
                 }
+                others.clear();
                 Some((batch, Some((event_loop, server))))
             }
             Err(error) => Some((vec![Err(fault(&server, &error, max))], None)),
@@ -66,12 +68,13 @@ pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Subsc
     filters.into_iter().map(|(filter, level)| SubscribeFilter::new(filter, qos(level)))
 }
 
-/// None: nobody needs to know.
-fn signal(event: Event) -> Option<Signal> {
+/// Takes out of an event what somebody needs to know. It stays where it is, because it is large.
+fn signal(event: &mut Event) -> Option<Signal> {
     Some(match event {
         Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,
         Event::Incoming(Packet::Publish(publish)) => {
-            Signal::Message { topic: publish.topic, payload: publish.payload, retain: publish.retain }
+            let (topic, payload) = (mem::take(&mut publish.topic), mem::take(&mut publish.payload));
+            Signal::Message { topic, payload, retain: publish.retain }
         }
         Event::Incoming(Packet::SubAck(suback)) => {
             let refused = |code: &SubscribeReasonCode| {
@@ -82,7 +85,7 @@ fn signal(event: Event) -> Option<Signal> {
         }
         Event::Incoming(Packet::PubAck(puback)) => Signal::Acknowledged { id: puback.pkid, refused: None },
         Event::Incoming(Packet::PingResp) => Signal::Pong,
-        Event::Outgoing(Outgoing::Publish(id)) => Signal::WrittenPublish { id },
+        Event::Outgoing(Outgoing::Publish(id)) => Signal::WrittenPublish { id: *id },
         Event::Outgoing(Outgoing::Subscribe(_) | Outgoing::Disconnect) => Signal::WrittenRequest,
         Event::Outgoing(Outgoing::PingReq) => Signal::WrittenPing,
         Event::Incoming(_) | Event::Outgoing(_) => return None,

@@ -1,6 +1,6 @@
 //! MQTT 5: what 3.1.1 does, with reasons, and with the limits that the server sets (Receive Maximum, Maximum Packet Size, Server Keep Alive).
 
-use std::iter;
+use std::{iter, mem};
 
 use bytes::Bytes;
 use futures::stream;
@@ -61,11 +61,11 @@ pub(super) fn open(
     let signals = stream::unfold(Some((event_loop, server)), move |state| async move {
         let (mut event_loop, server) = state?;
         match event_loop.poll().await {
-            Ok(first) => {
-                let events = iter::once(first).chain(event_loop.state.events.drain(..));
+            Ok(mut first) => {
+                let others = &mut event_loop.state.events;
                 let of_server = |what| Fault { reason: format!("{server} sent {what}"), reached: true };
-                let mut batch: Batch = Vec::new();
-                for event in events {
+                let mut batch = Batch::with_capacity(1 + others.len());
+                for event in iter::once(&mut first).chain(others.iter_mut()) {
                     let Some(signal) = signal(event).map_err(of_server).transpose() else { continue };
                     let is_last = signal.is_err();
                     batch.push(signal);
@@ -73,6 +73,7 @@ pub(super) fn open(
                         return Some((batch, None));
                     }
                 }
+                others.clear();
                 Some((batch, Some((event_loop, server))))
             }
             Err(error) => Some((vec![Err(fault(&server, &error, max))], None)),
@@ -92,13 +93,13 @@ pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Filte
     filters.into_iter().map(|(filter, level)| Filter::new(filter, qos(level)))
 }
 
-/// None: nobody needs to know.
-fn signal(event: Event) -> Result<Option<Signal>, &'static str> {
+/// Takes out of an event what somebody needs to know. It stays where it is, because it is large.
+fn signal(event: &mut Event) -> Result<Option<Signal>, &'static str> {
     Ok(Some(match event {
         Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,
         Event::Incoming(Packet::Publish(publish)) => Signal::Message {
             topic: text(&publish.topic).ok_or("a topic that is not UTF-8")?,
-            payload: publish.payload,
+            payload: mem::take(&mut publish.payload),
             retain: publish.retain,
         },
         Event::Incoming(Packet::SubAck(suback)) => {
@@ -112,14 +113,14 @@ fn signal(event: Event) -> Result<Option<Signal>, &'static str> {
             Signal::Subscribed(suback.return_codes.iter().map(refused).collect())
         }
         Event::Incoming(Packet::PubAck(puback)) => {
-            let refused = match puback.reason {
+            let refused = match &puback.reason {
                 PubAckReason::Success | PubAckReason::NoMatchingSubscribers => None,
                 reason => Some(format!("{reason:?}")),
             };
             Signal::Acknowledged { id: puback.pkid, refused }
         }
         Event::Incoming(Packet::PingResp(_)) => Signal::Pong,
-        Event::Outgoing(Outgoing::Publish(id)) => Signal::WrittenPublish { id },
+        Event::Outgoing(Outgoing::Publish(id)) => Signal::WrittenPublish { id: *id },
         Event::Outgoing(Outgoing::Subscribe(_) | Outgoing::Disconnect) => Signal::WrittenRequest,
         Event::Outgoing(Outgoing::PingReq) => Signal::WrittenPing,
         Event::Incoming(_) | Event::Outgoing(_) => return Ok(None),
