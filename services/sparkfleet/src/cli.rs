@@ -75,6 +75,9 @@ pub enum Command {
     /// Make the keys that joining hosts believe
     #[command(subcommand)]
     Trust(TrustCommand),
+    /// Seal secrets so that only one edge cluster can open them
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// Write the access control of an MQTT server: who may say and hear what
     #[command(subcommand)]
     Acl(AclCommand),
@@ -443,6 +446,49 @@ pub enum ConfigCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+}
+
+/// `sparkfleet secret ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum SecretCommand {
+    /// Print a SealedSecret: put it into the cluster's repository under by-hand/, or apply it. The plain values leave this machine only sealed
+    Seal {
+        /// Cluster name or UUID; its edge sync publishes the certificate that is sealed for
+        #[arg(required_unless_present = "certificate")]
+        cluster: Option<String>,
+        /// Name of the Secret
+        #[arg(long)]
+        name: String,
+        /// Namespace of the Secret
+        #[arg(long, default_value = "fplus-edge")]
+        namespace: String,
+        /// A value: KEY=FILE, or KEY=- for standard input; once for each. Values are never arguments, because others on this machine see these
+        #[arg(long = "from-file", required = true, value_name = "KEY=FILE")]
+        from_file: Vec<String>,
+        /// What the values are bound to
+        #[arg(long, value_enum, default_value_t = SealingScope::Strict)]
+        scope: SealingScope,
+        /// Type of the Secret
+        #[arg(long = "type", default_value = "Opaque")]
+        secret_type: String,
+        /// PEM file of the controller's certificate, instead of the one that the cluster publishes; needs no broker
+        #[arg(long, conflicts_with = "cluster")]
+        certificate: Option<PathBuf>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// What sealed values are bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SealingScope {
+    /// Namespace and name
+    Strict,
+    /// Namespace
+    NamespaceWide,
+    /// Cluster
+    ClusterWide,
 }
 
 /// `sparkfleet acl ...`.

@@ -33,6 +33,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Watch(arguments) => watch::run(arguments).await,
         Command::Cluster(command) => command::cluster::run(command).await,
         Command::Deployment(command) => command::deployment::run(command).await,
+        Command::Secret(command) => command::secret::run(command).await,
         Command::Acl(command) => command::acl::run(&command),
         Command::Config(command) => command::config::run(command).await,
         Command::Host(command) => command::host::run(command).await,

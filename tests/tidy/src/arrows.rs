@@ -34,7 +34,7 @@ pub fn rank(package: &str) -> Option<Rank> {
     match package {
         "proto" | "configdb-schema" => Some(Rank::Data),
         "sparkplug" => Some(Rank::Core),
-        "join-attestation" | "join-tickets" | "topic-walls" => Some(Rank::Part),
+        "join-attestation" | "join-tickets" | "topic-walls" | "sealed-secrets" => Some(Rank::Part),
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "bootstrapper" | "simulator" => {
@@ -88,8 +88,8 @@ pub fn check_imports(packages: &[String], imports: &[Import]) -> Vec<Finding> {
         unknown.map(|name| Finding::of(name, "unknown package: give it a rank in tests/tidy/src/arrows.rs")).collect();
     for Import { from, to, dev } in imports {
         let (Some(from_rank), Some(to_rank)) = (rank(from), rank(to)) else { continue };
-        // The simulator is the neighbour that tests of a service need.
-        let simulated_neighbour = *dev && to == "simulator" && from_rank == Rank::Service;
+        // The simulator is the neighbour that tests of a service, or of a part of one, need.
+        let simulated_neighbour = *dev && to == "simulator" && matches!(from_rank, Rank::Service | Rank::Part);
         // Benchmarks measure what end-to-end tests start.
         let same_surroundings = from == "bench" && to == "e2e";
         if !may_import(from_rank).contains(&to_rank) && !simulated_neighbour && !same_surroundings {

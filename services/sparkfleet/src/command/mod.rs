@@ -6,6 +6,7 @@ pub mod config;
 pub mod deployment;
 pub mod host;
 pub mod policy;
+pub mod secret;
 pub mod service;
 pub mod simulate;
 pub mod trust;

@@ -11,6 +11,7 @@ mod interop;
 mod kubernetes;
 mod lifecycle;
 mod resume;
+mod sealing;
 mod site;
 mod up;
 mod walls;

@@ -1,0 +1,144 @@
+//! The SealedSecret object.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+use crate::SealingCertificate;
+use crate::seal::{SESSION_KEY_BYTES, Scope, SealError, seal};
+
+/// Most bytes that the values of one Secret may have together (Kubernetes: 1 MiB for the object).
+const VALUES_BYTES_MAX: usize = 1024 * 1024;
+const SUBDOMAIN_CHARACTERS_MAX: usize = 253;
+const LABEL_CHARACTERS_MAX: usize = 63;
+
+/// A value to seal.
+#[derive(Debug)]
+pub struct Plain {
+    /// Its key in the Secret: letters, digits, `-`, `_` and `.`.
+    pub key: String,
+    /// The value.
+    pub value: Zeroizing<Vec<u8>>,
+    /// A fresh random key, used for nothing else.
+    pub session_key: Zeroizing<[u8; SESSION_KEY_BYTES]>,
+}
+
+/// What is sealed, and for whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Namespace of the Secret.
+    pub namespace: &'a str,
+    /// Name of the Secret.
+    pub name: &'a str,
+    /// What the values are bound to.
+    pub scope: Scope,
+    /// Type of the Secret, such as `Opaque`.
+    pub secret_type: &'a str,
+}
+
+/// Why there is no SealedSecret. Shows no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// A name breaks Kubernetes' rule for it.
+    #[error("{field} {text:?} {rule}")]
+    Name {
+        /// Which name.
+        field: &'static str,
+        /// The name.
+        text: String,
+        /// The rule.
+        rule: &'static str,
+    },
+    /// There is nothing to seal.
+    #[error("there is no value to seal")]
+    Empty,
+    /// A key is there twice.
+    #[error("key {key:?} is given twice")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// A Secret cannot hold so much.
+    #[error("the values have {bytes} bytes; a Secret holds at most {VALUES_BYTES_MAX}")]
+    TooLarge {
+        /// Their size.
+        bytes: usize,
+    },
+    /// See [`SealError`].
+    #[error(transparent)]
+    Seal(#[from] SealError),
+}
+
+/// Seals values into a SealedSecret (`bitnami.com/v1alpha1`), ready to be written to a repository or applied.
+///
+/// # Errors
+/// The [`ManifestError`] that stands in the way; then nothing was sealed.
+pub fn sealed_secret(
+    certificate: &SealingCertificate,
+    request: Request<'_>,
+    values: &[Plain],
+) -> Result<Value, ManifestError> {
+    let Request { namespace, name, scope, secret_type } = request;
+    check(request, values)?;
+    let sealed = |plain: &Plain| {
+        let text = seal(certificate, &plain.session_key, &plain.value, (scope, namespace, name))?;
+        Ok((plain.key.clone(), Value::String(text)))
+    };
+    let data = values.iter().map(sealed).collect::<Result<Map<_, _>, SealError>>()?;
+    let mut metadata = json!({ "name": name, "namespace": namespace });
+    if let Some(annotation) = scope.annotation() {
+        metadata["annotations"] = json!({ annotation: "true" });
+    }
+    Ok(json!({
+        "apiVersion": "bitnami.com/v1alpha1",
+        "kind": "SealedSecret",
+        "metadata": metadata,
+        "spec": {
+            "encryptedData": data,
+            "template": { "metadata": metadata, "type": secret_type },
+        },
+    }))
+}
+
+fn check(request: Request<'_>, values: &[Plain]) -> Result<(), ManifestError> {
+    let wrong = |field, text: &str, rule| Err(ManifestError::Name { field, text: text.to_owned(), rule });
+    let lower = |text: &str, extra: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || extra.contains(c);
+        let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        text.chars().all(inner) && end(text.chars().next()) && end(text.chars().last())
+    };
+    let Request { namespace, name, secret_type, .. } = request;
+    if !lower(namespace, "-") || namespace.len() > LABEL_CHARACTERS_MAX {
+        return wrong(
+            "namespace",
+            namespace,
+            "must be 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or digit",
+        );
+    }
+    if !lower(name, "-.") || name.len() > SUBDOMAIN_CHARACTERS_MAX {
+        return wrong(
+            "name",
+            name,
+            "must be 1 to 253 of a-z, 0-9, `-` and `.`, beginning and ending with a letter or digit",
+        );
+    }
+    if secret_type.is_empty() || !secret_type.chars().all(|c| c.is_ascii_alphanumeric() || "-./".contains(c)) {
+        return wrong("type", secret_type, "must consist of letters, digits, `-`, `.` and `/`");
+    }
+    if values.is_empty() {
+        return Err(ManifestError::Empty);
+    }
+    let mut keys = BTreeSet::new();
+    for Plain { key, .. } in values {
+        let allowed = key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        if key.is_empty() || key.len() > SUBDOMAIN_CHARACTERS_MAX || !allowed || key == "." || key == ".." {
+            return wrong("key", key, "must be 1 to 253 letters, digits, `-`, `_` and `.`");
+        }
+        if !keys.insert(key) {
+            return Err(ManifestError::Twice { key: key.clone() });
+        }
+    }
+    let bytes = values.iter().map(|plain| plain.value.len()).sum();
+    if bytes > VALUES_BYTES_MAX { Err(ManifestError::TooLarge { bytes }) } else { Ok(()) }
+}

@@ -1,0 +1,72 @@
+//! One value.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::rsa::OAEP_SHA256_MGF1SHA256;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use zeroize::Zeroizing;
+
+use crate::SealingCertificate;
+
+/// Bytes of a session key.
+pub const SESSION_KEY_BYTES: usize = 32;
+
+/// What a sealed value is bound to: elsewhere the controller refuses to open it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// To the Secret's namespace and name.
+    #[default]
+    Strict,
+    /// To the namespace.
+    NamespaceWide,
+    /// To the cluster.
+    ClusterWide,
+}
+
+/// The cryptography library refused; it has no memory or no randomness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the value cannot be sealed: the cryptography library refused")]
+pub struct SealError;
+
+impl Scope {
+    /// The annotation by which the controller knows the scope; none for the strict one.
+    #[must_use]
+    pub const fn annotation(self) -> Option<&'static str> {
+        match self {
+            Self::Strict => None,
+            Self::NamespaceWide => Some("sealedsecrets.bitnami.com/namespace-wide"),
+            Self::ClusterWide => Some("sealedsecrets.bitnami.com/cluster-wide"),
+        }
+    }
+
+    fn label(self, namespace: &str, name: &str) -> String {
+        match self {
+            Self::Strict => format!("{namespace}/{name}"),
+            Self::NamespaceWide => namespace.to_owned(),
+            Self::ClusterWide => String::new(),
+        }
+    }
+}
+
+/// Seals a value under a session key of its own; the result is base64.
+pub(crate) fn seal(
+    certificate: &SealingCertificate,
+    session_key: &Zeroizing<[u8; SESSION_KEY_BYTES]>,
+    plain: &[u8],
+    (scope, namespace, name): (Scope, &str, &str),
+) -> Result<String, SealError> {
+    let label = scope.label(namespace, name);
+    let mut wrapped = vec![0; certificate.key.ciphertext_size()];
+    let wrapped = certificate
+        .key
+        .encrypt(&OAEP_SHA256_MGF1SHA256, &session_key[..], &mut wrapped, Some(label.as_bytes()))
+        .map_err(|_| SealError)?;
+    let length = u16::try_from(wrapped.len()).map_err(|_| SealError)?;
+    let cipher = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &session_key[..]).map_err(|_| SealError)?);
+    // Room for the tag as well, so that the plain bytes are not left behind by a reallocation.
+    let mut value = Zeroizing::new(Vec::with_capacity(plain.len() + AES_256_GCM.tag_len()));
+    value.extend_from_slice(plain);
+    let nonce = Nonce::assume_unique_for_key([0; 12]);
+    cipher.seal_in_place_append_tag(nonce, Aad::empty(), &mut *value).map_err(|_| SealError)?;
+    Ok(STANDARD.encode([&length.to_be_bytes()[..], wrapped, &value].concat()))
+}
