@@ -123,3 +123,6 @@ fn check_component(url: &str, path: &str) -> Result<(), GrantFault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,18 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bootstrapper::Ending;
 use bootstrapper::adapters::simulated::SimulatedHost;
+use bootstrapper::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
+use bootstrapper_contract::InitParameters;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use join_protocol::message::acknowledgement::Stage;
-use join_protocol::secret::Secret;
+use join_protocol::message::grant::Component;
+use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::simulated::SimulatedVerifier;
 use join_protocol::terms::Variant;
 use support::issuer::TestIssuer;
@@ -137,4 +145,94 @@ async fn a_host_that_waits_is_stopped_cleanly() {
     assert_eq!(running.stop().await, Ending::Stopped);
     site.until("its death", |site| site.alive.values().all(|alive| !alive)).await;
     assert!(!machine.host.is_locked() && machine.disk_mark() == "new");
+}
+
+/// Kubernetes that never gets ready, or fails.
+#[derive(Debug, Clone)]
+struct Broken {
+    hangs: bool,
+    joins: Arc<AtomicUsize>,
+}
+
+impl Installer for Broken {
+    fn install<'a>(&'a mut self, _: &'a [Component], _: Activity) -> BoxFuture<'a, Outcome<()>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn join<'a>(&'a mut self, _: &'a JoinPlan, activity: Activity) -> BoxFuture<'a, Outcome<()>> {
+        self.joins.fetch_add(1, Ordering::SeqCst);
+        activity.say("trying in vain");
+        if self.hangs {
+            return std::future::pending().boxed();
+        }
+        std::future::ready(Err(PlatformError("no etcd".to_owned()))).boxed()
+    }
+
+    fn init<'a>(&'a mut self, _: &'a InitParameters, _: Activity) -> BoxFuture<'a, Outcome<SecretBytes>> {
+        std::future::ready(Err(PlatformError("no etcd".to_owned()))).boxed()
+    }
+
+    fn resume(&mut self, _: Activity) -> BoxFuture<'_, Outcome<()>> {
+        std::future::ready(Ok(())).boxed()
+    }
+}
+
+impl Machine {
+    fn start_broken(&self, broker: &Mosquitto, hangs: bool) -> (Running, Arc<AtomicUsize>) {
+        let joins = Arc::new(AtomicUsize::new(0));
+        let mut platform = self.host.platform();
+        platform.installer = Box::new(Broken { hangs, joins: Arc::clone(&joins) });
+        (Running::start(config(broker, self.directory.path(), "edge-1"), platform), joins)
+    }
+
+    fn mark_after(&self, running: &str) -> String {
+        assert!(self.host.is_locked(), "{running}");
+        self.disk_mark()
+    }
+}
+
+#[tokio::test]
+async fn a_join_that_fails_after_the_lock_marks_the_disk_tells_everybody_and_reboots_into_a_host_that_joins() {
+    let broker = Mosquitto::start();
+    let mut site = Site::start(&broker, vec![join_service()]);
+    let machine = Machine::new(4);
+    let (running, _) = machine.start_broken(&broker, false);
+    site.until("the failure", |site| site.state(machine.disk) == "failed").await;
+    let node = site.node(machine.disk).unwrap();
+    assert_eq!(node.last_error.as_deref(), Some("joining the Kubernetes cluster: no etcd"));
+    site.until("the issuer to know", |site| site.issuers[0].stages_of(machine.disk).contains(&Stage::Failed)).await;
+    let Ending::Reboot(reason) = running.end().await else { panic!("no reboot") };
+    assert_eq!(
+        (reason.as_str(), machine.mark_after("failed").as_str()),
+        ("joining the Kubernetes cluster: no etcd", "reset")
+    );
+    assert_eq!(machine.host.reboots_asked(), [reason]);
+
+    machine.host.reboot();
+    let running = machine.start(&broker);
+    site.until("a member after all", |site| site.state(machine.disk) == "member").await;
+    assert_eq!(running.stop().await, Ending::Member);
+    assert_eq!(machine.disk_mark(), "initialised");
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_after_the_lock_is_followed_by_one_that_reboots() {
+    let broker = Mosquitto::start();
+    let mut site = Site::start(&broker, vec![join_service()]);
+    let machine = Machine::new(5);
+    let (running, joins) = machine.start_broken(&broker, true);
+    let in_vain =
+        |site: &Site| site.node(machine.disk).is_some_and(|node| node.activity.as_deref() == Some("trying in vain"));
+    site.until("the join under way", in_vain).await;
+    assert_eq!((joins.load(Ordering::SeqCst), machine.mark_after("killed").as_str()), (1, "new"));
+    running.kill().await;
+    assert!(machine.record().contains(r#""progress": "joining""#));
+
+    let Ending::Reboot(reason) = machine.start(&broker).end().await else { panic!("no reboot") };
+    assert_eq!(reason, "the host was interrupted after its lock and before it was a member");
+    assert_eq!((machine.disk_mark().as_str(), site.issuers[0].tickets), ("reset", 1));
+    machine.host.reboot();
+    let running = machine.start(&broker);
+    site.until("a member after all", |site| site.state(machine.disk) == "member").await;
+    assert_eq!(running.stop().await, Ending::Member);
 }

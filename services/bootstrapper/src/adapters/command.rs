@@ -15,6 +15,8 @@ use crate::platform::{Outcome, PlatformError};
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// Bytes at the end of standard error that are told.
 const TOLD_BYTES_MAX: usize = 2 * 1024;
+/// A shorter line is none: it would be found everywhere.
+const SECRET_BYTES_MIN: usize = 8;
 /// What stands where a secret was.
 const REDACTED: &str = "[redacted]";
 
@@ -61,13 +63,12 @@ impl Command {
         self
     }
 
-    /// With a text that must not be told if the program prints it.
+    /// With a text that must not be told if the program prints it, or a line of it. Lines that are too short to be a secret are told.
     #[must_use]
     pub fn secret(mut self, secret: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(secret).trim().to_owned();
-        if !text.is_empty() {
-            self.secrets.push(Zeroizing::new(text));
-        }
+        let text = Zeroizing::new(String::from_utf8_lossy(secret).into_owned());
+        let lines = text.lines().map(str::trim).filter(|line| line.len() >= SECRET_BYTES_MIN);
+        self.secrets.extend(lines.map(|line| Zeroizing::new(line.to_owned())));
         self
     }
 
@@ -219,6 +220,11 @@ mod tests {
         let script = format!("echo '{secret} --token=abcdef.0123456789abcdef x' >&2; exit 1");
         let error = shell(&script).secret(secret.as_bytes()).succeed().await.unwrap_err().0;
         assert_eq!(error, "/bin/sh -c: ended with code 1: [redacted] [redacted] x");
+        // One line of a key that has several.
+        let key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49\n-----END PRIVATE KEY-----\n";
+        let error =
+            shell("echo at MIGHAgEAMBMGByqGSM49. >&2; exit 1").secret(key.as_bytes()).succeed().await.unwrap_err().0;
+        assert!(error.ends_with("at [redacted]."), "{error}");
         // The secret lies across the place where the output is cut.
         let filler = "y".repeat(TOLD_BYTES_MAX - 4);
         let script = format!("printf '{secret}{filler}' >&2; exit 1");

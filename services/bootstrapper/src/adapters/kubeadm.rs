@@ -9,7 +9,7 @@ use std::time::Duration;
 use bootstrapper_contract::InitParameters;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use join_protocol::message::grant::Component;
+use join_protocol::message::grant::{Component, Membership};
 use join_protocol::secret::SecretBytes;
 use join_protocol::terms::Role;
 use service_runtime::atomic_file::OWNER_ONLY;
@@ -102,9 +102,9 @@ impl Kubeadm {
         fs::create_dir_all(&folder).map_err(failed)
     }
 
-    async fn reset(&self) -> Outcome<()> {
+    async fn reset(&self, plan: &JoinPlan) -> Outcome<()> {
         let reset = self.kubeadm().arguments(["reset", "--force", "--cri-socket"]).arguments([&self.socket]);
-        reset.succeed().await.map(drop)
+        without_telling(reset, &plan.membership).succeed().await.map(drop)
     }
 
     async fn try_join(&self, plan: &JoinPlan) -> Outcome<()> {
@@ -112,7 +112,7 @@ impl Kubeadm {
         let text = render::join(plan, &self.host)?;
         let file = self.configuration(&text)?;
         let join = self.kubeadm().arguments(["join", "--config"]).arguments([&file.0]);
-        join.secret(plan.membership.token.expose()).succeed().await.map(drop)
+        without_telling(join, &plan.membership).succeed().await.map(drop)
     }
 
     async fn join_with_retries(&self, plan: &JoinPlan, activity: &Activity) -> Outcome<()> {
@@ -126,7 +126,7 @@ impl Kubeadm {
             }
             tracing::warn!(%error, attempt, "kubeadm join failed, is reset and tried again");
             activity.say(format!("kubeadm reset after try {attempt}"));
-            if let Err(error) = self.reset().await {
+            if let Err(error) = self.reset(plan).await {
                 tracing::warn!(%error, "kubeadm reset failed");
             }
             // A reset takes the keys of a control plane away, too.
@@ -152,6 +152,13 @@ impl Kubeadm {
         activity.say("starting the kubelet");
         self.systemctl(&["start", KUBELET]).await
     }
+}
+
+/// What is secret in a ticket is not told, whatever a program prints.
+fn without_telling(command: Command, membership: &Membership) -> Command {
+    let files = membership.files.iter().map(|(_, content)| content);
+    let secrets = [&membership.token, &membership.node_password].into_iter().chain(files);
+    secrets.fold(command, |command, secret| command.secret(secret.expose()))
 }
 
 /// A small file that nobody else may see.

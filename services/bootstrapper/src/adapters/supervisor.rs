@@ -29,6 +29,8 @@ impl Supervisor {
     /// With this socket; `watchdog`: how long it waits for a sign of life.
     #[must_use]
     pub fn new(socket: Option<UnixDatagram>, watchdog: Option<Duration>) -> Self {
+        // Whoever waits for news must not be able to stop what they are about: what does not fit is dropped.
+        let socket = socket.filter(|socket| socket.set_nonblocking(true).is_ok());
         let watchdog = watchdog.filter(|_| socket.is_some());
         Self { socket, watchdog }
     }
@@ -74,8 +76,6 @@ fn connect(path: &str) -> Option<UnixDatagram> {
         None => SocketAddr::from_pathname(path),
     };
     let socket = UnixDatagram::unbound().ok()?;
-    // Whoever waits for news must not be able to stop what they are about.
-    socket.set_nonblocking(true).ok()?;
     socket.connect_addr(&address.ok()?).ok()?;
     Some(socket)
 }
@@ -103,6 +103,17 @@ mod tests {
         supervisor.stopping();
         let told = [(); 4].map(|()| received(&systemd));
         assert_eq!(told, ["READY=1", "STATUS=join awaits-ticket", "WATCHDOG=1", "STOPPING=1"]);
+    }
+
+    #[test]
+    fn a_supervisor_that_does_not_read_holds_nobody_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let _systemd = UnixDatagram::bind(&path).unwrap();
+        let socket = UnixDatagram::unbound().unwrap();
+        socket.connect(&path).unwrap();
+        let supervisor = Supervisor::new(Some(socket), None);
+        (0..10_000).for_each(|_| supervisor.alive());
     }
 
     #[test]

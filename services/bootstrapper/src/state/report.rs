@@ -63,7 +63,9 @@ impl State {
         match &self.phase {
             Phase::Failing { .. } | Phase::Rebooting(_) => "failed",
             Phase::Member { .. } => "member",
+            // As it ended.
             Phase::Ended if self.node.state == "member" => "member",
+            Phase::Ended if self.node.state == "failed" => "failed",
             Phase::Working if self.is_committed => Condition::Committed.name(),
             Phase::Working => Condition::Opened.name(),
             // The machine that is farthest.
