@@ -21,6 +21,7 @@ use support::issuer::TestIssuer;
 use support::mosquitto::Mosquitto;
 use support::site::{Running, Site, config};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 const JOINED: [Stage; 5] = [Stage::Opened, Stage::Locked, Stage::DiskReady, Stage::Installed, Stage::Member];
@@ -147,10 +148,10 @@ async fn a_host_that_waits_is_stopped_cleanly() {
     assert!(!machine.host.is_locked() && machine.disk_mark() == "new");
 }
 
-/// Kubernetes that never gets ready, or fails.
+/// Kubernetes that gets ready when it is told so, or fails.
 #[derive(Debug, Clone)]
 struct Broken {
-    hangs: bool,
+    hangs: Option<Arc<Notify>>,
     joins: Arc<AtomicUsize>,
 }
 
@@ -162,10 +163,14 @@ impl Installer for Broken {
     fn join<'a>(&'a mut self, _: &'a JoinPlan, activity: Activity) -> BoxFuture<'a, Outcome<()>> {
         self.joins.fetch_add(1, Ordering::SeqCst);
         activity.say("trying in vain");
-        if self.hangs {
-            return std::future::pending().boxed();
+        match self.hangs.clone() {
+            Some(told) => async move {
+                told.notified().await;
+                Ok(())
+            }
+            .boxed(),
+            None => std::future::ready(Err(PlatformError("no etcd".to_owned()))).boxed(),
         }
-        std::future::ready(Err(PlatformError("no etcd".to_owned()))).boxed()
     }
 
     fn init<'a>(&'a mut self, _: &'a InitParameters, _: Activity) -> BoxFuture<'a, Outcome<SecretBytes>> {
@@ -178,7 +183,7 @@ impl Installer for Broken {
 }
 
 impl Machine {
-    fn start_broken(&self, broker: &Mosquitto, hangs: bool) -> (Running, Arc<AtomicUsize>) {
+    fn start_broken(&self, broker: &Mosquitto, hangs: Option<Arc<Notify>>) -> (Running, Arc<AtomicUsize>) {
         let joins = Arc::new(AtomicUsize::new(0));
         let mut platform = self.host.platform();
         platform.installer = Box::new(Broken { hangs, joins: Arc::clone(&joins) });
@@ -196,7 +201,7 @@ async fn a_join_that_fails_after_the_lock_marks_the_disk_tells_everybody_and_reb
     let broker = Mosquitto::start();
     let mut site = Site::start(&broker, vec![join_service()]);
     let machine = Machine::new(4);
-    let (running, _) = machine.start_broken(&broker, false);
+    let (running, _) = machine.start_broken(&broker, None);
     site.until("the failure", |site| site.state(machine.disk) == "failed").await;
     let node = site.node(machine.disk).unwrap();
     assert_eq!(node.last_error.as_deref(), Some("joining the Kubernetes cluster: no etcd"));
@@ -220,7 +225,7 @@ async fn a_process_that_is_killed_after_the_lock_is_followed_by_one_that_reboots
     let broker = Mosquitto::start();
     let mut site = Site::start(&broker, vec![join_service()]);
     let machine = Machine::new(5);
-    let (running, joins) = machine.start_broken(&broker, true);
+    let (running, joins) = machine.start_broken(&broker, Some(Arc::default()));
     let in_vain =
         |site: &Site| site.node(machine.disk).is_some_and(|node| node.activity.as_deref() == Some("trying in vain"));
     site.until("the join under way", in_vain).await;
@@ -234,5 +239,26 @@ async fn a_process_that_is_killed_after_the_lock_is_followed_by_one_that_reboots
     machine.host.reboot();
     let running = machine.start(&broker);
     site.until("a member after all", |site| site.state(machine.disk) == "member").await;
+    assert_eq!(running.stop().await, Ending::Member);
+}
+
+#[tokio::test]
+async fn a_broker_that_goes_away_after_the_lock_does_not_stop_a_join() {
+    let mut broker = Mosquitto::start();
+    let mut site = Site::start(&broker, vec![join_service()]);
+    let (machine, told) = (Machine::new(6), Arc::new(Notify::new()));
+    let (running, _) = machine.start_broken(&broker, Some(Arc::clone(&told)));
+    let in_vain =
+        |site: &Site| site.node(machine.disk).is_some_and(|node| node.activity.as_deref() == Some("trying in vain"));
+    site.until("the join under way", in_vain).await;
+    broker.kill();
+    told.notify_one();
+    while machine.disk_mark() != "initialised" {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    broker.restart();
+    // What was said meanwhile is in the next birth.
+    site.until("the member", |site| site.state(machine.disk) == "member").await;
+    site.until("the last stage", |site| site.issuers[0].stages_of(machine.disk).contains(&Stage::Member)).await;
     assert_eq!(running.stop().await, Ending::Member);
 }

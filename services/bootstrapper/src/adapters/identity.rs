@@ -41,7 +41,9 @@ pub fn ask(config: &Config, addresses: &[IpAddr], root: &Path, boot: [u8; 16]) -
         false => (Vec::new(), None),
     };
     let names = Some(node_name.clone()).filter(|name| !name.is_empty());
-    let principals = names.into_iter().chain(addresses.iter().map(IpAddr::to_string)).collect();
+    // They are for the certificate of that key; who needs none asks for none.
+    let wanted = names.into_iter().chain(addresses.iter().map(IpAddr::to_string)).filter(|_| !ssh_host_key.is_empty());
+    let principals = wanted.collect();
     let identity = Identity { boot, node_name, certificate_request, ssh_host_key, principals };
     Ok(Asked { identity, kubelet_key })
 }
@@ -108,7 +110,11 @@ mod tests {
         config.kubernetes.distribution = Distribution::K3s;
         let asked = ask(&config, &[], root.path(), [7; 16]).unwrap();
         assert!(asked.identity.certificate_request.is_empty() && asked.kubelet_key.is_none());
-        fs::write(root.path().join("etc/ssh/ssh_host_ed25519_key.pub"), "ssh-rsa AAAA").unwrap();
+        let key = root.path().join("etc/ssh/ssh_host_ed25519_key.pub");
+        fs::remove_file(&key).unwrap();
+        let asked = ask(&config, &[], root.path(), [7; 16]).unwrap();
+        assert!(asked.identity.ssh_host_key.is_empty() && asked.identity.principals.is_empty());
+        fs::write(&key, "ssh-rsa AAAA").unwrap();
         assert!(ask(&config, &[], root.path(), [7; 16]).unwrap_err().0.ends_with("is no line of an ssh-ed25519 key"));
     }
 }

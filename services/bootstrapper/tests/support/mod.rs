@@ -5,6 +5,7 @@
 pub mod issuer;
 pub mod mosquitto;
 pub mod site;
+#[path = "../../../join-service/attestation/tests/swtpm/mod.rs"]
 pub mod swtpm;
 
 use std::future::Future;

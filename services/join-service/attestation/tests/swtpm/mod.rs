@@ -55,6 +55,12 @@ impl Swtpm {
         Self { directory, process, port }
     }
 
+    /// Where it answers.
+    #[allow(dead_code, reason = "for tests that reach it without the tools")]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The path of a file in the TPM's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
