@@ -90,6 +90,8 @@ pub enum Command {
     EdgeSync(ServiceArguments),
     /// Run an edge monitor on an edge cluster, or the central monitor
     EdgeMonitor(ServiceArguments),
+    /// Run the join service of an edge cluster
+    JoinService(ServiceArguments),
     /// Run one simulated edge cluster against a broker
     SimulateCluster(SimulateArguments),
     /// Print the completion script of a shell

@@ -43,6 +43,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::ClusterManager(arguments) => command::service::cluster_manager(&arguments).await,
         Command::EdgeSync(arguments) => command::service::edge_sync(&arguments).await,
         Command::EdgeMonitor(arguments) => command::service::edge_monitor(&arguments).await,
+        Command::JoinService(arguments) => command::service::join_service(&arguments).await,
         Command::SimulateCluster(arguments) => command::simulate::run(arguments).await,
         Command::Completions { shell } => {
             let mut command = <Arguments as clap::CommandFactory>::command();

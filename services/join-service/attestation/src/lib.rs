@@ -15,6 +15,7 @@
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`verdict`] | the whole judgement |
 //! | [`verifier`] | the same, as the join protocol asks for it |
+//! | [`host_verifier`] | the same for every variant that a policy names, and who a host is |
 //! | [`refusal`] | the codes and texts of refusals |
 //!
 //! What a TPM cannot say is not known here: requests, challenges and their lifetimes belong to the join protocol, and who has which key already to the join service.
@@ -25,6 +26,7 @@ pub mod attest;
 pub mod credential;
 pub mod endorsement;
 pub mod hash;
+pub mod host_verifier;
 pub mod keys;
 pub mod pcr;
 pub mod policy;
@@ -41,6 +43,7 @@ mod rsa;
 pub use attest::ClockInfo;
 pub use credential::{Credential, CredentialError, Seed, make_credential};
 pub use hash::Hash;
+pub use host_verifier::{HostVerifier, check_counters, ek_hash};
 pub use keys::{check_attestation_key, check_endorsement_key};
 pub use policy::{EkHash, Enrolment, Policy, PolicyError};
 pub use public::Public;

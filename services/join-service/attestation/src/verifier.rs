@@ -18,10 +18,10 @@ use join_protocol::terms::{Kind, Role, Variant};
 
 use crate::attest::ClockInfo;
 use crate::credential::{Seed, make_credential};
-use crate::keys::{check_attestation_key, check_endorsement_key};
+use crate::keys::{check_attestation_key, check_endorsement_key, check_hierarchy};
 use crate::policy::Policy;
 use crate::public::Public;
-use crate::quote::{QuoteEvidence, malformed};
+use crate::quote::{Expected as QuoteExpected, QuoteEvidence, malformed, verify_quote};
 use crate::refusal::{PcrDifference, Refusal, RefusalCode};
 use crate::verdict::{KeyEvidence, Keys, Phase, QuoteKeys, check_quote, judge_keys, parse, valid};
 
@@ -125,6 +125,22 @@ impl Verifier for TpmVerifier {
 
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, protocol::Refusal> {
         self.judge_quote(keys, quote, expected).map_err(|refusal| translated(&refusal))
+    }
+
+    fn read_registers(
+        &self,
+        keys: &HostKeys<'_>,
+        quote: &[u8],
+        qualifying_data: &[u8; 32],
+    ) -> Option<Vec<(u32, [u8; 32])>> {
+        let rules = valid(&self.policy).ok()?;
+        let (endorsement, attestation) = both_keys(keys).ok()?;
+        let quote = QuoteEvidence::parse(quote).ok()?;
+        let expected = QuoteExpected { bank: rules.bank, indices: &rules.indices, extra_data: qualifying_data };
+        let facts = verify_quote(&quote, &attestation, &expected).ok()?;
+        check_hierarchy(&endorsement, &attestation, &facts.qualified_signer).ok()?;
+        let register = |(index, value): (&u8, &Vec<u8>)| Some((u32::from(*index), value.as_slice().try_into().ok()?));
+        Some(facts.pcrs.iter().filter_map(register).collect())
     }
 }
 

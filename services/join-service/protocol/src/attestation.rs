@@ -101,4 +101,11 @@ pub trait Verifier {
     /// # Errors
     /// `quote-malformed`, `quote-signature`, `quote-qualifying-data`, `quote-selection`, `quote-clock`, `measurement` or `lock`.
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal>;
+
+    /// The registers of a quote that is signed by the attestation key and about `qualifying_data`, whatever a policy says of their values: what people take reference values from.
+    /// None: it cannot be read, or the variant does not tell.
+    fn read_registers(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Option<Vec<(u32, Hash)>> {
+        let _ = (keys, quote, qualifying_data);
+        None
+    }
 }

@@ -148,6 +148,38 @@ impl SimulatedVerifier {
         }
     }
 
+    /// Everything about a quote but the values of its registers.
+    fn registers(keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Result<Vec<(u32, Hash)>, Refusal> {
+        let malformed = |detail: String| Refusal::new(RefusalCode::QuoteMalformed, detail);
+        let (_, attestation_key) = Self::keys(keys).map_err(|error| malformed(error.0))?;
+        let quote: wire::SimulatedQuote =
+            decode("quote", quote, QUOTE_BYTES_MAX).map_err(|error| malformed(error.to_string()))?;
+        let signature: Signature = quote
+            .signature
+            .as_slice()
+            .try_into()
+            .map_err(|_| malformed("the signature of the quote must have 64 bytes".to_owned()))?;
+        let body: wire::SimulatedQuoteBody =
+            decode("quote body", &quote.body, QUOTE_BYTES_MAX).map_err(|error| malformed(error.to_string()))?;
+        if !is_signed(&attestation_key, &quote_signed(&quote.body), &signature) {
+            return Err(Refusal::new(RefusalCode::QuoteSignature, "the quote is not signed by the attestation key"));
+        }
+        if body.qualifying_data != qualifying_data {
+            let detail = "the quote is about something else than this request";
+            return Err(Refusal::new(RefusalCode::QuoteQualifyingData, detail));
+        }
+        if body.bank != BANK {
+            let detail = format!("the quote is of bank {:?}, not of {BANK}", body.bank);
+            return Err(Refusal::new(RefusalCode::QuoteSelection, detail));
+        }
+        let register = |register: wire::SimulatedRegister| {
+            let value = register.value.as_slice().try_into().ok()?;
+            Some((register.index, value))
+        };
+        let registers: Option<Vec<(u32, Hash)>> = body.registers.into_iter().map(register).collect();
+        registers.ok_or_else(|| malformed("a register must have 32 bytes".to_owned()))
+    }
+
     fn check_registers(&self, registers: &[(u32, Hash)], lock: Lock) -> Result<(), Refusal> {
         let value = |index: u32| registers.iter().find(|(at, _)| *at == index).map(|(_, value)| value);
         let required = self.reference_values.keys().copied().chain([LOCK_REGISTER]);
@@ -205,35 +237,12 @@ impl Verifier for SimulatedVerifier {
     }
 
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
-        let malformed = |detail: String| Refusal::new(RefusalCode::QuoteMalformed, detail);
-        let (_, attestation_key) = Self::keys(keys).map_err(|error| malformed(error.0))?;
-        let quote: wire::SimulatedQuote =
-            decode("quote", quote, QUOTE_BYTES_MAX).map_err(|error| malformed(error.to_string()))?;
-        let signature: Signature = quote
-            .signature
-            .as_slice()
-            .try_into()
-            .map_err(|_| malformed("the signature of the quote must have 64 bytes".to_owned()))?;
-        let body: wire::SimulatedQuoteBody =
-            decode("quote body", &quote.body, QUOTE_BYTES_MAX).map_err(|error| malformed(error.to_string()))?;
-        if !is_signed(&attestation_key, &quote_signed(&quote.body), &signature) {
-            return Err(Refusal::new(RefusalCode::QuoteSignature, "the quote is not signed by the attestation key"));
-        }
-        if body.qualifying_data != expected.qualifying_data {
-            let detail = "the quote is about something else than this request";
-            return Err(Refusal::new(RefusalCode::QuoteQualifyingData, detail));
-        }
-        if body.bank != BANK {
-            let detail = format!("the quote is of bank {:?}, not of {BANK}", body.bank);
-            return Err(Refusal::new(RefusalCode::QuoteSelection, detail));
-        }
-        let register = |register: wire::SimulatedRegister| {
-            let value = register.value.as_slice().try_into().ok()?;
-            Some((register.index, value))
-        };
-        let registers: Option<Vec<(u32, Hash)>> = body.registers.into_iter().map(register).collect();
-        let registers = registers.ok_or_else(|| malformed("a register must have 32 bytes".to_owned()))?;
+        let registers = Self::registers(keys, quote, &expected.qualifying_data)?;
         self.check_registers(&registers, expected.lock)?;
         Ok(Claims { registers, ..Claims::default() })
+    }
+
+    fn read_registers(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Option<Vec<(u32, Hash)>> {
+        Self::registers(keys, quote, qualifying_data).ok()
     }
 }

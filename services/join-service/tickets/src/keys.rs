@@ -7,9 +7,11 @@
 //! | measurement salt | master secret | master salt | `key-measurementSalt` |
 //! | seed of the SSH authority | master secret | master salt | `key-ca_emergency_ssh` |
 //! | node password (k3s) | master secret | master salt | `key-node-password/` and the endorsement key's hash |
+//! | join token | master secret | master salt | `key-join-token/`, request and evidence hash; 64 bytes: `/1` and `/2` behind it |
+//! | keys of join issuers | master secret | master salt | `key-join-issuer/` and the number of the epoch |
 //! | cluster id | measurement secret | measurement salt | `key-clusterID` |
 //!
-//! All are 32 bytes. Nobody chooses an info freely: a UUID and a hash in their one written form are no other purpose's name.
+//! All others are 32 bytes. Nobody chooses an info freely: a UUID and a hash in their one written form are no other purpose's name.
 
 use std::fmt;
 
@@ -116,6 +118,22 @@ impl MasterSecret {
         self.derive(&format!("key-node-password/{}", hex::encode(ek_hash)))
     }
 
+    /// What the join token of one request is made of. A replica that takes a request over makes the same token again, and no second one.
+    #[must_use]
+    pub fn join_token(&self, request: &[u8; 16], evidence_hash: &[u8; 32]) -> Zeroizing<[u8; 64]> {
+        let info = format!("key-join-token/{}/{}", hex::encode(request), hex::encode(evidence_hash));
+        let mut bytes = Zeroizing::new([0; 64]);
+        bytes[..32].copy_from_slice(self.derive(&format!("{info}/1")).expose());
+        bytes[32..].copy_from_slice(self.derive(&format!("{info}/2")).expose());
+        bytes
+    }
+
+    /// Secret of the keys that all replicas of the join service share in one epoch.
+    #[must_use]
+    pub fn issuer_epoch(&self, epoch: u32) -> Secret {
+        self.derive(&format!("key-join-issuer/{epoch}"))
+    }
+
     fn derive(&self, info: &str) -> Secret {
         derive(&self.secret, &self.salt, info)
     }
@@ -186,6 +204,12 @@ mod tests {
             master.state_disk_key(Uuid::max()),
             master.node_password(&[0; 32]),
             master.node_password(&[1; 32]),
+            master.issuer_epoch(1),
+            master.issuer_epoch(2),
+            Secret::new(master.join_token(&[0; 16], &[0; 32])[..32].try_into().unwrap()),
+            Secret::new(master.join_token(&[0; 16], &[0; 32])[32..].try_into().unwrap()),
+            Secret::new(master.join_token(&[0; 16], &[1; 32])[..32].try_into().unwrap()),
+            Secret::new(master.join_token(&[1; 16], &[0; 32])[..32].try_into().unwrap()),
         ];
         for (at, key) in keys.iter().enumerate() {
             assert!(keys[..at].iter().all(|other| other != key), "{at}");

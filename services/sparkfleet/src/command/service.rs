@@ -56,6 +56,15 @@ pub async fn edge_monitor(arguments: &ServiceArguments) -> anyhow::Result<()> {
     edge_monitor::run(config, shutdown, Health::new()).await
 }
 
+/// Runs a replica of the join service.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn join_service(arguments: &ServiceArguments) -> anyhow::Result<()> {
+    let (config, shutdown) = begin("join-service", arguments)?;
+    join_service::run(config, shutdown, Health::new()).await
+}
+
 /// Configuration, log and signals of a service.
 fn begin<T>(service: &str, arguments: &ServiceArguments) -> anyhow::Result<(T, Shutdown)>
 where
@@ -76,6 +85,7 @@ pub fn services() -> Vec<(&'static str, Vec<ConfigKey>)> {
         ("cluster-manager", all_keys(cluster_manager::config::KEYS)),
         ("edge-sync", all_keys(edge_sync::config::KEYS)),
         ("edge-monitor", all_keys(edge_monitor::config::KEYS)),
+        ("join-service", all_keys(join_service::config::KEYS)),
     ]
 }
 
@@ -108,5 +118,6 @@ mod tests {
         keys::check::<cluster_manager::Config>(&all_keys(cluster_manager::config::KEYS)).unwrap();
         keys::check::<edge_sync::Config>(&all_keys(edge_sync::config::KEYS)).unwrap();
         keys::check::<edge_monitor::Config>(&all_keys(edge_monitor::config::KEYS)).unwrap();
+        keys::check::<join_service::Config>(&all_keys(join_service::config::KEYS)).unwrap();
     }
 }

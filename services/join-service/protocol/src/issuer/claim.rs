@@ -132,7 +132,8 @@ impl Record {
     }
 
     /// The keys of the host.
-    pub(super) fn keys(&self) -> HostKeys<'_> {
+    #[must_use]
+    pub fn keys(&self) -> HostKeys<'_> {
         HostKeys {
             variant: self.variant,
             attestation_key: &self.attestation_key,

@@ -14,7 +14,7 @@ use crate::message::hello::Hello;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::seal::{Binding, is_public_key};
 use crate::secret::Secret;
-use crate::terms::{Address, RequestId};
+use crate::terms::{Address, RequestId, Variant};
 use crate::transcript::{self, Hash};
 
 /// Answer to evidence.
@@ -57,6 +57,10 @@ pub struct Rejected {
     pub(super) recipient: Recipient,
     /// Why.
     pub refusal: Refusal,
+    /// What the host asks for, if that could be read.
+    pub body: Option<EvidenceBody>,
+    /// What its quote shows, if that is signed and about this request; nobody judged the values.
+    pub registers: Option<Vec<(u32, Hash)>>,
 }
 
 impl Recipient {
@@ -72,13 +76,21 @@ impl Recipient {
         &self.address
     }
 
+    /// Form of its keys.
+    #[must_use]
+    pub const fn variant(&self) -> Variant {
+        self.challenge.variant
+    }
+
     /// Id of its endorsement key.
     #[must_use]
     pub fn endorsement_key_id(&self) -> Hash {
         transcript::endorsement_key_id(&self.hello.endorsement_key)
     }
 
-    fn keys(&self) -> HostKeys<'_> {
+    /// Its keys.
+    #[must_use]
+    pub fn keys(&self) -> HostKeys<'_> {
         host_keys(&self.hello, &self.challenge)
     }
 }
@@ -159,7 +171,12 @@ impl Issuer {
         match self.open(address, message, now_ms) {
             Ok((recipient, content)) => match self.judge(&recipient, &content, now_ms, verifier) {
                 Ok((body, claims)) => EvidenceAnswer::Verified(Box::new(Verified { recipient, body, claims })),
-                Err(refusal) => EvidenceAnswer::Rejected(Box::new(Rejected { recipient, refusal })),
+                Err(refusal) => {
+                    let body = EvidenceBody::decode(&content.body).ok();
+                    let about = &recipient.qualifying_data;
+                    let registers = verifier.read_registers(&recipient.keys(), &content.quote, about);
+                    EvidenceAnswer::Rejected(Box::new(Rejected { recipient, refusal, body, registers }))
+                }
             },
             Err(Unopened::Ignored(ignored)) => EvidenceAnswer::Ignored(ignored),
             Err(Unopened::Refused(request, th1, refusal)) => {

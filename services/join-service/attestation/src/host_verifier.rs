@@ -1,0 +1,285 @@
+//! Judges hosts of every variant that a policy names, by that policy; and says who a host is: the hash of its endorsement key, by which policies enrol and revoke it.
+//!
+//! | variant | hash of the endorsement key | registers, revocation, enrolment |
+//! |---|---|---|
+//! | `tpm2` | SHA-256 of its DER SubjectPublicKeyInfo | see [`crate::verdict`] |
+//! | `simulated` | the id that the join protocol gives it | the same rules; it has no certificate, and its lock register is [`join_protocol::simulated::LOCK_REGISTER`] |
+
+use std::collections::BTreeMap;
+
+use configdb_schema::document::{EndorsementProof, EvidenceVariant};
+use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Verifier};
+use join_protocol::refusal::{Refusal, RefusalCode};
+use join_protocol::secret::Secret;
+use join_protocol::simulated::SimulatedVerifier;
+use join_protocol::terms::{Kind, Role, Variant};
+
+use crate::hash::Hash;
+use crate::policy::{EkHash, Policy, Rules};
+use crate::refusal::PcrDifference;
+use crate::verdict::parse;
+use crate::verifier::TpmVerifier;
+
+/// A verifier for one revision of a policy.
+#[derive(Debug, Clone)]
+pub struct HostVerifier {
+    tpm: TpmVerifier,
+    simulated: SimulatedVerifier,
+}
+
+impl HostVerifier {
+    /// A verifier for this policy.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self { tpm: TpmVerifier::new(policy), simulated: SimulatedVerifier::default() }
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        self.tpm.policy()
+    }
+
+    /// The protocol's variants that the policy names, the preferred first.
+    #[must_use]
+    pub fn variants(&self) -> Vec<Variant> {
+        let variant = |variant: &EvidenceVariant| match variant {
+            EvidenceVariant::Tpm2 => Variant::Tpm2,
+            EvidenceVariant::Simulated => Variant::Simulated,
+        };
+        self.policy().variants().iter().map(variant).collect()
+    }
+
+    fn rules(&self) -> Result<&Rules, Refusal> {
+        let refused = |error| Refusal::new(RefusalCode::PolicyInvalid, format!("the policy admits nobody: {error}"));
+        self.policy().rules().map_err(refused)
+    }
+
+    /// A simulated host has no certificate; only an enrolment can vouch for it.
+    fn check_simulated(&self, keys: &HostKeys<'_>, role: Role) -> Result<(), Refusal> {
+        let rules = self.rules()?;
+        let ek = ek_hash(keys)?;
+        let text = |what: &str| format!("endorsement key {} {what}", hex::encode(ek));
+        if rules.endorsement.revoked.contains(&ek) {
+            return Err(Refusal::new(RefusalCode::EndorsementRevoked, text("is revoked")));
+        }
+        let enrolment = rules.endorsement.enrolled.get(&ek);
+        match (rules.endorsement.require, enrolment) {
+            (EndorsementProof::Certificate | EndorsementProof::Both, _) => {
+                let detail = "a simulated endorsement key has no certificate, and the policy requires one";
+                return Err(Refusal::new(RefusalCode::EndorsementCertificate, detail));
+            }
+            (EndorsementProof::Enrolment | EndorsementProof::Either, None) => {
+                return Err(Refusal::new(RefusalCode::EndorsementUnknown, text("is not enrolled")));
+            }
+            (EndorsementProof::Enrolment | EndorsementProof::Either, Some(_)) => {}
+        }
+        if role == Role::ControlPlane && !enrolment.is_some_and(|enrolment| enrolment.control_plane) {
+            let detail = "the host asks to join the control plane and is not enrolled for it";
+            return Err(Refusal::new(RefusalCode::RoleNotAllowed, detail));
+        }
+        Ok(())
+    }
+
+    fn judge_simulated(&self, mut claims: Claims) -> Result<Claims, Refusal> {
+        let found: BTreeMap<u32, &[u8]> = claims.registers.iter().map(|(at, value)| (*at, value.as_slice())).collect();
+        let (mut refused, mut warned) = (Vec::new(), Vec::new());
+        for (index, register) in &self.rules()?.registers {
+            let value = found.get(&u32::from(*index)).copied().unwrap_or_default().to_vec();
+            if !register.expected.contains(&value) {
+                let difference = PcrDifference { index: *index, wanted: register.expected.clone(), found: value };
+                if register.enforced { &mut refused } else { &mut warned }.push(difference.to_string());
+            }
+        }
+        if !refused.is_empty() {
+            return Err(Refusal::new(RefusalCode::Measurement, format!("pcr-mismatch: {}", refused.join("; "))));
+        }
+        claims.warnings.extend(warned);
+        Ok(claims)
+    }
+}
+
+/// The hash of an endorsement key, as policies write it. It does not say that the key is good.
+///
+/// # Errors
+/// `key-invalid`.
+pub fn ek_hash(keys: &HostKeys<'_>) -> Result<EkHash, Refusal> {
+    match keys.variant {
+        Variant::Simulated => Ok(keys.endorsement_key_id()),
+        Variant::Tpm2 => {
+            let invalid = |text: String| Refusal::new(RefusalCode::KeyInvalid, text);
+            let key = parse(keys.endorsement_key, "endorsement key").map_err(|refusal| invalid(refusal.to_string()))?;
+            let spki = key.key.subject_public_key_info().map_err(|error| invalid(error.to_string()))?;
+            let mut hash = EkHash::default();
+            hash.copy_from_slice(&Hash::Sha256.digest(&[&spki]));
+            Ok(hash)
+        }
+    }
+}
+
+/// Checks that a TPM only went forward since `earlier`; if it went back, it was cleared, or another machine answers with the same key.
+///
+/// # Errors
+/// `counters-backwards`.
+pub fn check_counters(now: Counters, earlier: Counters) -> Result<(), Refusal> {
+    if now < earlier || now.powered_ms < earlier.powered_ms {
+        let text = format!(
+            "the TPM said {} resets and clock {} before, and says {} and {}: it was cleared, or another machine has the same key",
+            earlier.resets, earlier.powered_ms, now.resets, now.powered_ms
+        );
+        return Err(Refusal::new(RefusalCode::CountersBackwards, text));
+    }
+    Ok(())
+}
+
+impl Verifier for HostVerifier {
+    fn make_credential(&self, keys: &HostKeys<'_>, secret: &Secret, randomness: &Secret) -> Result<Vec<u8>, KeyError> {
+        match keys.variant {
+            Variant::Tpm2 => self.tpm.make_credential(keys, secret, randomness),
+            Variant::Simulated => self.simulated.make_credential(keys, secret, randomness),
+        }
+    }
+
+    fn check_endorsement(&self, keys: &HostKeys<'_>, kind: Kind, role: Role, now_ms: u64) -> Result<(), Refusal> {
+        match keys.variant {
+            Variant::Tpm2 => self.tpm.check_endorsement(keys, kind, role, now_ms),
+            Variant::Simulated => self.check_simulated(keys, role),
+        }
+    }
+
+    fn check_attestation_key(&self, keys: &HostKeys<'_>) -> Result<(), Refusal> {
+        match keys.variant {
+            Variant::Tpm2 => self.tpm.check_attestation_key(keys),
+            Variant::Simulated => self.simulated.check_attestation_key(keys),
+        }
+    }
+
+    fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
+        match keys.variant {
+            Variant::Tpm2 => self.tpm.check_quote(keys, quote, expected),
+            Variant::Simulated => self.judge_simulated(self.simulated.check_quote(keys, quote, expected)?),
+        }
+    }
+
+    fn read_registers(
+        &self,
+        keys: &HostKeys<'_>,
+        quote: &[u8],
+        qualifying_data: &[u8; 32],
+    ) -> Option<Vec<(u32, [u8; 32])>> {
+        match keys.variant {
+            Variant::Tpm2 => self.tpm.read_registers(keys, quote, qualifying_data),
+            Variant::Simulated => self.simulated.read_registers(keys, quote, qualifying_data),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use configdb_schema::document::AttestationPolicy;
+    use join_protocol::attestation::Lock;
+    use join_protocol::simulated::SimulatedTpm;
+    use serde_json::{Value, json};
+
+    fn tpm() -> SimulatedTpm {
+        let mut tpm = SimulatedTpm::new(&Secret::new([4; 32])).unwrap();
+        tpm.extend(4, &[7; 32]);
+        tpm
+    }
+
+    struct Host {
+        tpm: SimulatedTpm,
+        attestation: Vec<u8>,
+        endorsement: Vec<u8>,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let tpm = tpm();
+            Self { attestation: tpm.attestation_key(), endorsement: tpm.endorsement_key(), tpm }
+        }
+
+        fn keys(&self) -> HostKeys<'_> {
+            HostKeys {
+                variant: Variant::Simulated,
+                attestation_key: &self.attestation,
+                endorsement_key: &self.endorsement,
+                endorsement_certificates: &[],
+            }
+        }
+
+        fn registers(&self) -> Vec<(u32, [u8; 32])> {
+            let quote = self.tpm.quote(&[1; 32]);
+            SimulatedVerifier::default().read_registers(&self.keys(), &quote, &[1; 32]).unwrap()
+        }
+    }
+
+    fn verifier(host: &Host, change: impl FnOnce(&mut Value)) -> HostVerifier {
+        let register = hex::encode(host.registers()[4].1);
+        let ek = hex::encode(host.keys().endorsement_key_id());
+        let mut entry = json!({"variants": ["tpm2", "simulated"], "bank": "sha256", "pcrs": {"4": {"expected": [register]}},
+            "lock": {"pcr": 15}, "endorsement": {"require": "enrolment", "enrolled": [{"ek": ek, "controlPlane": true}]}});
+        change(&mut entry);
+        let entry: AttestationPolicy = serde_json::from_value(entry).unwrap();
+        HostVerifier::new(Policy::new(&entry, 3))
+    }
+
+    #[test]
+    fn a_simulated_host_is_judged_by_the_same_policy() {
+        let host = Host::new();
+        let good = verifier(&host, |_| {});
+        assert_eq!(good.variants(), [Variant::Tpm2, Variant::Simulated]);
+        assert_eq!(good.check_endorsement(&host.keys(), Kind::Join, Role::ControlPlane, 0), Ok(()));
+        let expected = Expected { qualifying_data: [1; 32], lock: Lock::Open };
+        let quote = host.tpm.quote(&[1; 32]);
+        assert!(good.check_quote(&host.keys(), &quote, &expected).unwrap().warnings.is_empty());
+
+        let endorsement = |change: fn(&mut Value), role| {
+            let judged = verifier(&host, change).check_endorsement(&host.keys(), Kind::Join, role, 0);
+            judged.unwrap_err().code
+        };
+        let worker = Role::Worker;
+        let other = "0f1e2d3c4b5a69788796a5b4c3d2e1f00112233445566778899aabbccddeeff0";
+        assert_ne!(hex::encode(host.keys().endorsement_key_id()), other);
+        let unknown = |entry: &mut Value| {
+            entry["endorsement"]["enrolled"][0]["ek"] =
+                json!("0f1e2d3c4b5a69788796a5b4c3d2e1f00112233445566778899aabbccddeeff0");
+        };
+        assert_eq!(endorsement(unknown, worker), RefusalCode::EndorsementUnknown);
+        let no_control = |entry: &mut Value| entry["endorsement"]["enrolled"][0]["controlPlane"] = json!(false);
+        assert_eq!(endorsement(no_control, Role::ControlPlane), RefusalCode::RoleNotAllowed);
+        let revoked = |entry: &mut Value| {
+            entry["endorsement"]["revoked"] = json!([entry["endorsement"]["enrolled"][0]["ek"]]);
+        };
+        assert_eq!(endorsement(revoked, worker), RefusalCode::EndorsementRevoked);
+        let nobody = |entry: &mut Value| entry["pcrs"] = json!({});
+        assert_eq!(endorsement(nobody, worker), RefusalCode::PolicyInvalid);
+        assert!(verifier(&host, nobody).variants().is_empty());
+    }
+
+    #[test]
+    fn registers_of_a_simulated_host_are_enforced_or_warned_of_and_can_be_read_either_way() {
+        let host = Host::new();
+        let other = hex::encode(Hash::Sha256.digest(&[b"other"]));
+        let quote = host.tpm.quote(&[1; 32]);
+        let expected = Expected { qualifying_data: [1; 32], lock: Lock::Open };
+        let refusing = verifier(&host, |entry| entry["pcrs"]["4"]["expected"] = json!([other]));
+        let refusal = refusing.check_quote(&host.keys(), &quote, &expected).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::Measurement);
+        assert!(refusal.detail.starts_with("pcr-mismatch: PCR 4: wanted "), "{refusal}");
+        assert_eq!(refusing.read_registers(&host.keys(), &quote, &[1; 32]), Some(host.registers()));
+        assert_eq!(refusing.read_registers(&host.keys(), &quote, &[2; 32]), None, "about something else");
+        let warning = verifier(&host, |entry| entry["pcrs"]["9"] = json!({"expected": [other], "warnOnly": true}));
+        assert_eq!(warning.check_quote(&host.keys(), &quote, &expected).unwrap().warnings.len(), 1);
+    }
+
+    #[test]
+    fn counters_only_go_forward() {
+        let counters = |resets, restarts, powered_ms| Counters { resets, restarts, powered_ms };
+        assert_eq!(check_counters(counters(2, 0, 11), counters(1, 5, 10)), Ok(()));
+        for now in [counters(0, 9, 11), counters(1, 4, 11), counters(2, 0, 9)] {
+            assert_eq!(check_counters(now, counters(1, 5, 10)).unwrap_err().code, RefusalCode::CountersBackwards);
+        }
+    }
+}

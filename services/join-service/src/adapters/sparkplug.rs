@@ -1,0 +1,120 @@
+//! Sparkplug: the two sessions of the replica that speaks. As Edge Node it is `<group>/Join`; as Host Application it listens to the quarantine group and answers there.
+
+use std::path::PathBuf;
+
+use join_protocol::limits::EVIDENCE_BYTES_MAX;
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeUpdate, UpdateError};
+use sparkplug::host::{HostConfig, HostRequest};
+use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, HostId, Metric};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
+
+use crate::event::Event;
+use crate::settings::Settings;
+
+/// Hosts of the quarantine group whose births are kept. Their metrics are messages of the protocol; what is beyond is refused.
+const NODES_MAX: usize = 4_000;
+/// Metrics of one host: the messages of the protocol, those that every Edge Node has, and what a bootstrapper tells of itself.
+const METRICS_MAX: usize = 64;
+
+/// Both sessions, before and after their start.
+#[derive(Debug)]
+pub struct Sessions {
+    descriptor: EdgeNodeDescriptor,
+    join_group: String,
+    mqtt: MqttConfig,
+    state_dir: PathBuf,
+    clock: Clock,
+    running: Option<(EdgeNodeHandle, HostHandle)>,
+}
+
+/// A session ended, which it does only when it is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the task of a session ended by itself")]
+pub struct Ended;
+
+impl Sessions {
+    /// Sessions that wait for their start.
+    #[must_use]
+    pub fn new(
+        descriptor: EdgeNodeDescriptor,
+        settings: &Settings,
+        mqtt: MqttConfig,
+        state_dir: PathBuf,
+        clock: Clock,
+    ) -> Self {
+        Self { descriptor, join_group: settings.join_group.clone(), mqtt, state_dir, clock, running: None }
+    }
+
+    /// Starts both: the Edge Node with its own metrics.
+    ///
+    /// # Errors
+    /// The stored bdSeq or a certificate file cannot be read.
+    pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
+        let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
+        let config = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(self.descriptor.clone()) };
+        let node = sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?;
+        let host = sparkplug_mqtt::spawn_host(self.host_config(), &self.mqtt, self.clock)?;
+        self.running = Some((node, host));
+        Ok(())
+    }
+
+    fn host_config(&self) -> HostConfig {
+        let host_id = HostId::new(format!("{}.{}", self.descriptor.group, self.descriptor.edge_node)).ok();
+        HostConfig {
+            // A will is published at QoS 1; births and data stay at QoS 0.
+            filters: vec![(format!("spBv1.0/{}/#", self.join_group), QoS::AtLeastOnce)],
+            nodes_max: NODES_MAX,
+            devices_max: 0,
+            metrics_max: METRICS_MAX,
+            message_bytes_max: 2 * EVIDENCE_BYTES_MAX,
+            ..HostConfig::new(host_id)
+        }
+    }
+
+    /// Passes an update on. One that the node refuses is told in the log: what is reported is made to fit before.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn update(&self, update: NodeUpdate) -> Result<(), Ended> {
+        let Some((node, _)) = &self.running else { return Ok(()) };
+        match node.update(update).await {
+            Ok(()) => Ok(()),
+            Err(UpdateError::Stopped) => Err(Ended),
+            Err(error) => {
+                tracing::warn!(%error, "report refused by the edge node");
+                Ok(())
+            }
+        }
+    }
+
+    /// Passes a request of the Host Application on.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn request(&self, request: HostRequest) -> Result<(), Stopped> {
+        match &self.running {
+            Some((_, host)) => host.request(request).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The next event of either; waits for ever before the start. Cancel-safe.
+    ///
+    /// # Errors
+    /// A session has ended.
+    pub async fn recv(&mut self) -> Result<Event, Ended> {
+        let Some((node, host)) = &mut self.running else { return std::future::pending().await };
+        tokio::select! {
+            event = node.recv() => event.map(Event::Node).ok_or(Ended),
+            event = host.recv() => event.map(Event::Host).ok_or(Ended),
+        }
+    }
+
+    /// Says that the node dies, and ends both sessions.
+    pub async fn stop(&mut self) {
+        if let Some((node, host)) = self.running.take() {
+            tokio::join!(node.stop(), host.stop());
+        }
+    }
+}

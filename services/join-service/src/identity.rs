@@ -1,0 +1,151 @@
+//! Who is who: whether a host that has proven its TPM may have the disk, the name, the role and the addresses that it asks for. They come from its enrolment, or are those of its
+//! first join; nobody else gets them.
+
+use core::net::IpAddr;
+
+use join_attestation::{EkHash, Policy, check_counters, ek_hash};
+use join_protocol::attestation::Counters;
+use join_protocol::issuer::Verified;
+use join_protocol::refusal::{Refusal, RefusalCode};
+use join_protocol::terms::{Kind, Role};
+use uuid::Uuid;
+
+use crate::cache::Cache;
+use crate::document::{HostRecord, NAME_CHARACTERS_MAX};
+use crate::settings::Settings;
+
+/// What a host may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// Its endorsement key.
+    pub ek: EkHash,
+    /// Its state disk.
+    pub disk: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Addresses that may be certified.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Decides about a verified host.
+///
+/// # Errors
+/// 34, 40, 41, 42 or 45; 46 if there are too many hosts.
+pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Settings) -> Result<Admission, Refusal> {
+    let hello = verified.recipient().hello();
+    let ek = ek_hash(&verified.recipient().keys())?;
+    let known = cache.host(&ek).map(|entry| &entry.is);
+    if let (Some(now), Some((resets, restarts, powered_ms))) =
+        (verified.claims().counters, known.and_then(|known| known.counters))
+    {
+        check_counters(now, Counters { resets, restarts, powered_ms })?;
+    }
+    let asked = Asked { ek, policy, cache, known };
+    asked.check_disk(hello.disk, hello.kind)?;
+    asked.check_role(hello.role)?;
+    let name = match hello.kind {
+        Kind::Join => asked.name(&verified.body().node_name, hello.disk)?,
+        _ => known.map(|known| known.name.clone()).unwrap_or_default(),
+    };
+    let addresses = match hello.kind {
+        Kind::Join => asked.addresses(&verified.body().principals, &name, settings)?,
+        _ => Vec::new(),
+    };
+    if known.is_none() && cache.hosts().len() >= settings.hosts_max {
+        let detail = format!("{} hosts are remembered, as many as join.hosts_max allows", settings.hosts_max);
+        return Err(Refusal::new(RefusalCode::IssuingFailed, detail));
+    }
+    Ok(Admission { ek, disk: hello.disk, name, addresses })
+}
+
+/// What is asked, by whom, and what is known.
+struct Asked<'a> {
+    ek: EkHash,
+    policy: &'a Policy,
+    cache: &'a Cache,
+    known: Option<&'a HostRecord>,
+}
+
+impl Asked<'_> {
+    fn check_disk(&self, disk: Uuid, kind: Kind) -> Result<(), Refusal> {
+        let refused = |code, detail: String| Err(Refusal::new(code, detail));
+        let enrolled = self.policy.enrolment(&self.ek).and_then(|enrolment| enrolment.disk);
+        if let Some(enrolled) = enrolled
+            && enrolled != disk
+        {
+            return refused(RefusalCode::DiskNotOwned, format!("the host is enrolled with the disk {enrolled}"));
+        }
+        let others = [self.policy.enrolled_as("", disk).1.copied(), self.cache.disk_owner(disk)];
+        if others.into_iter().flatten().any(|owner| owner != self.ek) {
+            return refused(RefusalCode::DiskNotOwned, "the disk belongs to another host".to_owned());
+        }
+        match self.known {
+            None if kind != Kind::Join => {
+                refused(RefusalCode::DiskNotOwned, "no host with this TPM has joined with any disk".to_owned())
+            }
+            Some(known) if known.disk != disk && kind != Kind::Join => {
+                refused(RefusalCode::DiskNotOwned, "the host has joined with another disk".to_owned())
+            }
+            Some(known) if known.disk != disk && known.bound && enrolled != Some(disk) => {
+                let detail = format!("the host has joined with the disk {}; enrol it with the new one", known.disk);
+                refused(RefusalCode::ApprovalPending, detail)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A control plane has been enrolled for it, which the verifier has checked. Here a role does not change by itself.
+    fn check_role(&self, role: Role) -> Result<(), Refusal> {
+        let enrolled = self.policy.enrolment(&self.ek).is_some_and(|enrolment| enrolment.control_plane);
+        match self.known {
+            Some(known) if known.bound && known.role != role.name() && !enrolled => {
+                let detail = format!("the host has joined as {}", known.role);
+                Err(Refusal::new(RefusalCode::RoleNotAllowed, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&self, asked: &str, disk: Uuid) -> Result<String, Refusal> {
+        let refused = |detail: String| Err(Refusal::new(RefusalCode::NameNotAllowed, detail));
+        let enrolled = self.policy.enrolment(&self.ek).and_then(|enrolment| enrolment.host.clone());
+        let bound = self.known.filter(|known| known.bound).map(|known| known.name.clone());
+        let name = match (enrolled.or(bound), asked) {
+            (Some(given), "") => given,
+            (Some(given), asked) if given == asked => given,
+            (Some(given), asked) => {
+                return refused(format!("the host asks for the name {asked:?} and is known as {given:?}"));
+            }
+            (None, "") => format!("host-{}", &disk.simple().to_string()[..12]),
+            (None, asked) => asked.to_owned(),
+        };
+        if name.len() > NAME_CHARACTERS_MAX {
+            return refused(format!("a name may have {NAME_CHARACTERS_MAX} characters"));
+        }
+        let others = [self.policy.enrolled_as(&name, Uuid::nil()).0.copied(), self.cache.name_owner(&name)];
+        if others.into_iter().flatten().any(|owner| owner != self.ek) {
+            return refused(format!("the name {name:?} belongs to another host"));
+        }
+        // A node that did not come by this service, such as the first control plane, keeps its name.
+        if self.cache.name_owner(&name).is_none() && self.cache.is_node(&name) {
+            return refused(format!("a node {name:?} exists already, and did not join with this TPM"));
+        }
+        Ok(name)
+    }
+
+    /// The addresses among the principals that may be certified: those of the allowed networks that nobody else has. What else a host calls itself is passed over, as its name stands
+    /// in every certificate and nothing but these addresses does.
+    fn addresses(&self, principals: &[String], settings: &Settings) -> Result<Vec<IpAddr>, Refusal> {
+        let mut addresses = Vec::new();
+        let asked = principals.iter().filter_map(|principal| principal.parse::<IpAddr>().ok());
+        for address in asked.filter(|address| settings.networks.iter().any(|network| network.contains(*address))) {
+            let mut others = self.cache.hosts().iter().filter(|(ek, _)| **ek != self.ek);
+            if others.any(|(_, other)| other.is.addresses.contains(&address)) {
+                let detail = format!("the address {address} belongs to another host");
+                return Err(Refusal::new(RefusalCode::NameNotAllowed, detail));
+            }
+            addresses.push(address);
+        }
+        Ok(addresses)
+    }
+}

@@ -1,0 +1,108 @@
+//! Hosts that were refused last: what people need to decide about them. Kept in memory only, and only so many; a host that still wants in is seen again within a minute.
+
+use std::collections::BTreeMap;
+
+use join_attestation::EkHash;
+use join_service_contract::HostState;
+use uuid::Uuid;
+
+/// The most hosts that are kept; of more the one that was not seen for longest is let go.
+const SEEN_MAX: usize = 500;
+
+/// A refusal, and whose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// State disk.
+    pub disk: Uuid,
+    /// The name that it asks for.
+    pub name: String,
+    /// The role that it asks for.
+    pub role: &'static str,
+    /// Form of its keys.
+    pub variant: &'static str,
+    /// What it asks for.
+    pub kind: &'static str,
+    /// Pending, refused or revoked.
+    pub state: HostState,
+    /// Name of the refusal.
+    pub verdict: &'static str,
+    /// Why.
+    pub detail: String,
+    /// Registers, JSON.
+    pub registers: Option<String>,
+    /// Revision of the policy.
+    pub policy_revision: u64,
+    /// UTC ms.
+    pub first_seen: u64,
+    /// UTC ms.
+    pub last_seen: u64,
+}
+
+/// The last refusal of each host.
+#[derive(Debug, Default)]
+pub struct SeenHosts(BTreeMap<EkHash, Seen>);
+
+impl SeenHosts {
+    /// A host was refused.
+    pub fn note(&mut self, ek: EkHash, mut seen: Seen) {
+        if let Some(known) = self.0.get(&ek) {
+            seen.first_seen = known.first_seen;
+        } else if self.0.len() >= SEEN_MAX
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, seen)| seen.last_seen).map(|(ek, _)| *ek)
+        {
+            self.0.remove(&oldest);
+        }
+        self.0.insert(ek, seen);
+    }
+
+    /// A host got its ticket.
+    pub fn forget(&mut self, ek: &EkHash) {
+        self.0.remove(ek);
+    }
+
+    /// The last refusal of a host.
+    #[must_use]
+    pub fn get(&self, ek: &EkHash) -> Option<&Seen> {
+        self.0.get(ek)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&EkHash, &Seen)> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_goes_first() {
+        let seen = |at: u64| Seen {
+            disk: Uuid::from_u128(at.into()),
+            name: String::new(),
+            role: "worker",
+            variant: "tpm2",
+            kind: "join",
+            state: HostState::Refused,
+            verdict: "lock",
+            detail: String::new(),
+            registers: None,
+            policy_revision: 0,
+            first_seen: at,
+            last_seen: at,
+        };
+        let ek = |number: u64| {
+            let mut ek = [0; 32];
+            ek[..8].copy_from_slice(&number.to_be_bytes());
+            ek
+        };
+        let mut hosts = SeenHosts::default();
+        for number in 0..600 {
+            hosts.note(ek(number), seen(number));
+        }
+        hosts.note(ek(599), seen(900));
+        assert_eq!((hosts.iter().count(), hosts.get(&ek(99)), hosts.get(&ek(100)).is_some()), (500, None, true));
+        assert_eq!((hosts.get(&ek(599)).unwrap().first_seen, hosts.get(&ek(599)).unwrap().last_seen), (599, 900));
+    }
+}
