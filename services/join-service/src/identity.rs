@@ -48,7 +48,7 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
         _ => known.map(|known| known.name.clone()).unwrap_or_default(),
     };
     let addresses = match hello.kind {
-        Kind::Join => asked.addresses(&verified.body().principals, &name, settings)?,
+        Kind::Join => asked.addresses(&verified.body().principals, settings)?,
         _ => Vec::new(),
     };
     if known.is_none() && cache.hosts().len() >= settings.hosts_max {

@@ -37,9 +37,8 @@ pub fn rank(package: &str) -> Option<Rank> {
         "join-attestation" | "join-tickets" | "topic-walls" | "sealed-secrets" => Some(Rank::Part),
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" => Some(Rank::Runtime),
-        "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper" | "simulator" => {
-            Some(Rank::Service)
-        }
+        "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
+        | "simulator" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
         "sim" | "tck" | "e2e" | "bench" | "tidy" => Some(Rank::Tests),
         "join-protocol" => Some(Rank::Contract),
