@@ -34,6 +34,7 @@ enum Mail {
     Replica(usize, u64, Event),
     ToHost(usize, IssuerMessage),
     FromHost(usize, HostMessage),
+    Birth(usize, u64, usize),
     Restart(usize),
 }
 
@@ -147,15 +148,18 @@ impl World {
         self.queue.insert((self.now.mono + Duration::from_millis(delay_ms), self.sequence), mail);
     }
 
-    /// Over the broker: QoS 0.
-    fn post_by_broker(&mut self, mail: impl Fn() -> Mail) {
+    /// Over the broker: QoS 0. False: it is lost.
+    fn post_by_broker(&mut self, mail: impl Fn() -> Mail) -> bool {
         let copies = if self.dice() % 100 < self.faults.doubled { 2 } else { 1 };
+        let mut arrives = false;
         for _ in 0..copies {
             if self.dice() % 100 >= self.faults.lost {
                 let delay = 1 + self.dice() % (self.faults.delay_ms_max + 1);
                 self.post(delay, mail());
+                arrives = true;
             }
         }
+        arrives
     }
 
     fn execute(&mut self, at: usize, effect: Effect) {
@@ -362,6 +366,11 @@ impl World {
     fn deliver(&mut self, mail: Mail) {
         match mail {
             Mail::Replica(at, generation, event) if self.replicas[at].generation == generation => self.tell(at, event),
+            Mail::Birth(at, generation, host) => {
+                if self.replicas[at].generation == generation && self.replicas[at].speaks {
+                    self.birth(at, host);
+                }
+            }
             Mail::Replica(..) => {}
             Mail::Restart(at) => self.start(at),
             Mail::ToHost(host, message) => {
@@ -383,7 +392,14 @@ impl World {
 
     pub fn published(&mut self, host: usize, messages: Vec<HostMessage>) {
         for message in messages {
-            self.post_by_broker(|| Mail::FromHost(host, message.clone()));
+            if self.post_by_broker(|| Mail::FromHost(host, message.clone())) {
+                continue;
+            }
+            // The gap in `seq` makes whoever listens ask for a birth, which has the messages that stand.
+            for at in 0..self.replicas.len() {
+                let generation = self.replicas[at].generation;
+                self.post(3_000, Mail::Birth(at, generation, host));
+            }
         }
     }
 
