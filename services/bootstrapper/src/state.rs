@@ -127,6 +127,9 @@ pub struct State {
     reminded_at: Option<Duration>,
     node: HostNode,
     told: Option<HostNode>,
+    /// When something was told last, and what time it is.
+    told_at: Duration,
+    mono: Duration,
     status: String,
     effects: Effects<Unsaved, Effect>,
 }
@@ -156,6 +159,8 @@ impl State {
             reminded_at: None,
             node,
             told: None,
+            told_at: Duration::ZERO,
+            mono: Duration::ZERO,
             status: String::new(),
             effects: Effects::new(),
         };
@@ -199,6 +204,7 @@ impl State {
             return;
         }
         let mut turn = Turn { now, entropy, drawn: 0 };
+        self.mono = now.mono;
         match event {
             Event::Node(NodeEvent::Command { device: None, metrics, .. }) => self.on_command(&metrics, &mut turn),
             Event::Node(_) => {}

@@ -13,6 +13,9 @@ use crate::config::{Checked, Config};
 use crate::event::{Done, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
 use crate::platform::{Activity, Attester, DiskFound, Installer, PlatformError, Reboot, StateDisk};
 
+/// Work for the TPM that waits behind work that does not end: an attempt asks once a minute.
+const TPM_WORK_MAX: usize = 8;
+
 /// The host, to be worked on.
 #[derive(Debug)]
 pub struct Tasks {
@@ -88,6 +91,11 @@ impl Tasks {
 
     /// Asks the TPM.
     pub fn ask_tpm(&mut self, kind: Kind, request: RequestId, work: TpmWork) {
+        if self.tpm.len() >= TPM_WORK_MAX {
+            let error = TaskError("the TPM does not answer".to_owned());
+            self.tpm.spawn(std::future::ready(Event::Tpm { kind, request, result: Err(error) }));
+            return;
+        }
         let attester = Arc::clone(&self.host.attester);
         self.tpm.spawn_blocking(move || {
             let mut attester = attester.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,8 @@
 //! What the host says of itself: births, changes, and the messages of the protocol.
 
+use std::time::Duration;
+
+use bootstrapper_contract::HostNode;
 use join_protocol::host::Condition;
 use join_protocol::metrics::HostMessage;
 use join_protocol::terms::Variant;
@@ -12,6 +15,9 @@ use crate::event::{Effect, Inspection};
 
 /// Property of a message that counts what was said: an Edge Node sends nothing that it has said already, and the protocol repeats the same bytes.
 const REPEAT: &str = "Repeat";
+
+/// How often it is told that messages were not believed, at most.
+const IGNORED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl State {
     pub(super) fn birth(&mut self, disk: Uuid, inspection: &Inspection) {
@@ -45,9 +51,13 @@ impl State {
             self.node.kind = track.kind.name().to_owned();
         }
         if let Some(told) = &self.told {
+            // Anybody can send what is not believed, and must not make the host say as much.
+            let only_ignored = HostNode { ignored: told.ignored, ..self.node.clone() } == *told;
+            let waits = only_ignored && self.mono < self.told_at + IGNORED_INTERVAL;
             let changes = self.node.changes_since(told);
-            if !changes.is_empty() {
+            if !changes.is_empty() && !waits {
                 self.told = Some(self.node.clone());
+                self.told_at = self.mono;
                 self.set(changes);
             }
         }

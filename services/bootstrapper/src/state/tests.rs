@@ -295,6 +295,21 @@ fn nothing_that_is_done_shows_a_secret() {
 }
 
 #[test]
+fn messages_that_are_not_believed_are_counted_and_make_the_host_say_little() {
+    let mut world = World::new(Kind::Join);
+    (world.join_service_answers, world.administrator_answers) = (false, false);
+    world.run_for(5_000);
+    let said = world.said;
+    for number in 0..1_000_u32 {
+        world.command(join_protocol::metrics::IssuerMessage::Challenge(number.to_be_bytes().to_vec()).to_metric());
+    }
+    assert!(world.said <= said + 1, "{} messages", world.said - said);
+    assert_eq!(world.state().node().ignored, 1_000);
+    world.run_for(60_000);
+    assert_eq!(world.heard().unwrap().ignored, 1_000, "it is told with what it says next");
+}
+
+#[test]
 fn every_task_has_a_name() {
     assert_eq!(name_of(&Task::Reboot(String::new())), "reboot");
 }

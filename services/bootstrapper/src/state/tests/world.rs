@@ -71,6 +71,8 @@ pub struct World {
     pub tasks: Vec<&'static str>,
     pub told: Vec<(Stage, String)>,
     pub hellos: Vec<Kind>,
+    /// Data messages.
+    pub said: usize,
     /// Everything that was to be done, as it is shown in logs.
     pub shown: String,
     node: Option<HostNode>,
@@ -167,6 +169,7 @@ impl World {
             tasks: Vec::new(),
             told: Vec::new(),
             hellos: Vec::new(),
+            said: 0,
             shown: String::new(),
             node: None,
         }
@@ -179,6 +182,11 @@ impl World {
     /// The kind that a dashboard sees.
     pub fn kind(&self) -> &str {
         self.node.as_ref().map_or("", |node| &node.kind)
+    }
+
+    /// What a dashboard sees.
+    pub const fn heard(&self) -> Option<&HostNode> {
+        self.node.as_ref()
     }
 
     pub fn kinds_heard(&self) -> Vec<Kind> {
@@ -228,7 +236,11 @@ impl World {
     }
 
     pub fn command_administrator(&mut self, wanted: bool) {
-        let metrics = vec![Metric::new(names::ADMINISTRATOR, wanted)];
+        self.command(Metric::new(names::ADMINISTRATOR, wanted));
+    }
+
+    pub fn command(&mut self, metric: Metric) {
+        let metrics = vec![metric];
         self.queue.push_back(Event::Node(NodeEvent::Command { device: None, metrics, timestamp: None }));
         assert_eq!(self.go(Some(self.now)), None);
     }
@@ -298,6 +310,7 @@ impl World {
 
     fn on_metrics(&mut self, metrics: &[Metric]) {
         let address = Address::of_disk(GROUP, DISK);
+        self.said += 1;
         self.node.as_mut().unwrap().merge(metrics).unwrap();
         for metric in metrics {
             if let Ok(Some(HostMessage::Hello(bytes))) = HostMessage::from_metric(metric) {
