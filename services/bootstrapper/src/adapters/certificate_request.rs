@@ -7,7 +7,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use der::asn1::{Any, BitString, OctetString, SetOfVec};
+use der::asn1::{Any, BitString, Ia5String, OctetString, SetOfVec};
 use der::oid::{AssociatedOid as _, ObjectIdentifier};
 use der::{Encode as _, Tag};
 use x509_cert::ext::Extension;
@@ -28,7 +28,7 @@ fn failed(error: impl std::fmt::Display) -> PlatformError {
     PlatformError::new("the kubelet's certificate request cannot be made", error)
 }
 
-/// A fresh P-256 key (PKCS#8, PEM) and a request (DER) for the certificate of the kubelet of this name: subject as Kubernetes wants it, addresses as alternative names.
+/// A fresh P-256 key (PKCS#8, PEM) and a request (DER) for the certificate of the kubelet of this name: subject as Kubernetes wants it, name and addresses as alternative names.
 ///
 /// # Errors
 /// No randomness, or a name that cannot be written.
@@ -53,13 +53,12 @@ fn info(node_name: &str, addresses: &[IpAddr], point: &[u8]) -> der::Result<Cert
         IpAddr::V6(address) => address.octets().to_vec(),
     };
     let name = |address: &IpAddr| OctetString::new(octets(address)).map(GeneralName::IpAddress);
-    let names = SubjectAltName(addresses.iter().map(name).collect::<Result<_, _>>()?);
+    let own_name = Ia5String::new(node_name).map(GeneralName::DnsName);
+    let names = [own_name].into_iter().chain(addresses.iter().map(name)).collect::<Result<_, _>>()?;
+    let extn_value = OctetString::new(SubjectAltName(names).to_der()?)?;
+    let extension = Extension { extn_id: SubjectAltName::OID, critical: false, extn_value };
     let mut attributes = SetOfVec::new();
-    if !addresses.is_empty() {
-        let extn_value = OctetString::new(names.to_der()?)?;
-        let extension = Extension { extn_id: SubjectAltName::OID, critical: false, extn_value };
-        attributes.insert(ExtensionReq(vec![extension]).try_into()?)?;
-    }
+    attributes.insert(ExtensionReq(vec![extension]).try_into()?)?;
     Ok(CertReqInfo {
         version: Version::V1,
         // RFC 4514 writes the last part first.

@@ -32,18 +32,17 @@ pub struct Asked {
 /// The SSH host key cannot be read, or no key can be made.
 pub fn ask(config: &Config, addresses: &[IpAddr], root: &Path, boot: [u8; 16]) -> Outcome<Asked> {
     let node_name = config.node_name.clone().unwrap_or_else(|| host_name(root));
-    let addresses = if addresses.is_empty() { own_addresses(&config.mqtt.servers) } else { addresses.to_vec() };
     let ssh_host_key = ssh_host_key(&below(root, &config.paths.ssh_host_key))?;
     // k3s certifies its kubelets itself.
     let wants_certificate = config.kubernetes.distribution == Distribution::Kubeadm && !node_name.is_empty();
     let (certificate_request, kubelet_key) = match wants_certificate {
-        true => certificate_request(&node_name, &addresses).map(|(request, key)| (request, Some(key)))?,
+        // Only what somebody wrote down: an issuer refuses an address that the site does not allow.
+        true => certificate_request(&node_name, addresses).map(|(request, key)| (request, Some(key)))?,
         false => (Vec::new(), None),
     };
+    let addresses = if addresses.is_empty() { own_addresses(&config.mqtt.servers) } else { addresses.to_vec() };
     let names = Some(node_name.clone()).filter(|name| !name.is_empty());
-    // They are for the certificate of that key; who needs none asks for none.
-    let wanted = names.into_iter().chain(addresses.iter().map(IpAddr::to_string)).filter(|_| !ssh_host_key.is_empty());
-    let principals = wanted.collect();
+    let principals = names.into_iter().chain(addresses.iter().map(IpAddr::to_string)).collect();
     let identity = Identity { boot, node_name, certificate_request, ssh_host_key, principals };
     Ok(Asked { identity, kubelet_key })
 }
@@ -113,7 +112,7 @@ mod tests {
         let key = root.path().join("etc/ssh/ssh_host_ed25519_key.pub");
         fs::remove_file(&key).unwrap();
         let asked = ask(&config, &[], root.path(), [7; 16]).unwrap();
-        assert!(asked.identity.ssh_host_key.is_empty() && asked.identity.principals.is_empty());
+        assert!(asked.identity.ssh_host_key.is_empty());
         fs::write(&key, "ssh-rsa AAAA").unwrap();
         assert!(ask(&config, &[], root.path(), [7; 16]).unwrap_err().0.ends_with("is no line of an ssh-ed25519 key"));
     }
