@@ -9,6 +9,8 @@
 //! Two machines may ask side by side: one the join service, one an administrator. The first ticket is worked on; the *lock* decides: the flag here is set before the register is
 //! extended and never unset, the other machine ends with it, and from there on there is no way back but a reboot.
 
+mod commands;
+mod failing;
 mod report;
 mod track;
 mod work;
@@ -18,30 +20,25 @@ mod tests;
 
 use std::time::Duration;
 
-use bootstrapper_contract::{HostNode, names};
+use bootstrapper_contract::HostNode;
 use join_protocol::certificate::TrustAnchor;
 use join_protocol::host::{Condition, Effect as MachineEffect, Event as MachineEvent, HostSettings};
-use join_protocol::message::acknowledgement::Stage;
 use join_protocol::message::evidence::EvidenceBody;
-use join_protocol::metrics::IssuerMessage;
 use join_protocol::secret::{Entropy, Secret};
 use join_protocol::terms::{Address, HostClock, Kind, RequestId, Role, Suite};
 use service_runtime::{Effects, Unsaved};
+use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
-use sparkplug::{Metric, Now};
 use uuid::Uuid;
 
 use crate::boot::{Decision, decide};
 use crate::event::{Done, Effect, Ending, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
-use crate::platform::{DiskFound, Mark};
+use crate::platform::DiskFound;
 use track::Track;
 use work::{Step, Work};
 
 /// A wall clock that says less was never set: 2025-01-01, UTC ms.
 const CLOCK_MIN: u64 = 1_735_689_600_000;
-
-/// How often a host that asks an administrator says its last message again because of a command, at most.
-const REMINDER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the state needs to know of the configuration.
 #[derive(Debug, Clone)]
@@ -323,84 +320,6 @@ impl State {
         self.tell(kind, MachineEvent::Start, turn);
     }
 
-    fn on_command(&mut self, metrics: &[Metric], turn: &mut Turn) {
-        for metric in metrics {
-            if &*metric.name == names::ADMINISTRATOR {
-                match metric.as_bool() {
-                    Some(wanted) => self.on_administrator(wanted, turn),
-                    None => self.node.ignored += 1,
-                }
-                continue;
-            }
-            match IssuerMessage::from_metric(metric) {
-                Ok(Some(message)) => self.on_message(&message, turn),
-                Ok(None) => {}
-                Err(error) => self.ignored(&error),
-            }
-        }
-    }
-
-    /// An administrator wants to be asked, or no longer. Anybody may say so: it makes the host say more and nothing else.
-    fn on_administrator(&mut self, wanted: bool, turn: &mut Turn) {
-        let Some(host) = self.host.as_ref().filter(|_| self.phase == Phase::Asking) else { return };
-        let kind = match host.kind {
-            Kind::Join | Kind::Init => Kind::Init,
-            Kind::Rejoin | Kind::Recover => Kind::Recover,
-        };
-        let ends_at = turn.now.mono + self.settings.administrator_for;
-        match (wanted, self.tracks.iter_mut().find(|track| track.kind == kind)) {
-            (false, _) => self.tracks.retain(|track| track.kind != kind),
-            (true, Some(track)) => {
-                track.ends_at = Some(ends_at);
-                let due = self.reminded_at.is_none_or(|at| at + REMINDER_INTERVAL <= turn.now.mono);
-                if due {
-                    self.reminded_at = Some(turn.now.mono);
-                    let standing = track.machine.standing_messages();
-                    standing.iter().for_each(|message| self.publish(message));
-                }
-            }
-            (true, None) => {
-                // The first member is a control plane, whatever the host was to be otherwise.
-                let role = if kind == Kind::Init { Role::ControlPlane } else { host.role };
-                let settings = HostSettings { kind, role, ..host.clone() };
-                self.tracks.push(Track::new(settings, Some(ends_at)));
-                self.reminded_at = Some(turn.now.mono);
-                self.tell(kind, MachineEvent::Start, turn);
-            }
-        }
-    }
-
-    /// Every machine looks at what an issuer says; a message is not believed only if none believes it.
-    fn on_message(&mut self, message: &IssuerMessage, turn: &mut Turn) {
-        let mut reasons = Vec::new();
-        let kinds: Vec<Kind> = self.tracks.iter().map(|track| track.kind).collect();
-        let machines = kinds.len();
-        for kind in kinds {
-            let event = match message {
-                IssuerMessage::Challenge(bytes) => MachineEvent::Challenge(bytes),
-                IssuerMessage::ClearRefusal(bytes) => MachineEvent::ClearRefusal(bytes),
-                IssuerMessage::Ticket(bytes) => MachineEvent::Ticket(bytes),
-            };
-            let mut effects = self.effects_of(kind, event, turn);
-            effects.retain(|effect| match effect {
-                MachineEffect::Ignored { message, reason } => {
-                    reasons.push(format!("{message}: {reason}"));
-                    false
-                }
-                _ => true,
-            });
-            self.carry_out(kind, effects, turn);
-        }
-        if !reasons.is_empty() && reasons.len() == machines {
-            self.ignored(&reasons.join("; "));
-        }
-    }
-
-    fn ignored(&mut self, reason: &dyn std::fmt::Display) {
-        self.node.ignored += 1;
-        tracing::debug!(%reason, "message not believed");
-    }
-
     fn on_tpm(&mut self, kind: Kind, request: RequestId, result: Result<TpmAnswer, TaskError>, turn: &mut Turn) {
         let event = match result {
             Ok(TpmAnswer::Secret(secret)) => MachineEvent::CredentialActivated(request, secret),
@@ -514,44 +433,5 @@ impl State {
                 MachineEffect::Ignored { message, reason } => self.ignored(&format!("{message}: {reason}")),
             }
         }
-    }
-
-    /// Failed after the lock: nothing is undone.
-    fn fail(&mut self, reason: &str, reset: bool, turn: &mut Turn) {
-        tracing::error!(reason, reset, "failed after the lock");
-        if let Some(kind) = self.work.as_ref().and_then(|work| work.kind) {
-            self.tell(kind, MachineEvent::Stage(Stage::Failed, reason.to_owned()), turn);
-        }
-        self.node.last_error = Some(reason.to_owned());
-        self.node.activity = None;
-        self.node.stage = Some(Stage::Failed.name().to_owned());
-        let reboot_at = turn.now.mono + self.settings.reboot_after;
-        self.phase = Phase::Failing { marked: !reset, reboot_at, reason: reason.to_owned() };
-        if reset {
-            self.run(Task::Mark(Mark::Reset));
-        } else if self.is_stopping {
-            self.on_stop();
-        }
-    }
-
-    fn on_marked(&mut self, error: Option<TaskError>, turn: &mut Turn) {
-        let Phase::Failing { marked, reboot_at, reason } = &mut self.phase else { return };
-        *marked = true;
-        if let Some(error) = error {
-            // The token never said that the host is a member, so the disk is made anew either way.
-            tracing::error!(%error, "the state disk could not be marked for reset");
-            reason.push_str(&format!("; and the state disk could not be marked for reset: {error}"));
-        }
-        let (due, reason) = (*reboot_at <= turn.now.mono, reason.clone());
-        if self.is_stopping {
-            self.on_stop();
-        } else if due {
-            self.reboot(reason);
-        }
-    }
-
-    fn reboot(&mut self, reason: String) {
-        self.run(Task::Reboot(reason.clone()));
-        self.phase = Phase::Rebooting(reason);
     }
 }
