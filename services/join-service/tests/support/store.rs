@@ -14,6 +14,8 @@ pub struct MemoryStore {
     /// Every token that was ever made.
     pub made: Vec<String>,
     version: u64,
+    /// How often anything was written.
+    pub changes: u64,
     /// The API server does not answer.
     pub is_away: bool,
 }
@@ -33,6 +35,7 @@ impl MemoryStore {
         if self.is_away {
             return Err(failed(ErrorClass::Unreachable, "away"));
         }
+        self.changes += 1;
         let conflict = || failed(ErrorClass::Conflict, "another version");
         match operation {
             Operation::Create { key, text } => {

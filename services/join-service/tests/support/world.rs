@@ -66,6 +66,8 @@ pub struct World {
     /// The ticket of each request, as it was sent first.
     pub tickets: BTreeMap<RequestId, Vec<u8>>,
     pub tickets_sent: u64,
+    /// Changes of the store that the invariants were looked at for.
+    checked: u64,
 }
 
 pub const START: Duration = Duration::from_secs(1_000);
@@ -96,6 +98,7 @@ impl World {
             crashes: 0,
             tickets: BTreeMap::new(),
             tickets_sent: 0,
+            checked: 0,
         };
         (0..replicas).for_each(|at| world.start(at));
         world
@@ -447,7 +450,10 @@ impl World {
     }
 
     /// `token-once`, `no orphan`, one control plane at a time: at every moment, whatever was killed.
-    pub fn check(&self) {
+    fn check(&mut self) {
+        if std::mem::replace(&mut self.checked, self.store.changes) == self.store.changes {
+            return;
+        }
         let requests = self.store.requests();
         let mut owners = BTreeSet::new();
         for (token, id) in &self.store.tokens {
