@@ -67,6 +67,11 @@ impl Scene {
     }
 
     fn start(&self, replica: u8, distribution: Distribution) -> Running {
+        let trust = TrustConfig { directory: Some(self.trust(replica)), secret: None };
+        self.start_with(replica, distribution, trust)
+    }
+
+    fn start_with(&self, replica: u8, distribution: Distribution, trust: TrustConfig) -> Running {
         let config = join_service::Config {
             state_dir: self.directory.path().join(format!("state-{replica}")),
             simulated: true,
@@ -76,7 +81,7 @@ impl Scene {
                 namespace: self.cluster.namespace().to_owned(),
                 url: Some(self.cluster.url()),
             },
-            trust: TrustConfig { directory: Some(self.trust(replica)), secret: None },
+            trust,
             join: JoinConfig {
                 distribution,
                 servers: vec!["https://10.1.0.1:6443".to_owned()],
@@ -314,6 +319,36 @@ async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_host
     station.until("the keys", |host| host.disk_keys.len() == 2).await;
     second.stop().await;
     scene.cluster.stop().await;
+}
+
+#[tokio::test]
+async fn keys_come_from_a_secret_of_the_cluster_as_well_and_a_wrong_one_ends_the_start() {
+    let scene = Scene::new().await;
+    let secret = |name: &str, files: &join_service::trust::Files| {
+        let data: Value = files.iter().map(|(name, content)| (name.clone(), json!(base64(content)))).collect();
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
+            "metadata": {"name": name, "namespace": scene.cluster.namespace()}})
+    };
+    let kubernetes = scene.cluster.kubernetes();
+    kubernetes.apply("test", secret("keys", &site::files(0))).unwrap();
+    let mut wrong = site::files(1);
+    wrong.remove("master.key");
+    kubernetes.apply("test", secret("wrong", &wrong)).unwrap();
+    let named = |name: &str| TrustConfig { directory: None, secret: Some(name.to_owned()) };
+    let join = scene.start_with(0, Distribution::K3s, named("keys"));
+    Centre::start(&scene.broker).until("the birth", JoinReplica::is_complete).await;
+    join.stop().await;
+    let refused = tokio::time::timeout(PATIENCE, scene.start_with(1, Distribution::K3s, named("wrong")).task).await;
+    assert_eq!(refused.unwrap().unwrap().unwrap_err().to_string(), "master.key is missing");
+    let absent = tokio::time::timeout(PATIENCE, scene.start_with(2, Distribution::K3s, named("absent")).task).await;
+    let absent = absent.unwrap().unwrap().unwrap_err().to_string();
+    assert!(absent.starts_with("cannot read the Secret absent in namespace"), "{absent}");
+    scene.cluster.stop().await;
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 fn base64_of(text: &str) -> Vec<u8> {
