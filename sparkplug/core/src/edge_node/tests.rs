@@ -12,6 +12,7 @@ mod compression;
 mod forward;
 mod heartbeat;
 mod invariants;
+mod model;
 mod primary;
 mod reports;
 mod session;
