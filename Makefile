@@ -65,14 +65,16 @@ bench: ## measurements as Markdown, docs/benchmarks.md says what they mean (ARGS
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml -p ingest
 
-soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds
+soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds; then fuzz, if cargo-fuzz is there
 	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture
+	@if command -v cargo-fuzz >/dev/null; then $(MAKE) fuzz; \
+	else echo "make soak: cargo-fuzz is missing, so hostile input was not tried (cargo install cargo-fuzz --locked)"; fi
 
 tck: ## the requirements of the Sparkplug specification, and how many are covered
 	$(CARGO) test --locked -p tck -- --nocapture
 
 fuzz: ## feed hostile input to the decoders and machines, SECONDS_EACH= on each target (needs cargo-fuzz)
-	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; }
+	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz --locked"; exit 1; }
 	# RUSTC_BOOTSTRAP: the sanitizer flags are unstable, the compiler that has them is the stable one.
 	cd fuzz && for target in $$(cargo fuzz list); do \
 		mkdir -p "corpus/$$target" && \

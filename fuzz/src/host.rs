@@ -25,6 +25,7 @@ pub fn host(bytes: &[u8]) {
     let mut now = Now::new(Duration::from_secs(100), 1_700_000_000_000);
     let mut machine = HostApplication::new(config(&mut reader), now);
     let mut believer = Believer::default();
+    let mut is_stopping = false;
     for _ in 0..STEPS_MAX {
         while let Some(output) = machine.poll_output() {
             believer.output(&output);
@@ -33,7 +34,7 @@ pub fn host(bytes: &[u8]) {
         if reader.is_empty() {
             break;
         }
-        if let Some(forgotten) = step(&mut machine, &mut reader, &mut now) {
+        if let Some(forgotten) = step(&mut machine, &mut reader, &mut now, &mut is_stopping) {
             // What was said of it before stands before the end.
             while let Some(output) = machine.poll_output() {
                 believer.output(&output);
@@ -58,8 +59,13 @@ fn config(reader: &mut Reader<'_>) -> HostConfig {
     }
 }
 
-/// Yields the node that was to be forgotten.
-fn step(machine: &mut HostApplication, reader: &mut Reader<'_>, now: &mut Now) -> Option<EdgeNodeDescriptor> {
+/// Yields the node that was to be forgotten: not after a stop, from which on nothing is taken.
+fn step(
+    machine: &mut HostApplication,
+    reader: &mut Reader<'_>,
+    now: &mut Now,
+    is_stopping: &mut bool,
+) -> Option<EdgeNodeDescriptor> {
     match reader.below(16) {
         0 => pass(machine, now, Duration::from_millis(u64::from(reader.byte()) * 100)),
         1 => machine.on_transport(TransportEvent::Connected, *now),
@@ -78,11 +84,14 @@ fn step(machine: &mut HostApplication, reader: &mut Reader<'_>, now: &mut Now) -
                 0 | 1 => HostRequest::Expect { node },
                 2 => {
                     machine.request(HostRequest::Forget { node: node.clone() }, *now);
-                    return Some(node);
+                    return (!*is_stopping).then_some(node);
                 }
                 3 | 4 => HostRequest::Rebirth { node },
                 // Rarely, because it ends everything.
-                7 if reader.byte() == 255 => HostRequest::Stop,
+                7 if reader.byte() == 255 => {
+                    *is_stopping = true;
+                    HostRequest::Stop
+                }
                 _ => HostRequest::Command { node, device: None, metrics: metrics(reader) },
             };
             machine.request(request, *now);

@@ -82,7 +82,7 @@ fn groups() -> Vec<Group> {
     for case in [birth, data, json] {
         let bytes = Prost.encode(&Prost.write(&case)).as_ref().to_vec();
         let mut decoders = Vec::new();
-        let mut encoders = Vec::new();
+        let mut encoders = vec![bare_copy(&bytes)];
         enter_reader(&mut decoders, "bare visitor", &Rc::new(Visitor), &case, &bytes);
         enter(&mut decoders, &mut encoders, "ours", Borrowed(ours.clone()), &case, &bytes);
         enter_reader(&mut decoders, "ours, names and types resolved", &Rc::new(ours.clone()), &case, &bytes);
@@ -96,6 +96,13 @@ fn groups() -> Vec<Group> {
         }
     }
     groups
+}
+
+/// What writing costs at least: to take memory and to put the bytes into it.
+fn bare_copy(bytes: &[u8]) -> Contender {
+    let bytes = bytes.to_vec();
+    let copy = move |times| (0..times).for_each(|_| drop(black_box(black_box(&bytes).clone())));
+    Contender { name: "bare copy", run: Box::new(copy) }
 }
 
 /// Checks a reader and lines it up.
