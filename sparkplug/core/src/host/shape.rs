@@ -54,8 +54,23 @@ pub(super) struct Told<'a> {
 /// A metric of a birth that could not be read.
 pub(super) type Unreadable<'a> = (Option<&'a str>, Option<u64>);
 
-/// The same, kept.
-type Kept = (Option<Arc<str>>, Option<u64>);
+/// Metrics of a birth that could not be read, sorted: a birth may have many, and data ask for many of them.
+#[derive(Debug, PartialEq, Eq)]
+struct PassedOver {
+    names: Box<[Box<str>]>,
+    /// Of those without a name, and of those with one.
+    aliases: Box<[u64]>,
+}
+
+impl PassedOver {
+    fn new(unreadable: &[Unreadable<'_>]) -> Self {
+        let mut names: Box<[Box<str>]> = unreadable.iter().filter_map(|(name, _)| name.map(Box::from)).collect();
+        let mut aliases: Box<[u64]> = unreadable.iter().filter_map(|(_, alias)| *alias).collect();
+        names.sort_unstable();
+        aliases.sort_unstable();
+        Self { names, aliases }
+    }
+}
 
 /// Successive aliases of successive columns. Mostly those of a whole birth are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +122,7 @@ pub(super) struct Shape {
     by_name: Box<[u32]>,
     aliases: Box<[Run]>,
     /// Data of them is passed over.
-    unreadable: Box<[Kept]>,
+    unreadable: PassedOver,
     /// What is wrong with it, for people.
     pub doubts: Box<[&'static str]>,
 }
@@ -129,14 +144,13 @@ impl Shape {
         if is_ambiguous {
             doubts.push("an alias occurs more than once; data of it goes to one of them");
         }
-        let unreadable = unreadable.iter().map(|(name, alias)| (name.map(Arc::from), *alias)).collect();
         Self {
             names,
             datatypes: told.iter().map(|told| told.datatype).collect(),
             details: details.iter().any(|details| *details != NO_DETAILS).then(|| details.into()),
             by_name,
             aliases: aliases.into(),
-            unreadable,
+            unreadable: PassedOver::new(unreadable),
             doubts: doubts.into(),
         }
     }
@@ -146,7 +160,7 @@ impl Shape {
         self.names.iter().map(|name| &**name).eq(told.iter().map(|told| told.name))
             && self.datatypes.iter().copied().eq(told.iter().map(|told| told.datatype))
             && *self.aliases == *Run::all(told).0
-            && self.unreadable.iter().map(|(name, alias)| (name.as_deref(), *alias)).eq(unreadable.iter().copied())
+            && self.unreadable == PassedOver::new(unreadable)
     }
 
     /// Name and type of a column.
@@ -190,10 +204,15 @@ impl Shape {
 
     /// Whether the birth had it, unreadable.
     pub(super) fn passes_over(&self, name: Option<&str>, alias: Option<u64>) -> bool {
-        self.unreadable.iter().any(|known| match name {
-            Some(_) => known.0.as_deref() == name,
-            None => known.1 == alias,
-        })
+        let compare = |known: &str, name: &str| {
+            work::count(1);
+            known.cmp(name)
+        };
+        match (name, alias) {
+            (Some(name), _) => self.unreadable.names.binary_search_by(|known| compare(known, name)).is_ok(),
+            (None, Some(alias)) => self.unreadable.aliases.binary_search(&alias).is_ok(),
+            (None, None) => false,
+        }
     }
 }
 

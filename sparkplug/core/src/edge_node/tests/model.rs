@@ -144,7 +144,7 @@ impl Reference {
             }
         }
         // A device is born anew with its new values; of a node the old metrics are told before.
-        if !changed.is_empty() && !(is_larger && device.is_some()) {
+        if !changed.is_empty() && (!is_larger || device.is_none()) {
             self.line("DATA", device, &changed);
         }
         is_larger

@@ -55,6 +55,37 @@ fn work_grows_linearly_with_nodes_and_with_metrics() {
     }
 }
 
+/// A payload of metrics that have nothing but a name.
+fn bare_names(seq: u8, count: usize) -> Bytes {
+    // bdSeq, datatype Int64, 0
+    let mut bytes = b"\x12\x0b\x0a\x05bdSeq\x20\x04\x58\x00"[..].to_vec();
+    bytes.extend([0x18, seq]);
+    for number in 0..count {
+        let name = format!("unreadable {number:06}");
+        let length = u8::try_from(name.len()).expect("short");
+        bytes.extend([0x12, length + 2, 0x0a, length]);
+        bytes.extend(name.as_bytes());
+    }
+    bytes.into()
+}
+
+#[test]
+fn what_a_birth_could_not_say_is_found_without_a_search_through_all_of_it() {
+    let steps = |count| {
+        let mut bench = Bench::online(config());
+        work::during(|| {
+            bench.receive("spBv1.0/G/NBIRTH/E", bare_names(0, count));
+            bench.receive("spBv1.0/G/NDATA/E", bare_names(1, count));
+            assert_eq!(
+                bench.machine.liveness(&EdgeNodeDescriptor::parse("G", "E").expect("valid")),
+                Some(Liveness::Alive)
+            );
+        })
+    };
+    let (few, many) = (steps(500), steps(4_000));
+    assert!(many < few * 8 * 3 / 2, "{many} steps for eight times what took {few}");
+}
+
 #[test]
 fn nodes_of_one_kind_share_what_they_have_in_common() {
     let mut bench = Bench::online(config());
