@@ -24,6 +24,9 @@ pub const SEALED_SECRETS: (&str, &str) = ("sealed-secrets", "sealed-secrets");
 
 pub use crate::sealed_secrets::CERTIFICATE as SEALING_CERTIFICATE;
 
+/// Certificate of the authority of every simulated cluster; nobody has its key, because a simulated API speaks plain HTTP.
+pub const CLUSTER_AUTHORITY: &str = include_str!("../data/cluster-authority-simulated.crt");
+
 const KUBELET: &str = "kubelet";
 
 /// A host of a simulated cluster.
@@ -215,9 +218,7 @@ impl SimulatedCluster {
 
     /// Adds a host, or changes one.
     pub fn add_host(&self, host: &HostSpec) -> Result<(), ApiError> {
-        self.kubernetes.apply(KUBELET, host.node())?;
-        self.kubernetes.merge_status(KUBELET, &node(&host.hostname), host.status(true))?;
-        Ok(())
+        add_host(&self.kubernetes, host)
     }
 
     /// Takes a host out of the cluster.
@@ -322,6 +323,13 @@ pub enum ManifestError {
     /// The API refuses one.
     #[error(transparent)]
     Api(#[from] ApiError),
+}
+
+/// What the kubelet of a host does when it registers: adds its Node, or changes it, and says that it is ready.
+pub fn add_host(kubernetes: &Kubernetes, host: &HostSpec) -> Result<(), ApiError> {
+    kubernetes.apply(KUBELET, host.node())?;
+    kubernetes.merge_status(KUBELET, &node(&host.hostname), host.status(true))?;
+    Ok(())
 }
 
 fn node(hostname: &str) -> Place<'_> {

@@ -5,6 +5,7 @@ pub mod joining;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use join_protocol::simulated::LOCK_REGISTER;
 use uuid::Uuid;
 
 use crate::watch::WatchArguments;
@@ -94,6 +95,8 @@ pub enum Command {
     JoinService(ServiceArguments),
     /// Run one simulated edge cluster against a broker
     SimulateCluster(SimulateArguments),
+    /// Run one simulated host that wants to join a cluster of `sparkfleet up`, or any other whose policy names simulated evidence
+    SimulateHost(SimulateHostArguments),
     /// Print the completion script of a shell
     Completions {
         /// Which shell
@@ -220,6 +223,42 @@ pub struct SimulateArguments {
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
     pub connection: Connection,
+}
+
+/// `sparkfleet simulate-host`.
+#[derive(Debug, Clone, Args)]
+pub struct SimulateHostArguments {
+    /// Name that it asks for, such as press-shop-4
+    pub name: String,
+    /// Cluster name or UUID
+    #[arg(long)]
+    pub cluster: String,
+    /// File with the public key of the organisation's root
+    #[arg(long, default_value = ".sparkfleet/trust/root.pub")]
+    pub root: PathBuf,
+    /// Directory of simulated hosts; what is below CLUSTER/NAME there is this machine: its TPM and its disk
+    #[arg(long, default_value = ".sparkfleet/hosts")]
+    pub data_dir: PathBuf,
+    /// It wants to join the control plane
+    #[arg(long)]
+    pub control_plane: bool,
+    /// It has started other software: REGISTER=TEXT is measured in addition
+    #[arg(long, value_parser = measurement)]
+    pub measure: Vec<(u32, String)>,
+    /// MQTT server that the host itself speaks over, if that is another one than the operator's
+    #[arg(long)]
+    pub host_broker: Option<String>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
+}
+
+fn measurement(text: &str) -> Result<(u32, String), String> {
+    let (register, what) = text.split_once('=').ok_or("write REGISTER=TEXT, such as 4=other-boot-loader")?;
+    let register = register.parse().ok().filter(|register| *register < 24 && *register != LOCK_REGISTER);
+    let register = register
+        .ok_or_else(|| format!("a register is a number from 0 to 23 and not {LOCK_REGISTER}, which is the lock"))?;
+    Ok((register, what.to_owned()))
 }
 
 /// `sparkfleet cluster ...`.

@@ -45,6 +45,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::EdgeMonitor(arguments) => command::service::edge_monitor(&arguments).await,
         Command::JoinService(arguments) => command::service::join_service(&arguments).await,
         Command::SimulateCluster(arguments) => command::simulate::run(arguments).await,
+        Command::SimulateHost(arguments) => command::simulate::run_host(arguments).await,
         Command::Completions { shell } => {
             let mut command = <Arguments as clap::CommandFactory>::command();
             clap_complete::generate(shell, &mut command, "sparkfleet", &mut std::io::stdout());

@@ -15,6 +15,8 @@ use anyhow::{Context as _, anyhow};
 use join_protocol::certificate::{IssuerCertificate, PublicKey, SigningKey};
 use join_protocol::secret::Secret;
 use join_protocol::terms::Purpose;
+use join_service::keys::DerivedKeys;
+use join_service::trust::Files;
 use service_runtime::atomic_file::{self, OWNER_ONLY};
 use service_runtime::exit;
 use uuid::Uuid;
@@ -133,10 +135,7 @@ pub fn issue(dir: &Path, out: &Path, wanted: &Wanted, now_ms: u64) -> anyhow::Re
 /// The file of the cluster's master secret. It is made once and never replaced: every disk of the cluster hangs on it.
 fn master(out: &Path) -> anyhow::Result<PathBuf> {
     let file = out.join(MASTER_KEY);
-    match atomic_file::create(&file, line(random()?.expose()).as_bytes(), Some(OWNER_ONLY)) {
-        Err(error) if !error.is_taken() => Err(error.into()),
-        _ => Ok(file),
-    }
+    secret_or_new(&file).map(|_| file)
 }
 
 /// Reads 32 bytes from a file of 64 hexadecimal digits.
@@ -150,6 +149,23 @@ pub fn secret(file: &Path) -> anyhow::Result<Secret> {
     let bytes = hex::decode(text.trim()).ok();
     let secret = bytes.as_deref().and_then(Secret::from_slice);
     secret.ok_or_else(|| wrong(anyhow!("{} does not hold 64 hexadecimal digits", file.display())))
+}
+
+/// As [`secret`], after making the file with 32 random bytes if there is none.
+///
+/// # Errors
+/// As [`secret`], or the file cannot be written.
+pub fn secret_or_new(file: &Path) -> anyhow::Result<Secret> {
+    match atomic_file::create(file, line(random()?.expose()).as_bytes(), Some(OWNER_ONLY)) {
+        Err(error) if !error.is_taken() => Err(error.into()),
+        _ => secret(file),
+    }
+}
+
+/// The wall clock, UTC ms.
+#[must_use]
+pub fn now_ms() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
 /// Reads a key that signs.
@@ -174,6 +190,23 @@ pub fn certificates(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     chain.map_err(|_| wrong(anyhow!("{} has a line that is not hexadecimal", file.display())))
 }
 
+/// The keys of a cluster, as its join service derives them from `master.key` and, if there is one, `master.salt`.
+///
+/// # Errors
+/// With [`exit::CONFIG`]: a file is missing or wrong.
+pub fn cluster_keys(dir: &Path, cluster: Uuid) -> anyhow::Result<DerivedKeys> {
+    let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error.context(dir.display().to_string()));
+    let mut files = Files::new();
+    for name in [MASTER_KEY, "master.salt"] {
+        match std::fs::read(dir.join(name)) {
+            Ok(content) => drop(files.insert(name.to_owned(), content.into())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(wrong(anyhow::Error::new(error).context(name))),
+        }
+    }
+    join_service::trust::cluster_keys(&files, cluster).map_err(|error| wrong(error.into()))
+}
+
 /// The key of a file: a fresh one, or the one that is there if it shall be renewed.
 fn new_key(file: &Path, present: Present, why: &str) -> anyhow::Result<SigningKey> {
     if present == Present::Renew {
@@ -195,7 +228,11 @@ fn new_key(file: &Path, present: Present, why: &str) -> anyhow::Result<SigningKe
     SigningKey::from_seed(&seed).context("every seed makes a key")
 }
 
-fn random() -> anyhow::Result<Secret> {
+/// 32 random bytes.
+///
+/// # Errors
+/// The system yields none.
+pub fn random() -> anyhow::Result<Secret> {
     let mut bytes = [0; 32];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow!("the system yields no random numbers"))?;
     Ok(Secret::new(bytes))

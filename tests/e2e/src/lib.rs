@@ -8,6 +8,7 @@
 //! | [`mosquitto`] | an MQTT server of a test's own |
 //! | [`cli`] | the command line: exit code and JSON |
 //! | [`recorder`] | every message of a run, in order |
+//! | [`relay`] | somebody in the middle between joining hosts and their join service, honest or not |
 //! | [`wire`] | the rules of Sparkplug sessions, checked on a recording; what nodes and devices report |
 //! | [`centre`] | ConfigDB, cluster manager and central monitor as processes |
 //! | [`edge`] | a simulated Kubernetes API whose Flux starts edge sync and edge monitor as processes |
@@ -23,5 +24,6 @@ pub mod mosquitto;
 pub mod process;
 pub mod program;
 pub mod recorder;
+pub mod relay;
 pub mod wait;
 pub mod wire;

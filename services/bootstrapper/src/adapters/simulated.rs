@@ -43,8 +43,17 @@ struct Inside {
     boot: [u8; 16],
     boots: u64,
     seed: Secret,
+    boot_chain: Vec<(u32, Hash)>,
     reboots_asked: Vec<String>,
     uuid: Uuid,
+}
+
+impl Inside {
+    fn measure_boot(&mut self) {
+        for (register, digest) in &self.boot_chain {
+            self.tpm.extend(*register, digest);
+        }
+    }
 }
 
 /// The simulated disk as it is kept.
@@ -70,6 +79,7 @@ impl SimulatedHost {
             boot: boot_id(&seed, Uuid::new_v4().as_bytes()),
             boots: 0,
             seed,
+            boot_chain: Vec::new(),
             reboots_asked: Vec::new(),
             uuid: disk,
         };
@@ -90,10 +100,17 @@ impl SimulatedHost {
         }
     }
 
-    /// Switches the host off and on: registers are zero, the disk waits for its key.
+    /// What the host measures whenever it boots: registers and what they are extended with. The host boots with it at once; without, every register is zero.
+    pub fn set_boot_chain(&self, measurements: Vec<(u32, Hash)>) {
+        self.inside().boot_chain = measurements;
+        self.reboot();
+    }
+
+    /// Switches the host off and on: registers hold the boot chain and nothing else, the disk waits for its key.
     pub fn reboot(&self) {
         let mut inside = self.inside();
         inside.tpm.reboot();
+        inside.measure_boot();
         (inside.locked, inside.disk_open) = (false, false);
         inside.boots += 1;
         let number = inside.boots.to_be_bytes();

@@ -140,17 +140,19 @@ impl ClusterManager {
 
 /// A policy by which nobody is admitted would wake an operator.
 fn tell(uuid: Uuid, name: &str, before: &JoinReport, report: &JoinReport, state: PolicyState) {
-    if (before.policy_agreed, &before.policy_error) == (report.policy_agreed, &report.policy_error) {
+    let is_new = (before.policy_agreed, before.policy_revision, &before.policy_error)
+        != (report.policy_agreed, report.policy_revision, &report.policy_error);
+    if !is_new {
         return;
     }
     let revision = report.policy_revision;
-    match &report.policy_error {
-        Some(reason) => {
+    match (&report.policy_error, state) {
+        (Some(reason), PolicyState::Invalid) => {
             tracing::warn!(cluster_id = %uuid, name, revision, reason, "the attestation policy is refused: no host can join");
         }
-        None if report.policy_agreed => {
+        _ if report.policy_agreed => {
             tracing::info!(cluster_id = %uuid, name, revision, state = %state, "the attestation policy has reached the cluster");
         }
-        None => {}
+        _ => {}
     }
 }

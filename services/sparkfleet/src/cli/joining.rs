@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use join_protocol::terms::Purpose;
+use uuid::Uuid;
 
 use super::Options;
 
@@ -116,6 +117,34 @@ pub enum PolicyCommand {
     },
 }
 
+/// `sparkfleet host init`.
+#[derive(Debug, Clone, Args)]
+pub struct InitArguments {
+    /// UUID of its state disk, as the host logs it
+    pub host: Uuid,
+    /// Cluster name or UUID
+    #[arg(long)]
+    pub cluster: String,
+    /// Directory with admin.key, admin.certificates and master.key; by default that of the cluster below `trust`
+    #[arg(long)]
+    pub trust: Option<PathBuf>,
+    /// File that the administrator's kubeconfig is written to, mode 0600
+    #[arg(long, default_value = "kubeconfig")]
+    pub kubeconfig: PathBuf,
+    /// What its Node is to be called
+    #[arg(long)]
+    pub name: Option<String>,
+    /// JSON or YAML file with further parameters: kubernetesVersion, endpoint, podSubnet, serviceSubnet, labels, taints, components, ...
+    #[arg(long)]
+    pub parameters: Option<PathBuf>,
+    /// Replace a kubeconfig that is there
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
+}
+
 /// `sparkfleet host ...`. HOST is the UUID of a state disk, a name, or CLUSTER/NAME.
 #[derive(Debug, Clone, Subcommand)]
 pub enum HostCommand {
@@ -153,6 +182,8 @@ pub enum HostCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Make a host the first member of its cluster, as its administrator; writes the kubeconfig
+    Init(Box<InitArguments>),
     /// Refuse a host from here on, whatever else holds, and revoke its join tokens
     Revoke {
         /// UUID of its state disk, name, or CLUSTER/NAME

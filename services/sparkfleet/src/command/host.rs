@@ -25,6 +25,7 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
         HostCommand::Approve { host, name, control_plane, wait, options } => {
             approve(&host, name, control_plane, wait, &options).await
         }
+        HostCommand::Init(arguments) => super::init::run(*arguments).await,
         HostCommand::Revoke { host, wait, options } => revoke(&host, wait, &options).await,
     }
 }
@@ -129,9 +130,15 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
         lines.push(format!("last judged      {}", output::moment(row.last_seen)));
         lines.extend(row.stage.iter().map(|stage| format!("stage            {stage}")));
         lines.extend(row.warnings.iter().map(|warnings| format!("warnings         {warnings}")));
+        let is_zero = |value: &str| value.bytes().all(|digit| digit == b'0');
+        let (zero, measured): (Vec<_>, Vec<_>) = row.registers.iter().partition(|(_, value)| is_zero(value));
         if !row.registers.is_empty() {
             lines.push(String::new());
-            lines.extend(row.registers.iter().map(|(index, value)| format!("register {index:>2}  {value}")));
+        }
+        lines.extend(measured.iter().map(|(index, value)| format!("register {index:>2}  {value}")));
+        if !zero.is_empty() {
+            let indices = zero.iter().map(|(index, _)| index.to_string()).collect::<Vec<_>>().join(", ");
+            lines.push(format!("all zero     {indices}"));
         }
         lines
     };

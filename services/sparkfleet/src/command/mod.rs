@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod config;
 pub mod deployment;
 pub mod host;
+pub mod init;
 pub mod policy;
 pub mod secret;
 pub mod service;

@@ -63,7 +63,7 @@ fn init(dir: &Path, force: bool, presentation: &Presentation) -> anyhow::Result<
 }
 
 fn issue(dir: &Path, out: &Path, wanted: &Wanted, presentation: &Presentation) -> anyhow::Result<()> {
-    let issued = trust::issue(dir, out, wanted, now_ms())?;
+    let issued = trust::issue(dir, out, wanted, trust::now_ms())?;
     let Issued { key_file, certificates_file, master_file, root_file, not_after_ms } = &issued;
     let value = json!({
         "cluster": wanted.cluster, "purpose": wanted.purpose.name(), "epoch": wanted.epoch, "not_after": output::moment(*not_after_ms),
@@ -100,8 +100,4 @@ const fn next(purpose: Purpose) -> &'static str {
             "Next: make the first member with `sparkfleet host init`. Take the key off line again afterwards."
         }
     }
-}
-
-fn now_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
 }

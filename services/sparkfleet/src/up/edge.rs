@@ -1,4 +1,4 @@
-//! One simulated edge cluster: hosts and a Kubernetes API by the simulator, and on it the real edge sync and edge monitor, started when the simulated
+//! One simulated edge cluster: hosts and a Kubernetes API by the simulator, and on it the real edge sync, edge monitor and join service, started when the simulated
 //! Flux installs the chart `edge-cluster` from the cluster's repository. Everything that the edge knows it has read from there.
 
 use std::path::PathBuf;
@@ -15,6 +15,12 @@ use sparkplug_mqtt::MqttConfig;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use uuid::Uuid;
+
+use super::host::Home;
+use super::joining::{Joining, RunningMachines};
+
+/// Where tickets say that the API is; nobody goes there.
+const SIMULATED_SERVER: &str = "https://127.0.0.1:6443";
 
 /// What a simulated edge cluster is made from: what a person carries to the edge when bootstrapping a real one.
 #[derive(Debug, Clone)]
@@ -35,6 +41,8 @@ pub struct EdgeSpec {
     pub organisation: String,
     /// How the edge reaches the broker.
     pub mqtt: MqttConfig,
+    /// How hosts join; None: all are there from the start.
+    pub joining: Option<Joining>,
 }
 
 /// A running simulated edge cluster.
@@ -43,9 +51,12 @@ pub struct SimulatedEdge {
     cluster: Option<SimulatedCluster>,
     services: Arc<Mutex<Option<Services>>>,
     agents: Agents,
+    machines: Option<RunningMachines>,
+    spec: EdgeSpec,
+    shutdown: Shutdown,
 }
 
-/// Edge sync and edge monitor of one cluster.
+/// Edge sync, edge monitor and join service of one cluster.
 #[derive(Debug)]
 struct Services {
     shutdown: Shutdown,
@@ -72,8 +83,11 @@ impl SimulatedEdge {
     /// No port for the simulated API, or manifests that cannot be applied.
     pub async fn start(spec: EdgeSpec, shutdown: &Shutdown) -> anyhow::Result<Self> {
         let names = host_names(&spec.name, spec.hosts);
+        // Where hosts join, only the first is there before there is somebody to join.
+        let there = if spec.joining.is_some() { 1 } else { names.len() };
         let hosts = names
             .iter()
+            .take(there)
             .enumerate()
             .map(|(i, name)| if i == 0 { HostSpec::control_plane(name) } else { HostSpec::worker(name) });
         let cluster_spec =
@@ -84,17 +98,49 @@ impl SimulatedEdge {
         let charts = charts(&spec, agents, &services, shutdown);
         let cluster =
             SimulatedCluster::start(cluster_spec, charts).await.context("cannot start the simulated Kubernetes API")?;
-        let edge = Self { cluster: Some(cluster), services, agents: running_agents };
+        let edge = Self {
+            cluster: Some(cluster),
+            services,
+            agents: running_agents,
+            machines: None,
+            spec,
+            shutdown: shutdown.child(),
+        };
         let running = edge.cluster.as_ref().context("a cluster that was just started runs")?;
         running
-            .set_git_credentials(&spec.name, &spec.git_password)
+            .set_git_credentials(&edge.spec.name, &edge.spec.git_password)
             .context("cannot store the credentials of the repository")?;
-        running.apply_manifests(&spec.self_link).context("cannot apply the manifests that follow the repository")?;
+        running
+            .apply_manifests(&edge.spec.self_link)
+            .context("cannot apply the manifests that follow the repository")?;
         Ok(edge)
     }
 
-    /// Stops services and cluster; the nodes say goodbye.
+    /// Whether there are machines that were not switched on yet.
+    #[must_use]
+    pub const fn has_machines_off(&self) -> bool {
+        self.spec.joining.is_some() && self.machines.is_none()
+    }
+
+    /// Switches the machines on that join. To be called when the join service judges: one that is asked before refuses, and a host that is refused rests.
+    pub fn switch_on(&mut self, cluster: Uuid) {
+        let (Some(joining), Some(running), None) = (&self.spec.joining, &self.cluster, &self.machines) else { return };
+        let home = Home {
+            organisation: self.spec.organisation.clone(),
+            cluster: self.spec.name.clone(),
+            uuid: cluster,
+            root: joining.root.clone(),
+            mqtt: self.spec.mqtt.clone(),
+        };
+        let stop = self.shutdown.child();
+        self.machines = Some(RunningMachines::start(&joining.machines, &home, running.kubernetes(), stop));
+    }
+
+    /// Stops machines, services and cluster; the nodes say goodbye.
     pub async fn stop(mut self) {
+        if let Some(machines) = self.machines.take() {
+            machines.stop().await;
+        }
         if let Some(cluster) = self.cluster.take() {
             cluster.stop().await;
         }
@@ -156,8 +202,8 @@ fn start_services(spec: &EdgeSpec, release: &Release, shutdown: Shutdown) -> any
         organisation: spec.organisation.clone(),
         state_dir: spec.state_dir.join("monitor"),
         simulated: true,
-        cluster: edge_monitor::config::ClusterConfig { name, uuid: Some(uuid) },
-        kubernetes,
+        cluster: edge_monitor::config::ClusterConfig { name: name.clone(), uuid: Some(uuid) },
+        kubernetes: kubernetes.clone(),
         mqtt: spec.mqtt.clone(),
         ..edge_monitor::Config::default()
     };
@@ -174,5 +220,43 @@ fn start_services(spec: &EdgeSpec, release: &Release, shutdown: Shutdown) -> any
             tracing::error!(cluster, error = format!("{error:#}"), "edge monitor has failed");
         }
     });
+    if let Some(joining) = &spec.joining {
+        let config = join_config(spec, joining, (name, uuid), &kubernetes);
+        let (for_join, cluster) = (shutdown.clone(), spec.name.clone());
+        tasks.spawn(async move {
+            if let Err(error) = join_service::run(config, for_join, Health::new()).await {
+                tracing::error!(cluster, error = format!("{error:#}"), "the join service has failed");
+            }
+        });
+    }
     Ok(Services { shutdown, tasks })
+}
+
+fn join_config(
+    spec: &EdgeSpec,
+    joining: &Joining,
+    (name, uuid): (String, Uuid),
+    kubernetes: &edge_sync::config::KubernetesConfig,
+) -> join_service::Config {
+    let default = join_service::Config::default();
+    join_service::Config {
+        organisation: spec.organisation.clone(),
+        state_dir: spec.state_dir.join("join"),
+        simulated: true,
+        cluster: join_service::config::ClusterConfig { name, uuid: Some(uuid) },
+        kubernetes: join_service::config::KubernetesConfig {
+            namespace: kubernetes.namespace.clone(),
+            url: kubernetes.url.clone(),
+        },
+        trust: join_service::config::TrustConfig { directory: Some(joining.trust.clone()), ..default.trust },
+        join: join_service::config::JoinConfig {
+            distribution: join_service::config::Distribution::K3s,
+            servers: vec![SIMULATED_SERVER.to_owned()],
+            kubernetes_version: simulator::kubernetes::discovery::GIT_VERSION.to_owned(),
+            networks: vec![super::host::NETWORK.to_owned()],
+            ..default.join
+        },
+        mqtt: spec.mqtt.clone(),
+        ..join_service::Config::default()
+    }
 }

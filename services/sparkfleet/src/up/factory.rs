@@ -9,7 +9,10 @@ use anyhow::{Context as _, anyhow};
 use cluster_manager_contract::SetupState;
 use configdb_contract::dump::{Dump, LoadOptions};
 use configdb_contract::{Change, WriteRequest, Writer, WriterConfig, WriterOutput};
-use configdb_schema::document::EdgeClusterSetup;
+use configdb_schema::Document as _;
+use configdb_schema::document::{AttestationPolicy, EdgeClusterSetup};
+use join_service_contract::JoinReplica;
+use join_service_contract::policy::PolicyState;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::logging::{self, LogFormat};
@@ -21,8 +24,9 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::edge::{EdgeSpec, SimulatedEdge};
+use super::edge::{self, EdgeSpec, SimulatedEdge};
 use super::hints::{self, Places};
+use super::joining::Joining;
 use crate::broker::{Broker, BrokerConfig};
 use crate::cli::UpArguments;
 use crate::client::{refusal, request_id};
@@ -185,6 +189,7 @@ impl Factory {
             arguments: self.arguments.clone(),
             mqtt: self.mqtt.clone(),
             not_before: BTreeMap::new(),
+            policies: Vec::new(),
         }
     }
 
@@ -224,6 +229,7 @@ pub struct Edges {
     arguments: UpArguments,
     mqtt: MqttConfig,
     not_before: BTreeMap<Uuid, tokio::time::Instant>,
+    policies: Vec<(Uuid, AttestationPolicy)>,
 }
 
 impl Edges {
@@ -239,6 +245,13 @@ impl Edges {
                 edge.stop().await;
             }
         }
+        for (uuid, edge) in running.iter_mut().filter(|(_, edge)| edge.has_machines_off()) {
+            let name = fleet.manager.cluster(*uuid).map(|cluster| cluster.name.as_str()).unwrap_or_default();
+            let join = fleet.join(name).and_then(JoinReplica::node);
+            if join.is_some_and(|join| join.cluster_uuid == *uuid && join.policy_state == PolicyState::InForce) {
+                edge.switch_on(*uuid);
+            }
+        }
         for (uuid, cluster) in fleet.manager.clusters() {
             let waiting = self.not_before.get(&uuid).is_some_and(|instant| *instant > tokio::time::Instant::now());
             if cluster.setup.state != SetupState::Ready || running.contains_key(&uuid) || waiting {
@@ -247,8 +260,12 @@ impl Edges {
             // After a start with another --git the record names the old place until the cluster manager has written the new one; then it changes, and this is asked again.
             let Some(self_link) = self_link(fleet, uuid, cluster.git_url.as_deref()) else { continue };
             match self.start(self_link, uuid, &cluster.name, &cluster.namespace).await {
-                Ok(edge) => {
+                Ok((edge, policy)) => {
                     running.insert(uuid, edge);
+                    // Once: who deletes it later means it.
+                    let written = self.policy_written(uuid).exists();
+                    let is_there = fleet.config.entry(uuid, AttestationPolicy::slug()).is_some();
+                    self.policies.extend(Some((uuid, policy)).filter(|_| !written && !is_there));
                     self.not_before.remove(&uuid);
                 }
                 Err(error) => {
@@ -263,9 +280,32 @@ impl Edges {
         }
     }
 
-    async fn start(&self, self_link: String, uuid: Uuid, name: &str, namespace: &str) -> anyhow::Result<SimulatedEdge> {
+    /// First policies of clusters that were started, to be written.
+    pub fn take_policies(&mut self) -> Vec<FirstPolicy> {
+        let policies = std::mem::take(&mut self.policies);
+        policies
+            .into_iter()
+            .map(|(cluster, policy)| FirstPolicy { cluster, policy, done: self.policy_written(cluster) })
+            .collect()
+    }
+
+    /// The file that says that a cluster has got its first policy.
+    fn policy_written(&self, cluster: Uuid) -> PathBuf {
+        self.arguments.data_dir.join("trust").join(cluster.to_string()).join("policy-written")
+    }
+
+    async fn start(
+        &self,
+        self_link: String,
+        uuid: Uuid,
+        name: &str,
+        namespace: &str,
+    ) -> anyhow::Result<(SimulatedEdge, AttestationPolicy)> {
         let file = cluster_manager::password_file(&self.manager_state, uuid);
         let password = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let names = edge::host_names(name, self.arguments.hosts);
+        let joining = Joining::prepare(&self.arguments.data_dir, uuid, &names)?;
+        let policy = joining.policy()?;
         let spec = EdgeSpec {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
@@ -275,8 +315,9 @@ impl Edges {
             state_dir: self.arguments.data_dir.join("edge").join(uuid.to_string()),
             organisation: self.arguments.organisation.clone(),
             mqtt: self.mqtt.clone(),
+            joining: Some(joining),
         };
-        SimulatedEdge::start(spec, &self.shutdown).await
+        Ok((SimulatedEdge::start(spec, &self.shutdown).await?, policy))
     }
 }
 
@@ -286,13 +327,23 @@ fn self_link(fleet: &Fleet, cluster: Uuid, git_url: Option<&str>) -> Option<Stri
     setup?.self_link.filter(|self_link| git_url.is_some_and(|url| self_link.contains(url)))
 }
 
-/// Loads the first content once. A file in the data directory says that it is done; until then a start goes on where the last one ended.
+/// The first policy of a cluster.
+#[derive(Debug)]
+pub struct FirstPolicy {
+    cluster: Uuid,
+    policy: AttestationPolicy,
+    /// File that says that it is written.
+    done: PathBuf,
+}
+
+/// Loads the first content once, and writes the first policy of each simulated cluster. A file in the data directory says that it is done; until then a start goes on where the last one ended.
 #[derive(Debug)]
 pub struct FirstContent {
     dump: Option<Dump>,
     done: PathBuf,
     phases: VecDeque<Vec<WriteRequest>>,
     waiting: usize,
+    policies: BTreeMap<String, PathBuf>,
     writer: Writer,
 }
 
@@ -304,7 +355,21 @@ impl FirstContent {
         let seed = Uuid::new_v4().as_u64_pair().0;
         let writer = Writer::new(WriterConfig::new(fleet.config.node().clone()), seed);
         let dump = Some(dump).filter(|_| !done.exists());
-        Self { dump, done, phases: VecDeque::new(), waiting: 0, writer }
+        Self { dump, done, phases: VecDeque::new(), waiting: 0, policies: BTreeMap::new(), writer }
+    }
+
+    /// Writes policies where there are none; returns what is to be sent.
+    ///
+    /// # Errors
+    /// A policy that has no JSON form, which each has.
+    pub fn write_policies(&mut self, policies: Vec<FirstPolicy>, now: Now) -> anyhow::Result<Vec<HostRequest>> {
+        for FirstPolicy { cluster, policy, done } in policies {
+            let request = WriteRequest::put(request_id(), cluster).by("sparkfleet-up").document(&policy)?;
+            let request = request.if_match(AttestationPolicy::slug(), None);
+            self.policies.insert(request.id.clone(), done);
+            self.writer.submit(request, now)?;
+        }
+        self.proceed(now)
     }
 
     /// Takes what changed in ConfigDB; returns what is to be sent.
@@ -347,6 +412,16 @@ impl FirstContent {
             while let Some(output) = self.writer.poll_output() {
                 match output {
                     WriterOutput::Send(request) => sends.push(request),
+                    WriterOutput::Answered(result) if self.policies.contains_key(&result.id) => {
+                        if !result.is_applied() {
+                            // Somebody else was first, or the object is gone: either way it is not for this program.
+                            tracing::info!(object_id = %result.object, reason = refusal(&result), "no first policy is written");
+                        }
+                        if let Some(done) = self.policies.remove(&result.id) {
+                            std::fs::write(&done, "The cluster has got its first attestation policy.\n")
+                                .with_context(|| done.display().to_string())?;
+                        }
+                    }
                     WriterOutput::Answered(result) => {
                         self.waiting -= 1;
                         if !result.is_applied() {

@@ -4,6 +4,8 @@
 pub mod edge;
 mod factory;
 mod hints;
+pub mod host;
+pub mod joining;
 mod screen;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -87,6 +89,9 @@ async fn show(
                     host.request(request).await?;
                 }
                 edges.follow(&fleet).await;
+                for request in first_content.write_policies(edges.take_policies(), clock.now())? {
+                    host.request(request).await?;
+                }
             }
             () = clock.sleep_until(first_content.next_deadline()) => {
                 for request in first_content.handle_timeout(clock.now())? {

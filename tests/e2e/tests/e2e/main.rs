@@ -8,6 +8,7 @@ mod factory;
 mod git;
 mod hostile;
 mod interop;
+mod joining;
 mod kubernetes;
 mod lifecycle;
 mod resume;

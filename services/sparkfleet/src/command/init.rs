@@ -1,0 +1,326 @@
+//! `sparkfleet host init`: the administrator's side of the join protocol for the first member of a cluster, which no join service can let in. Speaks with the host directly over the broker; the
+//! host proves the same as any other, by the same policy.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use bootstrapper_contract::InitParameters;
+use configdb_schema::document::AttestationPolicy;
+use join_attestation::HostVerifier;
+use join_attestation::policy::Policy;
+use join_protocol::issuer::{EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, Phase, Record};
+use join_protocol::message::challenge::{Challenge, ChallengeBody};
+use join_protocol::message::evidence::Evidence;
+use join_protocol::message::grant::{Grant, Setup};
+use join_protocol::metrics::{HostMessage, IssuerMessage};
+use join_protocol::refusal::Refusal;
+use join_protocol::result::ResultKey;
+use join_protocol::secret::{Entropy, SecretBytes, cluster_id};
+use join_protocol::terms::{Address, Kind, Suite};
+use join_service::keys::{DerivedKeys, KeyProvider as _};
+use serde_json::json;
+use service_runtime::atomic_file::{self, OWNER_ONLY};
+use service_runtime::exit;
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, Metric};
+use sparkplug_mqtt::{Clock, HostHandle};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::{cluster, policy, usage};
+use crate::cli::Options;
+use crate::cli::joining::InitArguments;
+use crate::client::{Client, Scope, mqtt_config};
+use crate::{output, trust};
+
+/// How often a host is reminded that an administrator waits for it.
+const REMIND: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Makes a host the first member of its cluster and writes the kubeconfig.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(arguments: InitArguments) -> anyhow::Result<()> {
+    let InitArguments { host, cluster: wanted, trust, kubeconfig, parameters, name, force, options } = arguments;
+    if kubeconfig.exists() && !force {
+        let error = anyhow!("{} is there already; --force replaces it", kubeconfig.display());
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
+    let client = Client::open(&options, Scope::Config).await?;
+    let found = cluster::entry(&client.fleet, &wanted)
+        .and_then(|(uuid, entry)| Ok((uuid, entry.name, policy::current(&client.fleet, uuid)?)));
+    let organisation = client.fleet.organisation().clone();
+    client.close().await;
+    let (uuid, cluster, policy) = found?;
+    let Some((policy, entry)) = policy else {
+        let error = anyhow!("{cluster} has no attestation policy; write one with `sparkfleet policy set`");
+        return Err(exit::with_code(exit::REFUSED, error));
+    };
+    let parameters = init_parameters(parameters.as_deref(), name, &cluster, host)?;
+    let group = organisation.join_group(&configdb_schema::ClusterName::new(cluster.clone())?);
+    let address = Address::of_disk(group, host);
+    let directory = trust.unwrap_or_else(|| PathBuf::from("trust").join(uuid.to_string()));
+    let administrator = Administrator::new(&directory, uuid, address, (&policy, entry.revision), parameters)?;
+    let opened = speak(administrator, &options).await?;
+    write_kubeconfig(&kubeconfig, &opened, force)?;
+    let value = json!({ "cluster": cluster, "disk": host, "kubeconfig": kubeconfig });
+    let lines = || {
+        vec![
+            format!("{host} is the first member of {cluster}"),
+            format!("  {}  its kubeconfig: who has it is the cluster's administrator", kubeconfig.display()),
+            "Next: bootstrap the edge services there, start the join service, and let the other hosts join.".to_owned(),
+        ]
+    };
+    output::print(options.presentation.output, lines, &value)
+}
+
+fn write_kubeconfig(file: &Path, content: &[u8], force: bool) -> anyhow::Result<()> {
+    let written = if force {
+        atomic_file::write(file, content, Some(OWNER_ONLY))
+    } else {
+        atomic_file::create(file, content, Some(OWNER_ONLY))
+    };
+    written.context("the host is a member, but its kubeconfig cannot be written; repeat with another --kubeconfig within ten minutes")
+}
+
+fn init_parameters(
+    file: Option<&Path>,
+    name: Option<String>,
+    cluster: &str,
+    host: Uuid,
+) -> anyhow::Result<InitParameters> {
+    let mut document = match file {
+        Some(file) => super::read_document(file)?,
+        None => json!({}),
+    };
+    let Some(members) = document.as_object_mut() else {
+        return Err(exit::with_code(exit::CONFIG, anyhow!("--parameters must hold an object")));
+    };
+    if let Some(name) = name {
+        members.insert("nodeName".to_owned(), json!(name));
+    }
+    if !members.contains_key("nodeName") {
+        return Err(usage(anyhow!("say with --name what the Node of {host} is to be called")));
+    }
+    members.entry("clusterName").or_insert_with(|| json!(cluster));
+    InitParameters::from_bytes(document.to_string().as_bytes())
+        .map_err(|error| exit::with_code(exit::CONFIG, anyhow!(error)))
+}
+
+/// The issuer of one init, and what it remembers.
+struct Administrator {
+    issuer: Issuer,
+    verifier: HostVerifier,
+    address: Address,
+    keys: DerivedKeys,
+    result_key: ResultKey,
+    parameters: InitParameters,
+    record: Option<Record>,
+}
+
+/// What a message of the host leads to.
+enum Step {
+    Answer(IssuerMessage),
+    /// The kubeconfig.
+    Done(Zeroizing<Vec<u8>>),
+    /// The host was told no.
+    Refused(Refusal, IssuerMessage),
+    Nothing,
+}
+
+impl Administrator {
+    fn new(
+        directory: &Path,
+        cluster: Uuid,
+        address: Address,
+        (policy, revision): (&AttestationPolicy, u64),
+        parameters: InitParameters,
+    ) -> anyhow::Result<Self> {
+        let signing_key = trust::signing_key(&directory.join("admin.key"))?;
+        let certificates = trust::certificates(&directory.join("admin.certificates"))?;
+        let keys = trust::cluster_keys(directory, cluster)?;
+        let verifier = HostVerifier::new(Policy::new(policy, revision));
+        if let Some(error) = verifier.policy().error() {
+            let error = anyhow!("{error}").context("the policy of the cluster admits nobody");
+            return Err(exit::with_code(exit::REFUSED, error));
+        }
+        let issuer_policy = IssuerPolicy {
+            cluster,
+            group: address.group.clone(),
+            kinds: vec![Kind::Init],
+            suites: vec![Suite::XWing, Suite::X25519],
+            variants: verifier.variants(),
+            policy_epoch: revision,
+        };
+        // Nobody shares these keys: an administrator is one process, and one that is started again begins again.
+        let issuer_keys = IssuerKeys::new((1, &trust::random()?), None);
+        Ok(Self {
+            issuer: Issuer::new(issuer_policy, issuer_keys, signing_key, certificates),
+            verifier,
+            address,
+            keys,
+            result_key: ResultKey::generate(Suite::XWing, entropy()?),
+            parameters,
+            record: None,
+        })
+    }
+
+    fn on_message(&mut self, message: &HostMessage, now_ms: u64) -> anyhow::Result<Step> {
+        match message {
+            HostMessage::Hello(bytes) => self.on_hello(bytes, now_ms),
+            HostMessage::Evidence(bytes) => self.on_evidence(bytes, now_ms),
+            HostMessage::Acknowledgement(bytes) => self.on_acknowledgement(bytes),
+            HostMessage::Progress(bytes) => {
+                if let Some(record) = &mut self.record
+                    && let Ok(progress) = self.issuer.on_progress(record, &self.address, bytes)
+                {
+                    record.sequence = progress.sequence;
+                    eprintln!("{} {}", progress.stage, progress.detail);
+                }
+                Ok(Step::Nothing)
+            }
+        }
+    }
+
+    fn on_hello(&self, bytes: &[u8], now_ms: u64) -> anyhow::Result<Step> {
+        Ok(match self.issuer.on_hello(&self.address, bytes, now_ms, entropy()?, &self.verifier) {
+            HelloAnswer::Challenge { message, .. } => Step::Answer(IssuerMessage::Challenge(message)),
+            // A host also speaks with the join service on the same topic; what it asks that is not for here.
+            HelloAnswer::Refused(_) | HelloAnswer::Ignored(_) => Step::Nothing,
+        })
+    }
+
+    fn on_evidence(&mut self, bytes: &[u8], now_ms: u64) -> anyhow::Result<Step> {
+        if let Some(ticket) = self.record.as_ref().and_then(|record| record.answer_to(bytes)) {
+            return Ok(Step::Answer(IssuerMessage::Ticket(ticket.to_vec())));
+        }
+        let verified = match self.issuer.on_evidence(&self.address, bytes, now_ms, &self.verifier) {
+            EvidenceAnswer::Verified(verified) => verified,
+            EvidenceAnswer::Rejected(rejected) => {
+                let answer = self.issuer.refuse(rejected.recipient(), rejected.refusal.clone())?;
+                return Ok(Step::Refused(rejected.refusal.clone(), IssuerMessage::Ticket(answer.message)));
+            }
+            EvidenceAnswer::Refused(refused) => {
+                return Ok(Step::Answer(IssuerMessage::ClearRefusal(refused.message)));
+            }
+            EvidenceAnswer::Ignored(_) => return Ok(Step::Nothing),
+        };
+        // The host seals the result with the suite of the challenge that it answered.
+        let challenge = Challenge::decode(&Evidence::decode(bytes)?.challenge)?;
+        self.result_key = ResultKey::generate(ChallengeBody::decode(&challenge.body)?.suite, entropy()?);
+        let (measurement_secret, measurement_salt) = self.keys.measurement();
+        let grant = Grant {
+            disk_key: self.keys.state_disk_key(verified.recipient().hello().disk),
+            measurement_secret,
+            measurement_salt,
+            membership: None,
+            setup: Some(Setup {
+                result_key: self.result_key.public().to_vec(),
+                parameters: SecretBytes::new(self.parameters.to_bytes()),
+            }),
+        };
+        let answer = self.issuer.grant(&verified, grant, entropy()?)?;
+        self.record = Some(verified.record().granted(&answer));
+        Ok(Step::Answer(IssuerMessage::Ticket(answer.message)))
+    }
+
+    fn on_acknowledgement(&self, bytes: &[u8]) -> anyhow::Result<Step> {
+        let Some(record) = &self.record else { return Ok(Step::Nothing) };
+        let (secret, salt) = self.keys.measurement();
+        let id = cluster_id(&secret, &salt);
+        let Ok(acknowledged) = self.issuer.on_acknowledgement(record, &self.address, bytes, &id, &self.verifier) else {
+            return Ok(Step::Nothing);
+        };
+        let (Some((key, text)), Phase::Granted { th4, .. }) = (&acknowledged.sealed_result, &record.phase) else {
+            return Ok(Step::Nothing);
+        };
+        let opened = self.result_key.open(&self.address, record.request, th4, (key, text));
+        Ok(Step::Done(opened.context("the kubeconfig of the host")?))
+    }
+}
+
+fn entropy() -> anyhow::Result<Entropy> {
+    Ok(Entropy::new(*trust::random()?.expose()))
+}
+
+/// Speaks with the host until it is a member, or the time of the command is over.
+async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let node = EdgeNodeDescriptor::parse(&administrator.address.group, &administrator.address.node)?;
+    let topic = format!("spBv1.0/{}/+/{}", node.group, node.edge_node);
+    let config = HostConfig { filters: vec![(topic, QoS::AtLeastOnce)], ..HostConfig::new(None) };
+    let clock = Clock::new();
+    let mut session = sparkplug_mqtt::spawn_host(config, &mqtt_config(&options.connection)?, clock)?;
+    session.request(HostRequest::Expect { node: node.clone() }).await?;
+    let deadline = tokio::time::Instant::now() + options.presentation.timeout;
+    let mut remind = tokio::time::interval(REMIND);
+    let mut refused: Option<Refusal> = None;
+    let mut is_heard = false;
+    let opened = loop {
+        let event = tokio::select! {
+            event = session.recv() => event.context("the session has ended")?,
+            _ = remind.tick(), if is_heard => {
+                // Commands are QoS 0, and a host asks an administrator only while one says that he is there.
+                command(&session, &node, Metric::new(bootstrapper_contract::names::ADMINISTRATOR, true)).await?;
+                continue;
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                session.stop().await;
+                return Err(not_reached(&node, is_heard, refused.as_ref(), options));
+            }
+        };
+        let metrics: &[Metric] = match &event {
+            HostEvent::NodeBirth { metrics, .. } => metrics,
+            HostEvent::NodeData { metrics, .. } => metrics,
+            _ => continue,
+        };
+        if !std::mem::replace(&mut is_heard, true) {
+            remind.reset_immediately();
+        }
+        let mut done = None;
+        for metric in metrics {
+            // What cannot be read is no message of a host.
+            let Ok(Some(message)) = HostMessage::from_metric(metric) else { continue };
+            match administrator.on_message(&message, clock.now().wall)? {
+                Step::Answer(answer) => command(&session, &node, answer.to_metric()).await?,
+                Step::Refused(refusal, answer) => {
+                    eprintln!("refused: {refusal}");
+                    command(&session, &node, answer.to_metric()).await?;
+                    refused = Some(refusal);
+                }
+                Step::Done(kubeconfig) => done = Some(kubeconfig),
+                Step::Nothing => {}
+            }
+        }
+        if let Some(kubeconfig) = done {
+            break kubeconfig;
+        }
+    };
+    session.stop().await;
+    Ok(opened)
+}
+
+async fn command(session: &HostHandle, node: &EdgeNodeDescriptor, metric: Metric) -> anyhow::Result<()> {
+    let request = HostRequest::Command { node: node.clone(), device: None, metrics: vec![metric] };
+    Ok(session.request(request).await?)
+}
+
+fn not_reached(
+    node: &EdgeNodeDescriptor,
+    is_heard: bool,
+    refused: Option<&Refusal>,
+    options: &Options,
+) -> anyhow::Error {
+    let timeout = humantime::format_duration(options.presentation.timeout);
+    match refused {
+        Some(refusal) => exit::with_code(exit::REFUSED, anyhow!("refused: {refusal}")),
+        None if is_heard => exit::with_code(
+            exit::TIMEOUT,
+            anyhow!("waited {timeout} for {node} to become the first member; not reached"),
+        ),
+        None => exit::with_code(
+            exit::TIMEOUT,
+            anyhow!("waited {timeout} for {node}; it was never heard: is the host on, and does it know this broker?"),
+        ),
+    }
+}

@@ -1,0 +1,205 @@
+//! Simulated hosts: the real bootstrapper on a machine that is not there. A host has a directory that stands for the machine: the seed of its TPM lasts as long as that, its disk until the
+//! machine is installed anew.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use bootstrapper::adapters::simulated::SimulatedHost;
+use bootstrapper::config::{ClusterConfig, RoleChoice, TrustConfig};
+use bootstrapper::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
+use bootstrapper::{Ending, Platform};
+use bootstrapper_contract::InitParameters;
+use configdb_schema::address;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use join_protocol::message::grant::Component;
+use join_protocol::secret::{Secret, SecretBytes};
+use join_protocol::transcript::{Hash, endorsement_key_id, hash};
+use service_runtime::shutdown::Shutdown;
+use simulator::cluster::{HostSpec, add_host};
+use simulator::kubernetes::Kubernetes;
+use sparkplug_mqtt::MqttConfig;
+use uuid::Uuid;
+
+use crate::trust;
+
+/// Where the addresses of simulated hosts lie.
+pub const NETWORK: &str = "10.0.0.0/8";
+
+/// What the firmware and the boot loader of an ordinary simulated machine measure, by register.
+const BOOT_CHAIN: &[(u32, &str)] = &[(4, "boot loader"), (7, "secure boot"), (11, "kernel image")];
+
+/// How long a machine takes to boot, and how long one that cannot run waits.
+const BOOT: Duration = Duration::from_secs(3);
+
+/// How long a failed machine shows why before it reboots, ms.
+const REBOOT_AFTER_MS: u64 = 5_000;
+
+/// A simulated machine.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Name that it asks for.
+    pub hostname: String,
+    /// UUID of its state disk.
+    pub disk: Uuid,
+    directory: PathBuf,
+    host: SimulatedHost,
+}
+
+/// To which cluster a machine will join, and whom it believes.
+#[derive(Debug, Clone)]
+pub struct Home {
+    /// Organisation.
+    pub organisation: String,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// UUID of the cluster.
+    pub uuid: Uuid,
+    /// Public key of the organisation's root, hexadecimal.
+    pub root: String,
+    /// The broker.
+    pub mqtt: MqttConfig,
+}
+
+/// What an ordinary simulated machine measures; `more` is measured after that.
+#[must_use]
+pub fn boot_chain(more: &[(u32, String)]) -> Vec<(u32, Hash)> {
+    let ordinary = BOOT_CHAIN.iter().map(|(register, what)| (*register, *what));
+    let more = more.iter().map(|(register, what)| (*register, what.as_str()));
+    ordinary.chain(more).map(|(register, what)| (register, hash("simulated boot", &[what.as_bytes()]))).collect()
+}
+
+impl Machine {
+    /// The machine of a directory, which is made if there is none. The TPM is that of the directory, the state disk that of cluster and name.
+    ///
+    /// # Errors
+    /// The directory cannot be used.
+    pub fn new(directory: &Path, cluster: Uuid, hostname: &str, measured: Vec<(u32, Hash)>) -> anyhow::Result<Self> {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let seed: Secret = trust::secret_or_new(&directory.join("tpm.seed"))?;
+        let disk = address::v5(&["SimulatedHost", &cluster.to_string(), hostname]);
+        let host = SimulatedHost::new(&directory.join("root"), disk, seed).map_err(|error| anyhow!(error))?;
+        host.set_boot_chain(measured);
+        Ok(Self { hostname: hostname.to_owned(), disk, directory: directory.to_owned(), host })
+    }
+
+    /// Wipes its disks, as who installs it anew does.
+    ///
+    /// # Errors
+    /// They cannot be removed.
+    pub fn wipe(&self) -> anyhow::Result<()> {
+        let root = self.directory.join("root");
+        match fs::remove_dir_all(&root) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| root.display().to_string())
+            }
+            _ => fs::create_dir_all(&root).with_context(|| root.display().to_string()),
+        }
+    }
+
+    /// Its endorsement key as a policy lists it.
+    #[must_use]
+    pub fn endorsement_key(&self) -> String {
+        hex::encode(endorsement_key_id(&self.host.endorsement_key()))
+    }
+
+    /// Runs the machine until it is a member and has nothing more to say, or `stop`. It reboots as often as it has to.
+    pub async fn run(self, home: Home, role: RoleChoice, kubernetes: Option<Kubernetes>, stop: Shutdown) {
+        let config = self.config(&home, role);
+        loop {
+            let installer = SimulatedKubernetes { host: self.spec(role), api: kubernetes.clone() };
+            let platform = Platform { installer: Box::new(installer), ..self.host.platform() };
+            let (cluster, host) = (home.cluster.as_str(), self.hostname.as_str());
+            match bootstrapper::run(config.clone(), platform, stop.child()).await {
+                Ok(Ending::Reboot(reason)) => {
+                    tracing::info!(cluster, host, reason, "a simulated host reboots");
+                    self.host.reboot();
+                }
+                Ok(Ending::Blocked(reason)) => {
+                    tracing::warn!(cluster, host, reason, "a simulated host cannot join as it is");
+                    return;
+                }
+                Ok(Ending::Member | Ending::Stopped) => return,
+                Err(error) => {
+                    tracing::warn!(cluster, host, error = format!("{error:#}"), "a simulated host does not run");
+                }
+            }
+            tokio::select! {
+                () = stop.wait() => return,
+                () = tokio::time::sleep(BOOT) => {}
+            }
+        }
+    }
+
+    /// An address of its own below 10.0.0.0/8: two hosts cannot have one address, and the machine that runs them has but one.
+    fn address(&self) -> Ipv4Addr {
+        let bytes = self.disk.as_bytes();
+        Ipv4Addr::new(10, bytes[0], bytes[1], bytes[2])
+    }
+
+    fn spec(&self, role: RoleChoice) -> HostSpec {
+        match role {
+            RoleChoice::Worker => HostSpec::worker(&self.hostname),
+            RoleChoice::ControlPlane => HostSpec::control_plane(&self.hostname),
+        }
+    }
+
+    fn config(&self, home: &Home, role: RoleChoice) -> bootstrapper::Config {
+        let default = bootstrapper::Config::default();
+        bootstrapper::Config {
+            organisation: home.organisation.clone(),
+            state_dir: self.directory.join("session"),
+            role,
+            node_name: Some(self.hostname.clone()),
+            addresses: vec![self.address().to_string()],
+            cluster: ClusterConfig { name: home.cluster.clone(), uuid: Some(home.uuid) },
+            trust: TrustConfig { root: Some(home.root.clone()), ..TrustConfig::default() },
+            disk: bootstrapper::config::DiskConfig { format: true, ..default.disk },
+            timeouts: bootstrapper::config::TimeoutsConfig { reboot_ms: REBOOT_AFTER_MS, ..default.timeouts },
+            mqtt: home.mqtt.clone(),
+            ..bootstrapper::Config::default()
+        }
+    }
+}
+
+/// Kubernetes of a simulated host: a member is a Node of the simulated API, if there is one.
+#[derive(Debug)]
+struct SimulatedKubernetes {
+    host: HostSpec,
+    api: Option<Kubernetes>,
+}
+
+impl SimulatedKubernetes {
+    fn appear(&self, activity: &Activity) -> Outcome<()> {
+        activity.say(format!("the simulated kubelet of {} registers its Node", self.host.hostname));
+        let Some(api) = &self.api else { return Ok(()) };
+        add_host(api, &self.host).map_err(|error| PlatformError::new("the simulated API refuses the Node", error))
+    }
+}
+
+impl Installer for SimulatedKubernetes {
+    fn install<'a>(&'a mut self, components: &'a [Component], activity: Activity) -> BoxFuture<'a, Outcome<()>> {
+        activity.say(format!("simulating the installation of {} components", components.len()));
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn join<'a>(&'a mut self, _: &'a JoinPlan, activity: Activity) -> BoxFuture<'a, Outcome<()>> {
+        std::future::ready(self.appear(&activity)).boxed()
+    }
+
+    fn init<'a>(
+        &'a mut self,
+        parameters: &'a InitParameters,
+        activity: Activity,
+    ) -> BoxFuture<'a, Outcome<SecretBytes>> {
+        let kubeconfig = format!("# The kubeconfig of a simulated cluster: {}\n", parameters.cluster_name);
+        std::future::ready(self.appear(&activity).map(|()| kubeconfig.as_str().into())).boxed()
+    }
+
+    fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
+        std::future::ready(self.appear(&activity)).boxed()
+    }
+}

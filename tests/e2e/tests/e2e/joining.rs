@@ -1,0 +1,230 @@
+//! Hosts that join by attestation, from the machine to the member: the programs as an operator runs them, with simulated machines.
+
+use std::path::{Path, PathBuf};
+
+use e2e::process::Process;
+use e2e::program;
+use e2e::recorder::Recorder;
+use e2e::relay::{Fault, Relay};
+use e2e::wait;
+use serde_json::Value;
+
+use crate::factory::Up;
+
+const CLUSTER: &str = "Body_Shop";
+
+/// A simulated machine in a process of its own; its TPM and its disk stay when it stops.
+struct Machine {
+    process: Process,
+    directory: PathBuf,
+}
+
+impl Machine {
+    fn start(up: &Up, name: &str, more: &[&str]) -> Self {
+        let (root, data) = (up.data_dir().join("trust/root.pub"), up.directory.path().join("machines"));
+        let broker = format!("mqtt://{}", up.broker);
+        let (root, hosts) = (root.display().to_string(), data.display().to_string());
+        let own =
+            ["simulate-host", name, "--cluster", CLUSTER, "--broker", &broker, "--root", &root, "--data-dir", &hosts];
+        let arguments = [&own[..], more].concat();
+        let process = Process::start(name, &program::sparkfleet(), &arguments, up.directory.path());
+        Self { process, directory: data.join(CLUSTER).join(name) }
+    }
+
+    /// Off and on again: another boot of the same machine.
+    async fn reboot(&mut self) {
+        self.process.interrupt();
+        self.process.ended().await;
+        self.process.restart();
+    }
+}
+
+/// What `host list` says of a host, as soon as `found` likes it.
+async fn host(up: &Up, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
+    let deadline = std::time::Instant::now() + wait::PATIENCE;
+    loop {
+        let rows = up.cli.json(&["host", "list"]).await;
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).cloned().unwrap_or_default();
+        if found(&row) {
+            return row;
+        }
+        assert!(std::time::Instant::now() < deadline, "waited for {name} to be {what}: {row:#}\n{}", up.process.tail());
+    }
+}
+
+async fn in_state(up: &Up, name: &str, state: &str) -> Value {
+    host(up, name, state, |row| row["state"] == state).await
+}
+
+/// Waits until the join service of the cluster judges by a policy of at least this revision.
+async fn judged_by(up: &Up, revision: u64) {
+    let deadline = std::time::Instant::now() + wait::PATIENCE;
+    loop {
+        let policy = up.cli.json(&["policy", "show", CLUSTER]).await;
+        let at_cluster = &policy["join_service"];
+        if at_cluster["agreed"] == true && at_cluster["revision"].as_u64() >= Some(revision) {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "the policy does not arrive: {policy:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved_joins_and_is_revoked() {
+    let up = Up::embedded().await;
+    let recorder = Recorder::start(up.broker).await;
+    for name in ["body-shop-2", "body-shop-3"] {
+        let row = in_state(&up, name, "member").await;
+        assert_eq!(
+            (&row["cluster"], &row["variant"], &row["role"]),
+            (&CLUSTER.into(), &"simulated".into(), &"worker".into())
+        );
+        assert!(row["registers"]["4"].is_string() && row["verdict"].is_null(), "{row:#}");
+        up.process.says(&format!("host {CLUSTER}/{name}: member by simulated evidence")).await;
+    }
+    up.process.says("cluster Body_Shop: setup ready, edge alive, hosts 3/3 ready").await;
+    let shown = up.cli.json(&["cluster", "show", CLUSTER]).await;
+    let joined: Vec<&Value> = shown["hosts"].as_array().unwrap().iter().map(|host| &host["joined"]).collect();
+    assert_eq!(joined, [&Value::Null, &"member (simulated)".into(), &"member (simulated)".into()], "{shown:#}");
+    let policy = up.cli.json(&["policy", "show", CLUSTER]).await;
+    assert_eq!(policy["policy"]["variants"], serde_json::json!(["simulated"]), "{policy:#}");
+    assert_eq!(policy["join_service"]["state"], "in-force", "{policy:#}");
+
+    let mut machine = Machine::start(&up, "body-shop-4", &[]);
+    let row = in_state(&up, "body-shop-4", "pending").await;
+    let line = machine.process.says("endorsement key").await;
+    assert!(line.contains(row["endorsement_key"].as_str().unwrap()), "{line}");
+    let unknown = up.cli.run(&["host", "show", "body-shop-9"]).await.refused(2, "body-shop-9");
+    assert!(unknown.contains("Body_Shop/body-shop-2"), "{unknown}");
+    let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
+    judged_by(&up, approved["revision"].as_u64().unwrap()).await;
+    // A host that was refused rests for a minute; one that was switched off and on does not.
+    machine.reboot().await;
+    in_state(&up, "body-shop-4", "member").await;
+    let shown = up.cli.json(&["host", "show", "Body_Shop/body-shop-4"]).await;
+    assert_eq!((&shown["enrolment"]["host"], &shown["revoked"]), (&"body-shop-4".into(), &false.into()), "{shown:#}");
+
+    // A member that was switched off and on gets the key of its disk again.
+    machine.reboot().await;
+    let again = |row: &Value| row["state"] == "member" && row["kind"] == "rejoin";
+    host(&up, "body-shop-4", "a member again", again).await;
+
+    let revoked = up.cli.json(&["host", "revoke", "body-shop-4", "--wait"]).await;
+    judged_by(&up, revoked["revision"].as_u64().unwrap()).await;
+    machine.reboot().await;
+    machine.process.says("endorsement-revoked").await;
+    in_state(&up, "body-shop-4", "revoked").await;
+    up.cli.run(&["host", "approve", "body-shop-4"]).await.refused(5, "is revoked");
+
+    let logs = [up.logs(), machine.process.output()].concat();
+    let secrets = [secrets(&up.data_dir()), secrets(&machine.directory)].concat();
+    assert!(secrets.len() >= 8, "{}", secrets.len());
+    assert_nothing_secret(&recorder, &logs, &secrets);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_software_is_refused_with_its_register_until_that_is_captured() {
+    let up = Up::embedded().await;
+    in_state(&up, "body-shop-2", "member").await;
+    let mut machine = Machine::start(&up, "body-shop-4", &["--measure", "4=another boot loader"]);
+    in_state(&up, "body-shop-4", "pending").await;
+    let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
+    judged_by(&up, approved["revision"].as_u64().unwrap()).await;
+    machine.reboot().await;
+    let refused = in_state(&up, "body-shop-4", "refused").await;
+    assert_eq!(refused["verdict"], "measurement", "{refused:#}");
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(detail.contains('4') && !detail.contains("11"), "{detail}");
+
+    let captured = up.cli.json(&["policy", "capture", "body-shop-4", "--pcr", "4,9"]).await;
+    assert_eq!((&captured["taken"], &captured["unmeasured"]), (&serde_json::json!([4]), &serde_json::json!([9])));
+    let values = captured["policy"]["pcrs"]["4"]["expected"].as_array().unwrap();
+    assert_eq!(values.len(), 2, "the image of the others still joins: {captured:#}");
+    judged_by(&up, captured["revision"].as_u64().unwrap()).await;
+    machine.reboot().await;
+    in_state(&up, "body-shop-4", "member").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_join_through_somebody_in_the_middle_who_drops_delays_repeats_swaps_and_invents() {
+    let up = Up::embedded().await;
+    in_state(&up, "body-shop-2", "member").await;
+    let outside = e2e::mosquitto::Mosquitto::start();
+    let group = format!("ACME-{CLUSTER}-Join");
+    let relay = Relay::start(outside.address(), up.broker, &group, 7);
+    let url = outside.url();
+    let names = ["body-shop-4", "body-shop-5"];
+    let start = |name: &&str| Machine::start(&up, name, &["--host-broker", &url]);
+    let mut machines: Vec<Machine> = names.iter().map(start).collect();
+    let mut revision = 0;
+    for name in names {
+        in_state(&up, name, "pending").await;
+        let approved = up.cli.json(&["host", "approve", name]).await;
+        revision = approved["revision"].as_u64().unwrap().max(revision);
+    }
+    judged_by(&up, revision).await;
+    relay.misbehave(200);
+    for machine in &mut machines {
+        machine.reboot().await;
+    }
+    let mut keys = Vec::new();
+    for name in names {
+        let row = in_state(&up, name, "member").await;
+        assert_eq!(row["name"], name);
+        keys.push(row["endorsement_key"].as_str().unwrap().to_owned());
+    }
+    keys.dedup();
+    assert_eq!(keys.len(), 2, "each is who it is");
+    let done = relay.done();
+    for fault in [Fault::Drop, Fault::Delay, Fault::Duplicate, Fault::Replay, Fault::Swap, Fault::Invent] {
+        assert!(done.get(&fault).is_some_and(|count| *count > 0), "{fault:?} was not tried: {done:?}");
+    }
+    let logs = machines.iter().map(|machine| machine.process.output()).collect::<String>() + &up.logs();
+    assert!(!logs.contains("panicked"), "{logs}");
+}
+
+/// Every key in the files of a directory, as bytes.
+fn secrets(directory: &Path) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(secrets(&path));
+        } else if path.extension().is_some_and(|extension| extension == "key" || extension == "seed") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push(hex::decode(text.trim()).unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+        }
+    }
+    found
+}
+
+/// Nothing that went over the wire or into a log holds one of these keys, as bytes or as text, or a join token.
+fn assert_nothing_secret(recorder: &Recorder, logs: &str, secrets: &[Vec<u8>]) {
+    let contains = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|window| window == part);
+    let messages = recorder.messages();
+    assert!(messages.iter().any(|message| message.topic.contains("-Join/")), "no host was heard");
+    for secret in secrets {
+        for form in [secret.clone(), hex::encode(secret).into_bytes(), hex::encode_upper(secret).into_bytes()] {
+            assert!(!contains(logs.as_bytes(), &form), "a key of {} bytes is in a log", secret.len());
+            for message in &messages {
+                assert!(!contains(&message.payload, &form), "a key is in a message of {}", message.topic);
+            }
+        }
+    }
+    for message in &messages {
+        assert!(!has_token(&message.payload), "a join token is in a message of {}", message.topic);
+    }
+    assert!(!has_token(logs.as_bytes()), "a join token is in a log");
+}
+
+/// Six characters, a dot and sixteen characters, all of `a-z0-9` and with digits in both, which no name here has.
+fn has_token(text: &[u8]) -> bool {
+    let is_part = |part: &[u8]| {
+        part.iter().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) && part.iter().any(u8::is_ascii_digit)
+    };
+    let ends = |next: Option<&u8>| next.is_none_or(|c| !(c.is_ascii_alphanumeric() || *c == b'-' || *c == b'.'));
+    text.windows(23).enumerate().any(|(at, window)| {
+        let begins = at == 0 || ends(text.get(at - 1));
+        begins && window[6] == b'.' && is_part(&window[..6]) && is_part(&window[7..]) && ends(text.get(at + 23))
+    })
+}
