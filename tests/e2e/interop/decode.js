@@ -5,6 +5,7 @@ const codec = get('spBv1.0');
 
 function text(value) {
     if (value === null || value === undefined) return null;
+    if (value instanceof Uint8Array) return Buffer.from(value).toString('hex');
     // Numbers of 64 bits come as an object of the library `long`.
     return typeof value === 'object' ? value.toString() : String(value);
 }

@@ -21,6 +21,8 @@ CLASSES = {
 def text(value):
     if value is None:
         return None
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
     if isinstance(value, bool):
         return "true" if value else "false"
     if hasattr(value, "timestamp"):

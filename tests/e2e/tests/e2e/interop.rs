@@ -130,6 +130,7 @@ fn text(value: &sparkplug::Value) -> String {
         V::DateTime(n) | V::UInt64(n) => n.to_string(),
         V::Int64(n) => n.to_string(),
         V::UInt32(n) => n.to_string(),
+        V::Bytes(bytes) => hex::encode(bytes),
         other => other.as_str().map_or_else(|| format!("{other:?}"), str::to_owned),
     }
 }
