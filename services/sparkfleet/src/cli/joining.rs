@@ -145,6 +145,22 @@ pub struct InitArguments {
     pub options: Options,
 }
 
+/// `sparkfleet host recover`.
+#[derive(Debug, Clone, Args)]
+pub struct RecoverArguments {
+    /// UUID of its state disk, as the host logs it
+    pub host: Uuid,
+    /// Cluster name or UUID
+    #[arg(long)]
+    pub cluster: String,
+    /// Directory with admin.key, admin.certificates and master.key; by default that of the cluster below `trust`
+    #[arg(long)]
+    pub trust: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
+}
+
 /// `sparkfleet host ...`. HOST is the UUID of a state disk, a name, or CLUSTER/NAME.
 #[derive(Debug, Clone, Subcommand)]
 pub enum HostCommand {
@@ -184,6 +200,8 @@ pub enum HostCommand {
     },
     /// Make a host the first member of its cluster, as its administrator; writes the kubeconfig
     Init(Box<InitArguments>),
+    /// Give a member the key of its disk, as its administrator, when no join service is left to do it
+    Recover(Box<RecoverArguments>),
     /// Refuse a host from here on, whatever else holds, and revoke its join tokens
     Revoke {
         /// UUID of its state disk, name, or CLUSTER/NAME

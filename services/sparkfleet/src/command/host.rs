@@ -7,7 +7,7 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{candidates, cluster, policy, usage};
+use super::{administrator, candidates, cluster, policy, usage};
 use crate::cli::Options;
 use crate::cli::joining::HostCommand;
 use crate::client::{Client, Scope};
@@ -25,7 +25,8 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
         HostCommand::Approve { host, name, control_plane, wait, options } => {
             approve(&host, name, control_plane, wait, &options).await
         }
-        HostCommand::Init(arguments) => super::init::run(*arguments).await,
+        HostCommand::Init(arguments) => administrator::init(*arguments).await,
+        HostCommand::Recover(arguments) => administrator::recover(*arguments).await,
         HostCommand::Revoke { host, wait, options } => revoke(&host, wait, &options).await,
     }
 }

@@ -1,11 +1,11 @@
 //! What each command does: one module a noun.
 
 pub mod acl;
+pub mod administrator;
 pub mod cluster;
 pub mod config;
 pub mod deployment;
 pub mod host;
-pub mod init;
 pub mod policy;
 pub mod secret;
 pub mod service;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use e2e::centre::{Centre, free_port};
+use e2e::cli::Cli;
 use e2e::process::Process;
 use e2e::program;
 use e2e::recorder::Recorder;
@@ -9,7 +11,7 @@ use e2e::relay::{Fault, Relay};
 use e2e::wait;
 use serde_json::Value;
 
-use crate::factory::Up;
+use crate::factory::{Up, uuid};
 
 const CLUSTER: &str = "Body_Shop";
 
@@ -181,6 +183,64 @@ async fn hosts_join_through_somebody_in_the_middle_who_drops_delays_repeats_swap
     }
     let logs = machines.iter().map(|machine| machine.process.output()).collect::<String>() + &up.logs();
     assert!(!logs.contains("panicked"), "{logs}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_service_is() {
+    const NAME: &str = "first-1";
+    let server = e2e::mosquitto::Mosquitto::start();
+    let recorder = Recorder::start(server.address()).await;
+    let _centre = Centre::start(server.address(), free_port());
+    let cli = Cli::new(&server.url());
+    let cluster = uuid(&cli.json(&["cluster", "create", CLUSTER]).await).to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (trust, own, kubeconfig) = (at("trust"), at(&format!("trust/{cluster}")), at("kubeconfig"));
+    cli.json(&["trust", "init", "--dir", &trust]).await;
+    for purpose in ["join-issuer", "cluster-admin"] {
+        cli.json(&["trust", "issue", &cluster, "--purpose", purpose, "--dir", &trust]).await;
+    }
+    let (root, hosts, url) = (at("trust/root.pub"), at("hosts"), server.url());
+    let fixed = ["simulate-host", NAME, "--cluster", CLUSTER, "--broker", &url, "--root", &root, "--data-dir", &hosts];
+    let arguments = [&fixed[..], &["--control-plane"]].concat();
+    let process = Process::start(NAME, &program::sparkfleet(), &arguments, directory.path());
+    let mut machine = Machine { process, directory: directory.path().join("hosts") };
+    let line = machine.process.says("endorsement key").await;
+    let after = |label: &str| {
+        let (_, rest) = line.split_once(label).unwrap();
+        rest.split([',', ';']).next().unwrap().trim().to_owned()
+    };
+    let (disk, key) = (after("state disk "), after("endorsement key "));
+    let policy = |register: &str| {
+        let policy = serde_json::json!({
+            "variants": ["simulated"], "bank": "sha256", "lock": { "pcr": 15 },
+            "pcrs": { "4": { "expected": [register] } },
+            "endorsement": { "require": "enrolment", "enrolled": [{ "ek": key, "host": NAME, "controlPlane": true }] },
+        });
+        policy.to_string()
+    };
+    let other = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    cli.json_with(&["policy", "set", CLUSTER, "-"], &policy(other)).await;
+
+    let administrator = ["--cluster", CLUSTER, "--trust", &own, "--timeout", "2m"];
+    let init = [&["host", "init", &disk, "--name", NAME, "--kubeconfig", &kubeconfig], &administrator[..]].concat();
+    let refusal = cli.run(&init).await.refused(5, &format!("PCR 4: wanted {other}, found "));
+    let found = refusal.rsplit(' ').next().unwrap().to_owned();
+    cli.json_with(&["policy", "set", CLUSTER, "-"], &policy(&found)).await;
+    // Who was refused rests for a minute.
+    machine.reboot().await;
+    cli.json(&init).await;
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kubeconfig).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(CLUSTER));
+    cli.run(&init).await.refused(5, "is there already");
+
+    machine.reboot().await;
+    let recovered = cli.json(&[&["host", "recover", &disk], &administrator[..]].concat()).await;
+    assert_eq!(recovered["disk"], disk.as_str(), "{recovered}");
+    let secrets = [secrets(Path::new(&trust)), secrets(&machine.directory)].concat();
+    assert!(secrets.len() >= 5, "{}", secrets.len());
+    assert_nothing_secret(&recorder, &machine.process.output(), &secrets);
 }
 
 /// Every key in the files of a directory, as bytes.

@@ -1,5 +1,5 @@
-//! `sparkfleet host init`: the administrator's side of the join protocol for the first member of a cluster, which no join service can let in. Speaks with the host directly over the broker; the
-//! host proves the same as any other, by the same policy.
+//! `sparkfleet host init` and `host recover`: the administrator's side of the join protocol, for the first member of a cluster, which no join service can let in, and for members that wait for the
+//! key of their disk when no join service is left. Speaks with the host directly over the broker; the host proves the same as any other, by the same policy.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ use zeroize::Zeroizing;
 
 use super::{cluster, policy, usage};
 use crate::cli::Options;
-use crate::cli::joining::InitArguments;
+use crate::cli::joining::{InitArguments, RecoverArguments};
 use crate::client::{Client, Scope, mqtt_config};
 use crate::{output, trust};
 
@@ -41,28 +41,18 @@ const REMIND: std::time::Duration = std::time::Duration::from_secs(10);
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn run(arguments: InitArguments) -> anyhow::Result<()> {
+pub async fn init(arguments: InitArguments) -> anyhow::Result<()> {
     let InitArguments { host, cluster: wanted, trust, kubeconfig, parameters, name, force, options } = arguments;
     if kubeconfig.exists() && !force {
         let error = anyhow!("{} is there already; --force replaces it", kubeconfig.display());
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    let client = Client::open(&options, Scope::Config).await?;
-    let found = cluster::entry(&client.fleet, &wanted)
-        .and_then(|(uuid, entry)| Ok((uuid, entry.name, policy::current(&client.fleet, uuid)?)));
-    let organisation = client.fleet.organisation().clone();
-    client.close().await;
-    let (uuid, cluster, policy) = found?;
-    let Some((policy, entry)) = policy else {
-        let error = anyhow!("{cluster} has no attestation policy; write one with `sparkfleet policy set`");
-        return Err(exit::with_code(exit::REFUSED, error));
-    };
+    let place = Place::find(host, &wanted, trust, &options).await?;
+    let cluster = place.cluster.clone();
     let parameters = init_parameters(parameters.as_deref(), name, &cluster, host)?;
-    let group = organisation.join_group(&configdb_schema::ClusterName::new(cluster.clone())?);
-    let address = Address::of_disk(group, host);
-    let directory = trust.unwrap_or_else(|| PathBuf::from("trust").join(uuid.to_string()));
-    let administrator = Administrator::new(&directory, uuid, address, (&policy, entry.revision), parameters)?;
-    let opened = speak(administrator, &options).await?;
+    let result_key = ResultKey::generate(Suite::XWing, entropy()?);
+    let task = Task::Init { parameters: Box::new(parameters), result_key: Box::new(result_key) };
+    let opened = speak(Administrator::new(&place, task)?, &options).await?;
     write_kubeconfig(&kubeconfig, &opened, force)?;
     let value = json!({ "cluster": cluster, "disk": host, "kubeconfig": kubeconfig });
     let lines = || {
@@ -73,6 +63,54 @@ pub async fn run(arguments: InitArguments) -> anyhow::Result<()> {
         ]
     };
     output::print(options.presentation.output, lines, &value)
+}
+
+/// Gives a member the key of its disk when no join service can.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn recover(arguments: RecoverArguments) -> anyhow::Result<()> {
+    let RecoverArguments { host, cluster: wanted, trust, options } = arguments;
+    let place = Place::find(host, &wanted, trust, &options).await?;
+    let cluster = place.cluster.clone();
+    speak(Administrator::new(&place, Task::Recover)?, &options).await?;
+    let value = json!({ "cluster": cluster, "disk": host });
+    let lines = || {
+        vec![
+            format!("{host} has the key of its disk and is locked to {cluster} again"),
+            "Next: when enough control planes are back, the join service unlocks the others by itself.".to_owned(),
+        ]
+    };
+    output::print(options.presentation.output, lines, &value)
+}
+
+/// Where a host is to become a member, and by what it is judged.
+struct Place {
+    uuid: Uuid,
+    cluster: String,
+    policy: AttestationPolicy,
+    revision: u64,
+    address: Address,
+    trust: PathBuf,
+}
+
+impl Place {
+    async fn find(host: Uuid, wanted: &str, trust: Option<PathBuf>, options: &Options) -> anyhow::Result<Self> {
+        let client = Client::open(options, Scope::Config).await?;
+        let found = cluster::entry(&client.fleet, wanted)
+            .and_then(|(uuid, entry)| Ok((uuid, entry.name, policy::current(&client.fleet, uuid)?)));
+        let organisation = client.fleet.organisation().clone();
+        client.close().await;
+        let (uuid, cluster, policy) = found?;
+        let Some((policy, entry)) = policy else {
+            let error = anyhow!("{cluster} has no attestation policy; write one with `sparkfleet policy set`");
+            return Err(exit::with_code(exit::REFUSED, error));
+        };
+        let group = organisation.join_group(&configdb_schema::ClusterName::new(cluster.clone())?);
+        let trust = trust.unwrap_or_else(|| PathBuf::from("trust").join(uuid.to_string()));
+        let address = Address::of_disk(group, host);
+        Ok(Self { uuid, cluster, policy, revision: entry.revision, address, trust })
+    }
 }
 
 fn write_kubeconfig(file: &Path, content: &[u8], force: bool) -> anyhow::Result<()> {
@@ -108,21 +146,42 @@ fn init_parameters(
         .map_err(|error| exit::with_code(exit::CONFIG, anyhow!(error)))
 }
 
-/// The issuer of one init, and what it remembers.
+/// What an administrator does for a host.
+enum Task {
+    Init { parameters: Box<InitParameters>, result_key: Box<ResultKey> },
+    Recover,
+}
+
+impl Task {
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Init { .. } => Kind::Init,
+            Self::Recover => Kind::Recover,
+        }
+    }
+
+    const fn wish(&self) -> &'static str {
+        match self {
+            Self::Init { .. } => "to become the first member",
+            Self::Recover => "to be recovered",
+        }
+    }
+}
+
+/// The issuer of one task, and what it remembers.
 struct Administrator {
     issuer: Issuer,
     verifier: HostVerifier,
     address: Address,
     keys: DerivedKeys,
-    result_key: ResultKey,
-    parameters: InitParameters,
+    task: Task,
     record: Option<Record>,
 }
 
 /// What a message of the host leads to.
 enum Step {
     Answer(IssuerMessage),
-    /// The kubeconfig.
+    /// The host is locked to its cluster; of an init the kubeconfig, else nothing.
     Done(Zeroizing<Vec<u8>>),
     /// The host was told no.
     Refused(Refusal, IssuerMessage),
@@ -130,13 +189,9 @@ enum Step {
 }
 
 impl Administrator {
-    fn new(
-        directory: &Path,
-        cluster: Uuid,
-        address: Address,
-        (policy, revision): (&AttestationPolicy, u64),
-        parameters: InitParameters,
-    ) -> anyhow::Result<Self> {
+    fn new(place: &Place, task: Task) -> anyhow::Result<Self> {
+        let Place { uuid: cluster, policy, revision, address, trust: directory, .. } = place;
+        let (cluster, revision) = (*cluster, *revision);
         let signing_key = trust::signing_key(&directory.join("admin.key"))?;
         let certificates = trust::certificates(&directory.join("admin.certificates"))?;
         let keys = trust::cluster_keys(directory, cluster)?;
@@ -148,7 +203,7 @@ impl Administrator {
         let issuer_policy = IssuerPolicy {
             cluster,
             group: address.group.clone(),
-            kinds: vec![Kind::Init],
+            kinds: vec![task.kind()],
             suites: vec![Suite::XWing, Suite::X25519],
             variants: verifier.variants(),
             policy_epoch: revision,
@@ -158,10 +213,9 @@ impl Administrator {
         Ok(Self {
             issuer: Issuer::new(issuer_policy, issuer_keys, signing_key, certificates),
             verifier,
-            address,
+            address: address.clone(),
             keys,
-            result_key: ResultKey::generate(Suite::XWing, entropy()?),
-            parameters,
+            task,
             record: None,
         })
     }
@@ -206,20 +260,19 @@ impl Administrator {
             }
             EvidenceAnswer::Ignored(_) => return Ok(Step::Nothing),
         };
-        // The host seals the result with the suite of the challenge that it answered.
-        let challenge = Challenge::decode(&Evidence::decode(bytes)?.challenge)?;
-        self.result_key = ResultKey::generate(ChallengeBody::decode(&challenge.body)?.suite, entropy()?);
-        let (measurement_secret, measurement_salt) = self.keys.measurement();
-        let grant = Grant {
-            disk_key: self.keys.state_disk_key(verified.recipient().hello().disk),
-            measurement_secret,
-            measurement_salt,
-            membership: None,
-            setup: Some(Setup {
-                result_key: self.result_key.public().to_vec(),
-                parameters: SecretBytes::new(self.parameters.to_bytes()),
-            }),
+        let setup = match &mut self.task {
+            Task::Init { parameters, result_key } => {
+                // The host seals the result with the suite of the challenge that it answered.
+                let challenge = Challenge::decode(&Evidence::decode(bytes)?.challenge)?;
+                **result_key = ResultKey::generate(ChallengeBody::decode(&challenge.body)?.suite, entropy()?);
+                let parameters = SecretBytes::new(parameters.to_bytes());
+                Some(Setup { result_key: result_key.public().to_vec(), parameters })
+            }
+            Task::Recover => None,
         };
+        let (measurement_secret, measurement_salt) = self.keys.measurement();
+        let disk_key = self.keys.state_disk_key(verified.recipient().hello().disk);
+        let grant = Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup };
         let answer = self.issuer.grant(&verified, grant, entropy()?)?;
         self.record = Some(verified.record().granted(&answer));
         Ok(Step::Answer(IssuerMessage::Ticket(answer.message)))
@@ -232,10 +285,11 @@ impl Administrator {
         let Ok(acknowledged) = self.issuer.on_acknowledgement(record, &self.address, bytes, &id, &self.verifier) else {
             return Ok(Step::Nothing);
         };
+        let Task::Init { result_key, .. } = &self.task else { return Ok(Step::Done(Zeroizing::default())) };
         let (Some((key, text)), Phase::Granted { th4, .. }) = (&acknowledged.sealed_result, &record.phase) else {
             return Ok(Step::Nothing);
         };
-        let opened = self.result_key.open(&self.address, record.request, th4, (key, text));
+        let opened = result_key.open(&self.address, record.request, th4, (key, text));
         Ok(Step::Done(opened.context("the kubeconfig of the host")?))
     }
 }
@@ -254,7 +308,6 @@ async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::R
     session.request(HostRequest::Expect { node: node.clone() }).await?;
     let deadline = tokio::time::Instant::now() + options.presentation.timeout;
     let mut remind = tokio::time::interval(REMIND);
-    let mut refused: Option<Refusal> = None;
     let mut is_heard = false;
     let opened = loop {
         let event = tokio::select! {
@@ -266,7 +319,7 @@ async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::R
             }
             () = tokio::time::sleep_until(deadline) => {
                 session.stop().await;
-                return Err(not_reached(&node, is_heard, refused.as_ref(), options));
+                return Err(not_reached(&node, administrator.task.wish(), is_heard, options));
             }
         };
         let metrics: &[Metric] = match &event {
@@ -284,9 +337,10 @@ async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::R
             match administrator.on_message(&message, clock.now().wall)? {
                 Step::Answer(answer) => command(&session, &node, answer.to_metric()).await?,
                 Step::Refused(refusal, answer) => {
-                    eprintln!("refused: {refusal}");
                     command(&session, &node, answer.to_metric()).await?;
-                    refused = Some(refusal);
+                    session.stop().await;
+                    // The policy of this command does not change any more.
+                    return Err(exit::with_code(exit::REFUSED, anyhow!("refused: {refusal}")));
                 }
                 Step::Done(kubeconfig) => done = Some(kubeconfig),
                 Step::Nothing => {}
@@ -305,22 +359,12 @@ async fn command(session: &HostHandle, node: &EdgeNodeDescriptor, metric: Metric
     Ok(session.request(request).await?)
 }
 
-fn not_reached(
-    node: &EdgeNodeDescriptor,
-    is_heard: bool,
-    refused: Option<&Refusal>,
-    options: &Options,
-) -> anyhow::Error {
+fn not_reached(node: &EdgeNodeDescriptor, wish: &str, is_heard: bool, options: &Options) -> anyhow::Error {
     let timeout = humantime::format_duration(options.presentation.timeout);
-    match refused {
-        Some(refusal) => exit::with_code(exit::REFUSED, anyhow!("refused: {refusal}")),
-        None if is_heard => exit::with_code(
-            exit::TIMEOUT,
-            anyhow!("waited {timeout} for {node} to become the first member; not reached"),
-        ),
-        None => exit::with_code(
-            exit::TIMEOUT,
-            anyhow!("waited {timeout} for {node}; it was never heard: is the host on, and does it know this broker?"),
-        ),
-    }
+    let error = if is_heard {
+        anyhow!("waited {timeout} for {node} {wish}; not reached")
+    } else {
+        anyhow!("waited {timeout} for {node}; it was never heard: is the host on, and does it know this broker?")
+    };
+    exit::with_code(exit::TIMEOUT, error)
 }
