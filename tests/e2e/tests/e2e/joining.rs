@@ -9,6 +9,9 @@ use e2e::program;
 use e2e::recorder::Recorder;
 use e2e::relay::{Fault, Relay};
 use e2e::wait;
+use join_protocol::transcript::hash;
+use join_service::keys::KeyProvider as _;
+use join_service::trust::{Files, cluster_keys};
 use serde_json::Value;
 
 use crate::factory::{Up, uuid};
@@ -119,8 +122,9 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
     up.cli.run(&["host", "approve", "body-shop-4"]).await.refused(5, "is revoked");
 
     let logs = [up.logs(), machine.process.output()].concat();
-    let secrets = [secrets(&up.data_dir()), secrets(&machine.directory)].concat();
+    let mut secrets = [secrets(&up.data_dir()), secrets(&machine.directory)].concat();
     assert!(secrets.len() >= 8, "{}", secrets.len());
+    secrets.extend(derived_keys(&up, &row["disk"], &machine.directory).await);
     assert_nothing_secret(&recorder, &logs, &secrets);
 }
 
@@ -256,6 +260,26 @@ fn secrets(directory: &Path) -> Vec<Vec<u8>> {
         }
     }
     found
+}
+
+/// What the ticket of a host holds: the key of its disk and the measurement secret, derived as its join service does.
+async fn derived_keys(up: &Up, disk: &Value, directory: &Path) -> Vec<Vec<u8>> {
+    let cluster = uuid(&up.cli.json(&["cluster", "show", CLUSTER]).await["cluster"]);
+    let file = up.data_dir().join("trust").join(cluster.to_string()).join("master.key");
+    let files = Files::from([("master.key".to_owned(), std::fs::read(file).unwrap().into())]);
+    let keys = cluster_keys(&files, cluster).unwrap();
+    let key = keys.state_disk_key(disk.as_str().unwrap().parse().unwrap());
+    // The simulated disk keeps a hash of its key: so this is the right one.
+    let known = hex::encode(hash("simulated disk", &[key.expose()])).into_bytes();
+    assert!(any_file(directory, &known), "the disk of the host has another key");
+    vec![key.expose().to_vec(), keys.measurement().0.expose().to_vec()]
+}
+
+/// Whether a file below a directory holds these bytes.
+fn any_file(directory: &Path, part: &[u8]) -> bool {
+    let holds = |path: &Path| std::fs::read(path).unwrap().windows(part.len()).any(|window| window == part);
+    let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.into_iter().any(|path| if path.is_dir() { any_file(&path, part) } else { holds(&path) })
 }
 
 /// Nothing that went over the wire or into a log holds one of these keys, as bytes or as text, or a join token.
