@@ -7,12 +7,14 @@
 //! | [`edge_process`] | size, memory and start of the edge process |
 //! | [`replicate`] | a fresh replica of a whole ConfigDB |
 //! | [`attestation`] | TPM evidence that one core judges in a second |
+//! | [`join`] | an attested join: from hello to ticket, what a ticket costs, bytes |
 //! | [`raw`] | what the MQTT server alone takes for the same bytes |
 //!
 //! | module | knows |
 //! |---|---|
 //! | [`light_edge`], [`fleet`] | edges with an instant model of Kubernetes |
 //! | [`operator`] | who writes into ConfigDB and watches |
+//! | [`join_site`] | a join service and hosts that join |
 //! | [`figures`] | distributions and tables |
 
 mod attestation;
@@ -20,6 +22,8 @@ mod centre;
 mod edge_process;
 mod figures;
 mod fleet;
+mod join;
+mod join_site;
 mod latency;
 mod light_edge;
 mod operator;
@@ -34,6 +38,8 @@ const CENTRE_SIZES: [usize; 3] = [10, 100, 1000];
 const CENTRE_CHANGES: usize = 100;
 /// How often `all` judges.
 const JUDGED: u32 = 5_000;
+/// Hosts that `all` lets join, one after another and at once.
+const JOINING: u32 = 300;
 /// Objects that `all` replicates.
 const REPLICATED: usize = 10_000;
 
@@ -79,6 +85,12 @@ enum Benchmark {
         #[arg(long, default_value_t = 5_000)]
         count: u32,
     },
+    /// An attested join: from hello to ticket, what a ticket costs, bytes.
+    Join {
+        /// Hosts, one after another and then at once.
+        #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+        hosts: u32,
+    },
     /// Size, memory and start of the edge process, if it is built.
     Edge,
     /// A fresh replica of a whole ConfigDB.
@@ -102,10 +114,12 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
             centre::run(&CENTRE_SIZES, CENTRE_CHANGES).await?;
             replicate::run(REPLICATED).await?;
             attestation::run(JUDGED)?;
+            join::run(JOINING).await?;
             edge_process::run().await
         }
         Benchmark::Latency { clusters, changes } => latency::run(latency::Plan { clusters, changes }).await,
         Benchmark::Attestation { count } => attestation::run(count),
+        Benchmark::Join { hosts } => join::run(hosts).await,
         Benchmark::Edge => edge_process::run().await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
         Benchmark::Centre { clusters, changes } => centre::run(&clusters, changes).await,
