@@ -1,7 +1,7 @@
 //! A Mosquitto of its own for a test: ephemeral port, own directory, ready when [`Mosquitto::start`] returns, killed when dropped.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 /// Where Debian puts it, which is not in every user's PATH; then wherever PATH says.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/mosquitto", "mosquitto"];
+/// What it says since it was started, in its directory.
+const STARTED: &str = "started.log";
 
 /// A running server.
 #[derive(Debug)]
@@ -45,13 +47,13 @@ impl Mosquitto {
             let path = directory.path().display().to_string();
             // Started by root it would become another user, who cannot read its directory; for others that line means nothing.
             let text = format!(
-                "user root\nlistener {} 127.0.0.1\npersistence false\nmax_queued_messages 0\nlog_dest file {path}/mosquitto.log\nlog_type all\n{}\n",
+                "user root\nlistener {} 127.0.0.1\npersistence false\nmax_queued_messages 0\nlog_dest file {path}/mosquitto.log\nlog_dest stderr\nlog_type all\n{}\n",
                 address.port(),
                 lines.replace("{dir}", &path)
             );
             fs::write(directory.path().join("mosquitto.conf"), text).expect("the directory can be written");
             let mut process = spawn(directory.path());
-            if is_ready(address, &mut process) {
+            if is_ready(directory.path(), &mut process) {
                 return Self { directory, address, process };
             }
         }
@@ -89,7 +91,7 @@ impl Mosquitto {
     /// It does not start.
     pub fn restart(&mut self) {
         self.process = spawn(self.directory.path());
-        assert!(is_ready(self.address, &mut self.process), "mosquitto does not come back on {}", self.address);
+        assert!(is_ready(self.directory.path(), &mut self.process), "mosquitto does not come back on {}", self.address);
     }
 }
 
@@ -105,7 +107,7 @@ fn spawn(directory: &Path) -> Child {
             .arg("-c")
             .arg(directory.join("mosquitto.conf"))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(directory.join(STARTED)).expect("the directory can be written"))
             .spawn()
     };
     PROGRAMS
@@ -114,10 +116,11 @@ fn spawn(directory: &Path) -> Child {
         .expect("mosquitto is installed (Debian package `mosquitto`)")
 }
 
-fn is_ready(address: SocketAddr, process: &mut Child) -> bool {
-    let until = Instant::now() + Duration::from_secs(10);
+/// Waits until it says that it runs. That its port answers would not do: it may be somebody else's.
+fn is_ready(directory: &Path, process: &mut Child) -> bool {
+    let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {
-        if TcpStream::connect(address).is_ok() {
+        if fs::read_to_string(directory.join(STARTED)).is_ok_and(|text| text.contains(" running")) {
             return true;
         }
         if !matches!(process.try_wait(), Ok(None)) {

@@ -1,7 +1,7 @@
 //! A Mosquitto of its own for each test: ephemeral port, own directory, ready when `start` returns, killed when dropped.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 /// Where Debian puts it; not in every user's PATH.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/mosquitto", "mosquitto"];
+/// What it says, in its directory.
+const STARTED: &str = "started.log";
 
 /// A running server.
 pub struct Mosquitto {
@@ -33,7 +35,7 @@ impl Mosquitto {
             );
             fs::write(directory.path().join("mosquitto.conf"), text).unwrap();
             let mut process = spawn(directory.path());
-            if is_ready(address, &mut process) {
+            if is_ready(directory.path(), &mut process) {
                 return Self { directory, address, process };
             }
         }
@@ -54,7 +56,7 @@ impl Mosquitto {
     /// The same port again, with nothing remembered.
     pub fn restart(&mut self) {
         self.process = spawn(self.directory.path());
-        assert!(is_ready(self.address, &mut self.process), "mosquitto does not come back on {}", self.address);
+        assert!(is_ready(self.directory.path(), &mut self.process), "mosquitto does not come back on {}", self.address);
     }
 }
 
@@ -68,15 +70,17 @@ impl Drop for Mosquitto {
 fn spawn(directory: &Path) -> Child {
     let start = |program: &str| {
         let config = directory.join("mosquitto.conf");
-        Command::new(program).arg("-c").arg(config).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        let log = File::create(directory.join(STARTED)).unwrap();
+        Command::new(program).arg("-c").arg(config).stdout(Stdio::null()).stderr(log).spawn()
     };
     PROGRAMS.into_iter().find_map(|program| start(program).ok()).expect("mosquitto is installed")
 }
 
-fn is_ready(address: SocketAddr, process: &mut Child) -> bool {
-    let until = Instant::now() + Duration::from_secs(10);
+/// Waits until it says that it runs. That its port answers would not do: it may be somebody else's.
+fn is_ready(directory: &Path, process: &mut Child) -> bool {
+    let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {
-        if TcpStream::connect(address).is_ok() {
+        if fs::read_to_string(directory.join(STARTED)).unwrap().contains(" running") {
             return true;
         }
         if process.try_wait().unwrap().is_some() {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,17 +31,19 @@ impl Broker {
             let directory = tempfile::tempdir().unwrap();
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let file = directory.path().join("mosquitto.conf");
-            let text = format!(
-                "listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nmax_queued_messages 0\nlog_dest none\n"
-            );
+            let text =
+                format!("listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nmax_queued_messages 0\n");
             std::fs::write(&file, text).unwrap();
             let program =
                 if std::path::Path::new("/usr/sbin/mosquitto").exists() { "/usr/sbin/mosquitto" } else { "mosquitto" };
             let mut command = Command::new(program);
-            let mut process = command.arg("-c").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            let end = Instant::now() + Duration::from_secs(10);
+            let log = directory.path().join("started.log");
+            let said = std::fs::File::create(&log).unwrap();
+            let mut process = command.arg("-c").arg(&file).stdout(Stdio::null()).stderr(said).spawn().unwrap();
+            let end = Instant::now() + Duration::from_secs(30);
             while Instant::now() < end && process.try_wait().unwrap().is_none() {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                // That its port answers would not do: it may be somebody else's.
+                if std::fs::read_to_string(&log).unwrap().contains(" running") {
                     return Self { directory, process, port };
                 }
                 std::thread::sleep(Duration::from_millis(10));

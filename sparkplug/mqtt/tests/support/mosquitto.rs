@@ -1,7 +1,7 @@
 //! A Mosquitto of its own for each test: ephemeral port, own directory, ready when `start` returns, killed when dropped.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 /// Where Debian puts it; not in every user's PATH.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/mosquitto", "mosquitto"];
+/// What it says since it was started, in its directory.
+const STARTED: &str = "started.log";
 
 pub struct Mosquitto {
     directory: TempDir,
@@ -40,7 +42,7 @@ impl Mosquitto {
             (settings.prepare)(directory.path());
             // Started by root it would become another user, who cannot read the test's directory; for others the line means nothing.
             let mut text = format!(
-                "user root\nlistener {} 127.0.0.1\npersistence false\nmax_queued_messages 0\nlog_dest file {}\nlog_type all\n",
+                "user root\nlistener {} 127.0.0.1\npersistence false\nmax_queued_messages 0\nlog_dest file {}\nlog_dest stderr\nlog_type all\n",
                 address.port(),
                 directory.path().join("mosquitto.log").display()
             );
@@ -50,7 +52,7 @@ impl Mosquitto {
             }
             fs::write(directory.path().join("mosquitto.conf"), text).unwrap();
             let mut process = spawn(directory.path());
-            if ready(address, &mut process) {
+            if ready(directory.path(), &mut process) {
                 let scheme = if settings.tls { "mqtts" } else { "mqtt" };
                 return Self { directory, address, process, scheme };
             }
@@ -81,7 +83,7 @@ impl Mosquitto {
     /// The same port again, with nothing remembered.
     pub fn restart(&mut self) {
         self.process = spawn(self.directory.path());
-        assert!(ready(self.address, &mut self.process), "mosquitto does not come back on {}", self.address);
+        assert!(ready(self.directory.path(), &mut self.process), "mosquitto does not come back on {}", self.address);
     }
 }
 
@@ -98,16 +100,17 @@ fn spawn(directory: &Path) -> Child {
             .arg("-c")
             .arg(directory.join("mosquitto.conf"))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(directory.join(STARTED)).unwrap())
             .spawn()
     };
     PROGRAMS.into_iter().find_map(|program| start(program).ok()).expect("mosquitto is installed")
 }
 
-fn ready(address: SocketAddr, process: &mut Child) -> bool {
-    let until = Instant::now() + Duration::from_secs(10);
+/// Waits until it says that it runs. That its port answers would not do: it may be somebody else's.
+fn ready(directory: &Path, process: &mut Child) -> bool {
+    let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {
-        if TcpStream::connect(address).is_ok() {
+        if fs::read_to_string(directory.join(STARTED)).unwrap().contains(" running") {
             return true;
         }
         if process.try_wait().unwrap().is_some() {
