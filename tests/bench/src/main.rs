@@ -39,7 +39,7 @@ const CENTRE_CHANGES: usize = 100;
 /// How often `all` judges.
 const JUDGED: u32 = 5_000;
 /// Hosts that `all` lets join, one after another and at once.
-const JOINING: u32 = 300;
+const JOINING: u32 = 200;
 /// Objects that `all` replicates.
 const REPLICATED: usize = 10_000;
 
@@ -88,7 +88,7 @@ enum Benchmark {
     /// An attested join: from hello to ticket, what a ticket costs, bytes.
     Join {
         /// Hosts, one after another and then at once.
-        #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=4_000))]
         hosts: u32,
     },
     /// Size, memory and start of the edge process, if it is built.
