@@ -36,6 +36,7 @@ pub struct Cache {
     versions: BTreeMap<Key, String>,
     unreadable: BTreeMap<Key, String>,
     listed: BTreeSet<Store>,
+    host_changes: u64,
 }
 
 impl Cache {
@@ -55,6 +56,12 @@ impl Cache {
     #[must_use]
     pub const fn hosts(&self) -> &BTreeMap<EkHash, Entry<HostRecord>> {
         &self.hosts
+    }
+
+    /// Grows with every change of a host or of who has a disk.
+    #[must_use]
+    pub const fn host_changes(&self) -> u64 {
+        self.host_changes
     }
 
     /// One attempt.
@@ -185,9 +192,9 @@ impl Cache {
         let number = |version: &str| version.parse::<u64>().ok();
         if let Some(known) = self.versions.get(&key)
             && let (Some(known), Some(new)) = (number(known), number(&version))
-            && new < known
+            && new <= known
         {
-            // News of what this replica has replaced since.
+            // News of what this replica has replaced since, or has written itself.
             return;
         }
         self.remove(&key);
@@ -212,6 +219,9 @@ impl Cache {
     fn remove(&mut self, key: &Key) {
         self.versions.remove(key);
         self.unreadable.remove(key);
+        if matches!(key, Key::Host(_) | Key::Disk(_)) {
+            self.host_changes += 1;
+        }
         match key {
             Key::Request(id) => drop(self.requests.remove(id)),
             Key::Host(ek) => drop(self.hosts.remove(ek)),

@@ -45,7 +45,7 @@ use crate::settings::Settings;
 use crate::trust::{KubernetesTrust, Trust};
 use leadership::Leadership;
 use policy::{PolicyKeeper, Taken};
-use report::Reports;
+use report::{Basis, Reports};
 use seen::SeenHosts;
 
 /// How long keys of hellos and evidence are used, ms. Those of the epoch before stay good.
@@ -330,10 +330,15 @@ impl State {
     }
 
     fn report(&mut self, now: Now) {
-        let hosts = report::hosts(&self.cache, &self.seen, &self.policy);
-        let node = self.node(now, &hosts);
-        let updates = self.reports.update(node, &self.counters, hosts);
-        self.effects.extend(updates.into_iter().map(Effect::Node));
+        let basis = Basis::of(&self.cache, &self.seen, &self.policy);
+        if !self.reports.follows(basis) {
+            let hosts = report::hosts(&self.cache, &self.seen, &self.policy);
+            let updates = self.reports.update_hosts(hosts, basis);
+            self.effects.extend(updates.into_iter().map(Effect::Node));
+        }
+        let node = self.node(now, self.reports.hosts());
+        let update = self.reports.update_node(node, &self.counters);
+        self.effects.extend(update.map(Effect::Node));
     }
 
     fn node(&self, now: Now, hosts: &BTreeMap<uuid::Uuid, join_service_contract::JoinHost>) -> JoinNode {

@@ -18,12 +18,38 @@ use crate::document::HostRecord;
 pub struct Reports {
     node: Option<(JoinNode, JoinCounters)>,
     hosts: BTreeMap<Uuid, JoinHost>,
+    basis: Option<Basis>,
+}
+
+/// What the report of the hosts follows from: as long as it is the same, so is the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Basis {
+    records: u64,
+    seen: u64,
+    policy: u64,
+}
+
+impl Basis {
+    /// As it is.
+    pub fn of(cache: &Cache, seen: &SeenHosts, policy: &PolicyKeeper) -> Self {
+        Self { records: cache.host_changes(), seen: seen.changes(), policy: policy.version() }
+    }
 }
 
 impl Reports {
     /// The node as it was told last.
     pub fn node(&self) -> Option<&JoinNode> {
         self.node.as_ref().map(|(node, _)| node)
+    }
+
+    /// The hosts as they were told last.
+    pub const fn hosts(&self) -> &BTreeMap<Uuid, JoinHost> {
+        &self.hosts
+    }
+
+    /// Whether the hosts were told from this basis.
+    pub fn follows(&self, basis: Basis) -> bool {
+        self.basis == Some(basis)
     }
 
     /// The first report: metrics of the node, then its devices.
@@ -38,16 +64,12 @@ impl Reports {
         let updates = hosts.iter().map(|(disk, host)| host.to_update(*disk)).collect();
         self.node = Some((node, counters.clone()));
         self.hosts = hosts;
+        self.basis = None;
         (metrics, updates)
     }
 
-    /// What has to be told so that this is known.
-    pub fn update(
-        &mut self,
-        node: JoinNode,
-        counters: &JoinCounters,
-        hosts: BTreeMap<Uuid, JoinHost>,
-    ) -> Vec<NodeUpdate> {
+    /// What has to be told so that these hosts are known.
+    pub fn update_hosts(&mut self, hosts: BTreeMap<Uuid, JoinHost>, basis: Basis) -> Vec<NodeUpdate> {
         let gone = self.hosts.keys().filter(|disk| !hosts.contains_key(*disk));
         let mut updates: Vec<NodeUpdate> =
             gone.map(|disk| NodeUpdate::DeviceDeath { device: host_device(*disk) }).collect();
@@ -57,6 +79,12 @@ impl Reports {
             }
         }
         self.hosts = hosts;
+        self.basis = Some(basis);
+        updates
+    }
+
+    /// What has to be told so that this is known of the node.
+    pub fn update_node(&mut self, node: JoinNode, counters: &JoinCounters) -> Option<NodeUpdate> {
         let metrics = match &self.node {
             Some((known, counted)) => {
                 let mut metrics = node.changes_since(known);
@@ -65,11 +93,11 @@ impl Reports {
             }
             None => node.to_metrics(),
         };
-        if !metrics.is_empty() {
-            self.node = Some((node, counters.clone()));
-            updates.push(NodeUpdate::Set { device: None, metrics });
+        if metrics.is_empty() {
+            return None;
         }
-        updates
+        self.node = Some((node, counters.clone()));
+        Some(NodeUpdate::Set { device: None, metrics })
     }
 
     /// Says again what answers a policy, as historical values: values that did not change would otherwise not be sent. Who missed the data before sees the gap in `seq`.

@@ -40,35 +40,46 @@ pub struct Seen {
 
 /// The last refusal of each host.
 #[derive(Debug, Default)]
-pub struct SeenHosts(BTreeMap<EkHash, Seen>);
+pub struct SeenHosts {
+    hosts: BTreeMap<EkHash, Seen>,
+    changes: u64,
+}
 
 impl SeenHosts {
     /// A host was refused.
     pub fn note(&mut self, ek: EkHash, mut seen: Seen) {
-        if let Some(known) = self.0.get(&ek) {
+        self.changes += 1;
+        if let Some(known) = self.hosts.get(&ek) {
             seen.first_seen = known.first_seen;
-        } else if self.0.len() >= SEEN_MAX
-            && let Some(oldest) = self.0.iter().min_by_key(|(_, seen)| seen.last_seen).map(|(ek, _)| *ek)
+        } else if self.hosts.len() >= SEEN_MAX
+            && let Some(oldest) = self.hosts.iter().min_by_key(|(_, seen)| seen.last_seen).map(|(ek, _)| *ek)
         {
-            self.0.remove(&oldest);
+            self.hosts.remove(&oldest);
         }
-        self.0.insert(ek, seen);
+        self.hosts.insert(ek, seen);
     }
 
     /// A host got its ticket.
     pub fn forget(&mut self, ek: &EkHash) {
-        self.0.remove(ek);
+        self.changes += 1;
+        self.hosts.remove(ek);
     }
 
     /// The last refusal of a host.
     #[must_use]
     pub fn get(&self, ek: &EkHash) -> Option<&Seen> {
-        self.0.get(ek)
+        self.hosts.get(ek)
+    }
+
+    /// Grows with every change.
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&EkHash, &Seen)> {
-        self.0.iter()
+        self.hosts.iter()
     }
 }
 
