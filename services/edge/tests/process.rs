@@ -1,8 +1,8 @@
 //! The program itself: one process, two nodes, one health page, a clean end.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-#[allow(dead_code, reason = "edge sync's tests use more of it")]
-#[path = "../../edge-sync/tests/support/mosquitto.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 mod mosquitto;
 
 use std::collections::BTreeSet;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 pub mod issuer;
+#[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 pub mod mosquitto;
 pub mod site;
 #[path = "../../../join-service/attestation/tests/swtpm/mod.rs"]

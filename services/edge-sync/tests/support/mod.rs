@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod cluster;
+#[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 pub mod mosquitto;
 
 use std::future::Future;

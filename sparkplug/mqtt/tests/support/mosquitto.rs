@@ -1,4 +1,4 @@
-//! A Mosquitto of its own for each test: ephemeral port, own directory, ready when `start` returns, killed when dropped.
+//! A Mosquitto of its own for each test: ephemeral port, own directory, ready when `start` returns, killed when dropped. The tests of services include this file.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use sparkplug_mqtt::MqttConfig;
 use tempfile::TempDir;
 
 /// Where Debian puts it; not in every user's PATH.
@@ -68,6 +69,11 @@ impl Mosquitto {
 
     pub fn url(&self) -> String {
         format!("{}://localhost:{}", self.scheme, self.address.port())
+    }
+
+    /// How a session reaches it.
+    pub fn config(&self) -> MqttConfig {
+        MqttConfig { servers: vec![self.url()], ..MqttConfig::default() }
     }
 
     pub fn directory(&self) -> PathBuf {
