@@ -1,6 +1,8 @@
-//! How an edge service reaches the Kubernetes API of its cluster: the `[kubernetes]` table of its configuration, and the client made of it. Imports nothing of ours, and
-//! knows no kind of object.
+//! How an edge service reaches the Kubernetes API of its cluster: the `[kubernetes]` table of its configuration, and the client made of it; and what a
+//! watch tells ([`watch`]). Imports nothing of ours, and knows no kind of object.
 #![warn(missing_docs)]
+
+pub mod watch;
 
 use kube::Client;
 use serde::{Deserialize, Serialize};

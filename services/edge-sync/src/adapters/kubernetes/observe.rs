@@ -1,14 +1,12 @@
 //! Reading: the watches, the record of the accepted index, the sealing certificate.
 
-use std::fmt::Debug;
-
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::GetParams;
 use kube::core::{ApiResource, GroupVersionKind, Request};
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, ResourceExt};
+use kubernetes_client::watch::{News, news};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -94,25 +92,16 @@ async fn run<K, T>(
     read: impl Fn(K) -> Option<T> + Send,
     event: impl Fn(Observation<T>) -> Event + Send,
 ) where
-    K: ResourceExt + Clone + Send,
-    T: Debug + Send,
+    K: Send,
+    T: Send,
 {
-    let mut stream = std::pin::pin!(stream.default_backoff());
-    let mut listing = Vec::new();
-    while let Some(item) = stream.next().await {
-        let observation = match item {
-            Ok(watcher::Event::Init) => {
-                listing.clear();
-                None
-            }
-            Ok(watcher::Event::InitApply(object)) => {
-                listing.extend(read(object));
-                None
-            }
-            Ok(watcher::Event::InitDone) => Some(Observation::Listed(std::mem::take(&mut listing))),
-            Ok(watcher::Event::Apply(object)) => read(object).map(Observation::Changed),
-            Ok(watcher::Event::Delete(object)) => read(object).map(Observation::Gone),
-            Err(error) => failed(&error),
+    let mut news = std::pin::pin!(news(stream, read));
+    while let Some(told) = news.next().await {
+        let observation = match told {
+            News::Listed(all) => Some(Observation::Listed(all)),
+            News::Changed(one) => Some(Observation::Changed(one)),
+            News::Gone(one) => Some(Observation::Gone(one)),
+            News::Interrupted(error) => failed(&error),
         };
         // The inbox is full while the state is busy; then the API server's stream waits, too.
         if let Some(observation) = observation
