@@ -1,12 +1,16 @@
-//! Every message of a run, in order, as it was on the wire. Connects with a client of its own, subscribes to everything, and comes back faster than any node when
-//! the server was away: it has a thread to itself, so that a busy test does not hold it up.
+//! Every message of a run, in order, as it was on the wire. Connects with a client of its own, subscribes to everything, and comes back as fast as it can when the
+//! server was away: it has a thread to itself, so that a busy test does not hold it up. A node that was born again before it was back is asked for its rebirth, as by any
+//! host.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rumqttc::{AsyncClient, Event, EventLoop, MqttOptions, Packet, QoS};
+use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
+use sparkplug::{EdgeNodeDescriptor, MessageKind, Metric, Topic};
 use tokio::sync::{Notify, oneshot};
 
 use crate::wait::PATIENCE;
@@ -165,10 +169,12 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
     let mut listening = Some(listening);
     let mut session = 0;
     let mut connected = false;
+    let mut births = Births::default();
     loop {
         match events.poll().await {
             Ok(Event::Incoming(Packet::ConnAck(_))) => {
                 connected = true;
+                births = Births::default();
                 // The queue takes a thousand; a full one is the end of the test in any case.
                 let _ = client.try_subscribe("#", QoS::AtMostOnce);
             }
@@ -178,6 +184,10 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
                 }
             }
             Ok(Event::Incoming(Packet::Publish(publish))) => {
+                if let Some(node) = births.missed(&publish.topic).filter(|_| session > 0) {
+                    let topic = Topic::Node { node, kind: MessageKind::NCmd }.to_string();
+                    let _ = client.try_publish(topic, QoS::AtMostOnce, false, rebirth());
+                }
                 let message = Arc::new(Message {
                     at: start.elapsed(),
                     session,
@@ -200,5 +210,54 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
                 tokio::time::sleep(RECONNECT).await;
             }
         }
+    }
+}
+
+/// Whose births were heard over a connection.
+#[derive(Default)]
+struct Births {
+    known: BTreeSet<EdgeNodeDescriptor>,
+}
+
+impl Births {
+    /// The node that speaks without having been heard to be born; each is told once.
+    fn missed(&mut self, topic: &str) -> Option<EdgeNodeDescriptor> {
+        use MessageKind as Kind;
+        let (node, kind) = match Topic::parse(topic).ok()? {
+            Topic::Node { node, kind } | Topic::Device { node, kind, .. } => (node, kind),
+            Topic::State { .. } => return None,
+        };
+        let speaks = matches!(kind, Kind::NData | Kind::DBirth | Kind::DData | Kind::DDeath);
+        let is_first = (speaks || kind == Kind::NBirth) && self.known.insert(node.clone());
+        (is_first && speaks).then_some(node)
+    }
+}
+
+/// A rebirth request (`tck-id-operational-behavior-data-commands-ncmd-rebirth-value`).
+fn rebirth() -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let payload = Payload {
+        timestamp: u64::try_from(now.as_millis()).ok(),
+        metrics: vec![Metric::new("Node Control/Rebirth", true)],
+        ..Payload::default()
+    };
+    encode(&payload, &EncodeOptions::new(Form::Command)).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_node_that_was_not_heard_to_be_born_is_missed_and_once() {
+        let mut births = Births::default();
+        for topic in ["spBv1.0/G/NBIRTH/A", "spBv1.0/G/DBIRTH/A/d", "spBv1.0/G/NDATA/A", "spBv1.0/STATE/H", "x"] {
+            assert_eq!(births.missed(topic), None, "{topic}");
+        }
+        assert_eq!(births.missed("spBv1.0/G/NDEATH/B"), None);
+        assert_eq!(births.missed("spBv1.0/G/NCMD/B"), None);
+        let missed = births.missed("spBv1.0/G/DDATA/B/d").unwrap();
+        assert_eq!(missed.edge_node.as_str(), "B");
+        assert_eq!(births.missed("spBv1.0/G/NDATA/B"), None);
     }
 }

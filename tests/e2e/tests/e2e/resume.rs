@@ -316,7 +316,7 @@ impl Run {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let differences = differences.join("\n");
-        panic!("{what}: wanted (first) and found (second) differ:\n{differences}\n{}", self.diagnosis());
+        panic!("{what}\n{}\n--- wanted (first) and found (second) differ:\n{differences}", self.diagnosis());
     }
 
     /// All that must be equal.
