@@ -13,6 +13,9 @@ use crate::recorder::{Message, Recorder};
 const REBIRTH: &str = "Node Control/Rebirth";
 const BD_SEQ: &str = "bdSeq";
 
+/// How many messages of a node are told with a broken rule.
+const RECENT: usize = 4;
+
 /// Metrics of a node or a device by name; None is null.
 pub type Metrics = BTreeMap<String, Option<Value>>;
 
@@ -25,11 +28,13 @@ pub struct Violation {
     pub topic: String,
     /// The rule.
     pub rule: String,
+    /// Which connection of the recorder it came over, and what was heard of the node before it, the newest last.
+    pub context: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "message {}, {}: {}", self.message, self.topic, self.rule)
+        write!(f, "message {}, {}: {} ({})", self.message, self.topic, self.rule, self.context)
     }
 }
 
@@ -63,6 +68,7 @@ pub struct Reader {
     nodes: BTreeMap<EdgeNodeDescriptor, Node>,
     hosts: BTreeSet<String>,
     violations: Vec<Violation>,
+    recent: BTreeMap<EdgeNodeDescriptor, Vec<String>>,
     count: usize,
     session: usize,
     is_late: bool,
@@ -106,9 +112,24 @@ impl Reader {
             }
         }
         if let Err(rule) = self.check(message) {
-            self.violations.push(Violation { message: self.count, topic: message.topic.clone(), rule });
+            let context = format!("session {}, after {:?}", message.session, self.heard(&message.topic));
+            self.violations.push(Violation { message: self.count, topic: message.topic.clone(), rule, context });
         }
+        self.remember(message);
         self.count += 1;
+    }
+
+    fn heard(&self, topic: &str) -> &[String] {
+        node_of(topic).and_then(|node| self.recent.get(&node)).map_or(&[], Vec::as_slice)
+    }
+
+    fn remember(&mut self, message: &Message) {
+        let Some(node) = node_of(&message.topic) else { return };
+        let recent = self.recent.entry(node).or_default();
+        if recent.len() == RECENT {
+            recent.remove(0);
+        }
+        recent.push(format!("{} in session {}: {}", self.count, message.session, message.topic));
     }
 
     /// Rules that were broken.
@@ -177,7 +198,8 @@ impl Reader {
         if matches!(kind, MessageKind::NCmd | MessageKind::DCmd) {
             return check_command(&payload);
         }
-        let is_late = self.is_late;
+        // The recorder was away, so a node that it meets for the first time may have been born meanwhile.
+        let is_late = self.is_late || self.session > 0;
         let node = self.nodes.entry(node).or_insert_with(|| Node { is_unknown: is_late, ..Node::default() });
         if node.is_unknown && kind != MessageKind::NBirth {
             node.is_alive = kind != MessageKind::NDeath;
@@ -200,6 +222,13 @@ impl Reader {
                 }
             }
         }
+    }
+}
+
+fn node_of(topic: &str) -> Option<EdgeNodeDescriptor> {
+    match Topic::parse(topic).ok()? {
+        Topic::Node { node, .. } | Topic::Device { node, .. } => Some(node),
+        Topic::State { .. } => None,
     }
 }
 
@@ -416,6 +445,14 @@ mod tests {
     fn rules(messages: Vec<Message>) -> Vec<String> {
         let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
         Reader::read(&messages).violations().iter().map(|violation| violation.rule.clone()).collect()
+    }
+
+    #[test]
+    fn a_node_that_was_born_while_the_recorder_was_away_is_not_judged_before_its_next_birth() {
+        let later = |message: Message| Message { session: 1, ..message };
+        let messages = vec![nbirth(7), later(ndata(3)), later(nbirth(8)), later(ndata(2))];
+        assert_eq!(rules(messages), ["seq is Some(2), not 1"]);
+        assert_eq!(rules(vec![later(ndata(3)), later(nbirth(0)), later(ndata(1))]), Vec::<String>::new());
     }
 
     #[test]
