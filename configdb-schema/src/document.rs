@@ -5,6 +5,7 @@ mod agent;
 mod attestation;
 mod cluster;
 mod deployment;
+mod identity;
 mod object;
 mod template;
 
@@ -17,6 +18,10 @@ pub use attestation::{
 };
 pub use cluster::{AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, Host};
 pub use deployment::EdgeDeployment;
+pub use identity::{
+    CertificateKind, CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, EnrolmentToken, IdentityAlert,
+    IdentityAlertKind, IssuedCertificate, UsedToken,
+};
 pub use object::{Contact, Info, Membership, Registration, SparkplugAddress};
 pub use template::{
     BootstrapScript, FluxItem, FluxTemplate, GitAuth, GitConfig, GitPull, HelmChartTemplate, K8sTemplate, ResourceKind,
@@ -54,6 +59,8 @@ documents! {
     EdgeCluster EDGE_CLUSTER;
     EdgeClusterSetup EDGE_CLUSTER_SETUP;
     EdgeClusterStatus EDGE_CLUSTER_STATUS;
+    EdgeClusterEnrolment EDGE_CLUSTER_ENROLMENT;
+    EdgeClusterIdentity EDGE_CLUSTER_IDENTITY;
     FluxTemplate FLUX_TEMPLATE;
     HelmChartTemplate HELM_CHART_TEMPLATE;
     K8sTemplate K8S_TEMPLATE;

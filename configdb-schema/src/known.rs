@@ -49,6 +49,8 @@ pub mod application {
         EDGE_CLUSTER "bdb13634-0b3d-4e38-a065-9d88c12ee78d" "Edge cluster configuration",
         EDGE_CLUSTER_SETUP "f6c67e6f-e48e-4f69-b4bb-bfbddcc2a517" "Edge cluster setup status",
         EDGE_CLUSTER_STATUS "747a62c9-1b66-4a2e-8dd9-0b70a91b6b75" "Edge cluster status",
+        EDGE_CLUSTER_ENROLMENT "ddc8f8c4-4836-42b7-89b2-803e71533f27" "Edge cluster enrolment",
+        EDGE_CLUSTER_IDENTITY "0e32053f-4c6a-4575-8668-0c5a0fb86528" "Edge cluster identity",
         FLUX_TEMPLATE "72804a19-636b-4836-b62b-7ad1476f2b86" "Flux template",
         HELM_CHART_TEMPLATE "729fe070-5e67-4bc7-94b5-afd75cb42b03" "Helm chart template",
         K8S_TEMPLATE "88436128-09a3-4c9c-b7f4-b0e495137265" "K8s resource template",

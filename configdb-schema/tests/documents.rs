@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use configdb_schema::document::{
-    AgentConfig, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus,
-    EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate,
-    Registration, SparkplugAddress,
+    AgentConfig, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterEnrolment, EdgeClusterIdentity,
+    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig,
+    HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -238,6 +238,58 @@ fn attestation_policies_name_registers_a_lock_and_who_vouches() {
         changed("/endorsement/revoked/0", json!("0f")),
     ] {
         refused(&application::ATTESTATION_POLICY, &bad);
+    }
+}
+
+#[test]
+fn enrolments_hold_hashes_of_tokens_and_never_a_token() {
+    let (hash, time) = ("5a".repeat(32), "2026-11-22T04:00:00Z");
+    let token = json!({"hash": hash, "issued": time, "expires": "2026-11-23T04:00:00.5Z", "by": "ada"});
+    let good = json!({"tokens": [token], "fence": 2, "revoked": ["0f1e"], "approved": ["0f1f"]});
+    let enrolment: EdgeClusterEnrolment = accepted(&good);
+    assert_eq!((enrolment.fence, enrolment.tokens[0].hash.as_str()), (2, hash.as_str()));
+    accepted::<EdgeClusterEnrolment>(&json!({}));
+    let changed = |pointer: &str, value: Value| {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap() = value;
+        bad
+    };
+    for bad in [
+        changed("/tokens/0/hash", json!("sft_0123456789012345678901234567890123456789012")),
+        changed("/tokens/0/expires", json!("tomorrow")),
+        changed("/tokens/0/by", json!("")),
+        changed("/fence", json!(-1)),
+        changed("/revoked/0", json!("0F1E")),
+        json!({"tokens": [{"hash": hash, "issued": time, "expires": time, "by": "ada", "token": "sft_x"}]}),
+    ] {
+        refused(&application::EDGE_CLUSTER_ENROLMENT, &bad);
+    }
+}
+
+#[test]
+fn identities_say_what_was_issued_to_whom() {
+    let (hash, time) = ("5a".repeat(32), "2026-11-22T04:00:00Z");
+    let good = json!({"key": "A".repeat(43), "authority": "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n",
+        "tokens": [{"hash": hash, "used": time, "key": hash}],
+        "certificates": [{"serial": "4a01", "node": "cluster", "kind": "mqtt", "key": hash, "issued": time,
+            "expires": "2026-12-22T04:00:00Z", "fence": 0, "state": "valid"}],
+        "alerts": [{"kind": "token-reused", "at": time, "text": "a second key used a token"}]});
+    accepted::<EdgeClusterIdentity>(&good);
+    accepted::<EdgeClusterIdentity>(&json!({"key": "A".repeat(43), "authority": "-----BEGIN CERTIFICATE-----"}));
+    let changed = |pointer: &str, value: Value| {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap() = value;
+        bad
+    };
+    for bad in [
+        json!({}),
+        changed("/key", json!("too short")),
+        changed("/authority", json!("-----BEGIN PRIVATE KEY-----")),
+        changed("/certificates/0/kind", json!("ssh")),
+        changed("/certificates/0/state", json!("unknown")),
+        changed("/alerts/0/kind", json!("x")),
+    ] {
+        refused(&application::EDGE_CLUSTER_IDENTITY, &bad);
     }
 }
 
