@@ -11,15 +11,13 @@ use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::MqttConfig;
 use tokio::process::Command;
 
-/// An address that is free now.
-fn free() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
+#[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
+mod port;
 
 fn config(state_dir: &tempfile::TempDir, git: SocketAddr) -> Config {
     Config {
         state_dir: state_dir.path().to_owned(),
-        mqtt: MqttConfig { servers: vec![format!("mqtt://{}", free())], ..MqttConfig::default() },
+        mqtt: MqttConfig { servers: vec![format!("mqtt://{}", port::free())], ..MqttConfig::default() },
         git: GitConfig { listen: git, anonymous: Anonymous::Loopback, ..GitConfig::default() },
         ..Config::default()
     }
@@ -28,7 +26,7 @@ fn config(state_dir: &tempfile::TempDir, git: SocketAddr) -> Config {
 #[tokio::test]
 async fn without_a_broker_git_is_served_nothing_is_ready_and_a_stop_is_clean() {
     let state_dir = tempfile::tempdir().unwrap();
-    let git = free();
+    let git = port::free();
     let (shutdown, health) = (Shutdown::new(), Health::new());
     let running = tokio::spawn(run(config(&state_dir, git), shutdown.clone(), health.clone()));
     let url = format!("http://{git}/git/shared/helm");
@@ -60,7 +58,7 @@ async fn an_address_that_is_taken_is_named_by_its_key() {
 #[tokio::test]
 async fn a_bad_configuration_is_named_by_its_key() {
     let state_dir = tempfile::tempdir().unwrap();
-    let bad = Config { organisation: "A-B".to_owned(), ..config(&state_dir, free()) };
+    let bad = Config { organisation: "A-B".to_owned(), ..config(&state_dir, port::free()) };
     let error = run(bad, Shutdown::new(), Health::new()).await.unwrap_err();
     assert!(format!("{error:#}").starts_with("organisation: "), "{error:#}");
 }

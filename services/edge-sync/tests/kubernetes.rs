@@ -209,8 +209,7 @@ async fn nodes_are_listed_and_a_kind_that_does_not_exist_is_not_installed() {
 
 #[tokio::test]
 async fn an_api_server_that_is_not_there_is_unreachable_and_one_that_refuses_is_not() {
-    // A port that was free a moment ago.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = support::mosquitto::port::free();
     let client = kubernetes_client::connect(Some(&format!("http://{address}"))).await.unwrap();
     let cluster = TestCluster::start().await;
     let away = TestCluster { simulated: None, client, namespace: "x".to_owned() };

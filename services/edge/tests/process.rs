@@ -6,7 +6,7 @@
 mod mosquitto;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn both_nodes_are_born_are_ready_and_die_when_the_process_is_asked_to_end(
     let cluster = SimulatedCluster::start(ClusterSpec::new("Test"), Charts::new()).await.unwrap();
     let broker = Mosquitto::start();
     let directory = tempfile::tempdir().unwrap();
-    let health = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let health = mosquitto::port::free();
     let config = format!(
         "state_dir = {:?}\nsimulated = true\ncluster = {{ name = \"Test\", uuid = \"6f6ee2b1-5f6c-4f0e-9b5c-0f2a4e7d9c11\" }}\n\
          kubernetes = {{ url = {:?} }}\nmqtt = {{ servers = [{:?}] }}\nhttp = {{ listen = \"{health}\" }}\n",

@@ -1,10 +1,9 @@
 //! A simulated edge agent from its HelmRelease to what a Host Application hears of it, over Mosquitto.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use mosquitto::Mosquitto;
 use serde_json::{Value, json};
 use simulator::cluster::{ClusterSpec, SimulatedCluster};
 use simulator::edge_agent::link::LinkMode;
@@ -21,55 +20,21 @@ const AGENT: &str = "5b2e0b4e-1111-4000-8000-000000000001";
 const REVISIONS: [&str; 2] = ["aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"];
 const RELOAD: &str = "Node Control/Reload Edge Agent Config";
 
-/// A Mosquitto of the test's own, killed when dropped.
-struct Mosquitto {
-    process: Child,
-    port: u16,
-    _directory: tempfile::TempDir,
-}
-
-impl Drop for Mosquitto {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-async fn mosquitto() -> Mosquitto {
-    let directory = tempfile::tempdir().unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let file = directory.path().join("mosquitto.conf");
-    std::fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n")).unwrap();
-    let program =
-        if std::path::Path::new("/usr/sbin/mosquitto").exists() { "/usr/sbin/mosquitto" } else { "mosquitto" };
-    let process =
-        Command::new(program).arg("-c").arg(file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let server = Mosquitto { process, port, _directory: directory };
-    for _ in 0..200 {
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return server;
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-    panic!("mosquitto does not start; it comes with the Debian package `mosquitto`");
-}
+#[path = "../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
+#[allow(dead_code, reason = "the Mosquitto of all services' tests can do more")]
+mod mosquitto;
 
 struct Story {
     cluster: SimulatedCluster,
     agents: Agents,
     host: HostHandle,
     node: EdgeNodeDescriptor,
-    _mosquitto: Mosquitto,
+    _server: Mosquitto,
 }
 
 async fn story() -> Story {
-    let mosquitto = mosquitto().await;
-    let mqtt = MqttConfig {
-        servers: vec![format!("mqtt://127.0.0.1:{}", mosquitto.port)],
-        keep_alive_s: 1,
-        ..MqttConfig::default()
-    };
+    let server = Mosquitto::start();
+    let mqtt = MqttConfig { keep_alive_s: 1, ..server.config() };
     let chart = AgentChart::with(AgentsOptions {
         group_id: "ACME-Paint_Shop".into(),
         mqtt: mqtt.clone(),
@@ -84,7 +49,7 @@ async fn story() -> Story {
     let mut host = sparkplug_mqtt::spawn_host(config, &mqtt, Clock::new()).unwrap();
     while !matches!(soon("own session", host.recv()).await, Some(HostEvent::Online)) {}
     let node = EdgeNodeDescriptor::parse("ACME-Paint_Shop", "Robot_Cell_3").unwrap();
-    Story { cluster, agents, host, node, _mosquitto: mosquitto }
+    Story { cluster, agents, host, node, _server: server }
 }
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {

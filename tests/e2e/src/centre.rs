@@ -1,12 +1,13 @@
 //! The centre as processes of their own: ConfigDB, cluster manager and central monitor, each with a configuration file, a state directory and a log.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use uuid::Uuid;
 
+pub use crate::port::free as free_port;
 use crate::process::{Process, Processes};
 use crate::program;
 use crate::wait;
@@ -25,16 +26,6 @@ pub struct Centre {
     git: SocketAddr,
     // Dropped last, so that the logs are there when the processes end.
     directory: TempDir,
-}
-
-/// A port on loopback that was free a moment ago.
-///
-/// # Panics
-/// There is none.
-#[must_use]
-pub fn free_port() -> SocketAddr {
-    let probe = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    probe.expect("loopback has a free port")
 }
 
 impl Centre {

@@ -6,6 +6,7 @@
 //! | [`program`] | where the programs are, and how they are built |
 //! | [`process`] | a running program: its log, signals, its end |
 //! | [`mosquitto`] | an MQTT server of a test's own |
+//! | [`port`] | ports that nobody takes by accident |
 //! | [`cli`] | the command line: exit code and JSON |
 //! | [`recorder`] | every message of a run, in order |
 //! | [`relay`] | somebody in the middle between joining hosts and their join service, honest or not |
@@ -21,6 +22,8 @@ pub mod cli;
 pub mod edge;
 pub mod end_state;
 pub mod mosquitto;
+#[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
+pub mod port;
 pub mod process;
 pub mod program;
 pub mod recorder;

@@ -1,12 +1,14 @@
-//! A Mosquitto of its own for a test: ephemeral port, own directory, ready when [`Mosquitto::start`] returns, killed when dropped.
+//! A Mosquitto of its own for a test: a free port, its own directory, ready when [`Mosquitto::start`] returns, killed when dropped.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::port;
 
 /// Where Debian puts it, which is not in every user's PATH; then wherever PATH says.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/mosquitto", "mosquitto"];
@@ -41,8 +43,7 @@ impl Mosquitto {
         // The free port may be taken by somebody else before Mosquitto binds it; then another one is tried.
         for _ in 0..5 {
             let directory = tempfile::tempdir().expect("the temporary directory can be written");
-            let probe = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-            let address = probe.expect("loopback has a free port");
+            let address = port::free();
             prepare(directory.path());
             let path = directory.path().display().to_string();
             // Started by root it would become another user, who cannot read its directory; for others that line means nothing.

@@ -174,19 +174,22 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
         match events.poll().await {
             Ok(Event::Incoming(Packet::ConnAck(_))) => {
                 connected = true;
-                births = Births::default();
+                births.begin();
                 // The queue takes a thousand; a full one is the end of the test in any case.
                 let _ = client.try_subscribe("#", QoS::AtMostOnce);
             }
             Ok(Event::Incoming(Packet::SubAck(_))) => {
+                // Whoever is connected by now was born unheard; nobody else gets it.
+                for node in births.of_before() {
+                    ask(&client, node);
+                }
                 if let Some(listening) = listening.take() {
                     let _ = listening.send(());
                 }
             }
             Ok(Event::Incoming(Packet::Publish(publish))) => {
                 if let Some(node) = births.missed(&publish.topic).filter(|_| session > 0) {
-                    let topic = Topic::Node { node, kind: MessageKind::NCmd }.to_string();
-                    let _ = client.try_publish(topic, QoS::AtMostOnce, false, rebirth());
+                    ask(&client, node);
                 }
                 let message = Arc::new(Message {
                     at: start.elapsed(),
@@ -213,13 +216,23 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
     }
 }
 
-/// Whose births were heard over a connection.
+/// Whose births were heard over a connection, and which nodes were heard over those before it.
 #[derive(Default)]
 struct Births {
     known: BTreeSet<EdgeNodeDescriptor>,
+    before: BTreeSet<EdgeNodeDescriptor>,
 }
 
 impl Births {
+    /// Another connection begins.
+    fn begin(&mut self) {
+        self.before.append(&mut self.known);
+    }
+
+    fn of_before(&self) -> impl Iterator<Item = EdgeNodeDescriptor> {
+        self.before.iter().cloned()
+    }
+
     /// The node that speaks without having been heard to be born; each is told once.
     fn missed(&mut self, topic: &str) -> Option<EdgeNodeDescriptor> {
         use MessageKind as Kind;
@@ -231,6 +244,12 @@ impl Births {
         let is_first = (speaks || kind == Kind::NBirth) && self.known.insert(node.clone());
         (is_first && speaks).then_some(node)
     }
+}
+
+fn ask(client: &AsyncClient, node: EdgeNodeDescriptor) {
+    let topic = Topic::Node { node, kind: MessageKind::NCmd }.to_string();
+    // The queue takes a thousand; a full one is the end of the test in any case.
+    let _ = client.try_publish(topic, QoS::AtMostOnce, false, rebirth());
 }
 
 /// A rebirth request (`tck-id-operational-behavior-data-commands-ncmd-rebirth-value`).
@@ -259,5 +278,9 @@ mod tests {
         let missed = births.missed("spBv1.0/G/DDATA/B/d").unwrap();
         assert_eq!(missed.edge_node.as_str(), "B");
         assert_eq!(births.missed("spBv1.0/G/NDATA/B"), None);
+        assert_eq!(births.of_before().count(), 0);
+        births.begin();
+        assert_eq!(births.of_before().count(), 2);
+        assert!(births.missed("spBv1.0/G/NDATA/A").is_some());
     }
 }

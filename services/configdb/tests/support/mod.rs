@@ -1,10 +1,9 @@
 //! A Mosquitto, a ConfigDB on it and a reader with a replica: each test has its own.
 
+#![allow(dead_code, reason = "the Mosquitto of all services' tests can do more")]
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use configdb_contract::{Change, ConfigReplica, RequestResult, Writer, WriterConfig, WriterOutput, configdb_node};
 use configdb_schema::Organisation;
@@ -15,47 +14,25 @@ use sparkplug_mqtt::{Clock, HostHandle, MqttConfig, spawn_host};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
+#[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
+pub mod mosquitto;
+
 /// Longest wait for anything; a slow machine is no fault.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A server, and where a ConfigDB on it keeps its state.
 pub struct Broker {
+    server: mosquitto::Mosquitto,
     directory: TempDir,
-    process: Child,
-    port: u16,
 }
 
 impl Broker {
     pub fn start() -> Self {
-        // The free port may be taken by somebody else before Mosquitto binds it; then another one is tried.
-        for _ in 0..5 {
-            let directory = tempfile::tempdir().unwrap();
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let file = directory.path().join("mosquitto.conf");
-            let text =
-                format!("listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nmax_queued_messages 0\n");
-            std::fs::write(&file, text).unwrap();
-            let program =
-                if std::path::Path::new("/usr/sbin/mosquitto").exists() { "/usr/sbin/mosquitto" } else { "mosquitto" };
-            let mut command = Command::new(program);
-            let log = directory.path().join("started.log");
-            let said = std::fs::File::create(&log).unwrap();
-            let mut process = command.arg("-c").arg(&file).stdout(Stdio::null()).stderr(said).spawn().unwrap();
-            let end = Instant::now() + Duration::from_secs(30);
-            while Instant::now() < end && process.try_wait().unwrap().is_none() {
-                // That its port answers would not do: it may be somebody else's.
-                if std::fs::read_to_string(&log).unwrap().contains(" running") {
-                    return Self { directory, process, port };
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-        panic!("mosquitto does not start; it comes with the Debian package `mosquitto`");
+        Self { server: mosquitto::Mosquitto::start(), directory: tempfile::tempdir().unwrap() }
     }
 
     pub fn mqtt(&self) -> MqttConfig {
-        MqttConfig { servers: vec![format!("mqtt://127.0.0.1:{}", self.port)], ..MqttConfig::default() }
+        self.server.config()
     }
 
     pub fn config(&self) -> configdb::Config {
@@ -64,13 +41,6 @@ impl Broker {
             state_dir: self.directory.path().join("state"),
             ..configdb::Config::default()
         }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

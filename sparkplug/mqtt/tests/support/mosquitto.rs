@@ -1,13 +1,16 @@
-//! A Mosquitto of its own for each test: ephemeral port, own directory, ready when `start` returns, killed when dropped. The tests of services include this file.
+//! A Mosquitto of its own for each test: a free port, its own directory, ready when `start` returns, killed when dropped. The tests of services include this file.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sparkplug_mqtt::MqttConfig;
 use tempfile::TempDir;
+
+#[path = "port.rs"]
+pub mod port;
 
 /// Where Debian puts it; not in every user's PATH.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/mosquitto", "mosquitto"];
@@ -39,7 +42,7 @@ impl Mosquitto {
         // The free port may be taken by somebody else before Mosquitto binds it; then another one is tried.
         for _ in 0..5 {
             let directory = tempfile::tempdir().unwrap();
-            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let address = port::free();
             (settings.prepare)(directory.path());
             // Started by root it would become another user, who cannot read the test's directory; for others the line means nothing.
             let mut text = format!(
