@@ -8,8 +8,8 @@ SEEDS ?= 1000
 # How long `make fuzz` spends on each target.
 SECONDS_EACH ?= 60
 
-# What needs the C library of TPMs is tested and linted, but built by nobody who does not ask for it.
-TPM := bootstrapper/tpm
+# What needs the C library of TPMs is tested and linted, but built by nobody who does not ask for it; the end-to-end tests build the bootstrapper with it.
+TPM := bootstrapper/tpm,e2e/tpm
 
 # Tools that the tests start beside cargo: the reference broker and its clients, Python and Node clients where tests use them.
 PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)

@@ -143,6 +143,12 @@ pub struct DiskConfig {
     pub integrity: bool,
     /// The cryptsetup program.
     pub cryptsetup: PathBuf,
+    /// The program that makes its file system.
+    pub mkfs: PathBuf,
+    /// The program that mounts it.
+    pub mount: PathBuf,
+    /// The program that unmounts it.
+    pub umount: PathBuf,
 }
 
 /// Kubernetes.
@@ -165,10 +171,12 @@ pub struct KubernetesConfig {
     pub ca_file: Option<PathBuf>,
 }
 
-/// Where files are, below the root directory of the platform.
+/// Where files are; all but programs and the host's own configuration lie below `root`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PathsConfig {
+    /// Root directory of the host.
+    pub root: PathBuf,
     /// Where the state disk is mounted.
     pub state: PathBuf,
     /// What is gone after a reboot: the temporary passphrase, configurations with tokens.
@@ -256,6 +264,9 @@ impl Default for DiskConfig {
             format: false,
             integrity: true,
             cryptsetup: PathBuf::from("/usr/sbin/cryptsetup"),
+            mkfs: PathBuf::from("/usr/sbin/mkfs.ext4"),
+            mount: PathBuf::from("/usr/bin/mount"),
+            umount: PathBuf::from("/usr/bin/umount"),
         }
     }
 }
@@ -277,6 +288,7 @@ impl Default for KubernetesConfig {
 impl Default for PathsConfig {
     fn default() -> Self {
         Self {
+            root: PathBuf::from("/"),
             state: PathBuf::from("/run/state"),
             run: PathBuf::from("/run/sparkfleet"),
             ssh_host_key: PathBuf::from("/etc/ssh/ssh_host_ed25519_key.pub"),
@@ -440,6 +452,7 @@ impl Config {
                 "disk.mapping",
                 "must be letters, digits and -",
             ),
+            (self.paths.root.is_absolute(), "paths.root", "must be an absolute path"),
             (self.paths.state.is_absolute(), "paths.state", "must be an absolute path"),
             (self.paths.run.is_absolute(), "paths.run", "must be an absolute path"),
             ((1..=10).contains(&self.kubernetes.attempts_max), "kubernetes.attempts_max", "must lie between 1 and 10"),

@@ -1,54 +1,34 @@
 //! State disks by the real `cryptsetup`, on files. What needs the kernel's device mapper (mapping, mounting) is done by scripts in its place, which check the key with the real one.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
+#[path = "support/programs.rs"]
+mod programs;
+
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use bootstrapper::adapters::cryptsetup::{CryptsetupDisk, Programs};
+use bootstrapper::adapters::cryptsetup::CryptsetupDisk;
 use bootstrapper::adapters::files::mode_of;
 use bootstrapper::config::{Config, DiskConfig, PathsConfig};
 use bootstrapper::platform::{DiskFound, Mark, StateDisk as _, UnlockError};
 use join_protocol::secret::Secret;
+use programs::CRYPTSETUP;
 use tempfile::TempDir;
 use uuid::Uuid;
-
-const CRYPTSETUP: &str = "/usr/sbin/cryptsetup";
 
 struct Bench {
     root: TempDir,
     format: bool,
 }
 
-fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\nset -eu\n{text}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 impl Bench {
     /// A disk of zeros.
     fn new() -> Self {
         let bench = Self { root: tempfile::tempdir().unwrap(), format: true };
-        for folder in ["dev/mapper", "proc/self", "bin"] {
-            fs::create_dir_all(bench.at(folder)).unwrap();
-        }
-        fs::write(bench.at("proc/self/mounts"), "").unwrap();
+        programs::install(bench.root.path());
         fs::File::create(bench.at("dev/state")).unwrap().set_len(20 * 1024 * 1024).unwrap();
-        let root = bench.root.path().display();
-        // Maps nothing: a key that is right leaves the node of the mapping.
-        script(
-            &bench.at("bin/cryptsetup"),
-            &format!(
-                "echo \"$*\" >> {root}/commands\ncase \"$*\" in\n*--test-passphrase*) exec {CRYPTSETUP} \"$@\" ;;\n\
-                 open*) list=; while [ $# -gt 1 ]; do list=\"$list $1\"; shift; done; {CRYPTSETUP} $list --test-passphrase; touch {root}/dev/mapper/$1 ;;\n\
-                 close*) rm {root}/dev/mapper/state ;;\n*) exec {CRYPTSETUP} \"$@\" ;;\nesac"
-            ),
-        );
-        script(&bench.at("bin/mkfs"), &format!("echo \"mkfs $*\" >> {root}/commands"));
-        script(&bench.at("bin/mount"), &format!("echo \"$3 $4 ext4 rw 0 0\" > {root}/proc/self/mounts"));
-        script(&bench.at("bin/umount"), &format!("echo \"umount\" >> {root}/commands; : > {root}/proc/self/mounts"));
         bench
     }
 
@@ -63,22 +43,20 @@ impl Bench {
                 format: self.format,
                 integrity: false,
                 cryptsetup: self.at("bin/cryptsetup"),
+                mkfs: self.at("bin/mkfs"),
+                mount: self.at("bin/mount"),
+                umount: self.at("bin/umount"),
                 ..DiskConfig::default()
             },
             paths: PathsConfig::default(),
             ..Config::default()
         };
-        let mut disk = CryptsetupDisk::new(&config, self.root.path());
-        disk.programs =
-            Programs { mkfs: self.at("bin/mkfs"), mount: self.at("bin/mount"), umount: self.at("bin/umount") };
-        disk
+        CryptsetupDisk::new(&config, self.root.path())
     }
 
     /// Off and on: nothing is mapped, what lay in `/run` is gone.
     fn reboot(&self) {
-        let _ = fs::remove_file(self.at("dev/mapper/state"));
-        fs::write(self.at("proc/self/mounts"), "").unwrap();
-        let _ = fs::remove_dir_all(self.at("run"));
+        programs::reboot(self.root.path());
     }
 
     async fn found(&self) -> Result<DiskFound, String> {

@@ -19,28 +19,48 @@ pub fn sparkfleet() -> PathBuf {
     named("sparkfleet")
 }
 
+/// The program `sparkfleet-bootstrapper` with its feature `tpm`, built with the profile of the test.
+///
+/// # Panics
+/// It cannot be built; the message is cargo's.
+#[must_use]
+pub fn bootstrapper() -> PathBuf {
+    found(&Program { package: "bootstrapper", name: "sparkfleet-bootstrapper", features: "bootstrapper/tpm" })
+}
+
 /// The program of the package with that name, built with the profile of the test.
 ///
 /// # Panics
 /// It cannot be built; the message is cargo's.
 #[must_use]
 pub fn named(package: &str) -> PathBuf {
+    found(&Program { package, name: package, features: "" })
+}
+
+/// A program of the workspace.
+struct Program<'a> {
+    package: &'a str,
+    name: &'a str,
+    features: &'a str,
+}
+
+fn found(program: &Program<'_>) -> PathBuf {
     // A panic while the lock was held has been reported; the map is whole in any case.
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = built.entry(package.to_owned()).or_insert_with(|| find(package));
+    let path = built.entry(program.name.to_owned()).or_insert_with(|| find(program));
     match path {
         Ok(path) => path.clone(),
-        Err(reason) => panic!("the program {package} is not there: {reason}"),
+        Err(reason) => panic!("the program {} is not there: {reason}", program.name),
     }
 }
 
-fn find(package: &str) -> Result<PathBuf, String> {
+fn find(program: &Program<'_>) -> Result<PathBuf, String> {
     if let Some(directory) = std::env::var_os("SPARKFLEET_PROGRAMS") {
-        let path = Path::new(&directory).join(package);
+        let path = Path::new(&directory).join(program.name);
         return if path.is_file() { Ok(path) } else { Err(format!("SPARKFLEET_PROGRAMS has no {}", path.display())) };
     }
     let (directory, profile) = profile_directory()?;
-    build(package, &directory, &profile)
+    build(program, &directory, &profile)
 }
 
 /// Builds the program of a package with a profile of the workspace, and says where it is.
@@ -51,7 +71,7 @@ pub fn build_with(package: &str, profile: &str) -> Result<PathBuf, String> {
     let (own, _) = profile_directory()?;
     let target = own.parent().ok_or("the test is not in a target directory")?;
     let folder = if profile == "dev" { "debug" } else { profile };
-    build(package, &target.join(folder), profile)
+    build(&Program { package, name: package, features: "" }, &target.join(folder), profile)
 }
 
 /// The directory of the profile that this executable was built with, and the profile's name.
@@ -65,19 +85,20 @@ fn profile_directory() -> Result<(PathBuf, String), String> {
     Ok((directory.to_owned(), profile.to_owned()))
 }
 
-fn build(package: &str, directory: &Path, profile: &str) -> Result<PathBuf, String> {
+fn build(program: &Program<'_>, directory: &Path, profile: &str) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = directory.parent().ok_or("the test is not in a target directory")?;
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--locked", "--profile", profile, "--package", package, "--target-dir"])
+        .args(["build", "--quiet", "--locked", "--profile", profile, "--package", program.package])
+        .args(["--features", program.features, "--target-dir"])
         .arg(target)
         .current_dir(workspace)
         .output()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;
     if !output.status.success() {
-        return Err(format!("cargo build --package {package}: {}", String::from_utf8_lossy(&output.stderr)));
+        return Err(format!("cargo build --package {}: {}", program.package, String::from_utf8_lossy(&output.stderr)));
     }
-    let path = directory.join(package);
+    let path = directory.join(program.name);
     if path.is_file() { Ok(path) } else { Err(format!("cargo has built no {}", path.display())) }
 }

@@ -46,25 +46,6 @@ pub struct CryptsetupDisk {
     mounts: PathBuf,
     run: PathBuf,
     timeout: Duration,
-    /// Programs beside cryptsetup.
-    pub programs: Programs,
-}
-
-/// Programs that make and mount a file system.
-#[derive(Debug, Clone)]
-pub struct Programs {
-    /// Makes one.
-    pub mkfs: PathBuf,
-    /// Mounts it.
-    pub mount: PathBuf,
-    /// Unmounts it.
-    pub umount: PathBuf,
-}
-
-impl Default for Programs {
-    fn default() -> Self {
-        Self { mkfs: "/usr/sbin/mkfs.ext4".into(), mount: "/usr/bin/mount".into(), umount: "/usr/bin/umount".into() }
-    }
 }
 
 /// A file that is removed when it is not needed any longer, also when somebody gives up in between.
@@ -91,7 +72,6 @@ impl CryptsetupDisk {
             mounts: below(root, Path::new("/proc/self/mounts")),
             run: below(root, &config.paths.run),
             timeout: Duration::from_millis(config.timeouts.command_ms),
-            programs: Programs::default(),
             config: disk,
         }
     }
@@ -214,7 +194,7 @@ impl CryptsetupDisk {
 
     async fn close(&self) -> Outcome<()> {
         if self.is_open() {
-            Command::new(&self.programs.umount, self.timeout).arguments([&self.mount_point]).succeed().await?;
+            Command::new(&self.config.umount, self.timeout).arguments([&self.mount_point]).succeed().await?;
         }
         if self.mapped.exists() {
             self.cryptsetup().arguments(["close", &self.config.mapping]).succeed().await?;
@@ -224,7 +204,7 @@ impl CryptsetupDisk {
 
     async fn mount(&self) -> Outcome<()> {
         fs::create_dir_all(&self.mount_point).map_err(|error| PlatformError::new(self.mount_point.display(), error))?;
-        let mount = Command::new(&self.programs.mount, self.timeout).arguments(["-t", "ext4"]);
+        let mount = Command::new(&self.config.mount, self.timeout).arguments(["-t", "ext4"]);
         mount.arguments([&self.mapped, &self.mount_point]).succeed().await.map(drop)
     }
 
@@ -252,7 +232,7 @@ impl CryptsetupDisk {
             self.cryptsetup().arguments(["open", "--type", "luks2", "--key-file"]).arguments([&self.temporary_key()]);
         let open = open.arguments([Path::new("--header"), &copy.0, &self.device]);
         open.arguments([&self.config.mapping]).succeed().await?;
-        Command::new(&self.programs.mkfs, self.timeout).arguments(["-q"]).arguments([&self.mapped]).succeed().await?;
+        Command::new(&self.config.mkfs, self.timeout).arguments(["-q"]).arguments([&self.mapped]).succeed().await?;
         self.mount().await?;
         Ok(uuid)
     }

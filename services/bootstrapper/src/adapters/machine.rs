@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::command::Command;
 use super::cryptsetup::CryptsetupDisk;
+use super::files::below;
 use super::k3s::K3s;
 use super::kubeadm::Kubeadm;
 use super::supervisor::Supervisor;
@@ -38,9 +39,10 @@ impl Reboot for Systemd {
 /// # Errors
 /// There is no boot id, or the program was built without the feature `tpm`.
 pub fn platform(config: &Config, checked: &Checked, supervisor: Supervisor) -> anyhow::Result<Platform> {
-    let root = PathBuf::from("/");
-    let boot = std::fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
-    let boot: Uuid = boot.trim().parse().with_context(|| format!("{BOOT_ID} holds no UUID"))?;
+    let root = config.paths.root.clone();
+    let boot_id = below(&root, Path::new(BOOT_ID));
+    let boot = std::fs::read_to_string(&boot_id).with_context(|| format!("cannot read {}", boot_id.display()))?;
+    let boot: Uuid = boot.trim().parse().with_context(|| format!("{} holds no UUID", boot_id.display()))?;
     Ok(Platform {
         attester: attester(config, checked)?,
         disk: Box::new(CryptsetupDisk::new(config, &root)),

@@ -54,6 +54,9 @@ pub const KEYS: &[ConfigKey] = &[
     ),
     key("disk.integrity", "true", "new disks authenticate their sectors as well (dm-integrity)"),
     key("disk.cryptsetup", "/usr/sbin/cryptsetup", "the cryptsetup program"),
+    key("disk.mkfs", "/usr/sbin/mkfs.ext4", "the program that makes its file system"),
+    key("disk.mount", "/usr/bin/mount", "the program that mounts it"),
+    key("disk.umount", "/usr/bin/umount", "the program that unmounts it"),
     key("kubernetes.distribution", "k3s", "k3s or kubeadm"),
     key("kubernetes.program", "", "program of the distribution; absent: /usr/local/bin/k3s or /opt/bin/kubeadm"),
     key("kubernetes.systemctl", "/usr/bin/systemctl", "the systemctl program"),
@@ -65,6 +68,11 @@ pub const KEYS: &[ConfigKey] = &[
     key("kubernetes.attempts_max", "3", "how often a join is tried; between two tries it is reset"),
     key("kubernetes.component_bytes_max", "536870912", "bytes that a downloaded component may have"),
     key("kubernetes.ca_file", "", "PEM file of the authorities for HTTPS downloads; absent: those of the system"),
+    key(
+        "paths.root",
+        "/",
+        "root directory of the host: devices, files and components lie below it; programs that are started here, and what this configuration reads, do not",
+    ),
     key("paths.state", "/run/state", "where the state disk is mounted"),
     key(
         "paths.run",

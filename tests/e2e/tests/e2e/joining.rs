@@ -46,14 +46,19 @@ impl Machine {
 
 /// What `host list` says of a host, as soon as `found` likes it.
 async fn host(up: &Up, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
+    listed(&up.cli, &up.process, name, what, found).await
+}
+
+/// The same of any factory; `process` is told about if it never is.
+pub async fn listed(cli: &Cli, process: &Process, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
     let deadline = std::time::Instant::now() + wait::PATIENCE;
     loop {
-        let rows = up.cli.json(&["host", "list"]).await;
+        let rows = cli.json(&["host", "list"]).await;
         let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).cloned().unwrap_or_default();
         if found(&row) {
             return row;
         }
-        assert!(std::time::Instant::now() < deadline, "waited for {name} to be {what}: {row:#}\n{}", up.process.tail());
+        assert!(std::time::Instant::now() < deadline, "waited for {name} to be {what}: {row:#}\n{}", process.tail());
     }
 }
 
@@ -63,9 +68,14 @@ async fn in_state(up: &Up, name: &str, state: &str) -> Value {
 
 /// Waits until the join service of the cluster judges by a policy of at least this revision.
 async fn judged_by(up: &Up, revision: u64) {
+    in_force(&up.cli, CLUSTER, revision).await;
+}
+
+/// The same of any factory and cluster.
+pub async fn in_force(cli: &Cli, cluster: &str, revision: u64) {
     let deadline = std::time::Instant::now() + wait::PATIENCE;
     loop {
-        let policy = up.cli.json(&["policy", "show", CLUSTER]).await;
+        let policy = cli.json(&["policy", "show", cluster]).await;
         let at_cluster = &policy["join_service"];
         if at_cluster["agreed"] == true && at_cluster["revision"].as_u64() >= Some(revision) {
             return;
@@ -283,7 +293,7 @@ fn any_file(directory: &Path, part: &[u8]) -> bool {
 }
 
 /// Nothing that went over the wire or into a log holds one of these keys, as bytes or as text, or a join token.
-fn assert_nothing_secret(recorder: &Recorder, logs: &str, secrets: &[Vec<u8>]) {
+pub fn assert_nothing_secret(recorder: &Recorder, logs: &str, secrets: &[Vec<u8>]) {
     let contains = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|window| window == part);
     let messages = recorder.messages();
     assert!(messages.iter().any(|message| message.topic.contains("-Join/")), "no host was heard");

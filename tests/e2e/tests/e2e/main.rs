@@ -14,5 +14,7 @@ mod lifecycle;
 mod resume;
 mod sealing;
 mod site;
+#[cfg(feature = "tpm")]
+mod tpm;
 mod up;
 mod walls;

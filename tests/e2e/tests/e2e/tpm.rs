@@ -1,0 +1,363 @@
+//! Machines with TPMs of their own (swtpm) and the program `sparkfleet-bootstrapper` as systemd would start it, against everything else as an operator runs it: Mosquitto, centre, join
+//! service. Their state disks are LUKS2 on files, their kubeadm writes down how it was called.
+
+#[path = "../../../../services/bootstrapper/tests/support/programs.rs"]
+mod programs;
+#[path = "../../../../services/join-service/attestation/tests/swtpm/mod.rs"]
+#[allow(dead_code, reason = "what its own package needs of it is more")]
+mod swtpm;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use e2e::centre::{Centre, free_port, service_process};
+use e2e::cli::Cli;
+use e2e::mosquitto::Mosquitto;
+use e2e::process::Process;
+use e2e::program;
+use e2e::recorder::Recorder;
+use e2e::wait;
+use join_protocol::secret::{Secret, cluster_id};
+use join_service::keys::KeyProvider as _;
+use join_service::trust::{Files, cluster_keys};
+use serde_json::{Value, json};
+use simulator::cluster::{ClusterSpec, SimulatedCluster};
+use simulator::flux::chart::Charts;
+use swtpm::Swtpm;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::factory::uuid;
+use crate::joining::{assert_nothing_secret, in_force, listed};
+
+const CLUSTER: &str = "Cell";
+/// What firmware, boot loader and kernel measure into.
+const REGISTERS: [u8; 4] = [4, 7, 9, 11];
+const LOCK: u8 = 15;
+
+/// Runs a program that has to succeed; standard output, without blanks at its ends.
+fn succeed(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {told}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Centre, join service and the API of the cluster that is joined.
+struct Site {
+    cluster: SimulatedCluster,
+    uuid: Uuid,
+    join: Process,
+    recorder: Recorder,
+    cli: Cli,
+    // What follows is needed by all of the above.
+    _centre: Centre,
+    directory: TempDir,
+    broker: Mosquitto,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let (broker, directory) = (Mosquitto::start(), tempfile::tempdir().unwrap());
+        let recorder = Recorder::start(broker.address()).await;
+        let (centre, cli) = (Centre::start(broker.address(), free_port()), Cli::new(&broker.url()));
+        let cluster = SimulatedCluster::start(ClusterSpec::new(CLUSTER), Charts::new()).await.unwrap();
+        let uuid = uuid(&cli.json(&["cluster", "create", CLUSTER]).await);
+        let trust = directory.path().join("trust");
+        let (text, own) = (trust.display().to_string(), trust.join(uuid.to_string()));
+        cli.json(&["trust", "init", "--dir", &text]).await;
+        cli.json(&["trust", "issue", &uuid.to_string(), "--purpose", "join-issuer", "--dir", &text]).await;
+        // The authority of the cluster.
+        let (key, certificate) = (own.join("ca.key").display().to_string(), own.join("ca.crt").display().to_string());
+        succeed("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", &key]);
+        let request = ["req", "-x509", "-key", &key, "-subj", "/CN=kubernetes", "-days", "365", "-out", &certificate];
+        succeed("openssl", &[&request[..], &["-addext", "keyUsage=critical,keyCertSign"]].concat());
+        succeed("chmod", &["600", &key, &certificate]);
+        let tables = format!(
+            "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{}\"\n\
+             [trust]\ndirectory = \"{}\"\n[join]\nservers = [\"https://10.1.0.1:6443\"]\nnetworks = [\"10.1.0.0/16\"]\n",
+            cluster.namespace(),
+            cluster.url(),
+            own.display()
+        );
+        let join = service_process("join-service", "", &tables, broker.address(), directory.path());
+        Self { cluster, uuid, join, recorder, cli, _centre: centre, directory, broker }
+    }
+
+    fn trust(&self) -> PathBuf {
+        self.directory.path().join("trust")
+    }
+
+    /// Expects what this machine has measured, of TPMs by these machines' manufacturers that an operator has let in.
+    async fn set_policy(&self, model: &Machine, machines: &[&Machine]) {
+        let of = |register: &u8| hex::encode(model.register(*register));
+        let registers: Value = REGISTERS.iter().map(|at| (at.to_string(), json!({"expected": [of(at)]}))).collect();
+        let authorities = ["ca/issuercert.pem", "ca/swtpm-localca-rootca-cert.pem"];
+        let manufacturers: Vec<String> = machines
+            .iter()
+            .flat_map(|machine| authorities.map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
+            .collect();
+        // Somebody has to be enrolled, or nobody could fulfil it.
+        let enrolled = [json!({ "ek": hex::encode(hash(b"a machine elsewhere")), "host": "elsewhere" })];
+        let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
+            "endorsement": { "require": "both", "manufacturers": manufacturers, "enrolled": enrolled } });
+        let set = self.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy.to_string()).await;
+        self.agree(&set).await;
+    }
+
+    /// Waits until the join service judges by what a command has written.
+    async fn agree(&self, written: &Value) {
+        in_force(&self.cli, CLUSTER, written["revision"].as_u64().unwrap()).await;
+    }
+
+    async fn host(&self, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
+        listed(&self.cli, &self.join, name, what, found).await
+    }
+
+    async fn in_state(&self, name: &str, state: &str) -> Value {
+        self.host(name, state, |row| row["state"] == state).await
+    }
+
+    /// Join tokens that are valid.
+    fn tokens(&self) -> usize {
+        let all = self.cluster.kubernetes().list("v1", "Secret", Some("kube-system"));
+        all.iter().filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").count()
+    }
+}
+
+struct Machine {
+    name: String,
+    kernel: &'static str,
+    tpm: Swtpm,
+    process: Option<Process>,
+    /// Its root directory.
+    root: TempDir,
+}
+
+impl Machine {
+    /// A machine that was never switched on.
+    fn new(name: &str, kernel: &'static str) -> Self {
+        let (root, tpm) = (tempfile::tempdir().unwrap(), Swtpm::manufacture("sha1,sha256"));
+        programs::install(root.path());
+        let machine = Self { name: name.to_owned(), kernel, tpm, process: None, root };
+        for folder in ["etc/ssh", "proc/sys/kernel/random", "state"] {
+            fs::create_dir_all(machine.at(folder)).unwrap();
+        }
+        fs::File::create(machine.at("dev/state")).unwrap().set_len(20 * 1024 * 1024).unwrap();
+        let key = machine.at("etc/ssh/ssh_host_ed25519_key").display().to_string();
+        succeed("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &key]);
+        let record = |name: &str| format!("echo \"{name} $*\" >> {}/commands", machine.root.path().display());
+        let keep = format!("for last; do :; done; cp $last {}/kubeadm.yaml", machine.root.path().display());
+        programs::script(&machine.at("bin/kubeadm"), &format!("{}\n{keep}", record("kubeadm")));
+        programs::script(&machine.at("bin/systemctl"), &record("systemctl"));
+        machine.measure();
+        machine
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    /// What every boot measures, and the id that it has.
+    fn measure(&self) {
+        fs::write(self.at("proc/sys/kernel/random/boot_id"), Uuid::new_v4().to_string()).unwrap();
+        for register in REGISTERS {
+            let what =
+                if register == 11 { self.kernel.to_owned() } else { format!("what is measured into {register}") };
+            self.tpm.write("event.bin", what.as_bytes());
+            self.tpm.tool("tpm2_pcrevent", &[&register.to_string(), "event.bin"]);
+        }
+    }
+
+    fn register(&self, register: u8) -> Vec<u8> {
+        // Behind the number of digests and the size of the only one.
+        self.tpm.registers("sha256", &[register])[6..].to_vec()
+    }
+
+    fn is_locked(&self) -> bool {
+        self.register(LOCK) != [0; 32]
+    }
+
+    fn start(&mut self, site: &Site, address: &str) {
+        let root = fs::read_to_string(site.trust().join("root.pub")).unwrap();
+        let bin = |name: &str| self.at("bin").join(name).display().to_string();
+        let text = format!(
+            "state_dir = \"{state}\"\nnode_name = \"{name}\"\naddresses = [\"{address}\"]\n\
+             [cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[trust]\nroot = \"{trusted}\"\n\
+             [attestation]\ntcti = \"swtpm:host=127.0.0.1,port={port}\"\nregisters = {REGISTERS:?}\nlock_register = {LOCK}\n\
+             [disk]\ndevice = \"/dev/state\"\nformat = true\nintegrity = false\ncryptsetup = \"{cryptsetup}\"\n\
+             mkfs = \"{mkfs}\"\nmount = \"{mount}\"\numount = \"{umount}\"\n\
+             [kubernetes]\ndistribution = \"kubeadm\"\nprogram = \"{kubeadm}\"\nsystemctl = \"{systemctl}\"\n\
+             [paths]\nroot = \"{directory}\"\n[mqtt]\nservers = [\"{broker}\"]\n",
+            state = self.at("state").display(),
+            name = self.name,
+            uuid = site.uuid,
+            trusted = root.trim(),
+            port = self.tpm.port(),
+            cryptsetup = bin("cryptsetup"),
+            mkfs = bin("mkfs"),
+            mount = bin("mount"),
+            umount = bin("umount"),
+            kubeadm = bin("kubeadm"),
+            systemctl = bin("systemctl"),
+            directory = self.root.path().display(),
+            broker = site.broker.url(),
+        );
+        let file = self.at("bootstrapper.toml");
+        fs::write(&file, text).unwrap();
+        let file = file.display().to_string();
+        let process = Process::start("bootstrapper", &program::bootstrapper(), &["--config", &file], self.root.path());
+        self.process = Some(process);
+    }
+
+    async fn stop(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.interrupt();
+        let status = process.ended().await;
+        assert!(status.success(), "{}: {status}\n{}", self.name, process.tail());
+    }
+
+    /// Off and on: the registers begin anew, the TPM and the disk keep what is theirs.
+    async fn reboot(&mut self) {
+        self.stop().await;
+        self.tpm.reboot();
+        programs::reboot(self.root.path());
+        self.measure();
+    }
+
+    fn commands(&self) -> Vec<String> {
+        fs::read_to_string(self.at("commands")).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.at("bootstrapper.log")).unwrap()
+    }
+
+    /// Whether this key opens its state disk.
+    fn opens(&self, key: &Secret) -> bool {
+        let (file, device) = (self.at("key").display().to_string(), self.at("dev/state").display().to_string());
+        fs::write(&file, key.expose()).unwrap();
+        let arguments = ["open", "--test-passphrase", "--key-file", &file, &device];
+        let opened = Command::new(programs::CRYPTSETUP).args(arguments).output().unwrap().status.success();
+        fs::remove_file(file).unwrap();
+        opened
+    }
+
+    /// What the token of its state disk says.
+    fn mark(&self) -> String {
+        let device = self.at("dev/state").display().to_string();
+        let token = succeed(programs::CRYPTSETUP, &["token", "export", "--token-id", "0", &device]);
+        let token: Value = serde_json::from_str(&token).unwrap();
+        token["state"].as_str().unwrap().to_owned()
+    }
+
+    /// What it was given is good: by `openssl` and `ssh-keygen`, with the authority of the cluster.
+    fn check_membership(&self, authority: &Path, address: &str) {
+        let serving = self.at("run/state/kubelet/pki/serving.crt").display().to_string();
+        let authority = authority.display().to_string();
+        let verify = ["verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", &authority];
+        succeed("openssl", &[&verify[..], &["-verify_hostname", &self.name, &serving]].concat());
+        succeed("openssl", &[&verify[..], &["-verify_ip", address, &serving]].concat());
+        let key = self.at("run/state/kubelet/pki/serving.key").display().to_string();
+        let public = succeed("openssl", &["x509", "-in", &serving, "-noout", "-pubkey"]);
+        assert_eq!(succeed("openssl", &["pkey", "-in", &key, "-pubout"]), public);
+        let certificate = self.at("run/state/ssh/ssh_host_ed25519_key-cert.pub").display().to_string();
+        let shown = succeed("ssh-keygen", &["-L", "-f", &certificate]);
+        assert!(shown.contains("host certificate") && shown.contains(&self.name), "{shown}");
+        let kubeadm = fs::read_to_string(self.at("kubeadm.yaml")).unwrap();
+        assert!(kubeadm.contains("caCertHashes") && kubeadm.contains(&self.name), "{kubeadm}");
+        let left = fs::read_dir(self.at("run/sparkfleet")).unwrap().count();
+        assert_eq!(left, 0, "no passphrase and no configuration with a token is left");
+    }
+}
+
+// long: one story, from the first boot to the next
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_another_kernel_stays_out() {
+    let site = Site::start().await;
+    let mut machines: Vec<Machine> = (2..=4).map(|n| Machine::new(&format!("cell-{n}"), "the kernel")).collect();
+    machines.push(Machine::new("cell-5", "another kernel"));
+    site.set_policy(&machines[0], &machines.iter().collect::<Vec<_>>()).await;
+    let addresses: Vec<String> = (1..=4).map(|n| format!("10.1.0.1{n}")).collect();
+    for (machine, address) in machines.iter_mut().zip(&addresses) {
+        machine.start(&site, address);
+    }
+
+    // Their manufacturers are known, they are not.
+    let mut revision = Value::Null;
+    for machine in &machines {
+        let row = site.host(&machine.name, "pending", |row| row["state"] == "pending").await;
+        assert_eq!((&row["variant"], &row["verdict"]), (&json!("tpm2"), &json!("approval-pending")), "{row:#}");
+        revision = site.cli.json(&["host", "approve", &machine.name]).await;
+    }
+    site.agree(&revision).await;
+    assert_eq!(site.tokens(), 0, "nobody got anything");
+    // Who was refused rests for a minute; a program that is started again does not.
+    for machine in &mut machines {
+        assert!(!machine.is_locked() && machine.mark() == "new");
+        machine.process.as_mut().unwrap().interrupt();
+        machine.process.as_mut().unwrap().ended().await;
+        machine.process.as_mut().unwrap().restart();
+    }
+
+    let files = [("master.key", site.trust().join(site.uuid.to_string()).join("master.key"))];
+    let files: Files = files.map(|(name, path)| (name.to_owned(), fs::read(path).unwrap().into())).into();
+    let keys = cluster_keys(&files, site.uuid).unwrap();
+    let (secret, salt) = keys.measurement();
+    let digest = |parts: &[&[u8]]| hash(&parts.concat());
+    let locked = digest(&[&[0; 32], &digest(&[&cluster_id(&secret, &salt)])]);
+    let authority = site.trust().join(site.uuid.to_string()).join("ca.crt");
+    let mut secret_bytes = vec![secret.expose().to_vec()];
+    for (machine, address) in machines.iter().zip(&addresses).take(3) {
+        let row = site.in_state(&machine.name, "member").await;
+        assert_eq!((&row["kind"], &row["role"]), (&json!("join"), &json!("worker")), "{row:#}");
+        let disk: Uuid = row["disk"].as_str().unwrap().parse().unwrap();
+        let key = keys.state_disk_key(disk);
+        assert!(machine.opens(&key), "the disk has the key that follows from its UUID");
+        assert_eq!((machine.mark().as_str(), machine.register(LOCK)), ("initialised", locked.clone()));
+        machine.check_membership(&authority, address);
+        secret_bytes.push(key.expose().to_vec());
+    }
+    let refused = site.in_state("cell-5", "refused").await;
+    assert_eq!(refused["verdict"], "measurement", "{refused:#}");
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(detail.contains("PCR 11: wanted") && !detail.contains("PCR 4"), "{detail}");
+    machines[3].process.as_ref().unwrap().says("PCR 11: wanted").await;
+    assert!(!machines[3].is_locked() && machines[3].mark() == "new" && !machines[3].at("kubeadm.yaml").exists());
+    assert_eq!(site.tokens(), 0, "members need none any longer, and the refused never had one");
+
+    // A reboot: the disk is closed until the join service gives its key again.
+    for (machine, address) in machines.iter_mut().zip(&addresses).take(3) {
+        machine.reboot().await;
+        assert!(!machine.is_locked() && !machine.at("run/state").exists());
+        machine.start(&site, address);
+    }
+    for machine in &machines[..3] {
+        site.host(&machine.name, "back", |row| row["state"] == "member" && row["kind"] == "rejoin").await;
+        // The last thing that it does as a member.
+        let started = || machine.commands().into_iter().find(|line| line == "systemctl start kubelet.service");
+        wait::until("the kubelet to be started", started, || machine.log()).await;
+        assert!(machine.at("run/state/sparkfleet/node_state.json").is_file(), "its disk is open");
+        assert_eq!(machine.register(LOCK), locked);
+        let commands = machine.commands();
+        assert_eq!(commands.iter().filter(|line| line.starts_with("kubeadm")).count(), 1, "{commands:#?}");
+    }
+
+    let logs = machines.iter().map(Machine::log).collect::<String>() + &site.join.output();
+    assert!(!logs.contains("panicked"), "{logs}");
+    for name in ["master.key", "issuer.key"] {
+        let text = fs::read_to_string(site.trust().join(site.uuid.to_string()).join(name)).unwrap();
+        secret_bytes.push(hex::decode(text.trim()).unwrap());
+    }
+    assert_nothing_secret(&site.recorder, &logs, &secret_bytes);
+    for machine in &mut machines {
+        machine.stop().await;
+    }
+    site.cluster.stop().await;
+}
+
+/// SHA-256.
+fn hash(bytes: &[u8]) -> Vec<u8> {
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref().to_vec()
+}
