@@ -36,7 +36,10 @@ pub struct Cache {
     versions: BTreeMap<Key, String>,
     unreadable: BTreeMap<Key, String>,
     listed: BTreeSet<Store>,
-    host_changes: u64,
+    /// Hosts by the disk that their record names.
+    by_disk: BTreeMap<Uuid, BTreeSet<EkHash>>,
+    /// Disks of which something that is told of their hosts may have changed.
+    changed_disks: BTreeSet<Uuid>,
 }
 
 impl Cache {
@@ -58,10 +61,15 @@ impl Cache {
         &self.hosts
     }
 
-    /// Grows with every change of a host or of who has a disk.
-    #[must_use]
-    pub const fn host_changes(&self) -> u64 {
-        self.host_changes
+    /// Hosts whose record names this disk.
+    pub fn hosts_of_disk(&self, disk: Uuid) -> impl DoubleEndedIterator<Item = (&EkHash, &Entry<HostRecord>)> {
+        let keys = self.by_disk.get(&disk).into_iter().flatten();
+        keys.filter_map(|ek| self.hosts.get_key_value(ek))
+    }
+
+    /// Disks of which a host or the owner changed since this was asked last.
+    pub fn take_changed_disks(&mut self) -> BTreeSet<Uuid> {
+        std::mem::take(&mut self.changed_disks)
     }
 
     /// One attempt.
@@ -203,8 +211,15 @@ impl Cache {
             Key::Request(id) => {
                 Request::from_text(&text).map(|is| drop(self.requests.insert(*id, Entry { version, is })))
             }
-            Key::Host(ek) => from_text(&text).map(|is| drop(self.hosts.insert(*ek, Entry { version, is }))),
-            Key::Disk(disk) => from_text(&text).map(|is| drop(self.disks.insert(*disk, Entry { version, is }))),
+            Key::Host(ek) => from_text(&text).map(|is: HostRecord| {
+                self.changed_disks.insert(is.disk);
+                self.by_disk.entry(is.disk).or_default().insert(*ek);
+                self.hosts.insert(*ek, Entry { version, is });
+            }),
+            Key::Disk(disk) => from_text(&text).map(|is| {
+                self.changed_disks.insert(*disk);
+                self.disks.insert(*disk, Entry { version, is });
+            }),
             Key::Name(name) => from_text(&text).map(|is| drop(self.names.insert(name.clone(), Entry { version, is }))),
             Key::Policy => from_text(&text).map(|is| self.policy = Some(Entry { version, is })),
             Key::ControlPlane => from_text(&text).map(|is| self.control_plane = Some(Entry { version, is })),
@@ -219,17 +234,28 @@ impl Cache {
     fn remove(&mut self, key: &Key) {
         self.versions.remove(key);
         self.unreadable.remove(key);
-        if matches!(key, Key::Host(_) | Key::Disk(_)) {
-            self.host_changes += 1;
-        }
         match key {
             Key::Request(id) => drop(self.requests.remove(id)),
-            Key::Host(ek) => drop(self.hosts.remove(ek)),
-            Key::Disk(disk) => drop(self.disks.remove(disk)),
+            Key::Host(ek) => self.remove_host(ek),
+            Key::Disk(disk) => {
+                self.changed_disks.insert(*disk);
+                self.disks.remove(disk);
+            }
             Key::Name(name) => drop(self.names.remove(name)),
             Key::Policy => self.policy = None,
             Key::ControlPlane => self.control_plane = None,
             Key::Leader => self.leader = None,
+        }
+    }
+
+    fn remove_host(&mut self, ek: &EkHash) {
+        let Some(disk) = self.hosts.remove(ek).map(|entry| entry.is.disk) else { return };
+        self.changed_disks.insert(disk);
+        if let Some(keys) = self.by_disk.get_mut(&disk) {
+            keys.remove(ek);
+            if keys.is_empty() {
+                self.by_disk.remove(&disk);
+            }
         }
     }
 }

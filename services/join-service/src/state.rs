@@ -28,7 +28,7 @@ use join_protocol::refusal::RefusalCode;
 use join_protocol::secret::{Entropy, Secret, cluster_id};
 use join_protocol::terms::{Address, Kind, RequestId, Suite};
 use join_protocol::transcript::Hash;
-use join_service_contract::{DesiredPolicy, HostState, JoinCounters, JoinNode};
+use join_service_contract::{DesiredPolicy, JoinCounters, JoinNode};
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::{HostEvent, HostRequest};
@@ -45,7 +45,7 @@ use crate::settings::Settings;
 use crate::trust::{KubernetesTrust, Trust};
 use leadership::Leadership;
 use policy::{PolicyKeeper, Taken};
-use report::{Basis, Reports};
+use report::Reports;
 use seen::SeenHosts;
 
 /// How long keys of hellos and evidence are used, ms. Those of the epoch before stay good.
@@ -293,8 +293,8 @@ impl State {
         self.is_speaking = true;
         self.sweep_at = now.mono;
         let hosts = report::hosts(&self.cache, &self.seen, &self.policy);
-        let node = self.node(now, &hosts);
-        let (metrics, updates) = self.reports.begin(node, &self.counters, hosts);
+        self.reports.begin_hosts(hosts, self.policy.version());
+        let (metrics, updates) = self.reports.begin(self.node(now), &self.counters);
         self.effects.push(Effect::Speak(metrics));
         self.effects.extend(updates.into_iter().map(Effect::Node));
         self.say_ready(true, "speaks");
@@ -330,20 +330,18 @@ impl State {
     }
 
     fn report(&mut self, now: Now) {
-        let basis = Basis::of(&self.cache, &self.seen, &self.policy);
-        if !self.reports.follows(basis) {
-            let hosts = report::hosts(&self.cache, &self.seen, &self.policy);
-            let updates = self.reports.update_hosts(hosts, basis);
-            self.effects.extend(updates.into_iter().map(Effect::Node));
+        for disk in self.reports.to_look_at(&mut self.cache, &mut self.seen, self.policy.version()) {
+            let host = report::host(disk, &self.cache, &self.seen, &self.policy);
+            self.effects.extend(self.reports.update_host(disk, host).map(Effect::Node));
         }
-        let node = self.node(now, self.reports.hosts());
+        let node = self.node(now);
         let update = self.reports.update_node(node, &self.counters);
         self.effects.extend(update.map(Effect::Node));
     }
 
-    fn node(&self, now: Now, hosts: &BTreeMap<uuid::Uuid, join_service_contract::JoinHost>) -> JoinNode {
+    fn node(&self, now: Now) -> JoinNode {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let in_state = |state| count(hosts.values().filter(|host| host.state == state).count());
+        let hosts = self.reports.counts();
         let live = self.cache.requests().values().filter(|entry| entry.is.is_live() && entry.is.token.is_some());
         let lease = self.cache.control_plane().filter(|lease| lease.is.until_ms >= now.wall);
         let desired = self.policy.desired();
@@ -357,13 +355,13 @@ impl State {
             cluster_name: self.settings.cluster_name.clone(),
             replica: self.settings.replica.clone(),
             policy_version: self.policy.version(),
-            policy_digest: desired.map(DesiredPolicy::digest),
+            policy_digest: self.policy.digest(),
             policy_revision: desired.map_or(0, |desired| desired.revision),
             policy_state: self.policy.state(),
             policy_error: self.policy.error().cloned(),
-            hosts_total: count(hosts.len()),
-            hosts_pending: in_state(HostState::Pending),
-            hosts_members: in_state(HostState::Member),
+            hosts_total: hosts.total,
+            hosts_pending: hosts.pending,
+            hosts_members: hosts.members,
             tickets_issued: self.totals.issued,
             tickets_resent: self.totals.resent,
             tickets_acknowledged: self.totals.acknowledged,

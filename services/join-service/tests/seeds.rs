@@ -1,5 +1,5 @@
 //! Fleets that join through a bad network while replicas are killed between any two writes, from a seed. After every event no token is without a live attempt, no host has two, no two control
-//! planes join at once, and a request has one answer (`token-once`, `no-ticket-without-verdict`, `resume-anywhere`); when the faults end everybody who may be in is in, and nobody else.
+//! planes join at once, and a request has one answer; in all that the broker carried is no disk key, measurement secret or token (`token-once`, `no-ticket-without-verdict`, `resume-anywhere`); when the faults end everybody who may be in is in, and nobody else.
 //!
 //! `JOIN_SEEDS=<from>..<to>` runs others, `JOIN_HOSTS=<number>` larger fleets.
 
@@ -7,6 +7,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use join_protocol::terms::{Kind, Role};
@@ -131,6 +132,9 @@ fn judge(world: &World, seed: u64) {
         }
     }
     assert!(world.store.tokens.is_empty(), "seed {seed}: tokens are left");
+    let secrets = world.secrets();
+    assert!(secrets.iter().any(|(name, _)| name.starts_with("token")) && world.wire.bytes() > 100_000);
+    assert_eq!(world.wire.found(&secrets), BTreeSet::new(), "seed {seed}: the broker saw secrets");
     let again = world.tickets_sent - world.tickets.len() as u64;
     eprintln!(
         "seed {seed}: {} writes, {} crashes, {} tickets, {again} sent again",

@@ -3,12 +3,14 @@
 use configdb_schema::document::AttestationPolicy;
 use join_attestation::{HostVerifier, Policy};
 use join_protocol::terms::Variant;
-use join_service_contract::{DesiredPolicy, PolicyState};
+use join_service_contract::{DesiredPolicy, PolicyDigest, PolicyState};
 
 /// The policy, and what is said of it.
 #[derive(Debug)]
 pub struct PolicyKeeper {
     desired: Option<DesiredPolicy>,
+    /// Of `desired`; a policy may be large, and what is said of it is compared at every event.
+    digest: Option<PolicyDigest>,
     state: PolicyState,
     /// Why it admits nobody.
     error: Option<String>,
@@ -36,6 +38,7 @@ impl PolicyKeeper {
     pub fn new() -> Self {
         Self {
             desired: None,
+            digest: None,
             state: PolicyState::Unknown,
             error: Some("no policy was sent to this cluster: nobody is admitted".to_owned()),
             refused: None,
@@ -47,6 +50,12 @@ impl PolicyKeeper {
     #[must_use]
     pub const fn desired(&self) -> Option<&DesiredPolicy> {
         self.desired.as_ref()
+    }
+
+    /// Its digest.
+    #[must_use]
+    pub const fn digest(&self) -> Option<PolicyDigest> {
+        self.digest
     }
 
     /// What it does.
@@ -91,7 +100,7 @@ impl PolicyKeeper {
         if command.version > known.version {
             return Taken::New;
         }
-        if command.digest() == known.digest() {
+        if Some(command.digest()) == self.digest {
             self.refused = None;
             return Taken::Repeat;
         }
@@ -129,6 +138,7 @@ impl PolicyKeeper {
         };
         tracing::info!(version = desired.version, revision = desired.revision, state = %self.state, "policy taken over");
         self.verifier = HostVerifier::new(policy);
+        self.digest = Some(desired.digest());
         self.desired = Some(desired);
     }
 }

@@ -18,21 +18,39 @@ use crate::document::HostRecord;
 pub struct Reports {
     node: Option<(JoinNode, JoinCounters)>,
     hosts: BTreeMap<Uuid, JoinHost>,
-    basis: Option<Basis>,
+    counts: HostCounts,
+    /// Version of the policy by which the hosts were told.
+    policy: Option<u64>,
 }
 
-/// What the report of the hosts follows from: as long as it is the same, so is the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Basis {
-    records: u64,
-    seen: u64,
-    policy: u64,
+/// How many hosts were told of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HostCounts {
+    /// All.
+    pub total: u32,
+    /// Those that wait for approval.
+    pub pending: u32,
+    /// Members.
+    pub members: u32,
 }
 
-impl Basis {
-    /// As it is.
-    pub fn of(cache: &Cache, seen: &SeenHosts, policy: &PolicyKeeper) -> Self {
-        Self { records: cache.host_changes(), seen: seen.changes(), policy: policy.version() }
+impl HostCounts {
+    fn of(hosts: &BTreeMap<Uuid, JoinHost>) -> Self {
+        let mut counts = Self::default();
+        hosts.values().for_each(|host| counts.add(host.state));
+        counts
+    }
+
+    fn add(&mut self, state: HostState) {
+        self.total += 1;
+        self.pending += u32::from(state == HostState::Pending);
+        self.members += u32::from(state == HostState::Member);
+    }
+
+    fn remove(&mut self, state: HostState) {
+        self.total -= 1;
+        self.pending -= u32::from(state == HostState::Pending);
+        self.members -= u32::from(state == HostState::Member);
     }
 }
 
@@ -42,45 +60,55 @@ impl Reports {
         self.node.as_ref().map(|(node, _)| node)
     }
 
-    /// The hosts as they were told last.
-    pub const fn hosts(&self) -> &BTreeMap<Uuid, JoinHost> {
-        &self.hosts
+    /// How many hosts were told of last.
+    pub const fn counts(&self) -> HostCounts {
+        self.counts
     }
 
-    /// Whether the hosts were told from this basis.
-    pub fn follows(&self, basis: Basis) -> bool {
-        self.basis == Some(basis)
+    /// Takes the hosts over that the first report has, as they are under this version of the policy.
+    pub fn begin_hosts(&mut self, hosts: BTreeMap<Uuid, JoinHost>, policy: u64) {
+        self.counts = HostCounts::of(&hosts);
+        self.hosts = hosts;
+        self.policy = Some(policy);
     }
 
     /// The first report: metrics of the node, then its devices.
-    pub fn begin(
-        &mut self,
-        node: JoinNode,
-        counters: &JoinCounters,
-        hosts: BTreeMap<Uuid, JoinHost>,
-    ) -> (Vec<Metric>, Vec<NodeUpdate>) {
+    pub fn begin(&mut self, node: JoinNode, counters: &JoinCounters) -> (Vec<Metric>, Vec<NodeUpdate>) {
         let mut metrics = node.to_metrics();
         metrics.extend(counters.to_metrics());
-        let updates = hosts.iter().map(|(disk, host)| host.to_update(*disk)).collect();
+        let updates = self.hosts.iter().map(|(disk, host)| host.to_update(*disk)).collect();
         self.node = Some((node, counters.clone()));
-        self.hosts = hosts;
-        self.basis = None;
         (metrics, updates)
     }
 
-    /// What has to be told so that these hosts are known.
-    pub fn update_hosts(&mut self, hosts: BTreeMap<Uuid, JoinHost>, basis: Basis) -> Vec<NodeUpdate> {
-        let gone = self.hosts.keys().filter(|disk| !hosts.contains_key(*disk));
-        let mut updates: Vec<NodeUpdate> =
-            gone.map(|disk| NodeUpdate::DeviceDeath { device: host_device(*disk) }).collect();
-        for (disk, host) in &hosts {
-            if self.hosts.get(disk) != Some(host) {
-                updates.push(host.to_update(*disk));
-            }
+    /// Of which disks the hosts have to be looked at: those that changed, and all if the policy did.
+    pub fn to_look_at(&mut self, cache: &mut Cache, seen: &mut SeenHosts, policy: u64) -> BTreeSet<Uuid> {
+        let mut disks = cache.take_changed_disks();
+        disks.append(&mut seen.take_changed_disks());
+        if self.policy.replace(policy) != Some(policy) {
+            disks.extend(self.hosts.keys());
+            disks.extend(all_disks(cache, seen));
         }
-        self.hosts = hosts;
-        self.basis = Some(basis);
-        updates
+        disks
+    }
+
+    /// What has to be told so that the host of this disk is known; None: there is none.
+    pub fn update_host(&mut self, disk: Uuid, host: Option<JoinHost>) -> Option<NodeUpdate> {
+        let known = self.hosts.get(&disk);
+        if known == host.as_ref() {
+            return None;
+        }
+        if let Some(known) = known {
+            self.counts.remove(known.state);
+        }
+        let Some(host) = host else {
+            self.hosts.remove(&disk);
+            return Some(NodeUpdate::DeviceDeath { device: host_device(disk) });
+        };
+        self.counts.add(host.state);
+        let update = host.to_update(disk);
+        self.hosts.insert(disk, host);
+        Some(update)
     }
 
     /// What has to be told so that this is known of the node.
@@ -109,40 +137,45 @@ impl Reports {
     }
 }
 
-/// The hosts as devices: those that have a record, and those that were refused. A refused host never stands in the place of the host whose disk it names.
+fn all_disks(cache: &Cache, seen: &SeenHosts) -> BTreeSet<Uuid> {
+    let recorded = cache.hosts().values().map(|entry| entry.is.disk);
+    recorded.chain(seen.iter().map(|(_, seen)| seen.disk)).collect()
+}
+
+/// The hosts as devices: those that have a record, and those that were refused.
 pub fn hosts(cache: &Cache, seen: &SeenHosts, policy: &PolicyKeeper) -> BTreeMap<Uuid, JoinHost> {
+    let disks = all_disks(cache, seen).into_iter();
+    disks.filter_map(|disk| Some((disk, host(disk, cache, seen, policy)?))).collect()
+}
+
+/// The host of a disk, if there is one. A refused host never stands in the place of the host whose disk it names.
+pub fn host(disk: Uuid, cache: &Cache, seen: &SeenHosts, policy: &PolicyKeeper) -> Option<JoinHost> {
     let is_revoked = |ek| policy.verifier().policy().is_revoked(ek);
-    let mut hosts = BTreeMap::new();
-    for (ek, entry) in cache.hosts() {
+    if let Some((ek, entry)) = cache.hosts_of_disk(disk).next_back() {
         let mut host = recorded(hex::encode(ek), &entry.is);
-        if let Some(seen) = seen.get(ek).filter(|seen| seen.disk == entry.is.disk) {
+        if let Some(seen) = seen.get(ek).filter(|seen| seen.disk == disk) {
             refused(&mut host, seen, entry.is.bound);
         }
         if is_revoked(ek) {
             host.state = HostState::Revoked;
         }
-        hosts.insert(entry.is.disk, host);
+        return Some(host);
     }
-    for (ek, seen) in seen.iter() {
-        let has_record = cache.host(ek).is_some_and(|entry| entry.is.disk == seen.disk);
-        if has_record || cache.disk_owner(seen.disk).is_some_and(|owner| owner != *ek) {
-            continue;
-        }
-        let mut host = JoinHost {
-            name: seen.name.clone(),
-            role: seen.role.to_owned(),
-            variant: seen.variant.to_owned(),
-            endorsement_key: hex::encode(ek),
-            first_seen: seen.first_seen,
-            ..JoinHost::default()
-        };
-        refused(&mut host, seen, false);
-        if is_revoked(ek) {
-            host.state = HostState::Revoked;
-        }
-        hosts.entry(seen.disk).or_insert(host);
+    let owner = cache.disk_owner(disk);
+    let (ek, seen) = seen.of_disk(disk).find(|(ek, _)| owner.is_none_or(|owner| owner == **ek))?;
+    let mut host = JoinHost {
+        name: seen.name.clone(),
+        role: seen.role.to_owned(),
+        variant: seen.variant.to_owned(),
+        endorsement_key: hex::encode(ek),
+        first_seen: seen.first_seen,
+        ..JoinHost::default()
+    };
+    refused(&mut host, seen, false);
+    if is_revoked(ek) {
+        host.state = HostState::Revoked;
     }
-    hosts
+    Some(host)
 }
 
 fn recorded(endorsement_key: String, record: &HostRecord) -> JoinHost {

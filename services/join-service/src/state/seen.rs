@@ -1,6 +1,6 @@
 //! Hosts that were refused last: what people need to decide about them. Kept in memory only, and only so many; a host that still wants in is seen again within a minute.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use join_attestation::EkHash;
 use join_service_contract::HostState;
@@ -42,27 +42,36 @@ pub struct Seen {
 #[derive(Debug, Default)]
 pub struct SeenHosts {
     hosts: BTreeMap<EkHash, Seen>,
-    changes: u64,
+    by_disk: BTreeMap<Uuid, BTreeSet<EkHash>>,
+    changed_disks: BTreeSet<Uuid>,
 }
 
 impl SeenHosts {
     /// A host was refused.
     pub fn note(&mut self, ek: EkHash, mut seen: Seen) {
-        self.changes += 1;
         if let Some(known) = self.hosts.get(&ek) {
             seen.first_seen = known.first_seen;
         } else if self.hosts.len() >= SEEN_MAX
             && let Some(oldest) = self.hosts.iter().min_by_key(|(_, seen)| seen.last_seen).map(|(ek, _)| *ek)
         {
-            self.hosts.remove(&oldest);
+            self.forget(&oldest);
         }
+        self.forget(&ek);
+        self.changed_disks.insert(seen.disk);
+        self.by_disk.entry(seen.disk).or_default().insert(ek);
         self.hosts.insert(ek, seen);
     }
 
     /// A host got its ticket.
     pub fn forget(&mut self, ek: &EkHash) {
-        self.changes += 1;
-        self.hosts.remove(ek);
+        let Some(disk) = self.hosts.remove(ek).map(|seen| seen.disk) else { return };
+        self.changed_disks.insert(disk);
+        if let Some(keys) = self.by_disk.get_mut(&disk) {
+            keys.remove(ek);
+            if keys.is_empty() {
+                self.by_disk.remove(&disk);
+            }
+        }
     }
 
     /// The last refusal of a host.
@@ -71,10 +80,15 @@ impl SeenHosts {
         self.hosts.get(ek)
     }
 
-    /// Grows with every change.
-    #[must_use]
-    pub const fn changes(&self) -> u64 {
-        self.changes
+    /// Hosts that named this disk.
+    pub fn of_disk(&self, disk: Uuid) -> impl Iterator<Item = (&EkHash, &Seen)> {
+        let keys = self.by_disk.get(&disk).into_iter().flatten();
+        keys.filter_map(|ek| self.hosts.get_key_value(ek))
+    }
+
+    /// Disks of which something changed since this was asked last.
+    pub fn take_changed_disks(&mut self) -> BTreeSet<Uuid> {
+        std::mem::take(&mut self.changed_disks)
     }
 
     /// All of them.

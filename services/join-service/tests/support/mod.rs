@@ -7,4 +7,5 @@ pub mod host;
 pub mod mosquitto;
 pub mod site;
 pub mod store;
+pub mod wire;
 pub mod world;

@@ -10,6 +10,8 @@ use join_protocol::terms::{RequestId, Role};
 use join_service::State;
 use join_service::document::{Document, Key, Store};
 use join_service::event::{Effect, Event, Observation, Operation, Transaction, Written};
+use join_service::keys::KeyProvider as _;
+use join_service::trust::cluster_keys;
 use join_service_contract::{DesiredPolicy, JoinNode, names};
 use service_runtime::Effects;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
@@ -19,6 +21,7 @@ use sparkplug::{BdSeq, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use super::host::SimHost;
 use super::site::{self, numbered};
 use super::store::MemoryStore;
+use super::wire::Wire;
 
 /// How often in a hundred something happens to a message.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,6 +69,8 @@ pub struct World {
     /// The ticket of each request, as it was sent first.
     pub tickets: BTreeMap<RequestId, Vec<u8>>,
     pub tickets_sent: u64,
+    /// What the broker carried, lost or not.
+    pub wire: Wire,
     /// Changes of the store that the invariants were looked at for.
     checked: u64,
 }
@@ -98,6 +103,7 @@ impl World {
             crashes: 0,
             tickets: BTreeMap::new(),
             tickets_sent: 0,
+            wire: Wire::default(),
             checked: 0,
         };
         (0..replicas).for_each(|at| world.start(at));
@@ -174,6 +180,7 @@ impl World {
                 self.post(1, Mail::Replica(at, generation, Event::Read { key, result }));
             }
             Effect::Speak(metrics) => {
+                self.wire.carry(&metrics);
                 let replica = &mut self.replicas[at];
                 replica.speaks = true;
                 replica.devices.clear();
@@ -184,12 +191,14 @@ impl World {
             }
             Effect::FallSilent => self.replicas[at].speaks = false,
             Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
+                self.wire.carry(&metrics);
                 self.replicas[at].devices.insert(device.to_string(), metrics);
             }
             Effect::Node(NodeUpdate::DeviceDeath { device }) => {
                 self.replicas[at].devices.remove(device.as_str());
             }
             Effect::Node(NodeUpdate::Set { device: None, metrics }) => {
+                self.wire.carry(&metrics);
                 let named = metrics.into_iter().map(|metric| (metric.name.to_string(), metric));
                 self.replicas[at].node.extend(named);
             }
@@ -201,6 +210,7 @@ impl World {
     fn request(&mut self, at: usize, request: HostRequest) {
         match request {
             HostRequest::Command { node, metrics, .. } => {
+                self.wire.carry(&metrics);
                 let message = IssuerMessage::from_metric(&metrics[0]).unwrap().unwrap();
                 self.note_ticket(&message);
                 // The broker may give a message to whoever listens there: all hosts with that disk.
@@ -240,6 +250,7 @@ impl World {
 
     fn birth(&mut self, at: usize, host: usize) {
         let metrics = HostMessage::birth_metrics(&self.hosts[host].machine.standing_messages());
+        self.wire.carry(&metrics);
         let event = HostEvent::NodeBirth {
             node: self.node_of(host),
             bd_seq: BdSeq::ZERO,
@@ -395,6 +406,7 @@ impl World {
 
     pub fn published(&mut self, host: usize, messages: Vec<HostMessage>) {
         for message in messages {
+            self.wire.carry([&message.to_metric()]);
             if self.post_by_broker(|| Mail::FromHost(host, message.clone())) {
                 continue;
             }
@@ -443,6 +455,22 @@ impl World {
         let speaking = self.replicas.iter().find(|replica| replica.speaks)?;
         let metrics = speaking.devices.get(&self.hosts[host].disk.to_string())?;
         join_service_contract::JoinHost::from_metrics(metrics).ok()
+    }
+
+    /// What no message may hold: what the cluster's keys derive, and every token that was made for a host.
+    pub fn secrets(&self) -> Vec<(String, Vec<u8>)> {
+        let keys = cluster_keys(&site::files(0), site::CLUSTER).unwrap();
+        let mut secrets = vec![("measurement secret".to_owned(), keys.measurement().0.expose().to_vec())];
+        for host in &self.hosts {
+            secrets.push((format!("disk key of {}", host.disk), keys.state_disk_key(host.disk).expose().to_vec()));
+            let own = host.tokens.iter().map(|token| {
+                // The id of a join token is no secret; that of a server has none.
+                let secret = token.rsplit_once('.').map_or(token.as_str(), |(_, secret)| secret);
+                (format!("token of {}", host.disk), secret.as_bytes().to_vec())
+            });
+            secrets.extend(own);
+        }
+        secrets
     }
 
     pub fn is_member(&self, host: usize) -> bool {
