@@ -100,7 +100,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The text between pairs of back-ticks of one line.
-fn code_spans(line: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     let parts = line.split('`').count();
     line.split('`').enumerate().filter(move |(at, _)| at % 2 == 1 && at + 1 < parts).map(|(_, span)| span)
 }

@@ -20,6 +20,7 @@ pub mod arrows;
 pub mod docs;
 pub mod functions;
 pub mod manifests;
+pub mod named_tests;
 pub mod purity;
 pub mod reference;
 pub mod requirements;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::OnceLock;
 use tidy::tree::{SourceFile, Tree, root};
-use tidy::{Finding, arrows, docs, functions, manifests, purity, reference, requirements, rooms, words};
+use tidy::{Finding, arrows, docs, functions, manifests, named_tests, purity, reference, requirements, rooms, words};
 
 /// The names of dependencies that may come in more than one version.
 const DUPLICATES: &str = "tests/tidy/duplicates.txt";
@@ -100,6 +100,13 @@ fn links_and_paths_in_markdown_resolve() {
     let files: Vec<_> = tree().with_extension("md").collect();
     let anchors = files.iter().map(|file| (file.path.clone(), docs::anchors(&file.text))).collect();
     assert_none(files.iter().flat_map(|file| docs::check_links(file, &tree().paths, &anchors)));
+}
+
+#[test]
+fn tests_that_tables_name_exist() {
+    let tests = named_tests::names(tree().with_extension("rs"));
+    assert!(tests.len() > 500, "only {} tests were read", tests.len());
+    assert_none(tree().with_extension("md").flat_map(|file| named_tests::check(file, &tests)));
 }
 
 #[test]
