@@ -100,6 +100,12 @@ pub struct ChallengeBody {
     /// Encoded `IssuerCertificate`s, the issuer first, the root left out.
     #[prost(bytes = "vec", repeated, tag = "12")]
     pub issuer_certificates: Vec<Vec<u8>>,
+    /// Name of the bank that is to be quoted.
+    #[prost(string, tag = "13")]
+    pub bank: String,
+    /// Registers that are to be quoted, each greater than the one before.
+    #[prost(uint32, repeated, tag = "14")]
+    pub registers: Vec<u32>,
 }
 
 /// Evidence of a host, sealed to the key of the challenge. It carries hello and challenge, so that the issuer needs no memory.

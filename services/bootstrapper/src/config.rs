@@ -119,14 +119,14 @@ pub struct TrustConfig {
 pub struct AttestationConfig {
     /// How it is reached.
     pub tcti: String,
-    /// Bank that is quoted.
+    /// Bank in which the lock register is looked at.
     pub bank: String,
-    /// Registers that are quoted beside the lock register.
-    pub registers: Vec<u8>,
     /// Register that the lock extends.
     pub lock_register: u8,
     /// Its value before, hexadecimal.
     pub lock_before: Option<String>,
+    /// Certificates between that of the endorsement key and its manufacturer, PEM.
+    pub intermediates: Option<String>,
 }
 
 /// The state disk.
@@ -249,9 +249,9 @@ impl Default for AttestationConfig {
         Self {
             tcti: "device:/dev/tpmrm0".to_owned(),
             bank: "sha256".to_owned(),
-            registers: vec![4, 7, 9, 11],
             lock_register: 15,
             lock_before: None,
+            intermediates: None,
         }
     }
 }
@@ -425,9 +425,6 @@ impl Config {
             "sha384" => 48,
             _ => return fault("attestation.bank", "must be sha256 or sha384"),
         };
-        if attestation.registers.iter().any(|register| *register > 23) {
-            return fault("attestation.registers", "must lie between 0 and 23");
-        }
         if attestation.lock_register > 15 {
             return fault("attestation.lock_register", "must lie between 0 and 15: others can be reset");
         }

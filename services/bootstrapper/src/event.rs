@@ -3,6 +3,7 @@
 use bootstrapper_contract::InitParameters;
 use join_protocol::message::grant::{Component, Membership};
 use join_protocol::secret::{Secret, SecretBytes};
+use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, RequestId};
 use join_protocol::transcript::Hash;
 use sparkplug::Metric;
@@ -47,8 +48,8 @@ pub struct Identity {
 pub enum TpmWork {
     /// Activate this credential.
     Activate(Vec<u8>),
-    /// Quote over this.
-    Quote(Hash),
+    /// Quote over this, these registers.
+    Quote(Hash, Selection),
 }
 
 /// What came of it.
@@ -77,6 +78,8 @@ pub enum Task {
         cluster_id: Hash,
         /// Over this.
         qualifying_data: Hash,
+        /// These registers.
+        selection: Selection,
     },
     /// Give the state disk its key.
     SetKey(Secret),

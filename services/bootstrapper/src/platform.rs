@@ -9,6 +9,7 @@ use bootstrapper_contract::InitParameters;
 use futures::future::BoxFuture;
 use join_protocol::message::grant::{Component, Membership};
 use join_protocol::secret::{Secret, SecretBytes};
+use join_protocol::selection::Selection;
 use join_protocol::terms::{Role, Variant};
 use join_protocol::transcript::Hash;
 use tokio::sync::mpsc;
@@ -61,6 +62,8 @@ pub struct AttesterKeys {
     pub endorsement: Vec<u8>,
     /// Certificates of the endorsement key, DER, its own first; may be none.
     pub certificates: Vec<Vec<u8>>,
+    /// Register that it locks.
+    pub lock_register: u8,
 }
 
 /// A TPM. Its methods may block for as long as a TPM takes; they are called one after another, off the event loop.
@@ -83,11 +86,11 @@ pub trait Attester: Send + fmt::Debug {
     /// It was not, or the TPM is busy.
     fn activate_credential(&mut self, credential: &[u8]) -> Outcome<Secret>;
 
-    /// A quote over the configured registers, in the form of the variant.
+    /// A quote over these registers, in the form of the variant.
     ///
     /// # Errors
     /// The TPM refuses.
-    fn quote(&mut self, qualifying_data: &Hash) -> Outcome<Vec<u8>>;
+    fn quote(&mut self, qualifying_data: &Hash, selection: &Selection) -> Outcome<Vec<u8>>;
 
     /// Extends the lock register with the cluster id (`TPM2_PCR_Event`). There is no way back but a reboot.
     ///

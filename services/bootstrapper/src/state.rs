@@ -303,6 +303,7 @@ impl State {
             attestation_key: keys.attestation,
             endorsement_key: keys.endorsement,
             endorsement_certificates: keys.certificates,
+            lock_register: keys.lock_register,
             body: EvidenceBody {
                 boot: identity.boot,
                 node_name: identity.node_name,
@@ -419,11 +420,12 @@ impl State {
                 MachineEffect::ActivateCredential { request, credential } => {
                     self.effects.push(Effect::Tpm { kind, request, work: TpmWork::Activate(credential) });
                 }
-                MachineEffect::Quote { request, qualifying_data } => {
-                    self.effects.push(Effect::Tpm { kind, request, work: TpmWork::Quote(qualifying_data) });
+                MachineEffect::Quote { request, qualifying_data, selection } => {
+                    let work = TpmWork::Quote(qualifying_data, selection);
+                    self.effects.push(Effect::Tpm { kind, request, work });
                 }
-                MachineEffect::Lock { request, cluster_id, qualifying_data } => {
-                    self.on_ticket(kind, request, (cluster_id, qualifying_data), turn);
+                MachineEffect::Lock { request, cluster_id, qualifying_data, selection } => {
+                    self.on_ticket(kind, request, (cluster_id, qualifying_data, selection), turn);
                 }
                 MachineEffect::Refused(refusal) => {
                     self.node.refusals += 1;

@@ -11,6 +11,8 @@ use bootstrapper::platform::Attester as _;
 use join_attestation::{Policy, TpmVerifier};
 use join_protocol::secret::Secret;
 use join_protocol::terms::Variant;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use support::issuer::TestIssuer;
 use support::mosquitto::Mosquitto;
@@ -20,6 +22,8 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 const REGISTERS: [u8; 9] = [0, 1, 2, 4, 5, 7, 9, 11, 14];
+/// Certificate of the manufacturer.
+const ROOT: &str = "ca/swtpm-localca-rootca-cert.pem";
 
 struct Machine {
     disk: Uuid,
@@ -27,6 +31,8 @@ struct Machine {
     /// Its disk, its power switch, its Kubernetes.
     rest: SimulatedHost,
     tpm: Swtpm,
+    /// Certificates that its configuration has.
+    intermediates: Option<String>,
 }
 
 /// What firmware and kernel would measure.
@@ -43,14 +49,14 @@ impl Machine {
         let rest = SimulatedHost::new(directory.path(), disk, Secret::new([number; 32])).unwrap();
         let tpm = Swtpm::manufacture("sha1,sha256");
         measure(&tpm);
-        Self { disk, directory, rest, tpm }
+        Self { disk, directory, rest, tpm, intermediates: None }
     }
 
     fn attester(&self) -> TpmAttester {
         let config = AttestationConfig {
             tcti: format!("swtpm:host=127.0.0.1,port={}", self.tpm.port()),
-            registers: REGISTERS.to_vec(),
             lock_register: 15,
+            intermediates: self.intermediates.clone(),
             ..AttestationConfig::default()
         };
         TpmAttester::new(&config, None)
@@ -60,6 +66,20 @@ impl Machine {
         let mut platform = self.rest.platform();
         platform.attester = Box::new(self.attester());
         Running::start(config(broker, self.directory.path(), &format!("edge-{}", self.disk.as_u128())), platform)
+    }
+
+    /// The certificate of who signed that of the endorsement key; the manufacturer's root signed it.
+    fn intermediate(&self) -> String {
+        String::from_utf8(self.tpm.file("ca/issuercert.pem")).unwrap()
+    }
+
+    /// As a manufacturer does it who puts the whole chain into its TPMs.
+    fn write_chain(&self) {
+        let der = CertificateDer::from_pem_slice(self.intermediate().as_bytes()).unwrap();
+        self.tpm.write("chain.der", &der);
+        let (place, size) = ("0x1c00100", (der.len() + 16).to_string());
+        self.tpm.tool("tpm2_nvdefine", &[place, "-C", "o", "-s", &size, "-a", "ownerwrite|ownerread|authread"]);
+        self.tpm.tool("tpm2_nvwrite", &[place, "-C", "o", "-i", "chain.der"]);
     }
 
     fn reboot(&mut self) {
@@ -76,6 +96,11 @@ impl Machine {
 
 /// What the first machine measured, and everybody's manufacturer.
 fn verifier(machines: &[&Machine]) -> TpmVerifier {
+    verifier_by(machines, &["ca/issuercert.pem", ROOT])
+}
+
+/// The same where these authorities of each manufacturer are known.
+fn verifier_by(machines: &[&Machine], authorities: &[&str]) -> TpmVerifier {
     let tpm = &machines[0].tpm;
     let values = join_attestation::pcr::parse_digests(&tpm.registers("sha256", &REGISTERS)).unwrap();
     let registers: serde_json::Map<String, Value> = REGISTERS
@@ -83,10 +108,9 @@ fn verifier(machines: &[&Machine]) -> TpmVerifier {
         .zip(values)
         .map(|(at, value)| (at.to_string(), json!({"expected": [hex::encode(value)]})))
         .collect();
-    let authorities = ["ca/issuercert.pem", "ca/swtpm-localca-rootca-cert.pem"];
     let manufacturers: Vec<String> = machines
         .iter()
-        .flat_map(|machine| authorities.map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
+        .flat_map(|machine| authorities.iter().map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
         .collect();
     let policy = json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15},
         "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
@@ -146,6 +170,26 @@ async fn a_machine_with_another_boot_chain_is_refused_and_says_which_register_it
     assert!(error.starts_with("join refused: measurement") && error.contains("11"), "{error}");
     assert_eq!(running.stop().await, Ending::Stopped);
     assert!(!machines[1].attester().is_locked().unwrap());
+}
+
+#[tokio::test]
+async fn certificates_up_to_the_manufacturers_root_come_from_the_tpm_or_from_the_configuration() {
+    let broker = Mosquitto::start();
+    let mut machines: Vec<Machine> = (1..=3).map(Machine::new).collect();
+    let verifier = verifier_by(&machines.iter().collect::<Vec<_>>(), &[ROOT]);
+    let mut site = Site::start(&broker, vec![TestIssuer::join_service(Variant::Tpm2, Box::new(verifier))]);
+    machines[0].write_chain();
+    machines[1].intermediates = Some(machines[1].intermediate());
+    let running: Vec<Running> = machines.iter().map(|machine| machine.start(&broker)).collect();
+    let disks: Vec<Uuid> = machines.iter().map(|machine| machine.disk).collect();
+    site.until("two members", |site| disks[..2].iter().all(|disk| site.state(*disk) == "member")).await;
+    site.until("the refusal", |site| site.node(disks[2]).is_some_and(|node| node.last_error.is_some())).await;
+    let error = site.node(disks[2]).unwrap().last_error.clone().unwrap();
+    assert!(error.starts_with("join refused: endorsement-certificate") && error.contains("no manufacturer"), "{error}");
+    for (running, ending) in running.into_iter().zip([Ending::Member, Ending::Member, Ending::Stopped]) {
+        assert_eq!(running.stop().await, ending);
+    }
+    assert_eq!(machines[0].attester().keys().unwrap().certificates.len(), 2);
 }
 
 #[test]

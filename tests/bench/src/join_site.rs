@@ -204,6 +204,7 @@ impl JoiningHost {
             attestation_key: tpm.attestation_key(),
             endorsement_key: tpm.endorsement_key(),
             endorsement_certificates: Vec::new(),
+            lock_register: 15,
             body: EvidenceBody { boot: [1; 16], node_name: format!("edge-{number}"), ..EvidenceBody::default() },
             anchor: TrustAnchor { root: signing_key(0x70)?.public_key(), cluster: CLUSTER_UUID, epoch_min: 1 },
         });
@@ -268,14 +269,14 @@ impl JoiningHost {
                     let secret = self.tpm.activate_credential(&credential).context("a credential for this TPM")?;
                     effects.extend(self.step(Event::CredentialActivated(request, secret)));
                 }
-                Effect::Quote { request, qualifying_data } => {
-                    let quote = self.tpm.quote(&qualifying_data);
+                Effect::Quote { request, qualifying_data, selection } => {
+                    let quote = self.tpm.quote_of(&qualifying_data, &selection);
                     effects.extend(self.step(Event::Quoted(request, quote)));
                 }
-                Effect::Lock { request, cluster_id, qualifying_data } => {
+                Effect::Lock { request, cluster_id, qualifying_data, selection } => {
                     self.opened = Some(Instant::now());
                     self.tpm.lock(&cluster_id);
-                    let quote = self.tpm.quote(&qualifying_data);
+                    let quote = self.tpm.quote_of(&qualifying_data, &selection);
                     effects.extend(self.step(Event::Locked { request, quote, result: None }));
                     effects.extend(self.step(Event::Stage(Stage::Member, String::new())));
                 }

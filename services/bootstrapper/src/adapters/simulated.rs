@@ -11,7 +11,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use join_protocol::message::grant::Component;
 use join_protocol::secret::{Secret, SecretBytes};
-use join_protocol::simulated::SimulatedTpm;
+use join_protocol::selection::Selection;
+use join_protocol::simulated::{LOCK_REGISTER, SimulatedTpm};
 use join_protocol::terms::Variant;
 use join_protocol::transcript::{Hash, hash};
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,7 @@ impl Attester for SimulatedHost {
             attestation: inside.tpm.attestation_key(),
             endorsement: inside.tpm.endorsement_key(),
             certificates: Vec::new(),
+            lock_register: LOCK_REGISTER as u8,
         })
     }
 
@@ -192,8 +194,8 @@ impl Attester for SimulatedHost {
         secret.ok_or_else(|| PlatformError("the credential is for another TPM".to_owned()))
     }
 
-    fn quote(&mut self, qualifying_data: &Hash) -> Outcome<Vec<u8>> {
-        Ok(self.inside().tpm.quote(qualifying_data))
+    fn quote(&mut self, qualifying_data: &Hash, selection: &Selection) -> Outcome<Vec<u8>> {
+        Ok(self.inside().tpm.quote_of(qualifying_data, selection))
     }
 
     fn lock(&mut self, cluster_id: &Hash) -> Outcome<()> {

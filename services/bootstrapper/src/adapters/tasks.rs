@@ -101,7 +101,7 @@ impl Tasks {
             let mut attester = attester.lock().unwrap_or_else(PoisonError::into_inner);
             let result = match work {
                 TpmWork::Activate(credential) => attester.activate_credential(&credential).map(TpmAnswer::Secret),
-                TpmWork::Quote(data) => attester.quote(&data).map(TpmAnswer::Quote),
+                TpmWork::Quote(data, selection) => attester.quote(&data, &selection).map(TpmAnswer::Quote),
             };
             Event::Tpm { kind, request, result: result.map_err(TaskError::from) }
         });
@@ -139,10 +139,10 @@ impl Host {
                 return Ok(Done::Unlocked(self.files.record()?));
             }
             Task::Save(record) => self.files.save(&record)?,
-            Task::Lock { cluster_id, qualifying_data } => {
+            Task::Lock { cluster_id, qualifying_data, selection } => {
                 let locked = self.with_attester(move |attester| {
                     attester.lock(&cluster_id)?;
-                    attester.quote(&qualifying_data)
+                    attester.quote(&qualifying_data, &selection)
                 });
                 return Ok(Done::Locked(locked.await?));
             }

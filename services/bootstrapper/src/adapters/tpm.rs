@@ -6,18 +6,22 @@
 use std::str::FromStr as _;
 
 use aws_lc_rs::digest;
+use join_protocol::limits::{ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX};
 use join_protocol::secret::Secret;
+use join_protocol::selection::{Bank, Selection};
 use join_protocol::terms::Variant;
 use join_protocol::transcript::Hash;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use tss_esapi::Context;
-use tss_esapi::abstraction::{AsymmetricAlgorithmSelection, ek};
+use tss_esapi::abstraction::{AsymmetricAlgorithmSelection, ek, nv};
 use tss_esapi::attributes::{ObjectAttributesBuilder, SessionAttributesBuilder};
 use tss_esapi::constants::{CapabilityType, SessionType};
-use tss_esapi::handles::{AuthHandle, KeyHandle, PcrHandle, SessionHandle};
+use tss_esapi::handles::{AuthHandle, KeyHandle, NvIndexTpmHandle, PcrHandle, SessionHandle, TpmHandle};
 use tss_esapi::interface_types::algorithm::{HashingAlgorithm, PublicAlgorithm};
 use tss_esapi::interface_types::ecc::EccCurve;
 use tss_esapi::interface_types::key_bits::RsaKeyBits;
-use tss_esapi::interface_types::resource_handles::Hierarchy;
+use tss_esapi::interface_types::resource_handles::{Hierarchy, NvAuth};
 use tss_esapi::interface_types::session_handles::{AuthSession, PolicySession};
 use tss_esapi::structures::{
     CapabilityData, Data, Digest, DigestValues, EccPoint, EccScheme, EncryptedSecret, HashScheme, IdObject,
@@ -34,6 +38,10 @@ const ENDORSEMENT: AsymmetricAlgorithmSelection = AsymmetricAlgorithmSelection::
 
 /// A TPM gives at most so many registers at once.
 const REGISTERS_AT_ONCE: usize = 8;
+
+/// Where the certificates lie that lead from that of the endorsement key to its manufacturer (TCG EK Credential Profile, 2.2.1.4).
+const CHAIN_FIRST: u32 = 0x01C0_0100;
+const CHAIN_PLACES: u32 = 0x100;
 
 /// Register by number, as it is extended.
 const HANDLES: [PcrHandle; 16] = [
@@ -59,10 +67,11 @@ const HANDLES: [PcrHandle; 16] = [
 #[derive(Debug)]
 pub struct TpmAttester {
     tcti: String,
+    /// Bank in which the lock register is looked at.
     bank: HashingAlgorithm,
-    registers: Vec<u8>,
     lock_register: u8,
     lock_before: Vec<u8>,
+    intermediates: Option<String>,
     open: Option<Open>,
 }
 
@@ -86,44 +95,46 @@ impl TpmAttester {
             "sha384" => (HashingAlgorithm::Sha384, 48),
             _ => (HashingAlgorithm::Sha256, 32),
         };
-        let mut registers = config.registers.clone();
-        registers.push(config.lock_register);
-        registers.sort_unstable();
-        registers.dedup();
         Self {
             tcti: config.tcti.clone(),
             bank,
-            registers,
             lock_register: config.lock_register,
             lock_before: lock_before.unwrap_or_else(|| vec![0; bytes]),
+            intermediates: config.intermediates.clone(),
             open: None,
         }
     }
 
     fn open(&mut self) -> Outcome<&mut Open> {
         if self.open.is_none() {
-            self.open = Some(Open::new(&self.tcti)?);
+            let mut open = Open::new(&self.tcti)?;
+            open.keys.lock_register = self.lock_register;
+            if let Some(text) = &self.intermediates {
+                open.keys.certificates.extend(certificates_of(text)?);
+            }
+            chosen(&mut open.keys.certificates);
+            self.open = Some(open);
         }
         self.open.as_mut().ok_or_else(|| PlatformError("TPM: it is not open".to_owned()))
     }
 
-    fn selection(&self, registers: &[u8]) -> Outcome<PcrSelectionList> {
+    fn selection(bank: HashingAlgorithm, registers: &[u8]) -> Outcome<PcrSelectionList> {
         let slots = registers.iter().map(|register| PcrSlot::try_from(1_u32 << register));
         let slots = slots.collect::<Result<Vec<_>, _>>().map_err(failed("registers"))?;
-        PcrSelectionList::builder().with_selection(self.bank, &slots).build().map_err(failed("registers"))
+        PcrSelectionList::builder().with_selection(bank, &slots).build().map_err(failed("registers"))
     }
 
     /// The values of registers as the TPM gives them, a `TPML_DIGEST` for some of them at a time.
-    fn values(&mut self, registers: &[u8]) -> Outcome<Vec<Vec<u8>>> {
+    fn values(&mut self, bank: HashingAlgorithm, registers: &[u8]) -> Outcome<Vec<Vec<u8>>> {
         let mut values = Vec::new();
         for some in registers.chunks(REGISTERS_AT_ONCE) {
-            let selection = self.selection(some)?;
+            let selection = Self::selection(bank, some)?;
             let context = &mut self.open()?.context;
             let (_, _, digests) = context
                 .execute_without_session(|context| context.pcr_read(selection))
                 .map_err(failed("reading registers"))?;
             if digests.len() != some.len() {
-                return Err(PlatformError("TPM: it does not have the configured bank of registers".to_owned()));
+                return Err(PlatformError(format!("TPM: it does not have the bank {bank:?} of registers")));
             }
             values.extend(digests.value().iter().map(|digest| digest.value().to_vec()));
         }
@@ -153,10 +164,11 @@ impl Open {
             endorsement: public(endorsement, "endorsement key")?,
             attestation: public(attestation, "attestation key")?,
             certificates: Vec::new(),
+            lock_register: 0,
         };
         // Some TPMs have none; whether that is enough is the policy's to say.
         let certificates = match ek::retrieve_ek_pubcert(&mut context, ENDORSEMENT) {
-            Ok(certificate) => vec![trimmed(certificate)],
+            Ok(certificate) => [vec![trimmed(certificate)], chain(&mut context)].concat(),
             Err(error) => {
                 tracing::warn!(%error, "the TPM has no certificate of its endorsement key");
                 Vec::new()
@@ -260,6 +272,70 @@ fn trimmed(mut certificate: Vec<u8>) -> Vec<u8> {
     certificate
 }
 
+/// Certificates one behind the other, as they lie in a TPM; what follows the last is left out.
+fn certificates_in(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let [0x30, 0x82, high, low, ..] = *bytes {
+        let Some((certificate, rest)) = bytes.split_at_checked(4 + usize::from(u16::from_be_bytes([high, low]))) else {
+            break;
+        };
+        found.push(certificate.to_vec());
+        bytes = rest;
+    }
+    found
+}
+
+/// What the manufacturer has put between the certificate of the endorsement key and its own root. A certificate may begin in one place and end in the next.
+fn chain(context: &mut Context) -> Vec<Vec<u8>> {
+    let handles = context
+        .execute_without_session(|context| context.get_capability(CapabilityType::Handles, CHAIN_FIRST, CHAIN_PLACES));
+    let Ok((CapabilityData::Handles(handles), _)) = handles else { return Vec::new() };
+    let mut bytes = Vec::new();
+    for handle in handles.as_ref() {
+        let TpmHandle::NvIndex(index) = *handle else { continue };
+        if u32::from(index) >= CHAIN_FIRST + CHAIN_PLACES {
+            break;
+        }
+        match nv_content(context, index) {
+            Ok(content) => bytes.extend(content),
+            Err(error) => tracing::warn!(%error, "a certificate of the manufacturer cannot be read from the TPM"),
+        }
+    }
+    certificates_in(&bytes)
+}
+
+fn nv_content(context: &mut Context, index: NvIndexTpmHandle) -> tss_esapi::Result<Vec<u8>> {
+    let handle = context.execute_without_session(|context| context.tr_from_tpm_public(TpmHandle::NvIndex(index)))?;
+    context.execute_with_nullauth_session(|context| nv::read_full(context, NvAuth::NvIndex(handle.into()), index))
+}
+
+/// The certificates of a PEM text.
+fn certificates_of(text: &str) -> Outcome<Vec<Vec<u8>>> {
+    let certificates = CertificateDer::pem_slice_iter(text.as_bytes());
+    let certificates = certificates.map(|certificate| certificate.map(|certificate| certificate.to_vec()));
+    certificates.collect::<Result<_, _>>().map_err(|error| PlatformError::new("attestation.intermediates", error))
+}
+
+/// Those that a hello has room for: the first ones, each once.
+fn chosen(certificates: &mut Vec<Vec<u8>>) {
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    for certificate in std::mem::take(certificates) {
+        let fits = certificate.len() <= ENDORSEMENT_CERTIFICATE_BYTES_MAX && kept.len() < ENDORSEMENT_CERTIFICATES_MAX;
+        if kept.contains(&certificate) {
+            continue;
+        }
+        if fits {
+            kept.push(certificate);
+        } else {
+            tracing::warn!(
+                bytes = certificate.len(),
+                "a certificate of the endorsement key's chain does not fit into a hello"
+            );
+        }
+    }
+    *certificates = kept;
+}
+
 /// The digest of an event in a bank, as `TPM2_PCR_Event` makes it.
 fn event_digest(bank: HashingAlgorithm, event: &[u8]) -> Outcome<Digest> {
     let algorithm = match bank {
@@ -278,7 +354,7 @@ impl Attester for TpmAttester {
     }
 
     fn is_locked(&mut self) -> Outcome<bool> {
-        let values = self.values(&[self.lock_register])?;
+        let values = self.values(self.bank, &[self.lock_register])?;
         Ok(values.first() != Some(&self.lock_before))
     }
 
@@ -294,9 +370,12 @@ impl Attester for TpmAttester {
         Secret::from_slice(secret.value()).ok_or_else(malformed)
     }
 
-    fn quote(&mut self, qualifying_data: &Hash) -> Outcome<Vec<u8>> {
-        let registers = self.registers.clone();
-        let selection = self.selection(&registers)?;
+    fn quote(&mut self, qualifying_data: &Hash, wanted: &Selection) -> Outcome<Vec<u8>> {
+        let bank = match wanted.bank() {
+            Bank::Sha256 => HashingAlgorithm::Sha256,
+            Bank::Sha384 => HashingAlgorithm::Sha384,
+        };
+        let selection = Self::selection(bank, wanted.registers())?;
         let data = Data::try_from(qualifying_data.as_slice()).map_err(failed("quote"))?;
         let open = self.open()?;
         let attestation = open.attestation;
@@ -306,8 +385,8 @@ impl Attester for TpmAttester {
             .map_err(failed("quote"))?;
         let mut quote = sized(&attest.marshall().map_err(failed("quote"))?);
         quote.extend(signature.marshall().map_err(failed("quote"))?);
-        for some in registers.chunks(REGISTERS_AT_ONCE) {
-            let values = self.values(some)?;
+        for some in wanted.registers().chunks(REGISTERS_AT_ONCE) {
+            let values = self.values(bank, some)?;
             quote.extend(u32::try_from(values.len()).unwrap_or(u32::MAX).to_be_bytes());
             values.iter().for_each(|value| quote.extend(sized(value)));
         }
@@ -341,6 +420,26 @@ mod tests {
         let mut rest = bytes.as_slice();
         assert_eq!((take_sized(&mut rest), take_sized(&mut rest), rest), (Some(&b"ab"[..]), Some(&b""[..]), &[][..]));
         assert_eq!((take_sized(&mut &[0_u8][..]), take_sized(&mut &[0_u8, 9, 1][..])), (None, None));
+    }
+
+    #[test]
+    fn certificates_lie_one_behind_the_other_and_as_many_are_taken_as_a_hello_has_room_for() {
+        let certificate =
+            |byte: u8, length: u16| [&[0x30, 0x82][..], &length.to_be_bytes(), &vec![byte; length.into()]].concat();
+        let (one, two) = (certificate(1, 3), certificate(2, 300));
+        assert_eq!(certificates_in(&[&one[..], &two, &[0xff; 9]].concat()), [one.clone(), two.clone()]);
+        assert_eq!(certificates_in(&two[..200]), Vec::<Vec<u8>>::new());
+        let mut all = vec![
+            one.clone(),
+            two.clone(),
+            one.clone(),
+            certificate(3, 5_000),
+            certificate(4, 4),
+            certificate(5, 5),
+            certificate(6, 6),
+        ];
+        chosen(&mut all);
+        assert_eq!(all, [one, two, certificate(4, 4), certificate(5, 5)]);
     }
 
     #[test]

@@ -29,11 +29,10 @@ pub const KEYS: &[ConfigKey] = &[
         "the clock is believed once it says 2025 or later; false: times of certificates are not looked at",
     ),
     key("attestation.tcti", "device:/dev/tpmrm0", "how the TPM is reached, in the words of tpm2-tss"),
-    key("attestation.bank", "sha256", "bank that is quoted, sha256 or sha384; as in the cluster's policy"),
     key(
-        "attestation.registers",
-        "4,7,9,11",
-        "registers that are quoted beside the lock register; exactly those of the cluster's policy",
+        "attestation.bank",
+        "sha256",
+        "bank in which the lock register is looked at, sha256 or sha384; what is quoted is the policy's to say",
     ),
     key(
         "attestation.lock_register",
@@ -44,6 +43,11 @@ pub const KEYS: &[ConfigKey] = &[
         "attestation.lock_before",
         "",
         "value of that register before, hexadecimal; absent: zeros; as in the policy (lock.before)",
+    ),
+    key(
+        "attestation.intermediates",
+        "",
+        "certificates between that of the endorsement key and its manufacturer, PEM, if the TPM does not hold them; at most three are sent; better given as attestation.intermediates_file",
     ),
     key("disk.device", "/dev/disk/by-partlabel/sparkfleet-state", "block device of the state disk"),
     key("disk.mapping", "state", "name of its mapping below /dev/mapper"),

@@ -17,6 +17,7 @@ use join_protocol::host::{Condition, Event as MachineEvent};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::message::grant::{Component, Grant};
 use join_protocol::secret::SecretBytes;
+use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, RequestId, Role};
 use join_protocol::transcript::Hash;
 
@@ -90,6 +91,8 @@ pub(super) struct Work {
     request: Option<RequestId>,
     cluster_id: Hash,
     qualifying_data: Hash,
+    /// What the second quote shows.
+    selection: Option<Selection>,
     steps: VecDeque<Step>,
     running: Step,
     /// The second quote of an init, which is told with the result.
@@ -105,6 +108,7 @@ impl Work {
             request: None,
             cluster_id: [0; 32],
             qualifying_data: [0; 32],
+            selection: None,
             steps: steps.into(),
             running: Step::Resume,
             quote: None,
@@ -118,7 +122,7 @@ impl State {
         &mut self,
         kind: Kind,
         request: RequestId,
-        (cluster_id, qualifying_data): (Hash, Hash),
+        (cluster_id, qualifying_data, selection): (Hash, Hash, Selection),
         turn: &mut Turn,
     ) {
         if self.work.is_some() {
@@ -137,7 +141,9 @@ impl State {
         let until = turn.now.mono + self.settings.lock_within;
         let stage = Some(Stage::Opened);
         let (kind, request) = (Some(kind), Some(request));
-        let work = Work { kind, stage, request, cluster_id, qualifying_data, ..Work::of_member(Vec::new(), until) };
+        let selection = Some(selection);
+        let given = Work { cluster_id, qualifying_data, selection, ..Work::of_member(Vec::new(), until) };
+        let work = Work { kind, stage, request, ..given };
         self.node.stage = Some(Stage::Opened.name().to_owned());
         self.begin_work(work, turn);
     }
@@ -178,7 +184,8 @@ impl State {
             Step::Resume => return Ok(Some(Task::Resume)),
             Step::Lock => {
                 let (cluster_id, qualifying_data) = (work.cluster_id, work.qualifying_data);
-                return Ok(Some(Task::Lock { cluster_id, qualifying_data }));
+                let selection = work.selection.clone().ok_or_else(|| TaskError("the ticket is gone".to_owned()))?;
+                return Ok(Some(Task::Lock { cluster_id, qualifying_data, selection }));
             }
             _ => {}
         }

@@ -11,7 +11,8 @@ use configdb_schema::document::{EndorsementProof, EvidenceVariant};
 use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Verifier};
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::secret::Secret;
-use join_protocol::simulated::SimulatedVerifier;
+use join_protocol::selection::{Bank, Selection};
+use join_protocol::simulated::{LOCK_REGISTER, SimulatedVerifier};
 use join_protocol::terms::{Kind, Role, Variant};
 
 use crate::hash::Hash;
@@ -140,6 +141,18 @@ impl Verifier for HostVerifier {
         }
     }
 
+    fn selection(&self, variant: Variant) -> Selection {
+        let asked = self.policy().asked();
+        match (variant, self.rules()) {
+            // Its lock register is its own, whatever the policy's is.
+            (Variant::Simulated, Ok(rules)) => {
+                let registers = rules.registers.keys().copied().chain(u8::try_from(LOCK_REGISTER));
+                Selection::new(Bank::Sha256, registers).unwrap_or(asked)
+            }
+            _ => asked,
+        }
+    }
+
     fn check_endorsement(&self, keys: &HostKeys<'_>, kind: Kind, role: Role, now_ms: u64) -> Result<(), Refusal> {
         match keys.variant {
             Variant::Tpm2 => self.tpm.check_endorsement(keys, kind, role, now_ms),
@@ -256,6 +269,24 @@ mod tests {
         let nobody = |entry: &mut Value| entry["pcrs"] = json!({});
         assert_eq!(endorsement(nobody, worker), RefusalCode::PolicyInvalid);
         assert!(verifier(&host, nobody).variants().is_empty());
+    }
+
+    #[test]
+    fn a_host_is_asked_for_the_registers_of_the_policy_and_for_all_where_there_is_none() {
+        let host = Host::new();
+        let asked = |verifier: &HostVerifier, variant| {
+            let selection = verifier.selection(variant);
+            (selection.bank().name(), selection.registers().to_vec())
+        };
+        let other_lock = verifier(&host, |entry| entry["lock"]["pcr"] = json!(12));
+        assert_eq!(asked(&other_lock, Variant::Tpm2), ("sha256", vec![4, 12]));
+        assert_eq!(asked(&other_lock, Variant::Simulated), ("sha256", vec![4, 15]), "its lock register is its own");
+        let long = json!({"bank": "sha384", "pcrs": {"11": {"expected": [hex::encode(Hash::Sha384.digest(&[b"x"]))]}},
+            "lock": {"pcr": 15}, "endorsement": {"require": "enrolment", "enrolled": [{"ek": hex::encode(host.keys().endorsement_key_id())}]}});
+        let long = HostVerifier::new(Policy::new(&serde_json::from_value(long).unwrap(), 1));
+        assert_eq!(asked(&long, Variant::Tpm2), ("sha384", vec![11, 15]));
+        let missing = HostVerifier::new(Policy::missing());
+        assert_eq!(asked(&missing, Variant::Tpm2), ("sha256", (0..24).collect()));
     }
 
     #[test]

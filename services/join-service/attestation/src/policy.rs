@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use configdb_schema::document::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, PcrBank, PcrLock, PcrRule,
 };
+use join_protocol::selection::{Bank, Selection};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor};
 use uuid::Uuid;
@@ -128,6 +129,14 @@ impl Policy {
     #[must_use]
     pub fn selection(&self) -> Option<(Hash, &BTreeSet<u8>)> {
         self.rules.as_ref().ok().map(|rules| (rules.bank, &rules.indices))
+    }
+
+    /// The same as it travels in a challenge. Without a policy a host quotes all registers, and is told under seal why nobody is admitted.
+    #[must_use]
+    pub fn asked(&self) -> Selection {
+        let bank = |hash: Hash| if hash == Hash::Sha384 { Bank::Sha384 } else { Bank::Sha256 };
+        let asked = self.selection().and_then(|(hash, indices)| Selection::new(bank(hash), indices.iter().copied()));
+        asked.unwrap_or_else(|| Selection::all(Bank::Sha256))
     }
 
     /// The forms of evidence that are accepted, the preferred first; empty if nobody is admitted anyway.

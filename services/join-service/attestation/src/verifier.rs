@@ -14,6 +14,7 @@ use std::time::Duration;
 use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Lock, Verifier};
 use join_protocol::refusal as protocol;
 use join_protocol::secret::Secret;
+use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, Role, Variant};
 
 use crate::attest::ClockInfo;
@@ -106,6 +107,10 @@ impl Verifier for TpmVerifier {
         let seed = Seed::new(*randomness.expose());
         let credential = make_credential(&endorsement, &attestation.name(), secret.expose(), &seed);
         credential.map(|credential| credential.to_bytes()).map_err(|error| KeyError(error.to_string()))
+    }
+
+    fn selection(&self, _: Variant) -> Selection {
+        self.policy.asked()
     }
 
     fn check_endorsement(

@@ -4,6 +4,7 @@
 
 use crate::refusal::Refusal;
 use crate::secret::Secret;
+use crate::selection::Selection;
 use crate::terms::{Kind, Role, Variant};
 use crate::transcript::{Hash, endorsement_key_id};
 
@@ -83,6 +84,9 @@ pub trait Verifier {
     /// # Errors
     /// A key is malformed or of a kind that the variant does not allow.
     fn make_credential(&self, keys: &HostKeys<'_>, secret: &Secret, randomness: &Secret) -> Result<Vec<u8>, KeyError>;
+
+    /// What a host of this variant has to quote. It travels in the challenge.
+    fn selection(&self, variant: Variant) -> Selection;
 
     /// Is the endorsement key enrolled or certified, not revoked, and may it have this role? `now_ms`: UTC ms, for certificates.
     ///

@@ -19,6 +19,7 @@
 //! | [`metrics`] | how messages travel as Sparkplug metrics |
 //! | [`transcript`] | every hash |
 //! | [`certificate`], [`secret`], [`mod@result`] | who may issue; keys; the result of an init |
+//! | [`selection`] | which registers a host quotes |
 //! | [`attestation`] | the boundary to whoever knows TPM structures |
 //! | [`simulated`] | the variant `simulated`, which proves nothing |
 //!
@@ -37,6 +38,7 @@ pub mod metrics;
 pub mod refusal;
 pub mod result;
 pub mod secret;
+pub mod selection;
 pub mod simulated;
 pub mod terms;
 pub mod transcript;

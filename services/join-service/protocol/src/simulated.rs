@@ -16,6 +16,7 @@ use crate::message::decode;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::seal::{Binding, KeyPair, seal};
 use crate::secret::Secret;
+use crate::selection::{Bank, Selection};
 use crate::terms::{Kind, Role, Suite, Variant};
 use crate::transcript::{Hash, hash};
 
@@ -88,17 +89,24 @@ impl SimulatedTpm {
     /// A quote over all registers.
     #[must_use]
     pub fn quote(&self, qualifying_data: &Hash) -> Vec<u8> {
-        self.quote_of_bank(qualifying_data, BANK)
+        self.quote_of(qualifying_data, &Selection::all(Bank::Sha256))
     }
 
-    /// A quote that says it is of this bank.
+    /// A quote over these registers.
     #[must_use]
-    pub fn quote_of_bank(&self, qualifying_data: &Hash, bank: &str) -> Vec<u8> {
+    pub fn quote_of(&self, qualifying_data: &Hash, selection: &Selection) -> Vec<u8> {
+        self.quote_of_bank(qualifying_data, selection.bank().name(), selection.registers())
+    }
+
+    /// A quote over registers that says it is of this bank.
+    #[must_use]
+    pub fn quote_of_bank(&self, qualifying_data: &Hash, bank: &str, registers: &[u8]) -> Vec<u8> {
+        let quoted = self.registers.iter().filter(|(index, _)| registers.iter().any(|at| u32::from(*at) == **index));
         let register = |(&index, value): (&u32, &Hash)| wire::SimulatedRegister { index, value: value.to_vec() };
         let body = wire::SimulatedQuoteBody {
             qualifying_data: qualifying_data.to_vec(),
             bank: bank.to_owned(),
-            registers: self.registers.iter().map(register).collect(),
+            registers: quoted.map(register).collect(),
         };
         let body = body.encode_to_vec();
         let signature = self.attestation.sign(&quote_signed(&body)).to_vec();
@@ -214,6 +222,13 @@ impl Verifier for SimulatedVerifier {
             .map_err(|_| KeyError("the endorsement key is no X25519 key".to_owned()))?;
         let (encapsulated_key, ciphertext) = (sealed.encapsulated_key, sealed.ciphertext);
         Ok(wire::SimulatedCredential { encapsulated_key, ciphertext }.encode_to_vec())
+    }
+
+    fn selection(&self, _: Variant) -> Selection {
+        let registers = self.reference_values.keys().copied().chain([LOCK_REGISTER]);
+        let selection = Selection::new(Bank::Sha256, registers.filter_map(|at| u8::try_from(at).ok()));
+        // Without reference values nothing that is measured would be asked for.
+        selection.filter(|_| !self.reference_values.is_empty()).unwrap_or_else(|| Selection::all(Bank::Sha256))
     }
 
     fn check_endorsement(&self, keys: &HostKeys<'_>, _: Kind, role: Role, _: u64) -> Result<(), Refusal> {

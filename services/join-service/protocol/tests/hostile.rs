@@ -15,6 +15,7 @@ use join_protocol::message::evidence::Evidence;
 use join_protocol::message::hello::Hello;
 use join_protocol::message::ticket::{Ticket, TicketBody};
 use join_protocol::refusal::{Refusal, RefusalCode};
+use join_protocol::selection::{Bank, Selection, SelectionError};
 use join_protocol::simulated::{BANK, LOCK_REGISTER, SimulatedTpm, SimulatedVerifier};
 use join_protocol::terms::{Address, HostClock, Kind, Purpose, Role, Suite, Variant};
 use join_protocol::transcript;
@@ -113,7 +114,8 @@ fn one_register_and_many_differ_and_the_answer_names_them() {
 
 #[test]
 fn sha_1_bank_only() {
-    let refusal = refusal_of(&replica(1), &host(1), |tpm, data| tpm.quote_of_bank(data, "sha1"), &accepting());
+    let refusal =
+        refusal_of(&replica(1), &host(1), |tpm, data| tpm.quote_of_bank(data, "sha1", &[4, 15]), &accepting());
     assert_eq!(refusal.to_string(), format!("quote-selection: the quote is of bank \"sha1\", not of {BANK}"));
 }
 
@@ -392,6 +394,7 @@ fn a_challenge_that_the_host_changed_for_itself() {
         ChallengeBody { policy_epoch: 1, ..body.clone() },
         ChallengeBody { variant: Variant::Tpm2, ..body.clone() },
         ChallengeBody { key_epoch: 3, ..body.clone() },
+        ChallengeBody { selection: selection(&[15]), ..body.clone() },
         ChallengeBody { key_epoch: 77, ..body },
     ];
     for changed in changes {
@@ -450,7 +453,8 @@ fn a_ticket_for_other_evidence_or_another_host() {
     let (issuer, host) = (replica(1), host(1));
     let mine = host.evidence(&issuer);
     // The same request, sealed once more from another quote: only one of the two evidences was sent.
-    let other = host.evidence_with(&issuer, |tpm, data| tpm.quote_of_bank(data, BANK));
+    let other = host
+        .evidence_with(&issuer, |tpm, data| tpm.quote_of_bank(data, BANK, Selection::all(Bank::Sha256).registers()));
     assert_eq!(mine.message(), other.message(), "the same steps give the same bytes");
     let theirs = support::host(2);
     let (_, answer) = ticket(&issuer, &theirs, &theirs.evidence(&issuer));
@@ -524,6 +528,38 @@ fn an_issuer_whose_key_is_none_of_the_suite_is_found_before_the_tpm_is_asked() {
         let error = host.hello(1).on_challenge(&message, CLOCK).unwrap_err().error.to_string();
         assert_eq!(error, "challenge body.issuer_key is no public key of the suite");
     }
+}
+
+fn selection(registers: &[u8]) -> Selection {
+    Selection::new(Bank::Sha256, registers.iter().copied()).unwrap()
+}
+
+#[test]
+fn a_selection_of_registers_that_shows_nothing_is_refused_before_the_tpm_is_asked() {
+    let (issuer, host) = (replica(1), host(1));
+    let hello = host.hello(1);
+    let honest = Challenge::decode(&challenge(&issuer, &host, hello.message())).unwrap();
+    let signed = |registers: &[u8]| {
+        let body = ChallengeBody { selection: selection(registers), ..ChallengeBody::decode(&honest.body).unwrap() };
+        let body = body.encode();
+        let th1 = transcript::after_hello(hello.message());
+        let signature = signing_key(0x81).sign(&transcript::challenge_signed(&th1, &body, &honest.cookie));
+        Challenge { body, cookie: honest.cookie, signature }.encode()
+    };
+    for (registers, error) in [(&[4, 7][..], SelectionError::NoLock(15)), (&[15], SelectionError::NothingMeasured)] {
+        let found = host.hello(1).on_challenge(&signed(registers), CLOCK).unwrap_err().error;
+        assert_eq!(found, ChallengeError::Selection(error));
+    }
+    let challenged = host.hello(1).on_challenge(&signed(&[4, 15]), CLOCK).unwrap();
+    assert_eq!(host.quoting(challenged).selection().registers(), [4, 15], "it is the issuer who says what is quoted");
+}
+
+#[test]
+fn a_quote_of_fewer_registers_than_the_policy_asks_for() {
+    let verifier = SimulatedVerifier { reference_values: [(4, [0; 32]), (7, [0; 32])].into(), ..accepting() };
+    let refusal = refusal_of(&replica(1), &host(1), |tpm, data| tpm.quote_of(data, &selection(&[4, 15])), &verifier);
+    assert_eq!(refusal.code, RefusalCode::QuoteSelection);
+    assert!(refusal.detail.ends_with("lacks the registers 7"), "{refusal}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Duration;
 
-use join_protocol::host::{Condition, Effect, Event, Machine};
-use join_protocol::issuer::EvidenceAnswer;
+use join_protocol::host::{Condition, Effect, Event, HostSettings, Machine};
+use join_protocol::issuer::{EvidenceAnswer, HelloAnswer};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::metrics::HostMessage;
 use join_protocol::refusal::{Refusal, RefusalCode};
@@ -60,7 +60,7 @@ impl Drive {
         let [Effect::ActivateCredential { request, credential }] = &effects[..] else { panic!("{effects:?}") };
         let secret = self.host.tpm.activate_credential(credential).unwrap();
         let effects = self.tell(Event::CredentialActivated(*request, secret));
-        let [Effect::Quote { request, qualifying_data }] = &effects[..] else { panic!("{effects:?}") };
+        let [Effect::Quote { request, qualifying_data, .. }] = &effects[..] else { panic!("{effects:?}") };
         let quote = self.host.tpm.quote(qualifying_data);
         let effects = self.tell(Event::Quoted(*request, quote));
         let [Effect::Publish(HostMessage::Evidence(evidence))] = &effects[..] else { panic!("{effects:?}") };
@@ -195,7 +195,7 @@ fn after_the_ticket_the_host_locks_once_acknowledges_and_counts_its_progress() {
     let evidence = drive.evidence();
     let ticket = drive.answer(&evidence, None);
     let effects = drive.tell(Event::Ticket(&ticket));
-    let [Effect::Lock { request, cluster_id, qualifying_data }, Effect::Publish(HostMessage::Progress(_))] =
+    let [Effect::Lock { request, cluster_id, qualifying_data, .. }, Effect::Publish(HostMessage::Progress(_))] =
         effects[..]
     else {
         panic!("{effects:?}")
@@ -232,4 +232,19 @@ fn a_host_with_settings_that_cannot_be_sent_says_so_and_stops() {
     let effects = machine.on_event(Event::Start, ms(0), CLOCK, entropy(1));
     assert!(matches!(&effects[..], [Effect::Ignored { message: "hello", reason }] if reason.contains("node_name")));
     assert_eq!(machine.condition(), Condition::Stopped);
+}
+
+#[test]
+fn a_host_that_is_asked_for_a_quote_that_shows_nothing_says_so_and_rests() {
+    let mut drive = Drive::start();
+    drive.machine = Machine::new(HostSettings { lock_register: 12, ..drive.host.settings.clone() });
+    let _ = drive.tell(Event::Start);
+    let verifier = SimulatedVerifier { reference_values: [(4, [0; 32])].into(), ..SimulatedVerifier::default() };
+    let answer = replica(1).on_hello(&drive.host.settings.address, &drive.hello(), NOW_MS, entropy(9), &verifier);
+    let HelloAnswer::Challenge { message, .. } = answer else { panic!("{answer:?}") };
+    let effects = drive.tell(Event::Challenge(&message));
+    let [Effect::Refused(refusal), ..] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(refusal.code, RefusalCode::QuoteSelection);
+    assert!(refusal.detail.starts_with("it asks for a quote without register 12"), "{refusal}");
+    assert_eq!(drive.machine.condition(), Condition::Resting);
 }

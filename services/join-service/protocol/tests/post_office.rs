@@ -429,18 +429,18 @@ impl World {
                     None => panic!("{request}: an honest TPM opens what was made for it"),
                 }
             }
-            Effect::Quote { request, qualifying_data } => {
-                let quote = self.hosts[at].tpm.quote(&qualifying_data);
+            Effect::Quote { request, qualifying_data, selection } => {
+                let quote = self.hosts[at].tpm.quote_of(&qualifying_data, &selection);
                 self.tell_host(at, Event::Quoted(request, quote));
             }
-            Effect::Lock { request, cluster_id, qualifying_data } => {
+            Effect::Lock { request, cluster_id, qualifying_data, selection } => {
                 let host = &mut self.hosts[at];
                 assert_eq!(host.truth, Truth::Honest, "only honest hosts get a ticket");
                 assert!(self.verdicts.contains(&request), "no-ticket-without-verdict");
                 let membership = host.machine.grant().and_then(|grant| grant.membership.as_ref()).unwrap();
                 assert_eq!(membership.node_name, host.name, "a host opens its own ticket only");
                 host.tpm.lock(&cluster_id);
-                let quote = host.tpm.quote(&qualifying_data);
+                let quote = host.tpm.quote_of(&qualifying_data, &selection);
                 self.tell_host(at, Event::Locked { request, quote, result: None });
             }
             Effect::Ignored { .. } => self.counts.misbelieved += 1,

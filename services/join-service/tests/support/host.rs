@@ -46,6 +46,7 @@ impl SimHost {
             attestation_key: tpm.attestation_key(),
             endorsement_key: tpm.endorsement_key(),
             endorsement_certificates: Vec::new(),
+            lock_register: 15,
             body: EvidenceBody { boot: [1; 16], node_name: name.to_owned(), ..EvidenceBody::default() },
             anchor: anchor(),
         };
@@ -89,14 +90,14 @@ impl SimHost {
                             None => self.step(Event::TpmFailed(request, "not for this TPM".to_owned()), now),
                         });
                     }
-                    Effect::Quote { request, qualifying_data } => {
-                        let quote = self.tpm.quote(&qualifying_data);
+                    Effect::Quote { request, qualifying_data, selection } => {
+                        let quote = self.tpm.quote_of(&qualifying_data, &selection);
                         next.extend(self.step(Event::Quoted(request, quote), now));
                     }
-                    Effect::Lock { request, cluster_id, qualifying_data } => {
+                    Effect::Lock { request, cluster_id, qualifying_data, selection } => {
                         self.opened();
                         self.tpm.lock(&cluster_id);
-                        let quote = self.tpm.quote(&qualifying_data);
+                        let quote = self.tpm.quote_of(&qualifying_data, &selection);
                         next.extend(self.step(Event::Locked { request, quote, result: None }, now));
                         if self.becomes_member {
                             next.extend(self.step(Event::Stage(Stage::Member, String::new()), now));

@@ -185,7 +185,7 @@ impl Machine {
         let text = format!(
             "state_dir = \"{state}\"\nnode_name = \"{name}\"\naddresses = [\"{address}\"]\n\
              [cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[trust]\nroot = \"{trusted}\"\n\
-             [attestation]\ntcti = \"swtpm:host=127.0.0.1,port={port}\"\nregisters = {REGISTERS:?}\nlock_register = {LOCK}\n\
+             [attestation]\ntcti = \"swtpm:host=127.0.0.1,port={port}\"\nlock_register = {LOCK}\n\
              [disk]\ndevice = \"/dev/state\"\nformat = true\nintegrity = false\ncryptsetup = \"{cryptsetup}\"\n\
              mkfs = \"{mkfs}\"\nmount = \"{mount}\"\numount = \"{umount}\"\n\
              [kubernetes]\ndistribution = \"kubeadm\"\nprogram = \"{kubeadm}\"\nsystemctl = \"{systemctl}\"\n\

@@ -297,7 +297,7 @@ impl World {
                         let secret = self.host.tpm.activate_credential(&credential);
                         secret.map(TpmAnswer::Secret).ok_or_else(|| TaskError("another TPM's".to_owned()))
                     }
-                    TpmWork::Quote(data) => Ok(TpmAnswer::Quote(self.host.tpm.quote(&data))),
+                    TpmWork::Quote(data, selection) => Ok(TpmAnswer::Quote(self.host.tpm.quote_of(&data, &selection))),
                 };
                 self.queue.push_back(Event::Tpm { kind, request, result });
             }
@@ -387,11 +387,11 @@ impl World {
             }
             Task::Unlock(_) => return error("the key does not open the state disk"),
             Task::Save(record) => host.record = Some(record),
-            Task::Lock { cluster_id, qualifying_data } => {
+            Task::Lock { cluster_id, qualifying_data, selection } => {
                 assert!(!host.locked, "a host locks itself once in a boot");
                 host.tpm.lock(&cluster_id);
                 host.locked = true;
-                return Ok(Done::Locked(host.tpm.quote(&qualifying_data)));
+                return Ok(Done::Locked(host.tpm.quote_of(&qualifying_data, &selection)));
             }
             Task::SetKey(key) => host.key = Some(key),
             Task::Init(_) => return Ok(Done::Kubeconfig("kubeconfig".into())),
@@ -410,6 +410,7 @@ impl Host {
             attestation: self.tpm.attestation_key(),
             endorsement: self.tpm.endorsement_key(),
             certificates: Vec::new(),
+            lock_register: 15,
         };
         let disk = match self.mark {
             None => DiskFound::Blank,

@@ -26,6 +26,7 @@ use crate::message::{Fields, WireError};
 use crate::refusal::Refusal;
 use crate::seal::{Binding, KeyPair, is_public_key, seal};
 use crate::secret::{Entropy, Secret};
+use crate::selection::{Selection, SelectionError};
 use crate::terms::{Address, HostClock, Kind, RequestId, Role, Suite, Variant};
 use crate::transcript::{self, Hash};
 
@@ -50,6 +51,8 @@ pub struct HostSettings {
     pub endorsement_key: Vec<u8>,
     /// Certificates of the endorsement key, DER, leaf first.
     pub endorsement_certificates: Vec<Vec<u8>>,
+    /// Register that it locks itself with; a quote has to show it.
+    pub lock_register: u8,
     /// What it asks for.
     pub body: EvidenceBody,
     /// Whom it believes.
@@ -86,6 +89,9 @@ pub enum ChallengeError {
     /// Chose what was not offered: somebody wants to weaken the attempt.
     #[error("it chose a suite or a variant that was not offered")]
     NotOffered,
+    /// Asks for a quote that would not show what it is for.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
 }
 
 /// A ticket is not believed.
@@ -142,6 +148,7 @@ pub struct EvidenceSent {
     settings: Arc<HostSettings>,
     request: RequestId,
     suite: Suite,
+    selection: Selection,
     secret: Secret,
     key: KeyPair,
     message: Vec<u8>,
@@ -240,6 +247,7 @@ impl HelloSent {
         if !is_public_key(body.suite, &body.issuer_key) {
             return Err(Fields("challenge body").error("issuer_key", "is no public key of the suite").into());
         }
+        body.selection.check_for(self.settings.lock_register)?;
         Ok((body, issuer))
     }
 
@@ -295,6 +303,12 @@ impl Quoting {
         transcript::qualifying_data(th2, &self.key.public, &self.evidence_body, issuer, settings.role, settings.kind)
     }
 
+    /// Which registers it has to quote.
+    #[must_use]
+    pub const fn selection(&self) -> &Selection {
+        &self.challenged.body.selection
+    }
+
     /// Takes the quote and seals the evidence.
     ///
     /// # Errors
@@ -318,7 +332,8 @@ impl Quoting {
         let message = Evidence { request, hello, challenge, encapsulated_key, ciphertext }.encode();
         Evidence::decode(&message)?;
         let th3 = transcript::after_evidence(&th2, &message);
-        Ok(EvidenceSent { settings, request, suite: body.suite, secret, key, message, th3 })
+        let ChallengeBody { suite, selection, .. } = body;
+        Ok(EvidenceSent { settings, request, suite, selection, secret, key, message, th3 })
     }
 }
 
@@ -342,10 +357,10 @@ impl EvidenceSent {
             Ok((content, th4)) => Ok(match content.verdict {
                 Err(refusal) => TicketOutcome::Refused(refusal),
                 Ok(grant) => {
-                    let Self { settings, request, suite, .. } = self;
+                    let Self { settings, request, suite, selection, .. } = self;
                     let acknowledgement_key = content.acknowledgement_key;
                     let member = Member { request, acknowledgement_key, th4 };
-                    TicketOutcome::Opened(Box::new(Opened { settings, request, suite, grant, member }))
+                    TicketOutcome::Opened(Box::new(Opened { settings, request, suite, selection, grant, member }))
                 }
             }),
             Err(error) => Err(Box::new(NotBelieved { state: self, error })),

@@ -4,6 +4,7 @@ use crate::message::acknowledgement::Stage;
 use crate::metrics::HostMessage;
 use crate::refusal::Refusal;
 use crate::secret::Secret;
+use crate::selection::Selection;
 use crate::terms::RequestId;
 use crate::transcript::Hash;
 
@@ -57,6 +58,8 @@ pub enum Effect {
         request: RequestId,
         /// What it is to be about.
         qualifying_data: Hash,
+        /// Which registers it is to show.
+        selection: Selection,
     },
     /// There is a ticket: extend the lock register with the cluster id, then quote over the qualifying data. There is no way back.
     Lock {
@@ -66,6 +69,8 @@ pub enum Effect {
         cluster_id: Hash,
         /// What the second quote is to be about.
         qualifying_data: Hash,
+        /// Which registers it is to show.
+        selection: Selection,
     },
     /// The attempt was refused. For logs; another begins by itself unless the refusal is fatal.
     Refused(Refusal),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Challenged, EvidenceSent, HelloSent, HostSettings, Quoting, TicketOutcome};
+use super::attempt::{ChallengeError, Challenged, EvidenceSent, HelloSent, HostSettings, Quoting, TicketOutcome};
 use super::event::{Condition, Effect, Event};
 use super::member::{Committed, Opened};
 use crate::limits::{ATTEMPT_LIFETIME_MS, CHALLENGE_LIFETIME_MS, EVIDENCE_GRACE_MS};
@@ -183,10 +183,16 @@ impl Machine {
                 self.wait_at_most(turn, TPM_LIFETIME_MS);
                 self.repeat_at = None;
             }
-            Err(not_believed) => {
-                turn.ignored("challenge", not_believed.error);
-                self.state = State::Hello(not_believed.state);
-            }
+            Err(not_believed) => match not_believed.error {
+                // It is from the issuer, and says the same however often it comes.
+                ChallengeError::Selection(error) => {
+                    self.rest(Refusal::new(RefusalCode::QuoteSelection, error.to_string()), turn);
+                }
+                error => {
+                    turn.ignored("challenge", error);
+                    self.state = State::Hello(not_believed.state);
+                }
+            },
         }
     }
 
@@ -209,7 +215,8 @@ impl Machine {
         match std::mem::replace(&mut self.state, State::Stopped) {
             State::Activating(challenged) => {
                 let quoting = challenged.on_credential_activated(secret, &turn.entropy);
-                turn.effects.push(Effect::Quote { request, qualifying_data: quoting.qualifying_data() });
+                let (qualifying_data, selection) = (quoting.qualifying_data(), quoting.selection().clone());
+                turn.effects.push(Effect::Quote { request, qualifying_data, selection });
                 self.state = State::Quoting(quoting);
                 self.wait_at_most(turn, TPM_LIFETIME_MS);
             }
@@ -257,7 +264,8 @@ impl Machine {
             Ok(TicketOutcome::Opened(opened)) => {
                 if let Some(request) = self.request {
                     let (cluster_id, qualifying_data) = (opened.cluster_id(), opened.qualifying_data());
-                    turn.effects.push(Effect::Lock { request, cluster_id, qualifying_data });
+                    let selection = opened.selection().clone();
+                    turn.effects.push(Effect::Lock { request, cluster_id, qualifying_data, selection });
                 }
                 self.state = State::Opened(opened);
                 self.refusal = None;

@@ -10,6 +10,7 @@ use crate::message::{Fields, WireError};
 use crate::refusal::detail_that_fits;
 use crate::result::seal_result;
 use crate::secret::{Entropy, Secret, cluster_id};
+use crate::selection::Selection;
 use crate::terms::{RequestId, Suite};
 use crate::transcript::{self, Hash};
 
@@ -19,6 +20,7 @@ pub struct Opened {
     pub(super) settings: Arc<HostSettings>,
     pub(super) request: RequestId,
     pub(super) suite: Suite,
+    pub(super) selection: Selection,
     pub(super) grant: Grant,
     pub(super) member: Member,
 }
@@ -58,6 +60,12 @@ impl Opened {
         transcript::second_qualifying_data(&self.member.th4)
     }
 
+    /// Which registers it has to quote: those of the first quote.
+    #[must_use]
+    pub const fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
     /// Takes the second quote. `result`: of an init only, what goes back to the administrator.
     ///
     /// # Errors
@@ -65,7 +73,7 @@ impl Opened {
     pub fn on_locked(self, quote: Vec<u8>, result: Option<&[u8]>, entropy: &Entropy) -> Result<Committed, WireError> {
         let fields = Fields("acknowledgement");
         fields.some("quote", &quote, SECOND_QUOTE_BYTES_MAX)?;
-        let Self { settings, request, suite, grant, member } = self;
+        let Self { settings, request, suite, grant, member, .. } = self;
         let (encapsulated_key, ciphertext) = match (result, &grant.setup) {
             (None, _) => Default::default(),
             (Some(_), None) => return Err(fields.error("result", "belongs to an init only")),

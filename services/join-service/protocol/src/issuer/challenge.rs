@@ -109,6 +109,7 @@ impl Issuer {
             issuer_key: pair.public.clone(),
             credential,
             issuer_certificates: self.certificates.clone(),
+            selection: verifier.selection(variant),
         };
         let body = body.encode();
         let cookie = keys.cookie(th1, &body);

@@ -49,6 +49,7 @@ fn settings(tpm: &SimulatedTpm, anchor: TrustAnchor) -> HostSettings {
         attestation_key: tpm.attestation_key(),
         endorsement_key: tpm.endorsement_key(),
         endorsement_certificates: Vec::new(),
+        lock_register: 15,
         body: EvidenceBody::default(),
         anchor,
     }

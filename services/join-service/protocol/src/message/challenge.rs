@@ -10,6 +10,7 @@ use crate::limits::{
     SIGNATURE_BYTES, VERSION,
 };
 use crate::refusal::Refusal;
+use crate::selection::Selection;
 use crate::terms::{RequestId, Suite, Variant};
 
 /// What a challenge says.
@@ -37,6 +38,8 @@ pub struct ChallengeBody {
     pub credential: Vec<u8>,
     /// Encoded certificates, the issuer first.
     pub issuer_certificates: Vec<Vec<u8>>,
+    /// What the host has to quote.
+    pub selection: Selection,
 }
 
 impl ChallengeBody {
@@ -58,6 +61,8 @@ impl ChallengeBody {
             issuer_key: self.issuer_key.clone(),
             credential: self.credential.clone(),
             issuer_certificates: self.issuer_certificates.clone(),
+            bank: self.selection.bank().name().to_owned(),
+            registers: self.selection.registers().iter().copied().map(u32::from).collect(),
         };
         body.encode_to_vec()
     }
@@ -87,6 +92,7 @@ impl ChallengeBody {
             issuer_key: body.issuer_key,
             credential: body.credential,
             issuer_certificates: body.issuer_certificates,
+            selection: Selection::from_wire(&fields, &body.bank, &body.registers)?,
         })
     }
 }

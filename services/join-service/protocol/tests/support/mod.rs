@@ -101,6 +101,7 @@ pub fn host(number: u8) -> Host {
         attestation_key: tpm.attestation_key(),
         endorsement_key: tpm.endorsement_key(),
         endorsement_certificates: Vec::new(),
+        lock_register: 15,
         body: EvidenceBody {
             boot: [number; 16],
             node_name: format!("edge-{number}"),
