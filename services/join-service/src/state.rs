@@ -330,7 +330,7 @@ impl State {
     }
 
     fn report(&mut self, now: Now) {
-        for disk in self.reports.to_look_at(&mut self.cache, &mut self.seen, self.policy.version()) {
+        for disk in self.reports.take_changed(&mut self.cache, &mut self.seen, self.policy.version()) {
             let host = report::host(disk, &self.cache, &self.seen, &self.policy);
             self.effects.extend(self.reports.update_host(disk, host).map(Effect::Node));
         }

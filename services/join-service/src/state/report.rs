@@ -82,7 +82,7 @@ impl Reports {
     }
 
     /// Of which disks the hosts have to be looked at: those that changed, and all if the policy did.
-    pub fn to_look_at(&mut self, cache: &mut Cache, seen: &mut SeenHosts, policy: u64) -> BTreeSet<Uuid> {
+    pub fn take_changed(&mut self, cache: &mut Cache, seen: &mut SeenHosts, policy: u64) -> BTreeSet<Uuid> {
         let mut disks = cache.take_changed_disks();
         disks.append(&mut seen.take_changed_disks());
         if self.policy.replace(policy) != Some(policy) {
