@@ -51,6 +51,7 @@ applications! {
     AGENT_CONFIG AGENT_CONFIG "AgentConfig" "Edge Agent config" "agent-config.json";
     GIT_CONFIG GIT_CONFIG "GitConfig" "Git repository configuration" "git-config.json";
     ATTESTATION_POLICY ATTESTATION_POLICY "AttestationPolicy" "Attestation policy" "attestation-policy.json";
+    API_TOKEN API_TOKEN "ApiToken" "API token" "api-token.json";
 }
 
 /// JSON Schema of the computed registration of an object; nobody writes it as an entry.

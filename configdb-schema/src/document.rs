@@ -1,6 +1,7 @@
 //! A Rust type for the entries of each application. Types of closed schemas refuse unknown keys; the others keep them in `extra`, so that
 //! reading an entry and writing it back loses nothing. Free-form objects are [`serde_json::Value`].
 
+mod access;
 mod agent;
 mod attestation;
 mod cluster;
@@ -12,6 +13,7 @@ mod template;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use access::{ApiToken, TokenScope};
 pub use agent::AgentConfig;
 pub use attestation::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
@@ -69,6 +71,7 @@ documents! {
     AgentConfig AGENT_CONFIG;
     GitConfig GIT_CONFIG;
     AttestationPolicy ATTESTATION_POLICY;
+    ApiToken API_TOKEN;
 }
 
 fn is_false(b: &bool) -> bool {

@@ -59,6 +59,7 @@ pub mod application {
         AGENT_CONFIG "aac6f843-cfee-4683-b121-6943bfdf9173" "Edge Agent config",
         GIT_CONFIG "38d62a93-b6b4-4f63-bad4-d433e3eaff29" "Git repository configuration",
         ATTESTATION_POLICY "b7d6770a-3902-4722-8891-ff56e695c64a" "Attestation policy",
+        API_TOKEN "8940397a-6f43-4911-9883-1248400c5cce" "API token",
     }
 
     /// Connection configuration; no entry of it is read here.
@@ -151,6 +152,7 @@ pub mod class {
         GIT_REPOSITORY "d25f2afc-1ab8-4d27-b51b-d02314624e3e" rank 1, "Git repository";
         GIT_REPOSITORY_GROUP "b03d4dfe-7e78-4252-8e62-af594cf316c9" rank 2, "Git repository group";
         EDGE_CLUSTER_REPOSITORIES "3a58340c-d4ec-453d-99c3-0cf6ab7d8fa9" rank 1, "Edge cluster repositories";
+        API_TOKEN "632d4c88-5333-4bb3-9f40-a3c011992a32" rank 1, "API tokens";
         ALERT_TYPE "ddb853fc-262a-4a10-888a-816a961d37c5" rank 1, "Alert type";
         LINK_RELATION "2bce9142-6b5b-4a5e-8e2f-f8a8d51d6c15" rank 1, "Link relation";
         REPO_GROUP_SHARED "b57a9588-c674-5858-b4b3-6ec0d9894abc" rank 1 of GIT_REPOSITORY_GROUP, "Shared repositories";

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use configdb_schema::document::{
-    AgentConfig, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterEnrolment, EdgeClusterIdentity,
-    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig,
-    HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress,
+    AgentConfig, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterEnrolment,
+    EdgeClusterIdentity, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate,
+    GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress, TokenScope,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -290,6 +290,36 @@ fn identities_say_what_was_issued_to_whom() {
         changed("/alerts/0/kind", json!("x")),
     ] {
         refused(&application::EDGE_CLUSTER_IDENTITY, &bad);
+    }
+}
+
+#[test]
+fn tokens_of_people_are_known_by_their_hash_and_end() {
+    let (hash, time) = ("5a".repeat(32), "2026-11-22T04:00:00Z");
+    let good = json!({"name": "press-shop", "hash": hash, "scope": "operator", "clusters": [A], "issued": time,
+        "expires": "2027-02-20T04:00:00Z", "by": "ada"});
+    let token: ApiToken = accepted(&good);
+    assert_eq!((token.scope, token.clusters), (TokenScope::Operator, Some(vec![A.parse().unwrap()])));
+    let changed = |key: &str, value: Option<Value>| {
+        let mut bad = good.clone();
+        match value {
+            Some(value) => bad[key] = value,
+            None => drop(bad.as_object_mut().unwrap().remove(key)),
+        }
+        bad
+    };
+    assert_eq!(accepted::<ApiToken>(&changed("clusters", None)).clusters, None);
+    for bad in [
+        changed("hash", Some(json!("sfp_0123456789012345678901234567890123456789012"))),
+        changed("scope", Some(json!("root"))),
+        changed("clusters", Some(json!([]))),
+        changed("clusters", Some(json!(["Paint_Shop"]))),
+        changed("expires", None),
+        changed("expires", Some(json!("in 90 days"))),
+        changed("name", Some(json!("a b"))),
+        changed("token", Some(json!("sfp_x"))),
+    ] {
+        refused(&application::API_TOKEN, &bad);
     }
 }
 
