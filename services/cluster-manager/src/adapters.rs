@@ -2,5 +2,6 @@
 
 pub mod git_http;
 pub mod git_work;
+pub mod http;
 pub mod repositories;
 pub mod sparkplug;

@@ -16,7 +16,7 @@ use sparkplug_mqtt::MqttConfig;
 pub struct Config {
     /// Prefix of all Sparkplug groups.
     pub organisation: String,
-    /// Where repositories, their passwords and the bdSeq are kept.
+    /// Where repositories, their passwords, the bdSeq and the record of writes are kept.
     pub state_dir: PathBuf,
     /// The MQTT server.
     pub mqtt: MqttConfig,
@@ -24,6 +24,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// The git server.
     pub git: GitConfig,
+    /// The API for people.
+    pub api: ApiConfig,
     /// What the clusters are told.
     pub edge: EdgeConfig,
     /// Waiting times.
@@ -49,12 +51,26 @@ pub enum Anonymous {
     Loopback,
 }
 
+/// The API for people, on the address of the git server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApiConfig {
+    /// Requests a minute of one credential; a fifth of it at once.
+    pub requests_per_minute: u32,
+    /// Requests a minute from one address, whoever asks; a fifth of it at once.
+    pub address_requests_per_minute: u32,
+}
+
 /// The git server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GitConfig {
     /// Address to serve on; port 0 takes any free one.
     pub listen: SocketAddr,
+    /// PEM file of the server's certificate with its chain. None: HTTP without TLS.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of the private key to it.
+    pub key_file: Option<PathBuf>,
     /// Base URL under which clusters reach it. None: `http://` and the address it serves on.
     pub public_url: Option<String>,
     /// Who may read without logging in: `none` or `loopback`.
@@ -103,6 +119,7 @@ impl Default for Config {
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
             git: GitConfig::default(),
+            api: ApiConfig::default(),
             edge: EdgeConfig::default(),
             timing: TimingConfig::default(),
         }
@@ -113,12 +130,20 @@ impl Default for GitConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            cert_file: None,
+            key_file: None,
             public_url: None,
             anonymous: Anonymous::None,
             children_max: 16,
             request_timeout_s: 600,
             charts_dir: None,
         }
+    }
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self { requests_per_minute: 300, address_requests_per_minute: 600 }
     }
 }
 
@@ -146,7 +171,7 @@ pub const KEYS: &[ConfigKey] = &[
     ConfigKey {
         key: "state_dir",
         default: "/var/lib/sparkfleet/cluster-manager",
-        help: "directory of repositories, their passwords and the bdSeq; it is made if it does not exist",
+        help: "directory of repositories, their passwords, the bdSeq and the record of writes (audit.jsonl); it is made if it does not exist",
     },
     ConfigKey {
         key: "git.listen",
@@ -154,9 +179,15 @@ pub const KEYS: &[ConfigKey] = &[
         help: "address of the git server; port 0 takes any free one, and without git.public_url every start with another port rewrites every repository",
     },
     ConfigKey {
+        key: "git.cert_file",
+        default: "",
+        help: "PEM file of the server's certificate and its chain, for git and the API; it is read again when it has changed; absent: HTTP without TLS",
+    },
+    ConfigKey { key: "git.key_file", default: "", help: "PEM file of the private key to it" },
+    ConfigKey {
         key: "git.public_url",
         default: "",
-        help: "base URL under which clusters reach the git server; absent: http:// and the address it serves on",
+        help: "base URL under which clusters reach the git server; absent: http:// (with git.cert_file https://) and the address it serves on",
     },
     ConfigKey {
         key: "git.anonymous",
@@ -169,6 +200,16 @@ pub const KEYS: &[ConfigKey] = &[
         key: "git.charts_dir",
         default: "",
         help: "directory of charts that the repository shared/helm follows; absent: that repository is the operator's",
+    },
+    ConfigKey {
+        key: "api.requests_per_minute",
+        default: "300",
+        help: "requests a minute that one credential may make to the API; a fifth of them at once",
+    },
+    ConfigKey {
+        key: "api.address_requests_per_minute",
+        default: "600",
+        help: "requests a minute that one address may make to the API, whoever asks; a fifth of them at once",
     },
     ConfigKey {
         key: "edge.mqtt_servers",
@@ -241,6 +282,15 @@ impl Config {
         if self.git.request_timeout_s == 0 {
             return fault("git.request_timeout_s", "is 0; then nobody could clone");
         }
+        if self.git.cert_file.is_some() != self.git.key_file.is_some() {
+            return fault("git.cert_file", "and git.key_file go together; give both or none");
+        }
+        if self.api.requests_per_minute == 0 {
+            return fault("api.requests_per_minute", "is 0; then nobody could ask anything");
+        }
+        if self.api.address_requests_per_minute == 0 {
+            return fault("api.address_requests_per_minute", "is 0; then nobody could ask anything");
+        }
         if self.edge.manifests_bytes_max < 1024 {
             return fault("edge.manifests_bytes_max", "is below 1024; nothing would fit");
         }
@@ -282,7 +332,10 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_by_its_key() {
         type Change = fn(&mut Config);
-        let cases: [(&str, Change); 6] = [
+        let cases: [(&str, Change); 9] = [
+            ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
+            ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),
+            ("api.address_requests_per_minute", |c| c.api.address_requests_per_minute = 0),
             ("organisation", |c| c.organisation = "A-B".to_owned()),
             ("git.public_url", |c| c.git.public_url = Some("git.acme.example".to_owned())),
             ("git.public_url", |c| c.git.public_url = Some("https://u:p@git.acme.example".to_owned())),

@@ -6,6 +6,9 @@ use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
 
+use crate::api::{Answer, Asked};
+use crate::secrets::{SecretChange, SecretFault, StoredSecret};
+
 /// What the manager is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -15,6 +18,10 @@ pub enum Event {
     Node(NodeEvent),
     /// By the disk: how work on a repository ended.
     Git(GitResult),
+    /// By somebody over HTTP; each is answered by one [`Effect::Answer`].
+    Asked(Asked),
+    /// By the disk: what became of work on the secrets of a repository.
+    Secret(SecretResult),
     /// By the clock: a deadline has passed.
     Tick,
 }
@@ -28,6 +35,10 @@ pub enum Effect {
     Node(NodeUpdate),
     /// On the disk; each is answered by one [`Event::Git`].
     Git(GitWork),
+    /// Over HTTP.
+    Answer(Box<Answer>),
+    /// On the disk; each is answered by one [`Event::Secret`].
+    Secret(SecretWork),
 }
 
 /// Work on the repository of one cluster.
@@ -92,4 +103,52 @@ pub enum GitOutcome {
         /// Without secrets.
         reason: String,
     },
+}
+
+/// Work on the secrets in a cluster's repository, for somebody who waits for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SecretWork {
+    /// The question that it answers.
+    pub id: u64,
+    /// The cluster.
+    pub cluster: Uuid,
+    /// What to do.
+    pub action: SecretAction,
+}
+
+/// What to do with the secrets in a repository.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SecretAction {
+    /// Tell which there are.
+    List,
+    /// Change one key.
+    Change {
+        /// How.
+        change: SecretChange,
+        /// Do everything but keep it.
+        dry_run: bool,
+    },
+}
+
+/// What became of work on the secrets in a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretResult {
+    /// As in [`SecretWork::id`].
+    pub id: u64,
+    /// The cluster.
+    pub cluster: Uuid,
+    /// What became of it.
+    pub outcome: Result<SecretOutcome, SecretFault>,
+}
+
+/// Work on secrets that is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretOutcome {
+    /// It was a change.
+    Written {
+        /// Branch `main` is this commit, hexadecimal; None: a dry run.
+        commit: Option<String>,
+    },
+    /// The secrets that there are.
+    Listed(Vec<StoredSecret>),
 }

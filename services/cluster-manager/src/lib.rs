@@ -5,7 +5,8 @@
 //!                                        ├─> state ──> setup::decide ───────> steps: DCMD to ConfigDB, git work
 //!  every */Sync (births, data) ──────────┤        ├──> reconcile::plan ─────> NCMD index, DCMD manifests to Sync
 //!  every */Join (births, data) ──────────┤        ├──> policy forwarding ───> NCMD policy to Join
-//!  git results, deadlines, Setup/Retry ──┘        └──> a Device per cluster, totals of the node
+//!  git results, deadlines, Setup/Retry ──┤        ├──> a Device per cluster, totals of the node
+//!  questions over HTTP ──────────────────┘        └──> answers, work on secrets
 //! ```
 //!
 //! One cluster's way:
@@ -18,11 +19,15 @@
 //! 4. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
 //! 5. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
+//! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`].
+//!
 //! Nothing is stored here for the state: what is wanted and how far it is stands in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
-//! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords and the bdSeq.
+//! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the bdSeq and the record of writes.
 #![warn(missing_docs)]
 
+pub mod access;
 pub mod adapters;
+pub mod api;
 pub mod catalog;
 pub mod cluster_repo;
 pub mod config;
@@ -31,6 +36,7 @@ pub mod merge;
 pub mod names;
 pub mod reconcile;
 pub mod render;
+pub mod secrets;
 pub mod setup;
 pub mod state;
 pub mod status;
@@ -48,10 +54,15 @@ use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use access::rate::Rate;
+use adapters::http::desk::{Desk, QUESTIONS_MAX};
+use adapters::http::tls::Tls;
+use adapters::http::{audit_file, people, server};
 use adapters::repositories::Repositories;
 use adapters::sparkplug::Sessions;
 use adapters::{git_http, git_work};
-use event::{Event, GitWork};
+use api::Asked;
+use event::{Effect, Event};
 use state::{ClusterManager, Settings};
 
 pub use adapters::repositories::password_file;
@@ -80,9 +91,11 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let addr = config.git.listen;
     let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
     let local = listener.local_addr().context("git.listen")?;
-    let git_url = config.git.public_url.clone().unwrap_or_else(|| format!("http://{local}"));
+    let tls = tls(&config.git)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let git_url = config.git.public_url.clone().unwrap_or_else(|| format!("{scheme}://{local}"));
     let git_url = git_url.trim_end_matches('/').to_owned();
-    tracing::info!(addr = %local, url = git_url, "serving git");
+    tracing::info!(addr = %local, url = git_url, "serving git and the API");
     if let Some(addr) = config.http.listen {
         service_runtime::health::serve(addr, health.clone(), shutdown.clone()).await?;
     }
@@ -91,28 +104,53 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let settings = settings(&config, organisation.clone(), git_url);
     let manager = ClusterManager::new(settings, repositories.open_clusters(), random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
-    // The git server ends with the loop, also when that ends with an error.
-    let git_stop = shutdown.child();
-    let git_server =
-        tokio::spawn(git_http::serve(listener, repositories.clone(), config.git.clone(), git_stop.clone()));
-    let ended = serve(manager, sessions, repositories, clock, &shutdown, &health).await;
-    git_stop.trigger();
-    let git_ended = git_server.await;
+    let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
+    let (records, entries) = mpsc::channel(QUESTIONS_MAX);
+    let desk = Desk::new(questions, records);
+    let recorder = tokio::spawn(audit_file::run(audit_file::path(&config.state_dir), entries));
+    let peers = Rate::per_minute(config.api.address_requests_per_minute);
+    let router = git_http::router(repositories.clone(), &config.git).merge(people::router(
+        desk.clone(),
+        peers,
+        tls.is_some(),
+        clock,
+    ));
+    // The server ends with the loop, also when that ends with an error.
+    let http_stop = shutdown.child();
+    let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
+    let outside = Outside { sessions, repositories, desk, questions: asked };
+    let ended = serve(manager, outside, clock, &shutdown, &health).await;
+    http_stop.trigger();
+    let http_ended = http_server.await;
+    recorder.await.context("record of writes")?;
     ended?;
-    git_ended.context("git server")?.context("git server")
+    http_ended.context("HTTP server")?.context("HTTP server")
+}
+
+/// What the loop speaks with.
+struct Outside {
+    sessions: Sessions,
+    repositories: Repositories,
+    desk: Desk,
+    questions: mpsc::Receiver<Asked>,
+}
+
+fn tls(config: &config::GitConfig) -> anyhow::Result<Option<Tls>> {
+    let (Some(cert_file), Some(key_file)) = (&config.cert_file, &config.key_file) else { return Ok(None) };
+    Tls::load(cert_file, key_file).map(Some).map_err(|error| exit::with_code(exit::CONFIG, error))
 }
 
 /// The loop: one owner of the state.
 async fn serve(
     mut manager: ClusterManager,
-    mut sessions: Sessions,
-    repositories: Repositories,
+    outside: Outside,
     clock: Clock,
     shutdown: &Shutdown,
     health: &Health,
 ) -> anyhow::Result<()> {
+    let Outside { mut sessions, repositories, desk, mut questions } = outside;
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
-    let (work, inbox) = mpsc::channel::<GitWork>(1);
+    let (work, inbox) = mpsc::channel::<git_work::Work>(1);
     let mut waiting = VecDeque::new();
     let (outlet, mut results) = mpsc::channel(GIT_RESULTS_MAX);
     let worker = tokio::spawn(git_work::run(repositories, inbox, outlet));
@@ -131,8 +169,10 @@ async fn serve(
         let mut lost = None;
         for effect in effects {
             match sessions.execute(effect).await {
-                Ok(None) => {}
-                Ok(Some(git)) => waiting.push_back(git),
+                Ok(Some(Effect::Git(git))) => waiting.push_back(git_work::Work::Git(git)),
+                Ok(Some(Effect::Secret(secret))) => waiting.push_back(git_work::Work::Secret(secret)),
+                Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
+                Ok(_) => {}
                 Err(stopped) => lost = Some(stopped),
             }
         }
@@ -149,7 +189,8 @@ async fn serve(
                 Some(event) => Event::Node(event),
                 None => break Err(anyhow::anyhow!("the Edge Node's session ended by itself")),
             },
-            Some(result) = results.recv() => Event::Git(result),
+            Some(result) = results.recv() => result,
+            Some(asked) = questions.recv() => Event::Asked(asked),
             Ok(place) = work.reserve(), if !waiting.is_empty() => {
                 if let Some(git) = waiting.pop_front() {
                     place.send(git);
@@ -197,6 +238,7 @@ fn settings(config: &Config, organisation: configdb_schema::Organisation, git_ur
             manifests_bytes_max: config.edge.manifests_bytes_max,
         },
         away: Duration::from_secs(config.timing.away_s),
+        rate: Rate::per_minute(config.api.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
         organisation,
     }

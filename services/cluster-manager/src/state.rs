@@ -10,12 +10,14 @@
 //! | `cluster` | one cluster's set-up, status entry, Device and deadlines |
 //! | `edge` | one cluster's Sync: what it reports, what is sent to it |
 //! | `join` | one cluster's Join: the attestation policy on its way to it |
+//! | `people` | who asks over HTTP, and what they are told |
 //! | `repeat` | a command that is sent until it is answered |
 
 mod cluster;
 mod configdb;
 mod edge;
 mod join;
+mod people;
 mod repeat;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +33,7 @@ use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
+use crate::access::rate::Rate;
 use crate::catalog::Catalog;
 use crate::event::{Effect, Event, GitOutcome, GitResult};
 use crate::setup::Repository;
@@ -38,6 +41,7 @@ use crate::{cluster_repo, render};
 use cluster::Cluster;
 use configdb::Deployment;
 use edge::Sync;
+use people::People;
 
 /// What the state goes by.
 #[derive(Debug, Clone)]
@@ -52,6 +56,8 @@ pub struct Settings {
     pub deployment: render::Settings,
     /// How long a Sync must be away before a tear-down no longer waits for it.
     pub away: Duration,
+    /// How often one credential may ask over HTTP.
+    pub rate: Rate,
     /// First and longest wait before something that failed or was not answered is tried again.
     pub retry: (Duration, Duration),
 }
@@ -102,6 +108,7 @@ pub struct ClusterManager {
     /// Deadlines of clusters, in order.
     deadlines: BTreeSet<(Duration, Uuid)>,
     left: Vec<LeftRepository>,
+    people: People,
     totals: NodeMetrics,
     told: NodeMetrics,
     /// The Host Application's session is up since then.
@@ -144,6 +151,7 @@ impl ClusterManager {
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             left,
+            people: People::new(settings.rate),
             told: totals.clone(),
             totals,
             online_since: None,
@@ -179,6 +187,8 @@ impl ClusterManager {
             Event::Host(event) => self.on_host_event(&event, now),
             Event::Node(event) => self.on_node_event(&event),
             Event::Git(result) => self.on_git_result(result, now),
+            Event::Asked(asked) => self.on_asked(asked, now),
+            Event::Secret(result) => self.on_secret_result(result, now),
             Event::Tick => {
                 self.writer.handle_timeout(now);
                 self.take_writer_outputs(now);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 
-use cluster_manager::adapters::git_http;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
+use cluster_manager::adapters::{git_http, http};
 use cluster_manager::config::{Anonymous, GitConfig};
 use cluster_manager::event::RepositoryFiles;
 use cluster_manager::password_file;
@@ -50,7 +50,12 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let task = tokio::spawn(git_http::serve(listener, repositories.clone(), config, shutdown.clone()));
+        let task = tokio::spawn(http::server::serve(
+            listener,
+            git_http::router(repositories.clone(), &config),
+            None,
+            shutdown.clone(),
+        ));
         let server = Self { state_dir, repositories, addr, shutdown, task };
         for (uuid, path, kind) in
             [(A, "cluster/A", Kind::Cluster), (B, "cluster/B", Kind::Cluster), (SHARED, "shared/helm", Kind::Shared)]

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rsa::{OaepPublicEncryptingKey, PublicEncryptingKey};
 use der::{Decode as _, Encode as _};
 use rustls_pki_types::CertificateDer;
@@ -63,4 +64,12 @@ impl SealingCertificate {
         let key = PublicEncryptingKey::from_der(&key).map_err(|_| CertificateError::Key)?;
         Ok(Self { key: OaepPublicEncryptingKey::new(key).map_err(|_| CertificateError::Key)? })
     }
+}
+
+/// SHA-256 of a PEM certificate (the first, if there are several), hexadecimal in lower case: by it two certificates are told apart. None: it is no certificate.
+#[must_use]
+pub fn fingerprint(pem: &str) -> Option<String> {
+    let bytes = CertificateDer::from_pem_slice(pem.get(..pem.len().min(BYTES_MAX))?.as_bytes()).ok()?;
+    let hash = digest(&SHA256, &bytes);
+    Some(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }

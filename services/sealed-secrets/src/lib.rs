@@ -15,6 +15,6 @@ mod certificate;
 mod manifest;
 mod seal;
 
-pub use certificate::{CertificateError, SealingCertificate};
-pub use manifest::{ManifestError, Plain, Request, sealed_secret};
+pub use certificate::{CertificateError, SealingCertificate, fingerprint};
+pub use manifest::{ManifestError, Plain, Request, check_key, check_names, sealed_secret};
 pub use seal::{SESSION_KEY_BYTES, Scope, SealError};

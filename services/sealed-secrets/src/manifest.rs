@@ -102,43 +102,58 @@ pub fn sealed_secret(
 }
 
 fn check(request: Request<'_>, values: &[Plain]) -> Result<(), ManifestError> {
-    let wrong = |field, text: &str, rule| Err(ManifestError::Name { field, text: text.to_owned(), rule });
-    let lower = |text: &str, extra: &str| {
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || extra.contains(c);
-        let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-        text.chars().all(inner) && end(text.chars().next()) && end(text.chars().last())
-    };
     let Request { namespace, name, secret_type, .. } = request;
-    if !lower(namespace, "-") || namespace.len() > LABEL_CHARACTERS_MAX {
-        return wrong(
-            "namespace",
-            namespace,
-            "must be 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or digit",
-        );
-    }
-    if !lower(name, "-.") || name.len() > SUBDOMAIN_CHARACTERS_MAX {
-        return wrong(
-            "name",
-            name,
-            "must be 1 to 253 of a-z, 0-9, `-` and `.`, beginning and ending with a letter or digit",
-        );
-    }
+    check_names(namespace, name)?;
     if secret_type.is_empty() || !secret_type.chars().all(|c| c.is_ascii_alphanumeric() || "-./".contains(c)) {
-        return wrong("type", secret_type, "must consist of letters, digits, `-`, `.` and `/`");
+        return Err(wrong("type", secret_type, "must consist of letters, digits, `-`, `.` and `/`"));
     }
     if values.is_empty() {
         return Err(ManifestError::Empty);
     }
     let mut keys = BTreeSet::new();
     for Plain { key, .. } in values {
-        let allowed = key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        if key.is_empty() || key.len() > SUBDOMAIN_CHARACTERS_MAX || !allowed || key == "." || key == ".." {
-            return wrong("key", key, "must be 1 to 253 letters, digits, `-`, `_` and `.`");
-        }
+        check_key(key)?;
         if !keys.insert(key) {
             return Err(ManifestError::Twice { key: key.clone() });
         }
     }
     let bytes = values.iter().map(|plain| plain.value.len()).sum();
     if bytes > VALUES_BYTES_MAX { Err(ManifestError::TooLarge { bytes }) } else { Ok(()) }
+}
+
+fn wrong(field: &'static str, text: &str, rule: &'static str) -> ManifestError {
+    ManifestError::Name { field, text: text.to_owned(), rule }
+}
+
+/// Checks the key of a value.
+///
+/// # Errors
+/// [`ManifestError::Name`]: Kubernetes would refuse it.
+pub fn check_key(key: &str) -> Result<(), ManifestError> {
+    let allowed = key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if key.is_empty() || key.len() > SUBDOMAIN_CHARACTERS_MAX || !allowed || key == "." || key == ".." {
+        return Err(wrong("key", key, "must be 1 to 253 letters, digits, `-`, `_` and `.`"));
+    }
+    Ok(())
+}
+
+/// Checks namespace and name of a Secret. None that passes has a `/` or is `..`, so both can be parts of a path.
+///
+/// # Errors
+/// [`ManifestError::Name`]: Kubernetes would refuse it.
+pub fn check_names(namespace: &str, name: &str) -> Result<(), ManifestError> {
+    let lower = |text: &str, extra: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || extra.contains(c);
+        let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        text.chars().all(inner) && end(text.chars().next()) && end(text.chars().last())
+    };
+    if !lower(namespace, "-") || namespace.len() > LABEL_CHARACTERS_MAX {
+        let rule = "must be 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or digit";
+        return Err(wrong("namespace", namespace, rule));
+    }
+    if !lower(name, "-.") || name.len() > SUBDOMAIN_CHARACTERS_MAX {
+        let rule = "must be 1 to 253 of a-z, 0-9, `-` and `.`, beginning and ending with a letter or digit";
+        return Err(wrong("name", name, rule));
+    }
+    Ok(())
 }

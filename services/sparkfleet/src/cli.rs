@@ -1,5 +1,6 @@
 //! The command line: every command, option and default. What a command does is in [`crate::command`].
 
+pub mod access;
 pub mod joining;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use join_protocol::simulated::LOCK_REGISTER;
 use uuid::Uuid;
 
 use crate::watch::WatchArguments;
+use access::TokenCommand;
 use joining::{HostCommand, PolicyCommand, TrustCommand};
 
 /// Explained below every `--help`.
@@ -79,6 +81,9 @@ pub enum Command {
     /// Seal secrets so that only one edge cluster can open them
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// Make, list and revoke tokens for the cluster manager's HTTP API
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Write the access control of an MQTT server: who may say and hear what
     #[command(subcommand)]
     Acl(AclCommand),

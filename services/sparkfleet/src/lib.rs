@@ -34,6 +34,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Cluster(command) => command::cluster::run(command).await,
         Command::Deployment(command) => command::deployment::run(command).await,
         Command::Secret(command) => command::secret::run(command).await,
+        Command::Token(command) => command::token::run(command).await,
         Command::Acl(command) => command::acl::run(&command),
         Command::Config(command) => command::config::run(command).await,
         Command::Host(command) => command::host::run(command).await,

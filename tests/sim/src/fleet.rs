@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
+use cluster_manager::access::rate::Rate;
 use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
 use cluster_manager::state::{ClusterManager, Settings as ManagerSettings};
 use configdb::model::Limits;
@@ -247,6 +248,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
             manifests_bytes_max: 200 * 1024,
         },
         away: Duration::from_secs(30),
+        rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         organisation: organisation.clone(),
     };
@@ -266,6 +268,7 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Host(request) => Action::Host(request),
             ManagerEffect::Node(update) => Action::Node(update),
             ManagerEffect::Git(work) => Action::Git(work),
+            ManagerEffect::Answer(_) | ManagerEffect::Secret(_) => unreachable!("nobody asks over HTTP"),
         })
         .collect()
 }

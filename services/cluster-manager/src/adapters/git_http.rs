@@ -23,10 +23,8 @@ use base64::prelude::BASE64_STANDARD;
 use futures::{Stream, StreamExt, TryStreamExt};
 use serde::Deserialize;
 use service_runtime::config::ExposeSecret;
-use service_runtime::shutdown::Shutdown;
 use subtle::ConstantTimeEq;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -55,27 +53,14 @@ struct Server {
     request_timeout: Duration,
 }
 
-/// Serves until `shutdown`; requests under way may end.
-///
-/// # Errors
-/// The listener broke.
-pub async fn serve(
-    listener: TcpListener,
-    repositories: Repositories,
-    config: GitConfig,
-    shutdown: Shutdown,
-) -> std::io::Result<()> {
+/// The routes below `/git` and `/uuid`.
+pub fn router(repositories: Repositories, config: &GitConfig) -> Router {
     let server = Server {
         repositories,
         anonymous: config.anonymous,
         children: Arc::new(Semaphore::new(config.children_max)),
         request_timeout: Duration::from_secs(config.request_timeout_s),
     };
-    let service = router(server).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(async move { shutdown.wait().await }).await
-}
-
-fn router(server: Server) -> Router {
     Router::new()
         .route("/git/{group}/{name}/info/refs", get(refs_by_path))
         .route("/git/{group}/{name}/git-upload-pack", post(pack_by_path))

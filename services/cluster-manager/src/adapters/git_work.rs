@@ -9,8 +9,12 @@ use configdb_schema::known;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::repositories::{Kind, Place, Repositories, RepositoryError};
-use crate::event::{GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles};
+use super::repositories::{Edit, Kind, Place, Repositories, RepositoryError};
+use crate::event::{
+    Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
+    SecretWork,
+};
+use crate::secrets::{self, SecretFault};
 
 /// Path of the repository that every cluster takes charts from.
 const SHARED_PATH: &str = "shared/helm";
@@ -24,14 +28,52 @@ const SHARED_README: &str = "# Shared charts
 Every edge cluster may read this repository. A chart template names a directory in it.
 ";
 
+/// A piece of work. One after the other: so nobody changes a repository at the same time as somebody else.
+#[derive(Debug)]
+pub enum Work {
+    /// On what the manager itself keeps in a repository.
+    Git(GitWork),
+    /// On the secrets in one.
+    Secret(SecretWork),
+}
+
 /// Answers each piece of work with one result, until nobody gives work any more.
-pub async fn run(repositories: Repositories, mut work: mpsc::Receiver<GitWork>, results: mpsc::Sender<GitResult>) {
-    while let Some(GitWork { cluster, action }) = work.recv().await {
+pub async fn run(repositories: Repositories, mut work: mpsc::Receiver<Work>, results: mpsc::Sender<Event>) {
+    while let Some(work) = work.recv().await {
         let repositories = repositories.clone();
-        let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
-        let outcome = done.unwrap_or_else(|error| GitOutcome::Failed { reason: error.to_string() });
-        if results.send(GitResult { cluster, outcome }).await.is_err() {
+        let result = match work {
+            Work::Git(GitWork { cluster, action }) => {
+                let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
+                let outcome = done.unwrap_or_else(|error| GitOutcome::Failed { reason: error.to_string() });
+                Event::Git(GitResult { cluster, outcome })
+            }
+            Work::Secret(SecretWork { id, cluster, action }) => {
+                let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
+                let outcome = done.unwrap_or_else(|error| Err(SecretFault::Repository(error.to_string())));
+                Event::Secret(SecretResult { id, cluster, outcome })
+            }
+        };
+        if results.send(result).await.is_err() {
             return;
+        }
+    }
+}
+
+fn carry_out_secret(
+    repositories: &Repositories,
+    cluster: Uuid,
+    action: &SecretAction,
+) -> Result<SecretOutcome, SecretFault> {
+    let broken = |error: RepositoryError| SecretFault::Repository(chain(&error));
+    match action {
+        SecretAction::List => {
+            let files = repositories.read(cluster, secrets::DIRECTORY, secrets::FILE_BYTES_MAX).map_err(broken)?;
+            Ok(SecretOutcome::Listed(secrets::stored(&files)))
+        }
+        SecretAction::Change { change, dry_run } => {
+            let edit = Edit { path: change.key().path(), message: change.message(), dry_run: *dry_run, wall: wall() };
+            let written = repositories.edit(cluster, &edit, |before| change.apply(before)).map_err(broken)??;
+            Ok(SecretOutcome::Written { commit: written })
         }
     }
 }

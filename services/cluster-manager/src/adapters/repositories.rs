@@ -9,6 +9,8 @@
 //! Everything here is idempotent and may be killed anywhere: a repository is made aside and renamed, objects come before the reference, the reference
 //! changes by compare-and-set, the `.json` is written last. This module must not know what the files in a repository mean, nor HTTP.
 
+mod edit;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -28,6 +30,8 @@ use uuid::Uuid;
 
 use crate::event::RepositoryFiles;
 use crate::state::LeftRepository;
+
+pub use edit::Edit;
 
 /// The branch that clusters follow.
 const BRANCH: &str = "refs/heads/main";
@@ -72,6 +76,9 @@ pub enum RepositoryError {
         /// Which repository.
         path: PathBuf,
     },
+    /// It is not open.
+    #[error("the cluster has no repository at present")]
+    Closed,
     /// The system has no random numbers.
     #[error("the system yields no random numbers for a password")]
     Random,
@@ -364,11 +371,23 @@ fn uuid_of(name: &str, suffix: &str) -> Option<Uuid> {
 
 /// Commits `files` to branch `main`, if that changes anything.
 fn commit(directory: &Path, files: &RepositoryFiles, wall: u64) -> Result<Written, RepositoryError> {
-    let repository =
-        gix::open_opts(directory, gix::open::Options::isolated()).map_err(RepositoryError::git("opened", directory))?;
+    let tree = |repository: &gix::Repository, parent| {
+        tree(repository, parent, files).map_err(RepositoryError::git("written", directory))
+    };
+    commit_tree(directory, &files.message, wall, tree)
+}
+
+/// Commits the tree that `tree` makes on top of a commit (and says which tree that has) to branch `main`, if it is another one.
+fn commit_tree<E: From<RepositoryError>>(
+    directory: &Path,
+    message: &str,
+    wall: u64,
+    mut tree: impl FnMut(&gix::Repository, Option<ObjectId>) -> Result<(ObjectId, Option<ObjectId>), E>,
+) -> Result<Written, E> {
+    let repository = open(directory)?;
     for _ in 0..RACES_MAX {
         let parent = tip(&repository).map_err(RepositoryError::git("read", directory))?;
-        let (tree, before) = tree(&repository, parent, files).map_err(RepositoryError::git("written", directory))?;
+        let (tree, before) = tree(&repository, parent)?;
         if let Some(parent) = parent
             && before == Some(tree)
         {
@@ -377,17 +396,21 @@ fn commit(directory: &Path, files: &RepositoryFiles, wall: u64) -> Result<Writte
         let time = format!("{} +0000", wall / 1000);
         let signature = gix::actor::SignatureRef { name: COMMITTER.into(), email: COMMITTER_EMAIL.into(), time: &time };
         // The reference must still be the parent (or absent): otherwise somebody pushed meanwhile, and the tree is made again on top of that.
-        match repository.commit_as(signature, signature, BRANCH, &files.message, tree, parent) {
+        match repository.commit_as(signature, signature, BRANCH, message, tree, parent) {
             Ok(id) => return Ok(Written { commit: id.to_string(), changed: true }),
             Err(error) => {
                 let now = tip(&repository).map_err(RepositoryError::git("read", directory))?;
                 if now == parent {
-                    return Err(RepositoryError::git("written", directory)(error));
+                    return Err(RepositoryError::git("written", directory)(error).into());
                 }
             }
         }
     }
-    Err(RepositoryError::Raced { path: directory.to_owned() })
+    Err(RepositoryError::Raced { path: directory.to_owned() }.into())
+}
+
+fn open(directory: &Path) -> Result<gix::Repository, RepositoryError> {
+    gix::open_opts(directory, gix::open::Options::isolated()).map_err(RepositoryError::git("opened", directory))
 }
 
 /// Commit of branch `main`, if there is one.

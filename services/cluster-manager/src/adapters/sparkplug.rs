@@ -51,11 +51,11 @@ impl Sessions {
         Ok(Self { node, host })
     }
 
-    /// Executes one effect of the wire; work on repositories is not for here and is returned.
+    /// Executes one effect of the wire; what is not for here is returned.
     ///
     /// # Errors
     /// A session has ended.
-    pub async fn execute(&self, effect: Effect) -> Result<Option<crate::event::GitWork>, Stopped> {
+    pub async fn execute(&self, effect: Effect) -> Result<Option<Effect>, Stopped> {
         match effect {
             Effect::Node(update) => match self.node.update(update).await {
                 Ok(()) => Ok(None),
@@ -66,7 +66,7 @@ impl Sessions {
                 }
             },
             Effect::Host(request) => self.host.request(request).await.map(|()| None),
-            Effect::Git(work) => Ok(Some(work)),
+            Effect::Git(_) | Effect::Answer(_) | Effect::Secret(_) => Ok(Some(effect)),
         }
     }
 

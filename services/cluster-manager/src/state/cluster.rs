@@ -169,6 +169,11 @@ impl Cluster {
         self.policy.retry();
     }
 
+    /// As the outside was told last.
+    pub const fn device(&self) -> Option<&ClusterDevice> {
+        self.device.as_ref()
+    }
+
     /// Every node that was asked to be born.
     pub fn expected(self) -> impl Iterator<Item = EdgeNodeDescriptor> {
         self.expecting.into_iter().chain(self.expecting_join)

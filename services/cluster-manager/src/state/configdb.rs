@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry, Writer, WriterConfig};
 use configdb_schema::Document;
-use configdb_schema::document::{AgentConfig, EdgeCluster, EdgeClusterSetup, EdgeDeployment, JsonObject};
+use configdb_schema::document::{AgentConfig, ApiToken, EdgeCluster, EdgeClusterSetup, EdgeDeployment, JsonObject};
 use serde_json::Value;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
@@ -67,6 +67,7 @@ impl ClusterManager {
     fn rebuild(&mut self) {
         let before = std::mem::take(&mut self.clusters);
         self.catalog = crate::catalog::Catalog::default();
+        self.people.tokens = crate::access::token::Tokens::default();
         self.deployments.clear();
         self.placed.clear();
         self.unattributed.clear();
@@ -139,7 +140,9 @@ impl ClusterManager {
         if let Some(touched) = self.catalog.set(object, slug, new.map(|entry| &*entry.json)) {
             self.on_touched(touched);
         }
-        if slug == EdgeDeployment::slug() {
+        if slug == ApiToken::slug() {
+            self.on_token(object, new.map(|entry| &*entry.json));
+        } else if slug == EdgeDeployment::slug() {
             self.place(object, new);
         } else if slug == AgentConfig::slug() {
             self.mark_stale(object);

@@ -16,9 +16,11 @@ use serde_json::{Value, json};
 use sparkplug::{BdSeq, DeviceId, TypedMetrics};
 use std::sync::Arc;
 
+mod people;
 mod policy;
 
 use super::*;
+use crate::access::rate::Rate;
 use crate::event::{GitAction, GitWork, RepositoryFiles};
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
@@ -43,6 +45,7 @@ fn settings() -> Settings {
         },
         deployment: render::Settings { git_url, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
         away: Duration::from_secs(30),
+        rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
     }
 }
@@ -352,6 +355,8 @@ impl Edge {
 struct Disk {
     repositories: BTreeMap<Uuid, RepositoryFiles>,
     open: BTreeMap<Uuid, String>,
+    /// Files below `edo/secrets` of every repository together.
+    secrets: BTreeMap<String, Vec<u8>>,
     commits: u32,
     broken: bool,
 }
@@ -394,6 +399,7 @@ struct World {
     disk: Disk,
     edges: BTreeMap<String, Edge>,
     joins: BTreeMap<String, policy::Join>,
+    answers: Vec<crate::api::Answer>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     node: NodeMetrics,
     expected: BTreeSet<String>,
@@ -413,6 +419,7 @@ impl World {
             disk: Disk::default(),
             edges: BTreeMap::new(),
             joins: BTreeMap::new(),
+            answers: Vec::new(),
             devices: BTreeMap::new(),
             node: NodeMetrics::default(),
             expected: BTreeSet::new(),
@@ -496,6 +503,11 @@ impl World {
             Effect::Git(work) => {
                 let result = self.disk.carry_out(work);
                 self.manager.on_event(Event::Git(result), self.now);
+            }
+            Effect::Answer(answer) => self.answers.push(*answer),
+            Effect::Secret(work) => {
+                let result = self.disk.carry_out_secret(work);
+                self.manager.on_event(Event::Secret(result), self.now);
             }
             Effect::Host(HostRequest::Command { node, device, metrics }) if node == configdb_node(&organisation()) => {
                 let Command::Write(request) = Command::parse(device.as_ref(), &metrics).unwrap() else {

@@ -10,6 +10,7 @@ pub mod policy;
 pub mod secret;
 pub mod service;
 pub mod simulate;
+pub mod token;
 pub mod trust;
 
 use anyhow::{Context as _, anyhow};

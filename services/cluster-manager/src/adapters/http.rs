@@ -1,0 +1,20 @@
+//! HTTP for people: the API under `/v1`, and the listener that it shares with git.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`server`] | connections: TLS, how many, how long |
+//! | [`tls`] | the server's certificate, read again when its files change |
+//! | [`people`] | requests -> questions for the state, answers -> responses |
+//! | [`desk`] | who waits for which answer |
+//! | [`audit_file`] | the append-only record of every write |
+//! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
+//!
+//! Nothing here decides who may do what: [`crate::access`] and the state do.
+
+pub mod audit_file;
+pub mod desk;
+pub mod openapi;
+pub mod people;
+pub mod server;
+pub mod shapes;
+pub mod tls;

@@ -1,0 +1,134 @@
+//! Who waits for which answer of the state. A question whose asker went away is answered all the same, and the write that it asked for recorded.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use super::audit_file::Entry;
+use crate::access::audit::AuditRecord;
+use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply};
+
+/// Questions under way at the same time. Each may hold a sealed value of some 1.4 MB; the disk answers them one after the other.
+pub const QUESTIONS_MAX: usize = 64;
+
+/// The answer to a question.
+pub type Told = Result<Reply, Refusal>;
+
+/// Brings questions to the state and answers back. Clones are the same desk.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    questions: mpsc::Sender<Asked>,
+    records: mpsc::Sender<Entry>,
+    places: Arc<Semaphore>,
+    waiting: Arc<Mutex<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    asked: u64,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+/// Who waits. The place is kept until the answer, also when nobody waits any more.
+#[derive(Debug)]
+pub struct Waiting {
+    outlet: oneshot::Sender<Told>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Waiting {
+    /// Tells the answer; whoever went away does not hear it.
+    pub fn tell(self, told: Told) {
+        let _ = self.outlet.send(told);
+    }
+}
+
+impl Desk {
+    /// A desk; `questions` leads to the loop, `records` to the file. Both need room for [`QUESTIONS_MAX`].
+    #[must_use]
+    pub fn new(questions: mpsc::Sender<Asked>, records: mpsc::Sender<Entry>) -> Self {
+        Self { questions, records, places: Arc::new(Semaphore::new(QUESTIONS_MAX)), waiting: Arc::default() }
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// The refusal of the state, or that there are too many questions already.
+    pub async fn ask(&self, from: IpAddr, credential: Credential, question: Question) -> Told {
+        let busy = || Refusal::NotAtPresent("too many requests are under way; try again".to_owned());
+        let stopping = || Refusal::NotAtPresent("the cluster manager is stopping".to_owned());
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
+        let (outlet, answer) = oneshot::channel();
+        let id = {
+            let mut table = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            table.asked += 1;
+            let id = table.asked;
+            table.waiting.insert(id, Waiting { outlet, _place: place });
+            id
+        };
+        if self.questions.try_send(Asked { id, from: from.to_string(), credential, question }).is_err() {
+            self.take(id);
+            return Err(stopping());
+        }
+        answer.await.map_err(|_| stopping())?
+    }
+
+    /// Brings an answer to whoever waits for it; what is to be recorded is recorded first.
+    pub fn answer(&self, answer: Answer) {
+        let Answer { id, reply, audit } = answer;
+        let Some(waiting) = self.take(id) else { return };
+        let Some(record) = audit else { return waiting.tell(reply) };
+        tell_log(&record);
+        if let Err(error) = self.records.try_send(Entry { record, reply, waiting }) {
+            let (mpsc::error::TrySendError::Full(entry) | mpsc::error::TrySendError::Closed(entry)) = error;
+            tracing::error!(target = entry.record.target, "the record of a write could not be kept in the file");
+            entry.waiting.tell(entry.reply);
+        }
+    }
+
+    fn take(&self, id: u64) -> Option<Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).waiting.remove(&id)
+    }
+}
+
+/// The record as a line of the log, and as a number.
+fn tell_log(record: &AuditRecord) {
+    let AuditRecord { who, from, operation, cluster, target: what, result, .. } = record;
+    let (operation, result) = (operation.as_str(), result.as_str());
+    tracing::info!(target: "audit", who, from, operation, cluster_id = %cluster, what, result, "write over HTTP");
+    metrics::counter!("sparkfleet_http_writes_total", "operation" => operation, "result" => result).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[tokio::test]
+    async fn each_asker_gets_the_answer_to_the_own_question_and_too_many_are_turned_away() {
+        let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
+        let (records, _records) = mpsc::channel(QUESTIONS_MAX);
+        let desk = Desk::new(outlet, records);
+        let ask = |desk: Desk| async move { desk.ask(HOME, Credential::None, Question::Clusters).await };
+        let asking: Vec<_> = (0..QUESTIONS_MAX).map(|_| tokio::spawn(ask(desk.clone()))).collect();
+        let mut ids = Vec::new();
+        for _ in 0..QUESTIONS_MAX {
+            ids.push(questions.recv().await.unwrap().id);
+        }
+        let refused = ask(desk.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains("too many requests"), "{refused}");
+        for id in ids {
+            desk.answer(Answer { id, reply: Ok(Reply::Certificate(id.to_string())), audit: None });
+        }
+        let mut told = std::collections::BTreeSet::new();
+        for task in asking {
+            let Ok(Reply::Certificate(text)) = task.await.unwrap() else { panic!("answered") };
+            assert!(told.insert(text), "everybody has another question");
+        }
+        drop(questions);
+        assert!(ask(desk).await.unwrap_err().to_string().contains("stopping"));
+    }
+}

@@ -1,0 +1,174 @@
+//! The OpenAPI 3.1 document of the API, made of the types that it speaks and of the scopes that the operations need.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::people::VALUE_BYTES_MAX;
+use super::shapes;
+use crate::access::Operation;
+
+/// A route of the API.
+struct Route {
+    method: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    /// None: everybody may.
+    operation: Option<Operation>,
+    query: &'static [(&'static str, &'static str)],
+    /// Status and content of a success.
+    success: (&'static str, Content),
+    takes_value: bool,
+}
+
+enum Content {
+    None,
+    Any,
+    Clusters,
+    Cluster,
+    Secrets,
+}
+
+const DRY_RUN: (&str, &str) = ("dryrun", "Present: do everything but keep it");
+
+const ROUTES: &[Route] = &[
+    Route {
+        method: "get",
+        path: "/v1/openapi.json",
+        summary: "This document",
+        operation: None,
+        query: &[],
+        success: ("200", Content::Any),
+        takes_value: false,
+    },
+    Route {
+        method: "get",
+        path: "/v1/clusters",
+        summary: "The clusters that the credential is for",
+        operation: Some(Operation::ListClusters),
+        query: &[],
+        success: ("200", Content::Clusters),
+        takes_value: false,
+    },
+    Route {
+        method: "get",
+        path: "/v1/cluster/{cluster}/status",
+        summary: "One cluster",
+        operation: Some(Operation::ReadStatus),
+        query: &[],
+        success: ("200", Content::Cluster),
+        takes_value: false,
+    },
+    Route {
+        method: "get",
+        path: "/v1/cluster/{cluster}/secrets",
+        summary: "The secrets in the cluster's repository: names, and which values are to be sealed again",
+        operation: Some(Operation::ListSecrets),
+        query: &[],
+        success: ("200", Content::Secrets),
+        takes_value: false,
+    },
+    Route {
+        method: "put",
+        path: "/v1/cluster/{cluster}/secret/{namespace}/{name}/{key}",
+        summary: "Seal a value for the cluster and write it as one key of a Secret; the other keys stay",
+        operation: Some(Operation::PutSecret),
+        query: &[
+            DRY_RUN,
+            ("scope", "What the value is bound to: strict (default), namespace-wide or cluster-wide"),
+            ("type", "Type of the Secret; Opaque by default"),
+        ],
+        success: ("204", Content::None),
+        takes_value: true,
+    },
+    Route {
+        method: "delete",
+        path: "/v1/cluster/{cluster}/secret/{namespace}/{name}/{key}",
+        summary: "Remove one key of a Secret, and with the last one the Secret",
+        operation: Some(Operation::DeleteSecret),
+        query: &[DRY_RUN],
+        success: ("204", Content::None),
+        takes_value: false,
+    },
+];
+
+/// The document.
+#[must_use]
+pub fn document() -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .into_generator();
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let item = paths.entry(route.path).or_insert_with(|| json!({}));
+        item[route.method] = operation(route, &mut generator);
+    }
+    let schemas = generator.take_definitions(true);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Sparkfleet cluster manager",
+            "version": "1",
+            "description": "HTTP for people. Services speak Sparkplug. Show a token as `Authorization: Bearer ...`; `sparkfleet token create` makes one.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
+    let problem = json_of(reference::<shapes::Problem>(generator));
+    let (status, content) = &route.success;
+    let content = match content {
+        Content::None => None,
+        Content::Any => Some(json!({ "type": "object" })),
+        Content::Clusters => Some(reference::<Vec<shapes::Cluster>>(generator)),
+        Content::Cluster => Some(reference::<shapes::Cluster>(generator)),
+        Content::Secrets => Some(reference::<shapes::Secrets>(generator)),
+    };
+    let success = match content {
+        Some(schema) => json!({ "description": "Done", "content": json_of(schema) }),
+        None => json!({ "description": "Done" }),
+    };
+    let refused = json!({ "description": "Not carried out, and why", "content": problem });
+    let mut described = json!({
+        "summary": route.summary,
+        "parameters": parameters(route),
+        "responses": { *status: success, "default": refused },
+    });
+    if let Some(operation) = route.operation {
+        described["operationId"] = Value::from(operation.as_str());
+        described["security"] = json!([{ "bearer": [] }]);
+        let scope = operation.needs().as_str();
+        described["description"] = Value::from(format!("Needs the scope `{scope}` or a higher one."));
+    }
+    if route.takes_value {
+        described["requestBody"] = json!({
+            "required": true,
+            "description": format!("The value as it is, at most {VALUE_BYTES_MAX} bytes"),
+            "content": { "application/octet-stream": {} },
+        });
+    }
+    described
+}
+
+fn parameters(route: &Route) -> Value {
+    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = in_path.map(|name| {
+        let schema =
+            if name == "cluster" { json!({ "type": "string", "format": "uuid" }) } else { json!({ "type": "string" }) };
+        json!({ "name": name, "in": "path", "required": true, "schema": schema })
+    });
+    let in_query = route.query.iter().map(|(name, description)| {
+        json!({ "name": name, "in": "query", "description": description, "schema": { "type": "string" } })
+    });
+    in_path.chain(in_query).collect()
+}
+
+fn reference<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    generator.subschema_for::<T>().to_value()
+}

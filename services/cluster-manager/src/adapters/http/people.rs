@@ -1,0 +1,336 @@
+//! The API under `/v1`: a request becomes a question for the state, its answer a response.
+//!
+//! A value is sealed here, in memory, before anything is told the state: so no plain value is ever in the core, on the disk, in git or on the broker. Whoever may not write a
+//! secret does not get as far as sending its value.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use axum::{Json, Router};
+use futures::StreamExt as _;
+use sealed_secrets::{Plain, SESSION_KEY_BYTES, Scope, SealingCertificate, sealed_secret};
+use serde::Deserialize;
+use sparkplug_mqtt::Clock;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::desk::Desk;
+use super::{openapi, shapes};
+use crate::access::rate::{self, Limiter, Rate};
+use crate::access::token::TokenHash;
+use crate::api::{Credential, Question, Refusal, Reply};
+use crate::secrets::{SecretFault, SecretKey, scope_of};
+
+/// Most bytes of a value: what a Secret holds.
+pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a client may take to send a value.
+const BODY_MAX: Duration = Duration::from_secs(30);
+
+/// After what a client may try again, when nothing says how long it takes.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// Most addresses whose rate is remembered at the same time: some 100 bytes each.
+const PEERS_MAX: usize = 16_384;
+
+/// On every response. Nothing of the API is to be shown, framed or kept by a browser.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+/// How long a browser is to insist on TLS, where there is TLS.
+const STRICT_TRANSPORT: &str = "max-age=31536000";
+
+#[derive(Debug, Clone)]
+struct Server {
+    desk: Desk,
+    peers: Arc<Mutex<Limiter<IpAddr>>>,
+    clock: Clock,
+    with_tls: bool,
+}
+
+/// The API. `rate`: of each address that asks.
+pub fn router(desk: Desk, rate: Rate, with_tls: bool, clock: Clock) -> Router {
+    let peers = Arc::new(Mutex::new(Limiter::new(rate, PEERS_MAX)));
+    let server = Server { desk, peers, clock, with_tls };
+    Router::new()
+        .route("/v1/openapi.json", get(document))
+        .route("/v1/clusters", get(clusters))
+        .route("/v1/cluster/{cluster}/status", get(status))
+        .route("/v1/cluster/{cluster}/secrets", get(secrets))
+        .route("/v1/cluster/{cluster}/secret/{namespace}/{name}/{key}", put(put_secret).delete(delete_secret))
+        .layer(middleware::from_fn_with_state(server.clone(), guard))
+        .with_state(server)
+}
+
+/// Limits who asks too often, before anything else is done for them; completes the response.
+async fn guard(
+    State(server): State<Server>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let now = server.clock.now().mono;
+    let taken = server.peers.lock().unwrap_or_else(PoisonError::into_inner).take(rate::peer(peer.ip()), now);
+    let mut response = match taken {
+        Ok(()) => next.run(request).await,
+        Err(too_often) => Fault::Refused(too_often.into()).into_response(),
+    };
+    metrics::counter!("sparkfleet_http_responses_total", "status" => response.status().as_u16().to_string())
+        .increment(1);
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if server.with_tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(STRICT_TRANSPORT));
+    }
+    response
+}
+
+/// Why a request is not carried out.
+#[derive(Debug)]
+enum Fault {
+    Refused(Refusal),
+    /// The request itself is at fault.
+    Request(StatusCode, String),
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let (status, error) = match &self {
+            Self::Request(status, reason) => (*status, reason.clone()),
+            Self::Refused(Refusal::Secret(SecretFault::Repository(reason))) => {
+                tracing::warn!(error = reason, "work on the secrets of a repository failed");
+                let error = "the repository cannot be used; see the log of the cluster manager";
+                (StatusCode::INTERNAL_SERVER_ERROR, error.to_owned())
+            }
+            Self::Refused(refusal) => (status_of(refusal), refusal.to_string()),
+        };
+        let mut response = (status, Json(shapes::Problem { error })).into_response();
+        let wait = match &self {
+            Self::Refused(Refusal::TooOften(too_often)) => Some(rate::seconds(too_often.wait)),
+            Self::Refused(Refusal::NotAtPresent(_)) => Some(TRY_AGAIN.as_secs()),
+            _ => None,
+        };
+        if let Some(wait) = wait {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"Sparkfleet\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+const fn status_of(refusal: &Refusal) -> StatusCode {
+    match refusal {
+        Refusal::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
+        Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
+        Refusal::TooOften(_) => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::NoCluster | Refusal::Secret(SecretFault::Missing(_)) => StatusCode::NOT_FOUND,
+        Refusal::NotAtPresent(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Secret(SecretFault::Differs { .. } | SecretFault::Foreign { .. }) => StatusCode::CONFLICT,
+        Refusal::Secret(SecretFault::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
+        Refusal::Secret(SecretFault::Repository(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Who asks, and from where.
+#[derive(Debug, Clone)]
+struct Caller {
+    from: IpAddr,
+    credential: Credential,
+}
+
+impl Server {
+    fn caller(peer: SocketAddr, headers: &HeaderMap) -> Caller {
+        Caller { from: peer.ip().to_canonical(), credential: credential(headers) }
+    }
+
+    async fn ask(&self, caller: &Caller, question: Question) -> Result<Reply, Fault> {
+        Ok(self.desk.ask(caller.from, caller.credential.clone(), question).await?)
+    }
+}
+
+fn credential(headers: &HeaderMap) -> Credential {
+    let token = || {
+        let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| TokenHash::of(token.trim())).flatten()
+    };
+    token().map_or(Credential::None, Credential::Token)
+}
+
+type Peer = ConnectInfo<SocketAddr>;
+
+/// The state answered something that was not asked; nobody is told more than that.
+fn unexpected() -> Fault {
+    Fault::Request(StatusCode::INTERNAL_SERVER_ERROR, "the answer is not to the question".to_owned())
+}
+
+async fn document() -> Response {
+    Json(openapi::document()).into_response()
+}
+
+async fn clusters(
+    State(server): State<Server>,
+    ConnectInfo(peer): Peer,
+    headers: HeaderMap,
+) -> Result<Json<Vec<shapes::Cluster>>, Fault> {
+    match server.ask(&Server::caller(peer, &headers), Question::Clusters).await? {
+        Reply::Clusters(devices) => {
+            Ok(Json(devices.into_iter().map(|(uuid, device)| shapes::Cluster::new(uuid, device)).collect()))
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+async fn status(
+    State(server): State<Server>,
+    ConnectInfo(peer): Peer,
+    Path(cluster): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<shapes::Cluster>, Fault> {
+    let question = Question::Status { cluster: uuid(&cluster)? };
+    match server.ask(&Server::caller(peer, &headers), question).await? {
+        Reply::Status(uuid, device) => Ok(Json(shapes::Cluster::new(uuid, *device))),
+        _ => Err(unexpected()),
+    }
+}
+
+async fn secrets(
+    State(server): State<Server>,
+    ConnectInfo(peer): Peer,
+    Path(cluster): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<shapes::Secrets>, Fault> {
+    let question = Question::Secrets { cluster: uuid(&cluster)? };
+    match server.ask(&Server::caller(peer, &headers), question).await? {
+        Reply::Secrets(stored, fingerprint) => Ok(Json(shapes::Secrets::new(stored, fingerprint))),
+        _ => Err(unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct PutQuery {
+    /// Present: do everything but keep it. The word is that of Factory+.
+    dryrun: Option<String>,
+    scope: Option<String>,
+    #[serde(rename = "type")]
+    secret_type: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DeleteQuery {
+    dryrun: Option<String>,
+}
+
+type Place = Path<(String, String, String, String)>;
+
+async fn put_secret(
+    State(server): State<Server>,
+    ConnectInfo(peer): Peer,
+    Path((cluster, namespace, name, key)): Place,
+    Query(query): Query<PutQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, Fault> {
+    let bad = |reason: String| Fault::Request(StatusCode::BAD_REQUEST, reason);
+    let cluster = uuid(&cluster)?;
+    let key = SecretKey::new(&namespace, &name, &key).map_err(|error| bad(error.to_string()))?;
+    let scope = query.scope.as_deref().unwrap_or("strict");
+    let scope = scope_of(scope).ok_or_else(|| bad("scope is strict, namespace-wide or cluster-wide".to_owned()))?;
+    let caller = Server::caller(peer, &headers);
+    // Whether they may is decided before their value is read.
+    let question = Question::Certificate { cluster, key: key.clone() };
+    let Reply::Certificate(pem) = server.ask(&caller, question).await? else { return Err(unexpected()) };
+    let value = tokio::time::timeout(BODY_MAX, read(body, &headers)).await;
+    let value =
+        value.map_err(|_| Fault::Request(StatusCode::REQUEST_TIMEOUT, "the value took too long".to_owned()))??;
+    let secret_type = query.secret_type.as_deref().unwrap_or("Opaque");
+    let sealed = seal(&pem, &key, (scope, secret_type), value, server.clock.now().wall)?;
+    let fingerprint = sealed_secrets::fingerprint(&pem).ok_or_else(unexpected)?;
+    let sealed = Box::new(sealed);
+    let question = Question::PutSecret { cluster, key, sealed, fingerprint, dry_run: query.dryrun.is_some() };
+    server.ask(&caller, question).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn delete_secret(
+    State(server): State<Server>,
+    ConnectInfo(peer): Peer,
+    Path((cluster, namespace, name, key)): Place,
+    Query(query): Query<DeleteQuery>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Fault> {
+    let key = SecretKey::new(&namespace, &name, &key)
+        .map_err(|error| Fault::Request(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let question = Question::DeleteSecret { cluster: uuid(&cluster)?, key, dry_run: query.dryrun.is_some() };
+    server.ask(&Server::caller(peer, &headers), question).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn uuid(text: &str) -> Result<Uuid, Fault> {
+    Uuid::try_parse(text).map_err(|_| Fault::Request(StatusCode::BAD_REQUEST, "the cluster is no UUID".to_owned()))
+}
+
+/// Reads a value into memory that is overwritten afterwards.
+async fn read(body: Body, headers: &HeaderMap) -> Result<Zeroizing<Vec<u8>>, Fault> {
+    let too_large = || {
+        let reason = format!("the value is larger than {VALUE_BYTES_MAX} bytes, which a Secret does not hold");
+        Fault::Request(StatusCode::PAYLOAD_TOO_LARGE, reason)
+    };
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let room = announced.unwrap_or(VALUE_BYTES_MAX);
+    if room > VALUE_BYTES_MAX {
+        return Err(too_large());
+    }
+    // All the room at once: a buffer that grows leaves copies of the value behind.
+    let mut value = Zeroizing::new(Vec::with_capacity(room));
+    let mut frames = body.into_data_stream();
+    while let Some(frame) = frames.next().await {
+        let cut_short = |_| Fault::Request(StatusCode::BAD_REQUEST, "the value was cut short".to_owned());
+        let frame = frame.map_err(cut_short)?;
+        if value.len() + frame.len() > VALUE_BYTES_MAX {
+            return Err(too_large());
+        }
+        value.extend_from_slice(&frame);
+    }
+    Ok(value)
+}
+
+fn seal(
+    pem: &str,
+    key: &SecretKey,
+    (scope, secret_type): (Scope, &str),
+    value: Zeroizing<Vec<u8>>,
+    wall: u64,
+) -> Result<serde_json::Value, Fault> {
+    let unusable = |error: sealed_secrets::CertificateError| Fault::from(Refusal::NotAtPresent(error.to_string()));
+    let certificate = SealingCertificate::from_pem(pem, Duration::from_millis(wall)).map_err(unusable)?;
+    let mut session_key = Zeroizing::new([0; SESSION_KEY_BYTES]);
+    let no_random = |_| Fault::from(Refusal::NotAtPresent("the system yields no random numbers".to_owned()));
+    aws_lc_rs::rand::fill(&mut session_key[..]).map_err(no_random)?;
+    let (namespace, name) = (key.namespace(), key.name());
+    let request = sealed_secrets::Request { namespace, name, scope, secret_type };
+    let plain = Plain { key: key.key().to_owned(), value, session_key };
+    sealed_secret(&certificate, request, &[plain])
+        .map_err(|error| Fault::Request(StatusCode::BAD_REQUEST, error.to_string()))
+}

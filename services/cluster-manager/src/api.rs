@@ -1,0 +1,168 @@
+//! What people and programs ask the cluster manager over HTTP, and what they are told. [`crate::adapters::http`] speaks HTTP, [`crate::state`] answers.
+//!
+//! A value of a secret is in neither: it is sealed before it is asked for to be written.
+
+use cluster_manager_contract::ClusterDevice;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::access::audit::AuditRecord;
+use crate::access::rate::TooOften;
+use crate::access::token::TokenHash;
+use crate::access::{Denied, Operation, Principal};
+use crate::secrets::{SecretFault, SecretKey, StoredSecret};
+
+/// A question with who asks it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// Names the answer to it; no two have the same.
+    pub id: u64,
+    /// From where, for the record.
+    pub from: String,
+    /// What was shown.
+    pub credential: Credential,
+    /// What is wanted.
+    pub question: Question,
+}
+
+/// What somebody shows to be let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing, or nothing that has the form of a credential.
+    None,
+    /// A token, by its hash.
+    Token(TokenHash),
+    /// The identity provider vouches for them.
+    Verified(Principal),
+}
+
+/// What is wanted.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Question {
+    /// The clusters.
+    Clusters,
+    /// One cluster.
+    Status {
+        /// Which.
+        cluster: Uuid,
+    },
+    /// The certificate that a value has to be sealed for. Who may not write it does not get it.
+    Certificate {
+        /// Of which cluster.
+        cluster: Uuid,
+        /// What is to be written.
+        key: SecretKey,
+    },
+    /// Names of the secrets in a cluster's repository.
+    Secrets {
+        /// Which cluster.
+        cluster: Uuid,
+    },
+    /// Write one key of a secret.
+    PutSecret {
+        /// Of which cluster.
+        cluster: Uuid,
+        /// Which.
+        key: SecretKey,
+        /// The SealedSecret with this key alone.
+        sealed: Box<Value>,
+        /// Of the certificate that it is sealed for.
+        fingerprint: String,
+        /// Do everything but keep it.
+        dry_run: bool,
+    },
+    /// Remove one key of a secret.
+    DeleteSecret {
+        /// Of which cluster.
+        cluster: Uuid,
+        /// Which.
+        key: SecretKey,
+        /// Do everything but keep it.
+        dry_run: bool,
+    },
+}
+
+impl Question {
+    /// What it is, for deciding who may.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Self::Clusters => Operation::ListClusters,
+            Self::Status { .. } => Operation::ReadStatus,
+            Self::Secrets { .. } => Operation::ListSecrets,
+            Self::Certificate { .. } | Self::PutSecret { .. } => Operation::PutSecret,
+            Self::DeleteSecret { .. } => Operation::DeleteSecret,
+        }
+    }
+
+    /// The cluster that it concerns.
+    #[must_use]
+    pub const fn cluster(&self) -> Option<Uuid> {
+        match self {
+            Self::Clusters => None,
+            Self::Status { cluster }
+            | Self::Certificate { cluster, .. }
+            | Self::Secrets { cluster }
+            | Self::PutSecret { cluster, .. }
+            | Self::DeleteSecret { cluster, .. } => Some(*cluster),
+        }
+    }
+
+    /// What of the cluster is written.
+    #[must_use]
+    pub const fn key(&self) -> Option<&SecretKey> {
+        match self {
+            Self::Certificate { key, .. } | Self::PutSecret { key, .. } | Self::DeleteSecret { key, .. } => Some(key),
+            Self::Clusters | Self::Status { .. } | Self::Secrets { .. } => None,
+        }
+    }
+}
+
+/// An answer, on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// As in [`Asked::id`].
+    pub id: u64,
+    /// The answer.
+    pub reply: Result<Reply, Refusal>,
+    /// To be recorded before it is answered.
+    pub audit: Option<AuditRecord>,
+}
+
+/// What somebody is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// The clusters that they may see.
+    Clusters(Vec<(Uuid, ClusterDevice)>),
+    /// One cluster.
+    Status(Uuid, Box<ClusterDevice>),
+    /// PEM.
+    Certificate(String),
+    /// The secrets, and the fingerprint of the certificate that the cluster seals with.
+    Secrets(Vec<StoredSecret>, Option<String>),
+    /// It is done.
+    Written,
+}
+
+/// Why somebody is not told what they asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Who they are is not shown.
+    #[error("{0}")]
+    Unauthenticated(String),
+    /// They may not.
+    #[error(transparent)]
+    Forbidden(#[from] Denied),
+    /// Too often.
+    #[error(transparent)]
+    TooOften(#[from] TooOften),
+    /// There is none.
+    #[error("there is no such cluster")]
+    NoCluster,
+    /// Not at present.
+    #[error("{0}")]
+    NotAtPresent(String),
+    /// The repository does not allow it.
+    #[error(transparent)]
+    Secret(#[from] SecretFault),
+}

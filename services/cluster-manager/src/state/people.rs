@@ -1,0 +1,226 @@
+//! People and programs that ask over HTTP: whether they may, and what they are told. What needs the disk is answered when the disk has answered.
+
+use cluster_manager_contract::{ClusterDevice, SetupState};
+use sparkplug::Now;
+use uuid::Uuid;
+
+use super::ClusterManager;
+use crate::access::audit::{AuditRecord, AuditResult};
+use crate::access::rate::{Limiter, Rate};
+use crate::access::token::Tokens;
+use crate::access::{Operation, Principal};
+use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply};
+use crate::event::{Effect, SecretAction, SecretOutcome, SecretResult, SecretWork};
+use crate::secrets::{SecretChange, SecretFault, SecretKey};
+
+/// Most principals whose rate is remembered at the same time: some 100 bytes each.
+const PRINCIPALS_MAX: usize = 4096;
+
+/// What the state knows of people.
+#[derive(Debug)]
+pub struct People {
+    /// Who is let in by a token.
+    pub tokens: Tokens,
+    limiter: Limiter<String>,
+    /// Questions that wait for the disk, by id. The adapter bounds how many there are at the same time.
+    waiting: std::collections::BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    who: Who,
+    /// Fingerprint of the cluster's certificate when a list was asked for.
+    fingerprint: Option<String>,
+}
+
+/// What the record of a question says of it.
+#[derive(Debug, Clone)]
+struct Who {
+    name: String,
+    from: String,
+    operation: Operation,
+    cluster: Option<Uuid>,
+    key: Option<SecretKey>,
+}
+
+impl People {
+    /// Nobody is known yet.
+    pub fn new(rate: Rate) -> Self {
+        let limiter = Limiter::new(rate, PRINCIPALS_MAX);
+        Self { tokens: Tokens::default(), limiter, waiting: std::collections::BTreeMap::new() }
+    }
+}
+
+impl Who {
+    /// The record of a write.
+    fn record(&self, result: AuditResult, now: Now) -> Option<AuditRecord> {
+        let (Some(cluster), Some(key), true) = (self.cluster, &self.key, self.operation.is_write()) else {
+            return None;
+        };
+        Some(AuditRecord {
+            at: now.wall,
+            who: self.name.clone(),
+            from: self.from.clone(),
+            operation: self.operation,
+            cluster,
+            target: key.to_string(),
+            result,
+        })
+    }
+}
+
+impl ClusterManager {
+    /// Takes a token entry over.
+    pub(super) fn on_token(&mut self, object: Uuid, json: Option<&str>) {
+        if let Err(reason) = self.people.tokens.set(object, json) {
+            tracing::warn!(object = %object, reason, "an ApiToken entry cannot be read; nobody is let in by it");
+        }
+    }
+
+    /// Answers a question, or sends the disk for the answer.
+    pub(super) fn on_asked(&mut self, asked: Asked, now: Now) {
+        let Asked { id, from, credential, question } = asked;
+        let principal = match self.principal(&credential, now) {
+            Ok(principal) => principal,
+            Err(refusal) => return self.answer(id, Err(refusal), None),
+        };
+        // The second half of a write was counted with the first.
+        if !matches!(question, Question::PutSecret { .. })
+            && let Err(too_often) = self.people.limiter.take(principal.name.clone(), now.mono)
+        {
+            return self.answer(id, Err(too_often.into()), None);
+        }
+        let who = Who {
+            name: principal.name.clone(),
+            from,
+            operation: question.operation(),
+            cluster: question.cluster(),
+            key: question.key().cloned(),
+        };
+        match self.consider(&principal, question) {
+            Ok(Considered::Told(reply)) => self.answer(id, Ok(reply), None),
+            Ok(Considered::Work { cluster, action, fingerprint }) => {
+                self.people.waiting.insert(id, Waiting { who, fingerprint });
+                self.effects.push(Effect::Secret(SecretWork { id, cluster, action }));
+            }
+            Err(refusal) => {
+                let record = who.record(AuditResult::Refused { reason: refusal.to_string() }, now);
+                self.answer(id, Err(refusal), record);
+            }
+        }
+    }
+
+    /// The disk has answered.
+    pub(super) fn on_secret_result(&mut self, result: SecretResult, now: Now) {
+        let SecretResult { id, cluster, outcome } = result;
+        let Some(Waiting { who, fingerprint }) = self.people.waiting.remove(&id) else { return };
+        let (reply, result) = match outcome {
+            Ok(SecretOutcome::Written { commit }) => {
+                if let (Some(commit), Some(known)) = (&commit, self.clusters.get_mut(&cluster)) {
+                    known.git.commit = Some(commit.clone());
+                    self.dirty.insert(cluster);
+                }
+                (Ok(Reply::Written), AuditResult::Done { commit })
+            }
+            Ok(SecretOutcome::Listed(secrets)) => {
+                (Ok(Reply::Secrets(secrets, fingerprint)), AuditResult::Done { commit: None })
+            }
+            Err(fault) => {
+                let reason = fault.to_string();
+                let is_failure = matches!(fault, SecretFault::Repository(_));
+                let result = if is_failure { AuditResult::Failed { reason } } else { AuditResult::Refused { reason } };
+                (Err(fault.into()), result)
+            }
+        };
+        let record = who.record(result, now);
+        self.answer(id, reply, record);
+    }
+
+    fn answer(&mut self, id: u64, reply: Result<Reply, Refusal>, audit: Option<AuditRecord>) {
+        self.effects.push(Effect::Answer(Box::new(Answer { id, reply, audit })));
+    }
+
+    /// Who asks. While ConfigDB is not known completely nobody is let in: a token may have been revoked meanwhile.
+    fn principal(&self, credential: &Credential, now: Now) -> Result<Principal, Refusal> {
+        let unauthenticated = |reason: &str| Refusal::Unauthenticated(reason.to_owned());
+        if matches!(credential, Credential::None) {
+            return Err(unauthenticated("show a token: Authorization: Bearer ..."));
+        }
+        if !self.is_ready() {
+            let reason = "ConfigDB is not known completely; nobody is let in until it is";
+            return Err(Refusal::NotAtPresent(reason.to_owned()));
+        }
+        match credential {
+            Credential::None => Err(unauthenticated("show a token")),
+            Credential::Verified(principal) => Ok(principal.clone()),
+            Credential::Token(hash) => {
+                let known = self.people.tokens.authenticate(hash, now.wall);
+                known.cloned().map_err(|error| unauthenticated(&error.to_string()))
+            }
+        }
+    }
+
+    fn consider(&self, principal: &Principal, question: Question) -> Result<Considered, Refusal> {
+        principal.may(question.operation(), question.cluster())?;
+        let told = |reply| Ok(Considered::Told(reply));
+        match question {
+            Question::Clusters => {
+                let devices = self.clusters.iter().filter(|(uuid, _)| principal.sees(**uuid));
+                let devices = devices.filter_map(|(uuid, cluster)| Some((*uuid, cluster.device()?.clone())));
+                told(Reply::Clusters(devices.collect()))
+            }
+            Question::Status { cluster } => told(Reply::Status(cluster, Box::new(self.device_of(cluster)?.clone()))),
+            Question::Certificate { cluster, .. } => told(Reply::Certificate(self.sealing_certificate(cluster)?)),
+            Question::Secrets { cluster } => {
+                self.with_repository(cluster)?;
+                let pem = self.sealing_certificate(cluster).ok();
+                let fingerprint = pem.and_then(|pem| sealed_secrets::fingerprint(&pem));
+                Ok(Considered::Work { cluster, action: SecretAction::List, fingerprint })
+            }
+            Question::PutSecret { cluster, key, sealed, fingerprint, dry_run } => {
+                self.with_repository(cluster)?;
+                let change = SecretChange::Put { key, sealed, fingerprint };
+                Ok(Considered::Work { cluster, action: SecretAction::Change { change, dry_run }, fingerprint: None })
+            }
+            Question::DeleteSecret { cluster, key, dry_run } => {
+                self.with_repository(cluster)?;
+                let change = SecretChange::Delete { key };
+                Ok(Considered::Work { cluster, action: SecretAction::Change { change, dry_run }, fingerprint: None })
+            }
+        }
+    }
+
+    fn device_of(&self, cluster: Uuid) -> Result<&ClusterDevice, Refusal> {
+        self.clusters.get(&cluster).and_then(super::cluster::Cluster::device).ok_or(Refusal::NoCluster)
+    }
+
+    /// The cluster is one whose repository can be changed.
+    fn with_repository(&self, cluster: Uuid) -> Result<&ClusterDevice, Refusal> {
+        let device = self.device_of(cluster)?;
+        let going = matches!(device.setup.state, SetupState::Deleting | SetupState::Waiting | SetupState::Refused);
+        if going || device.git_url.is_none() {
+            let state = device.setup.state;
+            return Err(Refusal::NotAtPresent(format!("the cluster has no repository at present: it is {state}")));
+        }
+        Ok(device)
+    }
+
+    /// The certificate that the cluster's Sync reports; of one that is away the last that it did.
+    fn sealing_certificate(&self, cluster: Uuid) -> Result<String, Refusal> {
+        let name = &self.with_repository(cluster)?.name;
+        let reported = self.sync_of(cluster, name).and_then(|sync| sync.replica.node());
+        let reported = reported.and_then(|node| node.sealing_certificate.clone());
+        let stored = || {
+            let status = self.replica.document::<configdb_schema::document::EdgeClusterStatus>(cluster).ok().flatten();
+            status.and_then(|status| status.kubeseal_cert)
+        };
+        let reason = "the cluster has not published its sealing certificate yet; is its edge sync there?";
+        reported.or_else(stored).ok_or_else(|| Refusal::NotAtPresent(reason.to_owned()))
+    }
+}
+
+/// What a question comes to.
+enum Considered {
+    Told(Reply),
+    Work { cluster: Uuid, action: SecretAction, fingerprint: Option<String> },
+}

@@ -1,0 +1,214 @@
+//! Who asks over HTTP, by tokens that stand in ConfigDB.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+use super::*;
+use crate::access::audit::{AuditRecord, AuditResult};
+use crate::access::token::TokenHash;
+use crate::access::{Denied, Operation};
+use crate::api::{Asked, Credential, Question, Refusal, Reply};
+use crate::event::{SecretAction, SecretOutcome, SecretResult, SecretWork};
+use crate::secrets::{SecretFault, SecretKey};
+
+const FROM: &str = "192.0.2.7";
+const LONG: &str = "2099-01-01T00:00:00Z";
+
+impl Disk {
+    pub fn carry_out_secret(&mut self, work: SecretWork) -> SecretResult {
+        let SecretWork { id, cluster, action } = work;
+        let outcome = match action {
+            _ if self.broken => Err(SecretFault::Repository("disk full".to_owned())),
+            SecretAction::List => Ok(SecretOutcome::Listed(crate::secrets::stored(&self.secrets))),
+            SecretAction::Change { change, dry_run } => {
+                let path = change.key().path().strip_prefix("edo/secrets/").unwrap().to_owned();
+                change.apply(self.secrets.get(&path).map(Vec::as_slice)).map(|after| {
+                    let changed = (!dry_run).then(|| match after {
+                        Some(after) => drop(self.secrets.insert(path, after)),
+                        None => drop(self.secrets.remove(&path)),
+                    });
+                    self.commits += u32::from(changed.is_some());
+                    SecretOutcome::Written { commit: changed.map(|()| format!("{:040x}", self.commits)) }
+                })
+            }
+        };
+        SecretResult { id, cluster, outcome }
+    }
+}
+
+/// The token that the tests call `name`.
+fn text(name: &str) -> String {
+    let mut random = [0; 32];
+    random[..name.len()].copy_from_slice(name.as_bytes());
+    format!("sfp_{}", BASE64_URL_SAFE_NO_PAD.encode(random))
+}
+
+fn token(name: &str) -> Credential {
+    Credential::Token(TokenHash::of(&text(name)).unwrap())
+}
+
+fn object(name: &str) -> Uuid {
+    configdb_schema::address::v5(&["ApiToken", name])
+}
+
+fn key(name: &str) -> SecretKey {
+    SecretKey::new("fplus-edge", "press-login", name).unwrap()
+}
+
+fn put(name: &str) -> Question {
+    let metadata = json!({"name": "press-login", "namespace": "fplus-edge"});
+    let sealed = json!({"apiVersion": "bitnami.com/v1alpha1", "kind": "SealedSecret", "metadata": metadata,
+        "spec": {"encryptedData": {name: "AAAA"}, "template": {"metadata": metadata, "type": "Opaque"}}});
+    let fingerprint = "f1".to_owned();
+    Question::PutSecret { cluster: CLUSTER, key: key(name), sealed: Box::new(sealed), fingerprint, dry_run: false }
+}
+
+fn delete(name: &str) -> Question {
+    Question::DeleteSecret { cluster: CLUSTER, key: key(name), dry_run: false }
+}
+
+impl World {
+    fn issue(&mut self, name: &str, scope: &str, clusters: Option<&[Uuid]>, expires: &str) {
+        let hash = TokenHash::of(&text(name)).unwrap().to_hex();
+        let mut entry = json!({"name": name, "hash": hash, "scope": scope, "issued": "2026-01-01T00:00:00Z",
+            "expires": expires, "by": "ada"});
+        if let Some(clusters) = clusters {
+            entry["clusters"] = json!(clusters);
+        }
+        self.put(object(name), "ApiToken", entry);
+    }
+
+    fn ask(&mut self, credential: Credential, question: Question) -> (Result<Reply, Refusal>, Option<AuditRecord>) {
+        let asked = Asked { id: 7, from: FROM.to_owned(), credential, question };
+        self.manager.on_event(Event::Asked(asked), self.now);
+        self.run(Duration::ZERO);
+        let answer = self.answers.pop().expect("every question is answered");
+        assert!(self.answers.is_empty() && answer.id == 7);
+        (answer.reply, answer.audit)
+    }
+
+    fn told(&mut self, name: &str, question: Question) -> Result<Reply, Refusal> {
+        self.ask(token(name), question).0
+    }
+}
+
+/// A cluster at work, and a token of each kind.
+fn staffed() -> World {
+    let mut world = running();
+    world.put_cluster(OTHER, "Weld_Shop");
+    world.issue("viewer", "viewer", None, LONG);
+    world.issue("operator", "operator", None, LONG);
+    world.issue("other", "administrator", Some(&[OTHER]), LONG);
+    world.issue("expired", "administrator", None, "1970-01-01T00:00:00Z");
+    world.settle();
+    world
+}
+
+#[test]
+fn only_a_token_that_is_known_in_time_for_the_cluster_and_large_enough_writes() {
+    let mut world = staffed();
+    let unauthenticated = |reply| matches!(reply, Err(Refusal::Unauthenticated(_)));
+    for question in [put("k"), delete("k"), Question::Clusters, Question::Secrets { cluster: CLUSTER }] {
+        assert!(unauthenticated(world.ask(Credential::None, question.clone()).0));
+        assert!(unauthenticated(world.told("expired", question.clone())));
+        assert!(unauthenticated(world.told("nobody", question)));
+    }
+    let scope = Denied::Scope { operation: Operation::PutSecret, scope: configdb_schema::document::TokenScope::Viewer };
+    assert_eq!(world.told("viewer", put("k")), Err(Refusal::Forbidden(scope)));
+    assert_eq!(world.told("other", put("k")), Err(Refusal::Forbidden(Denied::Cluster)));
+    let certificate = Question::Certificate { cluster: CLUSTER, key: key("k") };
+    assert_eq!(world.told("viewer", certificate.clone()), Err(Refusal::Forbidden(scope)));
+    assert!(world.disk.secrets.is_empty());
+    assert_eq!(world.told("operator", put("k")), Ok(Reply::Written));
+    assert_eq!(world.disk.secrets.len(), 1);
+    // Revoked: without a restart of anything.
+    world.delete(object("operator"), "ApiToken");
+    assert!(unauthenticated(world.told("operator", put("k"))));
+}
+
+#[test]
+fn every_write_of_somebody_known_is_recorded_with_its_end() {
+    let mut world = staffed();
+    let record = |world: &mut World, name: &str, question| world.ask(token(name), question).1;
+    let done = record(&mut world, "operator", put("password")).unwrap();
+    let commit = world.device().git_commit.clone();
+    assert_eq!(
+        commit,
+        Some(format!("{:040x}", world.disk.commits)),
+        "the Device says which commit the edge is to have"
+    );
+    assert_eq!((done.who.as_str(), done.from.as_str(), done.operation), ("token:operator", FROM, Operation::PutSecret));
+    assert_eq!((done.cluster, done.target.as_str()), (CLUSTER, "fplus-edge/press-login/password"));
+    assert_eq!((done.result, done.at), (AuditResult::Done { commit }, world.now.wall));
+    let refused = record(&mut world, "viewer", put("password")).unwrap();
+    assert!(matches!(refused.result, AuditResult::Refused { .. }));
+    let missing = record(&mut world, "operator", delete("other")).unwrap();
+    let reason = "there is no secret fplus-edge/press-login/other".to_owned();
+    assert_eq!(missing.result, AuditResult::Refused { reason });
+    world.disk.broken = true;
+    let failed = record(&mut world, "operator", delete("password")).unwrap();
+    assert!(matches!(failed.result, AuditResult::Failed { .. }));
+    world.disk.broken = false;
+    assert_eq!(record(&mut world, "operator", Question::Secrets { cluster: CLUSTER }), None, "reading is not recorded");
+    assert_eq!(record(&mut world, "nobody", put("k")), None, "strangers cannot fill the disk");
+}
+
+#[test]
+fn one_sees_the_clusters_of_the_own_token_and_what_is_to_be_sealed_again() {
+    let mut world = staffed();
+    let names = |reply| match reply {
+        Ok(Reply::Clusters(devices)) => devices.into_iter().map(|(_, device)| device.name).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(names(world.told("viewer", Question::Clusters)), ["Paint_Shop", "Weld_Shop"]);
+    assert_eq!(names(world.told("other", Question::Clusters)), ["Weld_Shop"]);
+    let unknown = Question::Status { cluster: Uuid::from_u128(0xFF) };
+    assert_eq!(world.told("viewer", unknown.clone()), Err(Refusal::NoCluster));
+    assert_eq!(world.told("other", unknown), Err(Refusal::Forbidden(Denied::Cluster)), "as for one that exists");
+    world.told("operator", put("password")).unwrap();
+    let Ok(Reply::Secrets(secrets, fingerprint)) = world.told("viewer", Question::Secrets { cluster: CLUSTER }) else {
+        panic!("listed")
+    };
+    assert_eq!(secrets[0].keys, [("password".to_owned(), Some("f1".to_owned()))].into());
+    assert_eq!(fingerprint, None, "this edge has not published a certificate");
+}
+
+#[test]
+fn a_certificate_comes_from_the_edge_and_stays_known_while_it_is_away() {
+    let mut world = staffed();
+    let certificate = Question::Certificate { cluster: CLUSTER, key: key("k") };
+    assert!(matches!(world.told("operator", certificate.clone()), Err(Refusal::NotAtPresent(_))));
+    let edge = world.edges.get_mut("Paint_Shop").unwrap();
+    edge.node.sealing_certificate = Some("PEM".to_owned());
+    let events = edge.birth();
+    world.feed(events);
+    world.settle();
+    assert_eq!(world.told("operator", certificate.clone()), Ok(Reply::Certificate("PEM".to_owned())));
+    let other = Question::Certificate { cluster: OTHER, key: key("k") };
+    assert!(matches!(world.told("operator", other), Err(Refusal::NotAtPresent(_))), "never another cluster's");
+    // Another life of the manager that hears no Sync.
+    world.edges.clear();
+    world.start();
+    world.settle();
+    assert_eq!(world.told("operator", certificate), Ok(Reply::Certificate("PEM".to_owned())));
+}
+
+#[test]
+fn nobody_is_let_in_while_configdb_is_not_known_and_nobody_asks_without_end() {
+    let mut world = staffed();
+    let node = configdb_node(&organisation());
+    world.feed(vec![HostEvent::NodeDeath { node, timestamp: 5 }]);
+    assert!(matches!(world.told("operator", put("k")), Err(Refusal::NotAtPresent(_))));
+    let births = world.db.birth();
+    world.feed(births);
+    let mut taken = 0;
+    while !matches!(world.told("viewer", Question::Clusters), Err(Refusal::TooOften(_))) {
+        taken += 1;
+        assert!(taken <= 60, "a fifth of 300 at once");
+    }
+    assert_eq!(taken, 60);
+    assert_eq!(world.told("operator", put("k")), Ok(Reply::Written), "others are not held up");
+    world.delete(CLUSTER, "EdgeCluster");
+    world.run(Duration::ZERO);
+    assert!(matches!(world.told("operator", put("k")), Err(Refusal::NotAtPresent(_) | Refusal::NoCluster)));
+}

@@ -1,0 +1,337 @@
+//! The API as HTTP: requests over a socket, with a state behind it that answers as the test says.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cluster_manager::access::audit::{AuditRecord, AuditResult};
+use cluster_manager::access::rate::{Rate, TooOften};
+use cluster_manager::access::{Denied, Operation};
+use cluster_manager::adapters::http::desk::{Desk, QUESTIONS_MAX};
+use cluster_manager::adapters::http::tls::Tls;
+use cluster_manager::adapters::http::{audit_file, openapi, people, server};
+use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
+use cluster_manager::secrets::{SecretFault, StoredSecret};
+use configdb_schema::document::TokenScope;
+use serde_json::Value;
+use service_runtime::shutdown::Shutdown;
+use simulator::sealed_secrets::CERTIFICATE;
+use sparkplug_mqtt::Clock;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+const CLUSTER: Uuid = Uuid::from_u128(0xC1);
+const VALUE: &str = "correct horse battery staple";
+const TOKEN: &str = "sfp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const OPEN: Rate = Rate { per_minute: 6000, burst: 6000 };
+
+type Told = Result<Reply, Refusal>;
+
+/// The API with everything that it asked.
+struct Api {
+    addr: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    state_dir: tempfile::TempDir,
+    shutdown: Shutdown,
+}
+
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Api {
+    async fn start(tell: impl Fn(&Question) -> Told + Send + 'static) -> Self {
+        Self::start_with(OPEN, None, tell).await
+    }
+
+    async fn start_with(rate: Rate, tls: Option<Tls>, tell: impl Fn(&Question) -> Told + Send + 'static) -> Self {
+        let state_dir = tempfile::tempdir().unwrap();
+        let (outlet, mut questions) = mpsc::channel::<Asked>(QUESTIONS_MAX);
+        let (records, entries) = mpsc::channel(QUESTIONS_MAX);
+        tokio::spawn(audit_file::run(audit_file::path(state_dir.path()), entries));
+        let desk = Desk::new(outlet, records);
+        let router = people::router(desk.clone(), rate, tls.is_some(), Clock::new());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (shutdown, asked) = (Shutdown::new(), Arc::new(Mutex::new(Vec::new())));
+        tokio::spawn(server::serve(listener, router, tls, shutdown.clone()));
+        let log = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Some(question) = questions.recv().await {
+                let reply = tell(&question.question);
+                let audit = record(&question, &reply);
+                log.lock().unwrap().push(question.clone());
+                desk.answer(Answer { id: question.id, reply, audit });
+            }
+        });
+        Self { addr, asked, state_dir, shutdown }
+    }
+
+    async fn request(&self, line: &str, fields: &str, body: &str) -> Response {
+        let stream = TcpStream::connect(self.addr).await.unwrap();
+        exchange(stream, line, fields, body).await
+    }
+
+    async fn put(&self, path: &str, body: &str) -> Response {
+        let fields = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: {}\r\n", body.len());
+        self.request(&format!("PUT {path}"), &fields, body).await
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+    }
+}
+
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, line: &str, fields: &str, body: &str) -> Response {
+    let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n{body}");
+    // A server that refuses may close before it has read everything.
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {answer:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Response { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+}
+
+fn record(asked: &Asked, reply: &Told) -> Option<AuditRecord> {
+    let Question::PutSecret { cluster, key, .. } = &asked.question else { return None };
+    let result = match reply {
+        Ok(_) => AuditResult::Done { commit: Some("c0ffee".to_owned()) },
+        Err(refusal) => AuditResult::Refused { reason: refusal.to_string() },
+    };
+    Some(AuditRecord {
+        at: 1,
+        who: "token:test".to_owned(),
+        from: asked.from.clone(),
+        operation: Operation::PutSecret,
+        cluster: *cluster,
+        target: key.to_string(),
+        result,
+    })
+}
+
+/// A state that lets everybody in.
+#[expect(clippy::unnecessary_wraps, reason = "as the others tell")]
+fn everything(question: &Question) -> Told {
+    Ok(match question {
+        Question::Clusters => Reply::Clusters(Vec::new()),
+        Question::Certificate { .. } => Reply::Certificate(CERTIFICATE.to_owned()),
+        Question::Secrets { .. } => Reply::Secrets(vec![stored()], sealed_secrets::fingerprint(CERTIFICATE)),
+        Question::Status { .. } => Reply::Status(CLUSTER, Box::default()),
+        Question::PutSecret { .. } | Question::DeleteSecret { .. } => Reply::Written,
+    })
+}
+
+fn stored() -> StoredSecret {
+    let keys = [("password".to_owned(), Some("f0".to_owned()))].into();
+    let (namespace, name, secret_type) = ("fplus-edge".to_owned(), "press-login".to_owned(), "Opaque".to_owned());
+    StoredSecret { namespace, name, scope: "strict", secret_type, keys }
+}
+
+fn path(rest: &str) -> String {
+    format!("/v1/cluster/{CLUSTER}/{rest}")
+}
+
+#[tokio::test]
+async fn a_value_is_sealed_before_anybody_is_told_and_recorded_before_it_is_answered() {
+    let api = Api::start(everything).await;
+    let put = api.put(&path("secret/fplus-edge/press-login/password"), VALUE).await;
+    assert_eq!((put.status, put.body.as_str()), (204, ""), "{put:?}");
+    let asked = api.asked();
+    assert_eq!(asked.len(), 2);
+    assert!(matches!(&asked[0].question, Question::Certificate { cluster: CLUSTER, .. }));
+    assert!(matches!(asked[1].credential, Credential::Token(_)));
+    let shown = format!("{asked:?}");
+    assert!(!shown.contains(VALUE) && !shown.contains(TOKEN), "neither value nor token go further");
+    let Question::PutSecret { sealed, fingerprint, dry_run: false, .. } = &asked[1].question else { panic!("{shown}") };
+    assert!(sealed["spec"]["encryptedData"]["password"].as_str().unwrap().len() > VALUE.len());
+    assert_eq!(Some(fingerprint.clone()), sealed_secrets::fingerprint(CERTIFICATE));
+    let file = audit_file::path(api.state_dir.path());
+    let line: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!((&line["target"], &line["from"]), (&"fplus-edge/press-login/password".into(), &"127.0.0.1".into()));
+    assert_eq!(mode(&file), 0o600);
+    let query = "?dryrun&scope=cluster-wide&type=kubernetes.io%2Ftls";
+    assert_eq!(api.put(&path(&format!("secret/a/b/c{query}")), VALUE).await.status, 204);
+    let asked = api.asked();
+    let Question::PutSecret { sealed, dry_run: true, .. } = &asked[3].question else { panic!("{asked:?}") };
+    assert_eq!(sealed["spec"]["template"]["type"], "kubernetes.io/tls");
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 2, "one line a write");
+}
+
+#[cfg(unix)]
+fn mode(file: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn whoever_may_not_write_is_told_so_before_the_value_is_sent() {
+    let denied = Denied::Scope { operation: Operation::PutSecret, scope: TokenScope::Viewer };
+    let api = Api::start(move |_| Err(denied.into())).await;
+    let fields = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: 28\r\n");
+    let refused = api.request(&format!("PUT {}", path("secret/a/b/c")), &fields, "").await;
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert!(refused.body.contains("needs the scope operator"), "{refused:?}");
+    assert_eq!(api.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn each_refusal_has_its_status() {
+    let secret = |fault: SecretFault| Refusal::Secret(fault);
+    let foreign = SecretFault::Foreign { path: "p".to_owned(), reason: "r".to_owned() };
+    let cases = [
+        (Refusal::Unauthenticated("the token has expired".to_owned()), 401, "www-authenticate: bearer"),
+        (Refusal::Forbidden(Denied::Cluster), 403, ""),
+        (Refusal::TooOften(TooOften { wait: Duration::from_millis(1500) }), 429, "retry-after: 2"),
+        (Refusal::NoCluster, 404, ""),
+        (Refusal::NotAtPresent("no certificate".to_owned()), 503, "retry-after: 5"),
+        (secret(SecretFault::Missing("a/b/c".to_owned())), 404, ""),
+        (secret(foreign), 409, ""),
+        (secret(SecretFault::TooLarge { path: "p".to_owned() }), 413, ""),
+        (secret(SecretFault::Repository("/var/lib/x".to_owned())), 500, ""),
+    ];
+    for (refusal, status, field) in cases {
+        let told = refusal.clone();
+        let api = Api::start(move |_| Err(told.clone())).await;
+        let response = api.request(&format!("DELETE {}", path("secret/a/b/c")), "", "").await;
+        assert_eq!(response.status, status, "{response:?}");
+        assert!(response.head.contains(field), "{response:?}");
+        let problem: Value = serde_json::from_str(&response.body).unwrap();
+        let is_inside = status == 500;
+        assert_eq!(problem["error"] == refusal.to_string(), !is_inside, "paths of the disk are for the log: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn names_and_values_that_no_secret_can_have_are_refused_without_asking() {
+    let api = Api::start(everything).await;
+    for bad in ["secret/../b/c", "secret/a/..%2f..%2fb/c", "secret/a/b/c%2Fd", "secret/A/b/c", "secret/a/b/%00"] {
+        let refused = api.put(&path(bad), VALUE).await;
+        assert!([400, 404].contains(&refused.status), "{bad}: {refused:?}");
+    }
+    assert_eq!(api.put("/v1/cluster/Paint_Shop/secret/a/b/c", VALUE).await.status, 400);
+    assert_eq!(api.put(&path("secret/a/b/c?scope=everywhere"), VALUE).await.status, 400);
+    assert!(api.asked().is_empty());
+    let large = "x".repeat(people::VALUE_BYTES_MAX + 1);
+    assert_eq!(api.put(&path("secret/a/b/c"), &large).await.status, 413);
+    let chunked = format!("Authorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n");
+    let body = format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len());
+    let refused = api.request(&format!("PUT {}", path("secret/a/b/c")), &chunked, &body).await;
+    assert_eq!(refused.status, 413, "{:?}", refused.head);
+    assert!(api.asked().iter().all(|asked| matches!(asked.question, Question::Certificate { .. })));
+}
+
+#[tokio::test]
+async fn an_address_that_asks_too_often_is_told_to_wait_before_anything_else() {
+    let api = Api::start_with(Rate { per_minute: 1, burst: 3 }, None, everything).await;
+    for _ in 0..3 {
+        assert_eq!(api.request("GET /v1/clusters", "", "").await.status, 200);
+    }
+    let refused = api.request("GET /v1/clusters", "", "").await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.head.contains("retry-after: "), "{refused:?}");
+    assert_eq!(api.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_cached_framed_or_guessed_by_a_browser() {
+    let api = Api::start(everything).await;
+    for line in ["GET /v1/clusters", "GET /v1/openapi.json", "DELETE /v1/cluster/x/secret/a/b/c"] {
+        let head = api.request(line, "", "").await.head;
+        for field in ["cache-control: no-store", "x-content-type-options: nosniff", "default-src 'none'"] {
+            assert!(head.contains(field), "{line}: {head}");
+        }
+        assert!(!head.contains("strict-transport-security"), "this is no TLS: {head}");
+    }
+    let secrets = api.request(&format!("GET {}", path("secrets")), "", "").await;
+    let secrets: Value = serde_json::from_str(&secrets.body).unwrap();
+    assert_eq!(secrets["secrets"][0]["keys"][0]["seal_again"], true);
+}
+
+#[tokio::test]
+async fn a_certificate_that_changed_is_served_to_the_next_connection_and_a_bad_one_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let (cert_file, key_file) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
+    let first = certificate(&cert_file, &key_file, 1);
+    let tls = Tls::load(&cert_file, &key_file).unwrap();
+    let api = Api::start_with(OPEN, Some(tls), everything).await;
+    let response = over_tls(api.addr, &first).await.unwrap();
+    assert_eq!(response.status, 200);
+    assert!(response.head.contains("strict-transport-security: max-age"), "{response:?}");
+    let second = certificate(&cert_file, &key_file, 22);
+    assert!(over_tls(api.addr, &first).await.is_err(), "the first is not served any more");
+    assert_eq!(over_tls(api.addr, &second).await.unwrap().status, 200);
+    std::fs::write(&cert_file, "no certificate").unwrap();
+    assert_eq!(over_tls(api.addr, &second).await.unwrap().status, 200, "the last good one stays");
+    let error = Tls::load(&cert_file, &key_file).unwrap_err().to_string();
+    assert!(error.starts_with("git.cert_file: cannot read"), "{error}");
+    std::fs::write(&key_file, "no key").unwrap();
+    std::fs::write(&cert_file, &second).unwrap();
+    let error = Tls::load(&cert_file, &key_file).unwrap_err().to_string();
+    assert!(error.starts_with("git.key_file: cannot read") && !error.contains("no key\n"), "{error}");
+}
+
+/// Writes a self-signed certificate for `localhost`; returns its PEM. Its subject is so long that no two have the same size.
+fn certificate(cert_file: &Path, key_file: &Path, length: usize) -> String {
+    let subject = format!("/CN={}", "x".repeat(length));
+    let (cert, key) = (cert_file.display().to_string(), key_file.display().to_string());
+    let arguments = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", &subject, "-addext"];
+    let no_authority = ["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &key, "-out", &cert];
+    let arguments = [&arguments[..], &["subjectAltName=DNS:localhost"], &no_authority].concat();
+    let done = std::process::Command::new("openssl").args(arguments).output().expect("openssl is installed");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    std::fs::read_to_string(cert_file).unwrap()
+}
+
+/// A request by a client that trusts this certificate alone.
+async fn over_tls(addr: SocketAddr, trusted: &str) -> std::io::Result<Response> {
+    use rustls::pki_types::pem::PemObject as _;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(rustls::pki_types::CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = builder.with_root_certificates(roots).with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = TcpStream::connect(addr).await?;
+    let stream = connector.connect("localhost".try_into().unwrap(), stream).await?;
+    Ok(exchange(stream, "GET /v1/clusters", "", "").await)
+}
+
+#[tokio::test]
+async fn every_operation_of_the_document_is_served_and_the_committed_copy_is_the_document() {
+    let api = Api::start(everything).await;
+    let served = api.request("GET /v1/openapi.json", "", "").await;
+    let document: Value = serde_json::from_str(&served.body).unwrap();
+    assert_eq!(document, openapi::document());
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let path = path.replace("{cluster}", &CLUSTER.to_string()).replace(['{', '}'], "");
+            let line = format!("{} {path}", method.to_uppercase());
+            let response = api.request(&line, "Content-Length: 0\r\n", "").await;
+            assert!((200..300).contains(&response.status), "{line}: {response:?}");
+            let undocumented = api.request(&format!("PATCH {path}"), "", "").await;
+            assert_eq!(undocumented.status, 405, "PATCH {path}");
+        }
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let text = serde_json::to_string_pretty(&openapi::document()).unwrap() + "\n";
+    if std::env::var_os("SPARKFLEET_WRITE_DOCS").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&file).unwrap();
+    assert!(committed == text, "run SPARKFLEET_WRITE_DOCS=1 cargo test -p cluster-manager --test api");
+}

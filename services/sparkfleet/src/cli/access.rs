@@ -1,0 +1,54 @@
+//! Commands about who may use the HTTP API.
+
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+
+use super::Options;
+
+/// `sparkfleet token ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it, this once; ConfigDB keeps its hash
+    Create {
+        /// Name, unique in the organisation: letters, digits, `.`, `_` and `-`
+        name: String,
+        /// What its holder may do
+        #[arg(long, value_enum)]
+        scope: Scope,
+        /// Cluster name or UUID that it is for; once for each, all without
+        #[arg(long)]
+        cluster: Vec<String>,
+        /// How long it is valid, for example 90d or 12h
+        #[arg(long, default_value = "90d", value_parser = humantime::parse_duration)]
+        expires: Duration,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List tokens: who made them, for what, until when
+    List {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Revoke a token: nobody is let in by it any more
+    Revoke {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// What the holder of a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scope {
+    /// Look at clusters and at the names of their secrets
+    Viewer,
+    /// Also write and remove secrets
+    Operator,
+    /// Also let others in
+    Administrator,
+}
