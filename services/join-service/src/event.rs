@@ -147,6 +147,11 @@ pub enum Operation {
     },
     /// Make a join token valid; done if it exists, because what it is follows from the request.
     CreateToken(NewToken),
+    /// Take a node out of the cluster; done if it is gone.
+    DeleteNode {
+        /// Its name.
+        name: String,
+    },
     /// Revoke a join token; done if it is gone.
     DeleteToken {
         /// Its id.

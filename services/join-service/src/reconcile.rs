@@ -54,6 +54,8 @@ pub enum Due {
     End(RequestId, Ending),
     /// Give a document back.
     Delete(Key, String),
+    /// Take the node of a revoked host out of the cluster.
+    DeleteNode(String),
 }
 
 /// Everything that is due at `wall_ms`. `token_ms`: how long a token is valid.
@@ -87,7 +89,18 @@ pub fn due(cache: &Cache, policy: &Policy, wall_ms: u64, token_ms: u64) -> Vec<D
             due.push(Due::Delete(Key::Name(name.clone()), entry.version.clone()));
         }
     }
+    due.extend(revoked_nodes(cache, policy).map(Due::DeleteNode));
     due
+}
+
+/// Nodes of revoked workers. With a Node go its pods, and with these all that its kubelet may read; one that registers itself again is taken out again. A control plane is left to
+/// people: it has to leave etcd first.
+fn revoked_nodes<'a>(cache: &'a Cache, policy: &'a Policy) -> impl Iterator<Item = String> + use<'a> {
+    let is_out = |ek, host: &HostRecord| {
+        policy.is_revoked(ek) && host.role == Role::Worker.name() && cache.name_owner(&host.name) == Some(*ek)
+    };
+    let hosts = cache.hosts().iter().filter(move |(ek, entry)| is_out(ek, &entry.is));
+    hosts.map(|(_, entry)| entry.is.name.clone()).filter(|name| cache.is_node(name))
 }
 
 fn ending(cache: &Cache, policy: &Policy, request: &Request, wall_ms: u64, token_ms: u64) -> Option<Ending> {

@@ -158,6 +158,24 @@ fn a_revoked_host_loses_its_token_at_once_and_gets_no_other() {
 }
 
 #[test]
+fn the_node_of_a_revoked_worker_is_taken_out_as_often_as_it_comes_and_that_of_a_control_plane_is_not() {
+    let mut world = world(vec![worker(1), worker(2), SimHost::new(3, Role::ControlPlane)]);
+    (0..3).for_each(|at| joins(&mut world, at));
+    let names = ["edge-1", "edge-2", "edge-3", "made-by-hand"];
+    names.iter().for_each(|name| world.add_node(name));
+    world.run_for(SECOND);
+    let enrolled: Vec<_> = world.hosts.iter().map(|host| json!({"ek": host.ek(), "controlPlane": true})).collect();
+    let revoked = [world.hosts[0].ek(), world.hosts[2].ek()];
+    world.send_policy(&policy(2, &entry(&enrolled, &revoked)));
+    let rest = ["edge-2", "edge-3", "made-by-hand"];
+    assert!(world.run_until_so(SECOND, |world| world.kubernetes_nodes == rest), "{:?}", world.kubernetes_nodes);
+    // Its kubelet is not gone.
+    world.add_node("edge-1");
+    assert!(world.run_until_so(MINUTE, |world| world.kubernetes_nodes == rest), "{:?}", world.kubernetes_nodes);
+    assert_eq!(world.device(0).unwrap().state, HostState::Revoked);
+}
+
+#[test]
 fn a_known_disk_or_name_is_not_given_to_another_machine() {
     let disk = Uuid::from_u128(1);
     let mut world = world(vec![

@@ -135,6 +135,9 @@ fn judge(world: &World, seed: u64) {
     let secrets = world.secrets();
     assert!(secrets.iter().any(|(name, _)| name.starts_with("token")) && world.wire.bytes() > 100_000);
     assert_eq!(world.wire.found(&secrets), BTreeSet::new(), "seed {seed}: the broker saw secrets");
+    // What is told of every host is found by the same search.
+    let told = [("endorsement key".to_owned(), world.hosts[0].ek_bytes().to_vec())];
+    assert_eq!(world.wire.found(&told).len(), 1, "seed {seed}: the search finds nothing");
     let again = world.tickets_sent - world.tickets.len() as u64;
     eprintln!(
         "seed {seed}: {} writes, {} crashes, {} tickets, {again} sent again",

@@ -97,6 +97,12 @@ impl Scene {
         Running { shutdown, task }
     }
 
+    /// Names of the nodes.
+    fn nodes(&self) -> Vec<String> {
+        let nodes = self.cluster.kubernetes().list("v1", "Node", None).into_iter();
+        nodes.map(|node| node["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// Join tokens in `kube-system`.
     fn tokens(&self) -> Vec<Value> {
         let kubernetes = self.cluster.kubernetes();
@@ -221,6 +227,18 @@ impl Station {
     }
 }
 
+/// Its node is taken out of the cluster, and no other.
+async fn loses_its_node_when_it_is_revoked(scene: &Scene, centre: &mut Centre, ek: &str) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edge-1"}});
+    let mut changes = scene.cluster.kubernetes().changes();
+    let before = scene.nodes();
+    scene.cluster.kubernetes().apply("kubelet", node).unwrap();
+    assert_eq!(scene.nodes().len(), before.len() + 1);
+    centre.send(&policy(3, &entry(&[json!({"ek": ek})], &[ek.to_owned()]))).await;
+    let gone = changes.wait_for(|_| scene.nodes() == before);
+    tokio::time::timeout(PATIENCE, gone).await.expect("the node to be gone").unwrap();
+}
+
 #[tokio::test]
 async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     let scene = Scene::new().await;
@@ -286,6 +304,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     station.tell(HostInput::Start).await;
     station.until("the keys", |host| host.disk_keys.len() == 2).await;
     assert_eq!(station.host.disk_keys[0], station.host.disk_keys[1]);
+    loses_its_node_when_it_is_revoked(&scene, &mut centre, &ek).await;
     join.stop().await;
     scene.cluster.stop().await;
 }

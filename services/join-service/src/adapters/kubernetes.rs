@@ -68,6 +68,11 @@ impl Kubernetes {
         Api::namespaced_with(self.client.clone(), TOKENS, &secret)
     }
 
+    fn nodes(&self) -> Api<DynamicObject> {
+        let node = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
+        Api::all_with(self.client.clone(), &node)
+    }
+
     /// Runs a transaction; the answer is an event.
     pub async fn run(&self, transaction: Transaction) -> Event {
         let Transaction { id, operations, then } = transaction;
@@ -125,6 +130,10 @@ impl Kubernetes {
                     other => other.map(|_| None),
                 }
             }
+            Operation::DeleteNode { name } => {
+                within_time(absent_is_done(self.nodes().delete(&name, &DeleteParams::default()))).await?;
+                Ok(None)
+            }
             Operation::DeleteToken { id } => {
                 let name = format!("bootstrap-token-{id}");
                 within_time(absent_is_done(self.tokens().delete(&name, &DeleteParams::default()))).await?;
@@ -147,6 +156,7 @@ fn named(operation: &Operation) -> (String, Option<Key>) {
             (key.to_string(), Some(key.clone()))
         }
         Operation::CreateToken(token) => (format!("bootstrap-token-{}", token.token.id()), None),
+        Operation::DeleteNode { name } => (format!("node {name}"), None),
         Operation::DeleteToken { id } => (format!("bootstrap-token-{id}"), None),
     }
 }

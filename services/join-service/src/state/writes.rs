@@ -97,6 +97,10 @@ impl State {
                 Due::Delete(key, version) => {
                     self.run(Work::Housekeeping, vec![Operation::Delete { key, version }], Effects::new());
                 }
+                Due::DeleteNode(name) => {
+                    tracing::warn!(node = name, "the host is revoked: its node is taken out of the cluster");
+                    self.run(Work::Housekeeping, vec![Operation::DeleteNode { name }], Effects::new());
+                }
             }
         }
     }

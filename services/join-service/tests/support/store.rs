@@ -70,6 +70,8 @@ impl MemoryStore {
                 self.tokens.insert(id, token.request);
                 Ok(None)
             }
+            // Nodes are the world's.
+            Operation::DeleteNode { .. } => Ok(None),
             Operation::DeleteToken { id } => {
                 self.tokens.remove(&id);
                 Ok(None)

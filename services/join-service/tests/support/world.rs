@@ -278,6 +278,11 @@ impl World {
                     | Operation::Replace { key: Key::Leader, .. }
                     | Operation::Delete { key: Key::Leader, .. }
             );
+            if let Operation::DeleteNode { name } = &operation
+                && !self.store.is_away
+            {
+                self.remove_node(&name.clone());
+            }
             match self.store.apply(operation, &written) {
                 Ok(one) => {
                     if let Some(one) = one {
@@ -302,6 +307,24 @@ impl World {
         let result = committed.map(|((), saved)| saved).map_err(|(error, _)| error);
         let generation = self.replicas[at].generation;
         self.post(2, Mail::Replica(at, generation, Event::Written { transaction: id, written, result }));
+    }
+
+    /// A kubelet registers itself.
+    pub fn add_node(&mut self, name: &str) {
+        self.kubernetes_nodes.push(name.to_owned());
+        self.tell_of_node(&Observation::Changed(name.to_owned()));
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        self.kubernetes_nodes.retain(|node| node != name);
+        self.tell_of_node(&Observation::Gone(name.to_owned()));
+    }
+
+    fn tell_of_node(&mut self, observation: &Observation<String>) {
+        for at in 0..self.replicas.len() {
+            let generation = self.replicas[at].generation;
+            self.post(1, Mail::Replica(at, generation, Event::Nodes(observation.clone())));
+        }
     }
 
     /// Watches tell everybody, later.
