@@ -7,6 +7,7 @@ mod command_line;
 mod factory;
 mod git;
 mod hostile;
+mod http_api;
 mod interop;
 mod joining;
 mod kubernetes;

@@ -1,0 +1,181 @@
+//! The HTTP API: a secret on its way from somebody with a token into a cluster, and everybody else on their way to a refusal.
+
+use std::path::Path;
+
+use e2e::wait;
+use serde_json::{Value, json};
+use simulator::kubernetes::Place;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::site::{NAME, Site};
+
+const VALUE: &str = "correct horse battery staple";
+const OTHER: &str = "Weld_Shop";
+
+struct Response {
+    status: u16,
+    body: String,
+}
+
+async fn request(site: &Site, line: &str, token: Option<&str>, body: &str) -> Response {
+    let mut stream = TcpStream::connect(site.centre.git()).await.unwrap();
+    let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let length = body.len();
+    let head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{token}\r\n");
+    // Who is refused may be hung up on before the value is sent.
+    let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {answer:?}"));
+    Response { status: head.split(' ').nth(1).unwrap().parse().unwrap(), body: body.to_owned() }
+}
+
+/// Makes a token, and waits until the cluster manager says `heard` about it.
+async fn token(site: &Site, arguments: &[&str], heard: &str) -> String {
+    let made = site.cli.json(&[&["token", "create"], arguments].concat()).await;
+    let token = made["token"].as_str().unwrap().to_owned();
+    assert!(token.starts_with("sfp_"));
+    knows(site, &token, heard).await;
+    token
+}
+
+async fn knows(site: &Site, token: &str, heard: &str) {
+    let deadline = std::time::Instant::now() + wait::PATIENCE;
+    loop {
+        let told = request(site, "GET /v1/clusters", Some(token), "").await;
+        if told.body.contains(heard) {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "{heard:?} was waited for: {} {}", told.status, told.body);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// Asks the edge's Flux for what is in the repository, as `flux reconcile source git` does.
+fn reconcile(site: &Site, at: &str) {
+    let place = Place {
+        api_version: "source.toolkit.fluxcd.io/v1",
+        kind: "GitRepository",
+        namespace: "fplus-edge",
+        name: "self-link",
+    };
+    let annotations = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": at}}});
+    site.edge.cluster.kubernetes().merge("test", &place, annotations).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_writes_it() {
+    let site = Site::start().await;
+    site.cli.json(&["cluster", "create", OTHER]).await;
+    let operator = token(&site, &["press", "--scope", "operator", "--cluster", NAME], "Paint_Shop").await;
+    let viewer = token(&site, &["look", "--scope", "viewer"], "Paint_Shop").await;
+    let other = token(&site, &["weld", "--scope", "administrator", "--cluster", OTHER], "Weld_Shop").await;
+    let expired = token(&site, &["old", "--scope", "operator", "--expires", "1ms"], "has expired").await;
+    let twice = site.cli.run(&["token", "create", "press", "--scope", "viewer"]).await;
+    twice.refused(5, "there is a token \"press\"");
+
+    let secret = format!("/v1/cluster/{}/secret/fplus-edge/press-login/password", site.cluster);
+    let put = format!("PUT {secret}");
+    for (who, status) in [(None, 401), (Some(&expired), 401), (Some(&viewer), 403), (Some(&other), 403)] {
+        let refused = request(&site, &put, who.map(String::as_str), VALUE).await;
+        assert_eq!(refused.status, status, "{}", refused.body);
+    }
+    let done = request(&site, &put, Some(&operator), VALUE).await;
+    assert_eq!(done.status, 204, "{}", done.body);
+    let user = put.replace("/password", "/user");
+    assert_eq!(request(&site, &user, Some(&operator), "operator-1").await.status, 204);
+
+    reconcile(&site, "1");
+    let kubernetes = site.edge.cluster.kubernetes().clone();
+    let opened = || {
+        let secret = kubernetes.get("v1", "Secret", "fplus-edge", "press-login").ok()?;
+        secret["data"]["user"].is_string().then_some(secret)
+    };
+    let opened = wait::until("the Secret", opened, || site.edge.processes.tails()).await;
+    assert_eq!(opened["data"]["password"], "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBsZQ==");
+
+    let listed = request(&site, &format!("GET /v1/cluster/{}/secrets", site.cluster), Some(&viewer), "").await;
+    let listed: Value = serde_json::from_str(&listed.body).unwrap();
+    let keys = listed["secrets"][0]["keys"].as_array().unwrap();
+    assert_eq!(keys.len(), 2, "{listed}");
+    assert!(
+        keys.iter().all(|key| key["seal_again"] == false && key["sealed_for"] == listed["fingerprint"]),
+        "{listed}"
+    );
+
+    assert_eq!(request(&site, &format!("DELETE {secret}"), Some(&operator), "").await.status, 204);
+    assert_eq!(request(&site, &format!("DELETE {secret}"), Some(&operator), "").await.status, 404);
+    site.cli.json(&["token", "revoke", "press"]).await;
+    knows(&site, &operator, "unknown or revoked").await;
+    assert_eq!(request(&site, &put, Some(&operator), VALUE).await.status, 401);
+
+    recorded(&site);
+    let tokens = [&operator, &viewer, &other, &expired].map(String::as_str);
+    nowhere(&site, &[&[VALUE, "operator-1"][..], &tokens].concat()).await;
+}
+
+/// The record holds every write of somebody known, with its end.
+fn recorded(site: &Site) {
+    let file = site.centre.state_dir("cluster-manager").join("audit.jsonl");
+    let text = std::fs::read_to_string(file).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = records.iter().map(|record| {
+        let text = |key: &str| record[key].as_str().unwrap();
+        (text("who"), text("operation"), text("result"))
+    });
+    let expected = [
+        ("token:look", "put-secret", "refused"),
+        ("token:weld", "put-secret", "refused"),
+        ("token:press", "put-secret", "done"),
+        ("token:press", "put-secret", "done"),
+        ("token:press", "delete-secret", "done"),
+        ("token:press", "delete-secret", "refused"),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(
+        records.iter().all(|record| record["from"] == "127.0.0.1" && record["cluster"] == site.cluster.to_string())
+    );
+}
+
+/// None of it stands in a message, in ConfigDB, in a log or in any file of the centre.
+async fn nowhere(site: &Site, secrets: &[&str]) {
+    let dump = site.cli.run(&["config", "dump"]).await.stdout;
+    let logs = format!("{}{}", site.centre.processes.logs(), site.edge.processes.logs());
+    let mut files = Vec::new();
+    collect(site.centre.directory(), &mut files);
+    assert!(files.len() > 10, "there are files to look at");
+    // What git keeps is compressed: it is looked at as git shows it.
+    let repository = site.centre.state_dir("cluster-manager").join("git").join(format!("{}.git", site.cluster));
+    let git = std::process::Command::new("git")
+        .args(["-c", "safe.directory=*", "--git-dir"])
+        .arg(&repository)
+        .args(["log", "--patch", "--all"])
+        .output()
+        .unwrap();
+    assert!(git.status.success() && git.stdout.len() > 1000, "{}", String::from_utf8_lossy(&git.stderr));
+    for secret in secrets {
+        let said = site.recorder.messages().iter().any(|message| contains(&message.payload, secret.as_bytes()));
+        assert!(!said, "a message holds {secret}");
+        assert!(!dump.contains(secret) && !logs.contains(secret), "ConfigDB or a log holds {secret}");
+        assert!(!contains(&git.stdout, secret.as_bytes()), "git holds {secret}");
+        let file = files.iter().find(|(_, content)| contains(content, secret.as_bytes()));
+        assert!(file.is_none(), "{} holds {secret}", file.unwrap().0);
+    }
+}
+
+fn collect(directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if let Ok(content) = std::fs::read(&path) {
+            files.push((path.display().to_string(), content));
+        }
+    }
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|part| part == needle)
+}
