@@ -35,10 +35,9 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
     let hello = verified.recipient().hello();
     let ek = ek_hash(&verified.recipient().keys())?;
     let known = cache.host(&ek).map(|entry| &entry.is);
-    if let (Some(now), Some((resets, restarts, powered_ms))) =
-        (verified.claims().counters, known.and_then(|known| known.counters))
-    {
-        check_counters(now, Counters { resets, restarts, powered_ms })?;
+    let enrolled = policy.enrolment(&ek).and_then(|enrolment| enrolment.disk);
+    if let (Some(now), Some(known)) = (verified.claims().counters, known) {
+        check_went_on(now, (known.disk, known.counters), enrolled, hello.disk)?;
     }
     let asked = Asked { ek, policy, cache, known };
     asked.check_disk(hello.disk, hello.kind)?;
@@ -56,6 +55,19 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
         return Err(Refusal::new(RefusalCode::IssuingFailed, detail));
     }
     Ok(Admission { ek, disk: hello.disk, name, addresses })
+}
+
+/// A TPM goes on from where it was at the last ticket. It may begin anew, because it was cleared or the firmware was exchanged, where somebody enrolled the machine with a state disk that is
+/// new, too. `known`: disk and counters of the last ticket.
+fn check_went_on(
+    now: Counters,
+    known: (Uuid, Option<(u32, u32, u64)>),
+    enrolled: Option<Uuid>,
+    disk: Uuid,
+) -> Result<(), Refusal> {
+    let (known_disk, Some((resets, restarts, powered_ms))) = known else { return Ok(()) };
+    let begins_anew = known_disk != disk && enrolled == Some(disk);
+    if begins_anew { Ok(()) } else { check_counters(now, Counters { resets, restarts, powered_ms }) }
 }
 
 /// What is asked, by whom, and what is known.
@@ -147,5 +159,25 @@ impl Asked<'_> {
             addresses.push(address);
         }
         Ok(addresses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tpm_begins_anew_only_where_somebody_enrolled_it_with_a_new_disk() {
+        let (old, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let cleared = Counters { resets: 1, restarts: 0, powered_ms: 5 };
+        let known = (old, Some((9, 0, 5_000)));
+        for (enrolled, disk) in [(None, old), (None, new), (Some(old), old), (Some(old), new)] {
+            let refusal = check_went_on(cleared, known, enrolled, disk).unwrap_err();
+            assert_eq!(refusal.code, RefusalCode::CountersBackwards, "{enrolled:?} {disk}");
+        }
+        assert_eq!(check_went_on(cleared, known, Some(new), new), Ok(()));
+        // What comes after counts from there.
+        assert!(check_went_on(cleared, (new, Some((2, 0, 9))), Some(new), new).is_err());
+        assert_eq!(check_went_on(cleared, (old, None), None, old), Ok(()));
     }
 }
