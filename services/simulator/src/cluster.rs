@@ -2,6 +2,7 @@
 //! are what tests and demonstrations say they are.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
@@ -10,7 +11,8 @@ use tokio::sync::Mutex;
 
 use crate::flux::chart::Charts;
 use crate::flux::manifests::{self, BuildError};
-use crate::flux::{Flux, FluxOptions};
+use crate::flux::{Flux, FluxOptions, install};
+use crate::jobs::{Hook, Jobs};
 use crate::kubernetes::discovery::GIT_VERSION;
 use crate::kubernetes::error::ApiError;
 use crate::kubernetes::{Kubernetes, KubernetesOptions, Place, wall_ms};
@@ -113,7 +115,7 @@ fn conditions(ready: bool) -> Value {
 }
 
 /// A cluster to simulate.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClusterSpec {
     /// Name of the cluster, as in its configuration.
     pub name: String,
@@ -127,10 +129,20 @@ pub struct ClusterSpec {
     pub sealed_secrets: bool,
     /// Whether Flux runs.
     pub flux: bool,
+    /// Whether it does so only when somebody has installed it ([`install`]).
+    pub flux_to_install: bool,
+    /// What does the work of Jobs; none: they stay as they are.
+    pub jobs: Option<Hook>,
     /// How Flux behaves.
     pub flux_options: FluxOptions,
     /// How the API behaves; its name is set to the cluster's.
     pub kubernetes: KubernetesOptions,
+}
+
+impl fmt::Debug for ClusterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterSpec").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl ClusterSpec {
@@ -144,6 +156,8 @@ impl ClusterSpec {
             port: 0,
             sealed_secrets: true,
             flux: true,
+            flux_to_install: false,
+            jobs: None,
             flux_options: FluxOptions::default(),
             kubernetes: KubernetesOptions::default(),
         }
@@ -158,6 +172,7 @@ pub struct SimulatedCluster {
     kubernetes: Kubernetes,
     address: SocketAddr,
     flux: Option<Flux>,
+    jobs: Option<Jobs>,
     sealed_secrets: Mutex<Option<SealedSecrets>>,
 }
 
@@ -165,11 +180,18 @@ impl SimulatedCluster {
     /// Starts a cluster whose Flux can install these charts.
     pub async fn start(spec: ClusterSpec, charts: Charts) -> io::Result<Self> {
         let kubernetes = Kubernetes::new(KubernetesOptions { name: spec.name.clone(), ..spec.kubernetes });
-        kubernetes.ensure_namespace(&spec.namespace);
+        if spec.flux_to_install {
+            install::remove_definitions(&kubernetes).map_err(io::Error::other)?;
+        } else {
+            kubernetes.ensure_namespace(&spec.namespace);
+        }
         let address = kubernetes.serve(spec.port).await?;
-        let flux = spec.flux.then(|| Flux::start(kubernetes.clone(), charts, spec.flux_options));
+        let start = if spec.flux_to_install { Flux::when_installed } else { Flux::start };
+        let flux = spec.flux.then(|| start(kubernetes.clone(), charts, spec.flux_options));
+        let jobs = spec.jobs.map(|hook| Jobs::start(kubernetes.clone(), hook));
         let sealed_secrets = Mutex::default();
-        let cluster = Self { name: spec.name, namespace: spec.namespace, kubernetes, address, flux, sealed_secrets };
+        let cluster =
+            Self { name: spec.name, namespace: spec.namespace, kubernetes, address, flux, jobs, sealed_secrets };
         for host in &spec.hosts {
             cluster.add_host(host).map_err(io::Error::other)?;
         }
@@ -306,6 +328,9 @@ impl SimulatedCluster {
     pub async fn stop(self) {
         if let Some(flux) = self.flux {
             flux.stop().await;
+        }
+        if let Some(jobs) = self.jobs {
+            jobs.stop().await;
         }
         if let Some(controller) = self.sealed_secrets.lock().await.take() {
             controller.stop().await;

@@ -12,6 +12,7 @@
 pub mod chart;
 pub mod condition;
 pub mod git;
+pub mod install;
 pub mod manifests;
 
 mod kustomizations;
@@ -63,6 +64,15 @@ pub struct Flux {
 impl Flux {
     /// Starts the controllers on an API.
     pub fn start(kubernetes: Kubernetes, charts: Charts, options: FluxOptions) -> Self {
+        Self::spawn(kubernetes, charts, options, false)
+    }
+
+    /// Starts them as soon as somebody has applied their manifests ([`install::manifests`]).
+    pub fn when_installed(kubernetes: Kubernetes, charts: Charts, options: FluxOptions) -> Self {
+        Self::spawn(kubernetes, charts, options, true)
+    }
+
+    fn spawn(kubernetes: Kubernetes, charts: Charts, options: FluxOptions, wait: bool) -> Self {
         let stop = CancellationToken::new();
         let controllers = Controllers {
             kubernetes,
@@ -72,7 +82,17 @@ impl Flux {
             kustomizations: BTreeMap::new(),
             releases: BTreeMap::new(),
         };
-        let task = tokio::spawn(controllers.run(stop.clone()));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            if wait {
+                tokio::select! {
+                    () = stopped.cancelled() => return,
+                    () = controllers.kubernetes.stopped() => return,
+                    () = install::installed(&controllers.kubernetes) => {}
+                }
+            }
+            controllers.run(stopped).await;
+        });
         Self { charts, stop, task }
     }
 

@@ -10,6 +10,7 @@
 //! It says of itself that it is simulated (`/version`), and has no authentication, no authorisation, no TLS, no admission webhooks and no
 //! protobuf: it must never listen on anything but the loopback interface, and [`Kubernetes::serve`] does not.
 
+pub mod access;
 pub mod admission;
 pub mod apply;
 pub mod discovery;
@@ -37,6 +38,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use access::Denied;
 use error::ApiError;
 use faults::{Break, Fault, Faults};
 use kinds::{Kind, ResourceId};
@@ -69,6 +71,11 @@ impl Default for KubernetesOptions {
 /// Definitions that a cluster has after the bootstrap script and the edge-cluster chart.
 const DEFINITIONS: &str = include_str!("../data/definitions.yaml");
 
+/// The definitions that clusters have from the start.
+pub(crate) fn definitions() -> Vec<Value> {
+    serde_saphyr::from_multiple(DEFINITIONS).expect("the definitions in the package are YAML, as a test shows")
+}
+
 /// Namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -83,6 +90,7 @@ struct Inner {
     options: KubernetesOptions,
     store: Mutex<Store>,
     faults: Mutex<Faults>,
+    denied: Mutex<Vec<Denied>>,
     /// What answers behind a Service, by namespace and name: path -> text.
     backends: Mutex<BTreeMap<(String, String), BTreeMap<String, String>>>,
     changed: tokio::sync::watch::Sender<u64>,
@@ -113,6 +121,7 @@ impl Kubernetes {
             options,
             store: Mutex::new(store),
             faults: Mutex::default(),
+            denied: Mutex::default(),
             backends: Mutex::default(),
             changed: tokio::sync::watch::Sender::new(version),
             address: OnceLock::new(),
@@ -129,9 +138,7 @@ impl Kubernetes {
     }
 
     fn install_definitions(&self) {
-        let definitions: Vec<Value> =
-            serde_saphyr::from_multiple(DEFINITIONS).expect("the definitions in the package are YAML, as a test shows");
-        for definition in definitions {
+        for definition in definitions() {
             self.apply("sparkfleet-simulator", definition)
                 .expect("the definitions in the package are valid, as a test shows");
         }
@@ -266,6 +273,11 @@ impl Kubernetes {
         locked(&self.inner.faults).add(fault);
     }
 
+    /// Replaces what users are told that they may not do.
+    pub fn deny(&self, denied: Vec<Denied>) {
+        *locked(&self.inner.denied) = denied;
+    }
+
     /// Delays every request from here on.
     pub fn set_latency(&self, latency: Duration) {
         locked(&self.inner.faults).set_latency(latency);
@@ -287,6 +299,10 @@ impl Kubernetes {
 
     fn breaks(&self) -> tokio::sync::watch::Receiver<Option<Break>> {
         locked(&self.inner.faults).breaks()
+    }
+
+    fn review(&self, request: &Value) -> Value {
+        access::review(request, &locked(&self.inner.denied))
     }
 
     fn fault(&self, method: &str, path: &str) -> (Duration, Option<u16>) {

@@ -4,6 +4,7 @@
 //!   edge-sync, edge-monitor, kubectl ── HTTP ──> kubernetes: API, objects, watches
 //!                                                   ^
 //!   cluster: hosts;  sealed_secrets: unsealing ─────┤
+//!   jobs: a Job -> what the composition does for it ─┤
 //!   flux: git repository -> objects, HelmRelease -> chart ──┐
 //!                                                           v
 //!   edge_agent: Edge Nodes ── MQTT ──> the real broker    machine: what they measure
@@ -19,6 +20,7 @@
 pub mod cluster;
 pub mod edge_agent;
 pub mod flux;
+pub mod jobs;
 pub mod kubernetes;
 pub mod machine;
 pub mod sealed_secrets;

@@ -3,7 +3,10 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 
+use simulator::jobs::{Hook, Jobs};
+use simulator::kubernetes::access::Denied;
 use simulator::kubernetes::{Kubernetes, KubernetesOptions};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -51,6 +54,13 @@ metadata: { name: settings, namespace: fplus-edge }
 data: { mode: slow }
 ";
 
+const JOB: &str = "
+apiVersion: batch/v1
+kind: Job
+metadata: { name: enrol, namespace: fplus-edge }
+spec: { template: { spec: { restartPolicy: Never, containers: [{ name: x, image: x }] } } }
+";
+
 #[tokio::test]
 async fn kubectl_gets_applies_and_deletes() {
     if Command::new("kubectl").args(["version", "--client"]).output().await.is_err() {
@@ -79,6 +89,18 @@ async fn kubectl_gets_applies_and_deletes() {
     assert_eq!(value, "slow");
     let refused = kubectl.run("apply -f -", &MANIFESTS.replace("address:", "adress:")).await.unwrap_err();
     assert!(refused.contains("is invalid"), "{refused}");
+
+    kubectl.run("auth can-i create secrets -n fplus-edge --quiet", "").await.unwrap();
+    kubernetes.deny(vec![Denied { verb: "create".to_owned(), resource: "secrets".to_owned() }]);
+    kubectl.run("auth can-i create secrets -n fplus-edge --quiet", "").await.unwrap_err();
+    kubectl.run("auth can-i get secrets -n fplus-edge --quiet", "").await.unwrap();
+
+    let hook: Hook = Arc::new(|_| Box::pin(std::future::ready(Ok(()))));
+    let jobs = Jobs::start(kubernetes.clone(), hook);
+    kubectl.run("apply -f -", JOB).await.unwrap();
+    let waited = kubectl.run("wait --for=condition=complete job/enrol -n fplus-edge --timeout=60s", "").await.unwrap();
+    assert!(waited.contains("condition met"), "{waited}");
+    jobs.stop().await;
 
     let deleted = kubectl.run("delete configmap settings -n fplus-edge", "").await.unwrap();
     assert!(deleted.contains("deleted"), "{deleted}");

@@ -173,23 +173,28 @@ impl Release {
 
     /// Marks a Deployment available, as its controller would.
     pub fn set_available(&self, name: &str) -> Result<(), ChartError> {
-        let place = Place { api_version: "apps/v1", kind: "Deployment", namespace: &self.namespace, name };
-        let object = self.kubernetes.get(place.api_version, place.kind, place.namespace, place.name)?;
-        if object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation") {
-            return Ok(());
-        }
-        let time = crate::kubernetes::store::timestamp(crate::kubernetes::wall_ms());
-        let status = json!({
-            "observedGeneration": object["metadata"]["generation"],
-            "replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1,
-            "conditions": [{
-                "type": "Available", "status": "True", "reason": "MinimumReplicasAvailable",
-                "message": "simulated: no container runs", "lastTransitionTime": time, "lastUpdateTime": time
-            }]
-        });
-        self.kubernetes.merge_status("kube-controller-manager", &place, status)?;
-        Ok(())
+        Ok(set_available(&self.kubernetes, &self.namespace, name)?)
     }
+}
+
+/// Marks a Deployment available, as its controller would.
+pub(super) fn set_available(kubernetes: &Kubernetes, namespace: &str, name: &str) -> Result<(), ApiError> {
+    let place = Place { api_version: "apps/v1", kind: "Deployment", namespace, name };
+    let object = kubernetes.get(place.api_version, place.kind, place.namespace, place.name)?;
+    if object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation") {
+        return Ok(());
+    }
+    let time = crate::kubernetes::store::timestamp(crate::kubernetes::wall_ms());
+    let status = json!({
+        "observedGeneration": object["metadata"]["generation"],
+        "replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1,
+        "conditions": [{
+            "type": "Available", "status": "True", "reason": "MinimumReplicasAvailable",
+            "message": "simulated: no container runs", "lastTransitionTime": time, "lastUpdateTime": time
+        }]
+    });
+    kubernetes.merge_status("kube-controller-manager", &place, status)?;
+    Ok(())
 }
 
 /// Stands for every chart that is not known: one Deployment, and nothing behind it.

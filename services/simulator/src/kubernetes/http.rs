@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, head
 use serde_json::{Value, json};
 
 use super::Kubernetes;
+use super::access;
 use super::discovery;
 use super::error::ApiError;
 use super::kinds::Kind;
@@ -115,6 +116,10 @@ impl Call {
         let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
         if let Some(answer) = self.about_the_server(&segments)? {
             return Ok(answer);
+        }
+        if self.method == Method::POST && segments.first() == Some(&"apis") && segments[1..] == access::REVIEWS {
+            let review = access::from_protobuf(&self.body).map_or_else(|| self.json_body(), Ok)?;
+            return Ok(answer(StatusCode::CREATED, &self.kubernetes.review(&review)));
         }
         let target = Target::parse(&segments).ok_or_else(ApiError::no_such_resource)?;
         let kind = self.kubernetes.served(&target.group, &target.version, &target.plural)?;
