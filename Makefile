@@ -16,7 +16,7 @@ PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)
 NODE_TESTS := $(wildcard tests/*/package.json tests/*/*/package.json)
 # A software TPM with its tools, and those that read the certificates which are issued.
 TPM_TOOLS := swtpm swtpm_setup tpm2_quote libtss2 openssl ssh-keygen
-TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup $(TPM_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup kubectl curl shellcheck $(TPM_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
 .PHONY: help up test check fmt clippy tidy doc shellcheck deny bench soak tck fuzz

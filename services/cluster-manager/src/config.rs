@@ -28,6 +28,8 @@ pub struct Config {
     pub api: ApiConfig,
     /// What the clusters are told.
     pub edge: EdgeConfig,
+    /// The script that bootstraps a cluster.
+    pub bootstrap: BootstrapConfig,
     /// Waiting times.
     pub timing: TimingConfig,
 }
@@ -99,6 +101,16 @@ pub struct EdgeConfig {
     pub manifests_bytes_max: usize,
 }
 
+/// The script that bootstraps a cluster.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BootstrapConfig {
+    /// Manifests of Flux, as `flux install --export` writes them: an address that the clusters reach, or a file on this host that travels in the script.
+    pub flux: String,
+    /// Image with the program `sparkfleet`, by which a cluster enrols. None: the script brings the credentials of its repository.
+    pub image: Option<String>,
+}
+
 /// Waiting times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -121,6 +133,7 @@ impl Default for Config {
             git: GitConfig::default(),
             api: ApiConfig::default(),
             edge: EdgeConfig::default(),
+            bootstrap: BootstrapConfig::default(),
             timing: TimingConfig::default(),
         }
     }
@@ -156,6 +169,12 @@ impl Default for EdgeConfig {
             directory_url: None,
             manifests_bytes_max: 240 * 1024,
         }
+    }
+}
+
+impl Default for BootstrapConfig {
+    fn default() -> Self {
+        Self { flux: "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned(), image: None }
     }
 }
 
@@ -229,6 +248,16 @@ pub const KEYS: &[ConfigKey] = &[
         help: "size of the largest manifests of one deployment in bytes of JSON; the MQTT server must take messages a little larger",
     },
     ConfigKey {
+        key: "bootstrap.flux",
+        default: "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml",
+        help: "where the bootstrap script takes Flux from if a cluster has none: an address that clusters reach, such as a mirror, or a file on this host that travels in the script",
+    },
+    ConfigKey {
+        key: "bootstrap.image",
+        default: "",
+        help: "image with the program sparkfleet, by which a cluster enrols; absent: the script brings the credentials of its repository",
+    },
+    ConfigKey {
         key: "timing.retry_first_ms",
         default: "1000",
         help: "milliseconds before something unanswered is sent again for the first time",
@@ -275,6 +304,12 @@ impl Config {
         }
         if self.git.public_url.as_ref().is_some_and(|url| url.contains('@')) {
             return fault("git.public_url", "must not hold a user or password: it is written into manifests");
+        }
+        if self.bootstrap.flux.is_empty() {
+            return fault("bootstrap.flux", "is empty; name an address or a file");
+        }
+        if self.bootstrap.image.is_some() && self.edge.mqtt_servers.is_empty() {
+            return fault("bootstrap.image", "needs edge.mqtt_servers: a cluster enrols over them");
         }
         if self.git.children_max == 0 {
             return fault("git.children_max", "is 0; then nobody could clone");
@@ -332,7 +367,7 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_by_its_key() {
         type Change = fn(&mut Config);
-        let cases: [(&str, Change); 9] = [
+        let cases: [(&str, Change); 11] = [
             ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),
             ("api.address_requests_per_minute", |c| c.api.address_requests_per_minute = 0),
@@ -340,6 +375,8 @@ mod tests {
             ("git.public_url", |c| c.git.public_url = Some("git.acme.example".to_owned())),
             ("git.public_url", |c| c.git.public_url = Some("https://u:p@git.acme.example".to_owned())),
             ("git.children_max", |c| c.git.children_max = 0),
+            ("bootstrap.flux", |c| c.bootstrap.flux.clear()),
+            ("bootstrap.image", |c| c.bootstrap.image = Some("sparkfleet:1".to_owned())),
             ("edge.manifests_bytes_max", |c| c.edge.manifests_bytes_max = 0),
             ("timing.retry_first_ms", |c| c.timing.retry_first_ms = 100_000),
         ];

@@ -7,6 +7,7 @@ use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
 
 use crate::api::{Answer, Asked};
+use crate::bootstrap::Offer;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
 
 /// What the manager is told.
@@ -39,6 +40,13 @@ pub enum Effect {
     Answer(Box<Answer>),
     /// On the disk; each is answered by one [`Event::Secret`].
     Secret(SecretWork),
+    /// By the HTTP server: who may fetch the script that bootstraps a cluster; None: nobody.
+    Offer {
+        /// The cluster.
+        cluster: Uuid,
+        /// Its offer.
+        offer: Option<Offer>,
+    },
 }
 
 /// Work on the repository of one cluster.

@@ -12,8 +12,8 @@
 //! One cluster's way:
 //! 1. An `EdgeCluster` entry appears. [`setup`] decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
 //!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
-//! 2. The edge is bootstrapped: its Flux clones the repository over HTTP ([`adapters::git_http`]), its Sync is born. [`status`] turns what Sync reports into the
-//!    `EdgeClusterStatus` entry.
+//! 2. The edge is bootstrapped: whoever has one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
+//!    repository over HTTP ([`adapters::git_http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
 //! 3. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 4. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
@@ -28,6 +28,7 @@
 pub mod access;
 pub mod adapters;
 pub mod api;
+pub mod bootstrap;
 pub mod catalog;
 pub mod cluster_repo;
 pub mod config;
@@ -55,6 +56,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use access::rate::Rate;
+use adapters::bootstrap_http::{self, Board};
 use adapters::http::desk::{Desk, QUESTIONS_MAX};
 use adapters::http::tls::Tls;
 use adapters::http::{audit_file, people, server};
@@ -62,6 +64,7 @@ use adapters::repositories::Repositories;
 use adapters::sparkplug::Sessions;
 use adapters::{git_http, git_work};
 use api::Asked;
+use bootstrap::FluxSource;
 use event::{Effect, Event};
 use state::{ClusterManager, Settings};
 
@@ -70,6 +73,9 @@ pub use config::Config;
 
 /// Results of git work that wait for the loop. It takes them one by one and never waits for the worker, so any small number does.
 const GIT_RESULTS_MAX: usize = 64;
+
+/// Largest manifests of Flux that travel in a script; those of Flux 2.7 have some 500 KiB.
+const FLUX_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Runs the cluster manager until `shutdown`; returns when its death is published.
 ///
@@ -88,6 +94,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     .await?
     .context("repositories")?;
 
+    let flux = flux_source(&config.bootstrap.flux).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let addr = config.git.listen;
     let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
     let local = listener.local_addr().context("git.listen")?;
@@ -109,16 +116,14 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let desk = Desk::new(questions, records);
     let recorder = tokio::spawn(audit_file::run(audit_file::path(&config.state_dir), entries));
     let peers = Rate::per_minute(config.api.address_requests_per_minute);
-    let router = git_http::router(repositories.clone(), &config.git).merge(people::router(
-        desk.clone(),
-        peers,
-        tls.is_some(),
-        clock,
-    ));
+    let board = Board::default();
+    let scripts = bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux));
+    let people = people::router(desk.clone(), peers, tls.is_some(), clock);
+    let router = git_http::router(repositories.clone(), &config.git).merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
     let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
-    let outside = Outside { sessions, repositories, desk, questions: asked };
+    let outside = Outside { sessions, repositories, board, desk, questions: asked };
     let ended = serve(manager, outside, clock, &shutdown, &health).await;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -131,6 +136,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
 struct Outside {
     sessions: Sessions,
     repositories: Repositories,
+    board: Board,
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
 }
@@ -148,7 +154,7 @@ async fn serve(
     shutdown: &Shutdown,
     health: &Health,
 ) -> anyhow::Result<()> {
-    let Outside { mut sessions, repositories, desk, mut questions } = outside;
+    let Outside { mut sessions, repositories, board, desk, mut questions } = outside;
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
     let (work, inbox) = mpsc::channel::<git_work::Work>(1);
     let mut waiting = VecDeque::new();
@@ -172,6 +178,7 @@ async fn serve(
                 Ok(Some(Effect::Git(git))) => waiting.push_back(git_work::Work::Git(git)),
                 Ok(Some(Effect::Secret(secret))) => waiting.push_back(git_work::Work::Secret(secret)),
                 Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
+                Ok(Some(Effect::Offer { cluster, offer })) => board.set(cluster, offer),
                 Ok(_) => {}
                 Err(stopped) => lost = Some(stopped),
             }
@@ -242,6 +249,25 @@ fn settings(config: &Config, organisation: configdb_schema::Organisation, git_ur
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
         organisation,
     }
+}
+
+fn script_settings(config: &Config, flux: FluxSource) -> bootstrap_http::Settings {
+    bootstrap_http::Settings {
+        organisation: config.organisation.clone(),
+        flux,
+        image: config.bootstrap.image.clone(),
+        mqtt_servers: config.edge.mqtt_servers.clone(),
+    }
+}
+
+/// An address that the edge fetches Flux from, or a file here that travels in the script. Blocks, once at the start.
+fn flux_source(source: &str) -> anyhow::Result<FluxSource> {
+    if source.starts_with("http://") || source.starts_with("https://") {
+        return Ok(FluxSource::Url(source.to_owned()));
+    }
+    let manifests = std::fs::read_to_string(source).with_context(|| format!("bootstrap.flux: cannot read {source}"))?;
+    anyhow::ensure!(manifests.len() <= FLUX_BYTES_MAX, "bootstrap.flux: {source} has more than {FLUX_BYTES_MAX} bytes");
+    Ok(FluxSource::Manifests(manifests.into()))
 }
 
 fn random() -> anyhow::Result<u64> {

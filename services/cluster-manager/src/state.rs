@@ -9,6 +9,7 @@
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
 //! | `cluster` | one cluster's set-up, status entry, Device and deadlines |
 //! | `edge` | one cluster's Sync: what it reports, what is sent to it |
+//! | `offer` | one cluster's bootstrap: to which tokens its script is offered |
 //! | `join` | one cluster's Join: the attestation policy on its way to it |
 //! | `people` | who asks over HTTP, and what they are told |
 //! | `repeat` | a command that is sent until it is answered |
@@ -17,6 +18,7 @@ mod cluster;
 mod configdb;
 mod edge;
 mod join;
+mod offer;
 mod people;
 mod repeat;
 

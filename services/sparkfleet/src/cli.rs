@@ -303,6 +303,20 @@ pub enum ClusterCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Print the line that makes a Kubernetes cluster this edge cluster, to be pasted where kubectl reaches it
+    Bootstrap {
+        /// Name or UUID
+        cluster: String,
+        /// How long the line can be used, for example 2h
+        #[arg(long, default_value = "24h", value_parser = humantime::parse_duration)]
+        expires: std::time::Duration,
+        /// Print none; revoke all that were printed for this cluster
+        #[arg(long)]
+        revoke: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Delete an edge cluster; its tear-down runs in order
     Delete {
         /// Name or UUID

@@ -35,11 +35,25 @@ impl Centre {
     /// One of them cannot be started.
     #[must_use]
     pub fn start(broker: SocketAddr, git: SocketAddr) -> Self {
+        Self::start_with(broker, git, "", "")
+    }
+
+    /// The same; `edge` are keys of the cluster manager's table `edge`, `bootstrap` of its table `bootstrap`. Flux comes from a file of the centre.
+    ///
+    /// # Panics
+    /// As [`Centre::start`].
+    #[must_use]
+    pub fn start_with(broker: SocketAddr, git: SocketAddr, edge: &str, bootstrap: &str) -> Self {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
         let centre = Self { directory, git, processes: Processes::default() };
         // Short waits, so that a repetition is seen soon.
-        let manager =
-            format!("[git]\nlisten = \"{git}\"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n");
+        let flux = centre.directory.path().join("flux.yaml");
+        fs::write(&flux, simulator::flux::install::manifests_yaml()).expect("the directory can be written");
+        let manager = format!(
+            "[git]\nlisten = \"{git}\"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n\
+             [edge]\n{edge}\n[bootstrap]\nflux = \"{}\"\n{bootstrap}\n",
+            flux.display()
+        );
         let own = [("configdb", String::new()), ("cluster-manager", manager), ("edge-monitor", String::new())];
         for (service, text) in own {
             let head = if service == "edge-monitor" { "mode = \"central\"\n" } else { "" };

@@ -3,20 +3,27 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use configdb_schema::address;
 use futures::future::BoxFuture;
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::edge_agent::{AgentChart, Agents};
 use simulator::flux::chart::{ChartError, Charts, HookChart, Release};
+use simulator::jobs::Hook;
 use sparkplug_mqtt::MqttConfig;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-use crate::centre::{ORGANISATION, service_process};
+use crate::centre::{ORGANISATION, free_port, service_process};
 use crate::process::Processes;
 
 /// Names of the services of an edge, as the program calls them.
 pub const SERVICES: [&str; 2] = ["edge-sync", "edge-monitor"];
+
+/// Pause between two probes of readiness.
+const PROBE: Duration = Duration::from_millis(100);
 
 /// A running edge cluster.
 #[derive(Debug)]
@@ -52,20 +59,40 @@ impl Edge {
         broker: SocketAddr,
         processes: Processes,
     ) -> Self {
+        let edge = Self::start_as(name, hosts, broker, processes, |spec| spec).await;
+        edge.cluster.set_git_credentials(name, git_password).expect("credentials can be stored");
+        edge.cluster.apply_manifests(self_link).expect("the manifests can be applied");
+        edge
+    }
+
+    /// Starts a cluster as it is before its bootstrap: no Flux, no namespace. Jobs are done by `jobs`.
+    ///
+    /// # Panics
+    /// The simulated API cannot be started.
+    pub async fn bare(name: &str, broker: SocketAddr, jobs: Option<Hook>) -> Self {
+        let to_install = |spec| ClusterSpec { flux_to_install: true, sealed_secrets: false, jobs, ..spec };
+        Self::start_as(name, 1, broker, Processes::default(), to_install).await
+    }
+
+    async fn start_as(
+        name: &str,
+        hosts: u16,
+        broker: SocketAddr,
+        processes: Processes,
+        change: impl FnOnce(ClusterSpec) -> ClusterSpec,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
         let names = (1..=hosts).map(|n| format!("{}-{n}", address::k8s_name(&[name])));
         let hosts = names
             .enumerate()
             .map(|(i, name)| if i == 0 { HostSpec::control_plane(&name) } else { HostSpec::worker(&name) });
-        let spec = ClusterSpec { hosts: hosts.collect(), ..ClusterSpec::new(name) };
+        let spec = change(ClusterSpec { hosts: hosts.collect(), ..ClusterSpec::new(name) });
         let mqtt = MqttConfig { servers: vec![format!("mqtt://{broker}")], ..MqttConfig::default() };
         let agent_chart = AgentChart::new(ORGANISATION, name, mqtt);
         let agents = agent_chart.agents();
         let chart = edge_chart(processes.clone(), broker, directory.path().to_owned());
         let charts = Charts::new().with("edge-cluster", chart).with("edge-agent", agent_chart);
         let cluster = SimulatedCluster::start(spec, charts).await.expect("the simulated API can be started");
-        cluster.set_git_credentials(name, git_password).expect("credentials can be stored");
-        cluster.apply_manifests(self_link).expect("the manifests can be applied");
         Self { directory, cluster, agents, processes }
     }
 
@@ -92,11 +119,12 @@ fn edge_chart(processes: Processes, broker: SocketAddr, directory: PathBuf) -> H
     let install = move |release: Release| {
         let (processes, directory) = (processes.clone(), directory.clone());
         let installed: BoxFuture<'static, Result<(), ChartError>> = Box::pin(async move {
-            if !processes.has(SERVICES[0]) {
-                start_services(&processes, &release, broker, &directory)?;
-            }
             release.apply(vec![release.deployment("sparkfleet-edge")])?;
-            release.set_available("sparkfleet-edge")
+            if !processes.has(SERVICES[0]) {
+                let health = start_services(&processes, &release, broker, &directory)?;
+                tokio::spawn(follow_readiness(release, health));
+            }
+            Ok(())
         });
         installed
     };
@@ -116,7 +144,7 @@ fn start_services(
     release: &Release,
     broker: SocketAddr,
     directory: &Path,
-) -> Result<(), ChartError> {
+) -> Result<[SocketAddr; 2], ChartError> {
     let value = |pointer: &str| {
         let value = release.values.pointer(pointer).and_then(serde_json::Value::as_str);
         value.ok_or_else(|| ChartError(format!("the release has no value {pointer}")))
@@ -127,8 +155,30 @@ fn start_services(
         "[cluster]\nname = \"{name}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{url}\"\n",
         release.namespace
     );
-    for service in SERVICES {
+    let health = SERVICES.map(|_| free_port());
+    for (service, health) in SERVICES.into_iter().zip(health) {
+        let tables = format!("{tables}[http]\nlisten = \"{health}\"\n");
         processes.insert(service_process(service, "simulated = true\n", &tables, broker, directory));
     }
-    Ok(())
+    Ok(health)
+}
+
+/// What the kubelet's readiness probe does: the Deployment is available when both services say that they are ready, which is when they are born.
+async fn follow_readiness(release: Release, health: [SocketAddr; 2]) {
+    for address in health {
+        while !is_ready(address).await {
+            tokio::time::sleep(PROBE).await;
+        }
+    }
+    // The cluster may be gone by then.
+    let _ = release.set_available("sparkfleet-edge");
+}
+
+async fn is_ready(address: SocketAddr) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address).await else { return false };
+    let mut answer = [0; 12];
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.is_ok()
+        && stream.read_exact(&mut answer).await.is_ok()
+        && answer.ends_with(b" 200")
 }

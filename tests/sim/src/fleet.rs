@@ -264,10 +264,12 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
 fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
     let effects = state.take_effects().nothing_to_save().into_iter();
     effects
-        .map(|effect| match effect {
-            ManagerEffect::Host(request) => Action::Host(request),
-            ManagerEffect::Node(update) => Action::Node(update),
-            ManagerEffect::Git(work) => Action::Git(work),
+        .filter_map(|effect| match effect {
+            ManagerEffect::Host(request) => Some(Action::Host(request)),
+            ManagerEffect::Node(update) => Some(Action::Node(update)),
+            ManagerEffect::Git(work) => Some(Action::Git(work)),
+            // Nobody fetches a script here.
+            ManagerEffect::Offer { .. } => None,
             ManagerEffect::Answer(_) | ManagerEffect::Secret(_) => unreachable!("nobody asks over HTTP"),
         })
         .collect()

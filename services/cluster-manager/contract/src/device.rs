@@ -164,6 +164,15 @@ pub struct JoinReport {
     pub policy_error: Option<String>,
 }
 
+/// How the edge of a cluster is bootstrapped.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BootstrapReport {
+    /// Where the script is fetched with a token.
+    pub url: Option<String>,
+    /// ETag of the `EdgeClusterEnrolment` entry whose tokens open it.
+    pub enrolment: Option<String>,
+}
+
 /// Refused deployments of one cluster with their reasons, bounded on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RefusedDeployments(pub BTreeMap<Uuid, String>);
@@ -247,6 +256,8 @@ pub struct ClusterDevice {
     pub deployments_refused: RefusedDeployments,
     /// Its Join node, and the policy there.
     pub join: JoinReport,
+    /// Its bootstrap.
+    pub bootstrap: BootstrapReport,
 }
 
 // Who reads the Device of a manager of another version needs its name, group and state only.
@@ -288,6 +299,10 @@ sparkplug::typed_metrics! {
         join.policy_state => names::POLICY_STATE,
         #[optional]
         join.policy_error => names::POLICY_ERROR,
+        #[optional]
+        bootstrap.url => names::BOOTSTRAP_URL,
+        #[optional]
+        bootstrap.enrolment => names::BOOTSTRAP_ENROLMENT,
     }
 }
 
@@ -319,6 +334,10 @@ mod tests {
                 policy_revision: 4,
                 policy_state: Some("invalid".to_owned()),
                 policy_error: Some("pcrs: no register is enforced".to_owned()),
+            },
+            bootstrap: BootstrapReport {
+                url: Some("http://127.0.0.1:1/bootstrap/x".to_owned()),
+                enrolment: Some("e".to_owned()),
             },
         }
     }
@@ -353,6 +372,8 @@ mod tests {
             "Policy/Revision UInt64",
             "Policy/State String",
             "Policy/Error String",
+            "Bootstrap/Url String",
+            "Bootstrap/Enrolment String",
         ];
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();

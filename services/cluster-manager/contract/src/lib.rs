@@ -20,7 +20,8 @@ pub mod node;
 pub mod replica;
 
 pub use device::{
-    ClusterDevice, DesiredState, JoinReport, RefusedDeployments, Setup, SetupState, SetupStep, TextError,
+    BootstrapReport, ClusterDevice, DesiredState, JoinReport, RefusedDeployments, Setup, SetupState, SetupStep,
+    TextError,
 };
 pub use node::NodeMetrics;
 pub use replica::{ManagerChange, ManagerReplica};

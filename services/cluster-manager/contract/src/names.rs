@@ -58,6 +58,11 @@ pub const DESIRED_DIGEST: &str = "Desired/Digest";
 /// Boolean: Sync reports that digest.
 pub const DESIRED_AGREED: &str = "Desired/Agreed";
 
+/// String or null: where the script that bootstraps the cluster is fetched with a token; null while it is not set up.
+pub const BOOTSTRAP_URL: &str = "Bootstrap/Url";
+/// String or null: ETag of the `EdgeClusterEnrolment` entry whose tokens open it.
+pub const BOOTSTRAP_ENROLMENT: &str = "Bootstrap/Enrolment";
+
 /// Boolean: the cluster's Join node is alive.
 pub const JOIN_ALIVE: &str = "Join/Alive";
 /// Boolean: Join has taken over the attestation policy of the cluster as it stands in ConfigDB.

@@ -66,7 +66,7 @@ impl Sessions {
                 }
             },
             Effect::Host(request) => self.host.request(request).await.map(|()| None),
-            Effect::Git(_) | Effect::Answer(_) | Effect::Secret(_) => Ok(Some(effect)),
+            Effect::Git(_) | Effect::Answer(_) | Effect::Secret(_) | Effect::Offer { .. } => Ok(Some(effect)),
         }
     }
 

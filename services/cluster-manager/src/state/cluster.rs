@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_manager_contract::{ClusterDevice, DesiredState, JoinReport, RefusedDeployments, Setup, SetupState, names};
+use cluster_manager_contract::{
+    BootstrapReport, ClusterDevice, DesiredState, JoinReport, RefusedDeployments, Setup, SetupState, names,
+};
 use configdb_contract::WriteRequest;
 use configdb_schema::document::{EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress};
 use configdb_schema::{ClusterName, Document, known};
@@ -17,6 +19,7 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::edge::{self, EdgeState};
 use super::join::{self, PolicyForwarding};
+use crate::bootstrap::Offer;
 use crate::cluster_repo::{self, ClusterRepo};
 use crate::event::{Effect, GitAction, GitWork};
 use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Repository, WantedRepository};
@@ -119,6 +122,8 @@ pub struct Cluster {
     pub policy: PolicyForwarding,
     /// What it contributes to the totals.
     pub share: Option<Share>,
+    /// Its bootstrap, as it was offered last.
+    pub offer: Option<Offer>,
     device: Option<ClusterDevice>,
     deadline: Option<Duration>,
 }
@@ -145,6 +150,7 @@ impl Cluster {
             edge: EdgeState::new(retry, seed.rotate_left(34)),
             policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
             share: None,
+            offer: None,
             device: None,
             deadline: None,
         }
@@ -186,6 +192,7 @@ struct Told {
     decision: Decision,
     desired: (DesiredState, RefusedDeployments),
     join: JoinReport,
+    bootstrap: BootstrapReport,
 }
 
 /// What an evaluation has read of ConfigDB.
@@ -237,7 +244,9 @@ impl ClusterManager {
             None => self.without_edge(uuid),
         };
         let join = name.as_ref().map(|name| self.forward_policy(uuid, name, deleting, now)).unwrap_or_default();
-        let told = Told { state, decision, desired, join };
+        let is_ready = state == SetupState::Ready;
+        let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready));
+        let told = Told { state, decision, desired, join, bootstrap };
         self.tell(uuid, &read, told, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
     }
@@ -414,7 +423,7 @@ impl ClusterManager {
 
     /// Brings Device and totals up to date.
     fn tell(&mut self, uuid: Uuid, read: &Read, told: Told, now: Now) {
-        let Told { state, decision, desired, join } = told;
+        let Told { state, decision, desired, join, bootstrap } = told;
         let spec = read.spec();
         let name = spec.map(|spec| spec.name.clone()).unwrap_or_default();
         let known_sync = self.sync_of(uuid, &name);
@@ -438,6 +447,7 @@ impl ClusterManager {
             desired,
             deployments_refused,
             join,
+            bootstrap,
             name,
         };
         if before.map(|device| device.setup.state) != Some(state) {
@@ -471,6 +481,9 @@ impl ClusterManager {
             self.joins.remove(name);
         }
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
+        if cluster.offer.is_some() {
+            self.effects.push(Effect::Offer { cluster: uuid, offer: None });
+        }
         self.set_dependencies((uuid, None), &cluster.rendered_from, &BTreeSet::new());
         self.accounts.retain(|_, of| *of != uuid);
         if let Some(deadline) = cluster.deadline {

@@ -21,6 +21,7 @@ mod policy;
 
 use super::*;
 use crate::access::rate::Rate;
+use crate::bootstrap::{Offer, OfferedToken};
 use crate::event::{GitAction, GitWork, RepositoryFiles};
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
@@ -402,6 +403,8 @@ struct World {
     answers: Vec<crate::api::Answer>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     node: NodeMetrics,
+    /// What the HTTP server offers; gone when the manager is killed.
+    offers: BTreeMap<Uuid, Offer>,
     expected: BTreeSet<String>,
     forgotten: BTreeSet<String>,
     effects: usize,
@@ -422,6 +425,7 @@ impl World {
             answers: Vec::new(),
             devices: BTreeMap::new(),
             node: NodeMetrics::default(),
+            offers: BTreeMap::new(),
             expected: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             effects: 0,
@@ -440,6 +444,7 @@ impl World {
         });
         self.manager = ClusterManager::new(settings(), left.collect(), 100 + self.kills, self.now);
         self.devices.clear();
+        self.offers.clear();
         self.expected.clear();
         self.forgotten.clear();
         self.node = NodeMetrics::default();
@@ -508,6 +513,12 @@ impl World {
             Effect::Secret(work) => {
                 let result = self.disk.carry_out_secret(work);
                 self.manager.on_event(Event::Secret(result), self.now);
+            }
+            Effect::Offer { cluster, offer } => {
+                match offer {
+                    Some(offer) => self.offers.insert(cluster, offer),
+                    None => self.offers.remove(&cluster),
+                };
             }
             Effect::Host(HostRequest::Command { node, device, metrics }) if node == configdb_node(&organisation()) => {
                 let Command::Write(request) = Command::parse(device.as_ref(), &metrics).unwrap() else {
@@ -634,6 +645,41 @@ fn a_cluster_is_set_up_step_by_step_and_recorded() {
     assert_eq!(world.disk.open, [(CLUSTER, "cluster/Paint_Shop".to_owned())].into());
     assert!(world.expected.contains("ACME-Paint_Shop/Sync"));
     assert_eq!((world.node.clusters_total, world.node.clusters_ready), (1, 1));
+}
+
+#[test]
+fn a_cluster_offers_its_script_to_its_tokens_as_long_as_it_is_set_up() {
+    let token = |hash: &str| json!({"hash": hash, "issued": "2026-01-01T00:00:00Z", "expires": "2026-01-02T00:00:00Z", "by": "me"});
+    for kill in [Kill::Never, Kill::AfterEach] {
+        let mut world = World::new(kill);
+        world.put(CLUSTER, "EdgeClusterEnrolment", json!({"tokens": [token("aa")]}));
+        world.settle();
+        assert!(world.offers.is_empty(), "a token alone is no cluster");
+        world.put_cluster(CLUSTER, "Paint_Shop");
+        world.settle();
+        let offer = &world.offers[&CLUSTER];
+        assert_eq!((offer.name.as_str(), offer.namespace.as_str(), offer.bare), ("Paint_Shop", "fplus-edge", false));
+        assert!(offer.self_link.contains("http://git/git/cluster/Paint_Shop") && offer.manager_key.is_none());
+        assert_eq!(offer.tokens, [OfferedToken { hash: "aa".to_owned(), expires: 1_767_312_000_000 }]);
+        let url = format!("http://git/bootstrap/{CLUSTER}");
+        assert_eq!(world.device().bootstrap.url.as_deref(), Some(url.as_str()));
+        let before = world.device().bootstrap.enrolment.clone().expect("the entry that it goes by");
+
+        world.put(CLUSTER, "EdgeClusterIdentity", json!({"key": "k", "authority": ""}));
+        world.put(CLUSTER, "EdgeClusterEnrolment", json!({"tokens": [token("bb")], "fence": 1}));
+        world.settle();
+        assert_eq!(world.offers[&CLUSTER].tokens[0].hash, "bb");
+        assert_eq!(world.offers[&CLUSTER].manager_key.as_deref(), Some("k"));
+        assert_ne!(world.device().bootstrap.enrolment, Some(before));
+
+        world.put(CLUSTER, "EdgeClusterEnrolment", json!({"tokens": []}));
+        world.settle();
+        assert!(world.offers.is_empty(), "revoked");
+        world.put(CLUSTER, "EdgeClusterEnrolment", json!({"tokens": [token("cc")]}));
+        world.delete(CLUSTER, "EdgeCluster");
+        world.settle();
+        assert!(world.offers.is_empty(), "torn down");
+    }
 }
 
 #[test]

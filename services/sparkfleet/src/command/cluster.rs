@@ -35,6 +35,9 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
             result
         }
         ClusterCommand::Show { cluster, options } => show(&cluster, &options).await,
+        ClusterCommand::Bootstrap { cluster, expires, revoke, options } => {
+            super::bootstrap::run(&cluster, expires, revoke, &options).await
+        }
         ClusterCommand::Delete { cluster, with_deployments, wait, options } => {
             delete(&cluster, with_deployments, wait, &options).await
         }

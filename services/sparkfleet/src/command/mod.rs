@@ -2,6 +2,7 @@
 
 pub mod acl;
 pub mod administrator;
+pub mod bootstrap;
 pub mod cluster;
 pub mod config;
 pub mod deployment;

@@ -1,0 +1,150 @@
+//! `GET /bootstrap/<cluster uuid>` with `Authorization: Bearer <token>`: the script that bootstraps that cluster's edge, for whoever holds one of its tokens.
+//!
+//! Whatever is wrong, the answer is the same 404: nobody learns which clusters there are, or whether a token was good once. What is wrong stands in the log. The token is not used up
+//! by fetching: the script must be fetched again after a failure. What is given out holds credentials, so nothing may store it. This module must not know how an offer comes about.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use subtle::ConstantTimeEq;
+use uuid::Uuid;
+
+use super::repositories::Repositories;
+use crate::bootstrap::{self, Bootstrap, Credentials, Enrolment, FluxSource, Offer, Token};
+
+const NOT_FOUND: &str = "There is no such cluster, or this token does not open its script (any more): sparkfleet cluster bootstrap NAME prints another line.\n";
+
+/// The offers in force. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Board(Arc<RwLock<BTreeMap<Uuid, Arc<Offer>>>>);
+
+impl Board {
+    /// Puts the offer of a cluster up, or takes it down.
+    pub fn set(&self, cluster: Uuid, offer: Option<Offer>) {
+        let mut offers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match offer {
+            Some(offer) => offers.insert(cluster, Arc::new(offer)),
+            None => offers.remove(&cluster),
+        };
+    }
+
+    fn get(&self, cluster: Uuid) -> Option<Arc<Offer>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&cluster).cloned()
+    }
+}
+
+/// What is the same for every cluster.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The organisation.
+    pub organisation: String,
+    /// Where Flux comes from.
+    pub flux: FluxSource,
+    /// Image of the enrolment; None: the credentials of the repository travel in the script.
+    pub image: Option<String>,
+    /// MQTT servers, as the clusters see them.
+    pub mqtt_servers: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Server {
+    board: Board,
+    repositories: Repositories,
+    settings: Arc<Settings>,
+}
+
+/// The route.
+pub fn router(board: Board, repositories: Repositories, settings: Settings) -> Router {
+    let server = Server { board, repositories, settings: Arc::new(settings) };
+    Router::new().route("/bootstrap/{cluster}", get(script)).with_state(server)
+}
+
+async fn script(
+    State(server): State<Server>,
+    Path(cluster): Path<String>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    match server.script(&cluster, &headers) {
+        Ok((cluster, token, script)) => {
+            // The beginning of a hash tells which token it was, and nobody anything else.
+            tracing::info!(cluster_id = %cluster, %peer, token = &token[..8], "bootstrap script given out");
+            let kind =
+                [(header::CONTENT_TYPE, "text/x-shellscript; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];
+            (kind, script).into_response()
+        }
+        Err(reason) => {
+            tracing::warn!(%peer, reason, "bootstrap script refused");
+            (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], NOT_FOUND).into_response()
+        }
+    }
+}
+
+impl Server {
+    /// The cluster, the hash of the token, and the script; or why not, for the log.
+    fn script(&self, cluster: &str, headers: &HeaderMap) -> Result<(Uuid, String, String), String> {
+        let token = bearer(headers).ok_or("no bearer token of the form that there is")?;
+        let cluster = Uuid::parse_str(cluster).map_err(|_| "no UUID of a cluster")?;
+        let offer =
+            self.board.get(cluster).ok_or_else(|| format!("cluster {cluster} has no token, or is not set up"))?;
+        let hash = token.hash();
+        let known = offer.tokens.iter().find(|known| bool::from(known.hash.as_bytes().ct_eq(hash.as_bytes())));
+        let known = known.ok_or_else(|| format!("cluster {cluster} does not know this token (any more)"))?;
+        if known.expires <= wall() {
+            return Err(format!("the token for cluster {cluster} has expired"));
+        }
+        let bootstrap = self.bootstrap(cluster, &offer, token)?;
+        let script = bootstrap::script(bootstrap::TEMPLATE, &bootstrap).map_err(|error| error.to_string())?;
+        Ok((cluster, hash, script))
+    }
+
+    fn bootstrap(&self, cluster: Uuid, offer: &Offer, token: Token) -> Result<Bootstrap, String> {
+        let settings = &self.settings;
+        let credentials = match (&settings.image, &offer.manager_key) {
+            (Some(image), Some(manager_key)) => Credentials::Enrolment(Enrolment {
+                token,
+                manager_key: manager_key.clone(),
+                image: image.clone(),
+                mqtt_servers: settings.mqtt_servers.clone(),
+            }),
+            (Some(_), None) => return Err(format!("cluster {cluster} has no key to enrol with yet")),
+            (None, _) => Credentials::Git {
+                username: cluster.to_string(),
+                password: self
+                    .repositories
+                    .password(cluster)
+                    .ok_or_else(|| format!("the repository of cluster {cluster} is not open"))?,
+            },
+        };
+        Ok(Bootstrap {
+            cluster,
+            name: offer.name.clone(),
+            organisation: settings.organisation.clone(),
+            namespace: offer.namespace.clone(),
+            self_link: offer.self_link.clone(),
+            credentials,
+            flux: if offer.bare { FluxSource::Site } else { settings.flux.clone() },
+        })
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<Token> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    Token::parse(token.trim())
+}
+
+/// UTC ms.
+fn wall() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

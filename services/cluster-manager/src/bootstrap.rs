@@ -1,0 +1,344 @@
+//! One cluster -> the script that bootstraps its edge, and the line to paste that fetches and runs it.
+//!
+//! The script is a template ([`TEMPLATE`]) with values put in. A value stands in the template as `'{{key}}'` and becomes one word in single quotes, whatever is in it. Manifests
+//! are such values, too: the script gives them to kubectl by here-documents that name a variable. The shell looks for the marker in the script's text and not in what a variable
+//! brings, so no content can end a here-document; content within one could (and some shells lose a byte where a line only begins like the marker). What is put in is never
+//! looked at again, so nothing in it is expanded or executed. This module must not know HTTP, nor where the facts come from.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use configdb_schema::document::EnrolmentToken;
+use serde_json::{Value, json};
+use service_runtime::config::{ExposeSecret, Secret};
+use uuid::Uuid;
+
+/// The script that is shipped.
+pub const TEMPLATE: &str = include_str!("bootstrap.sh");
+
+/// Annotation of the namespace: whose edge cluster this is.
+pub const CLUSTER_ANNOTATION: &str = "sparkfleet.io/cluster";
+
+/// Deployment of edge sync and edge monitor that the chart `edge-cluster` installs; it is ready when both are born.
+const EDGE_DEPLOYMENT: &str = "sparkfleet-edge";
+
+/// What Flux objects of the default templates need.
+const FLUX_NEEDED: &str = "Flux 2.3 or newer (GitRepository v1, Kustomization v1, HelmRelease v2)";
+
+/// Name of the Secret with the token, and of what the enrolment runs as.
+const ENROLMENT: &str = "sparkfleet-enrolment";
+
+/// First characters of every token.
+const TOKEN_PREFIX: &str = "sft_";
+
+/// Random bytes of a token.
+pub const TOKEN_BYTES: usize = 32;
+
+/// A one-time token with which one edge cluster is bootstrapped: `sft_` and 43 characters of base64url.
+#[derive(Debug, Clone)]
+pub struct Token(Secret);
+
+impl Token {
+    /// Of random bytes.
+    #[must_use]
+    pub fn new(random: [u8; TOKEN_BYTES]) -> Self {
+        Self(format!("{TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(random)).into())
+    }
+
+    /// Reads a token's text; None if it is none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let random = BASE64_URL_SAFE_NO_PAD.decode(text.strip_prefix(TOKEN_PREFIX)?).ok()?;
+        (random.len() == TOKEN_BYTES).then(|| Self(text.into()))
+    }
+
+    /// SHA-256 of its text in lower-case hexadecimal: how everybody but the edge cluster knows it.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        hex(digest(&SHA256, self.0.expose_secret().as_bytes()).as_ref())
+    }
+}
+
+impl ExposeSecret<str> for Token {
+    fn expose_secret(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+/// A token that opens a cluster's script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedToken {
+    /// As [`Token::hash`].
+    pub hash: String,
+    /// When it ends, UTC ms.
+    pub expires: u64,
+}
+
+impl OfferedToken {
+    /// As it stands in the entry; None if its end cannot be read.
+    #[must_use]
+    pub fn of(token: &EnrolmentToken) -> Option<Self> {
+        let expires = token.expires.parse::<jiff::Timestamp>().ok()?;
+        Some(Self { hash: token.hash.clone(), expires: u64::try_from(expires.as_millisecond()).ok()? })
+    }
+}
+
+/// A cluster whose script is there for whoever holds one of its tokens. No secret is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// Name of the cluster.
+    pub name: String,
+    /// Namespace of its edge services.
+    pub namespace: String,
+    /// Its site brings Flux itself.
+    pub bare: bool,
+    /// Manifests that make Flux follow its repository, YAML.
+    pub self_link: String,
+    /// Public key that an enrolling cluster seals its request to, if there is one.
+    pub manager_key: Option<String>,
+    /// Its tokens.
+    pub tokens: Vec<OfferedToken>,
+}
+
+/// Where a script takes Flux from if there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FluxSource {
+    /// The edge fetches its manifests.
+    Url(String),
+    /// Its manifests travel in the script.
+    Manifests(Arc<str>),
+    /// The site brings it; the script does not.
+    Site,
+}
+
+/// How the cluster gets its credentials.
+#[derive(Debug, Clone)]
+pub enum Credentials {
+    /// They travel in the script: those of its repository.
+    Git {
+        /// User.
+        username: String,
+        /// Password.
+        password: Arc<Secret>,
+    },
+    /// The cluster makes its keys itself and enrols.
+    Enrolment(Enrolment),
+}
+
+/// What an enrolling cluster is told.
+#[derive(Debug, Clone)]
+pub struct Enrolment {
+    /// Its one-time token.
+    pub token: Token,
+    /// Public key of the cluster manager, base64url: nobody else can read the request.
+    pub manager_key: String,
+    /// Image with the program `sparkfleet`.
+    pub image: String,
+    /// MQTT servers, as the cluster sees them.
+    pub mqtt_servers: Vec<String>,
+}
+
+/// What a script is made of.
+#[derive(Debug, Clone)]
+pub struct Bootstrap {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Its name.
+    pub name: String,
+    /// The organisation.
+    pub organisation: String,
+    /// Namespace of its edge services.
+    pub namespace: String,
+    /// Manifests that make Flux follow its repository, YAML.
+    pub self_link: String,
+    /// Its credentials.
+    pub credentials: Credentials,
+    /// Where Flux comes from.
+    pub flux: FluxSource,
+}
+
+/// Why there is no script.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BootstrapError {
+    /// No shell text can hold it.
+    #[error("{0} holds a NUL character, which no script can hold")]
+    Nul(String),
+    /// The template names something that there is not.
+    #[error(
+        "bootstrap template: there is no value {0:?} to put in; a value is written '{{{{name}}}}', with single quotes around it"
+    )]
+    Placeholder(String),
+}
+
+/// The script that makes a Kubernetes cluster this edge cluster.
+///
+/// # Errors
+/// [`BootstrapError`] names the placeholder or the content at fault.
+pub fn script(template: &str, bootstrap: &Bootstrap) -> Result<String, BootstrapError> {
+    let enrolment_job = match &bootstrap.credentials {
+        Credentials::Git { .. } => String::new(),
+        Credentials::Enrolment(enrolment) => enrolment_job(bootstrap, enrolment).0,
+    };
+    let cluster = bootstrap.cluster.to_string();
+    let group = format!("{}-{}", bootstrap.organisation, bootstrap.name);
+    let manifests = if let FluxSource::Manifests(manifests) = &bootstrap.flux { &**manifests } else { "" };
+    let namespace = namespace(bootstrap);
+    let (credentials, enrolment) = credentials(bootstrap);
+    let values = BTreeMap::from([
+        ("name", bootstrap.name.as_str()),
+        ("uuid", &cluster),
+        ("group", &group),
+        ("namespace", &bootstrap.namespace),
+        ("self_link", "self-link"),
+        ("edge_deployment", EDGE_DEPLOYMENT),
+        ("enrolment_job", &enrolment_job),
+        ("flux_install", if bootstrap.flux == FluxSource::Site { "no" } else { "yes" }),
+        ("flux_source", if let FluxSource::Url(url) = &bootstrap.flux { url } else { "" }),
+        ("flux_needed", FLUX_NEEDED),
+        ("namespace_manifest", &namespace),
+        ("credentials_manifest", &credentials),
+        ("enrolment_manifests", &enrolment),
+        ("flux_manifests", manifests),
+        ("self_link_manifests", &bootstrap.self_link),
+    ]);
+    expand(template, &values)
+}
+
+/// The line to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes.
+#[must_use]
+pub fn line(base_url: &str, cluster: Uuid, token: &Token) -> String {
+    let url = quoted(&url(base_url, cluster));
+    let header = quoted(&format!("header = \"Authorization: Bearer {}\"", token.expose_secret()));
+    format!("printf '%s\\n' {header} | curl -fsS -K - {url} | sh")
+}
+
+/// Where the script of a cluster is fetched.
+#[must_use]
+pub fn url(base_url: &str, cluster: Uuid) -> String {
+    format!("{}/bootstrap/{cluster}", base_url.trim_end_matches('/'))
+}
+
+/// One word of the shell, whatever is in it: within single quotes nothing is special but the quote itself.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Puts values into a template.
+///
+/// # Errors
+/// [`BootstrapError`] names the placeholder or the value at fault.
+pub fn expand(template: &str, values: &BTreeMap<&str, &str>) -> Result<String, BootstrapError> {
+    if let Some((key, _)) = values.iter().find(|(_, value)| value.contains('\0')) {
+        return Err(BootstrapError::Nul((*key).to_owned()));
+    }
+    let mut script = String::with_capacity(template.len() + values.values().map(|value| value.len()).sum::<usize>());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (key, after) = after.split_once("}}").unwrap_or((after.lines().next().unwrap_or_default(), ""));
+        // Without single quotes of its own around it a value would not be one word.
+        let place = before.strip_suffix('\'').zip(after.strip_prefix('\''));
+        let (Some((before, after)), Some(value)) = (place, values.get(key)) else {
+            return Err(BootstrapError::Placeholder(key.to_owned()));
+        };
+        script.push_str(before);
+        script.push_str(&quoted(value));
+        rest = after;
+    }
+    script.push_str(rest);
+    Ok(script)
+}
+
+fn namespace(bootstrap: &Bootstrap) -> String {
+    let annotations = json!({ CLUSTER_ANNOTATION: bootstrap.cluster });
+    let metadata = json!({ "name": bootstrap.namespace, "annotations": annotations });
+    pretty(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }))
+}
+
+/// What is stored before the enrolment, and what enrols.
+fn credentials(bootstrap: &Bootstrap) -> (String, String) {
+    let secret = |name: &str, data: Value| {
+        let metadata = json!({ "name": name, "namespace": bootstrap.namespace });
+        pretty(
+            &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": data }),
+        )
+    };
+    match &bootstrap.credentials {
+        Credentials::Git { username, password } => {
+            let login = json!({ "username": username, "password": password.expose_secret() });
+            (secret("flux-secrets", login), String::new())
+        }
+        Credentials::Enrolment(enrolment) => {
+            let token =
+                json!({ "token": enrolment.token.expose_secret(), "managerKey": enrolment.manager_key.as_str() });
+            (secret(ENROLMENT, token), pretty(&enrolment_job(bootstrap, enrolment).1))
+        }
+    }
+}
+
+/// Name of the Job that enrols, and everything that it needs. Another token or image is another Job, because a Job cannot be changed.
+fn enrolment_job(bootstrap: &Bootstrap, enrolment: &Enrolment) -> (String, Value) {
+    let metadata = |name: &str| json!({ "name": name, "namespace": bootstrap.namespace });
+    let variable = |name: &str, value: &str| json!({ "name": name, "value": value });
+    let spec = json!({
+        "backoffLimit": 6,
+        "activeDeadlineSeconds": 3600,
+        "template": {
+            "metadata": { "labels": { "app.kubernetes.io/name": ENROLMENT } },
+            "spec": {
+                "serviceAccountName": ENROLMENT,
+                "restartPolicy": "OnFailure",
+                "securityContext": { "runAsNonRoot": true, "runAsUser": 65532, "fsGroup": 65532, "seccompProfile": { "type": "RuntimeDefault" } },
+                "containers": [{
+                    "name": "enrol",
+                    "image": enrolment.image,
+                    "args": ["enrol"],
+                    "env": [
+                        variable("SPARKFLEET_ENROL_CLUSTER", &bootstrap.cluster.to_string()),
+                        variable("SPARKFLEET_ENROL_NAME", &bootstrap.name),
+                        variable("SPARKFLEET_ENROL_ORGANISATION", &bootstrap.organisation),
+                        variable("SPARKFLEET_ENROL_NAMESPACE", &bootstrap.namespace),
+                        variable("SPARKFLEET_ENROL_TOKEN_FILE", "/etc/sparkfleet/enrolment/token"),
+                        variable("SPARKFLEET_ENROL_MANAGER_KEY", &enrolment.manager_key),
+                        variable("SPARKFLEET_MQTT_SERVERS", &enrolment.mqtt_servers.join(",")),
+                    ],
+                    "securityContext": { "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] } },
+                    "volumeMounts": [{ "name": "enrolment", "mountPath": "/etc/sparkfleet/enrolment", "readOnly": true }]
+                }],
+                "volumes": [{ "name": "enrolment", "secret": { "secretName": ENROLMENT } }]
+            }
+        }
+    });
+    let of = format!("{}{spec}", enrolment.token.hash());
+    let name = format!("{ENROLMENT}-{}", &hex(digest(&SHA256, of.as_bytes()).as_ref())[..10]);
+    let role = json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch", "update"] }]);
+    let reference = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ENROLMENT });
+    let subjects = json!([{ "kind": "ServiceAccount", "name": ENROLMENT, "namespace": bootstrap.namespace }]);
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let items = json!([
+        { "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(ENROLMENT) },
+        { "apiVersion": rbac, "kind": "Role", "metadata": metadata(ENROLMENT), "rules": role },
+        { "apiVersion": rbac, "kind": "RoleBinding", "metadata": metadata(ENROLMENT), "roleRef": reference, "subjects": subjects },
+        { "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(&name), "spec": spec },
+    ]);
+    (name, json!({ "apiVersion": "v1", "kind": "List", "items": items }))
+}
+
+/// JSON over several lines: kubectl says in which one it finds a fault.
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! The script in the shells that are here, and its values with hostile content.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn facts(credentials: Credentials, flux: FluxSource) -> Bootstrap {
+    Bootstrap {
+        cluster: Uuid::from_u128(7),
+        name: "Paint_Shop".to_owned(),
+        organisation: "ACME".to_owned(),
+        namespace: "fplus-edge".to_owned(),
+        self_link: "kind: GitRepository\nmetadata: { name: self-link }\n".to_owned(),
+        credentials,
+        flux,
+    }
+}
+
+fn password(text: &str) -> Credentials {
+    Credentials::Git { username: Uuid::from_u128(7).to_string(), password: Arc::new(text.into()) }
+}
+
+fn enrolment(token: [u8; TOKEN_BYTES]) -> Credentials {
+    Credentials::Enrolment(Enrolment {
+        token: Token::new(token),
+        manager_key: "a".repeat(43),
+        image: "registry.example/sparkfleet:1".to_owned(),
+        mqtt_servers: vec!["mqtts://a:8883".to_owned(), "mqtts://b:8883".to_owned()],
+    })
+}
+
+fn every_kind() -> Vec<String> {
+    let url = || FluxSource::Url("https://mirror.example/flux.yaml".to_owned());
+    let kinds = [
+        facts(password("it's $(secret)"), url()),
+        facts(enrolment([1; TOKEN_BYTES]), url()),
+        facts(enrolment([1; TOKEN_BYTES]), FluxSource::Manifests("kind: Namespace\n".into())),
+        facts(password("x"), FluxSource::Site),
+    ];
+    kinds.iter().map(|facts| script(TEMPLATE, facts).unwrap()).collect()
+}
+
+/// Runs a program with text on its standard input; what it prints.
+fn run(program: &str, arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new(program);
+    let mut child =
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{program}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+fn what_is_rendered_is_as_clean_as_the_template() {
+    for script in every_kind() {
+        run("sh", &["-n", "-"], &script);
+        run("shellcheck", &["-"], &script);
+        assert!(script.ends_with("\nmain \"$@\"\n"), "the last line starts it, so half a script does nothing");
+        assert!(!script.contains("{{"));
+    }
+}
+
+#[test]
+fn a_placeholder_that_there_is_not_is_named() {
+    let values = BTreeMap::from([("name", "x")]);
+    for (template, at) in [
+        ("a='{{nmae}}'\n", "nmae"),
+        ("a={{name}}\n", "name"),
+        ("a=\"{{name}}\"\n", "name"),
+        ("a='{{name\nb='x'", "name"),
+    ] {
+        assert_eq!(expand(template, &values), Err(BootstrapError::Placeholder(at.to_owned())), "{template}");
+    }
+    assert_eq!(expand("a='{{name}}' b='{{name}}'", &values).unwrap(), "a='x' b='x'");
+}
+
+#[test]
+fn no_script_holds_a_nul() {
+    let facts = Bootstrap { self_link: "a\0b".to_owned(), ..facts(password("x"), FluxSource::Site) };
+    assert_eq!(script(TEMPLATE, &facts), Err(BootstrapError::Nul("self_link_manifests".to_owned())));
+}
+
+#[test]
+fn another_token_or_image_is_another_job() {
+    let job = |credentials: &Credentials| {
+        let Credentials::Enrolment(enrolment) = credentials else { panic!("an enrolment") };
+        enrolment_job(&facts(password("x"), FluxSource::Site), enrolment)
+    };
+    let first = enrolment([1; TOKEN_BYTES]);
+    assert_eq!(job(&first).0, job(&first).0);
+    assert_ne!(job(&first).0, job(&enrolment([2; TOKEN_BYTES])).0);
+    let Credentials::Enrolment(mut other) = first.clone() else { panic!("an enrolment") };
+    other.image.push('2');
+    assert_ne!(job(&first).0, job(&Credentials::Enrolment(other)).0);
+    let items = job(&first).1["items"].to_string();
+    assert!(!items.contains("sft_"), "the token is in a Secret alone, not in the Job: {items}");
+}
+
+#[test]
+fn a_token_is_read_back_and_known_by_its_hash_alone() {
+    let token = Token::new([7; TOKEN_BYTES]);
+    let text = token.expose_secret();
+    assert_eq!((text.len(), &text[..4]), (47, "sft_"));
+    assert_eq!(Token::parse(text).unwrap().hash(), token.hash());
+    assert_eq!(token.hash().len(), 64);
+    assert!(!format!("{token:?}").contains(text));
+    for bad in ["", "sft_", &text[4..], &text[..46], "sft_ab'; reboot; '", &format!("{text}A"), &format!("{text}\n")] {
+        assert!(Token::parse(bad).is_none(), "{bad:?}");
+    }
+}
+
+#[test]
+fn the_line_gives_curl_the_token_on_standard_input_and_its_arguments_hold_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let curl = directory.path().join("curl");
+    fs::write(&curl, "#!/bin/sh\nprintf 'printf %%s \"arguments %s, input ' \"$*\"\nwhile read -r line; do printf '%s' \"$line\" | tr '\"' '~'; done\nprintf '\"'\n").unwrap();
+    fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
+    let token = Token::new([3; TOKEN_BYTES]);
+    let line = line("https://centre.example/it's/", Uuid::from_u128(7), &token);
+    let path = format!("PATH='{}':$PATH; {line}", directory.path().display());
+    let said = run("sh", &["-c", &path], "");
+    let (arguments, input) = said.split_once(", input ").unwrap();
+    assert_eq!(
+        arguments,
+        "arguments -fsS -K - https://centre.example/it's/bootstrap/00000000-0000-0000-0000-000000000007"
+    );
+    assert_eq!(input, format!("header = ~Authorization: Bearer {}~", token.expose_secret()));
+}
+
+fn hostile() -> impl Strategy<Value = String> {
+    let pieces = prop_oneof![
+        Just("END_OF_FILE"),
+        Just("END_OF_FILE_1"),
+        Just("\nEND_OF_FILE\n"),
+        Just("\nEND_OF_FILE_1\nreboot\n"),
+        Just("'"),
+        Just("'\"'\"'"),
+        Just("$(reboot)"),
+        Just("`reboot`"),
+        Just("${HOME}"),
+        Just("\\"),
+        Just("\\\n"),
+        Just("\n"),
+        Just("\r\n"),
+        Just("{{name}}"),
+        Just("$m"),
+        Just("<<EOF"),
+        Just("; exit 1; #"),
+        Just("!é𝄞"),
+        Just("%s"),
+        Just("\u{1}"),
+    ];
+    proptest::collection::vec(pieces.prop_map(str::to_owned).boxed().prop_union("[^\0]{0,6}".boxed()), 0..8)
+        .prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// A real shell says what came through.
+    #[test]
+    fn whatever_is_put_in_comes_through_as_it_is(value in hostile(), manifests in hostile()) {
+        let template = "v='{{v}}'\nprintf '%s|' \"$v\"\nshow() {\n\tm='{{m}}'\n\tcat <<END_OF_FILE || exit 1\n$m\nEND_OF_FILE\n}\nshow\nprintf '|end'\n";
+        let script = expand(template, &BTreeMap::from([("v", value.as_str()), ("m", manifests.as_str())])).unwrap();
+        prop_assert_eq!(run("sh", &["-s"], &script), format!("{value}|{manifests}\n|end"));
+    }
+}

@@ -1,0 +1,44 @@
+//! One cluster's bootstrap: whether its script is offered, and to which tokens.
+//!
+//! A cluster that is set up offers its script to every token in its `EdgeClusterEnrolment` entry. When a token ends is for those to say who see the clock when it is used.
+
+use cluster_manager_contract::BootstrapReport;
+use configdb_schema::Document;
+use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterSetup};
+use uuid::Uuid;
+
+use super::ClusterManager;
+use crate::bootstrap::{self, Offer, OfferedToken};
+use crate::event::Effect;
+
+impl ClusterManager {
+    /// Brings the offer of a cluster up to date. `record` is that of its set-up if it is ready.
+    pub(super) fn offer(&mut self, uuid: Uuid, record: Option<&EdgeClusterSetup>) -> BootstrapReport {
+        let entry = self.replica.entry(uuid, EdgeClusterEnrolment::slug());
+        let enrolment = entry.and_then(|entry| entry.parse::<EdgeClusterEnrolment>().ok()).unwrap_or_default();
+        let identity = self.replica.document::<EdgeClusterIdentity>(uuid).ok().flatten();
+        let offer = record.and_then(|record| {
+            let spec = record.spec.as_ref()?;
+            Some(Offer {
+                name: spec.name.clone(),
+                namespace: spec.namespace.clone(),
+                bare: spec.bare,
+                self_link: record.self_link.clone()?,
+                manager_key: identity.map(|identity| identity.key).filter(|key| !key.is_empty()),
+                tokens: enrolment.tokens.iter().filter_map(OfferedToken::of).collect(),
+            })
+        });
+        let report = BootstrapReport {
+            url: offer.as_ref().map(|_| bootstrap::url(&self.settings.cluster.git_url, uuid)),
+            enrolment: entry.filter(|_| offer.is_some()).map(|entry| entry.etag.to_string()),
+        };
+        let offer = offer.filter(|offer| !offer.tokens.is_empty());
+        if let Some(cluster) = self.clusters.get_mut(&uuid)
+            && cluster.offer != offer
+        {
+            cluster.offer.clone_from(&offer);
+            self.effects.push(Effect::Offer { cluster: uuid, offer });
+        }
+        report
+    }
+}

@@ -1,0 +1,128 @@
+//! The script of a cluster over HTTP, as curl fetches it: who has one of its tokens gets it, nobody else learns anything.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::net::SocketAddr;
+
+use cluster_manager::adapters::bootstrap_http::{self, Board, Settings};
+use cluster_manager::adapters::http;
+use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
+use cluster_manager::bootstrap::{FluxSource, Offer, OfferedToken, Token};
+use cluster_manager::event::RepositoryFiles;
+use service_runtime::config::ExposeSecret;
+use service_runtime::shutdown::Shutdown;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use uuid::Uuid;
+
+const CLUSTER: Uuid = Uuid::from_u128(0xA);
+const OTHER: Uuid = Uuid::from_u128(0xB);
+
+struct Server {
+    board: Board,
+    repositories: Repositories,
+    addr: SocketAddr,
+    shutdown: Shutdown,
+    _state_dir: tempfile::TempDir,
+}
+
+impl Server {
+    async fn start(image: Option<&str>) -> Self {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::load(state_dir.path()).unwrap();
+        for cluster in [CLUSTER, OTHER] {
+            let place = Place { path: format!("cluster/{cluster}"), kind: Kind::Cluster, store: Uuid::nil() };
+            repositories.write(cluster, &place, &RepositoryFiles::default(), 0).unwrap();
+        }
+        let settings = Settings {
+            organisation: "ACME".to_owned(),
+            flux: FluxSource::Manifests("kind: Flux\n".into()),
+            image: image.map(str::to_owned),
+            mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
+        };
+        let board = Board::default();
+        let router = bootstrap_http::router(board.clone(), repositories.clone(), settings);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let shutdown = Shutdown::new();
+        tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
+        Self { board, repositories, addr, shutdown, _state_dir: state_dir }
+    }
+
+    /// The whole answer.
+    async fn get(&self, cluster: &str, authorization: Option<&str>) -> String {
+        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        let header = authorization.map(|value| format!("Authorization: {value}\r\n")).unwrap_or_default();
+        let request = format!("GET /bootstrap/{cluster} HTTP/1.1\r\nHost: a\r\n{header}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let text = String::from_utf8(answer).unwrap();
+        // The time differs between two answers that are the same.
+        text.lines().filter(|line| !line.starts_with("date:")).map(|line| format!("{line}\n")).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+    }
+}
+
+fn offer(tokens: &[(&Token, u64)], manager_key: Option<&str>) -> Offer {
+    Offer {
+        name: "Paint_Shop".to_owned(),
+        namespace: "fplus-edge".to_owned(),
+        bare: false,
+        self_link: "kind: SelfLink\n".to_owned(),
+        manager_key: manager_key.map(str::to_owned),
+        tokens: tokens.iter().map(|(token, expires)| OfferedToken { hash: token.hash(), expires: *expires }).collect(),
+    }
+}
+
+#[tokio::test]
+async fn one_of_its_tokens_opens_a_clusters_script_as_often_as_needed() {
+    let server = Server::start(None).await;
+    let (first, second) = (Token::new([1; 32]), Token::new([2; 32]));
+    server.board.set(CLUSTER, Some(offer(&[(&first, u64::MAX), (&second, u64::MAX)], None)));
+    for token in [&first, &second, &first] {
+        let answer = server.get(&CLUSTER.to_string(), Some(&format!("Bearer {}", token.expose_secret()))).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("cache-control: no-store\n") && answer.contains("\n#!/bin/sh\n"), "{answer}");
+        let password = server.repositories.password(CLUSTER).unwrap();
+        assert!(answer.contains(password.expose_secret()) && answer.contains("kind: Flux\n"));
+        assert!(!answer.contains(token.expose_secret()), "a token that nobody enrols with stays where it is");
+    }
+    let enrolling = Server::start(Some("sparkfleet:1")).await;
+    enrolling.board.set(CLUSTER, Some(offer(&[(&first, u64::MAX)], Some("the-key"))));
+    let answer = enrolling.get(&CLUSTER.to_string(), Some(&format!("bearer {}", first.expose_secret()))).await;
+    let password = enrolling.repositories.password(CLUSTER).unwrap();
+    assert!(answer.contains(first.expose_secret()) && answer.contains("the-key") && answer.contains("sparkfleet:1"));
+    assert!(!answer.contains(password.expose_secret()), "whoever enrols gets its credentials by that");
+}
+
+#[tokio::test]
+async fn whatever_is_wrong_is_the_same_404() {
+    let server = Server::start(None).await;
+    let (good, expired, foreign) = (Token::new([1; 32]), Token::new([2; 32]), Token::new([3; 32]));
+    server.board.set(CLUSTER, Some(offer(&[(&good, u64::MAX), (&expired, 1)], None)));
+    server.board.set(OTHER, Some(offer(&[(&foreign, u64::MAX)], None)));
+    let bearer = |token: &Token| format!("Bearer {}", token.expose_secret());
+    let (cluster, nobody) = (CLUSTER.to_string(), Uuid::from_u128(0xC).to_string());
+    let expected = server.get(&cluster, None).await;
+    assert!(expected.starts_with("HTTP/1.1 404") && expected.contains("cache-control: no-store"), "{expected}");
+    for (cluster, authorization) in [
+        (&nobody, bearer(&good)),
+        (&cluster, bearer(&expired)),
+        (&cluster, bearer(&foreign)),
+        (&cluster, format!("Basic {}", good.expose_secret())),
+        (&cluster, "Bearer".to_owned()),
+        (&cluster, "Bearer sft_x".to_owned()),
+        (&cluster, good.expose_secret().to_owned()),
+        (&"x".to_owned(), bearer(&good)),
+    ] {
+        assert_eq!(server.get(cluster, Some(&authorization)).await, expected, "{cluster} {authorization}");
+    }
+    assert!(server.get(&cluster, Some(&bearer(&good))).await.starts_with("HTTP/1.1 200"));
+    server.board.set(CLUSTER, None);
+    assert_eq!(server.get(&cluster, Some(&bearer(&good))).await, expected, "revoked or torn down");
+}

@@ -1,0 +1,151 @@
+//! `sparkfleet cluster bootstrap`: the line that is pasted at the edge.
+//!
+//! The token is made here and printed once; ConfigDB, the broker and the centre know its hash alone.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use cluster_manager::bootstrap::{self, TOKEN_BYTES, Token};
+use configdb_contract::{Entry, WriteRequest};
+use configdb_schema::Document as _;
+use configdb_schema::document::{EdgeClusterEnrolment, EnrolmentToken};
+use jiff::Timestamp;
+use serde_json::json;
+use service_runtime::exit;
+use uuid::Uuid;
+
+use super::{cluster, usage};
+use crate::cli::Options;
+use crate::client::{Client, Scope, request_id, writer};
+use crate::fleet::Fleet;
+use crate::output;
+
+/// Longest life of a token: what is forgotten must end by itself.
+const EXPIRES_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Shortest life of a token: clocks differ, and somebody has to paste the line.
+const EXPIRES_MIN: Duration = Duration::from_secs(60);
+
+/// Prints a line for a cluster, or revokes all that were printed.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Options) -> anyhow::Result<()> {
+    if !(EXPIRES_MIN..=EXPIRES_MAX).contains(&expires) {
+        return Err(usage(anyhow!("--expires must be from 1m to 30d")));
+    }
+    let mut client = Client::open(options, Scope::Joining).await?;
+    let (uuid, entry) = cluster::entry(&client.fleet, wanted)?;
+    let (before, etag) = enrolment(&client.fleet, uuid)?;
+    if revoke {
+        let count = before.tokens.len();
+        let enrolment = EdgeClusterEnrolment { tokens: Vec::new(), ..before };
+        if count > 0 {
+            write(&mut client, uuid, &enrolment, etag).await?;
+        }
+        // A cluster that is not set up offers nothing in any case.
+        let is_offered = |fleet: &Fleet| fleet.manager.cluster(uuid).is_some_and(|of| of.bootstrap.url.is_some());
+        if count > 0 && is_offered(&client.fleet) {
+            in_force(&mut client, uuid).await?;
+        }
+        let value = json!({ "uuid": uuid, "name": entry.name, "revoked": count });
+        let lines =
+            || vec![format!("{}: {count} tokens revoked; nobody can fetch its script or enrol as it", entry.name)];
+        output::print(options.presentation.output, lines, &value)?;
+        client.close().await;
+        return Ok(());
+    }
+    set_up(&mut client, uuid).await?;
+    let token = Token::new(random()?);
+    let now = timestamp(client.wall())?;
+    let end = now.checked_add(expires).context("--expires")?;
+    let own = EnrolmentToken { hash: token.hash(), issued: now.to_string(), expires: end.to_string(), by: writer() };
+    // What has expired is of no use to anybody.
+    let alive = |known: &EnrolmentToken| known.expires.parse::<Timestamp>().is_ok_and(|expires| expires > now);
+    let (before, etag) = enrolment(&client.fleet, uuid)?;
+    let tokens = before.tokens.into_iter().filter(alive).chain([own]).collect();
+    write(&mut client, uuid, &EdgeClusterEnrolment { tokens, ..before }, etag).await?;
+    let url = in_force(&mut client, uuid).await?;
+    let base =
+        url.strip_suffix(&bootstrap::url("", uuid)).context("the cluster manager reports an address that is none")?;
+    let line = bootstrap::line(base, uuid, &token);
+    let value = json!({ "uuid": uuid, "name": entry.name, "line": line, "url": url, "expires": end.to_string() });
+    output::print(options.presentation.output, || told(&entry.name, &line, &end.to_string()), &value)?;
+    client.close().await;
+    Ok(())
+}
+
+fn told(name: &str, line: &str, expires: &str) -> Vec<String> {
+    let text = format!(
+        "Paste this where kubectl reaches the cluster that is to become {name}. It holds a token: whoever has it can become {name}, until {expires}.
+
+{line}
+
+It shows which Kubernetes cluster it has found, checks what it needs, and asks before it changes anything (without a terminal: ... | sh -s -- --yes).
+Then it stores the credentials, installs Flux if there is none, and ends when edge sync and edge monitor are born; after a failure paste it again.
+curl answers 404: the token has expired or was revoked, or this is not the address of the cluster manager. Revoke: sparkfleet cluster bootstrap {name} --revoke"
+    );
+    text.lines().map(str::to_owned).collect()
+}
+
+fn enrolment(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<(EdgeClusterEnrolment, Option<Uuid>)> {
+    let entry: Option<&Entry> = fleet.config.entry(cluster, EdgeClusterEnrolment::slug());
+    Ok(match entry {
+        Some(entry) => (entry.parse()?, Some(entry.etag)),
+        None => Default::default(),
+    })
+}
+
+/// Writes the entry, if no other was written since `before`.
+async fn write(
+    client: &mut Client,
+    cluster: Uuid,
+    enrolment: &EdgeClusterEnrolment,
+    before: Option<Uuid>,
+) -> anyhow::Result<()> {
+    let request = WriteRequest::put(request_id(), cluster)
+        .by(writer())
+        .document(enrolment)?
+        .if_match(EdgeClusterEnrolment::slug(), before);
+    let written = client
+        .write(request)
+        .await
+        .context("EdgeClusterEnrolment (if somebody else has just changed it: try again)")?;
+    let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
+    client.until("ConfigDB to publish the entry", known).await
+}
+
+async fn set_up(client: &mut Client, cluster: Uuid) -> anyhow::Result<()> {
+    let settled = client
+        .until("the cluster to be set up (sparkfleet cluster show tells how far it is)", |fleet| {
+            let setup = &fleet.manager.cluster(cluster)?.setup;
+            match setup.state.as_str() {
+                "ready" => Some(Ok(())),
+                "refused" => Some(Err(setup.reason.clone().unwrap_or_default())),
+                "deleting" => Some(Err("the cluster is being deleted".to_owned())),
+                _ => None,
+            }
+        })
+        .await?;
+    settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))
+}
+
+/// Waits until the cluster manager goes by the entry; where the script is fetched.
+async fn in_force(client: &mut Client, cluster: Uuid) -> anyhow::Result<String> {
+    let reported = |fleet: &Fleet| {
+        let etag = fleet.config.entry(cluster, EdgeClusterEnrolment::slug())?.etag.to_string();
+        let bootstrap = &fleet.manager.cluster(cluster)?.bootstrap;
+        bootstrap.url.clone().filter(|_| bootstrap.enrolment.as_ref() == Some(&etag))
+    };
+    client.until("the cluster manager to offer the script", reported).await
+}
+
+fn timestamp(wall: u64) -> anyhow::Result<Timestamp> {
+    Ok(Timestamp::from_millisecond(i64::try_from(wall)?)?)
+}
+
+fn random() -> anyhow::Result<[u8; TOKEN_BYTES]> {
+    let mut bytes = [0; TOKEN_BYTES];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow!("the system yields no random numbers"))?;
+    Ok(bytes)
+}

@@ -1,0 +1,430 @@
+//! A cluster is bootstrapped by the line that the command prints: a real shell, kubectl and curl in a directory that has nothing else, against the simulated Kubernetes API.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use e2e::centre::{Centre, free_port};
+use e2e::cli::Cli;
+use e2e::edge::Edge;
+use e2e::mosquitto::Mosquitto;
+use e2e::recorder::Recorder;
+use e2e::wait;
+use serde_json::{Value, json};
+use simulator::jobs::{Hook, Job};
+use simulator::kubernetes::access::Denied;
+use simulator::kubernetes::faults::Fault;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use uuid::Uuid;
+
+use crate::factory::uuid;
+use crate::lifecycle::wait_for;
+
+const NAME: &str = "Paint_Shop";
+const NAMESPACE: &str = "fplus-edge";
+const MANAGER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+
+/// A centre, a Kubernetes cluster that knows nothing of it, and somebody with a shell.
+struct Place {
+    recorder: Recorder,
+    centre: Centre,
+    cli: Cli,
+    edge: Edge,
+    cluster: Uuid,
+    /// Holds sh, kubectl and curl, and nothing else.
+    programs: TempDir,
+    _server: Mosquitto,
+}
+
+/// How a shell ended.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    output: String,
+}
+
+impl Ended {
+    fn alive(&self) {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        assert!(self.output.contains("Edge cluster Paint_Shop is alive"), "{self:#?}");
+    }
+
+    fn failed(&self, code: i32, texts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        for text in texts {
+            assert!(self.output.contains(text), "{text:?} is not in: {self:#?}");
+        }
+    }
+}
+
+fn find(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{program} is not installed; make test installs it"))
+}
+
+impl Place {
+    async fn new() -> Self {
+        Self::with("", "", None).await
+    }
+
+    async fn with(edge: &str, bootstrap: &str, jobs: Option<Hook>) -> Self {
+        let server = Mosquitto::start();
+        let recorder = Recorder::start(server.address()).await;
+        let centre = Centre::start_with(server.address(), free_port(), edge, bootstrap);
+        let cli = Cli::new(&server.url());
+        let cluster = uuid(&cli.json(&["cluster", "create", NAME]).await);
+        let edge = Edge::bare(NAME, server.address(), jobs).await;
+        let programs = tempfile::tempdir().unwrap();
+        std::fs::create_dir(programs.path().join("bin")).unwrap();
+        std::fs::write(programs.path().join("kubeconfig"), edge.cluster.kube_config()).unwrap();
+        let place = Self { recorder, centre, cli, edge, cluster, programs, _server: server };
+        symlink("/bin/sh", place.bin("sh")).unwrap();
+        for program in ["kubectl", "curl"] {
+            symlink(find(program), place.bin(program)).unwrap();
+        }
+        place
+    }
+
+    fn bin(&self, program: &str) -> PathBuf {
+        self.programs.path().join("bin").join(program)
+    }
+
+    /// What the command prints, as JSON.
+    async fn link(&self) -> Value {
+        self.cli.json(&["cluster", "bootstrap", NAME]).await
+    }
+
+    /// The script that the line fetches.
+    async fn script(&self) -> String {
+        let link = self.link().await;
+        let line = link["line"].as_str().unwrap().strip_suffix(" | sh").unwrap();
+        let fetched = self.shell(&["-c", line], "", &[]).await;
+        assert_eq!(fetched.code, Some(0), "{fetched:#?}");
+        fetched.output
+    }
+
+    fn command(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
+        // In a session of its own it has no terminal, whoever runs the test.
+        let mut command = Command::new(find("setsid"));
+        command.arg("--wait").arg(self.bin("sh")).args(arguments);
+        self.clean(command, environment)
+    }
+
+    /// Nothing but what is said is in its environment.
+    fn clean(&self, mut command: Command, environment: &[(&str, &str)]) -> Command {
+        command
+            .env_clear()
+            .env("PATH", self.programs.path().join("bin"))
+            .env("HOME", self.programs.path())
+            .env("KUBECONFIG", self.programs.path().join("kubeconfig"))
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn shell(&self, arguments: &[&str], input: &str, environment: &[(&str, &str)]) -> Ended {
+        Self::ended(self.command(arguments, environment), input).await
+    }
+
+    /// Runs a script as `curl ... | sh` does on a terminal, where somebody replies.
+    async fn asked(&self, script: &str, reply: &str) -> Ended {
+        let file = self.programs.path().join("bootstrap.sh");
+        std::fs::write(&file, script).unwrap();
+        let mut command = Command::new(find("script"));
+        command.args(["-qec", &format!("sh <'{}'", file.display()), "/dev/null"]);
+        Self::ended(self.clean(command, &[("SHELL", "/bin/sh")]), reply).await
+    }
+
+    async fn ended(mut command: Command, input: &str) -> Ended {
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A shell that ends early closes it.
+        let _ = stdin.write_all(input.as_bytes()).await;
+        drop(stdin);
+        let output =
+            tokio::time::timeout(2 * wait::PATIENCE, child.wait_with_output()).await.expect("in time").unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended { code: output.status.code(), output: text(&output.stdout) + &text(&output.stderr) }
+    }
+
+    /// Runs a script as `curl ... | sh -s -- arguments` does.
+    async fn run(&self, script: &str, arguments: &[&str]) -> Ended {
+        self.shell(&[&["-s", "--"], arguments].concat(), script, &[]).await
+    }
+
+    fn has_namespace(&self) -> bool {
+        self.edge.cluster.kubernetes().get("v1", "Namespace", "", NAMESPACE).is_ok()
+    }
+
+    async fn stop(self) {
+        self.edge.stop().await;
+        self.centre.processes.stop().await;
+    }
+}
+
+/// A program that says how it was called, and does the same.
+fn tell_tale(place: &Place, program: &str, log: &Path) {
+    std::fs::remove_file(place.bin(program)).unwrap();
+    let text = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"{program} $*\" >>'{}'\nexec '{}' \"$@\"\n",
+        log.display(),
+        find(program).display()
+    );
+    std::fs::write(place.bin(program), text).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.bin(program), executable).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
+    let place = Place::new().await;
+    let log = place.programs.path().join("arguments");
+    tell_tale(&place, "kubectl", &log);
+    tell_tale(&place, "curl", &log);
+    let link = place.link().await;
+    let line = link["line"].as_str().unwrap();
+    assert!(line.ends_with(" | sh"), "{line}");
+
+    let unasked = place.shell(&["-c", line], "", &[]).await;
+    unasked.failed(2, &["There is no terminal to ask on", "--yes", "Nothing was changed."]);
+    assert!(!place.has_namespace());
+
+    let done = place.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1")]).await;
+    done.alive();
+    let shown = [NAME, "sparkfleet-simulated-Paint_Shop", &place.edge.cluster.url(), "Flux is not there", "[7/7]"];
+    done.failed(0, &shown);
+    let uuid = place.cluster.to_string();
+    assert!(done.output.contains(&uuid), "{done:#?}");
+    wait_for(&place.recorder, "edge sync and edge monitor to be born", |reader| {
+        ["Sync", "Monitor"].iter().all(|node| reader.node("ACME-Paint_Shop", node).is_some_and(|node| node.is_alive))
+    })
+    .await;
+
+    let again = place.shell(&["-c", &format!("{line} -s -- --yes")], "", &[]).await;
+    again.alive();
+    again.failed(0, &["Flux v2.7.5 is there (namespace flux-system) and fits; it stays as it is."]);
+
+    let password = place.centre.git_password(place.cluster).await;
+    let token = &line[line.find("sft_").unwrap()..][..47];
+    let arguments = std::fs::read_to_string(&log).unwrap();
+    assert!(arguments.contains("curl -fsS") && arguments.contains("kubectl --context"), "{arguments}");
+    for secret in [token, &password] {
+        for text in [&done.output, &again.output, &unasked.output, &arguments, &place.centre.processes.logs()] {
+            assert!(!text.contains(secret), "a secret is in {text}");
+        }
+        for message in place.recorder.messages() {
+            let holds = message.payload.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!holds, "a secret is in a message on {}", message.topic);
+        }
+    }
+
+    let revoked = place.cli.json(&["cluster", "bootstrap", NAME, "--revoke"]).await;
+    assert_eq!(revoked["revoked"], 1);
+    let refused = place.shell(&["-c", line.strip_suffix(" | sh").unwrap()], "", &[]).await;
+    refused.failed(22, &["404"]);
+    place.stop().await;
+}
+
+// long: one failure after the other on one cluster; each next run is the second run of the last
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_in_each_step_is_named_and_the_next_run_gets_over_it() {
+    let place = Place::new().await;
+    let kubernetes = place.edge.cluster.kubernetes();
+    let script = place.script().await;
+    let once = |method: &str, path: &str| Fault::next(1, 500).method(method).path(path);
+    let steps = [
+        (
+            once("GET", "/namespaces/kube-system"),
+            "FAILED in step 1 of 7 (look at the cluster)",
+            "a Kubernetes API that answers",
+        ),
+        (
+            once("PATCH", "/namespaces/fplus-edge"),
+            "FAILED in step 2 of 7 (namespace fplus-edge)",
+            "What to do: look at what kubectl says",
+        ),
+        (once("PATCH", "/secrets/flux-secrets"), "FAILED in step 3 of 7 (credentials)", "rights on Secrets"),
+        (
+            once("PATCH", "/deployments/kustomize-controller"),
+            "FAILED in step 5 of 7 (Flux)",
+            "a mirror or a file: --flux",
+        ),
+        (
+            once("PATCH", "/gitrepositories/self-link"),
+            "FAILED in step 6 of 7 (the cluster's repository)",
+            "What to do: look at",
+        ),
+        (
+            once("GET", "/kustomizations/self-link"),
+            "FAILED in step 6 of 7 (the cluster's repository): waited",
+            "the repository cannot be cloned",
+        ),
+        (
+            once("GET", "/deployments/sparkfleet-edge"),
+            "FAILED in step 7 of 7 (edge sync and edge monitor): waited",
+            "kubectl logs -n fplus-edge",
+        ),
+    ];
+    for (fault, step, advice) in steps {
+        kubernetes.inject(fault);
+        // One answer that fails counts as much as a long wait.
+        let failed = place.run(&script, &["--yes", "--limit", "15"]).await;
+        failed.failed(1, &[step, advice, "run the same line again"]);
+    }
+    place.asked(&script, "y\n").await.alive();
+    place.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_listed_before_anything_is_changed() {
+    let place = Place::new().await;
+    let kubernetes = place.edge.cluster.kubernetes();
+    let script = place.script().await;
+    let denied = |verb: &str, resource: &str| Denied { verb: verb.to_owned(), resource: resource.to_owned() };
+    kubernetes.deny(vec![denied("create", "secrets"), denied("create", "customresourcedefinitions")]);
+    let refused = place.run(&script, &["--yes"]).await;
+    let rights = [
+        "FAILED in step 1 of 7",
+        "- the right to create secrets in namespace fplus-edge",
+        "- the right to create customresourcedefinitions",
+        "Nothing was changed",
+    ];
+    refused.failed(1, &rights);
+    assert!(!refused.output.contains("right to create namespaces"), "{refused:#?}");
+    kubernetes.deny(Vec::new());
+    let refused = place.asked(&script, "n\n").await;
+    refused.failed(1, &["Make this Kubernetes cluster the edge cluster Paint_Shop? [y/N]", "Nothing was changed."]);
+
+    for (arguments, texts) in [
+        (&["--context", "elsewhere"][..], &["a Kubernetes API that answers", "elsewhere"][..]),
+        (&["--limit", "soon"], &["--limit must be a number"]),
+        (&["--force"], &["unknown argument --force", "usage:"]),
+    ] {
+        let refused = place.run(&script, arguments).await;
+        assert_ne!(refused.code, Some(0));
+        refused.failed(refused.code.unwrap(), texts);
+    }
+
+    let old = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "helmreleases.helm.toolkit.fluxcd.io" },
+        "spec": {
+            "group": "helm.toolkit.fluxcd.io", "scope": "Namespaced",
+            "names": { "kind": "HelmRelease", "plural": "helmreleases", "singular": "helmrelease" },
+            "versions": [{ "name": "v2beta1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } } }]
+        }
+    });
+    kubernetes.apply("flux", old).unwrap();
+    let refused = place.run(&script, &["--yes"]).await;
+    let flux =
+        ["a Flux that fits", "helmreleases.helm.toolkit.fluxcd.io has v2beta1, needed is v2", "Flux 2.3 or newer"];
+    refused.failed(1, &flux);
+
+    let annotations = json!({ "sparkfleet.io/cluster": Uuid::nil() });
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE, "annotations": annotations } });
+    assert!(!place.has_namespace());
+    kubernetes.apply("other", namespace).unwrap();
+    let refused = place.run(&script, &["--yes"]).await;
+    refused.failed(
+        1,
+        &["another Kubernetes cluster: this one is edge cluster 00000000-0000-0000-0000-000000000000 already"],
+    );
+    place.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_in_any_step_it_goes_on_when_it_is_run_again() {
+    let place = Place::new().await;
+    let script = place.script().await;
+    let mut interrupted = 0;
+    for step in 1..=7 {
+        let mut child = place.command(&["-s", "--", "--yes"], &[]).spawn().unwrap();
+        let group = child.id().unwrap();
+        child.stdin.take().unwrap().write_all(script.as_bytes()).await.unwrap();
+        let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let mut output = Vec::new();
+        let mark = format!("[{step}/7]");
+        let mut buffer = [0; 4096];
+        while !String::from_utf8_lossy(&output).contains(&mark) {
+            let read = tokio::time::timeout(wait::PATIENCE, stdout.read(&mut buffer)).await.expect("in time").unwrap();
+            assert_ne!(read, 0, "it ended before step {step}: {}", String::from_utf8_lossy(&output));
+            output.extend_from_slice(&buffer[..read]);
+        }
+        // What a terminal does at Ctrl-C: everybody in the foreground is told. Whoever has ended meanwhile is told nothing.
+        let group = format!("-{group}");
+        Command::new("kill").args(["-INT", "--", &group]).stderr(Stdio::null()).status().await.unwrap();
+        let status = tokio::time::timeout(wait::PATIENCE, child.wait()).await.expect("in time").unwrap();
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).await.unwrap();
+        match status.code() {
+            Some(130) => {
+                assert!(said.contains("Interrupted in step"), "{said}");
+                interrupted += 1;
+            }
+            // It was quicker than the signal.
+            code => assert_eq!(code, Some(0), "{said}"),
+        }
+    }
+    assert!(interrupted > 0, "it was never interrupted");
+    place.run(&script, &["--yes"]).await.alive();
+    place.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
+    let may_enrol = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&may_enrol);
+    // Stands for the program in the image: it shows that it has what it needs, and stores what it would get.
+    let enrol = move |job: Job| -> Result<(), String> {
+        let variables = job.environment();
+        let secret =
+            job.kubernetes.get("v1", "Secret", &job.namespace, "sparkfleet-enrolment").map_err(|e| e.to_string())?;
+        let has_all = job.arguments() == ["enrol"]
+            && variables["SPARKFLEET_ENROL_NAME"] == NAME
+            && variables["SPARKFLEET_ENROL_MANAGER_KEY"] == MANAGER_KEY
+            && variables["SPARKFLEET_MQTT_SERVERS"] == "mqtts://broker.example:8883"
+            && secret["data"]["token"].is_string();
+        if !has_all {
+            return Err(format!("it lacks something: {variables:?}"));
+        }
+        if asked.load(Ordering::SeqCst) { Ok(()) } else { Err("the token was used by somebody else".to_owned()) }
+    };
+    let hook: Hook = Arc::new(move |job| {
+        let enrolled = enrol(job);
+        Box::pin(std::future::ready(enrolled))
+    });
+    let edge = "mqtt_servers = [\"mqtts://broker.example:8883\"]";
+    let place = Place::with(edge, "image = \"sparkfleet:test\"", Some(hook)).await;
+    let authority = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+    let identity = json!({ "key": MANAGER_KEY, "authority": authority }).to_string();
+    place.cli.json_with(&["config", "put", NAME, "EdgeClusterIdentity", "-"], &identity).await;
+    let script = place.script().await;
+    let token = &script[script.find("sft_").unwrap()..][..47];
+
+    let failed = place.run(&script, &["--yes", "--limit", "60"]).await;
+    failed.failed(
+        1,
+        &[
+            "FAILED in step 4 of 7 (enrolment)",
+            "the token was used by somebody else",
+            "sparkfleet cluster bootstrap Paint_Shop",
+        ],
+    );
+    assert!(!failed.output.contains(token), "{failed:#?}");
+
+    may_enrol.store(true, Ordering::SeqCst);
+    let password = place.centre.git_password(place.cluster).await;
+    place.edge.cluster.set_git_credentials(NAME, &password).unwrap();
+    let done = place.run(&script, &["--yes"]).await;
+    done.alive();
+    assert!(!done.output.contains(token) && !done.output.contains(&password), "{done:#?}");
+    place.stop().await;
+}
