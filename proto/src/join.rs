@@ -598,6 +598,13 @@ mod tests {
     }
 
     #[test]
+    fn the_types_of_the_enrolment_are_those_of_its_schema() {
+        let (schema, types) = (of_schema(include_str!("../enrol.proto")), of_types(include_str!("enrol.rs")));
+        assert!(schema.len() == 6 && schema.values().map(Vec::len).sum::<usize>() > 15, "{schema:#?}");
+        assert_eq!(schema, types);
+    }
+
+    #[test]
     fn debug_does_not_show_what_a_message_holds() {
         let grant = super::Grant { disk_key: vec![7; 32], ..Default::default() };
         assert_eq!(format!("{grant:?}"), "Grant { .. }");

@@ -2,5 +2,6 @@
 //! which fields a message must have.
 #![warn(missing_docs)]
 
+pub mod enrol;
 pub mod join;
 pub mod sparkplug_b;

@@ -1,5 +1,6 @@
 //! Outside things, one file each: they translate and execute, and never decide.
 
+pub mod authority;
 pub mod bootstrap_http;
 pub mod git_http;
 pub mod git_work;

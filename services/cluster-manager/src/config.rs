@@ -30,6 +30,8 @@ pub struct Config {
     pub edge: EdgeConfig,
     /// The script that bootstraps a cluster.
     pub bootstrap: BootstrapConfig,
+    /// Who clusters are known by.
+    pub identity: IdentityConfig,
     /// Waiting times.
     pub timing: TimingConfig,
 }
@@ -111,6 +113,24 @@ pub struct BootstrapConfig {
     pub image: Option<String>,
 }
 
+/// Who clusters are known by.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IdentityConfig {
+    /// PEM file with the certificate of an authority that the site made, and those that lead to its root. None: the manager makes its own.
+    pub authority_cert_file: Option<PathBuf>,
+    /// PEM file with the private key of that authority.
+    pub authority_key_file: Option<PathBuf>,
+    /// Seconds that a certificate lives.
+    pub lifetime_s: u64,
+}
+
+impl Default for IdentityConfig {
+    fn default() -> Self {
+        Self { authority_cert_file: None, authority_key_file: None, lifetime_s: 30 * 24 * 3600 }
+    }
+}
+
 /// Waiting times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -134,6 +154,7 @@ impl Default for Config {
             api: ApiConfig::default(),
             edge: EdgeConfig::default(),
             bootstrap: BootstrapConfig::default(),
+            identity: IdentityConfig::default(),
             timing: TimingConfig::default(),
         }
     }
@@ -258,6 +279,17 @@ pub const KEYS: &[ConfigKey] = &[
         help: "image with the program sparkfleet, by which a cluster enrols; absent: the script brings the credentials of its repository",
     },
     ConfigKey {
+        key: "identity.authority_cert_file",
+        default: "",
+        help: "PEM file with the certificate of the authority that signs the clusters' certificates, and those that lead to its root; absent: the manager makes its own",
+    },
+    ConfigKey {
+        key: "identity.authority_key_file",
+        default: "",
+        help: "PEM file with that authority's private key; given together with its certificate",
+    },
+    ConfigKey { key: "identity.lifetime_s", default: "2592000", help: "seconds that a cluster's certificate lives" },
+    ConfigKey {
         key: "timing.retry_first_ms",
         default: "1000",
         help: "milliseconds before something unanswered is sent again for the first time",
@@ -329,6 +361,12 @@ impl Config {
         if self.edge.manifests_bytes_max < 1024 {
             return fault("edge.manifests_bytes_max", "is below 1024; nothing would fit");
         }
+        if self.identity.authority_cert_file.is_some() != self.identity.authority_key_file.is_some() {
+            return fault("identity.authority_cert_file", "and identity.authority_key_file must be given together");
+        }
+        if self.identity.lifetime_s < 60 || self.identity.lifetime_s > 366 * 24 * 3600 {
+            return fault("identity.lifetime_s", "must be 60 to 31622400: a minute to a year");
+        }
         if self.timing.retry_first_ms == 0 || self.timing.retry_max_ms < self.timing.retry_first_ms {
             return fault("timing.retry_first_ms", "must be at least 1 and at most timing.retry_max_ms");
         }
@@ -367,7 +405,7 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_by_its_key() {
         type Change = fn(&mut Config);
-        let cases: [(&str, Change); 11] = [
+        let cases: [(&str, Change); 13] = [
             ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),
             ("api.address_requests_per_minute", |c| c.api.address_requests_per_minute = 0),
@@ -378,6 +416,8 @@ mod tests {
             ("bootstrap.flux", |c| c.bootstrap.flux.clear()),
             ("bootstrap.image", |c| c.bootstrap.image = Some("sparkfleet:1".to_owned())),
             ("edge.manifests_bytes_max", |c| c.edge.manifests_bytes_max = 0),
+            ("identity.authority_cert_file", |c| c.identity.authority_key_file = Some("ca.key".into())),
+            ("identity.lifetime_s", |c| c.identity.lifetime_s = 5),
             ("timing.retry_first_ms", |c| c.timing.retry_first_ms = 100_000),
         ];
         for (key, change) in cases {

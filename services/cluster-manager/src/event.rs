@@ -1,7 +1,12 @@
 //! All that can come in, all that can go out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use configdb_schema::document::IssuedCertificate;
+use enrolment_protocol::manager::Opened;
+use enrolment_protocol::refusal::Refusal;
+use sparkplug::EdgeNodeDescriptor;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
@@ -13,7 +18,7 @@ use crate::secrets::{SecretChange, SecretFault, StoredSecret};
 /// What the manager is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// By its Host Application: ConfigDB, and Sync and Join of every cluster.
+    /// By its Host Application: ConfigDB, and Sync and Join of every cluster, and clusters that enrol.
     Host(HostEvent),
     /// By its own Edge Node.
     Node(NodeEvent),
@@ -47,6 +52,28 @@ pub enum Effect {
         /// Its offer.
         offer: Option<Offer>,
     },
+    /// By the authority, and then by the Host Application: the answer to a cluster that enrols.
+    Enrol(Box<Order>),
+    /// By the authority: the list of certificates that are void.
+    Revocations {
+        /// Serial numbers, with the ends of the certificates.
+        void: BTreeMap<String, String>,
+        /// UTC ms.
+        at: u64,
+    },
+}
+
+/// What to answer to a cluster that enrols.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Order {
+    /// Who asks.
+    pub node: EdgeNodeDescriptor,
+    /// The cluster's Sparkplug group: whom the certificate is for.
+    pub group: String,
+    /// What it asked.
+    pub opened: Arc<Opened>,
+    /// The recorded certificate to sign, or why there is none.
+    pub answer: Result<IssuedCertificate, Refusal>,
 }
 
 /// Work on the repository of one cluster.

@@ -5,6 +5,7 @@
 //!                                        ├─> state ──> setup::decide ───────> steps: DCMD to ConfigDB, git work
 //!  every */Sync (births, data) ──────────┤        ├──> reconcile::plan ─────> NCMD index, DCMD manifests to Sync
 //!  every */Join (births, data) ──────────┤        ├──> policy forwarding ───> NCMD policy to Join
+//!  clusters in the quarantine group ─────┤        ├──> authority::judge ────> the record in ConfigDB, then the sealed answer: NCMD
 //!  git results, deadlines, Setup/Retry ──┤        ├──> a Device per cluster, totals of the node
 //!  questions over HTTP ──────────────────┘        └──> answers, work on secrets
 //! ```
@@ -12,22 +13,24 @@
 //! One cluster's way:
 //! 1. An `EdgeCluster` entry appears. [`setup`] decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
 //!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
-//! 2. The edge is bootstrapped: whoever has one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
+//! 2. The edge enrols: [`authority`] judges its token, the use is recorded in `EdgeClusterIdentity`, and only then [`adapters::authority`] signs its certificate.
+//! 3. The edge is bootstrapped: whoever has one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
 //!    repository over HTTP ([`adapters::git_http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
-//! 3. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
+//! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
-//! 4. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
-//! 5. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
+//! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
+//! 6. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
 //! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`].
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is stands in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
-//! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the bdSeq and the record of writes.
+//! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the keys of the authority, the bdSeq and the record of writes.
 #![warn(missing_docs)]
 
 pub mod access;
 pub mod adapters;
 pub mod api;
+pub mod authority;
 pub mod bootstrap;
 pub mod catalog;
 pub mod cluster_repo;
@@ -56,6 +59,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use access::rate::Rate;
+use adapters::authority::Authority;
 use adapters::bootstrap_http::{self, Board};
 use adapters::http::desk::{Desk, QUESTIONS_MAX};
 use adapters::http::tls::Tls;
@@ -95,6 +99,16 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     .context("repositories")?;
 
     let flux = flux_source(&config.bootstrap.flux).map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let clock = Clock::new();
+    let (state_dir, organisation_name, identity) =
+        (config.state_dir.clone(), organisation.clone(), config.identity.clone());
+    let now_ms = clock.now().wall;
+    let authority =
+        tokio::task::spawn_blocking(move || Authority::load(&state_dir, &organisation_name, &identity, now_ms))
+            .await?
+            .context("identity")
+            .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+
     let addr = config.git.listen;
     let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
     let local = listener.local_addr().context("git.listen")?;
@@ -107,8 +121,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         service_runtime::health::serve(addr, health.clone(), shutdown.clone()).await?;
     }
 
-    let clock = Clock::new();
-    let settings = settings(&config, organisation.clone(), git_url);
+    let settings = settings(&config, organisation.clone(), git_url, &authority);
     let manager = ClusterManager::new(settings, repositories.open_clusters(), random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
@@ -123,7 +136,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
     let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
-    let outside = Outside { sessions, repositories, board, desk, questions: asked };
+    let outside = Outside { sessions, repositories, authority, board, desk, questions: asked };
     let ended = serve(manager, outside, clock, &shutdown, &health).await;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -136,6 +149,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
 struct Outside {
     sessions: Sessions,
     repositories: Repositories,
+    authority: Authority,
     board: Board,
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
@@ -154,12 +168,12 @@ async fn serve(
     shutdown: &Shutdown,
     health: &Health,
 ) -> anyhow::Result<()> {
-    let Outside { mut sessions, repositories, board, desk, mut questions } = outside;
+    let Outside { mut sessions, repositories, authority, board, desk, mut questions } = outside;
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
     let (work, inbox) = mpsc::channel::<git_work::Work>(1);
     let mut waiting = VecDeque::new();
     let (outlet, mut results) = mpsc::channel(GIT_RESULTS_MAX);
-    let worker = tokio::spawn(git_work::run(repositories, inbox, outlet));
+    let worker = tokio::spawn(git_work::run(repositories.clone(), inbox, outlet));
     let mut ready = None;
     let ended = loop {
         if ready != Some(manager.is_ready()) {
@@ -174,6 +188,7 @@ async fn serve(
         let effects = manager.take_effects().nothing_to_save();
         let mut lost = None;
         for effect in effects {
+            let Some(effect) = certify(&authority, &repositories, effect) else { continue };
             match sessions.execute(effect).await {
                 Ok(Some(Effect::Git(git))) => waiting.push_back(git_work::Work::Git(git)),
                 Ok(Some(Effect::Secret(secret))) => waiting.push_back(git_work::Work::Secret(secret)),
@@ -215,6 +230,28 @@ async fn serve(
     ended
 }
 
+/// The authority's part of an effect: an answer becomes the command that carries it. None: nothing is left to do.
+fn certify(authority: &Authority, repositories: &Repositories, effect: Effect) -> Option<Effect> {
+    match effect {
+        Effect::Enrol(order) => match authority.answer(&order, repositories) {
+            Ok(command) => Some(Effect::Host(command)),
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::new(error));
+                tracing::warn!(cluster_id = %order.opened.cluster, error, "a cluster that enrols cannot be answered");
+                None
+            }
+        },
+        Effect::Revocations { void, at } => {
+            if let Err(error) = authority.revoke(void, at) {
+                let error = format!("{:#}", anyhow::Error::new(error));
+                tracing::error!(error, "the list of void certificates cannot be written");
+            }
+            None
+        }
+        other => Some(other),
+    }
+}
+
 /// The same numbers for Prometheus as on the wire.
 fn count(totals: &NodeMetrics) {
     for (state, number) in [
@@ -230,7 +267,12 @@ fn count(totals: &NodeMetrics) {
     }
 }
 
-fn settings(config: &Config, organisation: configdb_schema::Organisation, git_url: String) -> Settings {
+fn settings(
+    config: &Config,
+    organisation: configdb_schema::Organisation,
+    git_url: String,
+    authority: &Authority,
+) -> Settings {
     Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         cluster: cluster_repo::Settings {
@@ -247,6 +289,7 @@ fn settings(config: &Config, organisation: configdb_schema::Organisation, git_ur
         away: Duration::from_secs(config.timing.away_s),
         rate: Rate::per_minute(config.api.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
+        identity: Some(authority.identity()),
         organisation,
     }
 }

@@ -9,6 +9,7 @@
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
 //! | `cluster` | one cluster's set-up, status entry, Device and deadlines |
 //! | `edge` | one cluster's Sync: what it reports, what is sent to it |
+//! | `identity` | requests of clusters that enrol, the record of what was issued |
 //! | `offer` | one cluster's bootstrap: to which tokens its script is offered |
 //! | `join` | one cluster's Join: the attestation policy on its way to it |
 //! | `people` | who asks over HTTP, and what they are told |
@@ -17,6 +18,7 @@
 mod cluster;
 mod configdb;
 mod edge;
+mod identity;
 mod join;
 mod offer;
 mod people;
@@ -43,7 +45,10 @@ use crate::{cluster_repo, render};
 use cluster::Cluster;
 use configdb::Deployment;
 use edge::Sync;
+use identity::{Asking, Revocations};
 use people::People;
+
+pub use identity::Identity;
 
 /// What the state goes by.
 #[derive(Debug, Clone)]
@@ -62,6 +67,8 @@ pub struct Settings {
     pub rate: Rate,
     /// First and longest wait before something that failed or was not answered is tried again.
     pub retry: (Duration, Duration),
+    /// What clusters are enrolled with; None: none is.
+    pub identity: Option<Identity>,
 }
 
 /// An open repository that an earlier life of the manager left on the disk.
@@ -103,6 +110,9 @@ pub struct ClusterManager {
     syncs: BTreeMap<String, Sync>,
     /// Every Join node that was heard, by the name of its cluster.
     joins: BTreeMap<String, JoinReplica>,
+    /// Clusters that ask to be enrolled.
+    asking: BTreeMap<Uuid, Asking>,
+    revocations: Revocations,
     /// Cluster that waits for the answer to a request.
     requests: BTreeMap<String, Uuid>,
     /// Clusters to be evaluated in this turn.
@@ -149,6 +159,8 @@ impl ClusterManager {
             accounts: BTreeMap::new(),
             syncs: BTreeMap::new(),
             joins: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            revocations: Revocations::default(),
             requests: BTreeMap::new(),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -201,6 +213,7 @@ impl ClusterManager {
             }
         }
         self.evaluate_marked(now);
+        self.tell_revocations(now);
         self.tell_totals();
     }
 
@@ -208,7 +221,7 @@ impl ClusterManager {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first().map(|(at, _)| *at);
-        cluster.into_iter().chain(self.writer.next_deadline()).min()
+        cluster.into_iter().chain(self.writer.next_deadline()).chain(self.revocations.due).min()
     }
 
     /// What is to be done, in order. Nothing of it rests on anything that would have to be stored first.
@@ -247,7 +260,11 @@ impl ClusterManager {
             match node.edge_node.as_str() {
                 edge_sync_contract::names::EDGE_NODE_ID => self.on_sync_event(node, event, now),
                 join_service_contract::names::EDGE_NODE_ID => self.on_join_event(node, event),
-                _ => {}
+                _ => {
+                    if let Some(uuid) = enrolment_protocol::metrics::cluster_of(&self.settings.organisation, node) {
+                        self.on_enrol_event(uuid, node, event);
+                    }
+                }
             }
         }
     }

@@ -98,6 +98,8 @@ pub enum Command {
     EdgeMonitor(ServiceArguments),
     /// Run the join service of an edge cluster
     JoinService(ServiceArguments),
+    /// Enrol this edge cluster: ask the cluster manager for its certificate by a one-time token, and write the Secrets of it
+    Enrol(Box<EnrolArguments>),
     /// Run one simulated edge cluster against a broker
     SimulateCluster(SimulateArguments),
     /// Run one simulated host that wants to join a cluster of `sparkfleet up`, or any other whose policy names simulated evidence
@@ -107,6 +109,53 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+}
+
+/// `sparkfleet enrol`, which a Job of the bootstrap script runs.
+#[derive(Debug, Clone, Args)]
+pub struct EnrolArguments {
+    /// UUID of the cluster
+    #[arg(long, env = "SPARKFLEET_ENROL_CLUSTER")]
+    pub cluster: Uuid,
+    /// Name of the cluster, for people
+    #[arg(long, env = "SPARKFLEET_ENROL_NAME", default_value = "this cluster")]
+    pub name: String,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ENROL_ORGANISATION", default_value = "ACME")]
+    pub organisation: String,
+    /// Namespace of the Secrets
+    #[arg(long, env = "SPARKFLEET_ENROL_NAMESPACE", default_value = "fplus-edge")]
+    pub namespace: String,
+    /// File with the one-time token
+    #[arg(long, env = "SPARKFLEET_ENROL_TOKEN_FILE")]
+    pub token_file: PathBuf,
+    /// Public enrolment key of the cluster manager, base64url
+    #[arg(long, env = "SPARKFLEET_ENROL_MANAGER_KEY")]
+    pub manager_key: String,
+    /// How long to ask
+    #[arg(long, env = "SPARKFLEET_ENROL_TIMEOUT", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub timeout: std::time::Duration,
+    /// MQTT servers, separated by commas
+    #[arg(long, env = "SPARKFLEET_MQTT_SERVERS", value_delimiter = ',', default_value = "mqtt://127.0.0.1:1883")]
+    pub servers: Vec<String>,
+    /// MQTT user
+    #[arg(long, env = "SPARKFLEET_MQTT_USERNAME")]
+    pub username: Option<String>,
+    /// File that holds the MQTT password
+    #[arg(long, env = "SPARKFLEET_MQTT_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
+    /// PEM file of the certificate authorities to trust, for mqtts
+    #[arg(long, env = "SPARKFLEET_MQTT_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of a certificate that may enrol
+    #[arg(long, env = "SPARKFLEET_MQTT_CERT_FILE", requires = "key_file")]
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of its private key
+    #[arg(long, env = "SPARKFLEET_MQTT_KEY_FILE", requires = "cert_file")]
+    pub key_file: Option<PathBuf>,
+    /// API server without authentication (a simulator); by default the pod's service account, or kubeconfig
+    #[arg(long, env = "SPARKFLEET_KUBERNETES_URL")]
+    pub kubernetes_url: Option<String>,
 }
 
 /// How a command reaches the broker, and as whom.
@@ -317,6 +366,9 @@ pub enum ClusterCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Show and end the identities of an edge cluster
+    #[command(subcommand)]
+    Identity(IdentityCommand),
     /// Delete an edge cluster; its tear-down runs in order
     Delete {
         /// Name or UUID
@@ -327,6 +379,38 @@ pub enum ClusterCommand {
         /// Wait until the tear-down is complete
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet cluster identity ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum IdentityCommand {
+    /// Show a cluster's certificates, tokens and alerts
+    Show {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Make certificates of a cluster void: all that count, or those named
+    Revoke {
+        /// Name or UUID
+        cluster: String,
+        /// Serial number, hexadecimal; may be given several times
+        #[arg(long)]
+        serial: Vec<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Fence the present machines of a cluster off: every identity and token of it is void, and only a new token lets others in
+    Replace {
+        /// Name or UUID
+        cluster: String,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

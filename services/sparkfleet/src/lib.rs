@@ -4,6 +4,7 @@
 //! arguments -> cli -> command/{cluster,deployment,config} -> client (a Host Application session) -> fleet (replicas) -> output
 //!                  -> command/acl                          -> topic_walls: access control for MQTT servers
 //!                  -> command/service                      -> run() of one service
+//!                  -> enrol                                -> an Edge Node of the quarantine group, Secrets of this cluster
 //!                  -> up                                   -> broker, services, simulated edge clusters, live table
 //!                  -> watch                                -> a listener that prints every message
 //! ```
@@ -15,6 +16,7 @@ pub mod broker;
 pub mod cli;
 pub mod client;
 pub mod command;
+pub mod enrol;
 pub mod fleet;
 pub mod output;
 pub mod trust;
@@ -45,6 +47,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::EdgeSync(arguments) => command::service::edge_sync(&arguments).await,
         Command::EdgeMonitor(arguments) => command::service::edge_monitor(&arguments).await,
         Command::JoinService(arguments) => command::service::join_service(&arguments).await,
+        Command::Enrol(arguments) => enrol::run(*arguments).await,
         Command::SimulateCluster(arguments) => command::simulate::run(arguments).await,
         Command::SimulateHost(arguments) => command::simulate::run_host(arguments).await,
         Command::Completions { shell } => {

@@ -250,6 +250,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         away: Duration::from_secs(30),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
+        identity: None,
         organisation: organisation.clone(),
     };
     let mut state = ClusterManager::new(settings, world.git.left(), seed, now);
@@ -270,6 +271,8 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Git(work) => Some(Action::Git(work)),
             // Nobody fetches a script here.
             ManagerEffect::Offer { .. } => None,
+            // Nobody enrols here: the simulated manager has no authority.
+            ManagerEffect::Enrol(_) | ManagerEffect::Revocations { .. } => None,
             ManagerEffect::Answer(_) | ManagerEffect::Secret(_) => unreachable!("nobody asks over HTTP"),
         })
         .collect()

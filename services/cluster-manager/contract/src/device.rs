@@ -173,6 +173,17 @@ pub struct BootstrapReport {
     pub enrolment: Option<String>,
 }
 
+/// The identities of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IdentityReport {
+    /// Serial number of its newest certificate that counts; None: it has none.
+    pub serial: Option<String>,
+    /// UTC ms at which that ends.
+    pub expires: Option<u64>,
+    /// What an operator should look at, such as a token that was used twice.
+    pub alert: Option<String>,
+}
+
 /// Refused deployments of one cluster with their reasons, bounded on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RefusedDeployments(pub BTreeMap<Uuid, String>);
@@ -258,6 +269,8 @@ pub struct ClusterDevice {
     pub join: JoinReport,
     /// Its bootstrap.
     pub bootstrap: BootstrapReport,
+    /// Its identities.
+    pub identity: IdentityReport,
 }
 
 // Who reads the Device of a manager of another version needs its name, group and state only.
@@ -303,6 +316,12 @@ sparkplug::typed_metrics! {
         bootstrap.url => names::BOOTSTRAP_URL,
         #[optional]
         bootstrap.enrolment => names::BOOTSTRAP_ENROLMENT,
+        #[optional]
+        identity.serial => names::IDENTITY_SERIAL,
+        #[optional]
+        identity.expires as form::Nullable<form::DateTime> => names::IDENTITY_EXPIRES,
+        #[optional]
+        identity.alert => names::IDENTITY_ALERT,
     }
 }
 
@@ -339,6 +358,11 @@ mod tests {
                 url: Some("http://127.0.0.1:1/bootstrap/x".to_owned()),
                 enrolment: Some("e".to_owned()),
             },
+            identity: IdentityReport {
+                serial: Some("4a01".to_owned()),
+                expires: Some(99),
+                alert: Some("a token was used again".to_owned()),
+            },
         }
     }
 
@@ -374,6 +398,9 @@ mod tests {
             "Policy/Error String",
             "Bootstrap/Url String",
             "Bootstrap/Enrolment String",
+            "Identity/Serial String",
+            "Identity/Expires DateTime",
+            "Identity/Alert String",
         ];
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();

@@ -74,6 +74,13 @@ pub const POLICY_STATE: &str = "Policy/State";
 /// String or null: why nobody is admitted by it.
 pub const POLICY_ERROR: &str = "Policy/Error";
 
+/// String or null: serial number of the cluster's newest certificate that counts.
+pub const IDENTITY_SERIAL: &str = "Identity/Serial";
+/// DateTime or null: when that ends.
+pub const IDENTITY_EXPIRES: &str = "Identity/Expires";
+/// String or null: what an operator should look at about the cluster's identities.
+pub const IDENTITY_ALERT: &str = "Identity/Alert";
+
 /// DCMD, Boolean true: forget all waiting times of this cluster and try everything again.
 pub const SETUP_RETRY: &str = "Setup/Retry";
 

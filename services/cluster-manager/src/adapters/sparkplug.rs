@@ -1,4 +1,4 @@
-//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB, and Sync and Join of every cluster.
+//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB, Sync and Join of every cluster, and clusters that enrol.
 
 use std::path::Path;
 
@@ -67,6 +67,8 @@ impl Sessions {
             },
             Effect::Host(request) => self.host.request(request).await.map(|()| None),
             Effect::Git(_) | Effect::Answer(_) | Effect::Secret(_) | Effect::Offer { .. } => Ok(Some(effect)),
+            // The authority's work comes first; what it makes of it is a command.
+            Effect::Enrol(_) | Effect::Revocations { .. } => Ok(None),
         }
     }
 
@@ -90,7 +92,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(descriptor) }
 }
 
-/// The Host Application: ConfigDB, and Sync and Join of every group.
+/// The Host Application: ConfigDB, Sync and Join of every group, and clusters that enrol.
 ///
 /// # Errors
 /// The organisation's name makes no host id.
@@ -101,7 +103,8 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let edge = [edge_sync_contract::names::EDGE_NODE_ID, join_service_contract::names::EDGE_NODE_ID];
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike.
     let configdb = format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node);
-    let filters = std::iter::once(configdb).chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
+    let enrolling = format!("spBv1.0/{}/+/+/#", organisation.enrol_group());
+    let filters = [configdb, enrolling].into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
     Ok(HostConfig { filters, ..HostConfig::new(Some(host_id)) })

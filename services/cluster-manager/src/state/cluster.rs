@@ -166,6 +166,11 @@ impl Cluster {
         self.edge.assigned = before.edge.assigned;
     }
 
+    /// Nothing is being written, and no failure is waited for.
+    pub fn may_write(&self, now: Now) -> bool {
+        self.requests.is_empty() && self.writes.is_over(now)
+    }
+
     /// An operator wants everything tried again.
     pub fn retry(&mut self) {
         self.writes.forgive();
@@ -235,10 +240,15 @@ impl ClusterManager {
         };
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
         self.expect(uuid, name.as_deref().filter(|_| published));
-        if self.replica.is_complete() {
+        let deleting = matches!(state, SetupState::Deleting | SetupState::Waiting);
+        // A tear-down first makes the certificates void; otherwise only a cluster that is set up has any.
+        let recording = self.replica.is_complete() && (deleting || state == SetupState::Ready) && {
+            let group = name.as_ref().map(|name| format!("{}-{name}", self.settings.organisation));
+            group.is_some_and(|group| self.serve_identity(uuid, &group, deleting, now))
+        };
+        if self.replica.is_complete() && !recording {
             self.act(uuid, &decision, &read, name.as_deref(), now);
         }
-        let deleting = matches!(state, SetupState::Deleting | SetupState::Waiting);
         let desired = match &name {
             Some(name) => self.reconcile(uuid, name, deleting, now),
             None => self.without_edge(uuid),
@@ -403,7 +413,7 @@ impl ClusterManager {
         }
     }
 
-    fn submit(&mut self, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
+    pub(super) fn submit(&mut self, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
         for write in writes {
             self.requests_made += 1;
             let id = format!("{}-{}", self.life, self.requests_made);
@@ -429,6 +439,7 @@ impl ClusterManager {
         let known_sync = self.sync_of(uuid, &name);
         let (sync_alive, sync_since) = known_sync.map_or((false, None), |sync| (sync.is_alive(), sync.since));
         let foreign = self.foreign_sync(uuid, &name);
+        let identity = self.identity_report(uuid);
         let deployments = self.deployments.get(&uuid).map_or(0, std::collections::BTreeMap::len);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let before = cluster.device.as_ref();
@@ -448,6 +459,7 @@ impl ClusterManager {
             deployments_refused,
             join,
             bootstrap,
+            identity,
             name,
         };
         if before.map(|device| device.setup.state) != Some(state) {

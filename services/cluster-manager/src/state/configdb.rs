@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry, Writer, WriterConfig};
 use configdb_schema::Document;
-use configdb_schema::document::{AgentConfig, ApiToken, EdgeCluster, EdgeClusterSetup, EdgeDeployment, JsonObject};
+use configdb_schema::document::{
+    AgentConfig, ApiToken, EdgeCluster, EdgeClusterIdentity, EdgeClusterSetup, EdgeDeployment, JsonObject,
+};
 use serde_json::Value;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
@@ -144,6 +146,8 @@ impl ClusterManager {
             self.on_token(object, new.map(|entry| &*entry.json));
         } else if slug == EdgeDeployment::slug() {
             self.place(object, new);
+        } else if slug == EdgeClusterIdentity::slug() {
+            self.on_identity_entry(old, new);
         } else if slug == AgentConfig::slug() {
             self.mark_stale(object);
         } else if slug == EdgeCluster::slug() || slug == EdgeClusterSetup::slug() {

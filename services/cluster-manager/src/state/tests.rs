@@ -16,13 +16,14 @@ use serde_json::{Value, json};
 use sparkplug::{BdSeq, DeviceId, TypedMetrics};
 use std::sync::Arc;
 
+mod identity;
 mod people;
 mod policy;
 
 use super::*;
 use crate::access::rate::Rate;
 use crate::bootstrap::{Offer, OfferedToken};
-use crate::event::{GitAction, GitWork, RepositoryFiles};
+use crate::event::{GitAction, GitWork, Order, RepositoryFiles};
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 const OTHER: Uuid = Uuid::from_u128(0xC2);
@@ -48,6 +49,7 @@ fn settings() -> Settings {
         away: Duration::from_secs(30),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
+        identity: None,
     }
 }
 
@@ -410,6 +412,11 @@ struct World {
     effects: usize,
     kill: Kill,
     kills: u64,
+    identity: Option<Identity>,
+    /// A cluster that is asked for its birth again after a kill.
+    enrolling: Option<HostEvent>,
+    orders: Vec<Order>,
+    void: Option<BTreeMap<String, String>>,
 }
 
 impl World {
@@ -431,6 +438,10 @@ impl World {
             effects: 0,
             kill,
             kills: 0,
+            identity: None,
+            enrolling: None,
+            orders: Vec::new(),
+            void: None,
         };
         world.start();
         world
@@ -442,7 +453,8 @@ impl World {
             let name = path.strip_prefix("cluster/").unwrap().to_owned();
             LeftRepository { cluster: *cluster, name, store: STORE }
         });
-        self.manager = ClusterManager::new(settings(), left.collect(), 100 + self.kills, self.now);
+        let settings = Settings { identity: self.identity.clone(), ..settings() };
+        self.manager = ClusterManager::new(settings, left.collect(), 100 + self.kills, self.now);
         self.devices.clear();
         self.offers.clear();
         self.expected.clear();
@@ -456,6 +468,7 @@ impl World {
         self.feed(joins);
         let births = self.db.birth();
         self.feed(births);
+        self.feed(self.enrolling.clone().into_iter().collect());
     }
 
     fn feed(&mut self, events: Vec<HostEvent>) {
@@ -551,6 +564,8 @@ impl World {
                 self.forgotten.insert(node.to_string());
             }
             Effect::Host(other) => panic!("{other:?}"),
+            Effect::Enrol(order) => self.orders.push(*order),
+            Effect::Revocations { void, .. } => self.void = Some(void),
         }
     }
 

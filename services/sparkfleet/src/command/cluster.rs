@@ -34,6 +34,7 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
             client.close().await;
             result
         }
+        ClusterCommand::Identity(command) => super::identity::run(command).await,
         ClusterCommand::Show { cluster, options } => show(&cluster, &options).await,
         ClusterCommand::Bootstrap { cluster, expires, revoke, options } => {
             super::bootstrap::run(&cluster, expires, revoke, &options).await

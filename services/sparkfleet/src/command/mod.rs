@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod config;
 pub mod deployment;
 pub mod host;
+pub mod identity;
 pub mod policy;
 pub mod secret;
 pub mod service;
@@ -30,7 +31,7 @@ const CANDIDATES_MAX: usize = 20;
 ///
 /// # Errors
 /// With [`exit::CONFIG`], naming the file.
-fn read(file: &Path) -> anyhow::Result<String> {
+pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
         std::io::stdin().read_to_string(&mut text).map(|_| ())

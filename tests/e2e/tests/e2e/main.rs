@@ -5,6 +5,7 @@
 
 mod bootstrap;
 mod command_line;
+mod enrolment;
 mod factory;
 mod git;
 mod hostile;

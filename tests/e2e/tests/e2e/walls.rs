@@ -25,7 +25,7 @@ const USERS: [&str; 5] =
     ["ACME-Central", "ACME-Central-Operator", "ACME-Paint_Shop", "ACME-Paint_Shop-Join", "ACME-Weld_Shop"];
 
 /// Mosquitto with the files of `sparkfleet acl generate`, changed only where they name directories and the port.
-async fn walled(kind: &str, file: &str, installed: &str) -> Mosquitto {
+pub async fn walled(kind: &str, file: &str, installed: &str) -> Mosquitto {
     let files = tempfile::tempdir().unwrap();
     let directory = files.path().display().to_string();
     let arguments = ["acl", "generate", "--broker", kind, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
@@ -61,6 +61,7 @@ fn certificates(directory: &Path) {
     for user in USERS {
         issue(user, user, "extendedKeyUsage=clientAuth\n");
     }
+    issue("ACME-Enrol", "ACME-Enrol", "extendedKeyUsage=clientAuth\n");
     issue("stranger", "ACME-Stranger", "extendedKeyUsage=clientAuth\n");
 }
 
@@ -70,7 +71,7 @@ fn openssl(arguments: &[&str]) {
 }
 
 /// What a program needs to connect as a user.
-fn mqtt(server: &Mosquitto, user: &str) -> MqttConfig {
+pub fn mqtt(server: &Mosquitto, user: &str) -> MqttConfig {
     let file = |name: &str| Some(server.directory().join(name));
     MqttConfig {
         servers: vec![format!("mqtts://localhost:{}", server.address().port())],

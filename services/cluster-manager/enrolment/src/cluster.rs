@@ -1,0 +1,162 @@
+//! The cluster's side. What it must keep before it asks: its private key and [`Seed`]; with them it asks the same again after it was killed.
+
+use std::fmt;
+
+use join_protocol::secret::{Secret, SecretBytes};
+use join_protocol::transcript::Hash;
+use prost::Message;
+use proto::enrol as wire;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::VERSION;
+use crate::manager::{ManagerKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
+use crate::message::{MessageError, check_version, decode};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::seal::{KeyPair, answer_info, proof, request_id, request_info, seal};
+use crate::token::Token;
+
+/// 32 random bytes that one enrolment is made of.
+#[derive(Debug, Clone)]
+pub struct Seed(Secret);
+
+impl Seed {
+    /// From a cryptographic source of randomness.
+    #[must_use]
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(Secret::new(bytes))
+    }
+
+    /// From what was kept; None unless there are 32 bytes.
+    #[must_use]
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        Secret::from_slice(bytes).map(Self)
+    }
+}
+
+/// A request that its own key has not signed yet.
+pub struct Draft<'a> {
+    cluster: Uuid,
+    token: &'a Token,
+    public_key: [u8; PUBLIC_KEY_BYTES],
+    manager_key: &'a ManagerKey,
+    seed: &'a Seed,
+    answer_key: KeyPair,
+    answer_secret: Secret,
+}
+
+/// What is asked, and what opens the answer.
+pub struct Request {
+    /// As it travels.
+    pub bytes: Vec<u8>,
+    id: Hash,
+    answer_key: KeyPair,
+    answer_secret: Secret,
+}
+
+/// The cluster is in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Its certificate, DER.
+    pub certificate: Vec<u8>,
+    /// The authority's certificates, DER: the one that signed first.
+    pub authorities: Vec<Vec<u8>>,
+    /// User at the git server.
+    pub git_username: String,
+    /// Its password.
+    pub git_password: SecretBytes,
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant").field("git_username", &self.git_username).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Draft<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draft").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Request(..)")
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// `public_key`: a point of P-256, uncompressed.
+    #[must_use]
+    pub fn new(
+        cluster: Uuid,
+        token: &'a Token,
+        public_key: [u8; PUBLIC_KEY_BYTES],
+        manager_key: &'a ManagerKey,
+        seed: &'a Seed,
+    ) -> Self {
+        let answer_key = KeyPair::derive(&seed.0.derive("enrol1 answer key", &[]));
+        let answer_secret = seed.0.derive("enrol1 answer secret", &[]);
+        Self { cluster, token, public_key, manager_key, seed, answer_key, answer_secret }
+    }
+
+    /// What the private key has to sign: ECDSA over P-256 with SHA-256, in the fixed form.
+    #[must_use]
+    pub fn to_sign(&self) -> Hash {
+        let (key, secret) = (&self.answer_key.public, self.answer_secret.expose());
+        proof(self.cluster, self.token.expose(), &self.public_key, key, secret)
+    }
+
+    /// Seals the request.
+    ///
+    /// # Errors
+    /// The manager's key is none.
+    pub fn seal(self, signature: [u8; SIGNATURE_BYTES]) -> Result<Request, MessageError> {
+        let body = wire::RequestBody {
+            cluster: self.cluster.as_bytes().to_vec(),
+            token: self.token.expose().to_owned(),
+            public_key: self.public_key.to_vec(),
+            answer_key: self.answer_key.public.clone(),
+            answer_secret: self.answer_secret.expose().to_vec(),
+            signature: signature.to_vec(),
+        };
+        let body = Zeroizing::new(body.encode_to_vec());
+        let (manager, info) = (self.manager_key.as_bytes(), request_info(self.cluster, self.manager_key.as_bytes()));
+        let sealed = seal(manager, &body, &info, None, &self.seed.0).map_err(|_| MessageError::Sealed("request"))?;
+        let (encapsulated_key, ciphertext) = sealed;
+        let bytes = wire::Request { version: VERSION, encapsulated_key, ciphertext }.encode_to_vec();
+        let id = request_id(&bytes);
+        Ok(Request { bytes, id, answer_key: self.answer_key, answer_secret: self.answer_secret })
+    }
+}
+
+impl Request {
+    /// Opens an answer.
+    ///
+    /// # Errors
+    /// It is none to this request, or none that the manager made. Then it says nothing, and the right one may still come.
+    pub fn open(&self, answer: &[u8]) -> Result<Result<Grant, Refusal>, MessageError> {
+        const NAME: &str = "answer";
+        let outer: wire::Answer = decode(NAME, answer)?;
+        check_version(NAME, outer.version)?;
+        if outer.request != self.id {
+            return Err(MessageError::Foreign(NAME));
+        }
+        let info = answer_info(&self.id);
+        let opened = self.answer_key.open(&outer.encapsulated_key, &outer.ciphertext, &info, Some(&self.answer_secret));
+        let opened = opened.map_err(|_| MessageError::Sealed(NAME))?;
+        let body: wire::AnswerBody = decode(NAME, &opened)?;
+        match (body.grant, body.refusal) {
+            (Some(grant), None) => Ok(Ok(Grant {
+                certificate: grant.certificate,
+                authorities: grant.authorities,
+                git_username: grant.git_username,
+                git_password: SecretBytes::new(grant.git_password.into_bytes()),
+            })),
+            (None, Some(refusal)) => {
+                Ok(Err(Refusal { code: RefusalCode::from_wire(refusal.code), text: refusal.text }))
+            }
+            _ => Err(MessageError::Malformed(NAME)),
+        }
+    }
+}

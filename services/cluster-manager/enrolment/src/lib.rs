@@ -1,0 +1,37 @@
+//! Enrolment of edge clusters: how a cluster with a one-time token gets its certificate over a broker that nobody trusts.
+//!
+//! ```text
+//!   cluster                                                    cluster manager
+//!    | request   sealed to the pinned key: token, public key, proof that it has the private one -> |
+//!    | <- answer    sealed to a key and a secret out of the request: certificate, authority, git password; or a refusal
+//! ```
+//!
+//! Who can open the request is the manager; who knows the secret in it has opened it. So the answer needs no signature, and nobody else can make one.
+//! Both sides may repeat themselves: the same request has the same answer.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`cluster`] | the cluster's side: draft, request, opening the answer |
+//! | [`manager`] | the manager's side: its key, opening the request, answering |
+//! | [`token`] | one-time tokens |
+//! | [`refusal`] | why a cluster is not let in |
+//! | [`metrics`] | how the messages travel as Sparkplug metrics |
+//!
+//! Pure: randomness and signatures come in as arguments. What is hashed, the sizes and the threats are in `docs/enrolment.md`.
+//!
+//! It must not know MQTT, X.509, Kubernetes, or whose token is good.
+#![warn(missing_docs)]
+
+pub mod cluster;
+pub mod manager;
+pub mod metrics;
+pub mod refusal;
+pub mod token;
+
+mod message;
+mod seal;
+
+pub use message::MessageError;
+
+/// Version of the protocol.
+pub const VERSION: u32 = 1;

@@ -1,0 +1,65 @@
+//! Why a cluster is not let in.
+
+use std::fmt;
+
+/// Most bytes of the text of a refusal.
+pub const TEXT_BYTES_MAX: usize = 1024;
+
+/// Why a cluster is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalCode {
+    /// No such token for this cluster: a wrong one, another cluster's, or a revoked one.
+    UnknownToken,
+    /// The token has expired.
+    TokenExpired,
+    /// The token was used, with another key.
+    TokenUsed,
+    /// What the token gave was revoked or fenced off.
+    Revoked,
+    /// One that this version does not know.
+    Other(u32),
+}
+
+impl RefusalCode {
+    pub(crate) const fn to_wire(self) -> u32 {
+        match self {
+            Self::UnknownToken => 1,
+            Self::TokenExpired => 2,
+            Self::TokenUsed => 3,
+            Self::Revoked => 4,
+            Self::Other(code) => code,
+        }
+    }
+
+    pub(crate) const fn from_wire(code: u32) -> Self {
+        match code {
+            1 => Self::UnknownToken,
+            2 => Self::TokenExpired,
+            3 => Self::TokenUsed,
+            4 => Self::Revoked,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for RefusalCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownToken => f.write_str("unknown-token"),
+            Self::TokenExpired => f.write_str("token-expired"),
+            Self::TokenUsed => f.write_str("token-used"),
+            Self::Revoked => f.write_str("revoked"),
+            Self::Other(code) => write!(f, "code-{code}"),
+        }
+    }
+}
+
+/// A cluster is not let in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {text}")]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people: what to do. At most [`TEXT_BYTES_MAX`] bytes.
+    pub text: String,
+}

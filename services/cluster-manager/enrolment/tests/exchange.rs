@@ -1,0 +1,116 @@
+//! Both sides with each other, and with somebody between them who changes, swaps and repeats.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use enrolment_protocol::MessageError;
+use enrolment_protocol::cluster::{Draft, Grant, Request, Seed};
+use enrolment_protocol::manager::{Manager, ManagerKey};
+use enrolment_protocol::refusal::{Refusal, RefusalCode};
+use enrolment_protocol::token::Token;
+use join_protocol::secret::SecretBytes;
+use uuid::Uuid;
+
+const CLUSTER: Uuid = Uuid::from_u128(0xc1);
+
+fn key() -> EcdsaKeyPair {
+    EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()
+}
+
+fn ask(key: &EcdsaKeyPair, signer: &EcdsaKeyPair, manager: &ManagerKey, seed: u8) -> Request {
+    let (token, seed) = (Token::new([1; 32]), Seed::new([seed; 32]));
+    let draft = Draft::new(CLUSTER, &token, key.public_key().as_ref().try_into().unwrap(), manager, &seed);
+    let signature = signer.sign(&SystemRandom::new(), &draft.to_sign()).unwrap();
+    draft.seal(signature.as_ref().try_into().unwrap()).unwrap()
+}
+
+fn grant() -> Grant {
+    Grant {
+        certificate: vec![1, 2],
+        authorities: vec![vec![3], vec![4]],
+        git_username: CLUSTER.to_string(),
+        git_password: SecretBytes::from("hush"),
+    }
+}
+
+#[test]
+fn a_granted_request_ends_with_the_grant_and_a_refused_one_with_the_reason() {
+    let (manager, key) = (Manager::new([9; 32]), key());
+    let request = ask(&key, &key, &manager.public(), 2);
+    let opened = manager.open(CLUSTER, &request.bytes).unwrap();
+    assert_eq!((opened.cluster, &opened.public_key[..]), (CLUSTER, key.public_key().as_ref()));
+    assert!(opened.token.is(Token::new([1; 32]).hash().as_str()));
+    let refusal = Refusal { code: RefusalCode::TokenExpired, text: "ask for another".to_owned() };
+    for answer in [Ok(grant()), Err(refusal)] {
+        let bytes = manager.answer(&opened, &answer).unwrap();
+        assert_eq!(manager.answer(&opened, &answer).unwrap(), bytes, "the same answer to the same request");
+        assert_eq!(request.open(&bytes).unwrap(), answer);
+    }
+    assert!(!format!("{opened:?} {request:?} {manager:?} {:?}", grant()).contains("hush"));
+}
+
+#[test]
+fn a_long_reason_is_cut_between_characters() {
+    let (manager, key) = (Manager::new([9; 32]), key());
+    let request = ask(&key, &key, &manager.public(), 2);
+    let opened = manager.open(CLUSTER, &request.bytes).unwrap();
+    let long = Refusal { code: RefusalCode::Other(77), text: format!("x{}", "é".repeat(2_000)) };
+    let told = request.open(&manager.answer(&opened, &Err(long)).unwrap()).unwrap().unwrap_err();
+    assert_eq!((told.code, told.text.len()), (RefusalCode::Other(77), 1023));
+}
+
+#[test]
+fn only_the_pinned_manager_opens_a_request_and_only_for_its_cluster() {
+    let (manager, other, key) = (Manager::new([9; 32]), Manager::new([8; 32]), key());
+    let request = ask(&key, &key, &manager.public(), 2);
+    assert_eq!(other.open(CLUSTER, &request.bytes).unwrap_err(), MessageError::Sealed("request"));
+    // Published by the node of another cluster.
+    assert_eq!(manager.open(Uuid::from_u128(0xc2), &request.bytes).unwrap_err(), MessageError::Sealed("request"));
+    for at in (0..request.bytes.len()).step_by(61) {
+        let mut changed = request.bytes.clone();
+        changed[at] ^= 1;
+        assert!(manager.open(CLUSTER, &changed).is_err(), "{at}");
+    }
+    assert!(manager.open(CLUSTER, &[]).is_err() && manager.open(CLUSTER, &[0; 40_000]).is_err());
+}
+
+#[test]
+fn a_key_that_did_not_sign_is_not_certified() {
+    let manager = Manager::new([9; 32]);
+    let request = ask(&key(), &key(), &manager.public(), 2);
+    let error = manager.open(CLUSTER, &request.bytes).unwrap_err();
+    assert!(matches!(error, MessageError::Field { field: "signature", .. }), "{error}");
+}
+
+#[test]
+fn an_answer_is_believed_only_to_its_request_and_unchanged() {
+    let (manager, key) = (Manager::new([9; 32]), key());
+    let (first, second) = (ask(&key, &key, &manager.public(), 2), ask(&key, &key, &manager.public(), 3));
+    let opened = manager.open(CLUSTER, &first.bytes).unwrap();
+    let bytes = manager.answer(&opened, &Ok(grant())).unwrap();
+    assert_eq!(second.open(&bytes).unwrap_err(), MessageError::Foreign("answer"));
+    for at in (0..bytes.len()).step_by(61) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        assert!(first.open(&changed).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn a_managers_key_is_read_as_it_is_written() {
+    let key = Manager::new([9; 32]).public();
+    assert_eq!(key.to_string().parse(), Ok(key.clone()));
+    for bad in ["", "AAAA", &key.to_string()[1..]] {
+        assert!(bad.parse::<ManagerKey>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn serial_numbers_follow_from_what_they_are_for() {
+    let manager = Manager::new([9; 32]);
+    let one = manager.serial(CLUSTER, "ab", 0, 0);
+    assert_eq!(manager.serial(CLUSTER, "ab", 0, 0), one);
+    let others =
+        [manager.serial(CLUSTER, "ab", 1, 0), manager.serial(CLUSTER, "ab", 0, 1), manager.serial(CLUSTER, "cd", 0, 0)];
+    assert!(others.iter().all(|other| *other != one) && one[0] & 0xc0 == 0x40);
+}

@@ -1,0 +1,211 @@
+//! What the fleet's authority decides: who is certified, and which certificates are void. Pure: the entries of ConfigDB and the time in, entries and answers out.
+//!
+//! A token is used by recording it: [`judge`] asks for the record first ([`Verdict::Record`]) and grants only what is recorded ([`Verdict::Grant`]). So whatever is killed in between, a
+//! token certifies one key, and who asks again with that key gets the same certificate.
+
+use std::time::Duration;
+
+use configdb_schema::document::{
+    CertificateKind, CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IdentityAlert, IdentityAlertKind,
+    IssuedCertificate, UsedToken,
+};
+use enrolment_protocol::refusal::{Refusal, RefusalCode};
+use enrolment_protocol::token::TokenHash;
+use jiff::Timestamp;
+
+/// What the one certificate of a cluster speaks for: every node of its group. On the MQTT server a group is one user.
+pub const CLUSTER_NODE: &str = "cluster";
+
+/// Most used tokens, certificates and alerts that are remembered of a cluster beyond those that still matter.
+const REMEMBERED_MAX: usize = 32;
+/// How long an alert is shown.
+const ALERT_SHOWN: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What does not change while the manager runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// The manager's public enrolment key, as a text.
+    pub key: String,
+    /// The authority's certificate, PEM.
+    pub authority: String,
+    /// UTC ms at which that ends: nothing is certified for longer.
+    pub authority_ends_ms: u64,
+    /// How long a certificate lives.
+    pub lifetime: Duration,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// By which token.
+    pub token: &'a TokenHash,
+    /// For which key: hash of the public key.
+    pub key: &'a str,
+    /// Serial number of the certificate, if there will be one.
+    pub serial: [u8; 16],
+}
+
+/// What is decided about a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Record this first, then ask again.
+    Record(Box<EdgeClusterIdentity>),
+    /// The certificate that is recorded.
+    Grant(IssuedCertificate),
+    /// No.
+    Refuse {
+        /// What the cluster is told.
+        refusal: Refusal,
+        /// Record this, for the operator.
+        record: Option<Box<EdgeClusterIdentity>>,
+    },
+}
+
+/// A time as entries hold it: whole seconds. None: no time that can be written.
+#[must_use]
+pub fn to_text(wall_ms: u64) -> Option<String> {
+    let seconds = i64::try_from(wall_ms / 1000).ok()?;
+    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
+}
+
+/// UTC ms of a time in an entry. None: it is none.
+#[must_use]
+pub fn from_text(text: &str) -> Option<u64> {
+    text.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok())
+}
+
+fn is_past(text: &str, now_ms: u64) -> bool {
+    from_text(text).is_none_or(|time| time <= now_ms)
+}
+
+/// The entry as it should be: key and authority of this manager, fenced and revoked certificates marked, what is long over forgotten. `gone`: the cluster is torn down.
+#[must_use]
+pub fn up_to_date(
+    recorded: Option<&EdgeClusterIdentity>,
+    wanted: &EdgeClusterEnrolment,
+    terms: &Terms,
+    gone: bool,
+    now_ms: u64,
+) -> EdgeClusterIdentity {
+    let mut identity = recorded.cloned().unwrap_or_default();
+    identity.key.clone_from(&terms.key);
+    identity.authority.clone_from(&terms.authority);
+    for certificate in &mut identity.certificates {
+        if gone || certificate.fence < wanted.fence || wanted.revoked.contains(&certificate.serial) {
+            certificate.state = CertificateState::Revoked;
+        }
+    }
+    forget(&mut identity.certificates, |certificate| is_past(&certificate.expires, now_ms));
+    // A token that could still be presented must be known as used.
+    forget(&mut identity.tokens, |used| !wanted.tokens.iter().any(|token| token.hash == used.hash));
+    forget(&mut identity.alerts, |_| true);
+    identity.alerts.retain(|alert| {
+        let shown = from_text(&alert.at).map(|at| at.saturating_add(millis(ALERT_SHOWN)));
+        shown.is_some_and(|until| until > now_ms)
+    });
+    identity
+}
+
+/// Drops the oldest that are over, down to the number that is remembered.
+fn forget<T>(all: &mut Vec<T>, is_over: impl Fn(&T) -> bool) {
+    let mut surplus = all.len().saturating_sub(REMEMBERED_MAX);
+    all.retain(|one| {
+        let drop = surplus > 0 && is_over(one);
+        surplus -= usize::from(drop);
+        !drop
+    });
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn refuse(code: RefusalCode, text: &str) -> Verdict {
+    Verdict::Refuse { refusal: Refusal { code, text: text.to_owned() }, record: None }
+}
+
+/// Judges a request. `recorded` must be up to date ([`up_to_date`]).
+#[must_use]
+pub fn judge(
+    recorded: &EdgeClusterIdentity,
+    wanted: &EdgeClusterEnrolment,
+    terms: &Terms,
+    asked: Asked<'_>,
+    now_ms: u64,
+) -> Verdict {
+    if let Some(used) = recorded.tokens.iter().find(|used| asked.token.is(&used.hash)) {
+        return if used.key == asked.key { again(recorded, asked, now_ms) } else { reused(recorded, asked, now_ms) };
+    }
+    let Some(token) = wanted.tokens.iter().find(|token| asked.token.is(&token.hash)) else {
+        return refuse(
+            RefusalCode::UnknownToken,
+            "this cluster has no such token; make one with `sparkfleet cluster bootstrap`",
+        );
+    };
+    if is_past(&token.expires, now_ms) {
+        return refuse(
+            RefusalCode::TokenExpired,
+            "the token has expired; make another one with `sparkfleet cluster bootstrap`",
+        );
+    }
+    let expires = now_ms.saturating_add(millis(terms.lifetime)).min(terms.authority_ends_ms);
+    let (Some(issued), Some(expires)) = (to_text(now_ms), to_text(expires).filter(|_| expires > now_ms)) else {
+        return refuse(RefusalCode::Other(0), "the fleet's authority has expired; the operator has to replace it");
+    };
+    let mut record = recorded.clone();
+    record.tokens.push(UsedToken {
+        hash: asked.token.as_str().to_owned(),
+        used: issued.clone(),
+        key: asked.key.to_owned(),
+    });
+    record.certificates.push(IssuedCertificate {
+        serial: hex::encode(asked.serial),
+        node: CLUSTER_NODE.to_owned(),
+        kind: CertificateKind::Mqtt,
+        key: asked.key.to_owned(),
+        issued,
+        expires,
+        fence: wanted.fence,
+        state: CertificateState::Valid,
+    });
+    Verdict::Record(Box::new(record))
+}
+
+/// The first user of a token asks again.
+fn again(recorded: &EdgeClusterIdentity, asked: Asked<'_>, now_ms: u64) -> Verdict {
+    match recorded.certificates.iter().rev().find(|certificate| certificate.key == asked.key) {
+        Some(certificate) if certificate.state == CertificateState::Revoked => refuse(
+            RefusalCode::Revoked,
+            "the certificate that this token gave is revoked; make another token with `sparkfleet cluster bootstrap`",
+        ),
+        Some(certificate) if !is_past(&certificate.expires, now_ms) => Verdict::Grant(certificate.clone()),
+        _ => refuse(
+            RefusalCode::TokenExpired,
+            "the certificate that this token gave has expired; make another token with `sparkfleet cluster bootstrap`",
+        ),
+    }
+}
+
+/// Somebody else than the first user of a token asks.
+fn reused(recorded: &EdgeClusterIdentity, asked: Asked<'_>, now_ms: u64) -> Verdict {
+    let short = |hash: &str| hash.chars().take(16).collect::<String>();
+    let text = format!(
+        "token {} was used again, by key {}: if that was not you, revoke this cluster's identity",
+        short(asked.token.as_str()),
+        short(asked.key)
+    );
+    let known = recorded.alerts.iter().any(|alert| alert.text == text);
+    let record = to_text(now_ms).filter(|_| !known).map(|at| {
+        let mut record = recorded.clone();
+        if record.alerts.len() >= REMEMBERED_MAX {
+            record.alerts.remove(0);
+        }
+        record.alerts.push(IdentityAlert { kind: IdentityAlertKind::TokenReused, at, text });
+        Box::new(record)
+    });
+    let text = "the token was used before, with another key; make another one with `sparkfleet cluster bootstrap`";
+    Verdict::Refuse { refusal: Refusal { code: RefusalCode::TokenUsed, text: text.to_owned() }, record }
+}
+
+#[cfg(test)]
+mod tests;

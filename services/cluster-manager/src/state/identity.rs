@@ -1,0 +1,198 @@
+//! Identities: requests of clusters that enrol, the record of what was issued, and the list of what is void.
+//!
+//! Nothing is answered that is not recorded: an answer is an effect of a turn that has read the record in ConfigDB.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster_manager_contract::IdentityReport;
+use configdb_contract::{Entry, WriteRequest};
+use configdb_schema::Document;
+use configdb_schema::document::{CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IssuedCertificate};
+use enrolment_protocol::manager::{Manager, Opened};
+use enrolment_protocol::metrics::{self, REQUEST};
+use sparkplug::host::{HostEvent, HostRequest};
+use sparkplug::{EdgeNodeDescriptor, Now};
+use uuid::Uuid;
+
+use super::ClusterManager;
+use crate::authority::{self, Asked, Terms, Verdict};
+use crate::event::{Effect, Order};
+
+/// Most clusters that enrol at the same time; an operator sets fewer up in a day.
+const ASKING_MAX: usize = 1024;
+/// How often the list of what is void is made anew, so that it never gets old.
+const REVOCATIONS_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// What the manager enrols with.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// Its private enrolment key.
+    pub manager: Arc<Manager>,
+    /// What the authority goes by.
+    pub terms: Terms,
+}
+
+/// A cluster that asks.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    node: EdgeNodeDescriptor,
+    opened: Arc<Opened>,
+    /// It asked since it was answered.
+    due: bool,
+}
+
+/// What is void, and since when that was told.
+#[derive(Debug, Default)]
+pub struct Revocations {
+    /// Serial numbers of clusters whose object is gone, with their ends.
+    orphans: BTreeMap<String, String>,
+    told: Option<BTreeMap<String, String>>,
+    stale: bool,
+    /// `Now::mono` at which it is told again.
+    pub due: Option<Duration>,
+}
+
+impl ClusterManager {
+    /// Takes an event of a node of the quarantine group of clusters.
+    pub(super) fn on_enrol_event(&mut self, uuid: Uuid, node: &EdgeNodeDescriptor, event: &HostEvent) {
+        let Some(identity) = &self.settings.identity else { return };
+        match event {
+            HostEvent::NodeBirth { metrics, .. } => {
+                self.asking.remove(&uuid);
+                let request = metrics::bytes_of(metrics, REQUEST);
+                // Strangers cost nothing: only who could be let in is read.
+                let Some(request) = request.filter(|_| self.clusters.contains_key(&uuid)) else { return };
+                match identity.manager.open(uuid, &request) {
+                    Ok(opened) if self.asking.len() < ASKING_MAX => {
+                        let asking = Asking { node: node.clone(), opened: Arc::new(opened), due: true };
+                        self.asking.insert(uuid, asking);
+                        self.dirty.insert(uuid);
+                    }
+                    Ok(_) => tracing::warn!(cluster_id = %uuid, "too many clusters enrol at the same time"),
+                    Err(error) => {
+                        tracing::warn!(cluster_id = %uuid, error = %error, "a request for enrolment cannot be used");
+                    }
+                }
+            }
+            HostEvent::NodeData { .. } => match self.asking.get_mut(&uuid) {
+                Some(asking) => {
+                    asking.due = true;
+                    self.dirty.insert(uuid);
+                }
+                // Its birth came too early to be understood.
+                None if self.clusters.contains_key(&uuid) => {
+                    self.effects.push(Effect::Host(HostRequest::Rebirth { node: node.clone() }));
+                }
+                None => {}
+            },
+            HostEvent::NodeDeath { .. } | HostEvent::NodeStale { .. } => drop(self.asking.remove(&uuid)),
+            _ => {}
+        }
+    }
+
+    /// An entry about what was issued has changed.
+    pub(super) fn on_identity_entry(&mut self, old: Option<&Entry>, new: Option<&Entry>) {
+        self.revocations.stale = true;
+        // Whoever deletes a cluster's object does not mean to leave its certificates good.
+        if let (Some(old), None) = (old, new)
+            && let Ok(identity) = old.parse::<EdgeClusterIdentity>()
+        {
+            let orphans =
+                identity.certificates.into_iter().map(|certificate| (certificate.serial, certificate.expires));
+            self.revocations.orphans.extend(orphans);
+        }
+    }
+
+    /// Brings the record of a cluster's identities up to date, and answers it if it asks and everything is recorded. True: something is being recorded.
+    pub(super) fn serve_identity(&mut self, uuid: Uuid, group: &str, gone: bool, now: Now) -> bool {
+        let Some(Identity { manager, terms }) = self.settings.identity.clone() else { return false };
+        let busy = self.clusters.get(&uuid).is_none_or(|cluster| !cluster.may_write(now));
+        let recorded = self.replica.document::<EdgeClusterIdentity>(uuid);
+        let wanted = self.replica.document::<EdgeClusterEnrolment>(uuid);
+        let (recorded, wanted) = match (recorded, wanted) {
+            (Ok(recorded), Ok(wanted)) => (recorded, wanted.unwrap_or_default()),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(cluster_id = %uuid, error = %error, "the cluster's identities cannot be read; nobody enrols");
+                return false;
+            }
+        };
+        if busy || (gone && recorded.is_none()) {
+            return false;
+        }
+        let current = authority::up_to_date(recorded.as_ref(), &wanted, &terms, gone, now.wall);
+        if recorded.as_ref() != Some(&current) {
+            return self.record_identity(uuid, &current, now);
+        }
+        let Some(asking) = self.asking.get_mut(&uuid).filter(|asking| asking.due && !gone) else { return false };
+        let (node, opened) = (asking.node.clone(), Arc::clone(&asking.opened));
+        let key = opened.key_hash();
+        let count = u32::try_from(current.certificates.len()).unwrap_or(u32::MAX);
+        let asked = Asked { token: &opened.token, key: &key, serial: manager.serial(uuid, &key, wanted.fence, count) };
+        let answer = match authority::judge(&current, &wanted, &terms, asked, now.wall) {
+            Verdict::Record(record) => return self.record_identity(uuid, &record, now),
+            Verdict::Refuse { record: Some(record), .. } => return self.record_identity(uuid, &record, now),
+            Verdict::Grant(certificate) => {
+                tracing::info!(cluster_id = %uuid, serial = certificate.serial, "the cluster is enrolled");
+                Ok(certificate)
+            }
+            Verdict::Refuse { refusal, record: None } => {
+                tracing::warn!(cluster_id = %uuid, reason = %refusal, "the cluster is not enrolled");
+                Err(refusal)
+            }
+        };
+        asking.due = false;
+        let order = Order { node, group: group.to_owned(), opened, answer };
+        self.effects.push(Effect::Enrol(Box::new(order)));
+        false
+    }
+
+    fn record_identity(&mut self, uuid: Uuid, identity: &EdgeClusterIdentity, now: Now) -> bool {
+        let etag = self.replica.entry(uuid, EdgeClusterIdentity::slug()).map(|entry| entry.etag);
+        match WriteRequest::put("", uuid).document(identity) {
+            Ok(write) => {
+                self.submit(uuid, vec![write.if_match(EdgeClusterIdentity::slug(), etag)], now);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(cluster_id = %uuid, error = %error, "identities have no JSON form");
+                false
+            }
+        }
+    }
+
+    /// What the cluster's Device says of its identities.
+    pub(super) fn identity_report(&self, uuid: Uuid) -> IdentityReport {
+        let Ok(Some(identity)) = self.replica.document::<EdgeClusterIdentity>(uuid) else {
+            return IdentityReport::default();
+        };
+        let is_valid = |certificate: &&IssuedCertificate| certificate.state == CertificateState::Valid;
+        let newest = identity.certificates.iter().rev().find(is_valid);
+        IdentityReport {
+            serial: newest.map(|certificate| certificate.serial.clone()),
+            expires: newest.and_then(|certificate| authority::from_text(&certificate.expires)),
+            alert: identity.alerts.last().map(|alert| alert.text.clone()),
+        }
+    }
+
+    /// Tells what is void, when that has changed or was told long ago.
+    pub(super) fn tell_revocations(&mut self, now: Now) {
+        let due = self.revocations.due.is_none_or(|due| due <= now.mono);
+        if self.settings.identity.is_none() || !self.is_ready() || !(self.revocations.stale || due) {
+            return;
+        }
+        self.revocations.stale = false;
+        let mut void = self.revocations.orphans.clone();
+        for (_, entry) in self.replica.entries(EdgeClusterIdentity::slug()) {
+            let Ok(identity) = entry.parse::<EdgeClusterIdentity>() else { continue };
+            let revoked = identity.certificates.into_iter().filter(|one| one.state == CertificateState::Revoked);
+            void.extend(revoked.map(|certificate| (certificate.serial, certificate.expires)));
+        }
+        if due || self.revocations.told.as_ref() != Some(&void) {
+            self.revocations.due = Some(now.mono + REVOCATIONS_EVERY);
+            self.revocations.told = Some(void.clone());
+            self.effects.push(Effect::Revocations { void, at: now.wall });
+        }
+    }
+}
