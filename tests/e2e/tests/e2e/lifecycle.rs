@@ -23,6 +23,8 @@ async fn a_cluster_lives_from_creation_to_deletion_and_nothing_on_the_wire_break
     assert_eq!(created["state"], "alive");
     let cluster = uuid(&created);
     let password = up.git_password(cluster).await;
+    // A cluster is alive with its first host; the others join after it.
+    up.process.says("cluster Paint_Shop: setup ready, edge alive, hosts 3/3 ready").await;
     let shown = cli.json(&["cluster", "show", "Paint_Shop"]).await;
     assert_eq!(shown["cluster"]["setup"], "ready", "{shown:#}");
     assert_eq!(shown["cluster"]["hosts"], json!({ "ready": 3, "total": 3 }));
