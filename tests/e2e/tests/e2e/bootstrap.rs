@@ -3,8 +3,8 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use e2e::centre::{Centre, free_port};
 use e2e::cli::Cli;
@@ -26,7 +26,6 @@ use crate::lifecycle::wait_for;
 
 const NAME: &str = "Paint_Shop";
 const NAMESPACE: &str = "fplus-edge";
-const MANAGER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 /// A centre, a Kubernetes cluster that knows nothing of it, and somebody with a shell.
 struct Place {
@@ -382,6 +381,8 @@ async fn interrupted_in_any_step_it_goes_on_when_it_is_run_again() {
 async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
     let may_enrol = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&may_enrol);
+    let manager_key = Arc::new(OnceLock::new());
+    let expected = Arc::clone(&manager_key);
     // Stands for the program in the image: it shows that it has what it needs, and stores what it would get.
     let enrol = move |job: Job| -> Result<(), String> {
         let variables = job.environment();
@@ -389,7 +390,7 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
             job.kubernetes.get("v1", "Secret", &job.namespace, "sparkfleet-enrolment").map_err(|e| e.to_string())?;
         let has_all = job.arguments() == ["enrol"]
             && variables["SPARKFLEET_ENROL_NAME"] == NAME
-            && variables["SPARKFLEET_ENROL_MANAGER_KEY"] == MANAGER_KEY
+            && Some(&variables["SPARKFLEET_ENROL_MANAGER_KEY"]) == expected.get()
             && variables["SPARKFLEET_MQTT_SERVERS"] == "mqtts://broker.example:8883"
             && secret["data"]["token"].is_string();
         if !has_all {
@@ -403,10 +404,9 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
     });
     let edge = "mqtt_servers = [\"mqtts://broker.example:8883\"]";
     let place = Place::with(edge, "image = \"sparkfleet:test\"", Some(hook)).await;
-    let authority = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
-    let identity = json!({ "key": MANAGER_KEY, "authority": authority }).to_string();
-    place.cli.json_with(&["config", "put", NAME, "EdgeClusterIdentity", "-"], &identity).await;
     let script = place.script().await;
+    let identity = place.cli.json(&["config", "get", NAME, "EdgeClusterIdentity"]).await;
+    manager_key.set(identity["key"].as_str().unwrap().to_owned()).unwrap();
     let token = &script[script.find("sft_").unwrap()..][..47];
 
     let failed = place.run(&script, &["--yes", "--limit", "60"]).await;

@@ -267,6 +267,11 @@ fn secrets(directory: &Path) -> Vec<Vec<u8>> {
             found.extend(secrets(&path));
         } else if path.extension().is_some_and(|extension| extension == "key" || extension == "seed") {
             let text = std::fs::read_to_string(&path).unwrap();
+            if text.starts_with("-----BEGIN") {
+                // Every line of it is as secret as all of them.
+                found.extend(text.lines().filter(|line| line.len() == 64).map(|line| line.as_bytes().to_vec()));
+                continue;
+            }
             found.push(hex::decode(text.trim()).unwrap_or_else(|error| panic!("{}: {error}", path.display())));
         }
     }
