@@ -70,6 +70,7 @@ impl ClusterManager {
         let before = std::mem::take(&mut self.clusters);
         self.catalog = crate::catalog::Catalog::default();
         self.people.tokens = crate::access::token::Tokens::default();
+        self.revocations.forget_entries();
         self.deployments.clear();
         self.placed.clear();
         self.unattributed.clear();
@@ -147,7 +148,7 @@ impl ClusterManager {
         } else if slug == EdgeDeployment::slug() {
             self.place(object, new);
         } else if slug == EdgeClusterIdentity::slug() {
-            self.on_identity_entry(old, new);
+            self.on_identity_entry(object, old, new);
         } else if slug == AgentConfig::slug() {
             self.mark_stale(object);
         } else if slug == EdgeCluster::slug() || slug == EdgeClusterSetup::slug() {

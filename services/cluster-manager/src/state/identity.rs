@@ -46,12 +46,37 @@ pub struct Asking {
 /// What is void, and since when that was told.
 #[derive(Debug, Default)]
 pub struct Revocations {
+    /// Serial numbers that the clusters' entries call revoked, with their ends.
+    by_cluster: BTreeMap<Uuid, BTreeMap<String, String>>,
     /// Serial numbers of clusters whose object is gone, with their ends.
     orphans: BTreeMap<String, String>,
     told: Option<BTreeMap<String, String>>,
     stale: bool,
     /// `Now::mono` at which it is told again.
     pub due: Option<Duration>,
+}
+
+impl Revocations {
+    /// Every entry that there is will be told again.
+    pub fn forget_entries(&mut self) {
+        self.by_cluster.clear();
+        self.stale = true;
+    }
+
+    /// Takes over what an entry calls revoked; nothing if there is none. Only a change makes the list anew, whatever else happens to the entries.
+    fn set(&mut self, cluster: Uuid, revoked: BTreeMap<String, String>) {
+        let before = if revoked.is_empty() {
+            self.by_cluster.remove(&cluster)
+        } else {
+            self.by_cluster.insert(cluster, revoked)
+        };
+        self.stale |= before.as_ref() != self.by_cluster.get(&cluster);
+    }
+
+    fn all(&self) -> BTreeMap<String, String> {
+        let revoked = self.by_cluster.values().flatten();
+        self.orphans.iter().chain(revoked).map(|(serial, ends)| (serial.clone(), ends.clone())).collect()
+    }
 }
 
 impl ClusterManager {
@@ -93,8 +118,10 @@ impl ClusterManager {
     }
 
     /// An entry about what was issued has changed.
-    pub(super) fn on_identity_entry(&mut self, old: Option<&Entry>, new: Option<&Entry>) {
-        self.revocations.stale = true;
+    pub(super) fn on_identity_entry(&mut self, uuid: Uuid, old: Option<&Entry>, new: Option<&Entry>) {
+        let identity = new.and_then(|entry| entry.parse::<EdgeClusterIdentity>().ok()).unwrap_or_default();
+        let revoked = identity.certificates.into_iter().filter(|one| one.state == CertificateState::Revoked);
+        self.revocations.set(uuid, revoked.map(|one| (one.serial, one.expires)).collect());
         // Whoever deletes a cluster's object does not mean to leave its certificates good.
         if let (Some(old), None) = (old, new)
             && let Ok(identity) = old.parse::<EdgeClusterIdentity>()
@@ -102,6 +129,7 @@ impl ClusterManager {
             let orphans =
                 identity.certificates.into_iter().map(|certificate| (certificate.serial, certificate.expires));
             self.revocations.orphans.extend(orphans);
+            self.revocations.stale = true;
         }
     }
 
@@ -183,12 +211,7 @@ impl ClusterManager {
             return;
         }
         self.revocations.stale = false;
-        let mut void = self.revocations.orphans.clone();
-        for (_, entry) in self.replica.entries(EdgeClusterIdentity::slug()) {
-            let Ok(identity) = entry.parse::<EdgeClusterIdentity>() else { continue };
-            let revoked = identity.certificates.into_iter().filter(|one| one.state == CertificateState::Revoked);
-            void.extend(revoked.map(|certificate| (certificate.serial, certificate.expires)));
-        }
+        let void = self.revocations.all();
         if due || self.revocations.told.as_ref() != Some(&void) {
             self.revocations.due = Some(now.mono + REVOCATIONS_EVERY);
             self.revocations.told = Some(void.clone());
