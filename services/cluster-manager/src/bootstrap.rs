@@ -6,16 +6,16 @@
 //! looked at again, so nothing in it is expanded or executed. This module must not know HTTP, nor where the facts come from.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use configdb_schema::document::EnrolmentToken;
+use enrolment_protocol::token::Token;
 use serde_json::{Value, json};
 use service_runtime::config::{ExposeSecret, Secret};
 use uuid::Uuid;
+
+use crate::authority;
 
 /// The script that is shipped.
 pub const TEMPLATE: &str = include_str!("bootstrap.sh");
@@ -32,47 +32,10 @@ const FLUX_NEEDED: &str = "Flux 2.3 or newer (GitRepository v1, Kustomization v1
 /// Name of the Secret with the token, and of what the enrolment runs as.
 const ENROLMENT: &str = "sparkfleet-enrolment";
 
-/// First characters of every token.
-const TOKEN_PREFIX: &str = "sft_";
-
-/// Random bytes of a token.
-pub const TOKEN_BYTES: usize = 32;
-
-/// A one-time token with which one edge cluster is bootstrapped: `sft_` and 43 characters of base64url.
-#[derive(Debug, Clone)]
-pub struct Token(Secret);
-
-impl Token {
-    /// Of random bytes.
-    #[must_use]
-    pub fn new(random: [u8; TOKEN_BYTES]) -> Self {
-        Self(format!("{TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(random)).into())
-    }
-
-    /// Reads a token's text; None if it is none.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let random = BASE64_URL_SAFE_NO_PAD.decode(text.strip_prefix(TOKEN_PREFIX)?).ok()?;
-        (random.len() == TOKEN_BYTES).then(|| Self(text.into()))
-    }
-
-    /// SHA-256 of its text in lower-case hexadecimal: how everybody but the edge cluster knows it.
-    #[must_use]
-    pub fn hash(&self) -> String {
-        hex(digest(&SHA256, self.0.expose_secret().as_bytes()).as_ref())
-    }
-}
-
-impl ExposeSecret<str> for Token {
-    fn expose_secret(&self) -> &str {
-        self.0.expose_secret()
-    }
-}
-
 /// A token that opens a cluster's script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedToken {
-    /// As [`Token::hash`].
+    /// As [`enrolment_protocol::token::TokenHash`].
     pub hash: String,
     /// When it ends, UTC ms.
     pub expires: u64,
@@ -82,8 +45,7 @@ impl OfferedToken {
     /// As it stands in the entry; None if its end cannot be read.
     #[must_use]
     pub fn of(token: &EnrolmentToken) -> Option<Self> {
-        let expires = token.expires.parse::<jiff::Timestamp>().ok()?;
-        Some(Self { hash: token.hash.clone(), expires: u64::try_from(expires.as_millisecond()).ok()? })
+        Some(Self { hash: token.hash.clone(), expires: authority::from_text(&token.expires)? })
     }
 }
 
@@ -212,7 +174,7 @@ pub fn script(template: &str, bootstrap: &Bootstrap) -> Result<String, Bootstrap
 #[must_use]
 pub fn line(base_url: &str, cluster: Uuid, token: &Token) -> String {
     let url = quoted(&url(base_url, cluster));
-    let header = quoted(&format!("header = \"Authorization: Bearer {}\"", token.expose_secret()));
+    let header = quoted(&format!("header = \"Authorization: Bearer {}\"", token.expose()));
     format!("printf '%s\\n' {header} | curl -fsS -K - {url} | sh")
 }
 
@@ -273,8 +235,7 @@ fn credentials(bootstrap: &Bootstrap) -> (String, String) {
             (secret("flux-secrets", login), String::new())
         }
         Credentials::Enrolment(enrolment) => {
-            let token =
-                json!({ "token": enrolment.token.expose_secret(), "managerKey": enrolment.manager_key.as_str() });
+            let token = json!({ "token": enrolment.token.expose(), "managerKey": enrolment.manager_key.as_str() });
             (secret(ENROLMENT, token), pretty(&enrolment_job(bootstrap, enrolment).1))
         }
     }
@@ -313,8 +274,8 @@ fn enrolment_job(bootstrap: &Bootstrap, enrolment: &Enrolment) -> (String, Value
             }
         }
     });
-    let of = format!("{}{spec}", enrolment.token.hash());
-    let name = format!("{ENROLMENT}-{}", &hex(digest(&SHA256, of.as_bytes()).as_ref())[..10]);
+    let of = format!("{}{spec}", enrolment.token.hash().as_str());
+    let name = format!("{ENROLMENT}-{}", &hex::encode(digest(&SHA256, of.as_bytes()))[..10]);
     let role = json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch", "update"] }]);
     let reference = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ENROLMENT });
     let subjects = json!([{ "kind": "ServiceAccount", "name": ENROLMENT, "namespace": bootstrap.namespace }]);
@@ -331,13 +292,6 @@ fn enrolment_job(bootstrap: &Bootstrap, enrolment: &Enrolment) -> (String, Value
 /// JSON over several lines: kubectl says in which one it finds a fault.
 fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let recorder = tokio::spawn(audit_file::run(audit_file::path(&config.state_dir), entries));
     let peers = Rate::per_minute(config.api.address_requests_per_minute);
     let board = Board::default();
-    let scripts = bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux));
+    let scripts = bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux), clock);
     let people = people::router(desk.clone(), peers, tls.is_some(), clock);
     let router = git_http::router(repositories.clone(), &config.git).merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.

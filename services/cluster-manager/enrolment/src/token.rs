@@ -10,6 +10,10 @@ use zeroize::Zeroizing;
 
 /// What every token begins with, so that people and scanners know one when they see it.
 pub const PREFIX: &str = "sft_";
+
+/// Random bytes of a token.
+pub const RANDOM_BYTES: usize = 32;
+
 const CHARACTERS: usize = PREFIX.len() + 43;
 
 /// A text is no token.
@@ -24,7 +28,7 @@ pub struct Token(Zeroizing<String>);
 impl Token {
     /// Of 32 bytes from a cryptographic source of randomness.
     #[must_use]
-    pub fn new(random: [u8; 32]) -> Self {
+    pub fn new(random: [u8; RANDOM_BYTES]) -> Self {
         let random = Zeroizing::new(random);
         Self(Zeroizing::new(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(*random))))
     }
@@ -34,10 +38,17 @@ impl Token {
     /// # Errors
     /// [`TokenError`] holds nothing of the text.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
-        let text = text.trim();
+        Self::exact(text.trim())
+    }
+
+    /// Reads a token that is the whole text.
+    ///
+    /// # Errors
+    /// [`TokenError`] holds nothing of the text.
+    pub fn exact(text: &str) -> Result<Self, TokenError> {
         let body = text.strip_prefix(PREFIX).filter(|_| text.len() == CHARACTERS).ok_or(TokenError)?;
         let bytes = Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(body).map_err(|_| TokenError)?);
-        if bytes.len() == 32 { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(TokenError) }
+        if bytes.len() == RANDOM_BYTES { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(TokenError) }
     }
 
     /// Its text, for who hands it to the cluster.
@@ -93,6 +104,21 @@ mod tests {
         let other = token.expose().replace("sft_", "sfx_");
         for bad in ["", "sft_", short, &other, &format!("{}A", token.expose()), &format!("{short}*")] {
             assert_eq!(Token::parse(bad).unwrap_err(), TokenError, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_whole_text_is_the_token_where_nothing_may_stand_around_it() {
+        let token = Token::new([7; RANDOM_BYTES]);
+        let text = token.expose();
+        assert_eq!((text.len(), &text[..4]), (47, "sft_"));
+        assert_eq!(Token::exact(text).unwrap().hash(), token.hash());
+        assert_eq!(token.hash().as_str().len(), 64);
+        assert!(!format!("{token:?}").contains(text));
+        for bad in
+            ["", "sft_", &text[4..], &text[..46], "sft_ab'; reboot; '", &format!("{text}A"), &format!("{text}\n")]
+        {
+            assert!(Token::exact(bad).is_err(), "{bad:?}");
         }
     }
 

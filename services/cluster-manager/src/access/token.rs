@@ -46,17 +46,12 @@ impl TokenHash {
     /// As it stands in ConfigDB: hexadecimal in lower case.
     #[must_use]
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(self.0)
     }
 
     fn from_hex(text: &str) -> Option<Self> {
-        if text.len() != 64 || !text.is_ascii() {
-            return None;
-        }
         let mut bytes = [0; 32];
-        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-        }
+        hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
     }
 }

@@ -6,18 +6,18 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use subtle::ConstantTimeEq;
+use enrolment_protocol::token::Token;
+use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
 use super::repositories::Repositories;
-use crate::bootstrap::{self, Bootstrap, Credentials, Enrolment, FluxSource, Offer, Token};
+use crate::bootstrap::{self, Bootstrap, Credentials, Enrolment, FluxSource, Offer};
 
 const NOT_FOUND: &str = "There is no such cluster, or this token does not open its script (any more): sparkfleet cluster bootstrap NAME prints another line.\n";
 
@@ -58,11 +58,12 @@ struct Server {
     board: Board,
     repositories: Repositories,
     settings: Arc<Settings>,
+    clock: Clock,
 }
 
 /// The route.
-pub fn router(board: Board, repositories: Repositories, settings: Settings) -> Router {
-    let server = Server { board, repositories, settings: Arc::new(settings) };
+pub fn router(board: Board, repositories: Repositories, settings: Settings, clock: Clock) -> Router {
+    let server = Server { board, repositories, settings: Arc::new(settings), clock };
     Router::new().route("/bootstrap/{cluster}", get(script)).with_state(server)
 }
 
@@ -95,14 +96,14 @@ impl Server {
         let offer =
             self.board.get(cluster).ok_or_else(|| format!("cluster {cluster} has no token, or is not set up"))?;
         let hash = token.hash();
-        let known = offer.tokens.iter().find(|known| bool::from(known.hash.as_bytes().ct_eq(hash.as_bytes())));
+        let known = offer.tokens.iter().find(|known| hash.is(&known.hash));
         let known = known.ok_or_else(|| format!("cluster {cluster} does not know this token (any more)"))?;
-        if known.expires <= wall() {
+        if known.expires <= self.clock.now().wall {
             return Err(format!("the token for cluster {cluster} has expired"));
         }
         let bootstrap = self.bootstrap(cluster, &offer, token)?;
         let script = bootstrap::script(bootstrap::TEMPLATE, &bootstrap).map_err(|error| error.to_string())?;
-        Ok((cluster, hash, script))
+        Ok((cluster, hash.as_str().to_owned(), script))
     }
 
     fn bootstrap(&self, cluster: Uuid, offer: &Offer, token: Token) -> Result<Bootstrap, String> {
@@ -140,11 +141,5 @@ fn bearer(headers: &HeaderMap) -> Option<Token> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }
-    Token::parse(token.trim())
-}
-
-/// UTC ms.
-fn wall() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    Token::parse(token).ok()
 }

@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use cluster_manager::bootstrap::{self, TOKEN_BYTES, Token};
+use cluster_manager::bootstrap;
 use configdb_contract::{Entry, WriteRequest};
 use configdb_schema::Document as _;
 use configdb_schema::document::{EdgeClusterEnrolment, EnrolmentToken};
+use enrolment_protocol::token::Token;
 use jiff::Timestamp;
 use serde_json::json;
 use service_runtime::exit;
@@ -19,6 +20,7 @@ use crate::cli::Options;
 use crate::client::{Client, Scope, request_id, writer};
 use crate::fleet::Fleet;
 use crate::output;
+use crate::trust;
 
 /// Longest life of a token: what is forgotten must end by itself.
 const EXPIRES_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -56,10 +58,15 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
         return Ok(());
     }
     set_up(&mut client, uuid).await?;
-    let token = Token::new(random()?);
+    let token = Token::new(*trust::random()?.expose());
     let now = timestamp(client.wall())?;
     let end = now.checked_add(expires).context("--expires")?;
-    let own = EnrolmentToken { hash: token.hash(), issued: now.to_string(), expires: end.to_string(), by: writer() };
+    let own = EnrolmentToken {
+        hash: token.hash().as_str().to_owned(),
+        issued: now.to_string(),
+        expires: end.to_string(),
+        by: writer(),
+    };
     // What has expired is of no use to anybody.
     let alive = |known: &EnrolmentToken| known.expires.parse::<Timestamp>().is_ok_and(|expires| expires > now);
     let (before, etag) = enrolment(&client.fleet, uuid)?;
@@ -88,7 +95,11 @@ curl answers 404: the token has expired or was revoked, or this is not the addre
     text.lines().map(str::to_owned).collect()
 }
 
-fn enrolment(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<(EdgeClusterEnrolment, Option<Uuid>)> {
+/// What an operator wants of a cluster's credentials, and the version of the entry, if there is one.
+///
+/// # Errors
+/// The entry cannot be read.
+pub(super) fn enrolment(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<(EdgeClusterEnrolment, Option<Uuid>)> {
     let entry: Option<&Entry> = fleet.config.entry(cluster, EdgeClusterEnrolment::slug());
     Ok(match entry {
         Some(entry) => (entry.parse()?, Some(entry.etag)),
@@ -96,13 +107,16 @@ fn enrolment(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<(EdgeClusterEnrolme
     })
 }
 
-/// Writes the entry, if no other was written since `before`.
-async fn write(
+/// Writes the entry, if no other was written since `before`; the revision.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub(super) async fn write(
     client: &mut Client,
     cluster: Uuid,
     enrolment: &EdgeClusterEnrolment,
     before: Option<Uuid>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u64> {
     let request = WriteRequest::put(request_id(), cluster)
         .by(writer())
         .document(enrolment)?
@@ -112,7 +126,8 @@ async fn write(
         .await
         .context("EdgeClusterEnrolment (if somebody else has just changed it: try again)")?;
     let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
-    client.until("ConfigDB to publish the entry", known).await
+    client.until("ConfigDB to publish the entry", known).await?;
+    Ok(written.revision)
 }
 
 async fn set_up(client: &mut Client, cluster: Uuid) -> anyhow::Result<()> {
@@ -142,10 +157,4 @@ async fn in_force(client: &mut Client, cluster: Uuid) -> anyhow::Result<String> 
 
 fn timestamp(wall: u64) -> anyhow::Result<Timestamp> {
     Ok(Timestamp::from_millisecond(i64::try_from(wall)?)?)
-}
-
-fn random() -> anyhow::Result<[u8; TOKEN_BYTES]> {
-    let mut bytes = [0; TOKEN_BYTES];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow!("the system yields no random numbers"))?;
-    Ok(bytes)
 }

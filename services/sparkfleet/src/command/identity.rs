@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::anyhow;
-use configdb_contract::WriteRequest;
-use configdb_schema::Document;
 use configdb_schema::document::{CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity};
 use serde_json::json;
-use uuid::Uuid;
 
-use super::{cluster, usage};
+use super::{bootstrap, cluster, usage};
 use crate::cli::{IdentityCommand, Options};
-use crate::client::{Client, Scope, request_id, writer};
+use crate::client::{Client, Scope};
 use crate::output::{self, Table};
 
 /// Carries out an identity command.
@@ -99,15 +96,10 @@ async fn change(
     let mut client = Client::open(options, Scope::Config).await?;
     let (uuid, entry) = cluster::entry(&client.fleet, wanted)?;
     let identity: EdgeClusterIdentity = client.fleet.config.document(uuid)?.unwrap_or_default();
-    let mut enrolment: EdgeClusterEnrolment = client.fleet.config.document(uuid)?.unwrap_or_default();
+    let (mut enrolment, etag) = bootstrap::enrolment(&client.fleet, uuid)?;
     edit(&identity, &mut enrolment)?;
-    let etag: Option<Uuid> = client.fleet.config.entry(uuid, EdgeClusterEnrolment::slug()).map(|entry| entry.etag);
-    let request = WriteRequest::put(request_id(), uuid)
-        .by(writer())
-        .document(&enrolment)?
-        .if_match(EdgeClusterEnrolment::slug(), etag);
-    let result = client.write(request).await?;
-    let value = json!({ "cluster": uuid, "name": entry.name, "revision": result.revision, "state": done,
+    let revision = bootstrap::write(&mut client, uuid, &enrolment, etag).await?;
+    let value = json!({ "cluster": uuid, "name": entry.name, "revision": revision, "state": done,
         "fence": enrolment.fence, "revoked": enrolment.revoked });
     output::print(options.presentation.output, || vec![format!("the identity of {} is {done}", entry.name)], &value)?;
     client.close().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use cluster_manager::access::token::{self, RANDOM_BYTES, TokenHash};
+use cluster_manager::access::token::{self, TokenHash};
 use configdb_contract::WriteRequest;
 use configdb_schema::address::{self, Organisation};
 use configdb_schema::document::{ApiToken, Info, TokenScope};
@@ -19,6 +19,7 @@ use crate::cli::access::{Scope as WantedScope, TokenCommand};
 use crate::client::{Client, Scope, request_id, writer};
 use crate::fleet::Fleet;
 use crate::output::{self, Table};
+use crate::trust;
 
 /// Longest name; as in the schema.
 const NAME_BYTES_MAX: usize = 64;
@@ -109,9 +110,7 @@ async fn create(
 }
 
 fn make() -> anyhow::Result<(Secret, TokenHash)> {
-    let mut random = zeroize::Zeroizing::new([0; RANDOM_BYTES]);
-    aws_lc_rs::rand::fill(&mut random[..]).map_err(|_| anyhow!("this machine gives no random numbers"))?;
-    let text = token::text(&random);
+    let text = token::text(trust::random()?.expose());
     let hash = TokenHash::of(text.expose_secret()).context("a token has the form of a token")?;
     Ok((text, hash))
 }
