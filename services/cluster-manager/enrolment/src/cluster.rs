@@ -13,7 +13,7 @@ use crate::VERSION;
 use crate::manager::{ManagerKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
 use crate::message::{MessageError, check_version, decode};
 use crate::refusal::{Refusal, RefusalCode};
-use crate::seal::{KeyPair, answer_info, proof, request_id, request_info, seal};
+use crate::seal::{KeyPair, Sealed, answer_info, key_pair, open, proof, request_id, request_info, seal};
 use crate::token::Token;
 
 /// 32 random bytes that one enrolment is made of.
@@ -95,7 +95,7 @@ impl<'a> Draft<'a> {
         manager_key: &'a ManagerKey,
         seed: &'a Seed,
     ) -> Self {
-        let answer_key = KeyPair::derive(&seed.0.derive("enrol1 answer key", &[]));
+        let answer_key = key_pair(&seed.0.derive("enrol1 answer key", &[]));
         let answer_secret = seed.0.derive("enrol1 answer secret", &[]);
         Self { cluster, token, public_key, manager_key, seed, answer_key, answer_secret }
     }
@@ -123,7 +123,7 @@ impl<'a> Draft<'a> {
         let body = Zeroizing::new(body.encode_to_vec());
         let (manager, info) = (self.manager_key.as_bytes(), request_info(self.cluster, self.manager_key.as_bytes()));
         let sealed = seal(manager, &body, &info, None, &self.seed.0).map_err(|_| MessageError::Sealed("request"))?;
-        let (encapsulated_key, ciphertext) = sealed;
+        let Sealed { encapsulated_key, ciphertext } = sealed;
         let bytes = wire::Request { version: VERSION, encapsulated_key, ciphertext }.encode_to_vec();
         let id = request_id(&bytes);
         Ok(Request { bytes, id, answer_key: self.answer_key, answer_secret: self.answer_secret })
@@ -143,7 +143,8 @@ impl Request {
             return Err(MessageError::Foreign(NAME));
         }
         let info = answer_info(&self.id);
-        let opened = self.answer_key.open(&outer.encapsulated_key, &outer.ciphertext, &info, Some(&self.answer_secret));
+        let opened =
+            open(&self.answer_key, &outer.encapsulated_key, &outer.ciphertext, &info, Some(&self.answer_secret));
         let opened = opened.map_err(|_| MessageError::Sealed(NAME))?;
         let body: wire::AnswerBody = decode(NAME, &opened)?;
         match (body.grant, body.refusal) {

@@ -18,7 +18,7 @@ use crate::VERSION;
 use crate::cluster::Grant;
 use crate::message::{MessageError, array, check_version, decode};
 use crate::refusal::{Refusal, TEXT_BYTES_MAX};
-use crate::seal::{KeyPair, answer_info, is_public_key, proof, request_id, request_info, seal};
+use crate::seal::{KeyPair, Sealed, answer_info, is_public_key, key_pair, open, proof, request_id, request_info, seal};
 use crate::token::{Token, TokenHash};
 
 /// Bytes of a point of P-256, uncompressed.
@@ -108,7 +108,7 @@ impl Manager {
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
         let seed = Secret::new(seed);
-        Self { key: KeyPair::derive(&seed.derive("enrol1 manager key", &[])), seed }
+        Self { key: key_pair(&seed.derive("enrol1 manager key", &[])), seed }
     }
 
     /// What clusters pin.
@@ -127,7 +127,7 @@ impl Manager {
         let outer: wire::Request = decode(NAME, request)?;
         check_version(NAME, outer.version)?;
         let info = request_info(cluster, &self.key.public);
-        let opened = self.key.open(&outer.encapsulated_key, &outer.ciphertext, &info, None);
+        let opened = open(&self.key, &outer.encapsulated_key, &outer.ciphertext, &info, None);
         let opened = opened.map_err(|_| MessageError::Sealed(NAME))?;
         let mut body: wire::RequestBody = decode(NAME, &opened)?;
         let text = Zeroizing::new(std::mem::take(&mut body.token));
@@ -177,7 +177,7 @@ impl Manager {
         }
         let (info, psk) = (answer_info(&opened.request), Some(&opened.answer_secret));
         let sealed = seal(&opened.answer_key, &plaintext, &info, psk, &self.seed);
-        let (encapsulated_key, ciphertext) = sealed.map_err(|_| MessageError::Sealed("answer"))?;
+        let Sealed { encapsulated_key, ciphertext } = sealed.map_err(|_| MessageError::Sealed("answer"))?;
         let request = opened.request.to_vec();
         Ok(wire::Answer { version: VERSION, request, encapsulated_key, ciphertext }.encode_to_vec())
     }

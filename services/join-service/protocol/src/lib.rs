@@ -37,10 +37,9 @@ pub mod message;
 pub mod metrics;
 pub mod refusal;
 pub mod result;
+pub mod seal;
 pub mod secret;
 pub mod selection;
 pub mod simulated;
 pub mod terms;
 pub mod transcript;
-
-mod seal;

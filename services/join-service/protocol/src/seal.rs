@@ -1,5 +1,7 @@
 //! Sealing: HPKE (RFC 9180) in the suites of the protocol. Randomness comes in as an argument.
 
+use std::fmt;
+
 use hpke::aead::AesGcm256;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::{X25519HkdfSha256, XWing};
@@ -15,14 +17,16 @@ use crate::transcript::Hash;
 
 /// A sealed message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sealed {
-    pub(crate) encapsulated_key: Vec<u8>,
-    pub(crate) ciphertext: Vec<u8>,
+pub struct Sealed {
+    /// What the receiver finds the shared secret by.
+    pub encapsulated_key: Vec<u8>,
+    /// The text, 16 bytes longer than it was.
+    pub ciphertext: Vec<u8>,
 }
 
 /// It could not be opened, or the public key is none. Why is not told: HPKE gives no more away, and nor should we.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SealError;
+pub struct SealError;
 
 impl From<HpkeError> for SealError {
     fn from(_: HpkeError) -> Self {
@@ -31,24 +35,36 @@ impl From<HpkeError> for SealError {
 }
 
 /// What a sealed message is bound to.
-pub(crate) struct Binding<'a> {
-    pub(crate) info: Hash,
-    pub(crate) additional_data: Hash,
+#[derive(Debug, Clone, Copy)]
+pub struct Binding<'a> {
+    /// What both sides know of the exchange.
+    pub info: Hash,
+    /// What goes along unsealed.
+    pub additional_data: Hash,
     /// Psk and its id; None is HPKE's base mode.
-    pub(crate) psk: Option<(&'a Secret, &'a [u8])>,
+    pub psk: Option<(&'a Secret, &'a [u8])>,
 }
 
 /// A key pair to receive sealed messages with.
 #[derive(Clone)]
-pub(crate) struct KeyPair {
-    pub(crate) suite: Suite,
+pub struct KeyPair {
+    /// The suite it belongs to.
+    pub suite: Suite,
     private: Zeroizing<Vec<u8>>,
-    pub(crate) public: Vec<u8>,
+    /// Its public key, as it travels.
+    pub public: Vec<u8>,
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyPair(..)")
+    }
 }
 
 impl KeyPair {
     /// Derived from `seed` alone.
-    pub(crate) fn derive(suite: Suite, seed: &Secret) -> Self {
+    #[must_use]
+    pub fn derive(suite: Suite, seed: &Secret) -> Self {
         match suite {
             Suite::XWing => Self::derive_in::<XWing>(suite, seed),
             Suite::X25519 => Self::derive_in::<X25519HkdfSha256>(suite, seed),
@@ -64,7 +80,10 @@ impl KeyPair {
     }
 
     /// Opens what was sealed to this pair with the same binding.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    /// [`SealError`]: it was sealed otherwise, or changed on its way.
+    pub fn open(
         &self,
         encapsulated_key: &[u8],
         ciphertext: &[u8],
@@ -95,15 +114,19 @@ impl KeyPair {
 }
 
 /// True if the bytes can be a public key of the suite.
-pub(crate) fn is_public_key(suite: Suite, bytes: &[u8]) -> bool {
+#[must_use]
+pub fn is_public_key(suite: Suite, bytes: &[u8]) -> bool {
     match suite {
         Suite::XWing => <XWing as Kem>::PublicKey::from_bytes(bytes).is_ok(),
         Suite::X25519 => <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(bytes).is_ok(),
     }
 }
 
-/// Seals to a public key.
-pub(crate) fn seal(
+/// Seals to a public key. The same `randomness` must never seal two texts or to two keys: whoever keeps it derives it from all that goes in.
+///
+/// # Errors
+/// [`SealError`]: the public key is none.
+pub fn seal(
     suite: Suite,
     public: &[u8],
     plaintext: &[u8],
