@@ -5,6 +5,7 @@ use std::future::ready;
 use futures::{Stream, StreamExt};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher;
+use tokio::sync::mpsc::Sender;
 
 /// What a watch tells.
 #[derive(Debug)]
@@ -19,8 +20,30 @@ pub enum News<T> {
     Interrupted(watcher::Error),
 }
 
-/// What a watch tells, each object as `read` reads it. Objects that it reads nothing of are left out; a list is told when it is whole.
-pub fn news<K, T>(
+/// Puts what a watch tells into an inbox, each object as `read` reads it, until the inbox is gone. Of what `event` makes nothing, nothing is told.
+/// While the inbox is full the API server's stream waits.
+pub async fn forward<K, T, E>(
+    watch: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
+    read: impl Fn(K) -> Option<T> + Send,
+    inbox: Sender<E>,
+    event: impl Fn(News<T>) -> Option<E> + Send,
+) where
+    K: Send,
+    T: Send,
+    E: Send,
+{
+    let mut news = std::pin::pin!(news(watch, read));
+    while let Some(told) = news.next().await {
+        if let Some(event) = event(told)
+            && inbox.send(event).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// What a watch tells. Objects that `read` reads nothing of are left out; a list is told when it is whole.
+fn news<K, T>(
     watch: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
     read: impl Fn(K) -> Option<T> + Send,
 ) -> impl Stream<Item = News<T>> + Send

@@ -1,12 +1,11 @@
 //! Reading: the watches, the record of the accepted index, the sealing certificate.
 
-use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::GetParams;
 use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, ResourceExt};
-use kubernetes_client::watch::{News, news};
+use kubernetes_client::watch::{News, forward};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -30,14 +29,15 @@ impl Kubernetes {
         let node = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
         let nodes: Api<WatchedNode> = Api::all_with(self.client.clone(), &node);
         let stream = watcher(nodes, watcher::Config::default());
-        tasks.spawn(run(stream, inbox.clone(), |node| ObservedNode::read(&node), Event::Nodes));
+        let event = |news| observation(news).map(Event::Nodes);
+        tasks.spawn(forward(stream, |node| ObservedNode::read(&node), inbox.clone(), event));
         for kind in self.resources.keys() {
             let Ok(api) = self.api(kind) else { continue };
             let ours = watcher::Config::default().labels(&format!("{LABEL_MANAGED_BY}={MANAGER}"));
             let (read_kind, event_kind) = (kind.clone(), kind.clone());
             let read = move |object| ObservedObject::read(&read_kind, &object);
-            let event = move |observation| Event::Objects(event_kind.clone(), observation);
-            tasks.spawn(run(watcher(api, ours), inbox.clone(), read, event));
+            let event = move |news| Some(Event::Objects(event_kind.clone(), observation(news)?));
+            tasks.spawn(forward(watcher(api, ours), read, inbox.clone(), event));
         }
         Watches { _tasks: tasks }
     }
@@ -86,29 +86,13 @@ impl Kubernetes {
     }
 }
 
-async fn run<K, T>(
-    stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
-    inbox: mpsc::Sender<Event>,
-    read: impl Fn(K) -> Option<T> + Send,
-    event: impl Fn(Observation<T>) -> Event + Send,
-) where
-    K: Send,
-    T: Send,
-{
-    let mut news = std::pin::pin!(news(stream, read));
-    while let Some(told) = news.next().await {
-        let observation = match told {
-            News::Listed(all) => Some(Observation::Listed(all)),
-            News::Changed(one) => Some(Observation::Changed(one)),
-            News::Gone(one) => Some(Observation::Gone(one)),
-            News::Interrupted(error) => failed(&error),
-        };
-        // The inbox is full while the state is busy; then the API server's stream waits, too.
-        if let Some(observation) = observation
-            && inbox.send(event(observation)).await.is_err()
-        {
-            return;
-        }
+/// None: nothing to tell.
+fn observation<T>(news: News<T>) -> Option<Observation<T>> {
+    match news {
+        News::Listed(all) => Some(Observation::Listed(all)),
+        News::Changed(one) => Some(Observation::Changed(one)),
+        News::Gone(one) => Some(Observation::Gone(one)),
+        News::Interrupted(error) => failed(&error),
     }
 }
 

@@ -1,11 +1,10 @@
 //! Watching: the documents, and the names of the cluster's nodes.
 
-use futures::{Stream, StreamExt};
 use kube::Api;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, watcher};
-use kubernetes_client::watch::{News, news};
+use kubernetes_client::watch::{News, forward};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -28,39 +27,25 @@ impl Kubernetes {
             let ours = watcher::Config::default().labels(&format!("{LABEL}={MANAGER}"));
             let stream = watcher(self.api(store), ours);
             let read = move |object: DynamicObject| document(store, &object);
-            tasks.spawn(run(stream, inbox.clone(), read, move |observation| Event::Documents(store, observation)));
+            let event = move |news| Some(Event::Documents(store, observation(news)?));
+            tasks.spawn(forward(stream, read, inbox.clone(), event));
         }
         let node = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
         let nodes: Api<DynamicObject> = Api::all_with(self.client.clone(), &node);
         let stream = watcher(nodes, watcher::Config::default());
-        tasks.spawn(run(stream, inbox.clone(), |node: DynamicObject| node.metadata.name, Event::Nodes));
+        let event = |news| observation(news).map(Event::Nodes);
+        tasks.spawn(forward(stream, |node: DynamicObject| node.metadata.name, inbox.clone(), event));
         Watches { _tasks: tasks }
     }
 }
 
-async fn run<K, T>(
-    stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
-    inbox: mpsc::Sender<Event>,
-    read: impl Fn(K) -> Option<T> + Send,
-    event: impl Fn(Observation<T>) -> Event + Send,
-) where
-    K: Send,
-    T: Send,
-{
-    let mut news = std::pin::pin!(news(stream, read));
-    while let Some(told) = news.next().await {
-        let observation = match told {
-            News::Listed(all) => Some(Observation::Listed(all)),
-            News::Changed(one) => Some(Observation::Changed(one)),
-            News::Gone(one) => Some(Observation::Gone(one)),
-            News::Interrupted(error) => failed(&error),
-        };
-        // The inbox is full while the state is busy; then the API server's stream waits, too.
-        if let Some(observation) = observation
-            && inbox.send(event(observation)).await.is_err()
-        {
-            return;
-        }
+/// None: nothing to tell.
+fn observation<T>(news: News<T>) -> Option<Observation<T>> {
+    match news {
+        News::Listed(all) => Some(Observation::Listed(all)),
+        News::Changed(one) => Some(Observation::Changed(one)),
+        News::Gone(one) => Some(Observation::Gone(one)),
+        News::Interrupted(error) => failed(&error),
     }
 }
 
