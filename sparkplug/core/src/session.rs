@@ -80,6 +80,8 @@ pub enum TransportEvent {
         /// How many.
         publishes: u64,
     },
+    /// The session goes on, but what it was opened with is no longer what there is: certificates were renewed. The machine says farewell and opens another one on the same server.
+    Outdated,
     /// The session is over, or could not be opened. `reason` is for people.
     Disconnected {
         /// What happened, without secrets.

@@ -265,7 +265,7 @@ impl MqttConfig {
         self.check_texts()?;
         self.check_numbers()?;
         if self.uses_tls() {
-            tls::client_config(self)?;
+            tls::Files::read(self)?.client_config()?;
         }
         Ok(())
     }

@@ -26,6 +26,9 @@ use crate::events::{self, BATCH_MAX, Events};
 use crate::journal::Journal;
 use crate::machine::{Machine, Output};
 use crate::session::{Connector, Session, SessionEvent};
+use certificates::Certificates;
+
+mod certificates;
 
 /// Longest time from a DISCONNECT that is asked for to the end of the socket, the last acknowledgement included.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
@@ -60,6 +63,7 @@ pub(crate) struct Driver<M: Machine> {
     /// Mirror of the machine's store, while it can be written.
     journal: Option<Journal>,
     session: Option<Session>,
+    certificates: Certificates,
     inbox: mpsc::Receiver<Order<M>>,
     inbox_open: bool,
     stop: Arc<Notify>,
@@ -102,6 +106,7 @@ impl<M: Machine> Driver<M> {
             bd_seq,
             journal,
             session: None,
+            certificates: Certificates::default(),
             inbox,
             inbox_open: true,
             stop,
@@ -126,7 +131,10 @@ impl<M: Machine> Driver<M> {
                 Turn::Stop => self.on_stop(),
                 Turn::Session(event) => may_have_more = self.on_session_events(event).await,
                 Turn::Room => {}
-                Turn::Deadline => self.on_deadline(),
+                Turn::Deadline => {
+                    self.on_deadline();
+                    self.look_at_certificates().await;
+                }
             }
             self.tell_lost();
             self.carry_out(0).await;
@@ -168,8 +176,9 @@ impl<M: Machine> Driver<M> {
         // What comes in while the session is being closed is dropped anyway.
         .filter(|_| self.closing_until.is_none());
         let machine_deadline = if congested { None } else { self.machine.next_deadline() };
+        let look = self.next_look();
         let deadline =
-            [machine_deadline, paused_until, self.closing_until, self.stopping_until].into_iter().flatten().min();
+            [machine_deadline, paused_until, self.closing_until, self.stopping_until, look].into_iter().flatten().min();
         let Self { session, inbox, stop, events, backlog, clock, .. } = self;
         tokio::select! {
             () = stop.notified() => Turn::Stop,

@@ -19,7 +19,7 @@ use sparkplug::session::{Connect, Publish, QoS};
 
 use crate::config::{MqttConfig, MqttConfigError, Protocol};
 use crate::server_address::{Carrier, ServerAddress};
-use crate::tls;
+use crate::tls::{Files, Fingerprint};
 
 /// Requests handed to rumqttc ahead of the socket. It takes them one by one; a few keep it from waiting for us.
 pub(crate) const HANDED_MAX: usize = 64;
@@ -71,6 +71,8 @@ enum Client {
 pub(crate) struct Link {
     client: Client,
     pub(crate) signals: Signals,
+    /// Of the certificate files that it was opened with; None without TLS.
+    pub(crate) files: Option<Fingerprint>,
 }
 
 impl Link {
@@ -81,15 +83,15 @@ impl Link {
         client_id: &str,
         connect: Connect,
     ) -> Result<Self, MqttConfigError> {
-        let transport = transport(config, server)?;
+        let (transport, files) = transport(config, server)?;
         Ok(match config.protocol {
             Protocol::V311 => {
                 let (client, signals) = v311::open(config, server, client_id, connect.will, transport);
-                Self { client: Client::V311(client), signals }
+                Self { client: Client::V311(client), signals, files }
             }
             Protocol::V5 => {
                 let (client, signals) = v5::open(config, server, client_id, connect.will, transport);
-                Self { client: Client::V5(client), signals }
+                Self { client: Client::V5(client), signals, files }
             }
         })
     }
@@ -120,15 +122,20 @@ impl Link {
     }
 }
 
-fn transport(config: &MqttConfig, server: &ServerAddress) -> Result<Transport, MqttConfigError> {
-    Ok(match server.carrier {
-        Carrier::Tcp => Transport::Tcp,
-        Carrier::Tls => Transport::tls_with_config(TlsConfiguration::Rustls(tls::client_config(config)?)),
+fn transport(config: &MqttConfig, server: &ServerAddress) -> Result<(Transport, Option<Fingerprint>), MqttConfigError> {
+    let with_tls = |transport: fn(TlsConfiguration) -> Transport| {
+        let files = Files::read(config)?;
+        let client = TlsConfiguration::Rustls(files.client_config()?);
+        Ok((transport(client), Some(files.fingerprint())))
+    };
+    match server.carrier {
+        Carrier::Tcp => Ok((Transport::Tcp, None)),
+        Carrier::Tls => with_tls(Transport::tls_with_config),
         #[cfg(feature = "websocket")]
-        Carrier::WebSocket => Transport::ws(),
+        Carrier::WebSocket => Ok((Transport::ws(), None)),
         #[cfg(feature = "websocket")]
-        Carrier::WebSocketTls => Transport::wss_with_config(TlsConfiguration::Rustls(tls::client_config(config)?)),
-    })
+        Carrier::WebSocketTls => with_tls(Transport::wss_with_config),
+    }
 }
 
 /// What rumqttc calls the address: the host, or the whole URL of a WebSocket.

@@ -67,9 +67,13 @@ pub(crate) struct Listener {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    Waiting { until: Duration },
+    Waiting {
+        until: Duration,
+    },
     Connecting,
     Online,
+    /// Leaves the session for another one.
+    Leaving,
     Stopping,
     Stopped,
 }
@@ -105,6 +109,7 @@ impl Listener {
                 self.phase = Phase::Stopped;
                 self.tell(ListenerEvent::Stopped);
             }
+            Phase::Leaving => self.phase = Phase::Stopping,
             Phase::Stopping | Phase::Stopped => {}
         }
     }
@@ -140,9 +145,19 @@ impl Machine for Listener {
             }
             TransportEvent::Lost { topic } => self.tell(ListenerEvent::Lost { topic }),
             TransportEvent::Received { .. } => {}
+            TransportEvent::Outdated => {
+                if self.phase == Phase::Online {
+                    self.phase = Phase::Leaving;
+                    self.act(TransportAction::Disconnect);
+                }
+            }
             TransportEvent::Disconnected { .. } if self.phase == Phase::Stopping => {
                 self.phase = Phase::Stopped;
                 self.tell(ListenerEvent::Stopped);
+            }
+            TransportEvent::Disconnected { reason, .. } if self.phase == Phase::Leaving => {
+                self.phase = Phase::Waiting { until: now.mono };
+                self.tell(ListenerEvent::Offline { reason });
             }
             TransportEvent::Disconnected { reason, .. } => {
                 self.phase = Phase::Waiting { until: now.mono + self.wait };
@@ -162,7 +177,7 @@ impl Machine for Listener {
     fn next_deadline(&self) -> Option<Duration> {
         match self.phase {
             Phase::Waiting { until } => Some(until),
-            Phase::Connecting | Phase::Online | Phase::Stopping | Phase::Stopped => None,
+            Phase::Connecting | Phase::Online | Phase::Leaving | Phase::Stopping | Phase::Stopped => None,
         }
     }
 
@@ -220,6 +235,20 @@ mod tests {
         assert_eq!(actions(&mut listener), ["Event(Online)"]);
         lost(&mut listener, 2_000);
         assert_eq!(listener.next_deadline(), Some(Duration::from_millis(2_500)), "the wait begins small again");
+    }
+
+    #[test]
+    fn an_outdated_session_is_left_and_followed_by_another_on_the_same_server() {
+        let mut listener = Listener::new(Vec::new(), 2);
+        listener.on_transport(TransportEvent::Outdated, at(0));
+        assert_eq!(actions(&mut listener).len(), 1, "one that is being opened is up to date");
+        listener.on_transport(TransportEvent::Subscribed, at(0));
+        listener.on_transport(TransportEvent::Outdated, at(0));
+        listener.on_transport(TransportEvent::Outdated, at(0));
+        assert_eq!(actions(&mut listener), ["Event(Online)", "Transport(Disconnect)"]);
+        lost(&mut listener, 7);
+        listener.handle_timeout(listener.next_deadline().map(|due| Now::new(due, 0)).unwrap());
+        assert_eq!(actions(&mut listener), ["Transport(Connect(Connect { server: 0, will: None, bd_seq: None }))"]);
     }
 
     #[test]

@@ -42,10 +42,13 @@ pub enum PemError {
     },
 }
 
-/// All certificates of the file, at least one.
-pub(crate) fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
-    let text = read(key, path)?;
-    let certificates = rustls_pemfile::certs(&mut text.as_slice())
+/// All certificates of the text of the file, at least one.
+pub(crate) fn certificates(
+    key: &'static str,
+    path: &Path,
+    text: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let certificates = rustls_pemfile::certs(&mut &*text)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|source| PemError::Malformed { key, path: path.to_owned(), source })?;
     if certificates.is_empty() {
@@ -54,15 +57,15 @@ pub(crate) fn certificates(key: &'static str, path: &Path) -> Result<Vec<Certifi
     Ok(certificates)
 }
 
-/// The first private key of the file.
-pub(crate) fn private_key(key: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, PemError> {
-    let text = read(key, path)?;
-    rustls_pemfile::private_key(&mut text.as_slice())
+/// The first private key of the text of the file.
+pub(crate) fn private_key(key: &'static str, path: &Path, text: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
+    rustls_pemfile::private_key(&mut &*text)
         .map_err(|source| PemError::Malformed { key, path: path.to_owned(), source })?
         .ok_or_else(|| PemError::Missing { key, path: path.to_owned(), needed: "private key (PKCS#8, PKCS#1 or SEC1)" })
 }
 
-fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, PemError> {
+/// The text of a file.
+pub(crate) fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, PemError> {
     fs::read(path).map_err(|source| PemError::Unreadable { key, path: path.to_owned(), source })
 }
 
@@ -75,10 +78,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.pem");
         let told = |text: &str| {
-            fs::write(&path, text).unwrap();
             (
-                certificates("mqtt.ca_file", &path).unwrap_err().to_string(),
-                private_key("mqtt.key_file", &path).unwrap_err().to_string(),
+                certificates("mqtt.ca_file", &path, text.as_bytes()).unwrap_err().to_string(),
+                private_key("mqtt.key_file", &path, text.as_bytes()).unwrap_err().to_string(),
             )
         };
         let at = path.display();
@@ -91,8 +93,7 @@ mod tests {
         );
         let broken = "-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n";
         assert_eq!(told(broken).0, format!("mqtt.ca_file: {at} is not a well-formed PEM file"));
-        fs::remove_file(&path).unwrap();
-        let missing = certificates("mqtt.ca_file", &path).unwrap_err().to_string();
+        let missing = read("mqtt.ca_file", &path).unwrap_err().to_string();
         assert_eq!(missing, format!("mqtt.ca_file: cannot read {at}"));
     }
 }

@@ -20,6 +20,7 @@ use crate::config::{MqttConfig, MqttConfigError, Protocol};
 use crate::link::{Fault, HANDED_MAX, Link, Signal, takes_nothing, too_large_to_send};
 use crate::receipts::Receipts;
 use crate::server_address::ServerAddress;
+use crate::tls::{Fingerprint, Look, look};
 
 /// Bytes or messages in the outbox from which on no further work should be taken on ("congested"). The socket has to make room first.
 const CONGESTED_BYTES: usize = 4 * 1024 * 1024;
@@ -113,6 +114,11 @@ impl Session {
             // Where the client itself notices a write that is stuck, it does so sooner. Pings bring a sign of life in every keep-alive time.
             stuck_max: Duration::from_secs(config.connect_timeout_s) + config.keep_alive(),
         })
+    }
+
+    /// Of the certificate files that the connection was made with; None without TLS, and before the server has accepted it.
+    pub(crate) fn files(&self) -> Option<Fingerprint> {
+        self.link.files.filter(|_| self.connected)
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -326,6 +332,13 @@ impl Connector {
 
     pub(crate) fn config(&self) -> &MqttConfig {
         &self.config
+    }
+
+    /// Whether the certificate files still hold what a session was opened with.
+    pub(crate) async fn look(&self, used: Fingerprint) -> Look {
+        let config = Arc::clone(&self.config);
+        // Only the end of the process cancels it.
+        tokio::task::spawn_blocking(move || look(&config, used)).await.unwrap_or(Look::Same)
     }
 
     /// The same for one of the servers alone.

@@ -1,5 +1,9 @@
 //! The TLS side of the connection: rustls with the aws-lc-rs provider, named here so that no other part of the process can change or miss it.
+//!
+//! The certificate files are read anew for every session, and looked at again while it lasts: what they hold when they have changed is taken up by another session, without a restart.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
@@ -7,32 +11,147 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::{MqttConfig, MqttConfigError};
 use crate::pem::{self, PemError};
 
-/// Reads the certificate files. Done anew for every session, so that renewed certificates are taken up without a restart.
-pub(crate) fn client_config(config: &MqttConfig) -> Result<Arc<ClientConfig>, MqttConfigError> {
-    let Some(ca_file) = &config.ca_file else {
-        return Err(MqttConfigError::Key {
-            key: "ca_file",
-            rule: "is missing; mqtts:// needs the authorities to trust",
-        });
-    };
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(pem::certificates("mqtt.ca_file", ca_file)?);
-    if added == 0 {
-        let (path, needed) = (ca_file.clone(), "certificate that can be read as an authority's");
-        return Err(PemError::Missing { key: "mqtt.ca_file", path, needed }.into());
+/// A file and what it held when it was read.
+struct File {
+    path: PathBuf,
+    text: Vec<u8>,
+}
+
+/// The certificate files as they were at one time.
+pub(crate) struct Files {
+    ca: File,
+    /// Certificate and key.
+    client: Option<(File, File)>,
+}
+
+/// What the files are compared by. Not a secret, and not meant against anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64);
+
+/// What has become of the files.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// They hold what they held.
+    Same,
+    /// They hold something else that a session can be opened with.
+    Renewed,
+    /// They hold something else, or nothing, that no session can be opened with.
+    Unusable {
+        /// Of what they hold; None: they cannot be read.
+        fingerprint: Option<Fingerprint>,
+        /// Why; names the key and the file.
+        error: MqttConfigError,
+    },
+}
+
+impl Files {
+    /// Reads them. Blocks.
+    pub(crate) fn read(config: &MqttConfig) -> Result<Self, MqttConfigError> {
+        let file = |key, path: &PathBuf| pem::read(key, path).map(|text| File { path: path.clone(), text });
+        let Some(ca_file) = &config.ca_file else {
+            return Err(MqttConfigError::Key {
+                key: "ca_file",
+                rule: "is missing; mqtts:// needs the authorities to trust",
+            });
+        };
+        let client = match (&config.cert_file, &config.key_file) {
+            (Some(cert_file), Some(key_file)) => {
+                Some((file("mqtt.cert_file", cert_file)?, file("mqtt.key_file", key_file)?))
+            }
+            _ => None,
+        };
+        Ok(Self { ca: file("mqtt.ca_file", ca_file)?, client })
     }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the aws-lc-rs provider has cipher suites for the default protocol versions")
-        .with_root_certificates(roots);
-    let client = match (&config.cert_file, &config.key_file) {
-        (Some(cert_file), Some(key_file)) => {
-            let chain = pem::certificates("mqtt.cert_file", cert_file)?;
-            let key = pem::private_key("mqtt.key_file", key_file)?;
-            builder.with_client_auth_cert(chain, key).map_err(MqttConfigError::ClientCertificate)?
+
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        let mut hasher = DefaultHasher::new();
+        self.ca.text.hash(&mut hasher);
+        if let Some((certificate, key)) = &self.client {
+            (&certificate.text, &key.text).hash(&mut hasher);
         }
-        _ => builder.with_no_client_auth(),
+        Fingerprint(hasher.finish())
+    }
+
+    /// The TLS client that they make: certificate and key belong together.
+    pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, MqttConfigError> {
+        let mut roots = RootCertStore::empty();
+        let (added, _) =
+            roots.add_parsable_certificates(pem::certificates("mqtt.ca_file", &self.ca.path, &self.ca.text)?);
+        if added == 0 {
+            let (path, needed) = (self.ca.path.clone(), "certificate that can be read as an authority's");
+            return Err(PemError::Missing { key: "mqtt.ca_file", path, needed }.into());
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the aws-lc-rs provider has cipher suites for the default protocol versions")
+            .with_root_certificates(roots);
+        let client = match &self.client {
+            Some((certificate, key)) => {
+                let chain = pem::certificates("mqtt.cert_file", &certificate.path, &certificate.text)?;
+                let key = pem::private_key("mqtt.key_file", &key.path, &key.text)?;
+                builder.with_client_auth_cert(chain, key).map_err(MqttConfigError::ClientCertificate)?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        Ok(Arc::new(client))
+    }
+}
+
+/// Compares the files with what a session was opened with. Blocks.
+pub(crate) fn look(config: &MqttConfig, used: Fingerprint) -> Look {
+    let files = match Files::read(config) {
+        Ok(files) => files,
+        Err(error) => return Look::Unusable { fingerprint: None, error },
     };
-    Ok(Arc::new(client))
+    let fingerprint = files.fingerprint();
+    if fingerprint == used {
+        return Look::Same;
+    }
+    match files.client_config() {
+        Ok(_) => Look::Renewed,
+        Err(error) => Look::Unusable { fingerprint: Some(fingerprint), error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+    use std::fs;
+
+    #[test]
+    fn files_count_as_renewed_only_when_they_belong_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let issue = || {
+            let key = KeyPair::generate().unwrap();
+            (CertificateParams::default().self_signed(&key).unwrap().pem(), key.serialize_pem())
+        };
+        let at = |name: &str| directory.path().join(name);
+        let write = |name: &str, text: &str| fs::write(at(name), text).unwrap();
+        let config = MqttConfig {
+            ca_file: Some(at("ca")),
+            cert_file: Some(at("certificate")),
+            key_file: Some(at("key")),
+            ..MqttConfig::default()
+        };
+        let (first, second) = (issue(), issue());
+        write("ca", &first.0);
+        write("certificate", &first.0);
+        write("key", &first.1);
+        let used = Files::read(&config).unwrap().fingerprint();
+        assert!(matches!(look(&config, used), Look::Same));
+        // The key of the other certificate, half of it, none; then both.
+        write("key", &second.1);
+        let Look::Unusable { fingerprint: Some(mixed), error } = look(&config, used) else { panic!("mixed up") };
+        assert!(matches!(error, MqttConfigError::ClientCertificate(_)), "{error}");
+        write("key", &second.1[..second.1.len() / 2]);
+        let Look::Unusable { fingerprint: Some(half), .. } = look(&config, used) else { panic!("half a key") };
+        assert_ne!(half, mixed);
+        fs::remove_file(at("key")).unwrap();
+        assert!(matches!(look(&config, used), Look::Unusable { fingerprint: None, .. }));
+        write("key", &second.1);
+        write("certificate", &second.0);
+        assert!(matches!(look(&config, used), Look::Renewed));
+    }
 }

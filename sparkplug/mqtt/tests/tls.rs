@@ -102,3 +102,23 @@ async fn each_fault_of_the_server_s_certificate_is_told_in_a_way_of_its_own() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_renewed_certificate_is_taken_up_by_another_session() {
+    let server = server(&certificates::write);
+    let directory = server.directory();
+    for protocol in PROTOCOLS {
+        let mut node = started(&with_client_certificate(&server, protocol));
+        let event = soon("a birth", node.recv()).await;
+        let Some(NodeEvent::Born { bd_seq: first, .. }) = event else { panic!("{event:?}") };
+        // Certificate and key change one after the other; what does not belong together is not taken up.
+        certificates::write_client(&directory, "client");
+        let event = soon("the end of the session", node.recv()).await;
+        let Some(NodeEvent::Offline { reason }) = event else { panic!("{event:?}") };
+        assert_eq!(reason, "the certificates were renewed");
+        let event = soon("a birth with the other certificate", node.recv()).await;
+        let Some(NodeEvent::Born { bd_seq, .. }) = event else { panic!("{event:?}") };
+        assert_eq!(bd_seq, first.next(), "one session followed");
+        node.stop().await;
+    }
+}

@@ -394,6 +394,7 @@ impl EdgeNode {
             // A lost command is repeated by whoever wants it; a lost STATE is retained and comes again with the next session.
             TransportEvent::Lost { .. } => {}
             TransportEvent::Received { publishes } => self.received(publishes, now),
+            TransportEvent::Outdated => self.outdated(now),
             TransportEvent::Disconnected { reason, reached } => self.disconnected(reason, reached, now),
         }
         self.advance(now);

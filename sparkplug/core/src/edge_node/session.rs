@@ -11,6 +11,9 @@ use crate::state::HostState;
 use crate::time::Now;
 use crate::topic::{MessageKind, Topic, filter};
 
+/// Why a session ends that is to be opened anew on the same server.
+const OUTDATED: &str = "the certificates were renewed";
+
 impl EdgeNode {
     pub(super) fn connect(&mut self, now: Now) {
         self.primary_host.begin_session();
@@ -83,7 +86,7 @@ impl EdgeNode {
         }
         // tck-id-operational-behavior-edge-node-termination-host-offline-reconnect,
         // tck-id-operational-behavior-primary-application-state-with-multiple-servers-walk
-        if !self.open || self.leave_reason.is_some() {
+        if !self.open || self.leave_reason.is_some_and(|own| own != OUTDATED) {
             self.server = (self.server + 1) % self.config.servers.max(1);
         }
         let reason = match self.leave_reason.take() {
@@ -108,6 +111,17 @@ impl EdgeNode {
         }
         self.leave_reason = Some(reason);
         self.phase = Phase::Leaving;
+    }
+
+    /// The session is replaced by another one (tck-id-operational-behavior-edge-node-intentional-disconnect-ndeath).
+    pub(super) fn outdated(&mut self, now: Now) {
+        match self.phase {
+            Phase::Subscribing | Phase::AwaitingPrimaryHost { .. } | Phase::Birthing | Phase::Born => {
+                self.leave(OUTDATED, now);
+            }
+            // A session that is still being opened, or is at its end, is followed by one that is up to date.
+            Phase::Away { .. } | Phase::Connecting | Phase::Leaving | Phase::Stopped => {}
+        }
     }
 
     pub(super) fn message(&mut self, topic: String, bytes: &[u8], retain: bool, now: Now) {

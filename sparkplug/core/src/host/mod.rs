@@ -381,6 +381,7 @@ impl HostApplication {
             TransportEvent::Message { topic, payload, retain } => self.message(&topic, &payload, retain, now),
             TransportEvent::Lost { topic } => self.lost(&topic, now),
             TransportEvent::Received { .. } => {}
+            TransportEvent::Outdated => self.outdated(now),
             TransportEvent::Disconnected { reason, .. } => self.disconnected(reason, now),
         }
         self.run_due(now);

@@ -54,17 +54,26 @@ impl HostApplication {
                 self.event(HostEvent::Stopped);
             }
             Phase::Leaving | Phase::Stopped => {}
-            Phase::Connecting | Phase::Subscribing | Phase::Online => {
-                // tck-id-operational-behavior-host-application-termination, tck-id-operational-behavior-host-application-death-payload
-                if self.phase == Phase::Online
-                    && let Some(own) = &self.own_state
-                {
-                    let death = own.death(now.wall);
-                    self.publish(death);
-                }
-                self.action(TransportAction::Disconnect);
-                self.phase = Phase::Leaving;
-            }
+            Phase::Connecting | Phase::Subscribing | Phase::Online => self.leave(now),
         }
+    }
+
+    /// The session is replaced by another one.
+    pub(super) fn outdated(&mut self, now: Now) {
+        if matches!(self.phase, Phase::Subscribing | Phase::Online) {
+            self.leave(now);
+        }
+    }
+
+    /// (tck-id-operational-behavior-host-application-termination, tck-id-operational-behavior-host-application-death-payload)
+    fn leave(&mut self, now: Now) {
+        if self.phase == Phase::Online
+            && let Some(own) = &self.own_state
+        {
+            let death = own.death(now.wall);
+            self.publish(death);
+        }
+        self.action(TransportAction::Disconnect);
+        self.phase = Phase::Leaving;
     }
 }

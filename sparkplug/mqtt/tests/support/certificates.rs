@@ -27,37 +27,44 @@ pub fn write_with(directory: &Path, server: &str, days: i32) {
             .collect::<Vec<_>>(),
     );
     let of_server = format!("subjectAltName=DNS:{server}\nextendedKeyUsage=serverAuth\n");
-    for (name, subject, extensions, days) in
-        [("server", "/CN=server", of_server.as_str(), days), ("client", "/CN=edge", "extendedKeyUsage=clientAuth\n", 2)]
-    {
-        let (key, csr, pem, ext) =
-            (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"), format!("{name}.ext"));
-        fs::write(directory.join(&ext), extensions).unwrap();
-        openssl(
-            &["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", subject]
-                .map(str::to_owned)
-                .into_iter()
-                .chain(["-keyout".into(), at(&key), "-out".into(), at(&csr)])
-                .collect::<Vec<_>>(),
-        );
-        openssl(&[
-            "x509".into(),
-            "-req".into(),
-            "-days".into(),
-            days.to_string(),
-            "-CAcreateserial".into(),
-            "-in".into(),
-            at(&csr),
-            "-CA".into(),
-            at("ca.pem"),
-            "-CAkey".into(),
-            at("ca.key"),
-            "-extfile".into(),
-            at(&ext),
-            "-out".into(),
-            at(&pem),
-        ]);
-    }
+    issue(directory, "server", "/CN=server", &of_server, days);
+    write_client(directory, "client");
+}
+
+/// Writes `<name>.pem` and `<name>.key`, signed by the authority that is there.
+pub fn write_client(directory: &Path, name: &str) {
+    issue(directory, name, "/CN=edge", "extendedKeyUsage=clientAuth\n", 2);
+}
+
+fn issue(directory: &Path, name: &str, subject: &str, extensions: &str, days: i32) {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let (key, csr, pem, ext) =
+        (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"), format!("{name}.ext"));
+    fs::write(directory.join(&ext), extensions).unwrap();
+    openssl(
+        &["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", subject]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["-keyout".into(), at(&key), "-out".into(), at(&csr)])
+            .collect::<Vec<_>>(),
+    );
+    openssl(&[
+        "x509".into(),
+        "-req".into(),
+        "-days".into(),
+        days.to_string(),
+        "-CAcreateserial".into(),
+        "-in".into(),
+        at(&csr),
+        "-CA".into(),
+        at("ca.pem"),
+        "-CAkey".into(),
+        at("ca.key"),
+        "-extfile".into(),
+        at(&ext),
+        "-out".into(),
+        at(&pem),
+    ]);
 }
 
 fn openssl(arguments: &[String]) {

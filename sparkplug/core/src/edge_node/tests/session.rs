@@ -177,6 +177,29 @@ fn stop_publishes_ndeath_then_disconnects_then_reports_it() {
     bench.expect(&[]);
 }
 
+/// tck-id-operational-behavior-edge-node-intentional-disconnect-ndeath, tck-id-topics-nbirth-bdseq-increment
+#[test]
+fn an_outdated_session_ends_with_ndeath_and_is_followed_by_one_on_the_same_server() {
+    let mut bench = Bench::born(EdgeNodeConfig { servers: 2, ..config() });
+    bench.on(TransportEvent::Outdated);
+    bench.expect(&["NDEATH E - qos1 bdSeq=Int64(0)", "disconnect"]);
+    bench.on(TransportEvent::Outdated);
+    bench.expect(&[]);
+    bench.lose(true);
+    bench.expect(&["offline the certificates were renewed"]);
+    bench.on(TransportEvent::Outdated);
+    bench.pass(Duration::from_secs(1));
+    bench.expect(&["connect 0 will [NDEATH E - qos1 bdSeq=Int64(1)]"]);
+    bench.on(TransportEvent::Outdated);
+    bench.expect(&[]);
+    bench.on(TransportEvent::Connected);
+    bench.on(TransportEvent::Outdated);
+    bench.expect(&["subscribe spBv1.0/G/NCMD/E 1, spBv1.0/G/DCMD/E/+ 1", "disconnect"]);
+    bench.update(NodeUpdate::Stop);
+    bench.lose(true);
+    bench.expect(&["stopped"]);
+}
+
 #[test]
 fn stop_before_birth_sends_no_ndeath() {
     let mut bench = Bench::new(config(), vec![]);

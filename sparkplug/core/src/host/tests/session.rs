@@ -98,6 +98,24 @@ fn stop_publishes_offline_with_the_present_time_and_does_not_answer_it() {
     assert_eq!(bench.machine.next_deadline(), None);
 }
 
+/// tck-id-operational-behavior-host-application-termination
+#[test]
+fn an_outdated_session_ends_with_state_offline_and_is_followed_by_one_on_the_same_server() {
+    let mut bench = Bench::online(HostConfig { servers: 2, ..config() });
+    bench.on(TransportEvent::Outdated);
+    bench.expect(&[WILL, "disconnect"]);
+    bench.on(TransportEvent::Outdated);
+    bench.expect(&[]);
+    bench.lose();
+    let due = bench.machine.next_deadline().expect("connects again");
+    bench.now = Now::new(due, bench.now.wall);
+    bench.machine.handle_timeout(bench.now);
+    let lines = bench.lines();
+    assert!(lines.iter().any(|line| line.starts_with("connect 0 ")), "{lines:?}");
+    bench.on(TransportEvent::Outdated);
+    bench.expect(&[]);
+}
+
 /// tck-id-operational-behavior-host-application-multi-server-timestamp
 #[test]
 fn timestamps_grow_on_each_server_whatever_the_clock_does() {
