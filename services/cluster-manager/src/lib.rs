@@ -90,10 +90,10 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let state_dir = config.state_dir.clone();
     let charts_dir = config.git.charts_dir.clone();
-    let repositories = tokio::task::spawn_blocking(move || {
+    let (repositories, charts_commit) = tokio::task::spawn_blocking(move || {
         let repositories = Repositories::load(&state_dir)?;
-        git_work::write_shared(&repositories, charts_dir.as_deref())?;
-        anyhow::Ok(repositories)
+        let charts_commit = git_work::write_shared(&repositories, charts_dir.as_deref())?;
+        anyhow::Ok((repositories, charts_commit))
     })
     .await?
     .context("repositories")?;
@@ -121,7 +121,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         service_runtime::health::serve(addr, health.clone(), shutdown.clone()).await?;
     }
 
-    let settings = settings(&config, organisation.clone(), git_url, &authority);
+    let settings =
+        Settings { charts_commit: Some(charts_commit), ..settings(&config, organisation.clone(), git_url, &authority) };
     let manager = ClusterManager::new(settings, repositories.open_clusters(), random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
@@ -290,6 +291,7 @@ fn settings(
         rate: Rate::per_minute(config.api.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
         identity: Some(authority.identity()),
+        charts_commit: None,
         organisation,
     }
 }

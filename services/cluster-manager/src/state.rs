@@ -13,6 +13,7 @@
 //! | `offer` | one cluster's bootstrap: to which tokens its script is offered |
 //! | `join` | one cluster's Join: the attestation policy on its way to it |
 //! | `people` | who asks over HTTP, and what they are told |
+//! | `source` | one cluster's repositories: their commits on the way to Flux |
 //! | `repeat` | a command that is sent until it is answered |
 
 mod cluster;
@@ -23,6 +24,7 @@ mod join;
 mod offer;
 mod people;
 mod repeat;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -69,6 +71,8 @@ pub struct Settings {
     pub retry: (Duration, Duration),
     /// What clusters are enrolled with; None: none is.
     pub identity: Option<Identity>,
+    /// Commit that the repository of shared charts is at, hexadecimal; None: not known.
+    pub charts_commit: Option<String>,
 }
 
 /// An open repository that an earlier life of the manager left on the disk.

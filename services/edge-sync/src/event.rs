@@ -1,6 +1,6 @@
 //! Everything that can come in and everything that can go out: the index of this service.
 
-use edge_sync_contract::Digest;
+use edge_sync_contract::{Digest, Sources};
 use serde_json::Value;
 use service_runtime::{Effects, Saved, Unsaved};
 use sparkplug::Metric;
@@ -49,6 +49,8 @@ pub enum Event {
     },
     /// Answer to [`Effect::FetchCertificate`]: the text that the controller gave.
     Certificate(Result<String, KubernetesError>),
+    /// Answer to [`Effect::Annotate`].
+    Annotated(Result<(), KubernetesError>),
     /// Answer to [`Effect::Probe`].
     Probed(Result<(), KubernetesError>),
     /// From the own Edge Node.
@@ -149,6 +151,8 @@ pub enum Effect {
     },
     /// Read the sealing certificate.
     FetchCertificate,
+    /// Make Flux fetch the cluster's repositories, which are at these commits.
+    Annotate(Sources),
     /// Ask the API server whether it answers.
     Probe,
     /// Everything is known: start the Edge Node with these metrics of its own. Once, before every [`Effect::Node`].

@@ -16,6 +16,7 @@ pub mod objects;
 pub mod prune;
 pub mod reports;
 pub mod sealing;
+pub mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,6 +41,7 @@ use objects::Objects;
 use prune::{PruneLimits, Pruner};
 use reports::Reports;
 use sealing::Sealing;
+use source::Source;
 
 /// Manifests that came before the index that lists them, at most; each may have the size of one message. Those beyond are sent again.
 const EARLY_MAX: usize = 32;
@@ -92,6 +94,7 @@ pub struct State {
     deleting: BTreeMap<ObjectKey, Uuid>,
     pruner: Pruner,
     sealing: Sealing,
+    source: Source,
     link: Link,
     reports: Reports,
     /// Deployments to be planned again.
@@ -99,6 +102,7 @@ pub struct State {
     /// Deployments to be reported again.
     touched: BTreeSet<Uuid>,
     repeat_index: bool,
+    repeat_source: bool,
     repeat: BTreeSet<Uuid>,
     is_born: bool,
     is_stopping: bool,
@@ -128,11 +132,13 @@ impl State {
             deleting: BTreeMap::new(),
             pruner: Pruner::new(settings.prune),
             sealing: Sealing::new(settings.sealing, settings.sealing_refresh, retry(settings.sealing_retry, 2)),
+            source: Source::new(retry(settings.retry, 4)),
             link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(30)), 3)),
             reports: Reports::default(),
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
             repeat_index: false,
+            repeat_source: false,
             repeat: BTreeSet::new(),
             is_born: false,
             is_stopping: false,
@@ -173,6 +179,13 @@ impl State {
             Event::Certificate(answer) => {
                 self.sealing.on_answer(answer.map_err(|error| error.message), now.mono);
             }
+            Event::Annotated(result) => {
+                match &result {
+                    Ok(()) => self.answered(),
+                    Err(error) => self.failed(error, now),
+                }
+                self.source.on_answer(result, now.mono);
+            }
             Event::Probed(Ok(())) => self.answered(),
             Event::Probed(Err(error)) => {
                 self.failed(&error, now);
@@ -194,7 +207,12 @@ impl State {
     /// `Now::mono` at which [`Event::Deadline`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        let own = [self.index.next_deadline(), self.sealing.next_deadline(), self.link.next_deadline()];
+        let own = [
+            self.index.next_deadline(),
+            self.sealing.next_deadline(),
+            self.source.next_deadline(),
+            self.link.next_deadline(),
+        ];
         let deployments = self.deployments.values().map(Deployment::next_deadline);
         let prune = [self.pruner.guard_ends(), self.pruner.pass_ends()];
         let all = own.into_iter().chain(deployments).chain(prune).flatten();
@@ -296,6 +314,7 @@ impl State {
                     }
                 }
             }
+            Ok(Some(SyncCommand::Source(desired))) => self.repeat_source |= self.source.on_command(desired),
             Ok(Some(SyncCommand::Manifests { deployment, desired })) => self.on_manifests(deployment, desired),
             Err(error) => {
                 tracing::warn!(%error, "command refused");
@@ -376,6 +395,7 @@ impl State {
     fn reachable_again(&mut self) {
         tracing::info!("Kubernetes API answers again");
         self.index.retry_now();
+        self.source.retry_now();
         for deployment in self.deployments.values_mut() {
             deployment.retry_now();
         }
@@ -465,6 +485,7 @@ impl State {
         let own = [
             self.index.next_effect(now.mono, may_save),
             self.sealing.next_effect(now.mono),
+            self.source.next_effect(now.mono),
             self.link.next_effect(now.mono),
         ];
         self.effects.extend(own.into_iter().flatten());
@@ -614,6 +635,9 @@ impl State {
         if std::mem::take(&mut self.repeat_index) {
             again.extend(self.reports.repeat_index(now.wall));
         }
+        if std::mem::take(&mut self.repeat_source) {
+            again.extend(self.reports.repeat_source(now.wall));
+        }
         for uuid in std::mem::take(&mut self.repeat) {
             again.extend(self.reports.repeat_deployment(uuid, now.wall));
         }
@@ -637,6 +661,10 @@ impl State {
             desired_version: accepted.map_or(0, |record| record.index.version),
             desired_digest: accepted.map(|record| record.index.digest()),
             desired_error: (!errors.is_empty()).then(|| errors.join("; ")),
+            source_version: Some(self.source.version()),
+            source_commit: self.source.told().map(|told| told.repository),
+            source_charts: self.source.told().and_then(|told| told.charts),
+            source_error: self.source.error().map(str::to_owned),
             ..SyncNode::default()
         }
     }

@@ -210,6 +210,7 @@ impl Kubernetes {
                 news.push_back(Event::Deleted { key: key.clone(), uid, result });
                 news.extend(last.map(|seen| Event::Objects(key.kind, Observation::Gone(seen))));
             }
+            Effect::Annotate(_) => news.push_back(Event::Annotated(Ok(()))),
             Effect::Probe => news.push_back(Event::Probed(Ok(()))),
             // There is no sealed secrets controller, and the others are the caller's.
             Effect::FetchCertificate | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => {}

@@ -251,6 +251,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         identity: None,
+        charts_commit: Some(format!("{:040x}", 1)),
         organisation: organisation.clone(),
     };
     let mut state = ClusterManager::new(settings, world.git.left(), seed, now);

@@ -76,7 +76,7 @@ impl Git {
                 repository.path = path;
                 repository.store = store;
                 repository.is_open = true;
-                GitOutcome::Written { commit: format!("{:040x}", repository.commits) }
+                GitOutcome::Written { commit: commit(repository.commits) }
             }
             GitAction::Close => {
                 if let Some(repository) = self.repositories.get_mut(&work.cluster) {
@@ -86,6 +86,12 @@ impl Git {
             }
         }
     }
+}
+
+/// The commit that a repository with that many commits is at.
+#[must_use]
+pub fn commit(commits: u32) -> String {
+    format!("{commits:040x}")
 }
 
 impl World {

@@ -14,7 +14,7 @@ use edge_sync::object::{
     ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject, WatchedObject,
 };
 use edge_sync::record::{IndexRecord, StoredRecord};
-use edge_sync_contract::HostDevice;
+use edge_sync_contract::{HostDevice, Sources};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -67,6 +67,8 @@ pub struct Cluster {
     pub record: Option<(String, u64)>,
     /// The API server does not answer until then.
     pub down_until: Option<Duration>,
+    /// The commits that Flux was asked to fetch last.
+    pub flux_told: Option<Sources>,
     nodes: BTreeMap<String, HostDevice>,
     sparkplug_nodes: BTreeMap<String, NodeResource>,
     secrets: BTreeMap<String, edge_monitor::currency::SealedSecret>,
@@ -112,6 +114,7 @@ impl Cluster {
             down_until: None,
             sparkplug_nodes: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            flux_told: None,
             version: 1,
             news_at: Duration::ZERO,
         }
@@ -509,6 +512,7 @@ fn refused_all(effect: Effect) -> Carried {
             Event::Applied { deployment, applied: Vec::new(), failed }
         }
         Effect::Delete { key, uid, .. } => Event::Deleted { key, uid, result: Err(unreachable()) },
+        Effect::Annotate(_) => Event::Annotated(Err(unreachable())),
         Effect::FetchCertificate => Event::Certificate(Err(unreachable())),
         Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => Event::Probed(Err(unreachable())),
     };
@@ -548,6 +552,10 @@ impl Cluster {
                     changed.push((key.clone(), Some(last.clone())));
                 }
                 Event::Deleted { key, uid, result: result.map(|(deletion, _)| deletion) }
+            }
+            Effect::Annotate(sources) => {
+                self.flux_told = Some(sources);
+                Event::Annotated(Ok(()))
             }
             Effect::FetchCertificate => Event::Certificate(Ok(CERTIFICATE.to_owned())),
             Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => Event::Probed(Ok(())),

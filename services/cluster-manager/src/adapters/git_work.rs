@@ -94,11 +94,11 @@ fn carry_out(repositories: &Repositories, cluster: Uuid, action: GitAction) -> G
     done.unwrap_or_else(|error| GitOutcome::Failed { reason: chain(&error) })
 }
 
-/// Makes the shared repository, and brings it to the charts in `charts_dir` if there is one. Blocks.
+/// Makes the shared repository, and brings it to the charts in `charts_dir` if there is one; returns the commit that its branch is at. Blocks.
 ///
 /// # Errors
 /// The disk, or the directory of charts.
-pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> Result<(), SharedError> {
+pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> Result<String, SharedError> {
     let mut files = RepositoryFiles {
         initial: [
             ("README.md".to_owned(), SHARED_README.as_bytes().to_vec()),
@@ -118,8 +118,7 @@ pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> R
         files.directory = Some(String::new());
     }
     let place = Place { path: SHARED_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil() };
-    repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?;
-    Ok(())
+    Ok(repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?.commit)
 }
 
 /// The shared repository cannot be written.

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::edge::{self, EdgeState};
 use super::join::{self, PolicyForwarding};
+use super::source::SourceForwarding;
 use crate::bootstrap::Offer;
 use crate::cluster_repo::{self, ClusterRepo};
 use crate::event::{Effect, GitAction, GitWork};
@@ -120,6 +121,8 @@ pub struct Cluster {
     pub edge: EdgeState,
     /// Its attestation policy.
     pub policy: PolicyForwarding,
+    /// The commits of its repositories on the way to its Flux.
+    pub source: SourceForwarding,
     /// What it contributes to the totals.
     pub share: Option<Share>,
     /// Its bootstrap, as it was offered last.
@@ -149,6 +152,7 @@ impl Cluster {
             expecting_join: None,
             edge: EdgeState::new(retry, seed.rotate_left(34)),
             policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
+            source: SourceForwarding::new(retry, seed.rotate_left(9)),
             share: None,
             offer: None,
             device: None,
@@ -253,6 +257,9 @@ impl ClusterManager {
             Some(name) => self.reconcile(uuid, name, deleting, now),
             None => self.without_edge(uuid),
         };
+        if let Some(name) = name.as_ref().filter(|_| !deleting) {
+            self.forward_source(uuid, name, now);
+        }
         let join = name.as_ref().map(|name| self.forward_policy(uuid, name, deleting, now)).unwrap_or_default();
         let is_ready = state == SetupState::Ready;
         let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready));
@@ -517,8 +524,9 @@ impl ClusterManager {
         let away = name.filter(|_| deleting).and_then(|name| self.away_at(name));
         let given_up = name.and_then(|name| self.give_up_at(name));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        let (edge, policy) = (cluster.edge.next_deadline(), cluster.policy.next_deadline());
-        let waits = [cluster.writes.until, cluster.git.wait.until, edge, policy, away, given_up];
+        let (edge, policy, source) =
+            (cluster.edge.next_deadline(), cluster.policy.next_deadline(), cluster.source.next_deadline());
+        let waits = [cluster.writes.until, cluster.git.wait.until, edge, policy, source, away, given_up];
         let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
         let before = std::mem::replace(&mut cluster.deadline, deadline);
         if let Some(before) = before.filter(|before| Some(*before) != deadline) {

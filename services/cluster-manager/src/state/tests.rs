@@ -34,6 +34,8 @@ fn organisation() -> Organisation {
     Organisation::new("ACME").unwrap()
 }
 
+const CHARTS: &str = "c0ffee0000000000000000000000000000000000";
+
 fn settings() -> Settings {
     let git_url = "http://git".to_owned();
     Settings {
@@ -50,6 +52,7 @@ fn settings() -> Settings {
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         identity: None,
+        charts_commit: Some(CHARTS.to_owned()),
     }
 }
 
@@ -326,6 +329,12 @@ impl Edge {
                 self.node.desired_version = index.version;
                 self.node.desired_digest = Some(index.digest());
                 self.index = Some(index);
+            }
+            SyncCommand::Source(desired) => {
+                assert!(self.node.source_version.is_some_and(|version| version < desired.version), "{desired:?}");
+                self.node.source_version = Some(desired.version);
+                self.node.source_commit = Some(desired.sources.repository);
+                self.node.source_charts = desired.sources.charts;
             }
             SyncCommand::Manifests { deployment, desired } => {
                 let listed = self.index.as_ref().and_then(|index| index.deployments.get(&deployment));
@@ -660,6 +669,34 @@ fn a_cluster_is_set_up_step_by_step_and_recorded() {
     assert_eq!(world.disk.open, [(CLUSTER, "cluster/Paint_Shop".to_owned())].into());
     assert!(world.expected.contains("ACME-Paint_Shop/Sync"));
     assert_eq!((world.node.clusters_total, world.node.clusters_ready), (1, 1));
+}
+
+#[test]
+fn a_commit_is_told_to_the_edge_until_it_has_heard_it() {
+    let mut world = running();
+    assert_eq!(world.edges["Paint_Shop"].node.source_version, None, "a Sync that cannot do it is told nothing");
+    let mut edge = world.edges.remove("Paint_Shop").unwrap();
+    edge.node.source_version = Some(0);
+    edge.deaf = true;
+    let events = edge.birth();
+    world.edges.insert("Paint_Shop".to_owned(), edge);
+    world.feed(events);
+    world.settle();
+    let edge = world.edges.get_mut("Paint_Shop").unwrap();
+    assert!(edge.commands > 1, "it is said again");
+    edge.deaf = false;
+    world.run(Duration::from_secs(120));
+    let commit = |world: &World| world.device().git_commit.clone().expect("the repository is written");
+    let told = |world: &World| world.edges["Paint_Shop"].node.source_commit.map(|commit| commit.to_string());
+    assert_eq!(told(&world), Some(commit(&world)));
+    assert_eq!(world.edges["Paint_Shop"].node.source_charts, CHARTS.parse().ok(), "that of the charts as well");
+
+    let (before, commands) = (commit(&world), world.edges["Paint_Shop"].commands);
+    world.put(CLUSTER, "EdgeCluster", json!({"name": "Paint_Shop", "namespace": "fplus-edge", "values": {"a": 1}}));
+    world.settle();
+    assert_ne!(commit(&world), before);
+    assert_eq!(told(&world), Some(commit(&world)));
+    assert_eq!(world.edges["Paint_Shop"].commands, commands + 1, "once, at once");
 }
 
 #[test]

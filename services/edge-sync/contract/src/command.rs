@@ -11,7 +11,8 @@ use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric};
 use uuid::Uuid;
 
 use crate::digest::Digest;
-use crate::names::{DESIRED_INDEX, DESIRED_MANIFESTS, SyncDevice};
+use crate::names::{DESIRED_INDEX, DESIRED_MANIFESTS, DESIRED_SOURCE, SyncDevice};
+use crate::source::DesiredSource;
 
 /// What the index says of one deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct DesiredManifests {
 pub enum SyncCommand {
     /// NCMD [`DESIRED_INDEX`].
     Index(DesiredIndex),
+    /// NCMD [`DESIRED_SOURCE`].
+    Source(DesiredSource),
     /// DCMD [`DESIRED_MANIFESTS`] to the device of a deployment.
     Manifests {
         /// Which deployment.
@@ -191,7 +194,10 @@ impl SyncCommand {
         match target {
             None => {
                 let Some(metric) = metrics.iter().find(|metric| &*metric.name == DESIRED_INDEX) else {
-                    return Ok(None);
+                    let Some(metric) = metrics.iter().find(|metric| &*metric.name == DESIRED_SOURCE) else {
+                        return Ok(None);
+                    };
+                    return DesiredSource::from_json(text_of(metric, None)?).map(Self::Source).map(Some);
                 };
                 DesiredIndex::from_json(text_of(metric, None)?).map(Self::Index).map(Some)
             }

@@ -6,6 +6,7 @@
 //! | [`digest`] | canonical JSON and the SHA-256 digests made of it |
 //! | [`command`] | what Sync is told: the index of desired deployments, and the manifests of one |
 //! | [`node`] | the metrics of the node itself |
+//! | [`source`] | at which commits the repositories are that the cluster follows |
 //! | [`device`] | the metrics of a host and of a deployment |
 //! | [`replica`] | a typed copy of one Sync node, kept by whoever listens to it |
 //!
@@ -25,6 +26,7 @@ pub mod digest;
 pub mod names;
 pub mod node;
 pub mod replica;
+pub mod source;
 
 pub use command::{CommandError, DesiredDeployment, DesiredIndex, DesiredManifests, SyncCommand};
 pub use device::{DeploymentDevice, DeploymentState, HostDevice};
@@ -32,3 +34,4 @@ pub use digest::{Digest, canonical_json};
 pub use names::SyncDevice;
 pub use node::SyncNode;
 pub use replica::{Change, SyncReplica};
+pub use source::{Commit, DesiredSource, Sources};

@@ -31,6 +31,14 @@ pub const DESIRED_VERSION: &str = "Desired/Version";
 pub const DESIRED_DIGEST: &str = "Desired/Digest";
 /// Why the last index was refused, or what keeps the accepted one from being carried out (String, null if nothing).
 pub const DESIRED_ERROR: &str = "Desired/Error";
+/// Version of the last commits of its repositories that Sync has heard of (UInt64, 0 before the first; absent: this Sync cannot tell Flux).
+pub const SOURCE_VERSION: &str = "Source/Version";
+/// Commit of the cluster's repository that Flux was told of last (String, null before the first).
+pub const SOURCE_COMMIT: &str = "Source/Commit";
+/// Commit of the shared charts that Flux was told of last (String, null before the first).
+pub const SOURCE_CHARTS: &str = "Source/Charts";
+/// Why Flux could not be told of later ones (String, null if it could).
+pub const SOURCE_ERROR: &str = "Source/Error";
 /// Host devices alive (UInt32).
 pub const HOSTS_TOTAL: &str = "Hosts/Total";
 /// Of them ready (UInt32).
@@ -42,6 +50,8 @@ pub const DEPLOYMENTS_READY: &str = "Deployments/Ready";
 
 /// NCMD: the complete index of desired deployments (String JSON).
 pub const DESIRED_INDEX: &str = "Desired/Index";
+/// NCMD: the commits that its repositories are at (String JSON).
+pub const DESIRED_SOURCE: &str = "Desired/Source";
 /// DCMD to a deployment's device: its manifests (String JSON).
 pub const DESIRED_MANIFESTS: &str = "Desired/Manifests";
 

@@ -6,8 +6,10 @@ use uuid::Uuid;
 use crate::digest::Digest;
 use crate::names::{
     CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION,
-    HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE, SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, VERSION,
+    HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE, SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_CHARTS,
+    SOURCE_COMMIT, SOURCE_ERROR, SOURCE_VERSION, VERSION,
 };
+use crate::source::Commit;
 
 /// What a Sync node says of itself and of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,6 +32,14 @@ pub struct SyncNode {
     pub desired_digest: Option<Digest>,
     /// Why the last index was refused, or what keeps the accepted one from being carried out.
     pub desired_error: Option<String>,
+    /// Version of the last commits that it has heard of, 0 before the first; None: this Sync cannot tell Flux.
+    pub source_version: Option<u64>,
+    /// Commit of the cluster's repository that Flux was told of last.
+    pub source_commit: Option<Commit>,
+    /// Commit of the shared charts that Flux was told of last.
+    pub source_charts: Option<Commit>,
+    /// Why Flux could not be told of later ones.
+    pub source_error: Option<String>,
     /// Host devices alive.
     pub hosts_total: u32,
     /// Of them ready.
@@ -54,6 +64,14 @@ sparkplug::typed_metrics! {
         desired_version => DESIRED_VERSION,
         desired_digest as form::Nullable<form::Parsed> => DESIRED_DIGEST,
         desired_error => DESIRED_ERROR,
+        #[optional]
+        source_version => SOURCE_VERSION,
+        #[optional]
+        source_commit as form::Nullable<form::Parsed> => SOURCE_COMMIT,
+        #[optional]
+        source_charts as form::Nullable<form::Parsed> => SOURCE_CHARTS,
+        #[optional]
+        source_error => SOURCE_ERROR,
         hosts_total => HOSTS_TOTAL,
         hosts_ready => HOSTS_READY,
         deployments_total => DEPLOYMENTS_TOTAL,
@@ -82,6 +100,10 @@ mod tests {
             (DESIRED_VERSION, "UInt64"),
             (DESIRED_DIGEST, "String"),
             (DESIRED_ERROR, "String"),
+            (SOURCE_VERSION, "UInt64"),
+            (SOURCE_COMMIT, "String"),
+            (SOURCE_CHARTS, "String"),
+            (SOURCE_ERROR, "String"),
             (HOSTS_TOTAL, "UInt32"),
             (HOSTS_READY, "UInt32"),
             (DEPLOYMENTS_TOTAL, "UInt32"),

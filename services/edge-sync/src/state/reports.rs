@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edge_sync_contract::names::{DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION, deployment};
+use edge_sync_contract::names::{
+    DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION, SOURCE_CHARTS, SOURCE_COMMIT, SOURCE_ERROR, SOURCE_VERSION,
+    deployment,
+};
 use edge_sync_contract::{DeploymentDevice, HostDevice, SyncDevice, SyncNode};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::{DeviceId, Metric, TypedMetrics};
@@ -90,6 +93,12 @@ impl Reports {
     pub fn repeat_index(&self, now: u64) -> Option<NodeUpdate> {
         let metrics = self.node.as_ref()?.to_metrics();
         Some(repeat(None, metrics, &[DESIRED_VERSION, DESIRED_DIGEST, DESIRED_ERROR], now))
+    }
+
+    /// Says again what answers new commits.
+    pub fn repeat_source(&self, now: u64) -> Option<NodeUpdate> {
+        let metrics = self.node.as_ref()?.to_metrics();
+        Some(repeat(None, metrics, &[SOURCE_VERSION, SOURCE_COMMIT, SOURCE_CHARTS, SOURCE_ERROR], now))
     }
 
     /// Says again what answers the manifests of a deployment.

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use configdb_schema::known;
 use e2e::wait;
-use serde_json::{Value, json};
-use simulator::kubernetes::Place;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -53,16 +53,23 @@ async fn knows(site: &Site, token: &str, heard: &str) {
     }
 }
 
-/// Asks the edge's Flux for what is in the repository, as `flux reconcile source git` does.
-fn reconcile(site: &Site, at: &str) {
-    let place = Place {
-        api_version: "source.toolkit.fluxcd.io/v1",
-        kind: "GitRepository",
-        namespace: "fplus-edge",
-        name: "self-link",
+/// From here on the edge's Flux looks at its sources once a day: what arrives sooner was announced to it.
+async fn flux_sleeps(site: &Site) {
+    let template = known::application::FLUX_TEMPLATE.to_string();
+    let entry = site.cli.json(&["config", "get", &template, "FluxTemplate"]).await.to_string();
+    let rare = entry.replace("\"interval\":\"3m\"", "\"interval\":\"24h\"");
+    assert_ne!(rare, entry);
+    let put = site.cli.run_with(&["config", "put", &template, "FluxTemplate", "-"], &rare).await;
+    assert_eq!(put.code, 0, "{put:#?}");
+    let kubernetes = site.edge.cluster.kubernetes().clone();
+    let kinds = [("source.toolkit.fluxcd.io/v1", "GitRepository"), ("kustomize.toolkit.fluxcd.io/v1", "Kustomization")];
+    let sleeps = || {
+        let interval = |(version, kind)| {
+            Some(kubernetes.get(version, kind, "fplus-edge", "self-link").ok()?["spec"]["interval"] == "24h")
+        };
+        kinds.into_iter().all(|kind| interval(kind) == Some(true)).then_some(())
     };
-    let annotations = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": at}}});
-    site.edge.cluster.kubernetes().merge("test", &place, annotations).unwrap();
+    wait::until("the template's intervals", sleeps, || site.edge.processes.tails()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,6 +83,7 @@ async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_wr
     let twice = site.cli.run(&["token", "create", "press", "--scope", "viewer"]).await;
     twice.refused(5, "there is a token \"press\"");
 
+    flux_sleeps(&site).await;
     let secret = format!("/v1/cluster/{}/secret/fplus-edge/press-login/password", site.cluster);
     let put = format!("PUT {secret}");
     for (who, status) in [(None, 401), (Some(&expired), 401), (Some(&viewer), 403), (Some(&other), 403)] {
@@ -87,7 +95,6 @@ async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_wr
     let user = put.replace("/password", "/user");
     assert_eq!(request(&site, &user, Some(&operator), "operator-1").await.status, 204);
 
-    reconcile(&site, "1");
     let kubernetes = site.edge.cluster.kubernetes().clone();
     let opened = || {
         let secret = kubernetes.get("v1", "Secret", "fplus-edge", "press-login").ok()?;

@@ -13,6 +13,7 @@ use super::{Truth, Violation};
 use crate::broker::matches;
 use crate::endpoint::{Machine, Side};
 use crate::fleet::{COUNTER, Role, group};
+use crate::git;
 use crate::operator::{Fate, Operator};
 use crate::replica::{Values, values};
 use crate::world::{ClusterId, World};
@@ -136,6 +137,11 @@ fn deployments_are_applied_or_refused(world: &World) -> Findings {
             refused.extend(device.deployments_refused.0.keys());
             unless(device.desired.agreed, "applied-or-visible", || {
                 format!("cluster {} has not agreed to index version {}", cluster.name, device.desired.version)
+            })?;
+            let commits = world.git.repositories.get(&cluster.uuid).map_or(0, |repository| repository.commits);
+            let told = cluster.flux_told.map(|told| told.repository.to_string());
+            unless(told.as_ref() == Some(&git::commit(commits)), "applied-or-visible", || {
+                format!("Flux of cluster {} was told of {told:?}, its repository has {commits} commits", cluster.name)
             })?;
         }
         let wanted =

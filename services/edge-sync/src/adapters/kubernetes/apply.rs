@@ -1,9 +1,12 @@
 //! Writing: server-side apply, deletion with preconditions, the record of the accepted index.
 
+use edge_sync_contract::source::{CHARTS_SOURCE, REPOSITORY_SOURCE};
+use edge_sync_contract::{Commit, Sources};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
-use kube::core::ObjectMeta;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
 use kube::{Api, ResourceExt};
+use serde_json::json;
 use service_runtime::{Effects, Unsaved};
 use uuid::Uuid;
 
@@ -11,6 +14,9 @@ use super::{Kubernetes, classified, within_time};
 use crate::event::{Deletion, ErrorClass, Event, KubernetesError, PreparedObject};
 use crate::object::{LABEL_MANAGED_BY, MANAGER, ObjectKey, ObservedObject};
 use crate::record::{IndexRecord, RECORD_KEY, RECORD_NAME};
+
+/// Annotation by which Flux is asked to reconcile at once; any value that it has not seen does.
+const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
 impl Kubernetes {
     /// Applies the objects one after another, until one fails.
@@ -89,6 +95,39 @@ impl Kubernetes {
                 message: format!("no answer within {} s", super::REQUEST_TIMEOUT.as_secs()),
             }),
         }
+    }
+
+    /// Makes Flux fetch the cluster's repositories at once. Flux handles a request once: the same commit again asks for nothing. A source that is not there needs no request,
+    /// because Flux fetches a source that is made.
+    pub async fn annotate_sources(&self, sources: Sources) -> Result<(), KubernetesError> {
+        let named = [(REPOSITORY_SOURCE, Some(sources.repository)), (CHARTS_SOURCE, sources.charts)];
+        for (name, commit) in named {
+            let Some(commit) = commit else { continue };
+            match self.annotate_source(name, commit).await {
+                Ok(true) => tracing::info!(name, %commit, "Flux is told to fetch a repository"),
+                Ok(false) => tracing::debug!(name, %commit, "no such GitRepository: Flux is not told to fetch it"),
+                Err(error) => {
+                    tracing::warn!(name, %commit, %error, "Flux could not be told to fetch a repository");
+                    return Err(KubernetesError { message: format!("{name}: {}", error.message), ..error });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// False: there is no such source.
+    async fn annotate_source(&self, name: &str, commit: Commit) -> Result<bool, KubernetesError> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository"));
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { REQUESTED_AT: commit.to_string() } } }));
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        within_time(async {
+            match api.patch(name, &params, &patch).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                answer => answer.map(|_| true),
+            }
+        })
+        .await
     }
 
     /// Stores an index: the commit of what follows from it.

@@ -264,6 +264,7 @@ impl Cluster {
                 Some(Event::Deleted { key, uid, result })
             }
             Effect::Probe => Some(Event::Probed(if self.is_away { Err(away()) } else { Ok(()) })),
+            Effect::Annotate(_) => Some(Event::Annotated(if self.is_away { Err(away()) } else { Ok(()) })),
             Effect::FetchCertificate => Some(Event::Certificate(Err(error(ErrorClass::Refused, "503")))),
             Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => None,
         }
@@ -428,6 +429,7 @@ pub fn show(effect: &Effect) -> String {
             format!("apply {}: {}", deployment.as_u128(), names.join(" "))
         }
         Effect::Delete { key, .. } => format!("delete {}", key.name),
+        Effect::Annotate(sources) => format!("annotate {}", sources.repository),
         Effect::FetchCertificate => "certificate".to_owned(),
         Effect::Probe => "probe".to_owned(),
         Effect::Birth(metrics) => format!("birth {}", show_node(metrics)),

@@ -1,0 +1,67 @@
+//! One cluster's repositories: that one has a new commit is told to its Sync, until Sync has heard it. To bring Flux to fetch it is Sync's part.
+
+use std::time::Duration;
+
+use edge_sync_contract::source::{DesiredSource, Sources};
+use sparkplug::Now;
+use uuid::Uuid;
+
+use super::ClusterManager;
+use super::repeat::Repeat;
+use crate::event::Effect;
+use crate::reconcile;
+
+/// The commits on their way.
+#[derive(Debug, Clone)]
+pub struct SourceForwarding {
+    assigned: Option<(u64, Sources)>,
+    repeat: Option<Repeat<(u64, Sources)>>,
+    retry: (Duration, Duration),
+    seed: u64,
+}
+
+impl SourceForwarding {
+    /// Nothing was sent.
+    pub fn new(retry: (Duration, Duration), seed: u64) -> Self {
+        Self { assigned: None, repeat: None, retry, seed }
+    }
+
+    /// When there is something to repeat.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.repeat.as_ref().map(|repeat| repeat.next)
+    }
+
+    /// Whether Sync has heard these commits: it has told Flux, or still tries to, with the version that they were given.
+    fn is_heard(&self, (version, told): (u64, Option<Sources>), sources: Sources) -> bool {
+        told == Some(sources) || self.assigned == Some((version, sources))
+    }
+}
+
+impl ClusterManager {
+    /// Compares the commits of the cluster's repositories with what its Sync has heard, and sends them until it has. A Sync that reports no version cannot tell Flux.
+    pub(super) fn forward_source(&mut self, uuid: Uuid, name: &str, now: Now) {
+        let reported = self.sync_of(uuid, name).filter(|sync| sync.is_alive()).and_then(|sync| {
+            let node = sync.replica.node()?;
+            let told = node.source_commit.map(|repository| Sources { repository, charts: node.source_charts });
+            Some((node.source_version?, told))
+        });
+        let revision = self.replica.revision().max(self.newest_revision);
+        let charts = self.settings.charts_commit.as_ref().and_then(|commit| commit.parse().ok());
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let repository = cluster.git.commit.as_ref().and_then(|commit| commit.parse().ok());
+        let forwarding = &mut cluster.source;
+        let (Some(reported), Some(repository), Some(node)) = (reported, repository, cluster.expecting.clone()) else {
+            forwarding.repeat = None;
+            return;
+        };
+        let sources = Sources { repository, charts };
+        if forwarding.is_heard(reported, sources) {
+            forwarding.repeat = None;
+            return;
+        }
+        let version = reconcile::version(reported, &mut forwarding.assigned, sources, revision);
+        if Repeat::send(&mut forwarding.repeat, (version, sources), forwarding.retry, forwarding.seed, now) {
+            self.effects.push(Effect::Host(DesiredSource { version, sources }.to_request(node)));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! At which commits the repositories are that a cluster follows: told to Sync, so that Flux fetches them at once instead of at their next interval.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+use sparkplug::host::HostRequest;
+use sparkplug::{EdgeNodeDescriptor, Metric};
+
+use crate::command::CommandError;
+use crate::names::DESIRED_SOURCE;
+
+/// The GitRepository of the cluster's repository, in Sync's own namespace, as the default Flux template calls it.
+pub const REPOSITORY_SOURCE: &str = "self-link";
+
+/// The GitRepository of the shared charts, in the same namespace.
+pub const CHARTS_SOURCE: &str = "helm-charts";
+
+/// A commit of git: the SHA-1 of it, 40 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Commit([u8; 20]);
+
+/// A text is no commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be the 40 lower-case hex digits of a commit")]
+pub struct CommitError;
+
+impl FromStr for Commit {
+    type Err = CommitError;
+
+    fn from_str(text: &str) -> Result<Self, CommitError> {
+        let is_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 40 || !text.bytes().all(is_hex) {
+            return Err(CommitError);
+        }
+        let mut bytes = [0; 20];
+        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| CommitError)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| CommitError)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Commit({self})")
+    }
+}
+
+/// The commits that the branches are at which a cluster follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sources {
+    /// Of the cluster's own repository.
+    pub repository: Commit,
+    /// Of the repository of shared charts; None: not known.
+    pub charts: Option<Commit>,
+}
+
+/// NCMD [`DESIRED_SOURCE`]: the cluster's repositories are at these commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DesiredSource {
+    /// Grows with every change; at least 1.
+    pub version: u64,
+    /// The commits.
+    pub sources: Sources,
+}
+
+impl DesiredSource {
+    /// As on the wire.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut value = json!({"version": self.version, "repository": self.sources.repository.to_string()});
+        if let Some(charts) = self.sources.charts {
+            value["charts"] = json!(charts.to_string());
+        }
+        value
+    }
+
+    /// From the wire.
+    ///
+    /// # Errors
+    /// [`CommandError`] names the field and the rule.
+    pub fn from_json(text: &str) -> Result<Self, CommandError> {
+        let error = |version, member: &str, rule: String| CommandError {
+            deployment: None,
+            version,
+            digest: None,
+            field: format!("{DESIRED_SOURCE}{member}"),
+            rule,
+        };
+        let value: Value =
+            serde_json::from_str(text).map_err(|reason| error(None, "", format!("is no JSON: {reason}")))?;
+        let version = value.get("version").and_then(Value::as_u64).filter(|version| *version > 0);
+        let version = version.ok_or_else(|| error(None, " version", "must be an integer of at least 1".to_owned()))?;
+        let commit = |member: &Value, name: &str| {
+            let commit = member.as_str().unwrap_or_default().parse();
+            commit.map_err(|rule: CommitError| error(Some(version), name, rule.to_string()))
+        };
+        let repository = commit(&value["repository"], " repository")?;
+        let charts = match &value["charts"] {
+            Value::Null => None,
+            charts => Some(commit(charts, " charts")?),
+        };
+        Ok(Self { version, sources: Sources { repository, charts } })
+    }
+
+    /// The request to a Host Application that sends it.
+    #[must_use]
+    pub fn to_request(&self, sync: EdgeNodeDescriptor) -> HostRequest {
+        let metrics = vec![Metric::new(DESIRED_SOURCE, self.to_json().to_string())];
+        HostRequest::Command { node: sync, device: None, metrics }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SyncCommand;
+    use sparkplug::GroupId;
+
+    #[test]
+    fn what_is_sent_is_what_is_read_and_a_fault_names_its_field() {
+        let commit: Commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+        assert_eq!(commit.to_string(), "0123456789abcdef0123456789abcdef01234567");
+        let sync = crate::names::sync_node(GroupId::new("ACME-Cell").unwrap());
+        for charts in [None, Some("89abcdef0123456789abcdef0123456789abcdef".parse().unwrap())] {
+            let desired = DesiredSource { version: 3, sources: Sources { repository: commit, charts } };
+            let request = desired.to_request(sync.clone());
+            let HostRequest::Command { device: None, metrics, .. } = request else { panic!("an NCMD") };
+            assert_eq!(SyncCommand::from_event(None, &metrics), Ok(Some(SyncCommand::Source(desired))));
+        }
+        for (text, message) in [
+            ("x", "Desired/Source is no JSON"),
+            ("[]", "Desired/Source version must be an integer of at least 1"),
+            (r#"{"version": 0}"#, "Desired/Source version must be an integer of at least 1"),
+            (r#"{"version": 1}"#, "Desired/Source repository must be the 40 lower-case hex digits"),
+            (
+                r#"{"version": 1, "repository": "0123456789ABCDEF0123456789abcdef01234567"}"#,
+                "Desired/Source repository must be",
+            ),
+            (
+                r#"{"version": 1, "repository": "0123456789abcdef0123456789abcdef01234567", "charts": 5}"#,
+                "Desired/Source charts must be",
+            ),
+            (r#"{"version": 1, "repository": "éééééééééééééééééééé"}"#, "Desired/Source repository must be"),
+        ] {
+            let error = DesiredSource::from_json(text).unwrap_err();
+            assert!(error.to_string().starts_with(message), "{error}");
+        }
+    }
+}
