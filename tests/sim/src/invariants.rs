@@ -262,12 +262,13 @@ impl World {
         }
         self.checks.store_revision = revision;
         let truth = Truth::of(&store.load_now());
-        let wanted: BTreeSet<(Uuid, Uuid)> = truth
+        let (wanted, homeless): (BTreeSet<_>, BTreeSet<_>) = truth
             .deployments
             .iter()
-            .filter(|(_, deployment)| truth.clusters.contains_key(&deployment.cluster))
             .map(|(uuid, deployment)| (deployment.cluster, *uuid))
-            .collect();
+            .partition(|(cluster, _)| truth.clusters.contains_key(cluster));
+        // A manager that has not heard yet that the cluster is deleted brings the deployment there all the same, and takes it away as soon as it hears.
+        self.checks.released.extend(homeless);
         for place in self.checks.wanted.difference(&wanted) {
             self.checks.released.insert(*place);
         }
