@@ -1,5 +1,7 @@
 //! Jobs (`batch/v1`): no container runs, but what the composition gives as hook does the work of the container, and the Job's status says how it ended, as its controller would.
 
+pub mod program;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
