@@ -18,7 +18,9 @@ pub use agent::AgentConfig;
 pub use attestation::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
 };
-pub use cluster::{AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, Host};
+pub use cluster::{
+    AccountStep, EdgeCluster, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef, Host, WAVE_MAX,
+};
 pub use deployment::EdgeDeployment;
 pub use identity::{
     CertificateKind, CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, EnrolmentToken, IdentityAlert,
@@ -63,6 +65,7 @@ documents! {
     EdgeClusterStatus EDGE_CLUSTER_STATUS;
     EdgeClusterEnrolment EDGE_CLUSTER_ENROLMENT;
     EdgeClusterIdentity EDGE_CLUSTER_IDENTITY;
+    EdgeClusterRollout EDGE_CLUSTER_ROLLOUT;
     FluxTemplate FLUX_TEMPLATE;
     HelmChartTemplate HELM_CHART_TEMPLATE;
     K8sTemplate K8S_TEMPLATE;

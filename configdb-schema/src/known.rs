@@ -51,6 +51,7 @@ pub mod application {
         EDGE_CLUSTER_STATUS "747a62c9-1b66-4a2e-8dd9-0b70a91b6b75" "Edge cluster status",
         EDGE_CLUSTER_ENROLMENT "ddc8f8c4-4836-42b7-89b2-803e71533f27" "Edge cluster enrolment",
         EDGE_CLUSTER_IDENTITY "0e32053f-4c6a-4575-8668-0c5a0fb86528" "Edge cluster identity",
+        EDGE_CLUSTER_ROLLOUT "6d1f5b0e-93c4-4c57-9d0a-5c2b7f1f8ea3" "Edge cluster rollout",
         FLUX_TEMPLATE "72804a19-636b-4836-b62b-7ad1476f2b86" "Flux template",
         HELM_CHART_TEMPLATE "729fe070-5e67-4bc7-94b5-afd75cb42b03" "Helm chart template",
         K8S_TEMPLATE "88436128-09a3-4c9c-b7f4-b0e495137265" "K8s resource template",

@@ -4,8 +4,9 @@
 
 use configdb_schema::document::{
     AgentConfig, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterEnrolment,
-    EdgeClusterIdentity, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate,
-    GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress, TokenScope,
+    EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant,
+    FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress,
+    TokenScope,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -263,6 +264,27 @@ fn enrolments_hold_hashes_of_tokens_and_never_a_token() {
         json!({"tokens": [{"hash": hash, "issued": time, "expires": time, "by": "ada", "token": "sft_x"}]}),
     ] {
         refused(&application::EDGE_CLUSTER_ENROLMENT, &bad);
+    }
+}
+
+#[test]
+fn rollouts_have_a_wave_and_pins_of_one_kind() {
+    let pins = json!({A: {"commit": "5a".repeat(20)}, B: {"semver": ">=1.2"}});
+    let rollout: EdgeClusterRollout = accepted(&json!({"wave": 2, "pins": pins}));
+    assert_eq!((rollout.wave, rollout.pins.len()), (2, 2));
+    assert_eq!(accepted::<EdgeClusterRollout>(&json!({})), EdgeClusterRollout::default());
+    assert_eq!(EdgeClusterRollout::default().wave, 9);
+    for bad in [
+        json!({"wave": 0}),
+        json!({"wave": 10}),
+        json!({"wave": "1"}),
+        json!({"pins": {"shared/helm": {"branch": "main"}}}),
+        json!({"pins": {A: {}}}),
+        json!({"pins": {A: {"commit": "main"}}}),
+        json!({"pins": {A: {"branch": "main", "tag": "v1"}}}),
+        json!({"pin": {}}),
+    ] {
+        refused(&application::EDGE_CLUSTER_ROLLOUT, &bad);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Edge clusters: what is wanted, how far its set-up is, what it reports.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -22,6 +24,49 @@ pub struct EdgeCluster {
     /// Values that go over those of the chart template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<JsonObject>,
+}
+
+/// The wave of clusters that name none: the last one.
+pub const WAVE_MAX: u8 = 9;
+
+/// When a changed chart template reaches a cluster, and which versions of chart repositories it stays at. Closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeClusterRollout {
+    /// From 1 to [`WAVE_MAX`]. A change goes to a wave when every earlier one has settled.
+    #[serde(default = "last_wave", skip_serializing_if = "is_last_wave")]
+    pub wave: u8,
+    /// By object of a git repository: where Flux stays in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pins: BTreeMap<Uuid, GitRef>,
+}
+
+impl Default for EdgeClusterRollout {
+    fn default() -> Self {
+        Self { wave: WAVE_MAX, pins: BTreeMap::new() }
+    }
+}
+
+const fn last_wave() -> u8 {
+    WAVE_MAX
+}
+
+fn is_last_wave(wave: &u8) -> bool {
+    *wave == WAVE_MAX
+}
+
+/// A place in a git repository, as the field `ref` of Flux' GitRepository has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GitRef {
+    /// Hash of a commit, hexadecimal in lower case.
+    Commit(String),
+    /// A tag.
+    Tag(String),
+    /// The newest tag in a range of semantic versions.
+    Semver(String),
+    /// The newest commit of a branch.
+    Branch(String),
 }
 
 /// How far the cluster manager is with a cluster. Private to the cluster manager; free for more keys.

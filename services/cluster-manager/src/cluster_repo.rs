@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use configdb_schema::document::{EdgeCluster, JsonObject};
+use configdb_schema::document::{EdgeCluster, GitRef, JsonObject};
+use configdb_schema::known;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -122,12 +123,15 @@ pub fn render(
     spec: &EdgeCluster,
     catalog: &Catalog,
     settings: &Settings,
+    pins: &BTreeMap<Uuid, GitRef>,
 ) -> Result<ClusterRepo, ClusterRepoError> {
+    let shared = format!("{}/git/shared/helm", settings.git_url);
+    let shared_pin = pins.get(&known::repository::HELM_CHARTS).map(|pin| (shared.as_str(), pin));
     let context = Context::default()
         .with("helm", helm_release(cluster, spec, catalog, settings)?)
         .with("namespace", spec.namespace.as_str())
         .with("url.self", url(settings, &spec.name))
-        .with("url.helm", format!("{}/git/shared/helm", settings.git_url))
+        .with("url.helm", shared.as_str())
         .with("name", spec.name.as_str())
         .with("uuid", cluster.to_string());
     let mut owned = BTreeMap::new();
@@ -137,13 +141,13 @@ pub fn render(
             continue;
         }
         let items: Vec<Value> = items.iter().map(configdb_schema::document::FluxItem::to_value).collect();
-        let yaml = documents(file, &items, &context)?;
+        let yaml = documents(file, &items, &context, shared_pin)?;
         if file == SELF_LINK {
             self_link.clone_from(&yaml);
         }
         owned.insert(file.to_owned(), yaml.into_bytes());
     }
-    if let Some(source) = chart_source(spec, catalog, settings)? {
+    if let Some(source) = chart_source(spec, catalog, settings, pins)? {
         owned.insert(CHART_SOURCE.to_owned(), yaml(CHART_SOURCE, &[source])?.into_bytes());
     }
     let initial = [("README.md", README), ("by-hand/.gitkeep", "")];
@@ -178,11 +182,15 @@ fn helm_release(
 }
 
 /// The GitRepository of a chart that is not in the shared repository.
-fn chart_source(spec: &EdgeCluster, catalog: &Catalog, settings: &Settings) -> Result<Option<Value>, ClusterRepoError> {
-    match catalog.chart(chart(spec, catalog))?.source {
-        Some(source) => Ok(Some(in_namespace(render::git_repository(source, None, catalog, &settings.git_url)?, spec))),
-        None => Ok(None),
-    }
+fn chart_source(
+    spec: &EdgeCluster,
+    catalog: &Catalog,
+    settings: &Settings,
+    pins: &BTreeMap<Uuid, GitRef>,
+) -> Result<Option<Value>, ClusterRepoError> {
+    let Some(source) = catalog.chart(chart(spec, catalog))?.source else { return Ok(None) };
+    let manifest = render::git_repository(source, None, catalog, &settings.git_url, pins)?;
+    Ok(Some(in_namespace(manifest, spec)))
 }
 
 /// A Kustomization applies what is in the repository, and needs the namespace in it; what Sync applies gets its namespace there.
@@ -209,16 +217,28 @@ fn base_values(settings: &Settings) -> JsonObject {
     base
 }
 
-fn documents(file: &str, items: &[Value], context: &Context) -> Result<String, ClusterRepoError> {
+/// `pinned`: the repository with that URL stays at a place.
+fn documents(
+    file: &str,
+    items: &[Value],
+    context: &Context,
+    pinned: Option<(&str, &GitRef)>,
+) -> Result<String, ClusterRepoError> {
     let mut documents = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let at = |rule| ClusterRepoError::Document { file: file.to_owned(), number: index + 1, rule };
         let name = format!("FluxTemplate {file}, document {}", index + 1);
-        let document = template::expand(&name, item, context)?.ok_or_else(|| at("has no value"))?;
+        let mut document = template::expand(&name, item, context)?.ok_or_else(|| at("has no value"))?;
         for field in ["/apiVersion", "/kind", "/metadata/name"] {
             if document.pointer(field).and_then(Value::as_str).is_none_or(str::is_empty) {
                 return Err(at("must be a manifest with apiVersion, kind and metadata.name"));
             }
+        }
+        if let Some((url, pin)) = pinned
+            && document.get("kind").and_then(Value::as_str) == Some("GitRepository")
+            && document.pointer("/spec/url").and_then(Value::as_str) == Some(url)
+        {
+            render::stay_at(&mut document, pin);
         }
         documents.push(document);
     }

@@ -40,6 +40,7 @@ pub mod merge;
 pub mod names;
 pub mod reconcile;
 pub mod render;
+pub mod rollout;
 pub mod secrets;
 pub mod setup;
 pub mod state;

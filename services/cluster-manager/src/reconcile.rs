@@ -16,6 +16,8 @@ pub enum Wish {
     Rendered(Digest),
     /// It shall run, but cannot be rendered; for this reason.
     Unrenderable(String),
+    /// What runs stays, because the cluster's turn has not come.
+    Held,
 }
 
 /// What a Sync reports, complete.
@@ -57,6 +59,11 @@ impl Assigned {
     /// Whether the deployment was given to the edge in this life.
     pub fn knows(&self, deployment: Uuid) -> bool {
         self.deployments.contains_key(&deployment)
+    }
+
+    /// Whether the deployment was listed with these manifests in this life.
+    pub fn has(&self, deployment: Uuid, digest: Digest) -> bool {
+        self.deployments.get(&deployment).is_some_and(|assigned| assigned.digest == digest)
     }
 
     /// Forget that the edge refused this: the same manifests get a greater version and are sent once more.
@@ -102,6 +109,7 @@ pub fn plan(
                 refused.insert(*uuid, reason.clone());
                 kept(device, before)
             }
+            Wish::Held => kept(device, before),
         };
         if let Some(desired) = desired {
             deployments.insert(*uuid, desired);
@@ -298,6 +306,23 @@ mod tests {
         let plan = edge.plan(&wishes, &mut forgotten, 1);
         assert!(plan.agreed && plan.manifests.is_empty());
         assert_eq!(plan.index.version, 5);
+    }
+
+    #[test]
+    fn what_is_held_stays_and_is_not_refused() {
+        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
+        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 5);
+        edge.accept(&plan);
+        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 5);
+        edge.apply(&plan);
+        let plan = edge.plan(&[(A, Wish::Held)], &mut assigned, 6);
+        assert!(plan.agreed && plan.refused.is_empty() && plan.manifests.is_empty());
+        assert!(assigned.has(A, digest(1)) && !assigned.has(A, digest(2)));
+        // Also by a manager that has just begun.
+        let plan = edge.plan(&[(A, Wish::Held)], &mut Assigned::default(), 6);
+        assert!(plan.agreed && plan.refused.is_empty());
+        let plan = edge.plan(&[(A, wish(2))], &mut assigned, 7);
+        assert_eq!(plan.index.deployments[&A], DesiredDeployment { version: 7, digest: digest(2) });
     }
 
     #[test]

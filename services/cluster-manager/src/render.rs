@@ -3,8 +3,10 @@
 //! Pure, and one deployment at a time: what is wrong with one is its own refusal, with a reason. This module must not know versions,
 //! nor whether anybody has the manifests.
 
+use std::collections::BTreeMap;
+
 use configdb_schema::address::CLUSTER_NODES_RESERVED;
-use configdb_schema::document::{EdgeDeployment, HelmChartTemplate, JsonObject};
+use configdb_schema::document::{EdgeDeployment, GitRef, HelmChartTemplate, JsonObject};
 use edge_sync_contract::Digest;
 use serde_json::{Value, json};
 use sparkplug::{EdgeNodeId, NameError};
@@ -45,6 +47,8 @@ pub struct Input<'a> {
     pub agent_config: Option<(&'a str, Uuid)>,
     /// Name of its cluster.
     pub cluster_name: &'a str,
+    /// Where its cluster stays in git repositories, by their objects.
+    pub pins: &'a BTreeMap<Uuid, GitRef>,
 }
 
 /// The manifests of a deployment.
@@ -123,7 +127,7 @@ pub fn deployment(input: Input<'_>, catalog: &Catalog, settings: &Settings) -> R
         let template = catalog.chart(*chart)?;
         let source = input.deployment.source.or(template.source);
         if let Some(source) = source {
-            push(&mut manifests, git_repository(source, Some(input.uuid), catalog, &settings.git_url)?)?;
+            push(&mut manifests, git_repository(source, Some(input.uuid), catalog, &settings.git_url, input.pins)?)?;
         }
         let values = values(input, *chart, template, settings)?;
         let repository = git_repository_name(source, Some(input.uuid));
@@ -203,13 +207,31 @@ pub fn git_repository(
     deployment: Option<Uuid>,
     catalog: &Catalog,
     git_url: &str,
+    pins: &BTreeMap<Uuid, GitRef>,
 ) -> Result<Value, RenderError> {
     catalog.repository(source)?;
     let context = Context::default()
         .with("uuid", deployment.unwrap_or(source).to_string())
         .with("name", git_repository_name(Some(source), deployment))
         .with("url", format!("{git_url}/uuid/{source}"));
-    manifest("K8sTemplate of kind GitRepository", catalog.git_repository()?, &context)
+    let mut manifest = manifest("K8sTemplate of kind GitRepository", catalog.git_repository()?, &context)?;
+    if let Some(pin) = pins.get(&source) {
+        stay_at(&mut manifest, pin);
+    }
+    Ok(manifest)
+}
+
+/// Makes a GitRepository stay at a place, wherever its template lets it be.
+pub fn stay_at(repository: &mut Value, pin: &GitRef) {
+    let (field, place) = match pin {
+        GitRef::Commit(place) => ("commit", place),
+        GitRef::Tag(place) => ("tag", place),
+        GitRef::Semver(place) => ("semver", place),
+        GitRef::Branch(place) => ("branch", place),
+    };
+    if let Some(Value::Object(spec)) = repository.get_mut("spec") {
+        spec.insert("ref".to_owned(), json!({ field: place }));
+    }
 }
 
 fn values(

@@ -24,6 +24,7 @@ mod join;
 mod offer;
 mod people;
 mod repeat;
+mod rollout;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,7 @@ use uuid::Uuid;
 use crate::access::rate::Rate;
 use crate::catalog::Catalog;
 use crate::event::{Effect, Event, GitOutcome, GitResult};
+use crate::rollout::Rollout;
 use crate::setup::Repository;
 use crate::{cluster_repo, render};
 use cluster::Cluster;
@@ -117,6 +119,8 @@ pub struct ClusterManager {
     /// Clusters that ask to be enrolled.
     asking: BTreeMap<Uuid, Asking>,
     revocations: Revocations,
+    /// Which clusters a changed chart template may reach.
+    rollout: Rollout,
     /// Cluster that waits for the answer to a request.
     requests: BTreeMap<String, Uuid>,
     /// Clusters to be evaluated in this turn.
@@ -165,6 +169,7 @@ impl ClusterManager {
             joins: BTreeMap::new(),
             asking: BTreeMap::new(),
             revocations: Revocations::default(),
+            rollout: Rollout::default(),
             requests: BTreeMap::new(),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),

@@ -6,6 +6,7 @@ pub mod joining;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use configdb_schema::document::GitRef;
 use join_protocol::simulated::LOCK_REGISTER;
 use uuid::Uuid;
 
@@ -369,6 +370,23 @@ pub enum ClusterCommand {
     /// Show and end the identities of an edge cluster
     #[command(subcommand)]
     Identity(IdentityCommand),
+    /// Show or change when a changed chart template reaches an edge cluster, and where it stays in repositories of charts
+    Rollout {
+        /// Name or UUID
+        cluster: String,
+        /// Its wave: a change goes to it when every cluster of an earlier wave runs it and is ready; 9 is the last, and that of clusters that have none
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=9))]
+        wave: Option<u8>,
+        /// Stay at a place in a git repository: REPOSITORY=commit:HASH, or tag:NAME, semver:RANGE, branch:NAME; may be given several times
+        #[arg(long, value_parser = crate::command::rollout::pin)]
+        pin: Vec<(String, GitRef)>,
+        /// Follow a git repository again as its template says; may be given several times
+        #[arg(long, value_name = "REPOSITORY")]
+        unpin: Vec<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Delete an edge cluster; its tear-down runs in order
     Delete {
         /// Name or UUID

@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow};
 use configdb_contract::{
     Change, HistoryEntry, ReplayRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
 };
+use configdb_schema::Document;
 use configdb_schema::address::{self, ClusterName, Organisation};
 use join_service_contract::JoinReplica;
 use service_runtime::exit;
@@ -290,6 +291,27 @@ impl Client {
         self.writer.submit(request, self.clock.now())?;
         let result = self.answers(1, |_| {}).await?.pop().context("an answered request has an answer")?;
         applied(result)
+    }
+
+    /// Writes an entry, if it is still that `before` (its ETag; None: there was none), and waits until ConfigDB publishes it; the revision.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn write_document<T: Document>(
+        &mut self,
+        object: Uuid,
+        document: &T,
+        before: Option<Uuid>,
+    ) -> anyhow::Result<u64> {
+        let request =
+            WriteRequest::put(request_id(), object).by(writer()).document(document)?.if_match(T::slug(), before);
+        let written = self
+            .write(request)
+            .await
+            .with_context(|| format!("{} (if somebody else has just changed it: try again)", T::slug()))?;
+        let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
+        self.until("ConfigDB to publish the entry", known).await?;
+        Ok(written.revision)
     }
 
     /// Writes all, several at a time; `progress` hears how many are answered. Answers come in no particular order, refusals among them.

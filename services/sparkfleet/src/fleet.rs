@@ -346,7 +346,7 @@ impl Fleet {
         ClusterRow {
             uuid,
             setup: managed.map_or_else(|| "unknown".to_owned(), |cluster| cluster.setup.state.to_string()),
-            reason: managed.and_then(|cluster| cluster.setup.reason.clone()),
+            reason: managed.and_then(|cluster| cluster.setup.reason.clone().or_else(|| cluster.rollout.reason.clone())),
             since: managed.map(|cluster| cluster.setup.since),
             alive: sync.is_some_and(SyncReplica::is_alive),
             // The birth that answered this program's own request is younger than the edge's life.

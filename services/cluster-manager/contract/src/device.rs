@@ -242,6 +242,17 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     }
 }
 
+/// Whether deployments of a cluster wait for other clusters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RolloutReport {
+    /// Its wave.
+    pub wave: u32,
+    /// Deployments that wait until every earlier wave has settled.
+    pub waiting: u32,
+    /// What the first of them waits for.
+    pub reason: Option<String>,
+}
+
 /// The Device of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterDevice {
@@ -271,6 +282,8 @@ pub struct ClusterDevice {
     pub bootstrap: BootstrapReport,
     /// Its identities.
     pub identity: IdentityReport,
+    /// Its part in staged rollouts.
+    pub rollout: RolloutReport,
 }
 
 // Who reads the Device of a manager of another version needs its name, group and state only.
@@ -322,6 +335,12 @@ sparkplug::typed_metrics! {
         identity.expires as form::Nullable<form::DateTime> => names::IDENTITY_EXPIRES,
         #[optional]
         identity.alert => names::IDENTITY_ALERT,
+        #[optional]
+        rollout.wave => names::ROLLOUT_WAVE,
+        #[optional]
+        rollout.waiting => names::ROLLOUT_WAITING,
+        #[optional]
+        rollout.reason => names::ROLLOUT_REASON,
     }
 }
 
@@ -363,6 +382,7 @@ mod tests {
                 expires: Some(99),
                 alert: Some("a token was used again".to_owned()),
             },
+            rollout: RolloutReport { wave: 2, waiting: 1, reason: Some("waits".to_owned()) },
         }
     }
 
@@ -401,6 +421,9 @@ mod tests {
             "Identity/Serial String",
             "Identity/Expires DateTime",
             "Identity/Alert String",
+            "Rollout/Wave UInt32",
+            "Rollout/Waiting UInt32",
+            "Rollout/Reason String",
         ];
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();

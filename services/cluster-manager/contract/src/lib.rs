@@ -20,8 +20,8 @@ pub mod node;
 pub mod replica;
 
 pub use device::{
-    BootstrapReport, ClusterDevice, DesiredState, IdentityReport, JoinReport, RefusedDeployments, Setup, SetupState,
-    SetupStep, TextError,
+    BootstrapReport, ClusterDevice, DesiredState, IdentityReport, JoinReport, RefusedDeployments, RolloutReport, Setup,
+    SetupState, SetupStep, TextError,
 };
 pub use node::NodeMetrics;
 pub use replica::{ManagerChange, ManagerReplica};

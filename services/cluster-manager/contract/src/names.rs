@@ -80,6 +80,12 @@ pub const IDENTITY_SERIAL: &str = "Identity/Serial";
 pub const IDENTITY_EXPIRES: &str = "Identity/Expires";
 /// String or null: what an operator should look at about the cluster's identities.
 pub const IDENTITY_ALERT: &str = "Identity/Alert";
+/// UInt32: in which wave a changed chart template reaches the cluster, 1 to 9.
+pub const ROLLOUT_WAVE: &str = "Rollout/Wave";
+/// UInt32: deployments of the cluster that wait until every earlier wave has settled.
+pub const ROLLOUT_WAITING: &str = "Rollout/Waiting";
+/// String or null: what the first of them waits for.
+pub const ROLLOUT_REASON: &str = "Rollout/Reason";
 
 /// DCMD, Boolean true: forget all waiting times of this cluster and try everything again.
 pub const SETUP_RETRY: &str = "Setup/Retry";

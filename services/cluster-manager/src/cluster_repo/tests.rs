@@ -29,7 +29,7 @@ fn spec(json: Value) -> EdgeCluster {
 }
 
 fn rendered(json: Value, catalog: &Catalog) -> Result<ClusterRepo, ClusterRepoError> {
-    render(CLUSTER, &spec(json), catalog, &settings())
+    render(CLUSTER, &spec(json), catalog, &settings(), &BTreeMap::new())
 }
 
 fn text(repo: &ClusterRepo, file: &str) -> String {
@@ -38,6 +38,16 @@ fn text(repo: &ClusterRepo, file: &str) -> String {
 
 fn parsed(yaml: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(yaml).unwrap()
+}
+
+#[test]
+fn the_shared_charts_stay_where_they_are_pinned() {
+    let pins = BTreeMap::from([(known::repository::HELM_CHARTS, GitRef::Tag("v2".to_owned()))]);
+    let repo = render(CLUSTER, &spec(json!({})), &catalog(), &settings(), &pins).unwrap();
+    let charts = parsed(&text(&repo, "helm-charts.yaml"));
+    assert_eq!(charts[0]["spec"]["ref"], json!({"tag": "v2"}));
+    // Its own repository must be followed: nothing could ever be taken back otherwise.
+    assert_eq!(parsed(&repo.self_link)[0]["spec"]["ref"], json!({"branch": "main"}));
 }
 
 #[test]

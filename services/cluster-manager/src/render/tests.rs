@@ -48,6 +48,7 @@ fn rendered(json: Value, catalog: &Catalog) -> Result<Rendered, RenderError> {
         k8s_name: "robot-cell-3",
         agent_config: None,
         cluster_name: "Paint_Shop",
+        pins: &BTreeMap::new(),
     };
     deployment(input, catalog, &settings)
 }
@@ -115,6 +116,33 @@ fn a_chart_from_elsewhere_brings_its_own_git_repository() {
 }
 
 #[test]
+fn a_pinned_repository_stays_where_it_is_whatever_its_template_says() {
+    let entry = entry(json!({"chart": SECOND}));
+    let pins = BTreeMap::from([(SOURCE, GitRef::Commit("c0".repeat(20)))]);
+    let input = Input {
+        uuid: DEPLOYMENT,
+        deployment: &entry,
+        k8s_name: "x",
+        agent_config: None,
+        cluster_name: "Paint_Shop",
+        pins: &pins,
+    };
+    let settings =
+        Settings { git_url: String::new(), base_values: serde_json::Map::new(), manifests_bytes_max: 10_000 };
+    let rendered = deployment(input, &catalog(), &settings).unwrap();
+    assert_eq!(rendered.manifests[0]["spec"]["ref"], json!({"commit": "c0".repeat(20)}));
+    for (pin, expected) in [
+        (GitRef::Tag("v1".to_owned()), json!({"tag": "v1"})),
+        (GitRef::Semver(">=1".to_owned()), json!({"semver": ">=1"})),
+        (GitRef::Branch("next".to_owned()), json!({"branch": "next"})),
+    ] {
+        let mut repository = json!({"spec": {"ref": {"branch": "main", "name": "refs/heads/main"}, "url": "u"}});
+        stay_at(&mut repository, &pin);
+        assert_eq!(repository, json!({"spec": {"ref": expected, "url": "u"}}));
+    }
+}
+
+#[test]
 fn two_deployments_never_share_an_object() {
     let name = |deployment| git_repository_name(Some(SOURCE), Some(deployment));
     assert_ne!(name(Uuid::from_u128(1)), name(Uuid::from_u128(2)));
@@ -145,6 +173,7 @@ fn an_agent_configuration_becomes_a_config_map_with_its_revision() {
         k8s_name: "robot-cell-3",
         agent_config: Some((r#"{"deviceConnections":[]}"#, ETAG)),
         cluster_name: "Paint_Shop",
+        pins: &BTreeMap::new(),
     };
     let settings =
         Settings { git_url: String::new(), base_values: serde_json::Map::new(), manifests_bytes_max: 10_000 };

@@ -339,7 +339,8 @@ impl ClusterManager {
         if cluster.rendered.as_ref().is_some_and(|rendered| rendered.spec == *config) {
             return;
         }
-        let repo = cluster_repo::render(uuid, config, &self.catalog, &self.settings.cluster);
+        let repo =
+            cluster_repo::render(uuid, config, &self.catalog, &self.settings.cluster, &self.rollout_of(uuid).pins);
         let repo = repo.map(Arc::new).map_err(|error| error.to_string());
         let chart = cluster_repo::chart(config, &self.catalog);
         let source = self.catalog.chart(chart).ok().and_then(|template| template.source);
@@ -467,6 +468,7 @@ impl ClusterManager {
             join,
             bootstrap,
             identity,
+            rollout: cluster.edge.rollout.clone(),
             name,
         };
         if before.map(|device| device.setup.state) != Some(state) {
@@ -500,6 +502,8 @@ impl ClusterManager {
             self.joins.remove(name);
         }
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
+        let released = self.rollout.remove(uuid);
+        self.dirty.extend(released);
         if cluster.offer.is_some() {
             self.effects.push(Effect::Offer { cluster: uuid, offer: None });
         }
@@ -521,7 +525,7 @@ impl ClusterManager {
     }
 
     fn set_deadline(&mut self, uuid: Uuid, name: Option<&str>, deleting: bool, now: Now) {
-        let away = name.filter(|_| deleting).and_then(|name| self.away_at(name));
+        let away = name.filter(|_| deleting || self.rollout.holds_up(uuid)).and_then(|name| self.away_at(name));
         let given_up = name.and_then(|name| self.give_up_at(name));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let (edge, policy, source) =

@@ -6,7 +6,8 @@ use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry, Writer, WriterConfig};
 use configdb_schema::Document;
 use configdb_schema::document::{
-    AgentConfig, ApiToken, EdgeCluster, EdgeClusterIdentity, EdgeClusterSetup, EdgeDeployment, JsonObject,
+    AgentConfig, ApiToken, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup, EdgeDeployment,
+    JsonObject,
 };
 use serde_json::Value;
 use sparkplug::edge_node::NodeUpdate;
@@ -71,6 +72,7 @@ impl ClusterManager {
         self.catalog = crate::catalog::Catalog::default();
         self.people.tokens = crate::access::token::Tokens::default();
         self.revocations.forget_entries();
+        self.rollout = crate::rollout::Rollout::default();
         self.deployments.clear();
         self.placed.clear();
         self.unattributed.clear();
@@ -149,6 +151,8 @@ impl ClusterManager {
             self.place(object, new);
         } else if slug == EdgeClusterIdentity::slug() {
             self.on_identity_entry(object, old, new);
+        } else if slug == EdgeClusterRollout::slug() {
+            self.on_rollout_entry(object, new);
         } else if slug == AgentConfig::slug() {
             self.mark_stale(object);
         } else if slug == EdgeCluster::slug() || slug == EdgeClusterSetup::slug() {
@@ -302,6 +306,7 @@ impl ClusterManager {
                     cluster.rendered = None;
                     if touched == Touched::Everything {
                         cluster.edge.all_stale = true;
+                        self.rollout.unknown(*uuid);
                     }
                     self.dirty.insert(*uuid);
                 }
@@ -310,7 +315,10 @@ impl ClusterManager {
         };
         for (cluster, deployment) in self.dependents.get(&object).cloned().unwrap_or_default() {
             match deployment {
-                Some(deployment) => self.stale(cluster, deployment),
+                Some(deployment) => {
+                    self.rollout.unknown(cluster);
+                    self.stale(cluster, deployment);
+                }
                 None => {
                     if let Some(known) = self.clusters.get_mut(&cluster) {
                         known.rendered = None;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cluster_manager_contract::{DesiredState, RefusedDeployments};
+use cluster_manager_contract::{DesiredState, RefusedDeployments, RolloutReport};
 use configdb_schema::document::AgentConfig;
 use configdb_schema::{ClusterName, Document, Organisation};
 use edge_sync_contract::{Change, DesiredManifests, Digest, SyncReplica, names};
@@ -93,6 +93,8 @@ pub struct EdgeState {
     pub all_stale: bool,
     /// Names have to be compared again.
     pub names_stale: bool,
+    /// Whether deployments wait for an earlier wave.
+    pub rollout: RolloutReport,
     index: Option<Repeat<(u64, Digest)>>,
     manifests: BTreeMap<Uuid, Repeat<(u64, Digest)>>,
     compared_at: Option<Duration>,
@@ -112,6 +114,7 @@ impl EdgeState {
             stale: BTreeSet::new(),
             all_stale: true,
             names_stale: true,
+            rollout: RolloutReport::default(),
             index: None,
             manifests: BTreeMap::new(),
             compared_at: None,
@@ -233,6 +236,7 @@ impl ClusterManager {
 
     /// For a cluster that has no group yet.
     pub(super) fn without_edge(&mut self, uuid: Uuid) -> (DesiredState, RefusedDeployments) {
+        self.holds_up_nobody(uuid);
         self.clusters.get(&uuid).map(|cluster| cluster.edge.told()).unwrap_or_default()
     }
 
@@ -262,7 +266,7 @@ impl ClusterManager {
         }
         let nothing = BTreeMap::new();
         let deployments = if deleting { None } else { self.deployments.get(&uuid) };
-        let wishes: BTreeMap<Uuid, Wish> =
+        let mut wishes: BTreeMap<Uuid, Wish> =
             deployments.into_iter().flatten().map(|(uuid, deployment)| (*uuid, deployment.wish.clone())).collect();
         // Until the set-up is complete the edge is told nothing, so that a half-known configuration empties nobody.
         let sync = self.syncs.get(name).filter(|sync| {
@@ -273,9 +277,12 @@ impl ClusterManager {
             let deployments = sync.replica.deployments();
             Some(Reported { index_version: node.desired_version, index_digest: node.desired_digest, deployments })
         });
-        let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
-        let edge = &mut cluster.edge;
         let Some(reported) = reported else {
+            if deleting || self.away_at(name).is_some_and(|at| at <= now.mono) {
+                self.holds_up_nobody(uuid);
+            }
+            let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
+            let edge = &mut cluster.edge;
             edge.index = None;
             edge.manifests.clear();
             // Who has a name depends on what runs at the edge.
@@ -284,6 +291,12 @@ impl ClusterManager {
             edge.refused = unrenderable(&wishes);
             return edge.told();
         };
+        let held = self.hold(uuid, &mut wishes, reported.deployments);
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
+        let edge = &mut cluster.edge;
+        edge.rollout = held.report;
+        self.rollout.wait(uuid, held.waits_for);
+        self.dirty.extend(self.rollout.compared(uuid, held.unsettled));
         if std::mem::take(&mut edge.retry_refused) {
             for (deployment, device) in reported.deployments {
                 if device.refused_digest.is_some() {
@@ -427,7 +440,8 @@ impl ClusterManager {
             return Err(conflict.clone());
         }
         let agent_config = self.replica.entry(uuid, AgentConfig::slug()).map(|entry| (&*entry.json, entry.etag));
-        let input = Input { uuid, deployment, k8s_name: &known.k8s_name, agent_config, cluster_name };
+        let pins = &self.rollout_of(cluster).pins;
+        let input = Input { uuid, deployment, k8s_name: &known.k8s_name, agent_config, cluster_name, pins };
         render::deployment(input, &self.catalog, &self.settings.deployment)
             .map_err(|error: RenderError| error.to_string())
     }
@@ -436,7 +450,7 @@ impl ClusterManager {
 fn unrenderable(wishes: &BTreeMap<Uuid, Wish>) -> BTreeMap<Uuid, String> {
     let refused = wishes.iter().filter_map(|(uuid, wish)| match wish {
         Wish::Unrenderable(reason) => Some((*uuid, reason.clone())),
-        Wish::Rendered(_) => None,
+        Wish::Rendered(_) | Wish::Held => None,
     });
     refused.collect()
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 mod identity;
 mod people;
 mod policy;
+mod rollout;
 
 use super::*;
 use crate::access::rate::Rate;
@@ -243,6 +244,8 @@ struct Edge {
     deployments: BTreeMap<Uuid, DeploymentDevice>,
     refuses: bool,
     deaf: bool,
+    /// What it applies does not become ready.
+    unready: bool,
     commands: usize,
 }
 
@@ -257,6 +260,7 @@ impl Edge {
             deployments: BTreeMap::new(),
             refuses: false,
             deaf: false,
+            unready: false,
             commands: 0,
         }
     }
@@ -328,6 +332,15 @@ impl Edge {
                 }
                 self.node.desired_version = index.version;
                 self.node.desired_digest = Some(index.digest());
+                let address = self.address();
+                for (uuid, device) in &mut self.deployments {
+                    let is_listed = device.digest.is_some_and(|digest| index.deployments[uuid].digest == digest);
+                    if is_listed && device.state != DeploymentState::Applied {
+                        (device.state, device.reason, device.refused_digest) = (DeploymentState::Applied, None, None);
+                        let (device, metrics) = (SyncDevice::deployment_id(*uuid), device.to_metrics());
+                        events.push(HostEvent::DeviceData { node: address.clone(), device, timestamp: 0, metrics });
+                    }
+                }
                 self.index = Some(index);
             }
             SyncCommand::Source(desired) => {
@@ -351,6 +364,7 @@ impl Edge {
                     device.state = DeploymentState::Applied;
                     device.version = desired.version;
                     device.digest = Some(desired.digest());
+                    device.ready = Some(!self.unready);
                 }
                 let metrics = device.to_metrics();
                 let device = SyncDevice::deployment_id(deployment);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use cluster_manager::bootstrap;
-use configdb_contract::{Entry, WriteRequest};
+use configdb_contract::Entry;
 use configdb_schema::Document as _;
 use configdb_schema::document::{EdgeClusterEnrolment, EnrolmentToken};
 use enrolment_protocol::token::Token;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::{cluster, usage};
 use crate::cli::Options;
-use crate::client::{Client, Scope, request_id, writer};
+use crate::client::{Client, Scope, writer};
 use crate::fleet::Fleet;
 use crate::output;
 use crate::trust;
@@ -43,7 +43,7 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
         let count = before.tokens.len();
         let enrolment = EdgeClusterEnrolment { tokens: Vec::new(), ..before };
         if count > 0 {
-            write(&mut client, uuid, &enrolment, etag).await?;
+            client.write_document(uuid, &enrolment, etag).await?;
         }
         // A cluster that is not set up offers nothing in any case.
         let is_offered = |fleet: &Fleet| fleet.manager.cluster(uuid).is_some_and(|of| of.bootstrap.url.is_some());
@@ -71,7 +71,7 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
     let alive = |known: &EnrolmentToken| known.expires.parse::<Timestamp>().is_ok_and(|expires| expires > now);
     let (before, etag) = enrolment(&client.fleet, uuid)?;
     let tokens = before.tokens.into_iter().filter(alive).chain([own]).collect();
-    write(&mut client, uuid, &EdgeClusterEnrolment { tokens, ..before }, etag).await?;
+    client.write_document(uuid, &EdgeClusterEnrolment { tokens, ..before }, etag).await?;
     let url = in_force(&mut client, uuid).await?;
     let base =
         url.strip_suffix(&bootstrap::url("", uuid)).context("the cluster manager reports an address that is none")?;
@@ -105,29 +105,6 @@ pub(super) fn enrolment(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<(EdgeClu
         Some(entry) => (entry.parse()?, Some(entry.etag)),
         None => Default::default(),
     })
-}
-
-/// Writes the entry, if no other was written since `before`; the revision.
-///
-/// # Errors
-/// As documented for the exit codes.
-pub(super) async fn write(
-    client: &mut Client,
-    cluster: Uuid,
-    enrolment: &EdgeClusterEnrolment,
-    before: Option<Uuid>,
-) -> anyhow::Result<u64> {
-    let request = WriteRequest::put(request_id(), cluster)
-        .by(writer())
-        .document(enrolment)?
-        .if_match(EdgeClusterEnrolment::slug(), before);
-    let written = client
-        .write(request)
-        .await
-        .context("EdgeClusterEnrolment (if somebody else has just changed it: try again)")?;
-    let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
-    client.until("ConfigDB to publish the entry", known).await?;
-    Ok(written.revision)
 }
 
 async fn set_up(client: &mut Client, cluster: Uuid) -> anyhow::Result<()> {

@@ -39,6 +39,9 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
         ClusterCommand::Bootstrap { cluster, expires, revoke, options } => {
             super::bootstrap::run(&cluster, expires, revoke, &options).await
         }
+        ClusterCommand::Rollout { cluster, wave, pin, unpin, options } => {
+            super::rollout::run(&cluster, super::rollout::Change { wave, pin, unpin }, &options).await
+        }
         ClusterCommand::Delete { cluster, with_deployments, wait, options } => {
             delete(&cluster, with_deployments, wait, &options).await
         }

@@ -98,7 +98,7 @@ async fn change(
     let identity: EdgeClusterIdentity = client.fleet.config.document(uuid)?.unwrap_or_default();
     let (mut enrolment, etag) = bootstrap::enrolment(&client.fleet, uuid)?;
     edit(&identity, &mut enrolment)?;
-    let revision = bootstrap::write(&mut client, uuid, &enrolment, etag).await?;
+    let revision = client.write_document(uuid, &enrolment, etag).await?;
     let value = json!({ "cluster": uuid, "name": entry.name, "revision": revision, "state": done,
         "fence": enrolment.fence, "revoked": enrolment.revoked });
     output::print(options.presentation.output, || vec![format!("the identity of {} is {done}", entry.name)], &value)?;

@@ -9,6 +9,7 @@ pub mod deployment;
 pub mod host;
 pub mod identity;
 pub mod policy;
+pub mod rollout;
 pub mod secret;
 pub mod service;
 pub mod simulate;

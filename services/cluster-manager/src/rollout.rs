@@ -1,0 +1,232 @@
+//! Which clusters a changed chart template may reach: those of a wave when every earlier wave has settled.
+//!
+//! Nothing is recorded. Whether a cluster has settled is seen by comparing what it shall have with what it reports, so a manager that begins anew goes on where it was: until a
+//! cluster was compared it counts as not settled. A cluster that nobody hears does not hold up the others. Clusters of the last wave hold up nobody, so where no waves are given this
+//! costs nothing. This module must not know how anything is rendered or sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use configdb_schema::document::WAVE_MAX;
+use uuid::Uuid;
+
+/// What of a cluster has not settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Unsettled {
+    /// Not known yet.
+    Unknown,
+    /// Deployments of these chart templates.
+    Charts(BTreeSet<Uuid>),
+}
+
+impl Unsettled {
+    fn concerns(&self, charts: &BTreeSet<Uuid>) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Charts(unsettled) => !unsettled.is_disjoint(charts),
+        }
+    }
+}
+
+/// What a cluster waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocker {
+    /// An earlier wave.
+    pub wave: u8,
+    /// A cluster of it that has not settled.
+    pub cluster: Uuid,
+}
+
+/// All waves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rollout {
+    /// Of clusters that are not in the last wave.
+    waves: BTreeMap<Uuid, u8>,
+    unsettled: BTreeMap<(u8, Uuid), Unsettled>,
+    /// Clusters that wait, with the templates that they wait for.
+    waiting: BTreeMap<Uuid, BTreeSet<Uuid>>,
+}
+
+impl Rollout {
+    /// The wave of a cluster.
+    #[must_use]
+    pub fn wave(&self, cluster: Uuid) -> u8 {
+        self.waves.get(&cluster).copied().unwrap_or(WAVE_MAX)
+    }
+
+    /// Puts a cluster into a wave. Whoever may go on by that.
+    pub fn set_wave(&mut self, cluster: Uuid, wave: u8) -> Vec<Uuid> {
+        let before = self.wave(cluster);
+        if before == wave {
+            return Vec::new();
+        }
+        let unsettled = self.unsettled.remove(&(before, cluster));
+        if wave < WAVE_MAX {
+            self.waves.insert(cluster, wave);
+            self.unsettled.insert((wave, cluster), unsettled.unwrap_or(Unsettled::Unknown));
+        } else {
+            self.waves.remove(&cluster);
+        }
+        self.released()
+    }
+
+    /// Something that the cluster is rendered from has changed: until it is compared again it has not settled.
+    pub fn unknown(&mut self, cluster: Uuid) {
+        if let Some(wave) = self.waves.get(&cluster) {
+            self.unsettled.insert((*wave, cluster), Unsettled::Unknown);
+        }
+    }
+
+    /// Whether the cluster may hold up others.
+    #[must_use]
+    pub fn holds_up(&self, cluster: Uuid) -> bool {
+        self.unsettled.contains_key(&(self.wave(cluster), cluster))
+    }
+
+    /// Takes over what a comparison of a cluster has found: the chart templates of deployments that have not settled. Whoever may go on by that.
+    pub fn compared(&mut self, cluster: Uuid, unsettled: BTreeSet<Uuid>) -> Vec<Uuid> {
+        let Some(wave) = self.waves.get(&cluster) else { return Vec::new() };
+        let key = (*wave, cluster);
+        let before = if unsettled.is_empty() {
+            self.unsettled.remove(&key)
+        } else {
+            let after = Unsettled::Charts(unsettled);
+            let before = self.unsettled.insert(key, after.clone());
+            before.filter(|before| *before != after)
+        };
+        if before.is_some() { self.released() } else { Vec::new() }
+    }
+
+    /// What holds up deployments of a cluster with any of these chart templates.
+    #[must_use]
+    pub fn blocker(&self, cluster: Uuid, charts: &BTreeSet<Uuid>) -> Option<Blocker> {
+        let earlier = self.unsettled.range(..(self.wave(cluster), Uuid::nil()));
+        let mut blockers = earlier.filter(|(_, unsettled)| unsettled.concerns(charts));
+        blockers.next().map(|((wave, cluster), _)| Blocker { wave: *wave, cluster: *cluster })
+    }
+
+    /// Remembers which templates a cluster waits for; none: it does not wait.
+    pub fn wait(&mut self, cluster: Uuid, charts: BTreeSet<Uuid>) {
+        if charts.is_empty() {
+            self.waiting.remove(&cluster);
+        } else {
+            self.waiting.insert(cluster, charts);
+        }
+    }
+
+    /// The cluster is gone. Whoever may go on by that.
+    pub fn remove(&mut self, cluster: Uuid) -> Vec<Uuid> {
+        self.waiting.remove(&cluster);
+        self.set_wave(cluster, WAVE_MAX)
+    }
+
+    fn released(&self) -> Vec<Uuid> {
+        // One template suffices: what else a cluster waits for is found when it is compared.
+        let may_go = |(cluster, charts): (&Uuid, &BTreeSet<Uuid>)| {
+            let mut one = charts.iter().map(|chart| BTreeSet::from([*chart]));
+            one.any(|chart| self.blocker(*cluster, &chart).is_none()).then_some(*cluster)
+        };
+        self.waiting.iter().filter_map(may_go).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CANARY: Uuid = Uuid::from_u128(1);
+    const SECOND: Uuid = Uuid::from_u128(2);
+    const NOBODY: [Uuid; 0] = [];
+    const LAST: Uuid = Uuid::from_u128(3);
+
+    fn charts(numbers: &[u128]) -> BTreeSet<Uuid> {
+        numbers.iter().map(|number| Uuid::from_u128(100 + number)).collect()
+    }
+
+    fn waves() -> Rollout {
+        let mut rollout = Rollout::default();
+        assert_eq!(rollout.set_wave(CANARY, 1), NOBODY);
+        assert_eq!(rollout.set_wave(SECOND, 2), NOBODY);
+        rollout
+    }
+
+    #[test]
+    fn a_wave_goes_when_every_earlier_one_has_settled() {
+        let mut rollout = waves();
+        // Nothing was compared yet: nobody but the first wave may go.
+        assert_eq!(rollout.blocker(CANARY, &charts(&[1])), None);
+        let by = |rollout: &Rollout, cluster| rollout.blocker(cluster, &charts(&[1])).map(|by| (by.wave, by.cluster));
+        assert_eq!(by(&rollout, SECOND), Some((1, CANARY)));
+        rollout.wait(SECOND, charts(&[1]));
+        rollout.wait(LAST, charts(&[1]));
+        assert_eq!(rollout.compared(SECOND, charts(&[1])), NOBODY, "it waits itself");
+        assert_eq!(rollout.compared(CANARY, charts(&[1])), NOBODY);
+        assert_eq!(rollout.compared(CANARY, charts(&[])), [SECOND]);
+        rollout.wait(SECOND, charts(&[]));
+        assert_eq!(by(&rollout, LAST), Some((2, SECOND)));
+        assert_eq!(rollout.compared(SECOND, charts(&[])), [LAST]);
+        assert_eq!(by(&rollout, LAST), None);
+        // The next change.
+        rollout.unknown(CANARY);
+        assert_eq!(by(&rollout, LAST), Some((1, CANARY)));
+    }
+
+    #[test]
+    fn only_deployments_of_the_same_template_hold_up() {
+        let mut rollout = waves();
+        rollout.compared(SECOND, charts(&[]));
+        rollout.compared(CANARY, charts(&[1]));
+        assert_eq!(rollout.blocker(LAST, &charts(&[2])), None);
+        rollout.wait(LAST, charts(&[1, 2]));
+        assert_eq!(rollout.compared(CANARY, charts(&[2])), [LAST], "one of the two may go");
+    }
+
+    #[test]
+    fn who_is_put_into_another_wave_or_gone_holds_up_accordingly() {
+        let mut rollout = waves();
+        rollout.compared(SECOND, charts(&[]));
+        rollout.wait(LAST, charts(&[1]));
+        assert_eq!(rollout.set_wave(LAST, 1), [LAST], "beside the first one nobody is before it");
+        assert!(rollout.holds_up(LAST));
+        assert_eq!(rollout.set_wave(LAST, WAVE_MAX), NOBODY);
+        assert!(!rollout.holds_up(LAST));
+        assert_eq!(rollout.remove(CANARY), [LAST]);
+        assert_eq!(rollout.blocker(LAST, &charts(&[1])), None);
+    }
+
+    proptest! {
+        /// Whatever happens, nobody is left waiting who may go without having been named, and the last wave costs nothing.
+        #[test]
+        fn whoever_may_go_is_named(steps in proptest::collection::vec((0..6_u8, 1..6_u128, 1..=WAVE_MAX, 0..8_usize), 1..60)) {
+            let mut rollout = Rollout::default();
+            let mut named = BTreeSet::new();
+            for (what, cluster, wave, mask) in steps {
+                let cluster = Uuid::from_u128(cluster);
+                let some: BTreeSet<Uuid> = charts(&[0, 1, 2]).into_iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, chart)| chart).collect();
+                let released = match what {
+                    0 => rollout.set_wave(cluster, wave),
+                    1 => { rollout.unknown(cluster); Vec::new() }
+                    2 | 3 => rollout.compared(cluster, some),
+                    4 => rollout.remove(cluster),
+                    _ => {
+                        named.remove(&cluster);
+                        let blocked = some.into_iter().filter(|chart| rollout.blocker(cluster, &[*chart].into()).is_some());
+                        let blocked = blocked.collect();
+                        rollout.wait(cluster, blocked);
+                        Vec::new()
+                    }
+                };
+                named.extend(released);
+                for (cluster, charts) in &rollout.waiting {
+                    let goes = charts.iter().any(|chart| rollout.blocker(*cluster, &[*chart].into()).is_none());
+                    prop_assert!(!goes || named.contains(cluster), "{} waits for nothing", cluster);
+                    if !goes {
+                        named.remove(cluster);
+                    }
+                }
+                prop_assert!(rollout.unsettled.keys().all(|(wave, cluster)| rollout.waves.get(cluster) == Some(wave)));
+            }
+        }
+    }
+}
