@@ -1,0 +1,107 @@
+//! How a service keeps principals in a Kerberos KDC: the `[kerberos]` table of its configuration, names of principals, and a client of the administration server made of them.
+//! Imports nothing of ours, and knows neither whose principals they are nor where keys are kept.
+//!
+//! The client runs the programs of MIT Kerberos (`kadmin`, `kinit`): nothing of libkrb5 is linked, a call that hangs is killed, and an error of the library cannot take the
+//! service with it. Passwords go in by standard input, keys come out by a file of mode 0600 in a directory of the service's own; neither is in an argument, an error or a log.
+#![warn(missing_docs)]
+
+mod answer;
+mod kdc;
+mod principal;
+mod program;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use kdc::{Kdc, Presence};
+pub use principal::{Principal, PrincipalError};
+
+/// The KDC, and who administers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KerberosConfig {
+    /// Principal that may administer others.
+    pub admin_principal: String,
+    /// Its keytab.
+    pub keytab_file: PathBuf,
+    /// Configuration of the Kerberos library; None: the system's.
+    pub krb5_conf: Option<PathBuf>,
+    /// Longest time that one call may take, s.
+    pub timeout_s: u64,
+}
+
+impl Default for KerberosConfig {
+    fn default() -> Self {
+        Self { admin_principal: String::new(), keytab_file: PathBuf::new(), krb5_conf: None, timeout_s: 30 }
+    }
+}
+
+/// What is wrong with a [`KerberosConfig`]. Messages name the key within the table.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KerberosConfigError {
+    /// `admin_principal`
+    #[error("admin_principal: {0}")]
+    AdminPrincipal(PrincipalError),
+    /// `keytab_file`
+    #[error("keytab_file is missing; it must be the keytab of admin_principal")]
+    KeytabFile,
+    /// `timeout_s`
+    #[error("timeout_s is {0}; it must lie between 1 and 600")]
+    Timeout(u64),
+}
+
+impl KerberosConfig {
+    /// Checks every key; does not look at files.
+    ///
+    /// # Errors
+    /// The first key at fault.
+    pub fn validate(&self) -> Result<Principal, KerberosConfigError> {
+        let admin = self.admin_principal.parse().map_err(KerberosConfigError::AdminPrincipal)?;
+        if self.keytab_file.as_os_str().is_empty() {
+            return Err(KerberosConfigError::KeytabFile);
+        }
+        if !(1..=600).contains(&self.timeout_s) {
+            return Err(KerberosConfigError::Timeout(self.timeout_s));
+        }
+        Ok(admin)
+    }
+}
+
+/// A call of the KDC failed. Messages hold no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KdcError {
+    /// It was not reached, or did not answer in time: says nothing about any key.
+    #[error("the KDC is not reachable: {0}")]
+    Unreachable(String),
+    /// It answered, and did not do it.
+    #[error("the KDC refused: {0}")]
+    Refused(String),
+    /// A program or a file on this machine.
+    #[error("{0}")]
+    Local(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_cannot_work_is_refused_by_key() {
+        let good = KerberosConfig {
+            admin_principal: "op1krbkeys/Paint@ACME.EXAMPLE".to_owned(),
+            keytab_file: "client.keytab".into(),
+            ..KerberosConfig::default()
+        };
+        assert_eq!(good.validate().unwrap().to_string(), good.admin_principal);
+        let table = [
+            (KerberosConfig { admin_principal: "op1krbkeys".to_owned(), ..good.clone() }, "admin_principal: "),
+            (KerberosConfig { keytab_file: PathBuf::new(), ..good.clone() }, "keytab_file is missing"),
+            (KerberosConfig { timeout_s: 0, ..good.clone() }, "timeout_s is 0"),
+        ];
+        for (config, part) in table {
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.starts_with(part), "{error}");
+        }
+    }
+}

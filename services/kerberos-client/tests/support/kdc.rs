@@ -1,0 +1,153 @@
+//! A KDC with its administration server on ephemeral ports, in a directory of its own: `krb5kdc` and `kadmind` of the Debian packages, no realm of the system.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kerberos_client::KerberosConfig;
+use tempfile::TempDir;
+
+/// Its realm.
+pub const REALM: &str = "TEST.EXAMPLE";
+/// Longer than any start takes; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A realm whose administrator is `op1krbkeys/Test`. It ends with the value.
+pub struct TestKdc {
+    directory: TempDir,
+    ports: [u16; 3],
+    servers: Vec<Child>,
+}
+
+impl TestKdc {
+    /// A new realm with both servers.
+    pub fn start() -> Self {
+        // Ports that were free a moment ago. Who takes one meanwhile makes a server end, and others are tried.
+        for _ in 0..20 {
+            let mut kdc = Self { ports: free_ports(), directory: tempfile::tempdir().unwrap(), servers: Vec::new() };
+            kdc.configure();
+            if kdc.try_run() {
+                kdc.create_administrator();
+                return kdc;
+            }
+        }
+        panic!("no KDC could be started");
+    }
+
+    /// How a service reaches it.
+    pub fn config(&self) -> KerberosConfig {
+        KerberosConfig {
+            admin_principal: format!("op1krbkeys/Test@{REALM}"),
+            keytab_file: self.path("admin.keytab"),
+            krb5_conf: Some(self.path("krb5.conf")),
+            timeout_s: 60,
+        }
+    }
+
+    /// Ends both servers; the realm stays.
+    pub fn stop(&mut self) {
+        for mut server in self.servers.drain(..) {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+
+    /// Starts both servers again.
+    pub fn run(&mut self) {
+        assert!(self.try_run(), "the KDC does not start again");
+    }
+
+    /// Runs a command of `kadmin.local`, which needs no server; what it says.
+    pub fn administer(&self, query: &str) -> String {
+        let output = self.command("kadmin.local").args(["-q", query]).stdout(Stdio::piped()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Version of a principal's newest key; None: it is absent.
+    pub fn key_version(&self, principal: &str) -> Option<u32> {
+        let said = self.administer(&format!("getprinc -terse {principal}@{REALM}"));
+        said.lines().find(|line| line.starts_with('"'))?.split('\t').nth(8)?.parse().ok()
+    }
+
+    /// Whether a principal gets tickets; None: it is absent.
+    pub fn is_enabled(&self, principal: &str) -> Option<bool> {
+        let said = self.administer(&format!("getprinc -terse {principal}@{REALM}"));
+        let attributes: u32 = said.lines().find(|line| line.starts_with('"'))?.split('\t').nth(7)?.parse().ok()?;
+        Some(attributes & 0x40 == 0)
+    }
+
+    fn configure(&self) {
+        let at = self.directory.path().display();
+        let [kdc, admin, password] = self.ports;
+        let krb5 = format!(
+            "[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n rdns = false\n dns_canonicalize_hostname = false\n\
+             [realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{kdc}\n  admin_server = 127.0.0.1:{admin}\n }}\n\
+             [logging]\n kdc = FILE:{at}/kdc.log\n admin_server = FILE:{at}/kadmind.log\n default = FILE:{at}/default.log\n"
+        );
+        let servers = format!(
+            "[realms]\n {REALM} = {{\n  database_name = {at}/principal\n  acl_file = {at}/kadm5.acl\n  key_stash_file = {at}/stash\n\
+             \x20 kdc_listen = 127.0.0.1:{kdc}\n  kdc_tcp_listen = 127.0.0.1:{kdc}\n  kadmind_listen = 127.0.0.1:{admin}\n  kpasswd_listen = 127.0.0.1:{password}\n\
+             \x20 supported_enctypes = aes256-cts:normal aes128-cts:normal\n }}\n"
+        );
+        std::fs::write(self.path("krb5.conf"), krb5).unwrap();
+        std::fs::write(self.path("kdc.conf"), servers).unwrap();
+        // As at a site: second component is the cluster.
+        let rights = format!("op1krbkeys/Test@{REALM} * */Test@{REALM}\nop1krbkeys/Test@{REALM} * */Test/*@{REALM}\n");
+        std::fs::write(self.path("kadm5.acl"), rights).unwrap();
+        if !self.path("principal").exists() {
+            let made = self.command("kdb5_util").args(["create", "-s", "-P", "master", "-r", REALM]).output().unwrap();
+            assert!(made.status.success(), "{made:?}");
+        }
+    }
+
+    fn create_administrator(&self) {
+        self.administer("addprinc -randkey op1krbkeys/Test");
+        self.administer(&format!("ktadd -k {} op1krbkeys/Test", self.path("admin.keytab").display()));
+        assert!(self.path("admin.keytab").exists());
+    }
+
+    fn try_run(&mut self) -> bool {
+        for arguments in [["krb5kdc", "-n"], ["kadmind", "-nofork"]] {
+            let mut command = self.command(arguments[0]);
+            self.servers.push(command.arg(arguments[1]).spawn().unwrap());
+        }
+        let since = Instant::now();
+        while since.elapsed() < PATIENCE {
+            if self.servers.iter_mut().any(|server| server.try_wait().unwrap().is_some()) {
+                self.stop();
+                return false;
+            }
+            if self.ports[..2].iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the KDC does not listen: see {}", self.directory.path().display());
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        // Servers live in /usr/sbin, which is not in every user's path.
+        let in_sbin = Path::new("/usr/sbin").join(program);
+        let mut command = Command::new(if in_sbin.exists() { in_sbin } else { PathBuf::from(program) });
+        command.env("KRB5_CONFIG", self.path("krb5.conf")).env("KRB5_KDC_PROFILE", self.path("kdc.conf"));
+        command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+impl Drop for TestKdc {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn free_ports() -> [u16; 3] {
+    // All three are bound at once, so that they differ.
+    let listeners = [(); 3].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
