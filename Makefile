@@ -10,13 +10,16 @@ SECONDS_EACH ?= 60
 
 # What needs the C library of TPMs is tested and linted, but built by nobody who does not ask for it; the end-to-end tests build the bootstrapper with it.
 TPM := bootstrapper/tpm,e2e/tpm
+# So is what needs a KDC.
+KERBEROS := sparkfleet/kerberos,krb-keys/kerberos,kerberos-client/kerberos
 
 # Tools that the tests start beside cargo: the reference broker and its clients, Python and Node clients where tests use them.
 PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)
 NODE_TESTS := $(wildcard tests/*/package.json tests/*/*/package.json)
 # A software TPM with its tools, and those that read the certificates which are issued.
 TPM_TOOLS := swtpm swtpm_setup tpm2_quote libtss2 openssl ssh-keygen
-TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup kubectl curl shellcheck $(TPM_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+KERBEROS_TOOLS := krb5kdc kadmind kadmin
+TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
 .PHONY: help up test check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
@@ -32,7 +35,7 @@ up: ## build, and run a whole simulated factory on this machine (ARGS=... for `s
 
 test: ## every test; installs missing Debian packages; last line: N passed, N failed, N skipped
 	@.ci/tools $(TEST_TOOLS)
-	@.ci/test --features $(TPM) $(ARGS)
+	@.ci/test --features $(TPM),$(KERBEROS) $(ARGS)
 
 check: fmt clippy tidy doc shellcheck deny ## format, lints, rules of the repository, documentation, scripts, dependencies
 
@@ -41,7 +44,7 @@ fmt: ## is everything formatted?
 
 clippy: ## lints, warnings are errors
 	@.ci/tools cargo cc libtss2
-	$(CARGO) clippy --workspace --all-targets --locked --features $(TPM) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked --features $(TPM),$(KERBEROS) -- -D warnings
 
 tidy: ## the rules that no compiler checks (tests/tidy)
 	$(CARGO) test --locked -p tidy

@@ -21,9 +21,11 @@ pub const SYNC_NODE: &str = "Sync";
 pub const MONITOR_NODE: &str = "Monitor";
 /// Edge node id of the join service in a cluster's group.
 pub const JOIN_NODE: &str = "Join";
+/// Edge node id of the keeper of Kerberos keys in a cluster's group.
+pub const KEYS_NODE: &str = "Keys";
 
 /// Node ids that Sparkfleet's own services have in a cluster's group; no deployment may be called like one of them.
-pub const CLUSTER_NODES_RESERVED: &[&str] = &[SYNC_NODE, MONITOR_NODE, JOIN_NODE];
+pub const CLUSTER_NODES_RESERVED: &[&str] = &[SYNC_NODE, MONITOR_NODE, JOIN_NODE, KEYS_NODE];
 
 /// Last part of the central group.
 pub const CENTRAL: &str = "Central";

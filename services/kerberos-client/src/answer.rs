@@ -132,7 +132,10 @@ mod tests {
                 "add_principal: Operation requires ``add'' privilege while creating \"a@A\".".to_owned()
             ))
         );
-        assert_eq!(created(&said("", "add_principal: Principal or policy already exists while creating \"a@A\".")), Ok(()));
+        assert_eq!(
+            created(&said("", "add_principal: Principal or policy already exists while creating \"a@A\".")),
+            Ok(())
+        );
         assert_eq!(created(&said("Principal \"a@A\" created.\n", "")), Ok(()));
     }
 }

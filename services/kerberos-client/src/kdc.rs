@@ -160,12 +160,11 @@ impl Kdc {
 }
 
 fn line(password: &[u8]) -> Result<Zeroizing<Vec<u8>>, KdcError> {
-    let unusable = |rule: &str| Err(KdcError::Refused(format!("the password {rule}")));
     if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
-        return unusable("must have 1 to 512 bytes");
+        return Err(KdcError::Password("must have 1 to 512 bytes"));
     }
     if std::str::from_utf8(password).is_err() || password.iter().any(u8::is_ascii_control) {
-        return unusable("must be text of one line, without a line break at its end");
+        return Err(KdcError::Password("must be text of one line, without a line break at its end"));
     }
     let mut line = Zeroizing::new(Vec::with_capacity(password.len() + 1));
     line.extend_from_slice(password);

@@ -77,6 +77,9 @@ pub enum KdcError {
     /// It answered, and did not do it.
     #[error("the KDC refused: {0}")]
     Refused(String),
+    /// The password is none that the programs can read.
+    #[error("the password {0}")]
+    Password(&'static str),
     /// A program or a file on this machine.
     #[error("{0}")]
     Local(String),

@@ -99,6 +99,9 @@ pub enum Command {
     EdgeMonitor(ServiceArguments),
     /// Run the join service of an edge cluster
     JoinService(ServiceArguments),
+    /// Run the keeper of Kerberos keys on an edge cluster
+    #[cfg(feature = "kerberos")]
+    KrbKeys(ServiceArguments),
     /// Enrol this edge cluster: ask the cluster manager for its certificate by a one-time token, and write the Secrets of it
     Enrol(Box<EnrolArguments>),
     /// Run one simulated edge cluster against a broker

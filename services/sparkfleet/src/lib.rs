@@ -47,6 +47,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::EdgeSync(arguments) => command::service::edge_sync(&arguments).await,
         Command::EdgeMonitor(arguments) => command::service::edge_monitor(&arguments).await,
         Command::JoinService(arguments) => command::service::join_service(&arguments).await,
+        #[cfg(feature = "kerberos")]
+        Command::KrbKeys(arguments) => command::service::krb_keys(&arguments).await,
         Command::Enrol(arguments) => enrol::run(*arguments).await,
         Command::SimulateCluster(arguments) => command::simulate::run(arguments).await,
         Command::SimulateHost(arguments) => command::simulate::run_host(arguments).await,

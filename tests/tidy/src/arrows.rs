@@ -38,9 +38,9 @@ pub fn rank(package: &str) -> Option<Rank> {
             Some(Rank::Part)
         }
         "sparkplug-mqtt" => Some(Rank::Rim),
-        "service-runtime" | "kubernetes-client" => Some(Rank::Runtime),
+        "service-runtime" | "kubernetes-client" | "kerberos-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
-        | "simulator" => Some(Rank::Service),
+        | "krb-keys" | "simulator" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
         "sim" | "tck" | "e2e" | "bench" | "tidy" => Some(Rank::Tests),
         "join-protocol" => Some(Rank::Contract),

@@ -65,6 +65,16 @@ pub async fn join_service(arguments: &ServiceArguments) -> anyhow::Result<()> {
     join_service::run(config, shutdown, Health::new()).await
 }
 
+/// Runs the keeper of Kerberos keys.
+///
+/// # Errors
+/// As documented for the exit codes.
+#[cfg(feature = "kerberos")]
+pub async fn krb_keys(arguments: &ServiceArguments) -> anyhow::Result<()> {
+    let (config, shutdown) = begin("krb-keys", arguments)?;
+    krb_keys::run(config, shutdown, Health::new()).await
+}
+
 /// Configuration, log and signals of a service.
 fn begin<T>(service: &str, arguments: &ServiceArguments) -> anyhow::Result<(T, Shutdown)>
 where
@@ -86,6 +96,9 @@ pub fn services() -> Vec<(&'static str, Vec<ConfigKey>)> {
         ("edge-sync", all_keys(edge_sync::config::KEYS)),
         ("edge-monitor", all_keys(edge_monitor::config::KEYS)),
         ("join-service", all_keys(join_service::config::KEYS)),
+        // The last one, so that its chapter can be told from the others by a program that is built without it.
+        #[cfg(feature = "kerberos")]
+        ("krb-keys", all_keys(krb_keys::config::KEYS)),
     ]
 }
 
@@ -119,5 +132,7 @@ mod tests {
         keys::check::<edge_sync::Config>(&all_keys(edge_sync::config::KEYS)).unwrap();
         keys::check::<edge_monitor::Config>(&all_keys(edge_monitor::config::KEYS)).unwrap();
         keys::check::<join_service::Config>(&all_keys(join_service::config::KEYS)).unwrap();
+        #[cfg(feature = "kerberos")]
+        keys::check::<krb_keys::Config>(&all_keys(krb_keys::config::KEYS)).unwrap();
     }
 }

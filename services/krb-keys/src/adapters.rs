@@ -1,0 +1,5 @@
+//! Translate and execute: resources and Secrets of Kubernetes, keys of the KDC.
+
+pub mod hands;
+pub mod resources;
+pub mod secrets;

@@ -1,0 +1,115 @@
+//! All that comes in and all that goes out: the reader's index of this service.
+
+use std::collections::BTreeMap;
+
+use kerberos_client::KdcError;
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+
+use crate::reconcile::{Action, Observed, Wish};
+use crate::spec::{Kind, ResourceId, SecretKey, Spec};
+
+/// A resource as it is in Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// Which object of that name; another one is another resource.
+    pub uid: String,
+    /// Version of its `spec`.
+    pub generation: i64,
+    /// What it says.
+    pub wish: Wish,
+    /// What its status says.
+    pub status: Option<Status>,
+}
+
+/// The condition `Ready` of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word.
+    pub reason: String,
+    /// For people, without secrets.
+    pub message: String,
+    /// Version of the `spec` that it is about.
+    pub observed_generation: i64,
+}
+
+/// What comes in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A deadline of the state passed.
+    Timer,
+    /// From the session as Edge Node.
+    Node(NodeEvent),
+    /// These resources of a kind exist, and no others.
+    Listed(Kind, BTreeMap<String, Resource>),
+    /// This one exists.
+    Applied(ResourceId, Resource),
+    /// This one is gone.
+    Deleted(ResourceId),
+    /// Answer to [`Effect::Look`].
+    Seen(ResourceId, Result<Observed, Trouble>),
+    /// Answer to [`Effect::Act`].
+    Acted(ResourceId, Result<(), Trouble>),
+}
+
+/// Why something could not be looked at or done. Messages hold no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The KDC, or its programs here.
+    #[error(transparent)]
+    Kdc(#[from] KdcError),
+    /// The Kubernetes API.
+    #[error("Kubernetes: {0}")]
+    Kubernetes(String),
+    /// Somebody else changed the object meanwhile: look again.
+    #[error("Kubernetes: {0} was changed by somebody else")]
+    Conflict(String),
+    /// What is in a Secret is not what it should be.
+    #[error("{0}: {1}")]
+    Content(SecretKey, String),
+}
+
+impl Trouble {
+    /// It says nothing about what was asked: nobody was there to answer.
+    #[must_use]
+    pub const fn is_outage(&self) -> bool {
+        matches!(self, Self::Kdc(KdcError::Unreachable(_)))
+    }
+}
+
+/// What is to be looked at for one resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Question {
+    /// Principals whose presence counts.
+    pub principals: Vec<kerberos_client::Principal>,
+    /// What is wanted, if that is clear: its Secret is read, and its key tried if all its principals get tickets.
+    pub spec: Option<Spec>,
+    /// Places that may hold something of ours.
+    pub stale: Vec<SecretKey>,
+}
+
+/// What goes out. At most one of [`Effect::Look`] and [`Effect::Act`] is under way.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// To the own Edge Node.
+    Node(NodeUpdate),
+    /// Look at KDC and Secrets.
+    Look(ResourceId, Question),
+    /// Do one step for the object with that uid.
+    Act {
+        /// For which resource.
+        id: ResourceId,
+        /// Which object of that name.
+        uid: String,
+        /// What.
+        action: Action,
+    },
+    /// Say how it stands. Nothing waits for it.
+    Tell {
+        /// Which resource.
+        id: ResourceId,
+        /// What to say.
+        status: Status,
+    },
+}

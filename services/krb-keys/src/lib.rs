@@ -1,0 +1,157 @@
+//! krb-keys: keeps keys in the KDC of a Factory+ site and in Secrets of an edge cluster in step, as KerberosKey and LocalSecret resources say.
+//!
+//! ```text
+//! KerberosKey, LocalSecret        state.rs          births and data of <group>/Keys
+//!   adapters/resources  --->  reconcile.rs   --->
+//!                               ^      |
+//!                    what is    |      v   one step
+//!                             adapters/hands  <--->  KDC (kerberos-client), Secrets (adapters/secrets)
+//! ```
+//!
+//! 1. `spec.rs` says what a resource asks for, or which rule it breaks.
+//! 2. `state.rs` takes one resource after another and looks at KDC and Secret; `reconcile.rs` decides the next step from what there is; `adapters/hands.rs` does it, and it is looked again.
+//! 3. What a resource makes is recorded on it first, and a finalizer keeps it until its end is seen to: its principals get no tickets any more (they are never deleted), its keys go.
+//!
+//! `keytab.rs` knows the file format, `report.rs` the metrics, `event.rs` lists all that comes in and goes out.
+//!
+//! A key is replaced only when the KDC said in known words that it is wrong, when somebody asks for it, or when there is none: an outage or a restart replaces nothing. Nothing is stored
+//! here but the bdSeq. Accounts in the Auth service of Factory+ are not kept: `spec.account` is not acted on.
+#![warn(missing_docs)]
+
+pub mod adapters;
+pub mod config;
+pub mod event;
+pub mod keytab;
+pub mod reconcile;
+pub mod report;
+pub mod spec;
+pub mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use configdb_schema::known::special::FACTORY_PLUS;
+use kerberos_client::Kdc;
+use service_runtime::exit;
+use service_runtime::health::{self, Health};
+use service_runtime::shutdown::Shutdown;
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, UpdateError};
+use sparkplug_mqtt::{BdSeqStore, Clock};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+pub use config::Config;
+pub use state::State;
+
+use adapters::hands::Hands;
+use adapters::resources;
+use event::{Effect, Event, Trouble};
+
+/// Label of Secrets that are written.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Its value.
+pub const MANAGER: &str = "krbkeys.factoryplus.app.amrc.co.uk";
+
+/// News of resources that wait for the loop. While it is busy the watches wait, and Kubernetes keeps what changed.
+const INBOX_MAX: usize = 64;
+
+/// How long the last step may take when the service ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Runs the service until `shutdown`; returns when its death is published.
+///
+/// # Errors
+/// The configuration is not usable, no client for Kubernetes can be made of it, or the state directory cannot be used.
+pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    let clock = Clock::new();
+    let (descriptor, settings) = config
+        .validate()
+        .context("the configuration is not usable")
+        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    if let Some(addr) = config.http.listen {
+        health::serve(addr, health.clone(), shutdown.child()).await?;
+    }
+    let kdc = Kdc::open(config.kerberos.clone(), &config.state_dir.join("keys")).context("state_dir: keys")?;
+    let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
+    let hands = Hands::new(client.clone(), &config.kubernetes.namespace, kdc);
+    let mut state = State::new(settings);
+    let (inbox, mut news) = mpsc::channel(INBOX_MAX);
+    let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
+    let node = EdgeNodeConfig {
+        heartbeat: Some(HEARTBEAT),
+        payload_uuid: Some(Arc::from(FACTORY_PLUS.to_string())),
+        ..EdgeNodeConfig::new(descriptor.clone())
+    };
+    let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
+    let mut node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
+    health.component("mqtt", false, "connecting");
+    // One look or step, and statuses that are being written.
+    let mut work: JoinSet<Option<Event>> = JoinSet::new();
+    loop {
+        for effect in state.take_effects().nothing_to_save() {
+            if let Effect::Node(update) = effect {
+                match node.update(update).await {
+                    Err(UpdateError::Stopped) => anyhow::bail!("the session as edge node ended by itself"),
+                    Err(error) => tracing::warn!(%error, "update of the own metrics refused"),
+                    Ok(()) => {}
+                }
+            } else {
+                let hands = hands.clone();
+                work.spawn(async move { execute(&hands, effect).await });
+            }
+        }
+        publish_metrics(&state);
+        let event = tokio::select! {
+            biased;
+            () = shutdown.wait() => break,
+            Some(done) = work.join_next() => match done.context("a piece of work panicked")? {
+                Some(event) => event,
+                None => continue,
+            },
+            event = node.recv() => Event::Node(event.context("the task of the edge node ended")?),
+            Some(event) = news.recv() => event,
+            () = clock.sleep_until(state.next_deadline()) => Event::Timer,
+        };
+        report(&health, &event);
+        state.on_event(event, clock.now());
+    }
+    // A step that is cut off is found half done by the next start, and finished; this only spares a second key.
+    let _ = tokio::time::timeout(FAREWELL, async { while work.join_next().await.is_some() {} }).await;
+    node.stop().await;
+    Ok(())
+}
+
+async fn execute(hands: &Hands, effect: Effect) -> Option<Event> {
+    match effect {
+        Effect::Look(id, question) => Some(Event::Seen(id, hands.look(question).await)),
+        Effect::Act { id, uid, action } => {
+            let result = hands.act(&id, &uid, action).await;
+            Some(Event::Acted(id, result))
+        }
+        Effect::Tell { id, status } => {
+            hands.tell(&id, &status).await;
+            None
+        }
+        Effect::Node(_) => None,
+    }
+}
+
+fn report(health: &Health, event: &Event) {
+    match event {
+        Event::Node(NodeEvent::Born { .. }) => health.component("mqtt", true, "born"),
+        Event::Node(NodeEvent::Offline { reason }) => health.component("mqtt", false, reason.as_str()),
+        Event::Seen(_, Err(trouble @ Trouble::Kdc(_))) if trouble.is_outage() => {
+            health.component("kdc", false, trouble.to_string());
+        }
+        Event::Seen(_, Ok(_)) => health.component("kdc", true, "answers"),
+        _ => {}
+    }
+}
+
+fn publish_metrics(state: &State) {
+    let node = state.node();
+    for (standing, number) in [("all", node.total), ("ready", node.ready), ("failed", node.failed)] {
+        metrics::gauge!("krb_keys", "state" => standing).set(f64::from(number));
+    }
+}

@@ -1,0 +1,334 @@
+//! One resource: what is, compared with what shall be -> the next step.
+//!
+//! Level-triggered: after each step everything is looked at again, so a service that is killed between any two steps goes on where it was. What a resource has made is recorded on it
+//! before it is made; that is how the end of a resource, or a change of it, finds everything. This module must not know how a step is carried out, and sees no secret.
+//!
+//! ```text
+//! record and finalizer -> principals exist and get tickets (or none) -> the key verifies, or another is made -> what is no longer wanted goes -> record, label
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kerberos_client::{Presence, Principal};
+use serde::{Deserialize, Serialize};
+
+use crate::keytab::{KeyEntry, OldKey, old_keys};
+use crate::spec::{KeyType, SecretKey, Spec};
+
+/// What a resource has made, or is about to make. An annotation of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// Principals that it has in the KDC.
+    #[serde(default)]
+    pub principals: BTreeSet<Principal>,
+    /// What it has written into Secrets.
+    #[serde(default)]
+    pub secrets: BTreeSet<SecretKey>,
+}
+
+impl Record {
+    /// What `spec` makes.
+    #[must_use]
+    pub fn of(spec: &Spec) -> Self {
+        // What somebody else wrote is not ours to remove.
+        let secrets = spec.secret.clone().filter(|_| spec.key_type != KeyType::PresetPassword).into_iter().collect();
+        Self { principals: spec.principals.iter().cloned().collect(), secrets }
+    }
+
+    fn with(&self, other: &Self) -> Self {
+        Self {
+            principals: self.principals.union(&other.principals).cloned().collect(),
+            secrets: self.secrets.union(&other.secrets).cloned().collect(),
+        }
+    }
+}
+
+/// The part of a resource's metadata that is ours.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Meta {
+    /// The resource stays until its end is seen to.
+    pub finalizer: bool,
+    /// See there.
+    pub record: Record,
+    /// Somebody wants another key, whatever this one is.
+    pub force_rekey: bool,
+    /// Label: there are keys to be trimmed.
+    pub has_old_keys: bool,
+}
+
+/// A resource, as far as a decision needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// Ours.
+    pub meta: Meta,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// Somebody wants nothing to be done.
+    pub suspended: bool,
+    /// What shall be; Err: the rule that it breaks.
+    pub spec: Result<Spec, String>,
+}
+
+/// Whether a key is that of the KDC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// Nobody has asked, because a principal is not there.
+    Unchecked,
+    /// The KDC took it.
+    Valid,
+    /// The KDC said that it is not.
+    Invalid,
+}
+
+/// What a Secret has in the wanted place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Material {
+    /// Whether it is that of the KDC.
+    pub validity: Validity,
+    /// Entries of a keytab; none for a password.
+    pub entries: Vec<KeyEntry>,
+}
+
+/// The wanted Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretSeen {
+    /// There is none, or it has our label.
+    pub is_writable: bool,
+    /// None: it has no such key.
+    pub material: Option<Material>,
+}
+
+/// What there is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Observed {
+    /// Of the wanted and the recorded principals.
+    pub principals: BTreeMap<Principal, Presence>,
+    /// The wanted Secret, if one is wanted.
+    pub secret: Option<SecretSeen>,
+    /// Recorded and not wanted places that still hold something, in Secrets of ours.
+    pub stale: BTreeSet<SecretKey>,
+}
+
+/// What other resources have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Others {
+    /// What belongs to them: who has it recorded, or else comes first.
+    pub owned: Record,
+    /// What they want or have recorded.
+    pub wanted: Record,
+}
+
+/// What is the same for all.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// How long a key stays after another has followed it, s.
+    pub expire_old_s: u64,
+    /// Now, seconds since 1970.
+    pub now_s: u64,
+    /// The wish for another key was fulfilled; only its annotation is still there.
+    pub forced_done: bool,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Write the metadata.
+    Mark(Meta),
+    /// Make a principal.
+    Create(Principal),
+    /// Let a principal get tickets, or not.
+    Allow(Principal, bool),
+    /// New random keys, into a Secret.
+    MakeKeys {
+        /// Whose.
+        principals: Vec<Principal>,
+        /// Where they go.
+        secret: SecretKey,
+        /// Those before stay.
+        keep_old: bool,
+    },
+    /// A random value, into a Secret.
+    MakeValue(SecretKey),
+    /// The password in a Secret, into the KDC.
+    SetPassword(Principal, SecretKey),
+    /// Take keys out of a keytab.
+    Trim(SecretKey, Vec<OldKey>),
+    /// Take something out of a Secret.
+    Clear(SecretKey),
+}
+
+impl Action {
+    /// Whether it fulfils the wish for another key.
+    #[must_use]
+    pub fn is_another_key(&self, wish: &Wish) -> bool {
+        let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type == KeyType::PresetPassword);
+        match self {
+            Self::MakeKeys { .. } | Self::MakeValue(_) => true,
+            Self::SetPassword(..) => is_preset,
+            _ => false,
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// This, and then look again.
+    Do(Action),
+    /// Nothing.
+    Done {
+        /// When a key must be trimmed, seconds since 1970.
+        trim_at_s: Option<u64>,
+    },
+    /// Nothing can be done, for this reason.
+    Refused(String),
+    /// Somebody wants nothing to be done.
+    Suspended,
+    /// The resource may go.
+    Released,
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: Rules) -> Decision {
+    if wish.deleting {
+        return end(wish, observed, others);
+    }
+    if wish.suspended {
+        return Decision::Suspended;
+    }
+    let spec = match &wish.spec {
+        Ok(spec) => spec,
+        Err(reason) => return Decision::Refused(reason.clone()),
+    };
+    if let Some(reason) = taken(spec, others) {
+        return Decision::Refused(reason);
+    }
+    let wanted = Record::of(spec);
+    let claimed = Meta { finalizer: true, record: wish.meta.record.with(&wanted), ..wish.meta.clone() };
+    if claimed != wish.meta {
+        return Decision::Do(Action::Mark(claimed));
+    }
+    let steps = [
+        principals(spec, observed),
+        key(spec, wish, observed, rules),
+        leftovers(&wanted, spec.secret.as_ref(), wish, observed, others),
+    ];
+    if let Some(decision) = steps.into_iter().flatten().next() {
+        return decision;
+    }
+    let entries =
+        observed.secret.as_ref().and_then(|secret| secret.material.as_ref()).map(|material| &material.entries);
+    let old = entries.map(|entries| old_keys(entries)).unwrap_or_default();
+    let is_over = |old: &OldKey| u64::from(old.followed_s) + rules.expire_old_s <= rules.now_s;
+    let is_writable = observed.secret.as_ref().is_some_and(|secret| secret.is_writable);
+    if let Some(secret) = spec.secret.clone().filter(|_| is_writable && old.iter().any(is_over)) {
+        return Decision::Do(Action::Trim(secret, old.into_iter().filter(is_over).collect()));
+    }
+    let last = Meta { finalizer: true, record: wanted, force_rekey: false, has_old_keys: !old.is_empty() };
+    if last != wish.meta {
+        return Decision::Do(Action::Mark(last));
+    }
+    let trim_at_s = old.iter().map(|old| u64::from(old.followed_s) + rules.expire_old_s).min();
+    Decision::Done { trim_at_s: trim_at_s.filter(|_| is_writable) }
+}
+
+/// Two resources with one principal or one place would take each other's keys away for ever.
+fn taken(spec: &Spec, others: &Others) -> Option<String> {
+    if let Some(principal) = spec.principals.iter().find(|principal| others.owned.principals.contains(principal)) {
+        return Some(format!("principal {principal} belongs to another resource; each needs its own"));
+    }
+    let secret = spec.secret.as_ref().filter(|secret| others.owned.secrets.contains(secret))?;
+    Some(format!("{secret} is written by another resource; each needs its own"))
+}
+
+/// The principals exist and get tickets, or get none.
+fn principals(spec: &Spec, observed: &Observed) -> Option<Decision> {
+    let is_disabled = spec.key_type == KeyType::Disabled;
+    let step = |principal: &Principal| match (observed.principals.get(principal), is_disabled) {
+        (Some(Presence::Absent) | None, false) => Some(Action::Create(principal.clone())),
+        (Some(Presence::Disabled), false) => Some(Action::Allow(principal.clone(), true)),
+        (Some(Presence::Enabled), true) => Some(Action::Allow(principal.clone(), false)),
+        _ => None,
+    };
+    spec.principals.iter().find_map(step).map(Decision::Do)
+}
+
+/// The key verifies, or another is made.
+fn key(spec: &Spec, wish: &Wish, observed: &Observed, rules: Rules) -> Option<Decision> {
+    let (Some(place), Some(seen)) = (&spec.secret, &observed.secret) else { return None };
+    let is_forced = wish.meta.force_rekey && !rules.forced_done;
+    let validity = seen.material.as_ref().map(|material| material.validity);
+    let make = |action| {
+        if seen.is_writable {
+            return Some(Decision::Do(action));
+        }
+        let name = &place.secret;
+        Some(Decision::Refused(format!(
+            "Secret {name} is not written: it lacks the label {}={}; delete it, or give it the label",
+            crate::MANAGED_BY_LABEL,
+            crate::MANAGER
+        )))
+    };
+    let first = spec.principals.first();
+    let set_password = || Some(Decision::Do(Action::SetPassword(first?.clone(), place.clone())));
+    match (spec.key_type, validity) {
+        (KeyType::Disabled, _) => None,
+        (KeyType::Local, Some(_)) => None,
+        (KeyType::Local, None) => make(Action::MakeValue(place.clone())),
+        (KeyType::Random | KeyType::PresetPassword, Some(Validity::Valid)) if !is_forced => None,
+        (KeyType::Random, _) => make(Action::MakeKeys {
+            principals: spec.principals.clone(),
+            secret: place.clone(),
+            keep_old: spec.keep_old_keys,
+        }),
+        // A password is written first and given to the KDC then: whatever is killed between the two, nobody has lost it.
+        (KeyType::Password, Some(_)) if is_forced => make(Action::MakeValue(place.clone())),
+        (KeyType::Password, None) => make(Action::MakeValue(place.clone())),
+        (KeyType::Password, Some(Validity::Valid)) => None,
+        (KeyType::Password, Some(_)) if seen.is_writable => set_password(),
+        (KeyType::Password, Some(_)) => make(Action::MakeValue(place.clone())),
+        (KeyType::PresetPassword, Some(_)) => set_password(),
+        (KeyType::PresetPassword, None) => {
+            Some(Decision::Refused(format!("{place} is missing: the password must be written there first")))
+        }
+    }
+}
+
+/// What the resource made and no longer wants.
+fn leftovers(
+    wanted: &Record,
+    kept: Option<&SecretKey>,
+    wish: &Wish,
+    observed: &Observed,
+    others: &Others,
+) -> Option<Decision> {
+    let is_over = |secret: &&SecretKey| {
+        !wanted.secrets.contains(secret) && !others.wanted.secrets.contains(secret) && kept != Some(secret)
+    };
+    if let Some(secret) = observed.stale.iter().find(is_over) {
+        return Some(Decision::Do(Action::Clear(secret.clone())));
+    }
+    let is_left = |principal: &&Principal| {
+        !wanted.principals.contains(principal)
+            && !others.wanted.principals.contains(principal)
+            && observed.principals.get(principal) == Some(&Presence::Enabled)
+    };
+    let principal = wish.meta.record.principals.iter().find(is_left)?;
+    Some(Decision::Do(Action::Allow(principal.clone(), false)))
+}
+
+/// The end of a resource: its principals get no tickets, its keys go, then it goes.
+fn end(wish: &Wish, observed: &Observed, others: &Others) -> Decision {
+    if !wish.meta.finalizer {
+        return Decision::Released;
+    }
+    let nothing = Record::default();
+    if let Some(decision) = leftovers(&nothing, None, wish, observed, others).filter(|_| !wish.suspended) {
+        return decision;
+    }
+    Decision::Do(Action::Mark(Meta { finalizer: false, ..wish.meta.clone() }))
+}
+
+#[cfg(test)]
+mod tests;

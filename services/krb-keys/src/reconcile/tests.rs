@@ -1,0 +1,371 @@
+//! The decisions, against a small world: a KDC, Secrets and one resource, in which every step is done as it is asked for.
+
+use super::*;
+use proptest::prelude::*;
+
+const NOW_S: u64 = 1_800_000_000;
+const EXPIRE_S: u64 = 100;
+
+fn principal(name: &str) -> Principal {
+    format!("{name}/Test@A").parse().unwrap()
+}
+
+fn place(text: &str) -> SecretKey {
+    text.parse().unwrap()
+}
+
+fn spec(key_type: KeyType, names: &[&str], secret: Option<&str>) -> Spec {
+    let principals = names.iter().map(|name| principal(name)).collect();
+    Spec { key_type, principals, secret: secret.map(place), keep_old_keys: false }
+}
+
+/// What a place in a Secret holds: keys of principals by version, or a value by number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Held {
+    Keys(Vec<KeyEntry>),
+    Value(u32),
+}
+
+/// A principal in the KDC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    enabled: bool,
+    version: u32,
+    password: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct World {
+    wish: Wish,
+    kdc: BTreeMap<Principal, Known>,
+    secrets: BTreeMap<SecretKey, Held>,
+    foreign: BTreeSet<String>,
+    forced_done: bool,
+    made: u32,
+    now_s: u64,
+}
+
+impl World {
+    fn new(spec: Spec) -> Self {
+        let wish = Wish { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
+        let (kdc, secrets, foreign) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { wish, kdc, secrets, foreign, forced_done: false, made: 0, now_s: NOW_S }
+    }
+
+    fn look(&self) -> Observed {
+        let spec = self.wish.spec.as_ref().ok().filter(|_| !self.wish.deleting);
+        let wanted = spec.map(Record::of).unwrap_or_default();
+        let presence = |principal: &Principal| match self.kdc.get(principal) {
+            None => Presence::Absent,
+            Some(known) if known.enabled => Presence::Enabled,
+            Some(_) => Presence::Disabled,
+        };
+        let all = self.wish.meta.record.principals.union(&wanted.principals);
+        let secret = spec.and_then(|spec| Some((spec, spec.secret.as_ref()?))).map(|(spec, place)| SecretSeen {
+            is_writable: !self.foreign.contains(&place.secret),
+            material: self.secrets.get(place).and_then(|held| self.material(spec, held)),
+        });
+        let stale = self.wish.meta.record.secrets.difference(&wanted.secrets);
+        let stale = stale.filter(|place| self.secrets.contains_key(place) && !self.foreign.contains(&place.secret));
+        Observed {
+            principals: all.map(|principal| (principal.clone(), presence(principal))).collect(),
+            secret,
+            stale: stale.cloned().collect(),
+        }
+    }
+
+    fn material(&self, spec: &Spec, held: &Held) -> Option<Material> {
+        let known: Vec<&Known> = spec.principals.iter().filter_map(|principal| self.kdc.get(principal)).collect();
+        if known.len() < spec.principals.len() || known.iter().any(|known| !known.enabled) {
+            return Some(Material { validity: Validity::Unchecked, entries: Vec::new() });
+        }
+        let (is_valid, entries) = match (spec.key_type, held) {
+            (KeyType::Local, _) => (true, Vec::new()),
+            (KeyType::Random, Held::Keys(entries)) => {
+                let has = |principal: &Principal| {
+                    let version = self.kdc[principal].version;
+                    entries.iter().any(|entry| entry.principal == principal.as_str() && entry.version == version)
+                };
+                (spec.principals.iter().all(has), entries.clone())
+            }
+            (KeyType::Password | KeyType::PresetPassword, Held::Value(value)) => {
+                (known[0].password == Some(*value), Vec::new())
+            }
+            // A keytab is no password that anybody could type.
+            (KeyType::Password | KeyType::PresetPassword, Held::Keys(_)) => return None,
+            _ => (false, Vec::new()),
+        };
+        Some(Material { validity: if is_valid { Validity::Valid } else { Validity::Invalid }, entries })
+    }
+
+    fn decide(&self, others: &Others) -> Decision {
+        let rules = Rules { expire_old_s: EXPIRE_S, now_s: self.now_s, forced_done: self.forced_done };
+        decide(&self.wish, &self.look(), others, rules)
+    }
+
+    fn act(&mut self, action: &Action) {
+        self.forced_done |= self.wish.meta.force_rekey && action.is_another_key(&self.wish);
+        match action {
+            Action::Mark(meta) => {
+                self.wish.meta = meta.clone();
+                self.forced_done &= meta.force_rekey;
+            }
+            Action::Create(principal) => {
+                assert!(self.wish.meta.record.principals.contains(principal), "made before it was recorded");
+                self.kdc.insert(principal.clone(), Known { enabled: true, version: 1, password: None });
+            }
+            Action::Allow(principal, allowed) => self.kdc.get_mut(principal).unwrap().enabled = *allowed,
+            Action::MakeKeys { principals, secret, keep_old } => {
+                assert!(self.wish.meta.record.secrets.contains(secret), "written before it was recorded");
+                self.made += 1;
+                let mut entries = match self.secrets.get(secret) {
+                    Some(Held::Keys(entries)) if *keep_old => entries.clone(),
+                    _ => Vec::new(),
+                };
+                for principal in principals {
+                    let known = self.kdc.get_mut(principal).unwrap();
+                    (known.version, known.password) = (known.version + 1, None);
+                    let at_s = u32::try_from(self.now_s).unwrap();
+                    entries.push(KeyEntry { principal: principal.to_string(), version: known.version, at_s });
+                }
+                self.secrets.insert(secret.clone(), Held::Keys(entries));
+            }
+            Action::MakeValue(secret) => {
+                self.made += 1;
+                self.secrets.insert(secret.clone(), Held::Value(self.made));
+            }
+            Action::SetPassword(principal, secret) => {
+                let Held::Value(value) = self.secrets[secret] else { panic!("no password") };
+                let known = self.kdc.get_mut(principal).unwrap();
+                (known.version, known.password) = (known.version + 1, Some(value));
+            }
+            Action::Trim(secret, old) => {
+                let Some(Held::Keys(entries)) = self.secrets.get_mut(secret) else { panic!("no keytab") };
+                entries.retain(|entry| {
+                    !old.iter().any(|old| old.version == entry.version && old.principal == entry.principal)
+                });
+            }
+            Action::Clear(secret) => {
+                self.secrets.remove(secret);
+            }
+        }
+    }
+
+    /// Does what is asked for until nothing is; the last decision.
+    fn settle(&mut self) -> Decision {
+        for _ in 0..50 {
+            match self.decide(&Others::default()) {
+                Decision::Do(action) => self.act(&action),
+                other => return other,
+            }
+        }
+        panic!("it does not settle: {self:?}");
+    }
+}
+
+const DONE: Decision = Decision::Done { trim_at_s: None };
+
+#[test]
+fn each_type_settles_and_a_second_start_changes_nothing() {
+    for spec in [
+        spec(KeyType::Random, &["a", "b"], Some("s/keytab")),
+        spec(KeyType::Random, &["a"], None),
+        spec(KeyType::Password, &["a"], Some("s/password")),
+        spec(KeyType::Local, &[], Some("s/value")),
+        spec(KeyType::Disabled, &["a"], None),
+    ] {
+        let mut world = World::new(spec);
+        assert_eq!(world.settle(), DONE);
+        let before = world.clone();
+        assert_eq!(world.decide(&Others::default()), DONE);
+        assert_eq!(world, before);
+    }
+}
+
+#[test]
+fn a_preset_password_waits_for_its_secret_and_goes_to_the_kdc_then() {
+    let mut world = World::new(spec(KeyType::PresetPassword, &["a"], Some("s/password")));
+    world.foreign.insert("s".to_owned());
+    assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("s/password is missing")));
+    world.secrets.insert(place("s/password"), Held::Value(7));
+    assert_eq!(world.settle(), DONE);
+    assert_eq!(world.kdc[&principal("a")].password, Some(7));
+    world.wish.deleting = true;
+    assert_eq!(world.settle(), Decision::Released);
+    assert!(world.secrets.contains_key(&place("s/password")), "somebody else's");
+}
+
+#[test]
+fn a_secret_of_somebody_else_is_not_written() {
+    for key_type in [KeyType::Random, KeyType::Password] {
+        let mut world = World::new(spec(key_type, &["a"], Some("s/k")));
+        world.foreign.insert("s".to_owned());
+        assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("lacks the label")));
+        assert_eq!(world.secrets, BTreeMap::new());
+    }
+}
+
+#[test]
+fn a_key_that_the_kdc_calls_wrong_is_replaced_and_a_password_is_given_again() {
+    let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
+    world.settle();
+    world.kdc.get_mut(&principal("a")).unwrap().version = 9;
+    assert_eq!(world.settle(), DONE);
+    assert_eq!(world.made, 2);
+    let mut world = World::new(spec(KeyType::Password, &["a"], Some("s/k")));
+    world.settle();
+    world.kdc.get_mut(&principal("a")).unwrap().password = None;
+    assert_eq!(world.settle(), DONE);
+    assert_eq!(world.made, 1, "services keep the password that they have read");
+}
+
+#[test]
+fn another_key_is_made_once_for_each_wish() {
+    for (key_type, made) in [(KeyType::Random, 2), (KeyType::Password, 2)] {
+        let mut world = World::new(spec(key_type, &["a"], Some("s/k")));
+        world.settle();
+        world.wish.meta.force_rekey = true;
+        assert_eq!(world.settle(), DONE);
+        assert_eq!((world.made, world.wish.meta.force_rekey), (made, false), "{key_type:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_resource_disables_and_never_deletes() {
+    let mut world = World::new(spec(KeyType::Random, &["a", "b"], Some("s/k")));
+    world.settle();
+    world.wish.deleting = true;
+    assert_eq!(world.settle(), Decision::Released);
+    assert_eq!(world.kdc.len(), 2);
+    assert!(world.kdc.values().all(|known| !known.enabled));
+    assert_eq!(world.secrets, BTreeMap::new());
+}
+
+#[test]
+fn what_another_resource_wants_survives_the_end_of_this_one() {
+    let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
+    world.settle();
+    let others = Others { owned: Record::default(), wanted: world.wish.meta.record.clone() };
+    world.wish.deleting = true;
+    assert!(matches!(world.decide(&others), Decision::Do(Action::Mark(meta)) if !meta.finalizer));
+}
+
+#[test]
+fn what_belongs_to_another_resource_is_refused() {
+    let owned = |secrets: &[&str], names: &[&str]| Others {
+        owned: Record {
+            principals: names.iter().map(|name| principal(name)).collect(),
+            secrets: secrets.iter().map(|text| place(text)).collect(),
+        },
+        wanted: Record::default(),
+    };
+    let world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
+    assert!(matches!(world.decide(&owned(&[], &["a"])), Decision::Refused(reason) if reason.contains("a/Test@A")));
+    assert!(matches!(world.decide(&owned(&["s/k"], &[])), Decision::Refused(reason) if reason.contains("s/k")));
+    assert!(matches!(world.decide(&owned(&["s/other"], &["b"])), Decision::Do(_)));
+}
+
+#[test]
+fn a_changed_resource_leaves_nothing_behind() {
+    let mut world = World::new(spec(KeyType::Random, &["a", "b"], Some("s/k")));
+    world.settle();
+    world.wish.spec = Ok(spec(KeyType::Random, &["a"], Some("t/k")));
+    assert_eq!(world.settle(), DONE);
+    assert!(world.kdc[&principal("a")].enabled && !world.kdc[&principal("b")].enabled);
+    assert_eq!(world.secrets.keys().cloned().collect::<Vec<_>>(), [place("t/k")]);
+    assert_eq!(world.wish.meta.record, Record::of(world.wish.spec.as_ref().unwrap()));
+}
+
+#[test]
+fn a_password_that_becomes_preset_stays_where_it_is() {
+    let mut world = World::new(spec(KeyType::Password, &["a"], Some("s/k")));
+    world.settle();
+    world.wish.spec = Ok(spec(KeyType::PresetPassword, &["a"], Some("s/k")));
+    let before = world.secrets.clone();
+    assert_eq!(world.settle(), DONE);
+    assert_eq!((world.secrets, world.made), (before, 1));
+}
+
+#[test]
+fn old_keys_stay_for_a_while() {
+    let mut kept = spec(KeyType::Random, &["a"], Some("s/k"));
+    kept.keep_old_keys = true;
+    let mut world = World::new(kept);
+    world.settle();
+    world.wish.meta.force_rekey = true;
+    assert_eq!(world.settle(), Decision::Done { trim_at_s: Some(NOW_S + EXPIRE_S) });
+    assert!(world.wish.meta.has_old_keys);
+    world.now_s += EXPIRE_S;
+    assert_eq!(world.settle(), DONE);
+    assert!(!world.wish.meta.has_old_keys);
+    let Held::Keys(entries) = &world.secrets[&place("s/k")] else { panic!("no keytab") };
+    assert_eq!(entries.iter().map(|entry| entry.version).collect::<Vec<_>>(), [3]);
+    assert_eq!(world.made, 2, "trimming makes no key");
+}
+
+#[test]
+fn a_suspended_or_broken_resource_is_left_as_it_is() {
+    let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
+    world.settle();
+    let before = world.clone();
+    world.wish.suspended = true;
+    world.wish.meta.force_rekey = true;
+    assert_eq!(world.settle(), Decision::Suspended);
+    (world.wish.suspended, world.wish.meta.force_rekey) = (false, false);
+    world.wish.spec = Err("no".to_owned());
+    assert_eq!(world.settle(), Decision::Refused("no".to_owned()));
+    assert_eq!((world.kdc, world.secrets), (before.kdc, before.secrets));
+}
+
+fn specs() -> impl Strategy<Value = Spec> {
+    let types = prop_oneof![
+        Just(KeyType::Random),
+        Just(KeyType::Password),
+        Just(KeyType::PresetPassword),
+        Just(KeyType::Disabled),
+    ];
+    let secrets = proptest::sample::select(vec!["s/k", "s/l", "t/k"]);
+    (types, proptest::sample::subsequence(vec!["a", "b", "c"], 1..=3), secrets, any::<bool>()).prop_map(
+        |(key_type, names, secret, keep)| {
+            let may_be_many = matches!(key_type, KeyType::Random | KeyType::Disabled);
+            let names = if may_be_many { &names[..] } else { &names[..1] };
+            let keep_old_keys = keep && may_be_many;
+            Spec { keep_old_keys, ..spec(key_type, names, Some(secret)) }
+        },
+    )
+}
+
+proptest! {
+    /// A resource changes again and again, the service is killed after any number of steps, and in the end it is deleted: nothing that it made gets tickets, none of its keys is left.
+    #[test]
+    fn nothing_is_left_behind_whatever_was_killed(
+        turns in proptest::collection::vec((specs(), any::<bool>(), 0usize..8), 1..6)
+    ) {
+        let mut world = World::new(turns[0].0.clone());
+        for (spec, force, steps) in turns {
+            world.wish.spec = Ok(spec);
+            world.wish.meta.force_rekey |= force;
+            for _ in 0..steps {
+                if let Decision::Do(action) = world.decide(&Others::default()) {
+                    world.act(&action);
+                }
+            }
+            // What only memory knew is gone.
+            world.forced_done = false;
+        }
+        let last = world.settle();
+        prop_assert!(matches!(last, Decision::Done { .. } | Decision::Refused(_)), "{:?}", last);
+        let wanted = Record::of(world.wish.spec.as_ref().unwrap());
+        for (principal, known) in &world.kdc {
+            let is_wanted = wanted.principals.contains(principal) && !matches!(&world.wish.spec, Ok(spec) if spec.key_type == KeyType::Disabled);
+            // Of a refused resource what was before stays until it can be followed.
+            prop_assert!(known.enabled == is_wanted || matches!(last, Decision::Refused(_)), "{} {:?}", principal, known);
+        }
+        world.wish.deleting = true;
+        prop_assert_eq!(world.settle(), Decision::Released);
+        prop_assert!(world.kdc.values().all(|known| !known.enabled));
+        for place in world.secrets.keys() {
+            prop_assert!(!world.wish.meta.record.secrets.contains(place), "{} is left", place);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The metrics of the service itself. Counts and reasons, never anything of a key.
+
+use std::collections::BTreeMap;
+
+use configdb_schema::known::link::MONITORED_CLUSTER;
+use sparkplug::typed::{Form, form};
+use sparkplug::{DataType, Value};
+use uuid::Uuid;
+
+/// Problems that are told one by one; more are counted. Keeps the metric small whatever the cluster holds.
+const PROBLEMS_TOLD_MAX: usize = 100;
+
+/// Metric names.
+pub mod names {
+    /// UUID; which one it is.
+    pub const INSTANCE_UUID: &str = "Instance_UUID";
+    /// UUID; the cluster that it serves.
+    pub const LINK_CLUSTER_TARGET: &str = "Links/Cluster/Target";
+    /// UUID; the relation to it.
+    pub const LINK_CLUSTER_RELATION: &str = "Links/Cluster/Relation";
+    /// String; always [`SERVICE`].
+    pub const PROPERTIES_SERVICE: &str = "Properties/Service";
+    /// String; version of the service.
+    pub const PROPERTIES_VERSION: &str = "Properties/Version";
+    /// String; the realm's administrator that it is.
+    pub const PROPERTIES_PRINCIPAL: &str = "Properties/Principal";
+    /// UInt32; KerberosKey and LocalSecret resources.
+    pub const KEYS_TOTAL: &str = "Keys/Total";
+    /// UInt32; those that are as they shall be.
+    pub const KEYS_READY: &str = "Keys/Ready";
+    /// UInt32; those that are not, for a reason that is told.
+    pub const KEYS_FAILED: &str = "Keys/Failed";
+    /// String; JSON `{kind and name of the resource: why it is not as it shall be}`.
+    pub const KEYS_PROBLEMS: &str = "Keys/Problems";
+    /// Value of [`PROPERTIES_SERVICE`].
+    pub const SERVICE: &str = "krb-keys";
+}
+
+/// What the service says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeysNode {
+    /// Its own identity.
+    pub instance: Uuid,
+    /// The cluster that it serves.
+    pub cluster: Uuid,
+    /// Its version.
+    pub version: String,
+    /// Whom it administers the realm as.
+    pub principal: String,
+    /// Resources.
+    pub total: u32,
+    /// Those that are as they shall be.
+    pub ready: u32,
+    /// Those that are not.
+    pub failed: u32,
+    /// Why not.
+    pub problems: BTreeMap<String, String>,
+}
+
+/// [`KeysNode::problems`] as JSON.
+struct ProblemsJson;
+
+impl Form<BTreeMap<String, String>> for ProblemsJson {
+    const DATATYPE: DataType = DataType::String;
+
+    fn write(field: &BTreeMap<String, String>) -> Option<Value> {
+        serde_json::to_string(field).ok().map(Into::into)
+    }
+
+    fn read(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
+        let text = value.and_then(Value::as_str).ok_or("must be a String")?;
+        serde_json::from_str(text).map_err(|error| format!("must be a JSON object of strings: {error}"))
+    }
+}
+
+sparkplug::typed_metrics! {
+    KeysNode {
+        instance as form::Uuid => names::INSTANCE_UUID,
+        cluster as form::Uuid => names::LINK_CLUSTER_TARGET,
+        (|_| Value::from(MONITORED_CLUSTER.to_string())) => names::LINK_CLUSTER_RELATION,
+        (|_| names::SERVICE.into()) => names::PROPERTIES_SERVICE,
+        version => names::PROPERTIES_VERSION,
+        principal => names::PROPERTIES_PRINCIPAL,
+        total => names::KEYS_TOTAL,
+        ready => names::KEYS_READY,
+        failed => names::KEYS_FAILED,
+        problems as ProblemsJson => names::KEYS_PROBLEMS,
+    }
+}
+
+/// Bounded, so that resources full of mistakes cannot make the birth too large.
+#[must_use]
+pub fn short(mut problems: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
+    if more > 0 {
+        problems = problems.into_iter().take(PROBLEMS_TOLD_MAX).collect();
+        problems.insert("...".to_owned(), format!("and {more} more"));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sparkplug::TypedMetrics;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let node = KeysNode {
+            instance: Uuid::from_u128(1),
+            cluster: Uuid::from_u128(2),
+            failed: 1,
+            problems: BTreeMap::from([("KerberosKey x".to_owned(), "no".to_owned())]),
+            ..KeysNode::default()
+        };
+        assert_eq!(KeysNode::from_metrics(&node.to_metrics()), Ok(node));
+    }
+
+    #[test]
+    fn many_problems_are_counted() {
+        let problems = (0..102).map(|number| (format!("{number:03}"), String::new())).collect();
+        let short = short(problems);
+        assert_eq!((short.len(), short["..."].as_str()), (101, "and 2 more"));
+    }
+}

@@ -1,0 +1,299 @@
+//! What a KerberosKey or LocalSecret resource asks for: raw fields in, a validated [`Spec`] or a named problem out.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kerberos_client::{Principal, PrincipalError};
+use serde::{Deserialize, Serialize};
+
+/// Principals of one resource, with the first.
+const PRINCIPALS_MAX: usize = 64;
+/// Characters of the name of a Secret.
+const SECRET_CHARACTERS_MAX: usize = 253;
+
+/// The two kinds of resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A key in the KDC, and mostly in a Secret.
+    KerberosKey,
+    /// A random value in a Secret; no KDC knows it.
+    LocalSecret,
+}
+
+/// A resource of the own namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResourceId {
+    /// Of which kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.name)
+    }
+}
+
+/// One key of one Secret of the own namespace, written `secret/key`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SecretKey {
+    /// Name of the Secret.
+    pub secret: String,
+    /// Key in its data.
+    pub key: String,
+}
+
+impl FromStr for SecretKey {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let broken = || SpecError::Secret { secret: text.chars().take(SECRET_CHARACTERS_MAX).collect() };
+        let (secret, key) = text.split_once('/').ok_or_else(broken)?;
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-');
+        let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let within = |part: &str| (1..=SECRET_CHARACTERS_MAX).contains(&part.len());
+        if !within(secret) || !within(key) || !secret.chars().all(is_name) || !key.chars().all(is_key) {
+            return Err(broken());
+        }
+        Ok(Self { secret: secret.to_owned(), key: key.to_owned() })
+    }
+}
+
+impl fmt::Display for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.secret, self.key)
+    }
+}
+
+impl TryFrom<String> for SecretKey {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        text.parse()
+    }
+}
+
+impl From<SecretKey> for String {
+    fn from(key: SecretKey) -> Self {
+        key.to_string()
+    }
+}
+
+/// What kind of key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    /// A keytab with random keys.
+    Random,
+    /// A random password.
+    Password,
+    /// The password that stands in the Secret, whoever wrote it.
+    PresetPassword,
+    /// The principals get no tickets.
+    Disabled,
+    /// A random value that no KDC knows.
+    Local,
+}
+
+/// What shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// What kind of key.
+    pub key_type: KeyType,
+    /// Whose; none for [`KeyType::Local`].
+    pub principals: Vec<Principal>,
+    /// Where it is kept. None: nowhere, the principals only exist.
+    pub secret: Option<SecretKey>,
+    /// The keys before the newest stay in the keytab for a while.
+    pub keep_old_keys: bool,
+}
+
+/// `spec` of a KerberosKey, as it stands in the resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KerberosKeyFields {
+    /// `type`
+    pub key_type: String,
+    /// `principal`
+    pub principal: String,
+    /// `additionalPrincipals`
+    pub additional_principals: Vec<String>,
+    /// `keepOldKeys`
+    pub keep_old_keys: bool,
+    /// `secret`
+    pub secret: Option<String>,
+    /// There is a `sealWith`.
+    pub has_seal_with: bool,
+    /// There is a `cluster`.
+    pub has_cluster: bool,
+}
+
+/// The rule that a resource breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Not the form of the kind.
+    #[error("the resource is not readable: {reason}")]
+    Unreadable {
+        /// Of the parser.
+        reason: String,
+    },
+    /// `type`
+    #[error("spec.type {key_type:?} is none of Random, Password, PresetPassword and Disabled")]
+    Type {
+        /// As given.
+        key_type: String,
+    },
+    /// `type`
+    #[error(
+        "spec.type {key_type} (trust between realms) is not supported; nothing is done, set up the trust on the KDC"
+    )]
+    Trust {
+        /// As given.
+        key_type: String,
+    },
+    /// `principal`, `additionalPrincipals`
+    #[error("spec.{field}: {rule}")]
+    Principal {
+        /// Which.
+        field: &'static str,
+        /// The rule.
+        rule: PrincipalError,
+    },
+    /// `secret`, or its parts.
+    #[error(
+        "spec.secret {secret:?} must have the form name/key: a-z, 0-9, `.` and `-` before the `/`, letters, digits, `.`, `_` and `-` after it"
+    )]
+    Secret {
+        /// As given.
+        secret: String,
+    },
+    /// A field that another one needs.
+    #[error("spec.{field} {rule}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// The rule.
+        rule: &'static str,
+    },
+}
+
+impl KerberosKeyFields {
+    /// Checks the resource.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn validate(&self) -> Result<Spec, SpecError> {
+        let broken = |field, rule| Err(SpecError::Field { field, rule });
+        let key_type = match self.key_type.as_str() {
+            "Random" => KeyType::Random,
+            "Password" => KeyType::Password,
+            "PresetPassword" => KeyType::PresetPassword,
+            "Disabled" => KeyType::Disabled,
+            "Trust" | "PresetTrust" => return Err(SpecError::Trust { key_type: self.key_type.clone() }),
+            _ => return Err(SpecError::Type { key_type: self.key_type.chars().take(64).collect() }),
+        };
+        for (field, there) in [("sealWith", self.has_seal_with), ("cluster", self.has_cluster)] {
+            if there {
+                return broken(field, "is not supported: keys are kept in Secrets of the resource's own namespace");
+            }
+        }
+        let may_be_many = matches!(key_type, KeyType::Random | KeyType::Disabled);
+        if !may_be_many && !self.additional_principals.is_empty() {
+            return broken("additionalPrincipals", "needs the type Random or Disabled");
+        }
+        if !may_be_many && self.keep_old_keys {
+            return broken("keepOldKeys", "needs the type Random or Disabled");
+        }
+        if key_type == KeyType::PresetPassword && self.secret.is_none() {
+            return broken("secret", "is missing; with the type PresetPassword it says where the password stands");
+        }
+        if self.additional_principals.len() >= PRINCIPALS_MAX {
+            return broken("additionalPrincipals", "has more than 63 items");
+        }
+        let first = self.principal.parse().map_err(|rule| SpecError::Principal { field: "principal", rule })?;
+        let mut principals = vec![first];
+        for name in &self.additional_principals {
+            let rule = |rule| SpecError::Principal { field: "additionalPrincipals", rule };
+            let principal = name.parse().map_err(rule)?;
+            if !principals.contains(&principal) {
+                principals.push(principal);
+            }
+        }
+        let secret = self.secret.as_deref().map(str::parse).transpose()?;
+        Ok(Spec { key_type, principals, secret, keep_old_keys: self.keep_old_keys })
+    }
+}
+
+/// Checks a LocalSecret: `secret`, `key` and `format`, as they stand in it.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn validate_local(secret: &str, key: &str, format: &str) -> Result<Spec, SpecError> {
+    if format != "Password" {
+        return Err(SpecError::Field { field: "format", rule: "must be Password, the only format there is" });
+    }
+    let secret = format!("{secret}/{key}").parse()?;
+    Ok(Spec { key_type: KeyType::Local, principals: Vec::new(), secret: Some(secret), keep_old_keys: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(key_type: &str) -> KerberosKeyFields {
+        KerberosKeyFields {
+            key_type: key_type.to_owned(),
+            principal: "nd1/Paint/Robot@ACME.EXAMPLE".to_owned(),
+            secret: Some("edge-agent-secrets.robot/keytab".to_owned()),
+            ..KerberosKeyFields::default()
+        }
+    }
+
+    #[test]
+    fn the_supported_types_are_read() {
+        for (name, key_type) in [
+            ("Random", KeyType::Random),
+            ("Password", KeyType::Password),
+            ("PresetPassword", KeyType::PresetPassword),
+            ("Disabled", KeyType::Disabled),
+        ] {
+            let spec = fields(name).validate().unwrap();
+            assert_eq!(spec.key_type, key_type);
+            assert_eq!(spec.secret.unwrap().to_string(), "edge-agent-secrets.robot/keytab");
+        }
+        let many = ["a/Paint@A".to_owned(), "a/Paint@A".to_owned(), "b/Paint@A".to_owned()];
+        let many = KerberosKeyFields { additional_principals: many.into(), keep_old_keys: true, ..fields("Random") };
+        assert_eq!(many.validate().unwrap().principals.len(), 3, "each once");
+        assert!(validate_local("a", "b", "Password").unwrap().secret.is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused_by_field() {
+        let many = vec!["a@A".to_owned()];
+        let table = [
+            (fields("Trust"), "spec.type Trust (trust between realms) is not supported"),
+            (fields("PresetTrust"), "is not supported"),
+            (fields("random"), "spec.type \"random\" is none of"),
+            (KerberosKeyFields { has_seal_with: true, ..fields("Random") }, "spec.sealWith is not supported"),
+            (KerberosKeyFields { has_cluster: true, ..fields("Random") }, "spec.cluster is not supported"),
+            (
+                KerberosKeyFields { additional_principals: many, ..fields("Password") },
+                "spec.additionalPrincipals needs",
+            ),
+            (KerberosKeyFields { keep_old_keys: true, ..fields("Password") }, "spec.keepOldKeys needs"),
+            (KerberosKeyFields { secret: None, ..fields("PresetPassword") }, "spec.secret is missing"),
+            (KerberosKeyFields { principal: "-x".to_owned(), ..fields("Random") }, "spec.principal: "),
+            (
+                KerberosKeyFields { secret: Some("Upper/key".to_owned()), ..fields("Random") },
+                "spec.secret \"Upper/key\"",
+            ),
+            (KerberosKeyFields { secret: Some("a".to_owned()), ..fields("Random") }, "spec.secret \"a\""),
+        ];
+        for (fields, part) in table {
+            let error = fields.validate().unwrap_err().to_string();
+            assert!(error.contains(part), "{error} should say {part}");
+        }
+        assert!(validate_local("a", "b", "Hex").is_err());
+        assert!(validate_local("a", "b/c", "Password").is_err());
+    }
+}

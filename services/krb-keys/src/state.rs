@@ -1,0 +1,436 @@
+//! The state of the service: which resource is worked on, step by step, and how each of them stands.
+//!
+//! One resource at a time, one step at a time: several resources may write into one Secret. A pass looks, decides, does one step and looks again, until nothing is left to do. When it ends,
+//! the resource is due again: at once if it changed meanwhile, after a growing pause if it failed, and now and then to see that KDC and Secret still agree.
+//! Nothing begins before both kinds of resource are listed: what is absent from half a list may be wanted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use service_runtime::{Effects, Unsaved};
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+use sparkplug::{Metric, Now, TypedMetrics};
+use uuid::Uuid;
+
+use crate::event::{Effect, Event, Question, Resource, Status, Trouble};
+use crate::reconcile::{Action, Decision, Observed, Others, Record, Rules, decide};
+use crate::report::{KeysNode, short};
+use crate::spec::{Kind, ResourceId, Spec};
+
+/// Steps of one pass. More than any needs: who finds more to do each time works against somebody.
+const STEPS_MAX: u32 = 300;
+/// Characters of one reason that are told.
+const REASON_CHARACTERS_MAX: usize = 300;
+
+/// What a state must be told before it begins.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Its own identity.
+    pub instance: Uuid,
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Its version.
+    pub version: String,
+    /// Whom it administers the realm as.
+    pub principal: String,
+    /// First and longest pause before something is tried again.
+    pub retry: (Duration, Duration),
+    /// How often it is looked at what is as it shall be.
+    pub verify: Duration,
+    /// How long a key stays after another has followed it.
+    pub expire_old: Duration,
+}
+
+/// How a resource stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Standing {
+    /// As it shall be.
+    Ready,
+    /// It breaks a rule, or somebody must do something.
+    Refused(String),
+    /// It was tried.
+    Failed(String),
+    /// Nobody answered, so nothing is known.
+    Unknown(String),
+    /// Nothing is done.
+    Suspended,
+}
+
+#[derive(Debug)]
+struct Entry {
+    resource: Resource,
+    /// When it is worked on next, monotonic.
+    due: Duration,
+    failures: u32,
+    forced_done: bool,
+    standing: Option<Standing>,
+}
+
+#[derive(Debug)]
+struct Pass {
+    id: ResourceId,
+    uid: String,
+    steps: u32,
+    /// The resource changed since the pass began.
+    is_outdated: bool,
+    /// What is being done; None: it is being looked.
+    doing: Option<Action>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct State {
+    settings: Settings,
+    listed: BTreeSet<Kind>,
+    entries: BTreeMap<ResourceId, Entry>,
+    pass: Option<Pass>,
+    node: KeysNode,
+    effects: Effects<Unsaved, Effect>,
+}
+
+impl State {
+    /// Knows no resource yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let node = KeysNode {
+            instance: settings.instance,
+            cluster: settings.cluster,
+            version: settings.version.clone(),
+            principal: settings.principal.clone(),
+            ..KeysNode::default()
+        };
+        let (listed, entries) = (BTreeSet::new(), BTreeMap::new());
+        Self { settings, listed, entries, pass: None, node, effects: Effects::new() }
+    }
+
+    /// The metrics with which the own Edge Node begins.
+    #[must_use]
+    pub fn node_metrics(&self) -> Vec<Metric> {
+        self.node.to_metrics()
+    }
+
+    /// What the service says about itself.
+    #[must_use]
+    pub const fn node(&self) -> &KeysNode {
+        &self.node
+    }
+
+    /// Takes one event.
+    pub fn on_event(&mut self, event: Event, now: Now) {
+        match event {
+            Event::Timer => {}
+            Event::Node(event) => on_node(&event),
+            Event::Listed(kind, resources) => self.on_listed(kind, resources, now),
+            Event::Applied(id, resource) => self.on_applied(id, resource, now),
+            Event::Deleted(id) => self.on_deleted(&id, now),
+            Event::Seen(id, seen) => self.on_seen(&id, seen, now),
+            Event::Acted(id, result) => self.on_acted(&id, result, now),
+        }
+        self.begin(now);
+        self.settle();
+    }
+
+    /// `Now::mono` at which [`Event::Timer`] is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let idle = self.pass.is_none() && self.is_complete();
+        idle.then(|| self.entries.values().map(|entry| entry.due).min()).flatten()
+    }
+
+    /// What is to be done, in order.
+    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.listed.len() == 2
+    }
+
+    fn on_listed(&mut self, kind: Kind, mut resources: BTreeMap<String, Resource>, now: Now) {
+        self.listed.insert(kind);
+        let gone: Vec<ResourceId> =
+            self.entries.keys().filter(|id| id.kind == kind && !resources.contains_key(&id.name)).cloned().collect();
+        for id in gone {
+            self.on_deleted(&id, now);
+        }
+        while let Some((name, resource)) = resources.pop_first() {
+            self.on_applied(ResourceId { kind, name }, resource, now);
+        }
+    }
+
+    fn on_applied(&mut self, id: ResourceId, resource: Resource, now: Now) {
+        let before = self.entries.get_mut(&id);
+        let Some(entry) = before.filter(|entry| entry.resource.uid == resource.uid) else {
+            let entry = Entry { resource, due: now.mono, failures: 0, forced_done: false, standing: None };
+            self.entries.insert(id, entry);
+            self.reconsider(now);
+            return;
+        };
+        let changed = entry.resource.wish != resource.wish || entry.resource.generation != resource.generation;
+        entry.forced_done &= resource.wish.meta.force_rekey;
+        entry.resource = resource;
+        if changed {
+            (entry.due, entry.failures) = (now.mono, 0);
+            if let Some(pass) = self.pass.as_mut().filter(|pass| pass.id == id) {
+                pass.is_outdated = true;
+            }
+            self.reconsider(now);
+        }
+    }
+
+    fn on_deleted(&mut self, id: &ResourceId, now: Now) {
+        if self.entries.remove(id).is_some() {
+            self.reconsider(now);
+        }
+    }
+
+    /// What was refused may have waited for another resource.
+    fn reconsider(&mut self, now: Now) {
+        for entry in self.entries.values_mut().filter(|entry| matches!(entry.standing, Some(Standing::Refused(_)))) {
+            entry.due = entry.due.min(now.mono);
+        }
+    }
+
+    /// Begins a pass over the resource that has waited longest.
+    fn begin(&mut self, now: Now) {
+        if self.pass.is_some() || !self.is_complete() {
+            return;
+        }
+        let due = self.entries.iter().filter(|(_, entry)| entry.due <= now.mono);
+        let Some((id, entry)) = due.min_by_key(|(_, entry)| entry.due) else { return };
+        let (id, uid) = (id.clone(), entry.resource.uid.clone());
+        self.pass = Some(Pass { id: id.clone(), uid, steps: 0, is_outdated: false, doing: None });
+        self.look(id);
+    }
+
+    fn look(&mut self, id: ResourceId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        let wish = &entry.resource.wish;
+        let spec = wish.spec.as_ref().ok().filter(|_| !wish.deleting);
+        let idle = wish.suspended || wish.spec.is_err() && !wish.deleting;
+        let question = match spec {
+            _ if idle => Question::default(),
+            Some(spec) => Question {
+                principals: wish.meta.record.principals.union(&Record::of(spec).principals).cloned().collect(),
+                spec: Some(spec.clone()),
+                stale: wish.meta.record.secrets.difference(&Record::of(spec).secrets).cloned().collect(),
+            },
+            None => Question {
+                principals: wish.meta.record.principals.iter().cloned().collect(),
+                spec: None,
+                stale: wish.meta.record.secrets.iter().cloned().collect(),
+            },
+        };
+        self.effects.push(Effect::Look(id, question));
+    }
+
+    /// The pass and the entry that an answer is about; None: the pass is over, its resource is gone.
+    fn under_way(&mut self, id: &ResourceId) -> Option<(&mut Pass, &mut Entry)> {
+        let is_same = |pass: &Pass, entry: &Entry| pass.uid == entry.resource.uid;
+        let pass = self.pass.as_mut().filter(|pass| pass.id == *id)?;
+        match self.entries.get_mut(id).filter(|entry| is_same(pass, entry)) {
+            // Borrowed again, because the other arm ends the pass.
+            Some(_) => Some((self.pass.as_mut()?, self.entries.get_mut(id)?)),
+            None => {
+                self.pass = None;
+                None
+            }
+        }
+    }
+
+    fn on_seen(&mut self, id: &ResourceId, seen: Result<Observed, Trouble>, now: Now) {
+        let others = self.others(id);
+        let expire_old_s = self.settings.expire_old.as_secs();
+        let Some((pass, entry)) = self.under_way(id) else { return };
+        let observed = match seen {
+            Ok(observed) => observed,
+            Err(trouble) => return self.fail(id, &trouble, now),
+        };
+        let rules = Rules { expire_old_s, now_s: now.wall / 1000, forced_done: entry.forced_done };
+        match decide(&entry.resource.wish, &observed, &others, rules) {
+            Decision::Do(_) if pass.steps >= STEPS_MAX => {
+                let reason = "it does not settle: somebody else changes the same principals or Secrets";
+                self.end(id, Standing::Failed(reason.to_owned()), None, now);
+            }
+            Decision::Do(action) => {
+                pass.steps += 1;
+                pass.doing = Some(action.clone());
+                let uid = pass.uid.clone();
+                tracing::info!(resource = %id, action = word(&action), "step");
+                self.effects.push(Effect::Act { id: id.clone(), uid, action });
+            }
+            Decision::Done { trim_at_s } => {
+                let trim_in = trim_at_s.map(|at| Duration::from_secs(at.saturating_sub(now.wall / 1000)));
+                self.end(id, Standing::Ready, trim_in, now);
+            }
+            Decision::Refused(reason) => self.end(id, Standing::Refused(reason), None, now),
+            Decision::Suspended => self.end(id, Standing::Suspended, None, now),
+            // Kubernetes says when it is gone.
+            Decision::Released => self.end(id, Standing::Ready, None, now),
+        }
+    }
+
+    fn on_acted(&mut self, id: &ResourceId, result: Result<(), Trouble>, now: Now) {
+        let Some((pass, entry)) = self.under_way(id) else { return };
+        let doing = pass.doing.take();
+        match result {
+            Ok(()) => {
+                let wish = &mut entry.resource.wish;
+                if let Some(action) = doing {
+                    entry.forced_done |= wish.meta.force_rekey && action.is_another_key(wish);
+                    if let Action::Mark(meta) = action {
+                        entry.forced_done &= meta.force_rekey;
+                        wish.meta = meta;
+                    }
+                }
+                self.look(id.clone());
+            }
+            // Somebody else was faster; what there is now decides.
+            Err(Trouble::Conflict(_)) => self.look(id.clone()),
+            Err(trouble) => self.fail(id, &trouble, now),
+        }
+    }
+
+    fn fail(&mut self, id: &ResourceId, trouble: &Trouble, now: Now) {
+        let reason = trouble.to_string().chars().take(REASON_CHARACTERS_MAX).collect();
+        let standing = if trouble.is_outage() { Standing::Unknown(reason) } else { Standing::Failed(reason) };
+        self.end(id, standing, None, now);
+    }
+
+    /// Ends the pass over a resource and says how it stands.
+    fn end(&mut self, id: &ResourceId, standing: Standing, trim_in: Option<Duration>, now: Now) {
+        let pass = self.pass.take();
+        let (first, longest) = self.settings.retry;
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let wait = match standing {
+            Standing::Ready => {
+                entry.failures = 0;
+                trim_in.map_or(self.settings.verify, |trim| trim.min(self.settings.verify))
+            }
+            Standing::Suspended => self.settings.verify,
+            Standing::Refused(_) | Standing::Failed(_) | Standing::Unknown(_) => {
+                entry.failures = entry.failures.saturating_add(1);
+                first.saturating_mul(1 << (entry.failures - 1).min(20)).min(longest)
+            }
+        };
+        let is_outdated = pass.is_some_and(|pass| pass.is_outdated);
+        entry.due = if is_outdated { now.mono } else { now.mono + wait };
+        if entry.standing.as_ref() != Some(&standing) {
+            match &standing {
+                Standing::Ready | Standing::Suspended => tracing::info!(resource = %id, ?standing, "resource"),
+                other => tracing::warn!(resource = %id, standing = ?other, "resource"),
+            }
+        }
+        let status = status(&standing, entry.resource.generation);
+        entry.standing = Some(standing);
+        if entry.resource.status.as_ref() != Some(&status) && !entry.resource.wish.deleting {
+            entry.resource.status = Some(status.clone());
+            self.effects.push(Effect::Tell { id: id.clone(), status });
+        }
+    }
+
+    /// What other resources own and want. Of what nobody has recorded the first by kind and name is the owner.
+    fn others(&self, id: &ResourceId) -> Others {
+        let mut others = Others::default();
+        let own = self.entries.get(id).map(|entry| &entry.resource.wish.meta.record);
+        for (other, entry) in self.entries.iter().filter(|(other, _)| *other != id) {
+            let wish = &entry.resource.wish;
+            let spec = wish.spec.as_ref().ok().filter(|_| !wish.deleting).map(claims).unwrap_or_default();
+            let is_first = other < id;
+            for principal in spec.principals.iter().chain(&wish.meta.record.principals) {
+                let (theirs, ours) = (&wish.meta.record.principals, own.map(|own| &own.principals));
+                if owns(theirs.contains(principal), ours.is_some_and(|ours| ours.contains(principal)), is_first) {
+                    others.owned.principals.insert(principal.clone());
+                }
+            }
+            for secret in spec.secrets.iter().chain(&wish.meta.record.secrets) {
+                let (theirs, ours) = (&wish.meta.record.secrets, own.map(|own| &own.secrets));
+                if owns(theirs.contains(secret), ours.is_some_and(|ours| ours.contains(secret)), is_first) {
+                    others.owned.secrets.insert(secret.clone());
+                }
+            }
+            others.wanted.principals.extend(spec.principals);
+            others.wanted.secrets.extend(spec.secrets);
+        }
+        others
+    }
+
+    /// Says what follows from the turn.
+    fn settle(&mut self) {
+        let before = self.node.clone();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let is_ready = |entry: &&Entry| matches!(entry.standing, Some(Standing::Ready));
+        let problems: BTreeMap<String, String> = self
+            .entries
+            .iter()
+            .filter_map(|(id, entry)| Some((id.to_string(), problem(entry.standing.as_ref()?)?)))
+            .collect();
+        self.node.total = count(self.entries.len());
+        self.node.ready = count(self.entries.values().filter(is_ready).count());
+        self.node.failed = count(problems.len());
+        self.node.problems = short(problems);
+        let metrics = self.node.changes_since(&before);
+        if !metrics.is_empty() {
+            self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
+        }
+    }
+}
+
+/// What a resource would have for itself; also what it only reads.
+fn claims(spec: &Spec) -> Record {
+    let mut claims = Record::of(spec);
+    claims.secrets.extend(spec.secret.clone());
+    claims
+}
+
+const fn owns(recorded: bool, recorded_here: bool, is_first: bool) -> bool {
+    if recorded == recorded_here { is_first } else { recorded }
+}
+
+fn problem(standing: &Standing) -> Option<String> {
+    match standing {
+        Standing::Ready | Standing::Suspended => None,
+        Standing::Refused(reason) | Standing::Failed(reason) | Standing::Unknown(reason) => Some(reason.clone()),
+    }
+}
+
+fn status(standing: &Standing, generation: i64) -> Status {
+    let (status, reason) = match standing {
+        Standing::Ready => ("True", "InStep"),
+        Standing::Refused(_) => ("False", "Refused"),
+        Standing::Failed(_) => ("False", "Failed"),
+        Standing::Unknown(_) => ("Unknown", "KdcUnreachable"),
+        Standing::Suspended => ("Unknown", "Suspended"),
+    };
+    let message = problem(standing).unwrap_or_default();
+    Status { status: status.to_owned(), reason: reason.to_owned(), message, observed_generation: generation }
+}
+
+/// For the log.
+const fn word(action: &Action) -> &'static str {
+    match action {
+        Action::Mark(_) => "record",
+        Action::Create(_) => "create principal",
+        Action::Allow(_, true) => "enable principal",
+        Action::Allow(_, false) => "disable principal",
+        Action::MakeKeys { .. } => "make keys",
+        Action::MakeValue(_) => "make value",
+        Action::SetPassword(..) => "set password",
+        Action::Trim(..) => "trim old keys",
+        Action::Clear(_) => "clear secret",
+    }
+}
+
+fn on_node(event: &NodeEvent) {
+    match event {
+        NodeEvent::Born { bd_seq, rebirth } => tracing::debug!(bd_seq = bd_seq.get(), rebirth, "krb-keys is born"),
+        NodeEvent::Offline { reason } => tracing::warn!(reason, "krb-keys lost its session as edge node"),
+        NodeEvent::Forwarded { sent, dropped } => tracing::info!(sent, dropped, "stored values were forwarded"),
+        NodeEvent::Command { .. } => tracing::debug!("command ignored: krb-keys takes no command but rebirth"),
+        NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
+        NodeEvent::Stopped => tracing::debug!("edge node stopped"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

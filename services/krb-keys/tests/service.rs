@@ -1,0 +1,232 @@
+//! The whole service: `run()` between a real KDC, a simulated Kubernetes API and a Mosquitto.
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+
+mod support;
+
+use serde_json::{Value, json};
+use simulator::kubernetes::faults::Fault;
+use sparkplug::host::{HostConfig, HostEvent};
+use sparkplug_mqtt::Clock;
+use support::kdc::REALM;
+use support::{Running, Site, in_time};
+
+const NODE: &str = "nd1/Test/Robot";
+
+fn random(keep: bool) -> Value {
+    let mut spec = json!({ "type": "Random", "principal": format!("{NODE}@{REALM}"), "secret": "robot/keytab" });
+    if keep {
+        spec["keepOldKeys"] = json!(true);
+    }
+    spec
+}
+
+fn entries(keytab: &[u8]) -> Vec<u32> {
+    let keytab = krb_keys::keytab::Keytab::parse(keytab).unwrap();
+    let mut versions: Vec<u32> = keytab.entries().map(|entry| entry.version).collect();
+    versions.dedup();
+    versions
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_random_key_works_a_second_start_changes_nothing_and_the_end_disables() {
+    let site = Site::start().await;
+    site.apply_key("robot", random(false));
+    let running = site.run();
+    site.until_in_step("robot").await;
+    let keytab = site.secret("robot", "keytab").unwrap();
+    assert!(site.works(NODE, &keytab).await);
+    assert_eq!(std::fs::read_dir(site.keys_directory()).unwrap().count(), 0, "files with keys");
+    running.stop().await;
+
+    let (secret, version) = (site.get("Secret", "robot"), site.kdc.key_version(NODE));
+    // Of two resources in one list the first by name is worked on first, so that it is done with when the second is.
+    site.apply_key("zz", json!({ "type": "Disabled", "principal": format!("nd1/Test/Second@{REALM}") }));
+    let running = site.run();
+    site.until_in_step("zz").await;
+    assert_eq!((site.get("Secret", "robot"), site.kdc.key_version(NODE)), (secret, version));
+
+    site.delete("KerberosKey", "robot");
+    site.until("the end of the resource", |site| site.get("KerberosKey", "robot").is_none()).await;
+    assert_eq!(site.kdc.is_enabled(NODE), Some(false));
+    assert!(site.get("Secret", "robot").is_none());
+    site.apply_key("robot", random(false));
+    site.until_in_step("robot").await;
+    assert_eq!(site.kdc.is_enabled(NODE), Some(true));
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_are_made_and_preset_ones_are_followed() {
+    let site = Site::start().await;
+    let running = site.run();
+    let spec = |key_type: &str, principal: &str, secret: &str| json!({ "type": key_type, "principal": format!("{principal}@{REALM}"), "secret": secret });
+    site.apply_key("flux", spec("Password", "op1flux/Test", "flux-secrets/password"));
+    site.until_in_step("flux").await;
+    let password = site.secret("flux-secrets", "password").unwrap();
+    assert!(site.password_works("op1flux/Test", &password).await);
+
+    site.apply_key("preset", spec("PresetPassword", "op1preset/Test", "given/password"));
+    let reason = site.until_is("KerberosKey", "preset", "Refused").await;
+    assert!(reason.contains("given/password is missing"), "{reason}");
+    site.write_secret("given", "password", "chosen by a person");
+    site.until_in_step("preset").await;
+    assert!(site.password_works("op1preset/Test", b"chosen by a person").await);
+
+    site.apply("LocalSecret", "local", json!({ "secret": "local", "key": "value", "format": "Password" }));
+    site.until_is("LocalSecret", "local", "InStep").await;
+    assert_eq!(site.secret("local", "value").map(|value| value.len()), Some(43));
+    site.delete("LocalSecret", "local");
+    site.until("the end of the value", |site| site.get("Secret", "local").is_none()).await;
+
+    site.annotate("flux", "force-rekey", json!("true"));
+    site.until("another password", |site| {
+        site.secret("flux-secrets", "password").is_some_and(|value| value != password)
+    })
+    .await;
+    site.until("the end of the wish", |site| {
+        let annotations = site.get("KerberosKey", "flux").unwrap()["metadata"]["annotations"].clone();
+        annotations.get("krbkeys.factoryplus.app.amrc.co.uk/force-rekey").is_none()
+    })
+    .await;
+    let another = site.secret("flux-secrets", "password").unwrap();
+    assert!(site.password_works("op1flux/Test", &another).await);
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_of_the_kdc_replaces_no_key() {
+    let mut site = Site::start().await;
+    site.apply_key("robot", random(false));
+    let config = krb_keys::Config { verify_s: 1, ..site.config() };
+    let running = Running::start(config.clone());
+    site.until_in_step("robot").await;
+    let (secret, version) = (site.get("Secret", "robot"), site.kdc.key_version(NODE));
+    site.kdc.stop();
+    let reason = site.until_is("KerberosKey", "robot", "KdcUnreachable").await;
+    assert!(reason.contains("the KDC is not reachable"), "{reason}");
+    running.stop().await;
+    // Also one that starts during the outage.
+    let running = Running::start(config);
+    site.apply_key("second", json!({ "type": "Disabled", "principal": format!("nd1/Test/Second@{REALM}") }));
+    site.until_is("KerberosKey", "second", "KdcUnreachable").await;
+    site.kdc.run();
+    site.until_in_step("robot").await;
+    site.until_in_step("second").await;
+    assert_eq!((site.get("Secret", "robot"), site.kdc.key_version(NODE)), (secret, version));
+    assert_eq!(site.kdc.key_version("nd1/Test/Second"), None, "nothing is made in order to be disabled");
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_key_keeps_the_one_before_until_it_is_trimmed() {
+    let site = Site::start().await;
+    site.apply_key("robot", random(true));
+    let running = site.run();
+    site.until_in_step("robot").await;
+    let first = site.secret("robot", "keytab").unwrap();
+    site.annotate("robot", "force-rekey", json!("true"));
+    let is_labelled = |site: &Site| {
+        let resource = site.get("KerberosKey", "robot").unwrap();
+        resource["metadata"]["labels"]["krbkeys.factoryplus.app.amrc.co.uk/has-old-keys"] == "true"
+    };
+    site.until("the label", is_labelled).await;
+    let both = site.secret("robot", "keytab").unwrap();
+    let versions = [entries(&first), entries(&both)];
+    assert_eq!(versions, [vec![2], vec![2, 3]]);
+    assert!(site.works(NODE, &both).await);
+    running.stop().await;
+
+    let running = Running::start(krb_keys::Config { expire_old_keys_s: 0, ..site.config() });
+    site.until("the end of the label", |site| !is_labelled(site)).await;
+    let trimmed = site.secret("robot", "keytab").unwrap();
+    assert_eq!(entries(&trimmed), [3]);
+    assert!(site.works(NODE, &trimmed).await);
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_cannot_be_written_is_made_once_and_a_foreign_secret_is_left_alone() {
+    let site = Site::start().await;
+    site.write_secret("robot", "other", "somebody else's");
+    let running = site.run();
+    site.apply_key("robot", random(false));
+    let reason = site.until_is("KerberosKey", "robot", "Refused").await;
+    assert!(reason.contains("lacks the label"), "{reason}");
+    assert_eq!(site.kdc.key_version(NODE), Some(1), "made, but given no key that anybody has");
+
+    let spec = json!({ "type": "Random", "principal": format!("nd1/Test/Other@{REALM}"), "secret": "other/keytab" });
+    site.cluster.kubernetes().inject(Fault::next(3, 500).method("POST").path("/secrets"));
+    site.apply_key("other", spec);
+    site.until_in_step("other").await;
+    assert_eq!(site.kdc.key_version("nd1/Test/Other"), Some(2), "one key, though three writes failed");
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_is_killed_at_any_time_ends_where_one_does_that_is_not() {
+    let site = Site::start().await;
+    let names = ["nd1/Test/A", "nd1/Test/B"];
+    let spec = json!({
+        "type": "Random", "principal": format!("{}@{REALM}", names[0]),
+        "additionalPrincipals": [format!("{}@{REALM}", names[1])], "secret": "pair/keytab",
+    });
+    site.apply_key("pair", spec);
+    let is_in_step = |site: &Site| {
+        site.get("KerberosKey", "pair").is_some_and(|pair| pair["status"]["conditions"][0]["reason"] == "InStep")
+    };
+    // Each run lives a little longer: it is killed before, within and after each step.
+    for lifetime in 1..60 {
+        let running = site.run();
+        tokio::time::sleep(std::time::Duration::from_millis(lifetime * 4)).await;
+        running.kill().await;
+        if is_in_step(&site) {
+            break;
+        }
+    }
+    let running = site.run();
+    site.until_in_step("pair").await;
+    let keytab = site.secret("pair", "keytab").unwrap();
+    for name in names {
+        assert!(site.works(name, &keytab).await, "{name}");
+    }
+    site.delete("KerberosKey", "pair");
+    site.until("the end of the resource", |site| site.get("KerberosKey", "pair").is_none()).await;
+    assert_eq!(names.map(|name| site.kdc.is_enabled(name)), [Some(false); 2]);
+    assert!(site.get("Secret", "pair").is_none());
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
+    let site = Site::start().await;
+    let host = sparkplug_mqtt::spawn_host(HostConfig::new(None), &site.broker.config(), Clock::new());
+    let mut host = host.unwrap();
+    while !matches!(in_time("the host", host.recv()).await, Some(HostEvent::Online)) {}
+    site.apply_key("good", random(false));
+    site.apply_key("bad", json!({ "type": "Trust", "principal": format!("x/Test@{REALM}"), "secret": "trust/key" }));
+    let running = site.run();
+    let mut said = String::new();
+    let told = async {
+        loop {
+            let event = host.recv().await.unwrap();
+            said.push_str(&format!("{event:?}"));
+            if said.contains("KerberosKey bad") && said.contains("trust between realms") {
+                return;
+            }
+        }
+    };
+    in_time("the problem", told).await;
+    site.until_in_step("good").await;
+    let reason = site.until_is("KerberosKey", "bad", "Refused").await;
+    assert!(reason.contains("not supported"), "{reason}");
+    assert!(said.contains("Keys/Ready"), "{said}");
+    running.stop().await;
+    host.stop().await;
+    site.stop().await;
+}
