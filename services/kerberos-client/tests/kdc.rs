@@ -1,6 +1,7 @@
 //! The client against a real KDC.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
+#[allow(dead_code, reason = "tests of other packages look at more")]
 #[path = "support/kdc.rs"]
 mod kdc;
 

@@ -133,7 +133,12 @@ pub struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Write the metadata.
-    Mark(Meta),
+    Mark {
+        /// What shall be there.
+        meta: Meta,
+        /// The wish for another key is fulfilled: its annotation goes. Otherwise it stays as it is, whatever is known of it.
+        fulfilled: bool,
+    },
     /// Make a principal.
     Create(Principal),
     /// Let a principal get tickets, or not.
@@ -207,7 +212,7 @@ pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: Rules) -
     let wanted = Record::of(spec);
     let claimed = Meta { finalizer: true, record: wish.meta.record.with(&wanted), ..wish.meta.clone() };
     if claimed != wish.meta {
-        return Decision::Do(Action::Mark(claimed));
+        return Decision::Do(Action::Mark { meta: claimed, fulfilled: false });
     }
     let steps = [
         principals(spec, observed),
@@ -227,7 +232,7 @@ pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: Rules) -
     }
     let last = Meta { finalizer: true, record: wanted, force_rekey: false, has_old_keys: !old.is_empty() };
     if last != wish.meta {
-        return Decision::Do(Action::Mark(last));
+        return Decision::Do(Action::Mark { meta: last, fulfilled: wish.meta.force_rekey });
     }
     let trim_at_s = old.iter().map(|old| u64::from(old.followed_s) + rules.expire_old_s).min();
     Decision::Done { trim_at_s: trim_at_s.filter(|_| is_writable) }
@@ -327,7 +332,7 @@ fn end(wish: &Wish, observed: &Observed, others: &Others) -> Decision {
     if let Some(decision) = leftovers(&nothing, None, wish, observed, others).filter(|_| !wish.suspended) {
         return decision;
     }
-    Decision::Do(Action::Mark(Meta { finalizer: false, ..wish.meta.clone() }))
+    Decision::Do(Action::Mark { meta: Meta { finalizer: false, ..wish.meta.clone() }, fulfilled: false })
 }
 
 #[cfg(test)]

@@ -271,18 +271,19 @@ impl State {
     }
 
     fn on_acted(&mut self, id: &ResourceId, result: Result<(), Trouble>, now: Now) {
+        let (first, _) = self.settings.retry;
         let Some((pass, entry)) = self.under_way(id) else { return };
         let doing = pass.doing.take();
         match result {
+            // Kubernetes tells what the resource is with the mark; nothing is taken for granted before, because others may have changed it, too.
+            Ok(()) if matches!(doing, Some(Action::Mark { .. })) => {
+                let is_outdated = pass.is_outdated;
+                entry.due = if is_outdated { now.mono } else { now.mono + first };
+                self.pass = None;
+            }
             Ok(()) => {
-                let wish = &mut entry.resource.wish;
-                if let Some(action) = doing {
-                    entry.forced_done |= wish.meta.force_rekey && action.is_another_key(wish);
-                    if let Action::Mark(meta) = action {
-                        entry.forced_done &= meta.force_rekey;
-                        wish.meta = meta;
-                    }
-                }
+                let wish = &entry.resource.wish;
+                entry.forced_done |= wish.meta.force_rekey && doing.is_some_and(|action| action.is_another_key(wish));
                 self.look(id.clone());
             }
             // Somebody else was faster; what there is now decides.
@@ -409,7 +410,7 @@ fn status(standing: &Standing, generation: i64) -> Status {
 /// For the log.
 const fn word(action: &Action) -> &'static str {
     match action {
-        Action::Mark(_) => "record",
+        Action::Mark { .. } => "record",
         Action::Create(_) => "create principal",
         Action::Allow(_, true) => "enable principal",
         Action::Allow(_, false) => "disable principal",

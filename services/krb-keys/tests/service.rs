@@ -35,8 +35,8 @@ async fn a_random_key_works_a_second_start_changes_nothing_and_the_end_disables(
     site.until_in_step("robot").await;
     let keytab = site.secret("robot", "keytab").unwrap();
     assert!(site.works(NODE, &keytab).await);
-    assert_eq!(std::fs::read_dir(site.keys_directory()).unwrap().count(), 0, "files with keys");
     running.stop().await;
+    assert_eq!(std::fs::read_dir(site.keys_directory()).unwrap().count(), 0, "files with keys");
 
     let (secret, version) = (site.get("Secret", "robot"), site.kdc.key_version(NODE));
     // Of two resources in one list the first by name is worked on first, so that it is done with when the second is.

@@ -132,7 +132,9 @@ impl Hands {
     /// [`Trouble`]: it may be done, or not.
     pub async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<(), Trouble> {
         match action {
-            Action::Mark(meta) => resources::mark(&self.client, &self.namespace, id, uid, &meta).await,
+            Action::Mark { meta, fulfilled } => {
+                resources::mark(&self.client, &self.namespace, (id, uid), &meta, fulfilled).await
+            }
             Action::Create(principal) => Ok(self.kdc.create(&principal).await?),
             Action::Allow(principal, allowed) => Ok(self.kdc.allow(&principal, allowed).await?),
             Action::MakeKeys { principals, secret, keep_old } => self.make_keys(principals, &secret, keep_old).await,

@@ -75,11 +75,9 @@ pub struct KerberosKeySpec {
     pub seal_with: Option<String>,
     /// Of Factory+; refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub cluster: Option<serde_json::Map<String, Value>>,
     /// Of Factory+'s Auth service; not acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub account: Option<serde_json::Map<String, Value>>,
 }
 
@@ -236,11 +234,17 @@ fn fields(spec: KerberosKeySpec) -> KerberosKeyFields {
     }
 }
 
-/// Writes our part of the metadata of the object with that uid.
+/// Writes our part of the metadata of the object with that uid; takes the wish for another key away if it is `fulfilled`.
 ///
 /// # Errors
 /// Kubernetes, or another object has the name.
-pub async fn mark(client: &Client, namespace: &str, id: &ResourceId, uid: &str, meta: &Meta) -> Result<(), Trouble> {
+pub async fn mark(
+    client: &Client,
+    namespace: &str,
+    (id, uid): (&ResourceId, &str),
+    meta: &Meta,
+    fulfilled: bool,
+) -> Result<(), Trouble> {
     let api = api(client, namespace, id.kind);
     let object = api.get(&id.name).await.map_err(|error| trouble(&error))?;
     if object.uid().as_deref() != Some(uid) {
@@ -251,7 +255,7 @@ pub async fn mark(client: &Client, namespace: &str, id: &ResourceId, uid: &str, 
     finalizers.extend(meta.finalizer.then_some(FINALIZER));
     let record = serde_json::to_string(&meta.record).map_err(|error| Trouble::Kubernetes(error.to_string()))?;
     let mut annotations = json!({ APPLIED: record });
-    if !meta.force_rekey {
+    if fulfilled {
         annotations[FORCE_REKEY] = Value::Null;
     }
     let patch = json!({ "metadata": {

@@ -106,7 +106,7 @@ impl World {
     fn act(&mut self, action: &Action) {
         self.forced_done |= self.wish.meta.force_rekey && action.is_another_key(&self.wish);
         match action {
-            Action::Mark(meta) => {
+            Action::Mark { meta, .. } => {
                 self.wish.meta = meta.clone();
                 self.forced_done &= meta.force_rekey;
             }
@@ -247,7 +247,7 @@ fn what_another_resource_wants_survives_the_end_of_this_one() {
     world.settle();
     let others = Others { owned: Record::default(), wanted: world.wish.meta.record.clone() };
     world.wish.deleting = true;
-    assert!(matches!(world.decide(&others), Decision::Do(Action::Mark(meta)) if !meta.finalizer));
+    assert!(matches!(world.decide(&others), Decision::Do(Action::Mark { meta, .. }) if !meta.finalizer));
 }
 
 #[test]

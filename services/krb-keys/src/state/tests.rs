@@ -192,7 +192,7 @@ fn of_two_resources_with_one_principal_the_second_waits_for_the_end_of_the_first
                 run.on(Event::Deleted(id("z")), 3);
                 run.on(Event::Seen(id("z"), Ok(Observed::default())), 3)
             }
-            [Effect::Act { id, action: Action::Mark(meta), .. }] => {
+            [Effect::Act { id, action: Action::Mark { meta, .. }, .. }] => {
                 assert_eq!((id.name.as_str(), &meta.record), ("b", &resource("a").wish.meta.record));
                 return;
             }
@@ -200,6 +200,19 @@ fn of_two_resources_with_one_principal_the_second_waits_for_the_end_of_the_first
         };
     }
     panic!("it still waits");
+}
+
+#[test]
+fn what_a_mark_has_changed_is_known_when_kubernetes_says_so() {
+    let mut run = Run::new(&[]);
+    run.begin();
+    let mut fresh = resource("a");
+    fresh.wish.meta = Meta::default();
+    run.on(Event::Applied(id("a"), fresh), 0);
+    let effects = run.on(Event::Seen(id("a"), Ok(Observed::default())), 0);
+    assert!(matches!(&effects[..], [Effect::Act { action: Action::Mark { fulfilled: false, .. }, .. }]));
+    assert_eq!(run.on(Event::Acted(id("a"), Ok(())), 0), [], "no step on what was only asked for");
+    assert_eq!(looked_at(&run.on(Event::Applied(id("a"), resource("a")), 0)), Some("a"));
 }
 
 #[test]
@@ -220,8 +233,10 @@ fn a_wish_for_another_key_is_fulfilled_once_even_if_its_annotation_stays() {
     let seen = || Event::Seen(id("a"), Ok(in_step("a", Validity::Valid)));
     assert!(matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::MakeKeys { .. }, .. }]));
     run.on(Event::Acted(id("a"), Ok(())), 0);
-    assert!(matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::Mark(meta), .. }] if !meta.force_rekey));
+    assert!(
+        matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::Mark { meta, .. }, .. }] if !meta.force_rekey)
+    );
     run.on(Event::Acted(id("a"), Err(Trouble::Kubernetes("down".to_owned()))), 0);
     run.on(Event::Timer, 10);
-    assert!(matches!(&run.on(seen(), 10)[..], [Effect::Act { action: Action::Mark(_), .. }]), "no second key");
+    assert!(matches!(&run.on(seen(), 10)[..], [Effect::Act { action: Action::Mark { .. }, .. }]), "no second key");
 }
