@@ -21,7 +21,6 @@ const UNREACHABLE: &[&str] = &[
     "Connection reset",
     "Network is unreachable",
     "A service is not available",
-    "GSS-API (or Kerberos) error",
 ];
 /// The key is not that of the KDC.
 const INVALID: &[&str] = &[
@@ -34,8 +33,8 @@ const INVALID: &[&str] = &[
 /// The error in what a program said.
 pub fn error(said: &Said) -> KdcError {
     // `No policy specified` and the like are no errors.
-    let lines = said.err.lines().filter(|line| line.contains(" while ") || line.contains(": "));
-    let line = lines.last().or_else(|| said.err.lines().last()).unwrap_or("it gave no reason").trim();
+    let line = said.err.lines().rev().find(|line| line.contains(" while ") || line.contains(": "));
+    let line = line.or_else(|| said.err.lines().next_back()).unwrap_or("it gave no reason").trim();
     let text: String = line.chars().filter(|c| !c.is_control()).take(CHARACTERS_MAX).collect();
     if UNREACHABLE.iter().any(|words| text.contains(words)) {
         KdcError::Unreachable(text)

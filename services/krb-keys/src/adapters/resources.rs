@@ -33,6 +33,7 @@ const FINALIZER: &str = "krbkeys.factoryplus.app.amrc.co.uk/principals";
 const FIELD_MANAGER: &str = "krb-keys";
 
 /// A key in the KDC of the site, mostly kept in a Secret.
+#[expect(clippy::duplicated_attributes, reason = "two columns of one type")]
 #[derive(Debug, Clone, PartialEq, Default, CustomResource, KubeSchema, Serialize, Deserialize)]
 #[kube(
     group = "factoryplus.app.amrc.co.uk",
