@@ -1,6 +1,7 @@
 //! A simulated edge cluster in the test's process: Kubernetes API, Flux, hosts, edge agents. Its Flux starts edge sync and edge monitor as processes of their own when it installs
 //! the chart `edge-cluster`, configured from the release's values; so they can be killed while their Kubernetes lives on.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,17 +11,23 @@ use futures::future::BoxFuture;
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::edge_agent::{AgentChart, Agents};
 use simulator::flux::chart::{ChartError, Charts, HookChart, Release};
-use simulator::jobs::Hook;
+use simulator::jobs::{Hook, program};
 use sparkplug_mqtt::MqttConfig;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::centre::{ORGANISATION, free_port, service_process};
+use crate::centre::{ORGANISATION, free_port, service_process_with};
 use crate::process::Processes;
 
 /// Names of the services of an edge, as the program calls them.
 pub const SERVICES: [&str; 2] = ["edge-sync", "edge-monitor"];
+
+/// Below its directory: what the programs of its Jobs have printed.
+const JOB_LOG: &str = "jobs.log";
+
+/// Below its directory: the Secret that its services have mounted.
+const MOUNTED: &str = "mqtt";
 
 /// Pause between two probes of readiness.
 const PROBE: Duration = Duration::from_millis(100);
@@ -74,6 +81,26 @@ impl Edge {
         Self::start_as(name, 1, broker, Processes::default(), to_install).await
     }
 
+    /// The same behind an MQTT server that asks for certificates: its services and agents have those of the Secret that the chart's value `mqtt.secretName` names, at the server
+    /// `url`. Jobs are done by the program `sparkfleet`, as a container would do them; their log is [`Edge::job_log`].
+    ///
+    /// # Panics
+    /// As [`Edge::bare`].
+    pub async fn behind_walls(name: &str, url: &str, broker: SocketAddr) -> Self {
+        let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let jobs = simulator::jobs::program::hook(crate::program::sparkfleet(), directory.path().join(JOB_LOG));
+        let file = |key: &str| Some(directory.path().join(MOUNTED).join(key));
+        let mqtt = MqttConfig {
+            servers: vec![url.to_owned()],
+            ca_file: file("ca.crt"),
+            cert_file: file("tls.crt"),
+            key_file: file("tls.key"),
+            ..MqttConfig::default()
+        };
+        let to_install = |spec| ClusterSpec { flux_to_install: true, jobs: Some(jobs), ..spec };
+        Self::start_in(directory, (name, 1), (broker, mqtt), Processes::default(), to_install).await
+    }
+
     async fn start_as(
         name: &str,
         hosts: u16,
@@ -82,12 +109,22 @@ impl Edge {
         change: impl FnOnce(ClusterSpec) -> ClusterSpec,
     ) -> Self {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let mqtt = MqttConfig { servers: vec![format!("mqtt://{broker}")], ..MqttConfig::default() };
+        Self::start_in(directory, (name, hosts), (broker, mqtt), processes, change).await
+    }
+
+    async fn start_in(
+        directory: TempDir,
+        (name, hosts): (&str, u16),
+        (broker, mqtt): (SocketAddr, MqttConfig),
+        processes: Processes,
+        change: impl FnOnce(ClusterSpec) -> ClusterSpec,
+    ) -> Self {
         let names = (1..=hosts).map(|n| format!("{}-{n}", address::k8s_name(&[name])));
         let hosts = names
             .enumerate()
             .map(|(i, name)| if i == 0 { HostSpec::control_plane(&name) } else { HostSpec::worker(&name) });
         let spec = change(ClusterSpec { hosts: hosts.collect(), ..ClusterSpec::new(name) });
-        let mqtt = MqttConfig { servers: vec![format!("mqtt://{broker}")], ..MqttConfig::default() };
         let agent_chart = AgentChart::new(ORGANISATION, name, mqtt);
         let agents = agent_chart.agents();
         let chart = edge_chart(processes.clone(), broker, directory.path().to_owned());
@@ -100,6 +137,12 @@ impl Edge {
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// What the programs of its Jobs have printed.
+    #[must_use]
+    pub fn job_log(&self) -> String {
+        fs::read_to_string(self.directory.path().join(JOB_LOG)).unwrap_or_default()
     }
 
     /// SIGINT to its services, and their ends; then the cluster is taken down.
@@ -155,12 +198,47 @@ fn start_services(
         "[cluster]\nname = \"{name}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{url}\"\n",
         release.namespace
     );
+    let environment = mounted(release, directory)?;
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
     let health = SERVICES.map(|_| free_port());
     for (service, health) in SERVICES.into_iter().zip(health) {
         let tables = format!("{tables}[http]\nlisten = \"{health}\"\n");
-        processes.insert(service_process(service, "simulated = true\n", &tables, broker, directory));
+        let head = "simulated = true\n";
+        processes.insert(service_process_with(service, head, &tables, broker, directory, &environment));
     }
     Ok(health)
+}
+
+/// The Secret with the credentials for the MQTT server, laid out as the chart mounts it, and what leads the services there; nothing without one.
+fn mounted(release: &Release, directory: &Path) -> Result<Vec<(String, String)>, ChartError> {
+    let Some(name) = release.values.pointer("/mqtt/secretName").and_then(serde_json::Value::as_str) else {
+        return Ok(Vec::new());
+    };
+    let (kubernetes, namespace, name) = (release.kubernetes.clone(), release.namespace.clone(), name.to_owned());
+    let mount = directory.join(MOUNTED);
+    let lay_out = move || {
+        let secret = kubernetes.get("v1", "Secret", &namespace, &name).map_err(|error| error.message)?;
+        program::lay_out(&secret, &mount).map_err(|error| error.to_string())
+    };
+    lay_out().map_err(ChartError)?;
+    let (kubernetes, mount) = (release.kubernetes.clone(), directory.join(MOUNTED));
+    // As the kubelet does: when the Secret changes, so do the files.
+    tokio::spawn(async move {
+        let mut changes = kubernetes.changes();
+        while changes.changed().await.is_ok() && mount.is_dir() {
+            // The Secret may be gone.
+            let _ = lay_out();
+        }
+    });
+    let servers = release.values.pointer("/mqtt/servers/0").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let file = |key: &str| directory.join(MOUNTED).join(key).display().to_string();
+    let variables = [
+        ("SERVERS", servers.to_owned()),
+        ("CA_FILE", file("ca.crt")),
+        ("CERT_FILE", file("tls.crt")),
+        ("KEY_FILE", file("tls.key")),
+    ];
+    Ok(variables.map(|(key, value)| (format!("SPARKFLEET__MQTT__{key}"), value)).into())
 }
 
 /// What the kubelet's readiness probe does: the Deployment is available when both services say that they are ready, which is when they are born.

@@ -1,7 +1,5 @@
 //! A cluster is bootstrapped by the line that the command prints: a real shell, kubectl and curl in a directory that has nothing else, against the simulated Kubernetes API.
 
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,13 +14,13 @@ use serde_json::{Value, json};
 use simulator::jobs::{Hook, Job};
 use simulator::kubernetes::access::Denied;
 use simulator::kubernetes::faults::Fault;
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use uuid::Uuid;
 
 use crate::factory::uuid;
 use crate::lifecycle::wait_for;
+use crate::shell::Shell;
 
 const NAME: &str = "Paint_Shop";
 const NAMESPACE: &str = "fplus-edge";
@@ -34,36 +32,8 @@ struct Place {
     cli: Cli,
     edge: Edge,
     cluster: Uuid,
-    /// Holds sh, kubectl and curl, and nothing else.
-    programs: TempDir,
+    shell: Shell,
     _server: Mosquitto,
-}
-
-/// How a shell ended.
-#[derive(Debug)]
-struct Ended {
-    code: Option<i32>,
-    output: String,
-}
-
-impl Ended {
-    fn alive(&self) {
-        assert_eq!(self.code, Some(0), "{self:#?}");
-        assert!(self.output.contains("Edge cluster Paint_Shop is alive"), "{self:#?}");
-    }
-
-    fn failed(&self, code: i32, texts: &[&str]) {
-        assert_eq!(self.code, Some(code), "{self:#?}");
-        for text in texts {
-            assert!(self.output.contains(text), "{text:?} is not in: {self:#?}");
-        }
-    }
-}
-
-fn find(program: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap();
-    let found = std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("{program} is not installed; make test installs it"))
 }
 
 impl Place {
@@ -78,19 +48,8 @@ impl Place {
         let cli = Cli::new(&server.url());
         let cluster = uuid(&cli.json(&["cluster", "create", NAME]).await);
         let edge = Edge::bare(NAME, server.address(), jobs).await;
-        let programs = tempfile::tempdir().unwrap();
-        std::fs::create_dir(programs.path().join("bin")).unwrap();
-        std::fs::write(programs.path().join("kubeconfig"), edge.cluster.kube_config()).unwrap();
-        let place = Self { recorder, centre, cli, edge, cluster, programs, _server: server };
-        symlink("/bin/sh", place.bin("sh")).unwrap();
-        for program in ["kubectl", "curl"] {
-            symlink(find(program), place.bin(program)).unwrap();
-        }
-        place
-    }
-
-    fn bin(&self, program: &str) -> PathBuf {
-        self.programs.path().join("bin").join(program)
+        let shell = Shell::new(&edge.cluster.kube_config());
+        Self { recorder, centre, cli, edge, cluster, shell, _server: server }
     }
 
     /// What the command prints, as JSON.
@@ -102,61 +61,9 @@ impl Place {
     async fn script(&self) -> String {
         let link = self.link().await;
         let line = link["line"].as_str().unwrap().strip_suffix(" | sh").unwrap();
-        let fetched = self.shell(&["-c", line], "", &[]).await;
+        let fetched = self.shell.shell(&["-c", line], "", &[]).await;
         assert_eq!(fetched.code, Some(0), "{fetched:#?}");
         fetched.output
-    }
-
-    fn command(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
-        // In a session of its own it has no terminal, whoever runs the test.
-        let mut command = Command::new(find("setsid"));
-        command.arg("--wait").arg(self.bin("sh")).args(arguments);
-        self.clean(command, environment)
-    }
-
-    /// Nothing but what is said is in its environment.
-    fn clean(&self, mut command: Command, environment: &[(&str, &str)]) -> Command {
-        command
-            .env_clear()
-            .env("PATH", self.programs.path().join("bin"))
-            .env("HOME", self.programs.path())
-            .env("KUBECONFIG", self.programs.path().join("kubeconfig"))
-            .envs(environment.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        command
-    }
-
-    async fn shell(&self, arguments: &[&str], input: &str, environment: &[(&str, &str)]) -> Ended {
-        Self::ended(self.command(arguments, environment), input).await
-    }
-
-    /// Runs a script as `curl ... | sh` does on a terminal, where somebody replies.
-    async fn asked(&self, script: &str, reply: &str) -> Ended {
-        let file = self.programs.path().join("bootstrap.sh");
-        std::fs::write(&file, script).unwrap();
-        let mut command = Command::new(find("script"));
-        command.args(["-qec", &format!("sh <'{}'", file.display()), "/dev/null"]);
-        Self::ended(self.clean(command, &[("SHELL", "/bin/sh")]), reply).await
-    }
-
-    async fn ended(mut command: Command, input: &str) -> Ended {
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        // A shell that ends early closes it.
-        let _ = stdin.write_all(input.as_bytes()).await;
-        drop(stdin);
-        let output =
-            tokio::time::timeout(2 * wait::PATIENCE, child.wait_with_output()).await.expect("in time").unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ended { code: output.status.code(), output: text(&output.stdout) + &text(&output.stderr) }
-    }
-
-    /// Runs a script as `curl ... | sh -s -- arguments` does.
-    async fn run(&self, script: &str, arguments: &[&str]) -> Ended {
-        self.shell(&[&["-s", "--"], arguments].concat(), script, &[]).await
     }
 
     fn has_namespace(&self) -> bool {
@@ -169,34 +76,21 @@ impl Place {
     }
 }
 
-/// A program that says how it was called, and does the same.
-fn tell_tale(place: &Place, program: &str, log: &Path) {
-    std::fs::remove_file(place.bin(program)).unwrap();
-    let text = format!(
-        "#!/bin/sh\nprintf '%s\\n' \"{program} $*\" >>'{}'\nexec '{}' \"$@\"\n",
-        log.display(),
-        find(program).display()
-    );
-    std::fs::write(place.bin(program), text).unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(place.bin(program), executable).unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
     let place = Place::new().await;
-    let log = place.programs.path().join("arguments");
-    tell_tale(&place, "kubectl", &log);
-    tell_tale(&place, "curl", &log);
+    let log = place.shell.path().join("arguments");
+    place.shell.tell_tale("kubectl", &log);
+    place.shell.tell_tale("curl", &log);
     let link = place.link().await;
     let line = link["line"].as_str().unwrap();
     assert!(line.ends_with(" | sh"), "{line}");
 
-    let unasked = place.shell(&["-c", line], "", &[]).await;
+    let unasked = place.shell.shell(&["-c", line], "", &[]).await;
     unasked.failed(2, &["There is no terminal to ask on", "--yes", "Nothing was changed."]);
     assert!(!place.has_namespace());
 
-    let done = place.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1")]).await;
+    let done = place.shell.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1")]).await;
     done.alive();
     let shown = [NAME, "sparkfleet-simulated-Paint_Shop", &place.edge.cluster.url(), "Flux is not there", "[7/7]"];
     done.failed(0, &shown);
@@ -207,7 +101,7 @@ async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
     })
     .await;
 
-    let again = place.shell(&["-c", &format!("{line} -s -- --yes")], "", &[]).await;
+    let again = place.shell.shell(&["-c", &format!("{line} -s -- --yes")], "", &[]).await;
     again.alive();
     again.failed(0, &["Flux v2.7.5 is there (namespace flux-system) and fits; it stays as it is."]);
 
@@ -227,7 +121,7 @@ async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
 
     let revoked = place.cli.json(&["cluster", "bootstrap", NAME, "--revoke"]).await;
     assert_eq!(revoked["revoked"], 1);
-    let refused = place.shell(&["-c", line.strip_suffix(" | sh").unwrap()], "", &[]).await;
+    let refused = place.shell.shell(&["-c", line.strip_suffix(" | sh").unwrap()], "", &[]).await;
     refused.failed(22, &["404"]);
     place.stop().await;
 }
@@ -275,10 +169,10 @@ async fn a_failure_in_each_step_is_named_and_the_next_run_gets_over_it() {
     for (fault, step, advice) in steps {
         kubernetes.inject(fault);
         // One answer that fails counts as much as a long wait.
-        let failed = place.run(&script, &["--yes", "--limit", "15"]).await;
+        let failed = place.shell.run(&script, &["--yes", "--limit", "15"]).await;
         failed.failed(1, &[step, advice, "run the same line again"]);
     }
-    place.asked(&script, "y\n").await.alive();
+    place.shell.asked(&script, "y\n").await.alive();
     place.stop().await;
 }
 
@@ -289,7 +183,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
     let script = place.script().await;
     let denied = |verb: &str, resource: &str| Denied { verb: verb.to_owned(), resource: resource.to_owned() };
     kubernetes.deny(vec![denied("create", "secrets"), denied("create", "customresourcedefinitions")]);
-    let refused = place.run(&script, &["--yes"]).await;
+    let refused = place.shell.run(&script, &["--yes"]).await;
     let rights = [
         "FAILED in step 1 of 7",
         "- the right to create secrets in namespace fplus-edge",
@@ -299,7 +193,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
     refused.failed(1, &rights);
     assert!(!refused.output.contains("right to create namespaces"), "{refused:#?}");
     kubernetes.deny(Vec::new());
-    let refused = place.asked(&script, "n\n").await;
+    let refused = place.shell.asked(&script, "n\n").await;
     refused.failed(1, &["Make this Kubernetes cluster the edge cluster Paint_Shop? [y/N]", "Nothing was changed."]);
 
     for (arguments, texts) in [
@@ -307,7 +201,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
         (&["--limit", "soon"], &["--limit must be a number"]),
         (&["--force"], &["unknown argument --force", "usage:"]),
     ] {
-        let refused = place.run(&script, arguments).await;
+        let refused = place.shell.run(&script, arguments).await;
         assert_ne!(refused.code, Some(0));
         refused.failed(refused.code.unwrap(), texts);
     }
@@ -322,7 +216,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
         }
     });
     kubernetes.apply("flux", old).unwrap();
-    let refused = place.run(&script, &["--yes"]).await;
+    let refused = place.shell.run(&script, &["--yes"]).await;
     let flux =
         ["a Flux that fits", "helmreleases.helm.toolkit.fluxcd.io has v2beta1, needed is v2", "Flux 2.3 or newer"];
     refused.failed(1, &flux);
@@ -331,7 +225,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE, "annotations": annotations } });
     assert!(!place.has_namespace());
     kubernetes.apply("other", namespace).unwrap();
-    let refused = place.run(&script, &["--yes"]).await;
+    let refused = place.shell.run(&script, &["--yes"]).await;
     refused.failed(
         1,
         &["another Kubernetes cluster: this one is edge cluster 00000000-0000-0000-0000-000000000000 already"],
@@ -345,7 +239,7 @@ async fn interrupted_in_any_step_it_goes_on_when_it_is_run_again() {
     let script = place.script().await;
     let mut interrupted = 0;
     for step in 1..=7 {
-        let mut child = place.command(&["-s", "--", "--yes"], &[]).spawn().unwrap();
+        let mut child = place.shell.command(&["-s", "--", "--yes"], &[]).spawn().unwrap();
         let group = child.id().unwrap();
         child.stdin.take().unwrap().write_all(script.as_bytes()).await.unwrap();
         let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -373,7 +267,7 @@ async fn interrupted_in_any_step_it_goes_on_when_it_is_run_again() {
         }
     }
     assert!(interrupted > 0, "it was never interrupted");
-    place.run(&script, &["--yes"]).await.alive();
+    place.shell.run(&script, &["--yes"]).await.alive();
     place.stop().await;
 }
 
@@ -403,13 +297,16 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
         Box::pin(std::future::ready(enrolled))
     });
     let edge = "mqtt_servers = [\"mqtts://broker.example:8883\"]";
-    let place = Place::with(edge, "image = \"sparkfleet:test\"", Some(hook)).await;
+    let authorities = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(authorities.path(), authority()).unwrap();
+    let bootstrap = format!("image = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"", authorities.path().display());
+    let place = Place::with(edge, &bootstrap, Some(hook)).await;
     let script = place.script().await;
     let identity = place.cli.json(&["config", "get", NAME, "EdgeClusterIdentity"]).await;
     manager_key.set(identity["key"].as_str().unwrap().to_owned()).unwrap();
     let token = &script[script.find("sft_").unwrap()..][..47];
 
-    let failed = place.run(&script, &["--yes", "--limit", "60"]).await;
+    let failed = place.shell.run(&script, &["--yes", "--limit", "60"]).await;
     failed.failed(
         1,
         &[
@@ -423,8 +320,17 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
     may_enrol.store(true, Ordering::SeqCst);
     let password = place.centre.git_password(place.cluster).await;
     place.edge.cluster.set_git_credentials(NAME, &password).unwrap();
-    let done = place.run(&script, &["--yes"]).await;
+    let done = place.shell.run(&script, &["--yes"]).await;
     done.alive();
     assert!(!done.output.contains(token) && !done.output.contains(&password), "{done:#?}");
     place.stop().await;
+}
+
+/// The certificate of an authority, PEM.
+fn authority() -> String {
+    let arguments =
+        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test"];
+    let made = std::process::Command::new("openssl").args(arguments).args(["-keyout", "/dev/null"]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    String::from_utf8(made.stdout).unwrap()
 }

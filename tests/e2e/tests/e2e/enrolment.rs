@@ -1,6 +1,7 @@
 //! A cluster enrols by a one-time token behind the walls: Mosquitto asks for certificates, the site's own authority signs them.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -22,22 +23,29 @@ use uuid::Uuid;
 use crate::factory::uuid;
 use crate::walls::{mqtt, walled};
 
-const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// A centre with the authority of the site behind Mosquitto.
-struct Site {
-    server: Mosquitto,
+pub struct Site {
+    pub server: Mosquitto,
     directory: tempfile::TempDir,
-    processes: Processes,
-    cli: Cli,
+    pub processes: Processes,
+    pub cli: Cli,
+    git: SocketAddr,
 }
 
 impl Site {
     async fn start() -> Self {
+        Self::start_with(|_| String::new()).await
+    }
+
+    /// With further tables in the cluster manager's configuration.
+    pub async fn start_with(tables: impl FnOnce(&Self) -> String) -> Self {
         let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
         let url = format!("mqtts://localhost:{}", server.address().port());
         let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), "ACME-Central-Operator"));
-        let site = Self { server, directory: tempfile::tempdir().unwrap(), processes: Processes::default(), cli };
+        let directory = tempfile::tempdir().unwrap();
+        let site = Self { server, directory, processes: Processes::default(), cli, git: free_port() };
         let at = |name: &str| site.server.directory().join(name).display().to_string();
         let identity = format!(
             "[identity]\nauthority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
@@ -45,7 +53,7 @@ impl Site {
             at("ca.key")
         );
         site.run("configdb", "ACME-Central", "", site.server.directory());
-        let tables = format!("{identity}[git]\nlisten = \"{}\"\n", free_port());
+        let tables = format!("{identity}[git]\nlisten = \"{}\"\n{}", site.git, tables(&site));
         site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
         site
     }
@@ -63,12 +71,34 @@ impl Site {
         self.processes.insert(service_process_with(service, head, tables, address, &folder, &environment));
     }
 
-    /// The manager's directory of identities.
-    fn identity(&self, file: &str) -> std::path::PathBuf {
-        self.directory.path().join("ACME-Central/cluster-manager/identity").join(file)
+    /// Where the MQTT server is.
+    pub fn url(&self) -> String {
+        format!("mqtts://localhost:{}", self.server.address().port())
     }
 
-    async fn until<T>(&self, what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
+    /// Where git is served.
+    pub fn git(&self) -> SocketAddr {
+        self.git
+    }
+
+    /// Where a service of the centre keeps its state.
+    pub fn state_dir(&self, service: &str) -> std::path::PathBuf {
+        self.directory.path().join("ACME-Central").join(service)
+    }
+
+    /// The manager's directory of identities.
+    pub fn identity(&self, file: &str) -> std::path::PathBuf {
+        self.state_dir("cluster-manager").join("identity").join(file)
+    }
+
+    /// Whether the list of void certificates has that serial number, in upper case.
+    pub fn lists(&self, serial: &str) -> bool {
+        let mut shown = Command::new("openssl");
+        shown.args(["crl", "-noout", "-text", "-in"]).arg(self.identity("revoked.pem"));
+        String::from_utf8(shown.output().unwrap().stdout).unwrap().contains(serial)
+    }
+
+    pub async fn until<T>(&self, what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
         let limit = tokio::time::Instant::now() + LIMIT;
         loop {
             if let Some(found) = found().await {
@@ -78,7 +108,7 @@ impl Site {
         }
     }
 
-    async fn entry(&self, cluster: Uuid, slug: &str) -> Option<Value> {
+    pub async fn entry(&self, cluster: Uuid, slug: &str) -> Option<Value> {
         let outcome = self.cli.run(&["config", "get", &cluster.to_string(), slug, "--output", "json"]).await;
         (outcome.code == 0).then(|| serde_json::from_str::<Value>(&outcome.stdout).unwrap())
     }
@@ -169,7 +199,7 @@ async fn a_token_lets_one_cluster_in_once_and_what_is_revoked_stays_out() {
     let serial = identity["certificates"][0]["serial"].as_str().unwrap().to_owned();
 
     let git = secret(&own, "flux-secrets").await;
-    let state_dir = site.directory.path().join("ACME-Central/cluster-manager");
+    let state_dir = site.state_dir("cluster-manager");
     assert_eq!(
         (git["username"].as_str(), &git["password"]),
         (&*cluster.to_string(), &git_password(&state_dir, cluster).await)
@@ -191,11 +221,7 @@ async fn a_token_lets_one_cluster_in_once_and_what_is_revoked_stays_out() {
     })
     .await;
 
-    let listed = || {
-        let mut shown = Command::new("openssl");
-        shown.args(["crl", "-noout", "-text", "-in"]).arg(site.identity("revoked.pem"));
-        String::from_utf8(shown.output().unwrap().stdout).unwrap().contains(&serial.to_uppercase())
-    };
+    let listed = || site.lists(&serial.to_uppercase());
     assert!(!listed());
     site.put(cluster, &json!({"fence": 1})).await;
     site.until("the list of void certificates", async || listed().then_some(())).await;

@@ -12,10 +12,12 @@ mod hostile;
 mod http_api;
 mod interop;
 mod joining;
+mod journey;
 mod kubernetes;
 mod lifecycle;
 mod resume;
 mod sealing;
+mod shell;
 mod site;
 #[cfg(feature = "tpm")]
 mod tpm;

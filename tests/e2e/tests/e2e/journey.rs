@@ -1,0 +1,278 @@
+//! One cluster's life behind the walls, as its operator and the person at the edge see it: created, bootstrapped by the line with sh, kubectl and curl, enrolled by the Job that the script
+//! starts, born with its own certificate on a Mosquitto with the shipped access control, deployed to, given a secret, revoked, enrolled again, deleted. And of all secrets on the way
+//! none is where it does not belong.
+
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use e2e::edge::Edge;
+use e2e::wait;
+use serde_json::Value;
+use simulator::flux::install;
+use sparkplug::session::QoS;
+use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
+use uuid::Uuid;
+
+use crate::enrolment::{LIMIT, Site};
+use crate::factory::uuid;
+use crate::shell::{Ended, Shell};
+use crate::walls::mqtt;
+
+const NAME: &str = "Paint_Shop";
+const GROUP: &str = "ACME-Paint_Shop";
+const NAMESPACE: &str = "fplus-edge";
+const VALUE: &str = "correct horse battery staple";
+
+/// Topic and payload of a message.
+type Message = (String, Vec<u8>);
+
+/// Everything that is said, as the operator hears it.
+#[derive(Debug, Clone, Default)]
+struct Record(Arc<Mutex<Vec<Message>>>);
+
+impl Record {
+    fn of(site: &Site) -> Self {
+        let record = Self::default();
+        let all = record.clone();
+        let filters = vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)];
+        let mut listener = spawn_listener(filters, &mqtt(&site.server, "ACME-Central-Operator"), Clock::new()).unwrap();
+        tokio::spawn(async move {
+            while let Some(event) = listener.recv().await {
+                if let ListenerEvent::Message { topic, payload, .. } = event {
+                    all.0.lock().unwrap_or_else(PoisonError::into_inner).push((topic, payload.to_vec()));
+                }
+            }
+        });
+        record
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until a node of the cluster is born, not counting the first `from` messages.
+    async fn birth(&self, node: &str, from: usize, site: &Site, edge: &Edge) {
+        let topic = format!("spBv1.0/{GROUP}/NBIRTH/{node}");
+        let born = || self.messages()[from..].iter().any(|(said, _)| *said == topic).then_some(());
+        let tails = || format!("{}\n{}\n{}", site.processes.tails(), edge.processes.tails(), edge.job_log());
+        wait::until(&format!("the birth of {node}"), born, tails).await;
+    }
+}
+
+/// The centre, the edge and the person there.
+struct Journey {
+    site: Site,
+    edge: Edge,
+    shell: Shell,
+    record: Record,
+    cluster: Uuid,
+    /// What must be nowhere.
+    secrets: Vec<String>,
+    /// What was shown to people, and said by programs that are gone.
+    shown: String,
+}
+
+impl Journey {
+    async fn begin() -> Self {
+        let site = Site::start_with(|site| {
+            let at = |name: &str| site.server.directory().join(name).display().to_string();
+            let flux = at("flux.yaml");
+            fs::write(&flux, install::manifests_yaml()).unwrap();
+            format!(
+                "[edge]\nmqtt_servers = [\"{}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
+                 [bootstrap]\nflux = \"{flux}\"\nimage = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"\nmqtt_cert_file = \"{}\"\nmqtt_key_file = \"{}\"\n",
+                site.url(),
+                at("sparkfleet-ca.pem"),
+                at("ACME-Enrol.pem"),
+                at("ACME-Enrol.key")
+            )
+        })
+        .await;
+        let record = Record::of(&site);
+        let edge = Edge::behind_walls(NAME, &site.url(), site.server.address()).await;
+        let shell = Shell::new(&edge.cluster.kube_config());
+        let cluster = uuid(&site.cli.json(&["cluster", "create", NAME]).await);
+        let key = fs::read_to_string(site.server.directory().join("ACME-Enrol.key")).unwrap();
+        Self { site, edge, shell, record, cluster, secrets: vec![line_of(&key)], shown: String::new() }
+    }
+
+    /// Pastes a line that was made for this, and says yes.
+    async fn bootstrap(&mut self) {
+        let link = self.site.cli.json(&["cluster", "bootstrap", NAME]).await;
+        let line = link["line"].as_str().unwrap();
+        self.secrets.push(line[line.find("sft_").unwrap()..][..47].to_owned());
+        let arguments = self.shell.path().join("arguments");
+        for program in ["kubectl", "curl"] {
+            self.shell.tell_tale(program, &arguments);
+        }
+        let done = self.shell.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1")]).await;
+        let Ended { output, code } = &done;
+        assert_eq!(*code, Some(0), "{output}\n{}\n{}", self.edge.job_log(), self.site.processes.tails());
+        done.alive();
+        self.shown.push_str(output);
+        self.shown.push_str(&fs::read_to_string(&arguments).unwrap());
+        self.secrets.push(line_of(&self.secret("sparkfleet-identity", "tls.key")));
+        self.secrets.push(self.secret("flux-secrets", "password"));
+    }
+
+    /// A value of a Secret at the edge.
+    fn secret(&self, name: &str, key: &str) -> String {
+        let secret = self.edge.cluster.kubernetes().get("v1", "Secret", NAMESPACE, name).unwrap();
+        let bytes = BASE64_STANDARD.decode(secret["data"][key].as_str().unwrap()).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    async fn births(&self, from: usize) {
+        for node in ["Sync", "Monitor"] {
+            self.record.birth(node, from, &self.site, &self.edge).await;
+        }
+        let log = fs::read_to_string(self.site.server.directory().join("mosquitto.log")).unwrap();
+        assert!(log.contains(&format!("u'{GROUP}'")), "it is known by its certificate");
+    }
+
+    async fn deploy(&self) {
+        let created = ["deployment", "create", "Oven_1", "--cluster", NAME, "--wait", "--timeout", "2m"];
+        let outcome = self.site.cli.run(&created).await;
+        assert_eq!(outcome.code, 0, "{outcome:#?}\n{}", self.edge.processes.tails());
+        self.record.birth("Oven_1", 0, &self.site, &self.edge).await;
+    }
+
+    /// Somebody puts a secret over HTTP; it opens in the cluster.
+    async fn seal(&mut self) {
+        let made = self.site.cli.json(&["token", "create", "press", "--scope", "operator"]).await;
+        let token = made["token"].as_str().unwrap().to_owned();
+        let header = self.shell.path().join("header");
+        fs::write(&header, format!("Authorization: Bearer {token}")).unwrap();
+        let url =
+            format!("http://{}/v1/cluster/{}/secret/{NAMESPACE}/press-login/password", self.site.git(), self.cluster);
+        let put = format!("curl -sS -o /dev/null -w '%{{http_code}}' -X PUT -H @header --data-binary @- '{url}'");
+        let put = format!("cd '{}' && {put}", self.shell.path().display());
+        self.site
+            .until("the secret to be taken", async || {
+                let done = self.shell.shell(&["-c", &put], VALUE, &[]).await;
+                (done.output == "204").then_some(())
+            })
+            .await;
+        let kubernetes = self.edge.cluster.kubernetes();
+        let opened = || kubernetes.get("v1", "Secret", NAMESPACE, "press-login").ok();
+        wait::until("the Secret", opened, || self.edge.processes.tails()).await;
+        assert_eq!(self.secret("press-login", "password"), VALUE);
+        self.secrets.extend([token, VALUE.to_owned()]);
+    }
+
+    /// The certificates are made void, and the server is told; whoever shows them is refused.
+    async fn revoke(&mut self) {
+        let identity = self.site.entry(self.cluster, "EdgeClusterIdentity").await.unwrap();
+        let serial = identity["certificates"][0]["serial"].as_str().unwrap().to_uppercase();
+        let revoked = self.site.cli.run(&["cluster", "identity", "revoke", NAME]).await;
+        assert_eq!(revoked.code, 0, "{revoked:#?}");
+        self.site.until("the list of void certificates", async || self.site.lists(&serial).then_some(())).await;
+        let conf = self.site.server.directory().join("mosquitto.conf");
+        let list = format!("crlfile {}\n", self.site.identity("revoked.pem").display());
+        fs::write(&conf, fs::read_to_string(&conf).unwrap() + &list).unwrap();
+        self.site.server.kill();
+        self.site.server.restart();
+        let own =
+            MqttConfig { ca_file: Some(self.site.server.directory().join("sparkfleet-ca.pem")), ..self.edge_mqtt() };
+        let mut listener = spawn_listener(vec![("#".to_owned(), QoS::AtMostOnce)], &own, Clock::new()).unwrap();
+        let event = tokio::time::timeout(LIMIT, listener.recv()).await.unwrap().unwrap();
+        assert!(matches!(event, ListenerEvent::Offline { .. }), "{event:?}");
+        listener.stop().await;
+        self.site
+            .until("the cluster to be away", async || {
+                let rows = self.site.cli.run(&["cluster", "list", "--output", "json"]).await;
+                let rows: Value = serde_json::from_str(&rows.stdout).ok()?;
+                rows.as_array()?.iter().any(|row| row["name"] == NAME && row["alive"] == false).then_some(())
+            })
+            .await;
+    }
+
+    /// What the edge's services connect with.
+    fn edge_mqtt(&self) -> MqttConfig {
+        let file = |name: &str| Some(self.edge.directory().join("mqtt").join(name));
+        MqttConfig {
+            servers: vec![self.site.url()],
+            cert_file: file("tls.crt"),
+            key_file: file("tls.key"),
+            ..MqttConfig::default()
+        }
+    }
+
+    /// With another line it is let in again, with another key; its services take it up by themselves when the files change.
+    async fn enrol_again(&mut self) {
+        let before = self.secret("sparkfleet-identity", "tls.key");
+        let from = self.record.messages().len();
+        self.bootstrap().await;
+        assert_ne!(self.secret("sparkfleet-identity", "tls.key"), before);
+        self.births(from).await;
+    }
+
+    async fn delete(&mut self) {
+        self.shown.push_str(&self.edge.processes.logs());
+        let deleted = ["cluster", "delete", NAME, "--with-deployments", "--wait", "--timeout", "2m"];
+        let outcome = self.site.cli.run(&deleted).await;
+        assert_eq!(outcome.code, 0, "{outcome:#?}\n{}\n{}", self.site.processes.tails(), self.edge.processes.tails());
+    }
+
+    /// No secret is in a message, in a log, in what was shown, in git, in ConfigDB, or in an object of the edge that is not a Secret.
+    async fn nothing_has_leaked(&self) {
+        let state_dir = self.site.state_dir("cluster-manager");
+        let repository = state_dir.join("git").join(format!("{}.git", self.cluster));
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "safe.directory=*", "--git-dir"]).arg(&repository).args(["log", "--patch", "--all"]);
+        let git = String::from_utf8(git.output().unwrap().stdout).unwrap();
+        assert!(git.len() > 1000, "there is a history to look at");
+        let kubernetes = self.edge.cluster.kubernetes();
+        let mut objects = String::new();
+        for (version, kind) in
+            [("batch/v1", "Job"), ("v1", "ConfigMap"), ("apps/v1", "Deployment"), ("v1", "Namespace")]
+        {
+            kubernetes.list(version, kind, None).iter().for_each(|object| objects.push_str(&object.to_string()));
+        }
+        let dump = self.site.cli.run(&["config", "dump"]).await.stdout;
+        let logs = self.site.processes.logs() + &self.edge.processes.logs() + &self.edge.job_log();
+        let audit = fs::read_to_string(state_dir.join("audit.jsonl")).unwrap();
+        let texts = [
+            ("git", &git),
+            ("the objects", &objects),
+            ("ConfigDB", &dump),
+            ("the logs", &logs),
+            ("the record", &audit),
+            ("what was shown", &self.shown),
+        ];
+        let messages = self.record.messages();
+        assert!(messages.len() > 100 && self.secrets.len() == 9, "{} messages, {:?}", messages.len(), self.secrets);
+        for secret in &self.secrets {
+            for (place, text) in texts {
+                assert!(!text.contains(secret), "{secret} is in {place}");
+            }
+            for (topic, payload) in &messages {
+                let holds = payload.windows(secret.len()).any(|window| window == secret.as_bytes());
+                assert!(!holds, "{secret} is in a message on {topic}");
+            }
+        }
+    }
+}
+
+/// A line in the middle of a PEM text: it names the secret in whatever form the text is quoted.
+fn line_of(pem: &str) -> String {
+    pem.lines().nth(1).unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_lives_behind_the_walls_from_the_line_to_its_deletion_and_no_secret_leaks() {
+    let mut journey = Journey::begin().await;
+    journey.bootstrap().await;
+    journey.births(0).await;
+    journey.deploy().await;
+    journey.seal().await;
+    journey.revoke().await;
+    journey.enrol_again().await;
+    journey.delete().await;
+    journey.nothing_has_leaked().await;
+    let Journey { site, edge, .. } = journey;
+    edge.stop().await;
+    site.processes.stop().await;
+}

@@ -1,0 +1,133 @@
+//! Somebody with a shell: a directory that holds sh, kubectl and curl and nothing else, and an environment that says where the cluster is.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use e2e::wait;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+/// See the module.
+pub struct Shell {
+    directory: TempDir,
+}
+
+/// How a shell ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub output: String,
+}
+
+impl Ended {
+    pub fn alive(&self) {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        assert!(self.output.contains("Edge cluster Paint_Shop is alive"), "{self:#?}");
+    }
+
+    pub fn failed(&self, code: i32, texts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        for text in texts {
+            assert!(self.output.contains(text), "{text:?} is not in: {self:#?}");
+        }
+    }
+}
+
+/// A program of this machine.
+pub fn find(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{program} is not installed; make test installs it"))
+}
+
+impl Shell {
+    /// With that kubeconfig.
+    pub fn new(kube_config: &str) -> Self {
+        let shell = Self { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(shell.path().join("bin")).unwrap();
+        std::fs::write(shell.path().join("kubeconfig"), kube_config).unwrap();
+        symlink("/bin/sh", shell.bin("sh")).unwrap();
+        for program in ["kubectl", "curl"] {
+            symlink(find(program), shell.bin(program)).unwrap();
+        }
+        shell
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Where a program of it is.
+    pub fn bin(&self, program: &str) -> PathBuf {
+        self.path().join("bin").join(program)
+    }
+
+    /// The shell with these arguments.
+    pub fn command(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
+        // In a session of its own it has no terminal, whoever runs the test.
+        let mut command = Command::new(find("setsid"));
+        command.arg("--wait").arg(self.bin("sh")).args(arguments);
+        self.clean(command, environment)
+    }
+
+    /// Nothing but what is said is in its environment.
+    fn clean(&self, mut command: Command, environment: &[(&str, &str)]) -> Command {
+        command
+            .env_clear()
+            .env("PATH", self.path().join("bin"))
+            .env("HOME", self.path())
+            .env("KUBECONFIG", self.path().join("kubeconfig"))
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs it with text on its standard input.
+    pub async fn shell(&self, arguments: &[&str], input: &str, environment: &[(&str, &str)]) -> Ended {
+        Self::ended(self.command(arguments, environment), input).await
+    }
+
+    /// Runs a script as `curl ... | sh` does on a terminal, where somebody replies.
+    pub async fn asked(&self, script: &str, reply: &str) -> Ended {
+        let file = self.path().join("bootstrap.sh");
+        std::fs::write(&file, script).unwrap();
+        let mut command = Command::new(find("script"));
+        command.args(["-qec", &format!("sh <'{}'", file.display()), "/dev/null"]);
+        Self::ended(self.clean(command, &[("SHELL", "/bin/sh")]), reply).await
+    }
+
+    /// Runs a script as `curl ... | sh -s -- arguments` does.
+    pub async fn run(&self, script: &str, arguments: &[&str]) -> Ended {
+        self.shell(&[&["-s", "--"], arguments].concat(), script, &[]).await
+    }
+
+    async fn ended(mut command: Command, input: &str) -> Ended {
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A shell that ends early closes it.
+        let _ = stdin.write_all(input.as_bytes()).await;
+        drop(stdin);
+        let output =
+            tokio::time::timeout(2 * wait::PATIENCE, child.wait_with_output()).await.expect("in time").unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended { code: output.status.code(), output: text(&output.stdout) + &text(&output.stderr) }
+    }
+
+    /// Puts a program in the place of another that says how it was called, and does the same.
+    pub fn tell_tale(&self, program: &str, log: &Path) {
+        std::fs::remove_file(self.bin(program)).unwrap();
+        let text = format!(
+            "#!/bin/sh\nprintf '%s\\n' \"{program} $*\" >>'{}'\nexec '{}' \"$@\"\n",
+            log.display(),
+            find(program).display()
+        );
+        std::fs::write(self.bin(program), text).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(self.bin(program), executable).unwrap();
+    }
+}
