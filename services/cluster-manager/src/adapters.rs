@@ -5,5 +5,6 @@ pub mod bootstrap_http;
 pub mod git_http;
 pub mod git_work;
 pub mod http;
+pub mod quarantine;
 pub mod repositories;
 pub mod sparkplug;

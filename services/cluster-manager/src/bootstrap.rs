@@ -32,6 +32,9 @@ const FLUX_NEEDED: &str = "Flux 2.3 or newer (GitRepository v1, Kustomization v1
 /// Name of the Secret with the token, and of what the enrolment runs as.
 const ENROLMENT: &str = "sparkfleet-enrolment";
 
+/// Where the enrolment finds the values of that Secret.
+const ENROLMENT_DIRECTORY: &str = "/etc/sparkfleet/enrolment";
+
 /// A token that opens a cluster's script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedToken {
@@ -102,6 +105,35 @@ pub struct Enrolment {
     pub image: String,
     /// MQTT servers, as the cluster sees them.
     pub mqtt_servers: Vec<String>,
+    /// What it connects to them with.
+    pub login: QuarantineLogin,
+}
+
+/// What an enrolling cluster connects to an MQTT server with. Whoever has the line has it; so it is to be good for the enrolment alone.
+#[derive(Debug, Clone, Default)]
+pub struct QuarantineLogin {
+    /// Authorities by which the server is trusted, PEM.
+    pub authorities: Option<String>,
+    /// Certificate with its chain, PEM, and its private key.
+    pub certificate: Option<(String, Arc<Secret>)>,
+    /// User and password.
+    pub password: Option<(String, Arc<Secret>)>,
+}
+
+impl QuarantineLogin {
+    /// What of it is stored beside the token: key in the Secret, value, and the variable by which the program finds the file.
+    fn files(&self) -> Vec<(&'static str, &str, &'static str)> {
+        let authorities = self.authorities.iter().map(|text| ("ca.crt", text.as_str(), "SPARKFLEET_MQTT_CA_FILE"));
+        let certificate = self.certificate.iter().flat_map(|(certificate, key)| {
+            [
+                ("tls.crt", certificate.as_str(), "SPARKFLEET_MQTT_CERT_FILE"),
+                ("tls.key", key.expose_secret(), "SPARKFLEET_MQTT_KEY_FILE"),
+            ]
+        });
+        let password =
+            self.password.iter().map(|(_, text)| ("password", text.expose_secret(), "SPARKFLEET_MQTT_PASSWORD_FILE"));
+        authorities.chain(certificate).chain(password).collect()
+    }
 }
 
 /// What a script is made of.
@@ -235,8 +267,11 @@ fn credentials(bootstrap: &Bootstrap) -> (String, String) {
             (secret("flux-secrets", login), String::new())
         }
         Credentials::Enrolment(enrolment) => {
-            let token = json!({ "token": enrolment.token.expose(), "managerKey": enrolment.manager_key.as_str() });
-            (secret(ENROLMENT, token), pretty(&enrolment_job(bootstrap, enrolment).1))
+            let mut data = json!({ "token": enrolment.token.expose(), "managerKey": enrolment.manager_key.as_str() });
+            for (key, value, _) in enrolment.login.files() {
+                data[key] = Value::from(value);
+            }
+            (secret(ENROLMENT, data), pretty(&enrolment_job(bootstrap, enrolment).1))
         }
     }
 }
@@ -245,6 +280,19 @@ fn credentials(bootstrap: &Bootstrap) -> (String, String) {
 fn enrolment_job(bootstrap: &Bootstrap, enrolment: &Enrolment) -> (String, Value) {
     let metadata = |name: &str| json!({ "name": name, "namespace": bootstrap.namespace });
     let variable = |name: &str, value: &str| json!({ "name": name, "value": value });
+    let mut environment = vec![
+        variable("SPARKFLEET_ENROL_CLUSTER", &bootstrap.cluster.to_string()),
+        variable("SPARKFLEET_ENROL_NAME", &bootstrap.name),
+        variable("SPARKFLEET_ENROL_ORGANISATION", &bootstrap.organisation),
+        variable("SPARKFLEET_ENROL_NAMESPACE", &bootstrap.namespace),
+        variable("SPARKFLEET_ENROL_TOKEN_FILE", &format!("{ENROLMENT_DIRECTORY}/token")),
+        variable("SPARKFLEET_ENROL_MANAGER_KEY", &enrolment.manager_key),
+        variable("SPARKFLEET_MQTT_SERVERS", &enrolment.mqtt_servers.join(",")),
+    ];
+    let user = enrolment.login.password.iter().map(|(user, _)| variable("SPARKFLEET_MQTT_USERNAME", user));
+    environment.extend(user);
+    let file = |(key, _, name): (&str, &str, &str)| variable(name, &format!("{ENROLMENT_DIRECTORY}/{key}"));
+    environment.extend(enrolment.login.files().into_iter().map(file));
     let spec = json!({
         "backoffLimit": 6,
         "activeDeadlineSeconds": 3600,
@@ -258,17 +306,9 @@ fn enrolment_job(bootstrap: &Bootstrap, enrolment: &Enrolment) -> (String, Value
                     "name": "enrol",
                     "image": enrolment.image,
                     "args": ["enrol"],
-                    "env": [
-                        variable("SPARKFLEET_ENROL_CLUSTER", &bootstrap.cluster.to_string()),
-                        variable("SPARKFLEET_ENROL_NAME", &bootstrap.name),
-                        variable("SPARKFLEET_ENROL_ORGANISATION", &bootstrap.organisation),
-                        variable("SPARKFLEET_ENROL_NAMESPACE", &bootstrap.namespace),
-                        variable("SPARKFLEET_ENROL_TOKEN_FILE", "/etc/sparkfleet/enrolment/token"),
-                        variable("SPARKFLEET_ENROL_MANAGER_KEY", &enrolment.manager_key),
-                        variable("SPARKFLEET_MQTT_SERVERS", &enrolment.mqtt_servers.join(",")),
-                    ],
+                    "env": environment,
                     "securityContext": { "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] } },
-                    "volumeMounts": [{ "name": "enrolment", "mountPath": "/etc/sparkfleet/enrolment", "readOnly": true }]
+                    "volumeMounts": [{ "name": "enrolment", "mountPath": ENROLMENT_DIRECTORY, "readOnly": true }]
                 }],
                 "volumes": [{ "name": "enrolment", "secret": { "secretName": ENROLMENT } }]
             }

@@ -111,6 +111,16 @@ pub struct BootstrapConfig {
     pub flux: String,
     /// Image with the program `sparkfleet`, by which a cluster enrols. None: the script brings the credentials of its repository.
     pub image: Option<String>,
+    /// PEM file of the authorities by which an enrolling cluster trusts the MQTT servers; it travels in the script.
+    pub mqtt_ca_file: Option<PathBuf>,
+    /// PEM file of the certificate that an enrolling cluster shows to them; it travels in the script.
+    pub mqtt_cert_file: Option<PathBuf>,
+    /// PEM file of the private key to it.
+    pub mqtt_key_file: Option<PathBuf>,
+    /// User as which an enrolling cluster logs in to them.
+    pub mqtt_username: Option<String>,
+    /// File with that user's password; it travels in the script.
+    pub mqtt_password_file: Option<PathBuf>,
 }
 
 /// Who clusters are known by.
@@ -195,7 +205,15 @@ impl Default for EdgeConfig {
 
 impl Default for BootstrapConfig {
     fn default() -> Self {
-        Self { flux: "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned(), image: None }
+        Self {
+            flux: "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned(),
+            image: None,
+            mqtt_ca_file: None,
+            mqtt_cert_file: None,
+            mqtt_key_file: None,
+            mqtt_username: None,
+            mqtt_password_file: None,
+        }
     }
 }
 
@@ -279,6 +297,27 @@ pub const KEYS: &[ConfigKey] = &[
         help: "image with the program sparkfleet, by which a cluster enrols; absent: the script brings the credentials of its repository",
     },
     ConfigKey {
+        key: "bootstrap.mqtt_ca_file",
+        default: "",
+        help: "PEM file of the authorities by which an enrolling cluster trusts edge.mqtt_servers; it travels in the script",
+    },
+    ConfigKey {
+        key: "bootstrap.mqtt_cert_file",
+        default: "",
+        help: "PEM file of the certificate that an enrolling cluster shows to them, of user ORG-Enrol; it travels in the script",
+    },
+    ConfigKey { key: "bootstrap.mqtt_key_file", default: "", help: "PEM file of the private key to it" },
+    ConfigKey {
+        key: "bootstrap.mqtt_username",
+        default: "",
+        help: "user as which an enrolling cluster logs in to them, where they ask for passwords: ORG-Enrol",
+    },
+    ConfigKey {
+        key: "bootstrap.mqtt_password_file",
+        default: "",
+        help: "file with that user's password; it travels in the script",
+    },
+    ConfigKey {
         key: "identity.authority_cert_file",
         default: "",
         help: "PEM file with the certificate of the authority that signs the clusters' certificates, and those that lead to its root; absent: the manager makes its own",
@@ -319,6 +358,36 @@ pub enum ConfigError {
 }
 
 impl Config {
+    fn validate_bootstrap(&self) -> Result<(), ConfigError> {
+        let fault = |key, rule| Err(ConfigError::Key { key, rule });
+        let own = &self.bootstrap;
+        if own.flux.is_empty() {
+            return fault("bootstrap.flux", "is empty; name an address or a file");
+        }
+        let logs_in = own.mqtt_ca_file.is_some() || own.mqtt_cert_file.is_some() || own.mqtt_username.is_some();
+        if own.image.is_none() && logs_in {
+            return fault("bootstrap.image", "is missing: bootstrap.mqtt_... is for enrolling with it");
+        }
+        if own.image.is_some() && self.edge.mqtt_servers.is_empty() {
+            return fault("bootstrap.image", "needs edge.mqtt_servers: a cluster enrols over them");
+        }
+        let with_tls = |server: &String| server.starts_with("mqtts:") || server.starts_with("wss:");
+        let over_tls = self.edge.mqtt_servers.iter().any(with_tls);
+        if own.image.is_some() && over_tls && own.mqtt_ca_file.is_none() {
+            return fault("bootstrap.mqtt_ca_file", "is missing: by it an enrolling cluster trusts edge.mqtt_servers");
+        }
+        if !over_tls && (own.mqtt_ca_file.is_some() || own.mqtt_cert_file.is_some()) {
+            return fault("bootstrap.mqtt_ca_file", "needs a server with TLS (mqtts://) in edge.mqtt_servers");
+        }
+        if own.mqtt_cert_file.is_some() != own.mqtt_key_file.is_some() {
+            return fault("bootstrap.mqtt_key_file", "and bootstrap.mqtt_cert_file are given together");
+        }
+        if own.mqtt_username.is_some() != own.mqtt_password_file.is_some() {
+            return fault("bootstrap.mqtt_password_file", "and bootstrap.mqtt_username are given together");
+        }
+        Ok(())
+    }
+
     /// Checks everything but `mqtt`, whose owner checks it.
     ///
     /// # Errors
@@ -337,12 +406,7 @@ impl Config {
         if self.git.public_url.as_ref().is_some_and(|url| url.contains('@')) {
             return fault("git.public_url", "must not hold a user or password: it is written into manifests");
         }
-        if self.bootstrap.flux.is_empty() {
-            return fault("bootstrap.flux", "is empty; name an address or a file");
-        }
-        if self.bootstrap.image.is_some() && self.edge.mqtt_servers.is_empty() {
-            return fault("bootstrap.image", "needs edge.mqtt_servers: a cluster enrols over them");
-        }
+        self.validate_bootstrap()?;
         if self.git.children_max == 0 {
             return fault("git.children_max", "is 0; then nobody could clone");
         }
@@ -405,7 +469,11 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_by_its_key() {
         type Change = fn(&mut Config);
-        let cases: [(&str, Change); 13] = [
+        fn enrolling(config: &mut Config, server: &str) {
+            config.bootstrap.image = Some("sparkfleet:1".to_owned());
+            config.edge.mqtt_servers = vec![server.to_owned()];
+        }
+        let cases: [(&str, Change); 18] = [
             ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),
             ("api.address_requests_per_minute", |c| c.api.address_requests_per_minute = 0),
@@ -415,6 +483,21 @@ mod tests {
             ("git.children_max", |c| c.git.children_max = 0),
             ("bootstrap.flux", |c| c.bootstrap.flux.clear()),
             ("bootstrap.image", |c| c.bootstrap.image = Some("sparkfleet:1".to_owned())),
+            ("bootstrap.image", |c| c.bootstrap.mqtt_ca_file = Some("ca.pem".into())),
+            ("bootstrap.mqtt_ca_file", |c| enrolling(c, "mqtts://broker:8883")),
+            ("bootstrap.mqtt_ca_file", |c| {
+                enrolling(c, "mqtt://broker:1883");
+                c.bootstrap.mqtt_ca_file = Some("ca.pem".into());
+            }),
+            ("bootstrap.mqtt_key_file", |c| {
+                enrolling(c, "mqtts://broker:8883");
+                c.bootstrap.mqtt_ca_file = Some("ca.pem".into());
+                c.bootstrap.mqtt_cert_file = Some("enrol.pem".into());
+            }),
+            ("bootstrap.mqtt_password_file", |c| {
+                enrolling(c, "mqtt://broker:1883");
+                c.bootstrap.mqtt_username = Some("ACME-Enrol".to_owned());
+            }),
             ("edge.manifests_bytes_max", |c| c.edge.manifests_bytes_max = 0),
             ("identity.authority_cert_file", |c| c.identity.authority_key_file = Some("ca.key".into())),
             ("identity.lifetime_s", |c| c.identity.lifetime_s = 5),

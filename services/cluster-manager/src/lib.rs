@@ -65,6 +65,7 @@ use adapters::bootstrap_http::{self, Board};
 use adapters::http::desk::{Desk, QUESTIONS_MAX};
 use adapters::http::tls::Tls;
 use adapters::http::{audit_file, people, server};
+use adapters::quarantine::QuarantineFiles;
 use adapters::repositories::Repositories;
 use adapters::sparkplug::Sessions;
 use adapters::{git_http, git_work};
@@ -100,6 +101,9 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     .context("repositories")?;
 
     let flux = flux_source(&config.bootstrap.flux).map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let login = QuarantineFiles::new(&organisation, &config.bootstrap);
+    // They are read again for each script; what is wrong with them is to be seen at the start.
+    login.read().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let clock = Clock::new();
     let (state_dir, organisation_name, identity) =
         (config.state_dir.clone(), organisation.clone(), config.identity.clone());
@@ -132,7 +136,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let recorder = tokio::spawn(audit_file::run(audit_file::path(&config.state_dir), entries));
     let peers = Rate::per_minute(config.api.address_requests_per_minute);
     let board = Board::default();
-    let scripts = bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux), clock);
+    let scripts =
+        bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
     let people = people::router(desk.clone(), peers, tls.is_some(), clock);
     let router = git_http::router(repositories.clone(), &config.git).merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
@@ -297,12 +302,13 @@ fn settings(
     }
 }
 
-fn script_settings(config: &Config, flux: FluxSource) -> bootstrap_http::Settings {
+fn script_settings(config: &Config, flux: FluxSource, login: QuarantineFiles) -> bootstrap_http::Settings {
     bootstrap_http::Settings {
         organisation: config.organisation.clone(),
         flux,
         image: config.bootstrap.image.clone(),
         mqtt_servers: config.edge.mqtt_servers.clone(),
+        login,
     }
 }
 

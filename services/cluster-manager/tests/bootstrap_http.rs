@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use cluster_manager::adapters::bootstrap_http::{self, Board, Settings};
 use cluster_manager::adapters::http;
+use cluster_manager::adapters::quarantine::QuarantineFiles;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
 use cluster_manager::bootstrap::{FluxSource, Offer, OfferedToken};
 use cluster_manager::event::RepositoryFiles;
@@ -40,6 +41,7 @@ impl Server {
             flux: FluxSource::Manifests("kind: Flux\n".into()),
             image: image.map(str::to_owned),
             mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
+            login: QuarantineFiles::default(),
         };
         let board = Board::default();
         let router = bootstrap_http::router(board.clone(), repositories.clone(), settings, Clock::new());

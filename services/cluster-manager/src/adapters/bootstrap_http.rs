@@ -16,6 +16,7 @@ use enrolment_protocol::token::Token;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
+use super::quarantine::QuarantineFiles;
 use super::repositories::Repositories;
 use crate::bootstrap::{self, Bootstrap, Credentials, Enrolment, FluxSource, Offer};
 
@@ -51,6 +52,8 @@ pub struct Settings {
     pub image: Option<String>,
     /// MQTT servers, as the clusters see them.
     pub mqtt_servers: Vec<String>,
+    /// What an enrolling cluster connects to them with.
+    pub login: QuarantineFiles,
 }
 
 #[derive(Debug, Clone)]
@@ -73,7 +76,9 @@ async fn script(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Response {
-    match server.script(&cluster, &headers) {
+    // What travels in the script is read from files.
+    let made = tokio::task::spawn_blocking(move || server.script(&cluster, &headers)).await;
+    match made.unwrap_or_else(|error| Err(error.to_string())) {
         Ok((cluster, token, script)) => {
             // The beginning of a hash tells which token it was, and nobody anything else.
             tracing::info!(cluster_id = %cluster, %peer, token = &token[..8], "bootstrap script given out");
@@ -114,6 +119,7 @@ impl Server {
                 manager_key: manager_key.clone(),
                 image: image.clone(),
                 mqtt_servers: settings.mqtt_servers.clone(),
+                login: settings.login.read().map_err(|error| error.to_string())?,
             }),
             (Some(_), None) => return Err(format!("cluster {cluster} has no key to enrol with yet")),
             (None, _) => Credentials::Git {

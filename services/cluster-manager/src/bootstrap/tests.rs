@@ -32,6 +32,11 @@ fn enrolment(token: [u8; RANDOM_BYTES]) -> Credentials {
         manager_key: "a".repeat(43),
         image: "registry.example/sparkfleet:1".to_owned(),
         mqtt_servers: vec!["mqtts://a:8883".to_owned(), "mqtts://b:8883".to_owned()],
+        login: QuarantineLogin {
+            authorities: Some("the authorities\n".to_owned()),
+            certificate: Some(("the certificate\n".to_owned(), Arc::new("the key's text\n".into()))),
+            password: Some(("ACME-Enrol".to_owned(), Arc::new("open sesame".into()))),
+        },
     })
 }
 
@@ -104,7 +109,33 @@ fn another_token_or_image_is_another_job() {
     other.image.push('2');
     assert_ne!(job(&first).0, job(&Credentials::Enrolment(other)).0);
     let items = job(&first).1["items"].to_string();
-    assert!(!items.contains("sft_"), "the token is in a Secret alone, not in the Job: {items}");
+    for secret in ["sft_", "the key", "sesame"] {
+        assert!(!items.contains(secret), "{secret} is in a Secret alone, not in the Job: {items}");
+    }
+}
+
+#[test]
+fn the_enrolment_finds_what_it_connects_with_in_its_secret() {
+    let facts = facts(enrolment([1; 32]), FluxSource::Site);
+    let (secret, list) = credentials(&facts);
+    let secret: Value = serde_json::from_str(&secret).unwrap();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let container = &list["items"][3]["spec"]["template"]["spec"]["containers"][0];
+    let variable = |name: &str| {
+        let all = container["env"].as_array().unwrap();
+        all.iter().find(|variable| variable["name"] == name).unwrap()["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(variable("SPARKFLEET_MQTT_USERNAME"), "ACME-Enrol");
+    for (name, value) in [
+        ("SPARKFLEET_MQTT_CA_FILE", "the authorities\n"),
+        ("SPARKFLEET_MQTT_CERT_FILE", "the certificate\n"),
+        ("SPARKFLEET_MQTT_KEY_FILE", "the key's text\n"),
+        ("SPARKFLEET_MQTT_PASSWORD_FILE", "open sesame"),
+    ] {
+        let path = variable(name);
+        let key = path.strip_prefix(container["volumeMounts"][0]["mountPath"].as_str().unwrap()).unwrap();
+        assert_eq!(secret["stringData"][key.trim_start_matches('/')], value, "{name}");
+    }
 }
 
 #[test]
