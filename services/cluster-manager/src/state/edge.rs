@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster_manager_contract::{DesiredState, RefusedDeployments, RolloutReport};
 use configdb_schema::document::AgentConfig;
 use configdb_schema::{ClusterName, Document, Organisation};
-use edge_sync_contract::{Change, DesiredManifests, Digest, SyncReplica, names};
+use edge_sync_contract::{Change, DeploymentDevice, DesiredManifests, Digest, SyncReplica, names};
 use sparkplug::host::HostEvent;
 use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
 use uuid::Uuid;
@@ -143,6 +143,14 @@ impl EdgeState {
 
     fn told(&self) -> (DesiredState, RefusedDeployments) {
         (self.desired.clone(), RefusedDeployments(self.refused.clone()))
+    }
+
+    /// What the edge refused is given to it once more, if somebody has asked for that.
+    fn take_retry(&mut self, reported: &BTreeMap<Uuid, DeploymentDevice>) {
+        if std::mem::take(&mut self.retry_refused) {
+            let refused = reported.iter().filter(|(_, device)| device.refused_digest.is_some());
+            refused.for_each(|(deployment, _)| self.assigned.retry(*deployment));
+        }
     }
 }
 
@@ -297,13 +305,7 @@ impl ClusterManager {
         edge.rollout = held.report;
         self.rollout.wait(uuid, held.waits_for);
         self.dirty.extend(self.rollout.compared(uuid, held.unsettled));
-        if std::mem::take(&mut edge.retry_refused) {
-            for (deployment, device) in reported.deployments {
-                if device.refused_digest.is_some() {
-                    edge.assigned.retry(*deployment);
-                }
-            }
-        }
+        edge.take_retry(reported.deployments);
         let unattributed = if deleting { &nothing } else { &self.unattributed };
         let revision = self.replica.revision().max(self.newest_revision);
         let plan = reconcile::plan(&wishes, unattributed, reported, &mut edge.assigned, revision);

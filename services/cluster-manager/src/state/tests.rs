@@ -298,6 +298,7 @@ impl Edge {
         }
     }
 
+    // long: one arm after the other, as Sync answers each command
     fn command(&mut self, device: Option<&DeviceId>, metrics: &[Metric]) -> Vec<HostEvent> {
         self.commands += 1;
         if self.deaf {
