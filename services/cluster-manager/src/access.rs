@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`token`] | bearer tokens, known by their hash |
 //! | [`rate`] | how often somebody may ask |
+//! | [`claims`] | who somebody is whom an identity provider vouches for |
 //! | [`audit`] | the record of a write |
 //!
 //! Pure: time and randomness are arguments. This module must not know HTTP, nor how anything is done that is asked for.
 
 pub mod audit;
+pub mod claims;
 pub mod rate;
 pub mod token;
 

@@ -63,6 +63,28 @@ pub struct ApiConfig {
     pub requests_per_minute: u32,
     /// Requests a minute from one address, whoever asks; a fifth of it at once.
     pub address_requests_per_minute: u32,
+    /// Who is let in because an identity provider vouches for them.
+    pub oidc: OidcConfig,
+}
+
+/// An OpenID Connect provider.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OidcConfig {
+    /// Its issuer identifier. None: only tokens of ConfigDB let in.
+    pub issuer: Option<String>,
+    /// Audience that its tokens are to be for.
+    pub audience: String,
+    /// PEM file of the authorities for HTTPS to it. None: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The claim that the lists below are about.
+    pub claim: String,
+    /// Values of the claim that make a viewer.
+    pub viewers: Vec<String>,
+    /// Values of the claim that make an operator.
+    pub operators: Vec<String>,
+    /// Values of the claim that make an administrator.
+    pub administrators: Vec<String>,
 }
 
 /// The git server.
@@ -187,7 +209,21 @@ impl Default for GitConfig {
 
 impl Default for ApiConfig {
     fn default() -> Self {
-        Self { requests_per_minute: 300, address_requests_per_minute: 600 }
+        Self { requests_per_minute: 300, address_requests_per_minute: 600, oidc: OidcConfig::default() }
+    }
+}
+
+impl Default for OidcConfig {
+    fn default() -> Self {
+        Self {
+            issuer: None,
+            audience: "sparkfleet".to_owned(),
+            ca_file: None,
+            claim: "groups".to_owned(),
+            viewers: Vec::new(),
+            operators: Vec::new(),
+            administrators: Vec::new(),
+        }
     }
 }
 
@@ -269,6 +305,29 @@ pub const KEYS: &[ConfigKey] = &[
         default: "600",
         help: "requests a minute that one address may make to the API, whoever asks; a fifth of them at once",
     },
+    ConfigKey {
+        key: "api.oidc.issuer",
+        default: "",
+        help: "issuer identifier (https://...) of the OpenID Connect provider whose identities are let in; absent: only tokens are",
+    },
+    ConfigKey {
+        key: "api.oidc.audience",
+        default: "sparkfleet",
+        help: "audience that the provider's tokens must be for",
+    },
+    ConfigKey {
+        key: "api.oidc.ca_file",
+        default: "",
+        help: "PEM file of the certificate authorities for HTTPS to the provider; absent: the system's",
+    },
+    ConfigKey {
+        key: "api.oidc.claim",
+        default: "groups",
+        help: "claim, a text or a list of texts, by which the lists below give a scope",
+    },
+    ConfigKey { key: "api.oidc.viewers", default: "", help: "values of the claim that make a viewer" },
+    ConfigKey { key: "api.oidc.operators", default: "", help: "values of the claim that make an operator" },
+    ConfigKey { key: "api.oidc.administrators", default: "", help: "values of the claim that make an administrator" },
     ConfigKey {
         key: "edge.mqtt_servers",
         default: "",
@@ -422,6 +481,15 @@ impl Config {
         if self.api.address_requests_per_minute == 0 {
             return fault("api.address_requests_per_minute", "is 0; then nobody could ask anything");
         }
+        let loopback = ["http://127.0.0.1:", "http://localhost:"];
+        if let Some(issuer) = &self.api.oidc.issuer
+            && !(issuer.starts_with("https://") || loopback.iter().any(|start| issuer.starts_with(start)))
+        {
+            return fault("api.oidc.issuer", "must begin with https://, or be on this machine");
+        }
+        if self.api.oidc.issuer.is_some() && self.api.oidc.audience.is_empty() {
+            return fault("api.oidc.audience", "is empty; then tokens for anybody would be taken");
+        }
         if self.edge.manifests_bytes_max < 1024 {
             return fault("edge.manifests_bytes_max", "is below 1024; nothing would fit");
         }
@@ -473,7 +541,8 @@ mod tests {
             config.bootstrap.image = Some("sparkfleet:1".to_owned());
             config.edge.mqtt_servers = vec![server.to_owned()];
         }
-        let cases: [(&str, Change); 18] = [
+        let cases: [(&str, Change); 19] = [
+            ("api.oidc.issuer", |c| c.api.oidc.issuer = Some("http://login.acme.example".to_owned())),
             ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),
             ("api.address_requests_per_minute", |c| c.api.address_requests_per_minute = 0),

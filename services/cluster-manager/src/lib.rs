@@ -59,10 +59,13 @@ use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use access::claims::ClaimRules;
 use access::rate::Rate;
 use adapters::authority::Authority;
 use adapters::bootstrap_http::{self, Board};
 use adapters::http::desk::{Desk, QUESTIONS_MAX};
+use adapters::http::oidc::{Limits, Provider};
+use adapters::http::people::Identities;
 use adapters::http::tls::Tls;
 use adapters::http::{audit_file, people, server};
 use adapters::quarantine::QuarantineFiles;
@@ -130,6 +133,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         Settings { charts_commit: Some(charts_commit), ..settings(&config, organisation.clone(), git_url, &authority) };
     let manager = ClusterManager::new(settings, repositories.open_clusters(), random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
+    let identities = identities(&config.api.oidc)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
     let desk = Desk::new(questions, records);
@@ -138,7 +142,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let board = Board::default();
     let scripts =
         bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
-    let people = people::router(desk.clone(), peers, tls.is_some(), clock);
+    let people = people::router(desk.clone(), peers, tls.is_some(), identities, clock);
     let router = git_http::router(repositories.clone(), &config.git).merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
@@ -160,6 +164,20 @@ struct Outside {
     board: Board,
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
+}
+
+fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>> {
+    let Some(issuer) = &config.issuer else { return Ok(None) };
+    let provider = Provider::new(issuer, &config.audience, config.ca_file.as_deref(), Limits::default());
+    let provider = provider.map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let set = |values: &[String]| values.iter().cloned().collect();
+    let rules = ClaimRules {
+        claim: config.claim.clone(),
+        viewers: set(&config.viewers),
+        operators: set(&config.operators),
+        administrators: set(&config.administrators),
+    };
+    Ok(Some(Identities { provider, rules }))
 }
 
 fn tls(config: &config::GitConfig) -> anyhow::Result<Option<Tls>> {

@@ -57,7 +57,7 @@ impl Api {
         let (records, entries) = mpsc::channel(QUESTIONS_MAX);
         tokio::spawn(audit_file::run(audit_file::path(state_dir.path()), entries));
         let desk = Desk::new(outlet, records);
-        let router = people::router(desk.clone(), rate, tls.is_some(), Clock::new());
+        let router = people::router(desk.clone(), rate, tls.is_some(), None, Clock::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (shutdown, asked) = (Shutdown::new(), Arc::new(Mutex::new(Vec::new())));

@@ -5,6 +5,7 @@
 //! | [`server`] | connections: TLS, how many, how long |
 //! | [`tls`] | the server's certificate, read again when its files change |
 //! | [`people`] | requests -> questions for the state, answers -> responses |
+//! | [`oidc`] | identities that a provider vouches for |
 //! | [`desk`] | who waits for which answer |
 //! | [`audit_file`] | the append-only record of every write |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
@@ -13,6 +14,7 @@
 
 pub mod audit_file;
 pub mod desk;
+pub mod oidc;
 pub mod openapi;
 pub mod people;
 pub mod server;

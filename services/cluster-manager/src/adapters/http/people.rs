@@ -22,7 +22,9 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::desk::Desk;
+use super::oidc::{IdentityError, Provider};
 use super::{openapi, shapes};
+use crate::access::claims::{ClaimError, ClaimRules};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::access::token::TokenHash;
 use crate::api::{Credential, Question, Refusal, Reply};
@@ -57,12 +59,22 @@ struct Server {
     peers: Arc<Mutex<Limiter<IpAddr>>>,
     clock: Clock,
     with_tls: bool,
+    identities: Option<Identities>,
+}
+
+/// Who is let in because an identity provider vouches for them.
+#[derive(Debug, Clone)]
+pub struct Identities {
+    /// The provider.
+    pub provider: Provider,
+    /// What its claims come to.
+    pub rules: ClaimRules,
 }
 
 /// The API. `rate`: of each address that asks.
-pub fn router(desk: Desk, rate: Rate, with_tls: bool, clock: Clock) -> Router {
+pub fn router(desk: Desk, rate: Rate, with_tls: bool, identities: Option<Identities>, clock: Clock) -> Router {
     let peers = Arc::new(Mutex::new(Limiter::new(rate, PEERS_MAX)));
-    let server = Server { desk, peers, clock, with_tls };
+    let server = Server { desk, peers, clock, with_tls, identities };
     Router::new()
         .route("/v1/openapi.json", get(document))
         .route("/v1/clusters", get(clusters))
@@ -161,8 +173,25 @@ struct Caller {
 }
 
 impl Server {
-    fn caller(peer: SocketAddr, headers: &HeaderMap) -> Caller {
-        Caller { from: peer.ip().to_canonical(), credential: credential(headers) }
+    async fn caller(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<Caller, Fault> {
+        Ok(Caller { from: peer.ip().to_canonical(), credential: self.credential(headers).await? })
+    }
+
+    async fn credential(&self, headers: &HeaderMap) -> Result<Credential, Fault> {
+        let Some(shown) = bearer(headers) else { return Ok(Credential::None) };
+        if let Some(hash) = TokenHash::of(shown) {
+            return Ok(Credential::Token(hash));
+        }
+        let Some(Identities { provider, rules }) = &self.identities else { return Ok(Credential::None) };
+        let claims = provider.verify(shown).await.map_err(|error| match error {
+            IdentityError::Away => Refusal::NotAtPresent(error.to_string()),
+            IdentityError::Refused(_) => Refusal::Unauthenticated(error.to_string()),
+        })?;
+        let principal = rules.principal(&claims).map_err(|error| match error {
+            ClaimError::Subject => Fault::from(Refusal::Unauthenticated(error.to_string())),
+            ClaimError::NoScope => Fault::Request(StatusCode::FORBIDDEN, error.to_string()),
+        })?;
+        Ok(Credential::Verified(principal))
     }
 
     async fn ask(&self, caller: &Caller, question: Question) -> Result<Reply, Fault> {
@@ -170,12 +199,10 @@ impl Server {
     }
 }
 
-fn credential(headers: &HeaderMap) -> Credential {
-    let token = || {
-        let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| TokenHash::of(token.trim())).flatten()
-    };
-    token().map_or(Credential::None, Credential::Token)
+/// What is shown as `Authorization: Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, shown) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim())
 }
 
 type Peer = ConnectInfo<SocketAddr>;
@@ -194,7 +221,7 @@ async fn clusters(
     ConnectInfo(peer): Peer,
     headers: HeaderMap,
 ) -> Result<Json<Vec<shapes::Cluster>>, Fault> {
-    match server.ask(&Server::caller(peer, &headers), Question::Clusters).await? {
+    match server.ask(&server.caller(peer, &headers).await?, Question::Clusters).await? {
         Reply::Clusters(devices) => {
             Ok(Json(devices.into_iter().map(|(uuid, device)| shapes::Cluster::new(uuid, device)).collect()))
         }
@@ -209,7 +236,7 @@ async fn status(
     headers: HeaderMap,
 ) -> Result<Json<shapes::Cluster>, Fault> {
     let question = Question::Status { cluster: uuid(&cluster)? };
-    match server.ask(&Server::caller(peer, &headers), question).await? {
+    match server.ask(&server.caller(peer, &headers).await?, question).await? {
         Reply::Status(uuid, device) => Ok(Json(shapes::Cluster::new(uuid, *device))),
         _ => Err(unexpected()),
     }
@@ -222,7 +249,7 @@ async fn secrets(
     headers: HeaderMap,
 ) -> Result<Json<shapes::Secrets>, Fault> {
     let question = Question::Secrets { cluster: uuid(&cluster)? };
-    match server.ask(&Server::caller(peer, &headers), question).await? {
+    match server.ask(&server.caller(peer, &headers).await?, question).await? {
         Reply::Secrets(stored, fingerprint) => Ok(Json(shapes::Secrets::new(stored, fingerprint))),
         _ => Err(unexpected()),
     }
@@ -257,7 +284,7 @@ async fn put_secret(
     let key = SecretKey::new(&namespace, &name, &key).map_err(|error| bad(error.to_string()))?;
     let scope = query.scope.as_deref().unwrap_or("strict");
     let scope = scope_of(scope).ok_or_else(|| bad("scope is strict, namespace-wide or cluster-wide".to_owned()))?;
-    let caller = Server::caller(peer, &headers);
+    let caller = server.caller(peer, &headers).await?;
     // Whether they may is decided before their value is read.
     let question = Question::Certificate { cluster, key: key.clone() };
     let Reply::Certificate(pem) = server.ask(&caller, question).await? else { return Err(unexpected()) };
@@ -283,7 +310,7 @@ async fn delete_secret(
     let key = SecretKey::new(&namespace, &name, &key)
         .map_err(|error| Fault::Request(StatusCode::BAD_REQUEST, error.to_string()))?;
     let question = Question::DeleteSecret { cluster: uuid(&cluster)?, key, dry_run: query.dryrun.is_some() };
-    server.ask(&Server::caller(peer, &headers), question).await?;
+    server.ask(&server.caller(peer, &headers).await?, question).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

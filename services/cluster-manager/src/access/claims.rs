@@ -1,0 +1,104 @@
+//! What an identity provider says of somebody -> who they are here. The signature was checked before.
+
+use std::collections::BTreeSet;
+
+use configdb_schema::document::TokenScope;
+use serde_json::{Map, Value};
+
+use super::Principal;
+
+/// Longest subject that is recorded.
+const SUBJECT_BYTES_MAX: usize = 255;
+
+/// Which values of a claim give which scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimRules {
+    /// The claim: a text, or a list of texts, such as `groups`.
+    pub claim: String,
+    /// Values that make a viewer.
+    pub viewers: BTreeSet<String>,
+    /// Values that make an operator.
+    pub operators: BTreeSet<String>,
+    /// Values that make an administrator.
+    pub administrators: BTreeSet<String>,
+}
+
+/// Why claims make nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// Nobody can be recorded without a name.
+    #[error("the identity has no subject, or one that is longer than {SUBJECT_BYTES_MAX} bytes")]
+    Subject,
+    /// No rule fits.
+    #[error("the identity provider gives you no scope here")]
+    NoScope,
+}
+
+impl ClaimRules {
+    /// Who somebody with these claims is: of several scopes they have the highest, on all clusters.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, ClaimError> {
+        let subject = claims.get("sub").and_then(Value::as_str).filter(|subject| !subject.is_empty());
+        let subject = subject.filter(|subject| subject.len() <= SUBJECT_BYTES_MAX).ok_or(ClaimError::Subject)?;
+        let values: Vec<&str> = match claims.get(&self.claim) {
+            Some(Value::String(value)) => vec![value],
+            Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let rules = [
+            (TokenScope::Administrator, &self.administrators),
+            (TokenScope::Operator, &self.operators),
+            (TokenScope::Viewer, &self.viewers),
+        ];
+        let fitting = |rule: &&(TokenScope, &BTreeSet<String>)| values.iter().any(|value| rule.1.contains(*value));
+        let (scope, _) = rules.iter().find(fitting).ok_or(ClaimError::NoScope)?;
+        Ok(Principal { name: format!("oidc:{subject}"), scope: *scope, clusters: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn told(claims: &Value) -> Result<(String, TokenScope), ClaimError> {
+        let set = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let rules = ClaimRules {
+            claim: "groups".to_owned(),
+            viewers: set(&["everybody"]),
+            operators: set(&["ops", "night-shift"]),
+            administrators: set(&["it"]),
+        };
+        rules.principal(claims.as_object().unwrap()).map(|principal| (principal.name, principal.scope))
+    }
+
+    #[test]
+    fn the_highest_scope_of_all_groups_counts() {
+        let ada = |scope| Ok(("oidc:ada".to_owned(), scope));
+        assert_eq!(told(&json!({"sub": "ada", "groups": ["everybody", "ops"]})), ada(TokenScope::Operator));
+        assert_eq!(told(&json!({"sub": "ada", "groups": ["ops", "it", "x"]})), ada(TokenScope::Administrator));
+        assert_eq!(told(&json!({"sub": "ada", "groups": "everybody"})), ada(TokenScope::Viewer));
+    }
+
+    #[test]
+    fn whoever_has_no_group_or_no_name_is_nobody() {
+        for claims in [
+            json!({"sub": "ada"}),
+            json!({"sub": "ada", "groups": []}),
+            json!({"sub": "ada", "groups": [1, {"it": true}]}),
+            json!({"sub": "ada", "groups": "IT"}),
+            json!({"sub": "ada", "scope": "it"}),
+        ] {
+            assert_eq!(told(&claims), Err(ClaimError::NoScope), "{claims}");
+        }
+        for claims in [
+            json!({"groups": "it"}),
+            json!({"sub": "", "groups": "it"}),
+            json!({"sub": "x".repeat(256), "groups": "it"}),
+        ] {
+            assert_eq!(told(&claims), Err(ClaimError::Subject));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Identities of an OpenID Connect provider: JSON Web Tokens that it signed (RFC 7519), checked with the keys that it publishes (OpenID Connect Discovery 1.0, RFC 7517).
+//!
+//! Keys are fetched when the first token comes, and again when they are old or a token names one that is not known, but not more often than [`Limits::again`]: tokens with
+//! made-up key ids must not make this service ask its provider all the time. When the provider is away, the keys that are known go on counting.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// Signatures by a public key alone: with a shared secret (`HS...`) whoever may check could also sign.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+/// Longest token.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Largest document of a provider.
+const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+/// What a provider may take to answer.
+const FETCH_MAX: Duration = Duration::from_secs(10);
+/// How far clocks may be apart, in seconds.
+const LEEWAY_S: u64 = 60;
+/// Where Debian and others keep the authorities of the system.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// How long keys count.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// After this they are fetched again.
+    pub old: Duration,
+    /// But not before this is over.
+    pub again: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { old: Duration::from_secs(3600), again: Duration::from_secs(60) }
+    }
+}
+
+/// The provider. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    issuer: String,
+    audience: String,
+    limits: Limits,
+    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    keys: JwkSet,
+    fetched: Option<Instant>,
+    tried: Option<Instant>,
+}
+
+/// The provider cannot be asked at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderError {
+    /// Its authorities.
+    #[error("api.oidc.ca_file: cannot read {}", path.display())]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS to the identity provider cannot be set up")]
+    Tls(#[source] rustls::Error),
+}
+
+/// Why a token is not taken. Says nothing of what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// It is not one that can be checked, or is not good.
+    #[error("the identity is not accepted: {0}")]
+    Refused(&'static str),
+    /// The keys to check it with are not known.
+    #[error("the identity provider cannot be asked for its keys at present")]
+    Away,
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Provider {
+    /// The provider that calls itself `issuer`; its tokens are to be for `audience`. `ca_file`: authorities for HTTPS, those of the system if None. Blocks.
+    ///
+    /// # Errors
+    /// [`ProviderError`] names the key.
+    pub fn new(issuer: &str, audience: &str, ca_file: Option<&Path>, limits: Limits) -> Result<Self, ProviderError> {
+        let mut roots = RootCertStore::empty();
+        let authorities = ca_file.unwrap_or(Path::new(SYSTEM_AUTHORITIES));
+        match CertificateDer::pem_file_iter(authorities) {
+            Ok(certificates) => {
+                roots.add_parsable_certificates(certificates.filter_map(Result::ok));
+            }
+            Err(_) if ca_file.is_some() => return Err(ProviderError::Authorities { path: authorities.to_owned() }),
+            // Without any authority only HTTP works, and HTTPS says so.
+            Err(_) => {}
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let tls = builder.map_err(ProviderError::Tls)?.with_root_certificates(roots).with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+        Ok(Self {
+            issuer: issuer.to_owned(),
+            audience: audience.to_owned(),
+            limits,
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            known: Arc::default(),
+        })
+    }
+
+    /// The claims of a token, if this provider signed it, for this audience, and it is in time.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub async fn verify(&self, token: &str) -> Result<Map<String, Value>, IdentityError> {
+        let refused = IdentityError::Refused;
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(refused("it is too long"));
+        }
+        let header = jsonwebtoken::decode_header(token).map_err(|_| refused("it is no JSON Web Token"))?;
+        if !ALGORITHMS.contains(&header.alg) {
+            return Err(refused("it is not signed by an asymmetric key"));
+        }
+        let id = header.kid.as_deref().ok_or(refused("it names no key"))?;
+        let key = self.key(id, header.alg).await?;
+        let mut validation = Validation::new(header.alg);
+        validation.leeway = LEEWAY_S;
+        validation.validate_nbf = true;
+        validation.set_audience(&[&self.audience]);
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        let token = jsonwebtoken::decode::<Map<String, Value>>(token, &key, &validation);
+        token.map(|token| token.claims).map_err(|error| refused(reason(error.kind())))
+    }
+
+    /// The key of that id, fetched if need be. Whoever comes meanwhile waits for the same fetch.
+    async fn key(&self, id: &str, algorithm: Algorithm) -> Result<DecodingKey, IdentityError> {
+        let mut known = self.known.lock().await;
+        let is_old = known.fetched.is_none_or(|at| at.elapsed() >= self.limits.old);
+        let may_ask = known.tried.is_none_or(|at| at.elapsed() >= self.limits.again);
+        if (is_old || known.keys.find(id).is_none()) && may_ask {
+            match self.fetch().await {
+                Ok(keys) => {
+                    tracing::debug!(keys = keys.keys.len(), "keys of the identity provider");
+                    known.keys = keys;
+                    known.fetched = Some(Instant::now());
+                }
+                Err(error) => tracing::warn!(reason = error, "the identity provider cannot be asked for its keys"),
+            }
+            known.tried = Some(Instant::now());
+        }
+        if known.fetched.is_none() {
+            return Err(IdentityError::Away);
+        }
+        let unknown = IdentityError::Refused("its key is not one of the identity provider's");
+        let jwk = known.keys.find(id).filter(|jwk| is_for(jwk, algorithm)).ok_or(unknown.clone())?;
+        DecodingKey::from_jwk(jwk).map_err(|_| unknown)
+    }
+
+    async fn fetch(&self) -> Result<JwkSet, String> {
+        let discovery = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
+        let discovery: Discovery = self.get(&discovery).await?;
+        if discovery.issuer != self.issuer {
+            return Err("it calls itself otherwise than api.oidc.issuer".to_owned());
+        }
+        if self.issuer.starts_with("https://") && !discovery.jwks_uri.starts_with("https://") {
+            return Err("its jwks_uri is not https".to_owned());
+        }
+        self.get(&discovery.jwks_uri).await
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(&self, url: &str) -> Result<T, String> {
+        let uri = url.parse().map_err(|_| "an address of it is none".to_owned())?;
+        let fetched = tokio::time::timeout(FETCH_MAX, async {
+            let response = self.client.get(uri).await.map_err(|error| error.to_string())?;
+            if !response.status().is_success() {
+                return Err(format!("it answered {}", response.status()));
+            }
+            let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
+            Ok(body.map_err(|error| error.to_string())?.to_bytes())
+        });
+        let bytes = fetched.await.map_err(|_| "it took too long".to_owned())??;
+        serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+    }
+}
+
+/// The key is one to check signatures of that kind with.
+fn is_for(jwk: &Jwk, algorithm: Algorithm) -> bool {
+    let signs = jwk.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+    signs && jwk.common.key_algorithm.is_none_or(|stated| stated == algorithm.into())
+}
+
+const fn reason(kind: &jsonwebtoken::errors::ErrorKind) -> &'static str {
+    use jsonwebtoken::errors::ErrorKind;
+    match kind {
+        ErrorKind::ExpiredSignature => "it has expired",
+        ErrorKind::ImmatureSignature => "it is not valid yet",
+        ErrorKind::InvalidAudience => "it is for another audience",
+        ErrorKind::InvalidIssuer => "it is of another issuer",
+        ErrorKind::InvalidSignature => "its signature is wrong",
+        ErrorKind::MissingRequiredClaim(_) => "it lacks a claim: exp, iss, aud or sub",
+        _ => "it cannot be checked",
+    }
+}
