@@ -141,6 +141,17 @@ impl EdgeState {
         self.compare_at.or_else(|| repeats.min())
     }
 
+    /// There is no report to compare with.
+    fn not_heard(&mut self, wishes: &BTreeMap<Uuid, Wish>) -> (DesiredState, RefusedDeployments) {
+        self.index = None;
+        self.manifests.clear();
+        // Who has a name depends on what runs at the edge.
+        self.names_stale = true;
+        self.desired.agreed = false;
+        self.refused = unrenderable(wishes);
+        self.told()
+    }
+
     fn told(&self) -> (DesiredState, RefusedDeployments) {
         (self.desired.clone(), RefusedDeployments(self.refused.clone()))
     }
@@ -290,14 +301,7 @@ impl ClusterManager {
                 self.holds_up_nobody(uuid);
             }
             let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
-            let edge = &mut cluster.edge;
-            edge.index = None;
-            edge.manifests.clear();
-            // Who has a name depends on what runs at the edge.
-            edge.names_stale = true;
-            edge.desired.agreed = false;
-            edge.refused = unrenderable(&wishes);
-            return edge.told();
+            return cluster.edge.not_heard(&wishes);
         };
         let held = self.hold(uuid, &mut wishes, reported.deployments);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };

@@ -298,7 +298,21 @@ impl Edge {
         }
     }
 
-    // long: one arm after the other, as Sync answers each command
+    /// What runs as an index lists it counts as applied, whatever was refused meanwhile.
+    fn listed_again(&mut self, index: &DesiredIndex) -> Vec<HostEvent> {
+        let node = self.address();
+        let mut events = Vec::new();
+        for (uuid, device) in &mut self.deployments {
+            let is_listed = device.digest.is_some_and(|digest| index.deployments[uuid].digest == digest);
+            if is_listed && device.state != DeploymentState::Applied {
+                (device.state, device.reason, device.refused_digest) = (DeploymentState::Applied, None, None);
+                let (device, metrics) = (SyncDevice::deployment_id(*uuid), device.to_metrics());
+                events.push(HostEvent::DeviceData { node: node.clone(), device, timestamp: 0, metrics });
+            }
+        }
+        events
+    }
+
     fn command(&mut self, device: Option<&DeviceId>, metrics: &[Metric]) -> Vec<HostEvent> {
         self.commands += 1;
         if self.deaf {
@@ -333,15 +347,7 @@ impl Edge {
                 }
                 self.node.desired_version = index.version;
                 self.node.desired_digest = Some(index.digest());
-                let address = self.address();
-                for (uuid, device) in &mut self.deployments {
-                    let is_listed = device.digest.is_some_and(|digest| index.deployments[uuid].digest == digest);
-                    if is_listed && device.state != DeploymentState::Applied {
-                        (device.state, device.reason, device.refused_digest) = (DeploymentState::Applied, None, None);
-                        let (device, metrics) = (SyncDevice::deployment_id(*uuid), device.to_metrics());
-                        events.push(HostEvent::DeviceData { node: address.clone(), device, timestamp: 0, metrics });
-                    }
-                }
+                events.extend(self.listed_again(&index));
                 self.index = Some(index);
             }
             SyncCommand::Source(desired) => {
