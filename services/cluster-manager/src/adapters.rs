@@ -5,6 +5,7 @@ pub mod bootstrap_http;
 pub mod git_http;
 pub mod git_work;
 pub mod http;
+pub mod kdc;
 pub mod quarantine;
 pub mod repositories;
 pub mod sparkplug;

@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 
 use configdb_schema::document::{EdgeCluster, GitRef, JsonObject};
 use configdb_schema::known;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::event::RepositoryFiles;
 use crate::render::{self, Release, RenderError};
+use crate::setup::Account;
 use crate::template::{self, Context, TemplateError};
 
 /// Directory in the repository that belongs to the cluster manager.
@@ -30,6 +31,15 @@ const FLUX_SYSTEM: &str = "flux-system.yaml";
 
 /// The file for the repository of the cluster's own chart, if that is not the shared one.
 const CHART_SOURCE: &str = "edge-cluster-source.yaml";
+
+/// The file with the keys of the cluster's accounts, if the site has a KDC, and the definitions that they need: Flux applies definitions first.
+const KERBEROS: &str = "kerberos.yaml";
+
+/// Definitions of KerberosKey and LocalSecret, as the chart has them.
+const KERBEROS_DEFINITIONS: [&str; 2] = [
+    include_str!("../../../helm/edge-cluster/crds/kerberos-keys.yaml"),
+    include_str!("../../../helm/edge-cluster/crds/localsecrets.yaml"),
+];
 
 /// Version of Flux that the default templates are written for; recorded with the set-up.
 pub const FLUX_VERSION: &str = "2.7.5";
@@ -53,6 +63,8 @@ pub struct Settings {
     pub mqtt_servers: Vec<String>,
     /// Kubernetes Secret with the credentials for them.
     pub mqtt_secret: Option<String>,
+    /// Realm of the site's KDC.
+    pub realm: Option<String>,
 }
 
 /// Why there can be no repository content.
@@ -150,6 +162,11 @@ pub fn render(
     if let Some(source) = chart_source(spec, catalog, settings, pins)? {
         owned.insert(CHART_SOURCE.to_owned(), yaml(CHART_SOURCE, &[source])?.into_bytes());
     }
+    if let Some(realm) = &settings.realm {
+        let keys = yaml(KERBEROS, &kerberos_keys(spec, realm))?;
+        let [first, second] = KERBEROS_DEFINITIONS;
+        owned.insert(KERBEROS.to_owned(), format!("{first}---\n{second}---\n{keys}").into_bytes());
+    }
     let initial = [("README.md", README), ("by-hand/.gitkeep", "")];
     let files = RepositoryFiles {
         initial: initial.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into(),
@@ -191,6 +208,22 @@ fn chart_source(
     let Some(source) = catalog.chart(chart(spec, catalog))?.source else { return Ok(None) };
     let manifest = render::git_repository(source, None, catalog, &settings.git_url, pins)?;
     Ok(Some(in_namespace(manifest, spec)))
+}
+
+/// The keys of the cluster's accounts. Flux' password is also that of its repository, so whoever wrote it there has made it; the KDC follows.
+fn kerberos_keys(spec: &EdgeCluster, realm: &str) -> [Value; 2] {
+    let keys = [
+        (Account::Flux, "op1flux", "PresetPassword", "flux-secrets/password"),
+        (Account::Krbkeys, "op1krbkeys", "Random", "krb-keys-keytabs/client"),
+    ];
+    keys.map(|(account, name, key_type, secret)| {
+        json!({
+            "apiVersion": "factoryplus.app.amrc.co.uk/v1",
+            "kind": "KerberosKey",
+            "metadata": { "name": name, "namespace": spec.namespace },
+            "spec": { "type": key_type, "principal": account.principal(&spec.name, realm), "secret": secret },
+        })
+    })
 }
 
 /// A Kustomization applies what is in the repository, and needs the namespace in it; what Sync applies gets its namespace there.

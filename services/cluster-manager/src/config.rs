@@ -155,11 +155,40 @@ pub struct IdentityConfig {
     pub authority_key_file: Option<PathBuf>,
     /// Seconds that a certificate lives.
     pub lifetime_s: u64,
+    /// The site's KDC.
+    pub kerberos: KerberosConfig,
 }
 
 impl Default for IdentityConfig {
     fn default() -> Self {
-        Self { authority_cert_file: None, authority_key_file: None, lifetime_s: 30 * 24 * 3600 }
+        Self {
+            authority_cert_file: None,
+            authority_key_file: None,
+            lifetime_s: 30 * 24 * 3600,
+            kerberos: KerberosConfig::default(),
+        }
+    }
+}
+
+/// The site's KDC, in which the clusters' accounts have principals.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KerberosConfig {
+    /// Its realm. None: there is no KDC.
+    pub realm: Option<String>,
+    /// Principal that may administer those of the clusters.
+    pub admin_principal: Option<String>,
+    /// Its keytab.
+    pub keytab_file: Option<PathBuf>,
+    /// Configuration of the Kerberos library. None: the system's.
+    pub krb5_conf: Option<PathBuf>,
+    /// Longest time that one call may take, s.
+    pub timeout_s: u64,
+}
+
+impl Default for KerberosConfig {
+    fn default() -> Self {
+        Self { realm: None, admin_principal: None, keytab_file: None, krb5_conf: None, timeout_s: 30 }
     }
 }
 
@@ -388,6 +417,27 @@ pub const KEYS: &[ConfigKey] = &[
     },
     ConfigKey { key: "identity.lifetime_s", default: "2592000", help: "seconds that a cluster's certificate lives" },
     ConfigKey {
+        key: "identity.kerberos.realm",
+        default: "",
+        help: "realm of the site's KDC, in which the clusters' accounts get principals (feature kerberos); absent: none do",
+    },
+    ConfigKey {
+        key: "identity.kerberos.admin_principal",
+        default: "",
+        help: "principal that may make and disable op1flux/... and op1krbkeys/...; needed with the realm",
+    },
+    ConfigKey {
+        key: "identity.kerberos.keytab_file",
+        default: "",
+        help: "keytab of that principal; needed with the realm",
+    },
+    ConfigKey {
+        key: "identity.kerberos.krb5_conf",
+        default: "",
+        help: "configuration of the Kerberos library; absent: the system's",
+    },
+    ConfigKey { key: "identity.kerberos.timeout_s", default: "30", help: "seconds that one call of the KDC may take" },
+    ConfigKey {
         key: "timing.retry_first_ms",
         default: "1000",
         help: "milliseconds before something unanswered is sent again for the first time",
@@ -414,6 +464,33 @@ pub enum ConfigError {
         /// The rule that it breaks, and what to do.
         rule: &'static str,
     },
+}
+
+impl KerberosConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        let fault = |key, rule| Err(ConfigError::Key { key, rule });
+        let Some(realm) = &self.realm else {
+            return match self.admin_principal.is_some() || self.keytab_file.is_some() {
+                true => fault("identity.kerberos.realm", "is missing; admin_principal and keytab_file need it"),
+                false => Ok(()),
+            };
+        };
+        let is_word = realm.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && realm.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
+        if !is_word {
+            return fault("identity.kerberos.realm", "must consist of letters, digits, `.`, `-` and `_`");
+        }
+        if self.admin_principal.is_none() || self.keytab_file.is_none() {
+            return fault(
+                "identity.kerberos.admin_principal",
+                "and identity.kerberos.keytab_file are needed with the realm",
+            );
+        }
+        if !cfg!(feature = "kerberos") {
+            return fault("identity.kerberos.realm", "needs a program that is built with the cargo feature kerberos");
+        }
+        Ok(())
+    }
 }
 
 impl Config {
@@ -499,10 +576,17 @@ impl Config {
         if self.identity.lifetime_s < 60 || self.identity.lifetime_s > 366 * 24 * 3600 {
             return fault("identity.lifetime_s", "must be 60 to 31622400: a minute to a year");
         }
+        self.identity.kerberos.validate()?;
         if self.timing.retry_first_ms == 0 || self.timing.retry_max_ms < self.timing.retry_first_ms {
             return fault("timing.retry_first_ms", "must be at least 1 and at most timing.retry_max_ms");
         }
         Ok(organisation)
+    }
+
+    /// Realm of the site's KDC, if it has one.
+    #[must_use]
+    pub fn realm(&self) -> Option<&str> {
+        self.identity.kerberos.realm.as_deref()
     }
 
     /// First layer of every deployment's values.

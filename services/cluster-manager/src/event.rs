@@ -28,6 +28,8 @@ pub enum Event {
     Asked(Asked),
     /// By the disk: what became of work on the secrets of a repository.
     Secret(SecretResult),
+    /// By the KDC: how work on principals ended.
+    Principals(PrincipalsResult),
     /// By the clock: a deadline has passed.
     Tick,
 }
@@ -45,6 +47,8 @@ pub enum Effect {
     Answer(Box<Answer>),
     /// On the disk; each is answered by one [`Event::Secret`].
     Secret(SecretWork),
+    /// At the KDC; each is answered by one [`Event::Principals`].
+    Principals(PrincipalsWork),
     /// By the HTTP server: who may fetch the script that bootstraps a cluster; None: nobody.
     Offer {
         /// The cluster.
@@ -74,6 +78,28 @@ pub struct Order {
     pub opened: Arc<Opened>,
     /// The recorded certificate to sign, or why there is none.
     pub answer: Result<IssuedCertificate, Refusal>,
+}
+
+/// Work on the principals of one cluster. Doing it twice is doing it once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrincipalsWork {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Whose, with realm.
+    pub principals: Vec<String>,
+    /// They get tickets, and are made if they are not there; or they get none.
+    pub allowed: bool,
+}
+
+/// How work on principals ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrincipalsResult {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// As in the work.
+    pub allowed: bool,
+    /// Err: what went wrong, for people, without secrets.
+    pub result: Result<(), String>,
 }
 
 /// Work on the repository of one cluster.

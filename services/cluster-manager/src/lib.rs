@@ -58,6 +58,7 @@ use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use access::claims::ClaimRules;
 use access::rate::Rate;
@@ -68,6 +69,7 @@ use adapters::http::oidc::{Limits, Provider};
 use adapters::http::people::Identities;
 use adapters::http::tls::Tls;
 use adapters::http::{audit_file, people, server};
+use adapters::kdc::Realm;
 use adapters::quarantine::QuarantineFiles;
 use adapters::repositories::Repositories;
 use adapters::sparkplug::Sessions;
@@ -117,6 +119,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
             .context("identity")
             .map_err(|error| exit::with_code(exit::CONFIG, error))?;
 
+    let realm = Realm::open(&config.identity.kerberos, &config.state_dir)
+        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let addr = config.git.listen;
     let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
     let local = listener.local_addr().context("git.listen")?;
@@ -147,7 +151,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
     let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
-    let outside = Outside { sessions, repositories, authority, board, desk, questions: asked };
+    let outside = Outside { sessions, repositories, authority, realm, board, desk, questions: asked };
     let ended = serve(manager, outside, clock, &shutdown, &health).await;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -161,6 +165,7 @@ struct Outside {
     sessions: Sessions,
     repositories: Repositories,
     authority: Authority,
+    realm: Realm,
     board: Board,
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
@@ -193,7 +198,8 @@ async fn serve(
     shutdown: &Shutdown,
     health: &Health,
 ) -> anyhow::Result<()> {
-    let Outside { mut sessions, repositories, authority, board, desk, mut questions } = outside;
+    let Outside { mut sessions, repositories, authority, realm, board, desk, mut questions } = outside;
+    let mut calls = JoinSet::new();
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
     let (work, inbox) = mpsc::channel::<git_work::Work>(1);
     let mut waiting = VecDeque::new();
@@ -217,6 +223,7 @@ async fn serve(
             match sessions.execute(effect).await {
                 Ok(Some(Effect::Git(git))) => waiting.push_back(git_work::Work::Git(git)),
                 Ok(Some(Effect::Secret(secret))) => waiting.push_back(git_work::Work::Secret(secret)),
+                Ok(Some(Effect::Principals(work))) => drop(calls.spawn(realm.clone().carry_out(work))),
                 Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
                 Ok(Some(Effect::Offer { cluster, offer })) => board.set(cluster, offer),
                 Ok(_) => {}
@@ -238,6 +245,10 @@ async fn serve(
             },
             Some(result) = results.recv() => result,
             Some(asked) = questions.recv() => Event::Asked(asked),
+            Some(answer) = calls.join_next() => match answer {
+                Ok(event) => event,
+                Err(error) => break Err(anyhow::Error::from(error).context("call of the KDC")),
+            },
             Ok(place) = work.reserve(), if !waiting.is_empty() => {
                 if let Some(git) = waiting.pop_front() {
                     place.send(git);
@@ -305,6 +316,7 @@ fn settings(
             git_url: git_url.clone(),
             mqtt_servers: config.edge.mqtt_servers.clone(),
             mqtt_secret: config.edge.mqtt_secret.clone(),
+            realm: config.realm().map(str::to_owned),
         },
         deployment: render::Settings {
             git_url,
@@ -315,6 +327,7 @@ fn settings(
         rate: Rate::per_minute(config.api.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
         identity: Some(authority.identity()),
+        realm: config.realm().map(str::to_owned),
         charts_commit: None,
         organisation,
     }

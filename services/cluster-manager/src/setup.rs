@@ -5,8 +5,8 @@
 //! derived, so that doing a step twice is doing it once. This module must not know how a step is carried out.
 //!
 //! ```text
-//! set-up     spec -> address -> flux account -> krbkeys account -> git config -> repository -> ready
-//! tear-down  marked -> edge emptied -> accounts removed -> config removed -> repository closed -> entries removed
+//! set-up     spec -> address -> flux account -> krbkeys account -> git config -> repository -> principals -> ready
+//! tear-down  marked -> edge emptied -> principals disabled -> accounts removed -> config removed -> repository closed -> entries removed
 //! ```
 
 use std::collections::BTreeSet;
@@ -63,6 +63,12 @@ impl Account {
         recorded.unwrap_or_else(|| address::v5(&["Account", &cluster.to_string(), self.word()]))
     }
 
+    /// Its principal in a realm, as Factory+ names it.
+    #[must_use]
+    pub fn principal(self, cluster_name: &str, realm: &str) -> String {
+        format!("op1{}/{cluster_name}@{realm}", self.word())
+    }
+
     fn recorded(self, record: &EdgeClusterSetup) -> Option<&AccountStep> {
         match self {
             Self::Flux => record.flux.as_ref(),
@@ -114,6 +120,21 @@ pub enum Repository {
     Failed(String),
 }
 
+/// The principals of the cluster's accounts, as the KDC has answered since the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Principals {
+    /// The site has no KDC.
+    Off,
+    /// Nothing is known.
+    Behind,
+    /// They get tickets.
+    Enabled,
+    /// They get none.
+    Disabled,
+    /// The last try failed; the next one is due later.
+    Failed(String),
+}
+
 /// What shall be in the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedRepository {
@@ -152,6 +173,8 @@ pub struct Facts<'a> {
     pub wanted: Option<Result<WantedRepository, String>>,
     /// What its repository is.
     pub repository: Repository,
+    /// What its principals are.
+    pub principals: Principals,
     /// What is left at its edge.
     pub edge: Edge,
 }
@@ -165,6 +188,8 @@ pub enum Action {
     WriteRepository,
     /// Close the repository.
     CloseRepository,
+    /// Let the principals get tickets, or not. They are made if they are to get some, and never deleted.
+    AllowPrincipals(bool),
 }
 
 /// Where the cluster stands, and what to do next.
@@ -236,8 +261,8 @@ fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Optio
     };
     let action = next_step(facts, config, wanted, &record.cloned().unwrap_or_default());
     let ready = record.is_some_and(|record| record.ready == Some(true) && record.spec.as_ref() == Some(config));
-    let reason = match &facts.repository {
-        Repository::Failed(reason) => Some(reason.clone()),
+    let reason = match (&facts.repository, &facts.principals) {
+        (Repository::Failed(reason), _) | (_, Principals::Failed(reason)) => Some(reason.clone()),
         _ => None,
     };
     let state = if ready { SetupState::Ready } else { SetupState::SettingUp };
@@ -348,6 +373,11 @@ fn next_step(
         next.self_link = Some(wanted.self_link.clone());
         return Some(record_only(facts, &next));
     }
+    match facts.principals {
+        Principals::Off | Principals::Enabled => {}
+        Principals::Behind | Principals::Disabled => return Some(Action::AllowPrincipals(true)),
+        Principals::Failed(_) => return None,
+    }
     let mut next = at(record, SetupStep::Ready);
     next.ready = Some(true);
     next.flux_version = Some(FLUX_VERSION.to_owned());
@@ -365,7 +395,13 @@ fn tear_down(facts: &Facts<'_>, config_is_back: bool, record: Option<&EdgeCluste
         mark_deleting(&mut next);
         return tear_down.go_on(record_only(facts, &next));
     }
-    let stages = [TearDown::empty_edge, TearDown::remove_accounts, TearDown::remove_config, TearDown::close_repository];
+    let stages = [
+        TearDown::empty_edge,
+        TearDown::disable_principals,
+        TearDown::remove_accounts,
+        TearDown::remove_config,
+        TearDown::close_repository,
+    ];
     if let Some(decision) = stages.into_iter().find_map(|stage| stage(&tear_down)) {
         return decision;
     }
@@ -400,6 +436,18 @@ impl TearDown<'_> {
                 Some(self.wait("waiting to hear from the edge, or to be sure that it is away".to_owned()))
             }
             _ => self.record_step(SetupStep::EdgeEmptied),
+        }
+    }
+
+    /// Before the accounts go: what is recorded as removed is not looked at again.
+    fn disable_principals(&self) -> Option<Decision> {
+        if self.recorded >= SetupStep::AccountsRemoved || self.record.is_none_or(|record| record.spec.is_none()) {
+            return None;
+        }
+        match &self.facts.principals {
+            Principals::Off | Principals::Disabled => None,
+            Principals::Behind | Principals::Enabled => Some(self.go_on(Action::AllowPrincipals(false))),
+            Principals::Failed(reason) => Some(self.wait(reason.clone())),
         }
     }
 

@@ -23,6 +23,7 @@ mod identity;
 mod join;
 mod offer;
 mod people;
+mod principals;
 mod repeat;
 mod rollout;
 mod source;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub retry: (Duration, Duration),
     /// What clusters are enrolled with; None: none is.
     pub identity: Option<Identity>,
+    /// Realm of the site's KDC; None: it has none, or keeps principals by itself.
+    pub realm: Option<String>,
     /// Commit that the repository of shared charts is at, hexadecimal; None: not known.
     pub charts_commit: Option<String>,
 }
@@ -212,6 +215,7 @@ impl ClusterManager {
             Event::Git(result) => self.on_git_result(result, now),
             Event::Asked(asked) => self.on_asked(asked, now),
             Event::Secret(result) => self.on_secret_result(result, now),
+            Event::Principals(result) => self.on_principals_result(result, now),
             Event::Tick => {
                 self.writer.handle_timeout(now);
                 self.take_writer_outputs(now);

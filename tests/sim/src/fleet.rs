@@ -241,6 +241,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
             git_url: git_url.clone(),
             mqtt_servers: vec!["mqtt://broker.example:1883".to_owned()],
             mqtt_secret: None,
+            realm: None,
         },
         deployment: cluster_manager::render::Settings {
             git_url,
@@ -251,6 +252,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         identity: None,
+        realm: None,
         charts_commit: Some(format!("{:040x}", 1)),
         organisation: organisation.clone(),
     };
@@ -274,6 +276,8 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Offer { .. } => None,
             // Nobody enrols here: the simulated manager has no authority.
             ManagerEffect::Enrol(_) | ManagerEffect::Revocations { .. } => None,
+            // This site has no KDC.
+            ManagerEffect::Principals(_) => None,
             ManagerEffect::Answer(_) | ManagerEffect::Secret(_) => unreachable!("nobody asks over HTTP"),
         })
         .collect()

@@ -20,6 +20,7 @@ fn settings() -> Settings {
         git_url: "https://git.acme.example".to_owned(),
         mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
         mqtt_secret: Some("mqtt".to_owned()),
+        realm: None,
     }
 }
 
@@ -74,6 +75,23 @@ fn the_default_templates_make_the_repository_of_factory_plus() {
     assert_eq!(links[0]["spec"]["url"], "https://git.acme.example/git/cluster/Paint_Shop");
     let charts = parsed(&text(&repo, "helm-charts.yaml"));
     assert_eq!(charts[0]["spec"]["url"], "https://git.acme.example/git/shared/helm");
+}
+
+#[test]
+fn a_site_with_a_kdc_gets_the_keys_of_its_accounts_and_their_definitions_before() {
+    let settings = Settings { realm: Some("ACME.EXAMPLE".to_owned()), ..settings() };
+    let repo = render(CLUSTER, &spec(json!({})), &catalog(), &settings, &BTreeMap::new()).unwrap();
+    let documents = parsed(&text(&repo, "kerberos.yaml"));
+    let kinds: Vec<&str> = documents.iter().map(|document| document["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["CustomResourceDefinition", "CustomResourceDefinition", "KerberosKey", "KerberosKey"]);
+    for definition in &documents[..2] {
+        // Taking the KDC out of the configuration must not delete every key of the cluster.
+        assert_eq!(definition["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/prune"], "disabled");
+    }
+    assert_eq!(documents[2]["metadata"], json!({"name": "op1flux", "namespace": "fplus-edge"}));
+    let flux = json!({"type": "PresetPassword", "principal": "op1flux/Paint_Shop@ACME.EXAMPLE", "secret": "flux-secrets/password"});
+    let krbkeys = json!({"type": "Random", "principal": "op1krbkeys/Paint_Shop@ACME.EXAMPLE", "secret": "krb-keys-keytabs/client"});
+    assert_eq!([&documents[2]["spec"], &documents[3]["spec"]], [&flux, &krbkeys]);
 }
 
 #[test]

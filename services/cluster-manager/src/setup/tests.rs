@@ -51,6 +51,7 @@ fn ready(organisation: &Organisation) -> Facts<'_> {
         name_taken_by: None,
         wanted: Some(Ok(WantedRepository { self_link: "link".to_owned() })),
         repository: Repository::Written,
+        principals: Principals::Off,
         edge: Edge::Unknown,
     }
 }
@@ -174,4 +175,42 @@ fn nothing_is_left_of_a_cluster_without_configuration_and_record() {
     let organisation = organisation();
     let facts = Facts { config: None, record: None, ..ready(&organisation) };
     assert_eq!(decide(&facts).state, None);
+}
+
+#[test]
+fn a_site_with_a_kdc_is_ready_when_the_principals_are_and_a_ready_cluster_stays_so_during_an_outage() {
+    let organisation = organisation();
+    let mut facts = Facts { principals: Principals::Behind, ..ready(&organisation) };
+    assert_eq!(decide(&facts).action, Some(Action::AllowPrincipals(true)));
+    facts.principals = Principals::Failed("the KDC is not reachable".to_owned());
+    let decision = decide(&facts);
+    assert_eq!((decision.state, decision.action), (Some(SetupState::Ready), None));
+    assert_eq!(decision.reason.as_deref(), Some("the KDC is not reachable"));
+    facts.principals = Principals::Enabled;
+    assert_eq!(decide(&facts).action, None);
+    let mut first = record();
+    first.ready = Some(false);
+    facts.record = Some(Ok(first));
+    facts.principals = Principals::Failed("the KDC is not reachable".to_owned());
+    let decision = decide(&facts);
+    assert_eq!((decision.state, decision.action), (Some(SetupState::SettingUp), None));
+}
+
+#[test]
+fn the_end_of_a_cluster_waits_until_its_principals_get_no_tickets() {
+    let organisation = organisation();
+    let mut record = record();
+    mark_deleting(&mut record);
+    record.extra.insert(STEP.to_owned(), Value::from(SetupStep::EdgeEmptied.as_str()));
+    let mut facts = Facts { config: None, record: Some(Ok(record)), ..ready(&organisation) };
+    for principals in [Principals::Behind, Principals::Enabled] {
+        facts.principals = principals;
+        assert_eq!(decide(&facts).action, Some(Action::AllowPrincipals(false)));
+    }
+    facts.principals = Principals::Failed("away".to_owned());
+    assert_eq!((decide(&facts).action, decide(&facts).reason), (None, Some("away".to_owned())));
+    for principals in [Principals::Disabled, Principals::Off] {
+        facts.principals = principals;
+        assert_eq!(writes(&decide(&facts)).len(), 2, "both accounts go");
+    }
 }

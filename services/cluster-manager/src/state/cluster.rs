@@ -19,11 +19,12 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::edge::{self, EdgeState};
 use super::join::{self, PolicyForwarding};
+use super::principals::Known;
 use super::source::SourceForwarding;
 use crate::bootstrap::Offer;
 use crate::cluster_repo::{self, ClusterRepo};
 use crate::event::{Effect, GitAction, GitWork};
-use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Repository, WantedRepository};
+use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Principals, Repository, WantedRepository};
 use crate::status;
 
 /// Waits after a failure, longer each time.
@@ -58,7 +59,8 @@ impl Wait {
         self.until = None;
     }
 
-    fn is_over(&self, now: Now) -> bool {
+    /// Nothing is waited for.
+    pub fn is_over(&self, now: Now) -> bool {
         self.until.is_none_or(|until| until <= now.mono)
     }
 }
@@ -109,6 +111,8 @@ pub struct Cluster {
     pub writes: Wait,
     /// Its repository.
     pub git: Git,
+    /// Its principals in the KDC.
+    pub principals: Known,
     /// What its repository shall hold, until a template changes.
     pub rendered: Option<RenderedRepo>,
     /// Objects that its repository is rendered from.
@@ -146,6 +150,11 @@ impl Cluster {
                 commit: None,
                 wait: Wait::new(retry, seed.rotate_left(17)),
             },
+            principals: Known {
+                state: Principals::Behind,
+                under_way: false,
+                wait: Wait::new(retry, seed.rotate_left(29)),
+            },
             rendered: None,
             rendered_from: BTreeSet::new(),
             expecting: None,
@@ -167,6 +176,7 @@ impl Cluster {
         self.expecting_join = before.expecting_join;
         self.policy = before.policy;
         self.git.under_way = before.git.under_way;
+        self.principals.under_way = before.principals.under_way;
         self.edge.assigned = before.edge.assigned;
     }
 
@@ -179,6 +189,7 @@ impl Cluster {
     pub fn retry(&mut self) {
         self.writes.forgive();
         self.git.wait.forgive();
+        self.principals.wait.forgive();
         self.git.written = None;
         self.edge.retry();
         self.policy.retry();
@@ -316,6 +327,7 @@ impl ClusterManager {
             name_taken_by: configured.and_then(|config| self.name_taken_by(uuid, &config.name)),
             wanted: rendered,
             repository: self.repository(uuid, now),
+            principals: self.principals(uuid, now),
             edge: self.edge_left(uuid, name, now),
         }
     }
@@ -384,6 +396,10 @@ impl ClusterManager {
             Some(Action::Write(writes)) => self.submit(uuid, writes.clone(), now),
             Some(Action::WriteRepository) => self.write_repository(uuid, now),
             Some(Action::CloseRepository) => self.git_work(uuid, None, GitAction::Close),
+            Some(Action::AllowPrincipals(allowed)) => {
+                let recorded = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
+                self.allow_principals(uuid, recorded.as_deref(), *allowed);
+            }
             None if !cluster.writes.is_over(now) => {}
             None => self.report_status(uuid, decision, read, name, now),
         }
@@ -530,7 +546,16 @@ impl ClusterManager {
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let (edge, policy, source) =
             (cluster.edge.next_deadline(), cluster.policy.next_deadline(), cluster.source.next_deadline());
-        let waits = [cluster.writes.until, cluster.git.wait.until, edge, policy, source, away, given_up];
+        let waits = [
+            cluster.writes.until,
+            cluster.git.wait.until,
+            cluster.principals.wait.until,
+            edge,
+            policy,
+            source,
+            away,
+            given_up,
+        ];
         let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
         let before = std::mem::replace(&mut cluster.deadline, deadline);
         if let Some(before) = before.filter(|before| Some(*before) != deadline) {

@@ -19,12 +19,13 @@ use std::sync::Arc;
 mod identity;
 mod people;
 mod policy;
+mod principals;
 mod rollout;
 
 use super::*;
 use crate::access::rate::Rate;
 use crate::bootstrap::{Offer, OfferedToken};
-use crate::event::{GitAction, GitWork, Order, RepositoryFiles};
+use crate::event::{GitAction, GitWork, Order, PrincipalsResult, PrincipalsWork, RepositoryFiles};
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 const OTHER: Uuid = Uuid::from_u128(0xC2);
@@ -47,12 +48,14 @@ fn settings() -> Settings {
             git_url: git_url.clone(),
             mqtt_servers: vec!["mqtt://broker:1883".to_owned()],
             mqtt_secret: None,
+            realm: Some("ACME.EXAMPLE".to_owned()),
         },
         deployment: render::Settings { git_url, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
         away: Duration::from_secs(30),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         identity: None,
+        realm: Some("ACME.EXAMPLE".to_owned()),
         charts_commit: Some(CHARTS.to_owned()),
     }
 }
@@ -447,6 +450,9 @@ struct World {
     enrolling: Option<HostEvent>,
     orders: Vec<Order>,
     void: Option<BTreeMap<String, String>>,
+    /// Principals, and whether they get tickets.
+    kdc: BTreeMap<String, bool>,
+    kdc_is_away: bool,
 }
 
 impl World {
@@ -472,6 +478,8 @@ impl World {
             enrolling: None,
             orders: Vec::new(),
             void: None,
+            kdc: BTreeMap::new(),
+            kdc_is_away: false,
         };
         world.start();
         world
@@ -551,6 +559,18 @@ impl World {
             Effect::Git(work) => {
                 let result = self.disk.carry_out(work);
                 self.manager.on_event(Event::Git(result), self.now);
+            }
+            Effect::Principals(PrincipalsWork { cluster, principals, allowed }) => {
+                let result = if self.kdc_is_away { Err("the KDC is not reachable".to_owned()) } else { Ok(()) };
+                for principal in principals.into_iter().filter(|_| result.is_ok()) {
+                    match self.kdc.get_mut(&principal) {
+                        Some(known) => *known = allowed,
+                        // What is not there needs not be disabled.
+                        None if allowed => drop(self.kdc.insert(principal, true)),
+                        None => {}
+                    }
+                }
+                self.manager.on_event(Event::Principals(PrincipalsResult { cluster, allowed, result }), self.now);
             }
             Effect::Answer(answer) => self.answers.push(*answer),
             Effect::Secret(work) => {
@@ -810,6 +830,7 @@ fn assert_same_end(world: &World, reference: &World, kill: Kill) {
     assert_eq!(world.db.objects, reference.db.objects, "{kill:?}");
     assert_eq!(world.disk.repositories, reference.disk.repositories, "{kill:?}");
     assert_eq!(world.disk.open, reference.disk.open, "{kill:?}");
+    assert_eq!(world.kdc, reference.kdc, "{kill:?}");
     let deployments = |world: &World| -> Vec<(Uuid, Option<Digest>, DeploymentState)> {
         let edges = world.edges.values().flat_map(|edge| &edge.deployments);
         edges.map(|(uuid, device)| (*uuid, device.digest, device.state)).collect()

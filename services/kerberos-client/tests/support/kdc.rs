@@ -13,7 +13,7 @@ pub const REALM: &str = "TEST.EXAMPLE";
 /// Longer than any start takes; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A realm whose administrator is `op1krbkeys/Test`. It ends with the value.
+/// A realm that `op1krbkeys/Test` administers for its cluster, and `sv1clusters` for the accounts of all. It ends with the value.
 pub struct TestKdc {
     directory: TempDir,
     ports: [u16; 3],
@@ -43,6 +43,12 @@ impl TestKdc {
             krb5_conf: Some(self.path("krb5.conf")),
             timeout_s: 60,
         }
+    }
+
+    /// How the centre reaches it, which has a say on every cluster's accounts.
+    pub fn config_of_centre(&self) -> KerberosConfig {
+        let keytab_file = self.path("clusters.keytab");
+        KerberosConfig { admin_principal: format!("sv1clusters@{REALM}"), keytab_file, ..self.config() }
     }
 
     /// Ends both servers; the realm stays.
@@ -93,7 +99,13 @@ impl TestKdc {
         std::fs::write(self.path("krb5.conf"), krb5).unwrap();
         std::fs::write(self.path("kdc.conf"), servers).unwrap();
         // As at a site: second component is the cluster.
-        let rights = format!("op1krbkeys/Test@{REALM} * */Test@{REALM}\nop1krbkeys/Test@{REALM} * */Test/*@{REALM}\n");
+        let rights = [
+            ["op1krbkeys/Test", "*/Test"],
+            ["op1krbkeys/Test", "*/Test/*"],
+            ["sv1clusters", "op1flux/*"],
+            ["sv1clusters", "op1krbkeys/*"],
+        ];
+        let rights: String = rights.map(|[who, whom]| format!("{who}@{REALM} * {whom}@{REALM}\n")).concat();
         std::fs::write(self.path("kadm5.acl"), rights).unwrap();
         if !self.path("principal").exists() {
             let made = self.command("kdb5_util").args(["create", "-s", "-P", "master", "-r", REALM]).output().unwrap();
@@ -102,9 +114,11 @@ impl TestKdc {
     }
 
     fn create_administrator(&self) {
-        self.administer("addprinc -randkey op1krbkeys/Test");
-        self.administer(&format!("ktadd -k {} op1krbkeys/Test", self.path("admin.keytab").display()));
-        assert!(self.path("admin.keytab").exists());
+        for (name, file) in [("op1krbkeys/Test", "admin.keytab"), ("sv1clusters", "clusters.keytab")] {
+            self.administer(&format!("addprinc -randkey {name}"));
+            self.administer(&format!("ktadd -k {} {name}", self.path(file).display()));
+            assert!(self.path(file).exists());
+        }
     }
 
     fn try_run(&mut self) -> bool {

@@ -136,10 +136,14 @@ pub struct KeyCondition {
     pub last_transition_time: String,
 }
 
-/// Both definitions, as they are installed in clusters.
+/// Both definitions, as they are installed in clusters. Flux does not delete them: every key would go with them.
 #[must_use]
 pub fn custom_resource_definitions() -> [CustomResourceDefinition; 2] {
-    [KerberosKey::crd(), LocalSecret::crd()]
+    [KerberosKey::crd(), LocalSecret::crd()].map(|mut definition| {
+        let label = ("kustomize.toolkit.fluxcd.io/prune".to_owned(), "disabled".to_owned());
+        definition.metadata.labels = Some([label].into());
+        definition
+    })
 }
 
 fn api_resource(kind: Kind) -> ApiResource {
