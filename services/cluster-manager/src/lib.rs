@@ -207,13 +207,9 @@ async fn serve(
     let worker = tokio::spawn(git_work::run(repositories.clone(), inbox, outlet));
     let mut ready = None;
     let ended = loop {
-        if ready != Some(manager.is_ready()) {
-            ready = Some(manager.is_ready());
-            health.component(
-                "configdb",
-                manager.is_ready(),
-                if manager.is_ready() { "known completely" } else { "not known completely" },
-            );
+        let is_ready = manager.is_ready();
+        if ready.replace(is_ready) != Some(is_ready) {
+            health.component("configdb", is_ready, if is_ready { "known completely" } else { "not known completely" });
         }
         count(manager.totals());
         let effects = manager.take_effects().nothing_to_save();

@@ -545,6 +545,20 @@ impl World {
         self.feed(events);
     }
 
+    fn work_on_principals(&mut self, work: PrincipalsWork) {
+        let PrincipalsWork { cluster, principals, allowed } = work;
+        let result = if self.kdc_is_away { Err("the KDC is not reachable".to_owned()) } else { Ok(()) };
+        for principal in principals.into_iter().filter(|_| result.is_ok()) {
+            match self.kdc.get_mut(&principal) {
+                Some(known) => *known = allowed,
+                // What is not there needs not be disabled.
+                None if allowed => drop(self.kdc.insert(principal, true)),
+                None => {}
+            }
+        }
+        self.manager.on_event(Event::Principals(PrincipalsResult { cluster, allowed, result }), self.now);
+    }
+
     fn execute(&mut self, effect: Effect) {
         match effect {
             Effect::Node(NodeUpdate::Set { device: None, metrics }) => self.node.merge(&metrics).unwrap(),
@@ -560,18 +574,7 @@ impl World {
                 let result = self.disk.carry_out(work);
                 self.manager.on_event(Event::Git(result), self.now);
             }
-            Effect::Principals(PrincipalsWork { cluster, principals, allowed }) => {
-                let result = if self.kdc_is_away { Err("the KDC is not reachable".to_owned()) } else { Ok(()) };
-                for principal in principals.into_iter().filter(|_| result.is_ok()) {
-                    match self.kdc.get_mut(&principal) {
-                        Some(known) => *known = allowed,
-                        // What is not there needs not be disabled.
-                        None if allowed => drop(self.kdc.insert(principal, true)),
-                        None => {}
-                    }
-                }
-                self.manager.on_event(Event::Principals(PrincipalsResult { cluster, allowed, result }), self.now);
-            }
+            Effect::Principals(work) => self.work_on_principals(work),
             Effect::Answer(answer) => self.answers.push(*answer),
             Effect::Secret(work) => {
                 let result = self.disk.carry_out_secret(work);
