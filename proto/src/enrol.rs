@@ -28,7 +28,7 @@ pub struct RequestBody {
     /// UUID of the cluster, 16 bytes.
     #[prost(bytes = "vec", tag = "1")]
     pub cluster: Vec<u8>,
-    /// The one-time token.
+    /// The one-time token; absent in a renewal.
     #[prost(string, tag = "2")]
     pub token: String,
     /// The key that shall be certified: a point of P-256, uncompressed, 65 bytes.
@@ -42,6 +42,24 @@ pub struct RequestBody {
     pub answer_secret: Vec<u8>,
     /// By the key that shall be certified, ECDSA with SHA-256, 64 bytes.
     #[prost(bytes = "vec", tag = "6")]
+    pub signature: Vec<u8>,
+    /// In place of a token.
+    #[prost(message, optional, tag = "7")]
+    pub renewal: Option<Renewal>,
+}
+
+/// In place of a token: the certificate that the cluster has.
+#[derive(Clone, PartialEq, Eq, Message)]
+#[prost(skip_debug)]
+pub struct Renewal {
+    /// Its serial number, 1 to 20 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub serial: Vec<u8>,
+    /// Its key: a point of P-256, uncompressed, 65 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub public_key: Vec<u8>,
+    /// By that key, ECDSA with SHA-256, 64 bytes.
+    #[prost(bytes = "vec", tag = "3")]
     pub signature: Vec<u8>,
 }
 
@@ -114,4 +132,4 @@ macro_rules! names_only {
         })+
     };
 }
-names_only!(Request RequestBody Answer AnswerBody Grant Refusal);
+names_only!(Request RequestBody Renewal Answer AnswerBody Grant Refusal);

@@ -129,6 +129,8 @@ pub enum IdentityAlertKind {
     TokenReused,
     /// An expired certificate asks for renewal and waits for approval.
     RenewalWaits,
+    /// Somebody else than who renewed a certificate shows that certificate again.
+    RenewalReused,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -1,7 +1,11 @@
 //! What the fleet's authority decides: who is certified, and which certificates are void. Pure: the entries of ConfigDB and the time in, entries and answers out.
 //!
+//! A cluster that is in asks by the certificate that it has ([`renewal`]). Either way:
+//!
 //! A token is used by recording it: [`judge`] asks for the record first ([`Verdict::Record`]) and grants only what is recorded ([`Verdict::Grant`]). So whatever is killed in between, a
 //! token certifies one key, and who asks again with that key gets the same certificate.
+
+pub mod renewal;
 
 use std::time::Duration;
 
@@ -9,6 +13,7 @@ use configdb_schema::document::{
     CertificateKind, CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IdentityAlert, IdentityAlertKind,
     IssuedCertificate, UsedToken,
 };
+use enrolment_protocol::manager::By;
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::TokenHash;
 use jiff::Timestamp;
@@ -37,8 +42,8 @@ pub struct Terms {
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// By which token.
-    pub token: &'a TokenHash,
+    /// By what.
+    pub by: &'a By,
     /// For which key: hash of the public key.
     pub key: &'a str,
     /// Serial number of the certificate, if there will be one.
@@ -99,6 +104,11 @@ pub fn up_to_date(
     // A token that could still be presented must be known as used.
     forget(&mut identity.tokens, |used| !wanted.tokens.iter().any(|token| token.hash == used.hash));
     forget(&mut identity.alerts, |_| true);
+    let waits = |alert: &IdentityAlert| {
+        let mut certificates = identity.certificates.iter();
+        certificates.any(|one| one.state == CertificateState::Valid && alert.text.contains(&one.serial))
+    };
+    identity.alerts.retain(|alert| alert.kind != IdentityAlertKind::RenewalWaits || waits(alert));
     identity.alerts.retain(|alert| {
         let shown = from_text(&alert.at).map(|at| at.saturating_add(millis(ALERT_SHOWN)));
         shown.is_some_and(|until| until > now_ms)
@@ -133,10 +143,28 @@ pub fn judge(
     asked: Asked<'_>,
     now_ms: u64,
 ) -> Verdict {
-    if let Some(used) = recorded.tokens.iter().find(|used| asked.token.is(&used.hash)) {
-        return if used.key == asked.key { again(recorded, asked, now_ms) } else { reused(recorded, asked, now_ms) };
+    match asked.by {
+        By::Token(token) => judge_token(recorded, wanted, terms, token, asked, now_ms),
+        By::Certificate { serial, key } => renewal::judge(recorded, wanted, terms, (serial, key), asked, now_ms),
     }
-    let Some(token) = wanted.tokens.iter().find(|token| asked.token.is(&token.hash)) else {
+}
+
+fn judge_token(
+    recorded: &EdgeClusterIdentity,
+    wanted: &EdgeClusterEnrolment,
+    terms: &Terms,
+    by: &TokenHash,
+    asked: Asked<'_>,
+    now_ms: u64,
+) -> Verdict {
+    if let Some(used) = recorded.tokens.iter().find(|used| by.is(&used.hash)) {
+        return if used.key == asked.key {
+            again(recorded, asked, now_ms)
+        } else {
+            reused(recorded, by, asked, now_ms)
+        };
+    }
+    let Some(token) = wanted.tokens.iter().find(|token| by.is(&token.hash)) else {
         return refuse(
             RefusalCode::UnknownToken,
             "this cluster has no such token; make one with `sparkfleet cluster bootstrap`",
@@ -148,27 +176,37 @@ pub fn judge(
             "the token has expired; make another one with `sparkfleet cluster bootstrap`",
         );
     }
-    let expires = now_ms.saturating_add(millis(terms.lifetime)).min(terms.authority_ends_ms);
-    let (Some(issued), Some(expires)) = (to_text(now_ms), to_text(expires).filter(|_| expires > now_ms)) else {
-        return refuse(RefusalCode::Other(0), "the fleet's authority has expired; the operator has to replace it");
-    };
     let mut record = recorded.clone();
-    record.tokens.push(UsedToken {
-        hash: asked.token.as_str().to_owned(),
-        used: issued.clone(),
-        key: asked.key.to_owned(),
-    });
+    let Some(issued) = issue(&mut record, wanted, terms, asked, now_ms) else { return authority_is_over() };
+    record.tokens.push(UsedToken { hash: by.as_str().to_owned(), used: issued, key: asked.key.to_owned() });
+    Verdict::Record(Box::new(record))
+}
+
+/// Adds a certificate to the record; when it is issued. None: the authority lives no longer.
+fn issue(
+    record: &mut EdgeClusterIdentity,
+    wanted: &EdgeClusterEnrolment,
+    terms: &Terms,
+    asked: Asked<'_>,
+    now_ms: u64,
+) -> Option<String> {
+    let expires = now_ms.saturating_add(millis(terms.lifetime)).min(terms.authority_ends_ms);
+    let (issued, expires) = (to_text(now_ms)?, to_text(expires).filter(|_| expires > now_ms)?);
     record.certificates.push(IssuedCertificate {
         serial: hex::encode(asked.serial),
         node: CLUSTER_NODE.to_owned(),
         kind: CertificateKind::Mqtt,
         key: asked.key.to_owned(),
-        issued,
+        issued: issued.clone(),
         expires,
         fence: wanted.fence,
         state: CertificateState::Valid,
     });
-    Verdict::Record(Box::new(record))
+    Some(issued)
+}
+
+fn authority_is_over() -> Verdict {
+    refuse(RefusalCode::Other(0), "the fleet's authority has expired; the operator has to replace it")
 }
 
 /// The first user of a token asks again.
@@ -187,24 +225,35 @@ fn again(recorded: &EdgeClusterIdentity, asked: Asked<'_>, now_ms: u64) -> Verdi
 }
 
 /// Somebody else than the first user of a token asks.
-fn reused(recorded: &EdgeClusterIdentity, asked: Asked<'_>, now_ms: u64) -> Verdict {
-    let short = |hash: &str| hash.chars().take(16).collect::<String>();
+fn reused(recorded: &EdgeClusterIdentity, token: &TokenHash, asked: Asked<'_>, now_ms: u64) -> Verdict {
     let text = format!(
         "token {} was used again, by key {}: if that was not you, revoke this cluster's identity",
-        short(asked.token.as_str()),
+        short(token.as_str()),
         short(asked.key)
     );
-    let known = recorded.alerts.iter().any(|alert| alert.text == text);
-    let record = to_text(now_ms).filter(|_| !known).map(|at| {
-        let mut record = recorded.clone();
-        if record.alerts.len() >= REMEMBERED_MAX {
-            record.alerts.remove(0);
-        }
-        record.alerts.push(IdentityAlert { kind: IdentityAlertKind::TokenReused, at, text });
-        Box::new(record)
-    });
+    let record = alerted(recorded, IdentityAlertKind::TokenReused, text, now_ms);
     let text = "the token was used before, with another key; make another one with `sparkfleet cluster bootstrap`";
     Verdict::Refuse { refusal: Refusal { code: RefusalCode::TokenUsed, text: text.to_owned() }, record }
+}
+
+fn short(hash: &str) -> String {
+    hash.chars().take(16).collect()
+}
+
+/// The record with that alert. None: it has it.
+fn alerted(
+    recorded: &EdgeClusterIdentity,
+    kind: IdentityAlertKind,
+    text: String,
+    now_ms: u64,
+) -> Option<Box<EdgeClusterIdentity>> {
+    let at = to_text(now_ms).filter(|_| recorded.alerts.iter().all(|alert| alert.text != text))?;
+    let mut record = recorded.clone();
+    if record.alerts.len() >= REMEMBERED_MAX {
+        record.alerts.remove(0);
+    }
+    record.alerts.push(IdentityAlert { kind, at, text });
+    Some(Box::new(record))
 }
 
 #[cfg(test)]

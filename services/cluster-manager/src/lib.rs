@@ -13,7 +13,7 @@
 //! One cluster's way:
 //! 1. An `EdgeCluster` entry appears. [`setup`] decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
 //!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
-//! 2. The edge enrols: [`authority`] judges its token, the use is recorded in `EdgeClusterIdentity`, and only then [`adapters::authority`] signs its certificate.
+//! 2. The edge enrols, and later renews: [`authority`] judges its token or certificate, the use is recorded in `EdgeClusterIdentity`, and only then [`adapters::authority`] signs its certificate.
 //! 3. The edge is bootstrapped: whoever has one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
 //!    repository over HTTP ([`adapters::git_http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
 //! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
@@ -48,6 +48,7 @@ pub mod status;
 pub mod template;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -118,6 +119,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
             .await?
             .context("identity")
             .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let authority = Arc::new(authority);
 
     let realm = Realm::open(&config.identity.kerberos, &config.state_dir)
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
@@ -164,7 +166,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
 struct Outside {
     sessions: Sessions,
     repositories: Repositories,
-    authority: Authority,
+    authority: Arc<Authority>,
     realm: Realm,
     board: Board,
     desk: Desk,
@@ -215,7 +217,7 @@ async fn serve(
         let effects = manager.take_effects().nothing_to_save();
         let mut lost = None;
         for effect in effects {
-            let Some(effect) = certify(&authority, &repositories, effect) else { continue };
+            let Some(effect) = certify(&authority, &repositories, effect).await else { continue };
             match sessions.execute(effect).await {
                 Ok(Some(Effect::Git(git))) => waiting.push_back(git_work::Work::Git(git)),
                 Ok(Some(Effect::Secret(secret))) => waiting.push_back(git_work::Work::Secret(secret)),
@@ -263,7 +265,7 @@ async fn serve(
 }
 
 /// The authority's part of an effect: an answer becomes the command that carries it. None: nothing is left to do.
-fn certify(authority: &Authority, repositories: &Repositories, effect: Effect) -> Option<Effect> {
+async fn certify(authority: &Arc<Authority>, repositories: &Repositories, effect: Effect) -> Option<Effect> {
     match effect {
         Effect::Enrol(order) => match authority.answer(&order, repositories) {
             Ok(command) => Some(Effect::Host(command)),
@@ -274,7 +276,10 @@ fn certify(authority: &Authority, repositories: &Repositories, effect: Effect) -
             }
         },
         Effect::Revocations { void, at } => {
-            if let Err(error) = authority.revoke(void, at) {
+            let authority = Arc::clone(authority);
+            // One list after the other, and none is left out; only a panic in it would not come back.
+            let written = tokio::task::spawn_blocking(move || authority.revoke(void, at)).await.ok()?;
+            if let Err(error) = written {
                 let error = format!("{:#}", anyhow::Error::new(error));
                 tracing::error!(error, "the list of void certificates cannot be written");
             }

@@ -273,6 +273,7 @@ impl ClusterManager {
             match node.edge_node.as_str() {
                 edge_sync_contract::names::EDGE_NODE_ID => self.on_sync_event(node, event, now),
                 join_service_contract::names::EDGE_NODE_ID => self.on_join_event(node, event),
+                enrolment_protocol::metrics::RENEWAL_NODE => self.on_renewal_event(node, event),
                 _ => {
                     if let Some(uuid) = enrolment_protocol::metrics::cluster_of(&self.settings.organisation, node) {
                         self.on_enrol_event(uuid, node, event);

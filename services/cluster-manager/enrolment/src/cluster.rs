@@ -13,7 +13,9 @@ use crate::VERSION;
 use crate::manager::{ManagerKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
 use crate::message::{MessageError, check_version, decode};
 use crate::refusal::{Refusal, RefusalCode};
-use crate::seal::{KeyPair, Sealed, answer_info, key_pair, open, proof, request_id, request_info, seal};
+use crate::seal::{
+    self, KeyPair, Sealed, answer_info, key_pair, open, proof, renewal_proof, request_id, request_info, seal,
+};
 use crate::token::Token;
 
 /// 32 random bytes that one enrolment is made of.
@@ -34,15 +36,35 @@ impl Seed {
     }
 }
 
-/// A request that its own key has not signed yet.
-pub struct Draft<'a> {
+/// What every request is made of.
+struct Basis<'a> {
     cluster: Uuid,
-    token: &'a Token,
     public_key: [u8; PUBLIC_KEY_BYTES],
     manager_key: &'a ManagerKey,
     seed: &'a Seed,
     answer_key: KeyPair,
     answer_secret: Secret,
+}
+
+/// A request by a token that its own key has not signed yet.
+pub struct Draft<'a> {
+    basis: Basis<'a>,
+    token: &'a Token,
+}
+
+/// The certificate that a cluster has, valid or expired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Predecessor {
+    /// Its serial number, without leading zeros.
+    pub serial: Vec<u8>,
+    /// Its key: a point of P-256, uncompressed.
+    pub public_key: [u8; PUBLIC_KEY_BYTES],
+}
+
+/// A request by a certificate that nobody has signed yet.
+pub struct RenewalDraft<'a> {
+    basis: Basis<'a>,
+    predecessor: &'a Predecessor,
 }
 
 /// What is asked, and what opens the answer.
@@ -75,13 +97,51 @@ impl fmt::Debug for Grant {
 
 impl fmt::Debug for Draft<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Draft").field("cluster", &self.cluster).finish_non_exhaustive()
+        f.debug_struct("Draft").field("cluster", &self.basis.cluster).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RenewalDraft<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RenewalDraft").field("cluster", &self.basis.cluster).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Request(..)")
+    }
+}
+
+impl<'a> Basis<'a> {
+    fn new(cluster: Uuid, public_key: [u8; PUBLIC_KEY_BYTES], manager_key: &'a ManagerKey, seed: &'a Seed) -> Self {
+        let answer_key = key_pair(&seed.0.derive("enrol1 answer key", &[]));
+        let answer_secret = seed.0.derive("enrol1 answer secret", &[]);
+        Self { cluster, public_key, manager_key, seed, answer_key, answer_secret }
+    }
+
+    fn seal(
+        self,
+        token: &str,
+        signature: [u8; SIGNATURE_BYTES],
+        renewal: Option<wire::Renewal>,
+    ) -> Result<Request, MessageError> {
+        let body = wire::RequestBody {
+            cluster: self.cluster.as_bytes().to_vec(),
+            token: token.to_owned(),
+            public_key: self.public_key.to_vec(),
+            answer_key: self.answer_key.public.clone(),
+            answer_secret: self.answer_secret.expose().to_vec(),
+            signature: signature.to_vec(),
+            renewal,
+        };
+        let body = Zeroizing::new(body.encode_to_vec());
+        let (manager, info) = (self.manager_key.as_bytes(), request_info(self.cluster, self.manager_key.as_bytes()));
+        let sealed = seal(manager, &body, &info, None, &self.seed.0).map_err(|_| MessageError::Sealed("request"))?;
+        let Sealed { encapsulated_key, ciphertext } = sealed;
+        let bytes = wire::Request { version: VERSION, encapsulated_key, ciphertext }.encode_to_vec();
+        let id = request_id(&bytes);
+        Ok(Request { bytes, id, answer_key: self.answer_key, answer_secret: self.answer_secret })
     }
 }
 
@@ -95,16 +155,14 @@ impl<'a> Draft<'a> {
         manager_key: &'a ManagerKey,
         seed: &'a Seed,
     ) -> Self {
-        let answer_key = key_pair(&seed.0.derive("enrol1 answer key", &[]));
-        let answer_secret = seed.0.derive("enrol1 answer secret", &[]);
-        Self { cluster, token, public_key, manager_key, seed, answer_key, answer_secret }
+        Self { basis: Basis::new(cluster, public_key, manager_key, seed), token }
     }
 
     /// What the private key has to sign: ECDSA over P-256 with SHA-256, in the fixed form.
     #[must_use]
     pub fn to_sign(&self) -> Hash {
-        let (key, secret) = (&self.answer_key.public, self.answer_secret.expose());
-        proof(self.cluster, self.token.expose(), &self.public_key, key, secret)
+        let Basis { cluster, public_key, answer_key, answer_secret, .. } = &self.basis;
+        proof(*cluster, self.token.expose(), public_key, &answer_key.public, answer_secret.expose())
     }
 
     /// Seals the request.
@@ -112,21 +170,46 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The manager's key is none.
     pub fn seal(self, signature: [u8; SIGNATURE_BYTES]) -> Result<Request, MessageError> {
-        let body = wire::RequestBody {
-            cluster: self.cluster.as_bytes().to_vec(),
-            token: self.token.expose().to_owned(),
-            public_key: self.public_key.to_vec(),
-            answer_key: self.answer_key.public.clone(),
-            answer_secret: self.answer_secret.expose().to_vec(),
-            signature: signature.to_vec(),
+        self.basis.seal(self.token.expose(), signature, None)
+    }
+}
+
+impl<'a> RenewalDraft<'a> {
+    /// `public_key`: a point of P-256, uncompressed, other than that of the predecessor.
+    #[must_use]
+    pub fn new(
+        cluster: Uuid,
+        predecessor: &'a Predecessor,
+        public_key: [u8; PUBLIC_KEY_BYTES],
+        manager_key: &'a ManagerKey,
+        seed: &'a Seed,
+    ) -> Self {
+        Self { basis: Basis::new(cluster, public_key, manager_key, seed), predecessor }
+    }
+
+    /// What both private keys have to sign: ECDSA over P-256 with SHA-256, in the fixed form.
+    #[must_use]
+    pub fn to_sign(&self) -> Hash {
+        let Basis { cluster, public_key, manager_key, answer_key, answer_secret, .. } = &self.basis;
+        let old = seal::Predecessor { serial: &self.predecessor.serial, public_key: &self.predecessor.public_key };
+        renewal_proof(*cluster, manager_key.as_bytes(), &old, public_key, &answer_key.public, answer_secret.expose())
+    }
+
+    /// Seals the request. `signature`: by the key that shall be certified; `predecessor`: by that of the certificate there is.
+    ///
+    /// # Errors
+    /// The manager's key is none.
+    pub fn seal(
+        self,
+        signature: [u8; SIGNATURE_BYTES],
+        predecessor: [u8; SIGNATURE_BYTES],
+    ) -> Result<Request, MessageError> {
+        let renewal = wire::Renewal {
+            serial: self.predecessor.serial.clone(),
+            public_key: self.predecessor.public_key.to_vec(),
+            signature: predecessor.to_vec(),
         };
-        let body = Zeroizing::new(body.encode_to_vec());
-        let (manager, info) = (self.manager_key.as_bytes(), request_info(self.cluster, self.manager_key.as_bytes()));
-        let sealed = seal(manager, &body, &info, None, &self.seed.0).map_err(|_| MessageError::Sealed("request"))?;
-        let Sealed { encapsulated_key, ciphertext } = sealed;
-        let bytes = wire::Request { version: VERSION, encapsulated_key, ciphertext }.encode_to_vec();
-        let id = request_id(&bytes);
-        Ok(Request { bytes, id, answer_key: self.answer_key, answer_secret: self.answer_secret })
+        self.basis.seal("", signature, Some(renewal))
     }
 }
 

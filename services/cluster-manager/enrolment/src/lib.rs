@@ -6,6 +6,8 @@
 //!    | <- answer    sealed to a key and a secret out of the request: certificate, authority, git password; or a refusal
 //! ```
 //!
+//! A cluster that is in renews its certificate by the same exchange: in place of a token the key of that certificate signs.
+//!
 //! Who can open the request is the manager; who knows the secret in it has opened it. So the answer needs no signature, and nobody else can make one.
 //! Both sides may repeat themselves: the same request has the same answer.
 //!

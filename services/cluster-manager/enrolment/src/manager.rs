@@ -18,13 +18,19 @@ use crate::VERSION;
 use crate::cluster::Grant;
 use crate::message::{MessageError, array, check_version, decode};
 use crate::refusal::{Refusal, TEXT_BYTES_MAX};
-use crate::seal::{KeyPair, Sealed, answer_info, is_public_key, key_pair, open, proof, request_id, request_info, seal};
+use crate::seal::{
+    KeyPair, Predecessor, Sealed, answer_info, is_public_key, key_pair, open, proof, renewal_proof, request_id,
+    request_info, seal,
+};
 use crate::token::{Token, TokenHash};
 
 /// Bytes of a point of P-256, uncompressed.
 pub const PUBLIC_KEY_BYTES: usize = 65;
 /// Bytes of an ECDSA signature over P-256 in its fixed form.
 pub const SIGNATURE_BYTES: usize = 64;
+
+/// Most bytes of a serial number (RFC 5280, 4.1.2.2).
+const SERIAL_BYTES_MAX: usize = 20;
 
 /// The manager's public enrolment key, which a cluster pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +76,26 @@ impl fmt::Debug for Manager {
     }
 }
 
-/// What a request says. The key is certain to be the asker's; whether the token is good is for others to say.
+/// By what a cluster asks to be certified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum By {
+    /// A token, by its hash.
+    Token(TokenHash),
+    /// The certificate that it has. Its key is certain to be the asker's; whether that certificate exists and counts is for others to say.
+    Certificate {
+        /// Serial number, hexadecimal in lower case.
+        serial: String,
+        /// SHA-256 of its public key, hexadecimal in lower case.
+        key: String,
+    },
+}
+
+/// What a request says. The key is certain to be the asker's; whether the token or certificate is good is for others to say.
 pub struct Opened {
     /// The cluster.
     pub cluster: Uuid,
-    /// Hash of its token.
-    pub token: TokenHash,
+    /// By what it asks.
+    pub by: By,
     /// The key that shall be certified: a point of P-256, uncompressed.
     pub public_key: [u8; PUBLIC_KEY_BYTES],
     request: Hash,
@@ -99,8 +119,36 @@ impl Opened {
     /// SHA-256 of the public key, hexadecimal in lower case: what is recorded of it.
     #[must_use]
     pub fn key_hash(&self) -> String {
-        hex::encode(digest(&SHA256, &self.public_key).as_ref())
+        key_hash(&self.public_key)
     }
+}
+
+fn key_hash(public_key: &[u8]) -> String {
+    hex::encode(digest(&SHA256, public_key).as_ref())
+}
+
+/// The certificate that a renewal is asked by, if its key has signed.
+fn predecessor(
+    renewal: &wire::Renewal,
+    public_key: &[u8; PUBLIC_KEY_BYTES],
+    signed: &Hash,
+) -> Result<By, MessageError> {
+    const NAME: &str = "renewal";
+    let field = |field, rule| MessageError::Field { message: NAME, field, rule };
+    if !(1..=SERIAL_BYTES_MAX).contains(&renewal.serial.len()) {
+        return Err(field("serial", "must have 1 to 20 bytes"));
+    }
+    let old: [u8; PUBLIC_KEY_BYTES] = array(NAME, "public_key", &renewal.public_key)?;
+    if old == *public_key {
+        return Err(field(
+            "public_key",
+            "is the one that shall be certified; a renewed certificate is for another key",
+        ));
+    }
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &old)
+        .verify(signed, &array::<SIGNATURE_BYTES>(NAME, "signature", &renewal.signature)?)
+        .map_err(|_| field("signature", "is not by the key of the certificate"))?;
+    Ok(By::Certificate { serial: hex::encode(&renewal.serial), key: key_hash(&old) })
 }
 
 impl Manager {
@@ -131,7 +179,6 @@ impl Manager {
         let opened = opened.map_err(|_| MessageError::Sealed(NAME))?;
         let mut body: wire::RequestBody = decode(NAME, &opened)?;
         let text = Zeroizing::new(std::mem::take(&mut body.token));
-        let token = Token::parse(&text).map_err(|_| field("token", "is no token"))?;
         let secret = Secret::from_slice(&body.answer_secret);
         body.answer_secret.zeroize();
         let secret = secret.ok_or_else(|| field("answer_secret", "must have 32 bytes"))?;
@@ -142,12 +189,25 @@ impl Manager {
             return Err(field("answer_key", "is no public key"));
         }
         let public_key = array(NAME, "public_key", &body.public_key)?;
-        let signed = proof(cluster, token.expose(), &public_key, &body.answer_key, secret.expose());
+        let (signed, by) = match body.renewal.take() {
+            None => {
+                let token = Token::parse(&text).map_err(|_| field("token", "is no token"))?;
+                let signed = proof(cluster, token.expose(), &public_key, &body.answer_key, secret.expose());
+                (signed, By::Token(token.hash()))
+            }
+            Some(_) if !text.is_empty() => return Err(field("token", "and renewal exclude each other")),
+            Some(renewal) => {
+                let old = Predecessor { serial: &renewal.serial, public_key: &renewal.public_key };
+                let (manager, answer_key) = (&self.key.public, &body.answer_key);
+                let signed = renewal_proof(cluster, manager, &old, &public_key, answer_key, secret.expose());
+                (signed, predecessor(&renewal, &public_key, &signed)?)
+            }
+        };
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &public_key)
             .verify(&signed, &array::<SIGNATURE_BYTES>(NAME, "signature", &body.signature)?)
             .map_err(|_| field("signature", "is not by the key that shall be certified"))?;
         let (request, answer_key) = (request_id(request), body.answer_key);
-        Ok(Opened { cluster, token: token.hash(), public_key, request, answer_key, answer_secret: secret })
+        Ok(Opened { cluster, by, public_key, request, answer_key, answer_secret: secret })
     }
 
     /// Answers a request. The same answer to the same request is the same bytes.

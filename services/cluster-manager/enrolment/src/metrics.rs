@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use configdb_schema::Organisation;
+use configdb_schema::{ClusterName, Organisation};
 use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, Metric, NameError, Value};
 use uuid::Uuid;
 
@@ -22,6 +22,17 @@ pub const ANSWER: &str = "Enrol/Answer";
 pub fn node(organisation: &Organisation, cluster: Uuid) -> Result<EdgeNodeDescriptor, NameError> {
     let group = GroupId::new(organisation.enrol_group())?;
     Ok(EdgeNodeDescriptor { group, edge_node: EdgeNodeId::new(cluster.hyphenated().to_string())? })
+}
+
+/// Id of the Edge Node by which a cluster that is in asks for the renewal of its certificate, in its own group.
+pub const RENEWAL_NODE: &str = "Identity";
+
+/// The Edge Node of a cluster that renews its certificate while that is valid.
+///
+/// # Errors
+/// The names make no group.
+pub fn renewal_node(organisation: &Organisation, cluster: &ClusterName) -> Result<EdgeNodeDescriptor, NameError> {
+    EdgeNodeDescriptor::parse(&organisation.cluster_group(cluster), RENEWAL_NODE)
 }
 
 /// The cluster that an Edge Node of the quarantine group speaks for. None: it is of another group, or its id is no UUID in its one written form.

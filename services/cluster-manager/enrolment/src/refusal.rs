@@ -16,6 +16,14 @@ pub enum RefusalCode {
     TokenUsed,
     /// What the token gave was revoked or fenced off.
     Revoked,
+    /// No such certificate of this cluster: another one's, or forgotten.
+    UnknownCertificate,
+    /// The certificate has expired, and nobody has approved its renewal yet.
+    ApprovalNeeded,
+    /// The certificate was renewed before, with another key.
+    AlreadyRenewed,
+    /// Half of the certificate's life is not over.
+    TooEarly,
     /// One that this version does not know.
     Other(u32),
 }
@@ -27,6 +35,10 @@ impl RefusalCode {
             Self::TokenExpired => 2,
             Self::TokenUsed => 3,
             Self::Revoked => 4,
+            Self::UnknownCertificate => 5,
+            Self::ApprovalNeeded => 6,
+            Self::AlreadyRenewed => 7,
+            Self::TooEarly => 8,
             Self::Other(code) => code,
         }
     }
@@ -37,6 +49,10 @@ impl RefusalCode {
             2 => Self::TokenExpired,
             3 => Self::TokenUsed,
             4 => Self::Revoked,
+            5 => Self::UnknownCertificate,
+            6 => Self::ApprovalNeeded,
+            7 => Self::AlreadyRenewed,
+            8 => Self::TooEarly,
             other => Self::Other(other),
         }
     }
@@ -49,6 +65,10 @@ impl fmt::Display for RefusalCode {
             Self::TokenExpired => f.write_str("token-expired"),
             Self::TokenUsed => f.write_str("token-used"),
             Self::Revoked => f.write_str("revoked"),
+            Self::UnknownCertificate => f.write_str("unknown-certificate"),
+            Self::ApprovalNeeded => f.write_str("approval-needed"),
+            Self::AlreadyRenewed => f.write_str("already-renewed"),
+            Self::TooEarly => f.write_str("too-early"),
             Self::Other(code) => write!(f, "code-{code}"),
         }
     }

@@ -58,6 +58,27 @@ pub fn proof(cluster: Uuid, token: &str, public_key: &[u8], answer_key: &[u8], a
     hash("enrol1/p", &[cluster.as_bytes(), token.as_bytes(), public_key, answer_key, answer_secret])
 }
 
+/// What a cluster proves to be by the certificate that it has.
+pub struct Predecessor<'a> {
+    /// Its serial number.
+    pub serial: &'a [u8],
+    /// Its key.
+    pub public_key: &'a [u8],
+}
+
+/// What the key that shall be certified and that of the certificate before it both sign. `manager_key`: who may take it.
+pub fn renewal_proof(
+    cluster: Uuid,
+    manager_key: &[u8],
+    predecessor: &Predecessor<'_>,
+    public_key: &[u8],
+    answer_key: &[u8],
+    answer_secret: &[u8],
+) -> Hash {
+    let Predecessor { serial, public_key: old } = predecessor;
+    hash("enrol1/n", &[cluster.as_bytes(), manager_key, serial, old, public_key, answer_key, answer_secret])
+}
+
 /// Id of a request: the hash of its bytes.
 pub fn request_id(request: &[u8]) -> Hash {
     hash("enrol1/r", &[request])

@@ -4,8 +4,8 @@
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use enrolment_protocol::MessageError;
-use enrolment_protocol::cluster::{Draft, Grant, Request, Seed};
-use enrolment_protocol::manager::{Manager, ManagerKey};
+use enrolment_protocol::cluster::{Draft, Grant, Predecessor, RenewalDraft, Request, Seed};
+use enrolment_protocol::manager::{By, Manager, ManagerKey};
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::Token;
 use join_protocol::secret::SecretBytes;
@@ -39,7 +39,7 @@ fn a_granted_request_ends_with_the_grant_and_a_refused_one_with_the_reason() {
     let request = ask(&key, &key, &manager.public(), 2);
     let opened = manager.open(CLUSTER, &request.bytes).unwrap();
     assert_eq!((opened.cluster, &opened.public_key[..]), (CLUSTER, key.public_key().as_ref()));
-    assert!(opened.token.is(Token::new([1; 32]).hash().as_str()));
+    assert_eq!(opened.by, By::Token(Token::new([1; 32]).hash()));
     let refusal = Refusal { code: RefusalCode::TokenExpired, text: "ask for another".to_owned() };
     for answer in [Ok(grant()), Err(refusal)] {
         let bytes = manager.answer(&opened, &answer).unwrap();
@@ -113,4 +113,74 @@ fn serial_numbers_follow_from_what_they_are_for() {
     let others =
         [manager.serial(CLUSTER, "ab", 1, 0), manager.serial(CLUSTER, "ab", 0, 1), manager.serial(CLUSTER, "cd", 0, 0)];
     assert!(others.iter().all(|other| *other != one) && one[0] & 0xc0 == 0x40);
+}
+
+fn point(key: &EcdsaKeyPair) -> [u8; 65] {
+    key.public_key().as_ref().try_into().unwrap()
+}
+
+fn sign(key: &EcdsaKeyPair, bytes: &[u8]) -> [u8; 64] {
+    key.sign(&SystemRandom::new(), bytes).unwrap().as_ref().try_into().unwrap()
+}
+
+/// A renewal from `old` to `new`, the former's part signed by `signer`.
+fn renew(old: &EcdsaKeyPair, new: &EcdsaKeyPair, signer: &EcdsaKeyPair, manager: &ManagerKey) -> Request {
+    let (seed, predecessor) = (Seed::new([7; 32]), Predecessor { serial: vec![0x4a, 1], public_key: point(old) });
+    let draft = RenewalDraft::new(CLUSTER, &predecessor, point(new), manager, &seed);
+    let hash = draft.to_sign();
+    draft.seal(sign(new, &hash), sign(signer, &hash)).unwrap()
+}
+
+#[test]
+fn a_renewal_is_asked_by_the_key_of_the_certificate_and_answered_like_an_enrolment() {
+    let (manager, old, new) = (Manager::new([9; 32]), key(), key());
+    let request = renew(&old, &new, &old, &manager.public());
+    let opened = manager.open(CLUSTER, &request.bytes).unwrap();
+    assert_eq!(opened.public_key, point(&new));
+    let By::Certificate { serial, key } = &opened.by else { panic!("{opened:?}") };
+    assert_eq!((serial.as_str(), key.len()), ("4a01", 64));
+    assert_ne!(*key, opened.key_hash());
+    let bytes = manager.answer(&opened, &Ok(grant())).unwrap();
+    assert_eq!(request.open(&bytes).unwrap(), Ok(grant()));
+}
+
+#[test]
+fn only_the_key_of_the_certificate_renews_it_and_only_into_another_key() {
+    let (manager, old, new, thief) = (Manager::new([9; 32]), key(), key(), key());
+    let refused = |request: Request, refused: &str| {
+        let error = manager.open(CLUSTER, &request.bytes).unwrap_err();
+        assert!(matches!(error, MessageError::Field { field, .. } if field == refused), "{error}");
+    };
+    refused(renew(&old, &new, &thief, &manager.public()), "signature");
+    refused(renew(&old, &new, &new, &manager.public()), "signature");
+    refused(renew(&old, &old, &old, &manager.public()), "public_key");
+    // To another manager, and by the node of another cluster.
+    let request = renew(&old, &new, &old, &Manager::new([8; 32]).public());
+    assert_eq!(manager.open(CLUSTER, &request.bytes).unwrap_err(), MessageError::Sealed("request"));
+    let request = renew(&old, &new, &old, &manager.public());
+    assert_eq!(manager.open(Uuid::from_u128(0xc2), &request.bytes).unwrap_err(), MessageError::Sealed("request"));
+}
+
+#[test]
+fn what_was_signed_for_one_renewal_is_of_no_use_in_another() {
+    let (manager, old, new, other) = (Manager::new([9; 32]), key(), key(), key());
+    let predecessor = Predecessor { serial: vec![0x4a, 1], public_key: point(&old) };
+    let (seed, public) = (Seed::new([7; 32]), manager.public());
+    let hash = RenewalDraft::new(CLUSTER, &predecessor, point(&new), &public, &seed).to_sign();
+    let theirs = sign(&old, &hash);
+    // Another key, another serial number, another seed, another manager: each with the signature that was overheard.
+    let serial = Predecessor { serial: vec![0x4a, 2], ..predecessor.clone() };
+    let (second, apart) = (Seed::new([6; 32]), Manager::new([8; 32]));
+    let elsewhere = apart.public();
+    for (manager, public, predecessor, key, seed) in [
+        (&manager, &public, &predecessor, &other, &seed),
+        (&manager, &public, &serial, &new, &seed),
+        (&manager, &public, &predecessor, &new, &second),
+        (&apart, &elsewhere, &predecessor, &new, &seed),
+    ] {
+        let draft = RenewalDraft::new(CLUSTER, predecessor, point(key), public, seed);
+        let own = sign(key, &draft.to_sign());
+        let error = manager.open(CLUSTER, &draft.seal(own, theirs).unwrap().bytes).unwrap_err();
+        assert!(matches!(error, MessageError::Field { message: "renewal", field: "signature", .. }), "{error}");
+    }
 }

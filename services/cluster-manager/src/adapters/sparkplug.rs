@@ -94,7 +94,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(descriptor) }
 }
 
-/// The Host Application: ConfigDB, Sync and Join of every group, and clusters that enrol.
+/// The Host Application: ConfigDB, Sync and Join of every group, and clusters that enrol or renew their certificate.
 ///
 /// # Errors
 /// The organisation's name makes no host id.
@@ -102,7 +102,11 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(organisation)?;
     let host_id = HostId::new(format!("{group}.{edge_node}"))?;
     let configdb = configdb_node(organisation);
-    let edge = [edge_sync_contract::names::EDGE_NODE_ID, join_service_contract::names::EDGE_NODE_ID];
+    let edge = [
+        edge_sync_contract::names::EDGE_NODE_ID,
+        join_service_contract::names::EDGE_NODE_ID,
+        enrolment_protocol::metrics::RENEWAL_NODE,
+    ];
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike.
     let configdb = format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node);
     let enrolling = format!("spBv1.0/{}/+/+/#", organisation.enrol_group());

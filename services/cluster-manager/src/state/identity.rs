@@ -79,13 +79,20 @@ impl Revocations {
     }
 }
 
+/// A cluster may ask by two nodes, in the quarantine group and in its own; the end of one says nothing of the other.
+fn forget(asking: &mut BTreeMap<Uuid, Asking>, uuid: Uuid, node: &EdgeNodeDescriptor) {
+    if asking.get(&uuid).is_some_and(|asking| asking.node == *node) {
+        asking.remove(&uuid);
+    }
+}
+
 impl ClusterManager {
-    /// Takes an event of a node of the quarantine group of clusters.
+    /// Takes an event of a node by which that cluster asks to be certified.
     pub(super) fn on_enrol_event(&mut self, uuid: Uuid, node: &EdgeNodeDescriptor, event: &HostEvent) {
         let Some(identity) = &self.settings.identity else { return };
         match event {
             HostEvent::NodeBirth { metrics, .. } => {
-                self.asking.remove(&uuid);
+                forget(&mut self.asking, uuid, node);
                 let request = metrics::bytes_of(metrics, REQUEST);
                 // Strangers cost nothing: only who could be let in is read.
                 let Some(request) = request.filter(|_| self.clusters.contains_key(&uuid)) else { return };
@@ -101,7 +108,7 @@ impl ClusterManager {
                     }
                 }
             }
-            HostEvent::NodeData { .. } => match self.asking.get_mut(&uuid) {
+            HostEvent::NodeData { .. } => match self.asking.get_mut(&uuid).filter(|asking| asking.node == *node) {
                 Some(asking) => {
                     asking.due = true;
                     self.dirty.insert(uuid);
@@ -112,8 +119,18 @@ impl ClusterManager {
                 }
                 None => {}
             },
-            HostEvent::NodeDeath { .. } | HostEvent::NodeStale { .. } => drop(self.asking.remove(&uuid)),
+            HostEvent::NodeDeath { .. } | HostEvent::NodeStale { .. } => forget(&mut self.asking, uuid, node),
             _ => {}
+        }
+    }
+
+    /// Takes an event of the node by which a cluster in its own group asks for renewal.
+    pub(super) fn on_renewal_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent) {
+        let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) else { return };
+        let claims = self.claims.get(name.as_str()).into_iter().flatten();
+        // Where two clusters claim one name, it is the request that says whose it is.
+        for uuid in claims.copied().collect::<Vec<_>>() {
+            self.on_enrol_event(uuid, node, event);
         }
     }
 
@@ -157,16 +174,16 @@ impl ClusterManager {
         let (node, opened) = (asking.node.clone(), Arc::clone(&asking.opened));
         let key = opened.key_hash();
         let count = u32::try_from(current.certificates.len()).unwrap_or(u32::MAX);
-        let asked = Asked { token: &opened.token, key: &key, serial: manager.serial(uuid, &key, wanted.fence, count) };
+        let asked = Asked { by: &opened.by, key: &key, serial: manager.serial(uuid, &key, wanted.fence, count) };
         let answer = match authority::judge(&current, &wanted, &terms, asked, now.wall) {
             Verdict::Record(record) => return self.record_identity(uuid, &record, now),
             Verdict::Refuse { record: Some(record), .. } => return self.record_identity(uuid, &record, now),
             Verdict::Grant(certificate) => {
-                tracing::info!(cluster_id = %uuid, serial = certificate.serial, "the cluster is enrolled");
+                tracing::info!(cluster_id = %uuid, serial = certificate.serial, "the cluster is certified");
                 Ok(certificate)
             }
             Verdict::Refuse { refusal, record: None } => {
-                tracing::warn!(cluster_id = %uuid, reason = %refusal, "the cluster is not enrolled");
+                tracing::warn!(cluster_id = %uuid, reason = %refusal, "the cluster is not certified");
                 Err(refusal)
             }
         };

@@ -2,11 +2,13 @@
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-use enrolment_protocol::cluster::{Draft, Request, Seed};
+use enrolment_protocol::cluster::{Draft, Predecessor, RenewalDraft, Request, Seed};
 use enrolment_protocol::manager::Manager;
 use enrolment_protocol::metrics;
 use enrolment_protocol::refusal::RefusalCode;
 use enrolment_protocol::token::Token;
+
+use configdb_schema::ClusterName;
 
 use super::*;
 use crate::authority::{Terms, to_text};
@@ -22,17 +24,45 @@ fn identity() -> Identity {
     Identity { manager, terms }
 }
 
+fn key() -> EcdsaKeyPair {
+    EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()
+}
+
 fn request(token: u8, seed: u8) -> Request {
-    let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+    request_for(&key(), token, seed)
+}
+
+fn request_for(key: &EcdsaKeyPair, token: u8, seed: u8) -> Request {
     let (token, seed, manager) = (Token::new([token; 32]), Seed::new([seed; 32]), Manager::new([3; 32]).public());
     let draft = Draft::new(CLUSTER, &token, key.public_key().as_ref().try_into().unwrap(), &manager, &seed);
     let signature = key.sign(&SystemRandom::new(), &draft.to_sign()).unwrap();
     draft.seal(signature.as_ref().try_into().unwrap()).unwrap()
 }
 
+/// The holder of `old`, which is certified under that serial number, asks for a certificate of `new`.
+fn renewal(old: &EcdsaKeyPair, serial: &str, new: &EcdsaKeyPair) -> Request {
+    let point = |key: &EcdsaKeyPair| key.public_key().as_ref().try_into().unwrap();
+    let predecessor = Predecessor { serial: hex::decode(serial).unwrap(), public_key: point(old) };
+    let (seed, manager) = (Seed::new([9; 32]), Manager::new([3; 32]).public());
+    let draft = RenewalDraft::new(CLUSTER, &predecessor, point(new), &manager, &seed);
+    let hash = draft.to_sign();
+    let [by_new, by_old] =
+        [new, old].map(|key| key.sign(&SystemRandom::new(), &hash).unwrap().as_ref().try_into().unwrap());
+    draft.seal(by_new, by_old).unwrap()
+}
+
 fn birth(request: &Request) -> HostEvent {
+    birth_of(metrics::node(&organisation(), CLUSTER).unwrap(), request)
+}
+
+/// The birth of the node in the cluster's own group.
+fn own_birth(request: &Request) -> HostEvent {
+    birth_of(metrics::renewal_node(&organisation(), &ClusterName::new("Paint_Shop").unwrap()).unwrap(), request)
+}
+
+fn birth_of(node: EdgeNodeDescriptor, request: &Request) -> HostEvent {
     HostEvent::NodeBirth {
-        node: metrics::node(&organisation(), CLUSTER).unwrap(),
+        node,
         bd_seq: BdSeq::ZERO,
         timestamp: 0,
         uuid: None,
@@ -54,8 +84,12 @@ fn enrolling(kill: Kill) -> World {
 }
 
 fn ask(world: &mut World, request: &Request) {
-    world.enrolling = Some(birth(request));
-    world.feed(vec![birth(request)]);
+    ask_by(world, birth(request));
+}
+
+fn ask_by(world: &mut World, birth: HostEvent) {
+    world.enrolling = Some(birth.clone());
+    world.feed(vec![birth]);
     world.settle();
 }
 
@@ -121,4 +155,89 @@ fn a_revoked_certificate_is_told_as_void_and_so_are_those_of_a_cluster_that_is_t
     world.delete(CLUSTER, "EdgeCluster");
     world.run(Duration::from_secs(120));
     assert_eq!(world.void.clone().unwrap().into_keys().collect::<Vec<_>>(), [serial]);
+}
+
+/// A cluster whose key was certified an hour's life and so long ago; and the serial number.
+fn enrolled_for(kill: Kill, seconds: u64) -> (World, EcdsaKeyPair, String) {
+    let (mut world, old) = (enrolling(kill), key());
+    ask(&mut world, &request_for(&old, 1, 5));
+    let serial = world.device().identity.serial.clone().unwrap();
+    world.enrolling = None;
+    world.orders.clear();
+    world.now.wall += seconds * 1000;
+    (world, old, serial)
+}
+
+#[test]
+fn whatever_is_killed_a_certificate_is_renewed_into_one_key_and_recorded_before_the_answer() {
+    for kill in [Kill::Never, Kill::AfterEach] {
+        let (mut world, old, serial) = enrolled_for(kill, 2_400);
+        let new = key();
+        let asked = renewal(&old, &serial, &new);
+        ask_by(&mut world, own_birth(&asked));
+        let order = world.orders.last().unwrap_or_else(|| panic!("{kill:?}: no answer"));
+        let certificate = order.answer.clone().unwrap();
+        assert_eq!((order.node.to_string().as_str(), &*order.group), ("ACME-Paint_Shop/Identity", "ACME-Paint_Shop"));
+        assert!(world.orders.iter().all(|order| order.answer == Ok(certificate.clone())), "{kill:?}");
+        let entry = world.db.json(CLUSTER, "EdgeClusterIdentity").unwrap();
+        assert_eq!(entry["certificates"][0]["state"], "renewed");
+        assert_eq!(entry["certificates"][1], json!(certificate), "{kill:?}");
+        assert_eq!(entry["certificates"].as_array().unwrap().len(), 2, "{kill:?}");
+        assert_eq!(world.device().identity.serial, Some(certificate.serial.clone()));
+        assert_eq!(world.void, Some(BTreeMap::new()), "the one before it stays good until it ends");
+        // The cluster was killed and asks anew, with the keys that it has kept.
+        ask_by(&mut world, own_birth(&renewal(&old, &serial, &new)));
+        assert_eq!(world.orders.last().unwrap().answer, Ok(certificate.clone()), "{kill:?}");
+        // Who has the old key and another new one is refused, and shows.
+        ask_by(&mut world, own_birth(&renewal(&old, &serial, &key())));
+        let refusal = world.orders.last().unwrap().answer.clone().unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::AlreadyRenewed, "{kill:?}");
+        assert!(world.device().identity.alert.clone().unwrap().contains("asks to renew it again"), "{kill:?}");
+    }
+}
+
+#[test]
+fn an_expired_certificate_is_renewed_through_the_quarantine_when_it_is_approved() {
+    for kill in [Kill::Never, Kill::AfterEach] {
+        let (mut world, old, serial) = enrolled_for(kill, 7_200);
+        let asked = renewal(&old, &serial, &key());
+        ask(&mut world, &asked);
+        let refusal = world.orders.last().unwrap().answer.clone().unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::ApprovalNeeded, "{kill:?}");
+        assert!(world.device().identity.alert.clone().unwrap().contains(&serial), "{kill:?}");
+        world.put(CLUSTER, "EdgeClusterEnrolment", json!({"approved": [serial]}));
+        world.settle();
+        ask(&mut world, &asked);
+        let certificate = world.orders.last().unwrap().answer.clone().unwrap();
+        assert_eq!(world.device().identity.serial, Some(certificate.serial), "{kill:?}");
+        assert_eq!(world.device().identity.alert, None, "{kill:?}");
+    }
+}
+
+#[test]
+fn a_key_that_this_cluster_was_never_given_renews_nothing() {
+    let (mut world, _, serial) = enrolled_for(Kill::Never, 2_400);
+    let before = world.db.json(CLUSTER, "EdgeClusterIdentity");
+    // Another cluster's key, under this one's serial number.
+    ask_by(&mut world, own_birth(&renewal(&key(), &serial, &key())));
+    let refusal = world.orders.last().unwrap().answer.clone().unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::UnknownCertificate);
+    assert_eq!(world.db.json(CLUSTER, "EdgeClusterIdentity"), before);
+    // The same by the node of a group that no cluster has is not even read.
+    let stranger = EdgeNodeDescriptor::parse("ACME-Elsewhere", metrics::RENEWAL_NODE).unwrap();
+    world.orders.clear();
+    ask_by(&mut world, birth_of(stranger, &renewal(&key(), &serial, &key())));
+    assert!(world.orders.is_empty());
+}
+
+#[test]
+fn the_end_of_the_node_in_one_group_does_not_end_the_question_in_the_other() {
+    let (mut world, old, serial) = enrolled_for(Kill::Never, 2_400);
+    let own = metrics::renewal_node(&organisation(), &ClusterName::new("Paint_Shop").unwrap()).unwrap();
+    world.feed(vec![
+        own_birth(&renewal(&old, &serial, &key())),
+        HostEvent::NodeStale { node: metrics::node(&organisation(), CLUSTER).unwrap(), reason: "lost".to_owned() },
+    ]);
+    world.settle();
+    assert!(world.orders.last().unwrap().answer.is_ok() && world.orders.last().unwrap().node == own);
 }
