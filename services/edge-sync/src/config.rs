@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
-use sparkplug_mqtt::MqttConfig;
+use sparkplug_mqtt::{MqttConfig, Password};
 use uuid::Uuid;
 
+use crate::adapters::identity::Renewal;
 use crate::object::{Kind, KindError};
 use crate::state::Settings;
 use crate::state::prune::PruneLimits;
@@ -39,6 +40,8 @@ pub struct Config {
     pub sync: SyncConfig,
     /// The sealed secrets controller.
     pub sealing: SealingConfig,
+    /// The cluster's certificate.
+    pub identity: IdentityConfig,
     /// The broker.
     pub mqtt: MqttConfig,
     /// Health and metrics.
@@ -91,6 +94,28 @@ pub struct SealingConfig {
     pub refresh_ms: u64,
 }
 
+/// The cluster's certificate, and the credentials of a cluster that has none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IdentityConfig {
+    /// Renew the certificate in Secret `sparkfleet-identity`.
+    pub renew: bool,
+    /// User of the quarantine group.
+    pub username: Option<String>,
+    /// Its password.
+    pub password: Password,
+    /// PEM file with a certificate of the quarantine group.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file with its private key.
+    pub key_file: Option<PathBuf>,
+}
+
+impl Default for IdentityConfig {
+    fn default() -> Self {
+        Self { renew: true, username: None, password: Password::default(), cert_file: None, key_file: None }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -101,6 +126,7 @@ impl Default for Config {
             kubernetes: KubernetesConfig::default(),
             sync: SyncConfig::default(),
             sealing: SealingConfig::default(),
+            identity: IdentityConfig::default(),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
         }
@@ -181,6 +207,23 @@ pub const KEYS: &[ConfigKey] = &[
     ConfigKey { key: "sealing.enabled", default: "true", help: "there is a Sealed Secrets controller" },
     ConfigKey { key: "sealing.namespace", default: "sealed-secrets", help: "namespace of the controller's Service" },
     ConfigKey { key: "sealing.service", default: "sealed-secrets", help: "name of the controller's Service" },
+    ConfigKey {
+        key: "identity.renew",
+        default: "true",
+        help: "renew the certificate in Secret sparkfleet-identity, if there is one, when two thirds of its life are over",
+    },
+    ConfigKey {
+        key: "identity.username",
+        default: "",
+        help: "user by whom a cluster asks whose certificate has expired: one that may only enrol",
+    },
+    ConfigKey { key: "identity.password", default: "", help: "its password; better given as identity.password_file" },
+    ConfigKey {
+        key: "identity.cert_file",
+        default: "",
+        help: "PEM file of the certificate by which a cluster asks whose own has expired: one that may only enrol",
+    },
+    ConfigKey { key: "identity.key_file", default: "", help: "PEM file of the private key of identity.cert_file" },
     ConfigKey { key: "sealing.refresh_ms", default: "3600000", help: "how often the sealing certificate is read" },
 ];
 
@@ -207,6 +250,9 @@ pub enum ConfigError {
         /// The rule that it breaks.
         rule: &'static str,
     },
+    /// `identity.*`, in the words of the `[mqtt]` table whose place it takes.
+    #[error("identity (instead of mqtt)")]
+    Quarantine(#[source] sparkplug_mqtt::MqttConfigError),
     /// `mqtt.*`
     #[error(transparent)]
     Mqtt(#[from] sparkplug_mqtt::MqttConfigError),
@@ -219,6 +265,8 @@ pub struct Checked {
     pub node: EdgeNodeDescriptor,
     /// For the state.
     pub settings: Settings,
+    /// For the renewal of the cluster's certificate; None: it is not renewed.
+    pub renewal: Option<Renewal>,
 }
 
 impl Config {
@@ -232,6 +280,10 @@ impl Config {
         let cluster_uuid = self.cluster.uuid.filter(|uuid| !uuid.is_nil()).ok_or(ConfigError::ClusterUuid)?;
         self.mqtt.validate()?;
         self.check_rest()?;
+        let quarantine = self.quarantine();
+        if let Some(quarantine) = &quarantine {
+            quarantine.validate().map_err(ConfigError::Quarantine)?;
+        }
         let group = GroupId::new(organisation.cluster_group(&name))
             .expect("organisation and cluster names hold only characters that are allowed in a group id");
         let sync = &self.sync;
@@ -256,7 +308,15 @@ impl Config {
             sealing_retry: (Duration::from_secs(5), Duration::from_secs(3600)),
             seed,
         };
-        Ok(Checked { node: sync_node(group), settings })
+        let renewal = Renewal { organisation, cluster: cluster_uuid, name, mqtt: self.mqtt.clone(), quarantine };
+        Ok(Checked { node: sync_node(group), settings, renewal: self.identity.renew.then_some(renewal) })
+    }
+
+    /// How a cluster without a certificate reaches the broker; None: it has no credentials for that.
+    fn quarantine(&self) -> Option<MqttConfig> {
+        let IdentityConfig { username, password, cert_file, key_file, .. } = self.identity.clone();
+        let is_set = username.is_some() || cert_file.is_some() || key_file.is_some();
+        is_set.then(|| MqttConfig { username, password, cert_file, key_file, ..self.mqtt.clone() })
     }
 
     fn check_rest(&self) -> Result<(), ConfigError> {

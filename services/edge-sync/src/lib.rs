@@ -20,6 +20,8 @@
 //!    was looked at.
 //! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. The node is born when everything has been listed, so its birth is true.
 //!
+//! Beside all that the cluster's certificate is renewed: `renewal.rs` says when, `adapters/identity/renewal.rs` does it.
+//!
 //! `state.rs` and its parts in `state/` decide when; `event.rs` lists all that comes in and goes out; `object.rs`, `hosts.rs` and `record.rs` know how things are written in
 //! Kubernetes.
 //!
@@ -36,6 +38,7 @@ pub mod hosts;
 pub mod object;
 pub mod reconcile;
 pub mod record;
+pub mod renewal;
 pub mod state;
 pub mod validate;
 
@@ -52,6 +55,7 @@ use uuid::Uuid;
 pub use config::Config;
 pub use state::{Settings, State};
 
+use adapters::identity::Secrets;
 use adapters::kubernetes::{Kubernetes, SealingService};
 use adapters::sparkplug::Session;
 use event::{Effect, Event};
@@ -79,6 +83,11 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     }
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
     let sealing = SealingService { namespace: config.sealing.namespace, service: config.sealing.service };
+    let mut renewals = JoinSet::new();
+    if let Some(renewal) = checked.renewal {
+        let secrets = Secrets::new(client.clone(), &checked.settings.namespace);
+        renewals.spawn(renewal.run(secrets, clock, shutdown.child()));
+    }
     let kubernetes = Kubernetes::new(client, &checked.settings.namespace, &checked.settings.kinds, sealing);
     let (inbox, mut news) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
@@ -107,6 +116,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     for effect in state.take_effects().nothing_to_save() {
         rim.execute(effect).await?;
     }
+    while renewals.join_next().await.is_some() {}
     Ok(())
 }
 

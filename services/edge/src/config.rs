@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use edge_monitor::config::ReloadConfig;
-use edge_sync::config::{ClusterConfig, KubernetesConfig, SealingConfig, SyncConfig};
+use edge_sync::config::{ClusterConfig, IdentityConfig, KubernetesConfig, SealingConfig, SyncConfig};
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
@@ -29,6 +29,8 @@ pub struct Config {
     pub sync: SyncConfig,
     /// Edge sync: the sealed secrets controller.
     pub sealing: SealingConfig,
+    /// The cluster's certificate.
+    pub identity: IdentityConfig,
     /// Edge monitor.
     pub monitor: MonitorSection,
     /// The broker.
@@ -63,10 +65,33 @@ pub struct LogSection {
 
 impl Default for Config {
     fn default() -> Self {
-        let edge_sync::Config { organisation, state_dir, simulated, cluster, kubernetes, sync, sealing, mqtt, http } =
-            edge_sync::Config::default();
+        let edge_sync::Config {
+            organisation,
+            state_dir,
+            simulated,
+            cluster,
+            kubernetes,
+            sync,
+            sealing,
+            identity,
+            mqtt,
+            http,
+        } = edge_sync::Config::default();
         let (monitor, log) = (MonitorSection::default(), LogSection::default());
-        Self { organisation, state_dir, simulated, cluster, kubernetes, sync, sealing, monitor, mqtt, http, log }
+        Self {
+            organisation,
+            state_dir,
+            simulated,
+            cluster,
+            kubernetes,
+            sync,
+            sealing,
+            identity,
+            monitor,
+            mqtt,
+            http,
+            log,
+        }
     }
 }
 
@@ -171,6 +196,7 @@ impl Config {
             kubernetes: self.kubernetes,
             sync: self.sync,
             sealing: self.sealing,
+            identity: self.identity,
             mqtt: self.mqtt,
             http: HttpConfig::default(),
         };

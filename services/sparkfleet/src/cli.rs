@@ -428,6 +428,14 @@ pub enum IdentityCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Let a cluster whose certificate has expired renew it, once
+    Approve {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Fence the present machines of a cluster off: every identity and token of it is void, and only a new token lets others in
     Replace {
         /// Name or UUID

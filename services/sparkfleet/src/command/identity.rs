@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::anyhow;
-use configdb_schema::document::{CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity};
+use configdb_schema::document::{CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IdentityAlertKind};
 use serde_json::json;
+use service_runtime::exit;
 
 use super::{bootstrap, cluster, usage};
 use crate::cli::{IdentityCommand, Options};
@@ -21,6 +22,7 @@ pub async fn run(command: IdentityCommand) -> anyhow::Result<()> {
         IdentityCommand::Revoke { cluster, serial, options } => {
             change(&cluster, &options, "revoked", |identity, wanted| revoke(identity, wanted, &serial)).await
         }
+        IdentityCommand::Approve { cluster, options } => change(&cluster, &options, "approved", approve).await,
         IdentityCommand::Replace { cluster, options } => {
             change(&cluster, &options, "fenced off", |_, wanted| {
                 wanted.fence =
@@ -87,6 +89,23 @@ fn revoke(identity: &EdgeClusterIdentity, wanted: &mut EdgeClusterEnrolment, ser
     Ok(())
 }
 
+/// Adds the serial number of the certificate that waits for approval to those that may be renewed although they have expired.
+fn approve(identity: &EdgeClusterIdentity, wanted: &mut EdgeClusterEnrolment) -> anyhow::Result<()> {
+    let asking = |serial: &str| {
+        let mut alerts = identity.alerts.iter();
+        alerts.any(|alert| alert.kind == IdentityAlertKind::RenewalWaits && alert.text.contains(serial))
+    };
+    let valid = || identity.certificates.iter().filter(|one| one.state == CertificateState::Valid);
+    let waiting: Vec<&String> = valid().map(|one| &one.serial).filter(|serial| asking(serial)).collect();
+    if waiting.is_empty() {
+        return Err(exit::with_code(exit::REFUSED, anyhow!("no certificate of the cluster waits for approval")));
+    }
+    // An approval counts once; those that were used are let go.
+    wanted.approved.retain(|serial| valid().any(|one| one.serial == *serial) && !waiting.contains(&serial));
+    wanted.approved.extend(waiting.into_iter().cloned());
+    Ok(())
+}
+
 async fn change(
     wanted: &str,
     options: &Options,
@@ -100,7 +119,7 @@ async fn change(
     edit(&identity, &mut enrolment)?;
     let revision = client.write_document(uuid, &enrolment, etag).await?;
     let value = json!({ "cluster": uuid, "name": entry.name, "revision": revision, "state": done,
-        "fence": enrolment.fence, "revoked": enrolment.revoked });
+        "fence": enrolment.fence, "revoked": enrolment.revoked, "approved": enrolment.approved });
     output::print(options.presentation.output, || vec![format!("the identity of {} is {done}", entry.name)], &value)?;
     client.close().await;
     Ok(())
@@ -109,7 +128,7 @@ async fn change(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use configdb_schema::document::{CertificateKind, IssuedCertificate};
+    use configdb_schema::document::{CertificateKind, IdentityAlert, IssuedCertificate};
 
     fn identity(states: &[(&str, CertificateState)]) -> EdgeClusterIdentity {
         let certificates = states.iter().map(|(serial, state)| IssuedCertificate {
@@ -138,5 +157,28 @@ mod tests {
         revoke(&identity, &mut wanted, &[]).unwrap();
         assert_eq!(wanted.revoked, ["4a03", "4a02"]);
         assert!(revoke(&identity, &mut wanted, &["4a01".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn what_waits_is_approved_and_nothing_else() {
+        let mut identity = identity(&[
+            ("4a01", CertificateState::Renewed),
+            ("4a02", CertificateState::Valid),
+            ("4a03", CertificateState::Valid),
+        ]);
+        let mut wanted = EdgeClusterEnrolment {
+            approved: vec!["4a01".to_owned(), "4a03".to_owned()],
+            ..EdgeClusterEnrolment::default()
+        };
+        assert!(approve(&identity, &mut wanted).is_err(), "nothing waits");
+        identity.alerts.push(IdentityAlert {
+            kind: IdentityAlertKind::RenewalWaits,
+            at: String::new(),
+            text: "certificate 4a02 asks for renewal".to_owned(),
+        });
+        for _ in 0..2 {
+            approve(&identity, &mut wanted).unwrap();
+            assert_eq!(wanted.approved, ["4a03", "4a02"], "and what was renewed is let go");
+        }
     }
 }

@@ -1,0 +1,171 @@
+//! Keeps the certificate in Secret `sparkfleet-identity` good: asks for the next one in time, keeps its key before it asks, and writes the Secret when it has it. Services take it up from
+//! the files that the Secret is mounted as.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use configdb_schema::{ClusterName, Organisation};
+use enrolment_protocol::cluster::Grant;
+use enrolment_protocol::manager::ManagerKey;
+use enrolment_protocol::metrics as wire;
+use service_runtime::backoff::Backoff;
+use service_runtime::shutdown::Shutdown;
+use sparkplug::EdgeNodeDescriptor;
+use sparkplug_mqtt::{Clock, MqttConfig};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{Exchange, Held, Identity, Keys, Purpose, Secrets, granted};
+use crate::renewal::{Course, LOOK_EVERY, Standing};
+
+/// First and longest pause after something did not work.
+const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
+
+/// What the renewal needs of the configuration.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    /// First part of the group.
+    pub organisation: Organisation,
+    /// Object of the cluster.
+    pub cluster: Uuid,
+    /// Its name.
+    pub name: ClusterName,
+    /// How the cluster's services reach the broker.
+    pub mqtt: MqttConfig,
+    /// How a cluster reaches it that has no certificate any more; None: it has no way.
+    pub quarantine: Option<MqttConfig>,
+}
+
+impl Renewal {
+    /// Runs until `shutdown`.
+    pub async fn run(self, secrets: Secrets, clock: Clock, shutdown: Shutdown) {
+        let mut retry = Backoff::new(RETRY.0, RETRY.1, self.cluster.as_u64_pair().1);
+        loop {
+            let pause = tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                looked = self.look(&secrets, clock) => match looked {
+                    Ok(pause) => {
+                        retry.reset();
+                        pause
+                    }
+                    Err(error) => {
+                        tracing::warn!(error = format!("{error:#}"), "the cluster's certificate is not renewed");
+                        tell_failed(true);
+                        retry.next_delay()
+                    }
+                },
+            };
+            tokio::select! {
+                () = shutdown.wait() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Looks at the certificate and renews it if it is time; how long to wait until the next look.
+    async fn look(&self, secrets: &Secrets, clock: Clock) -> anyhow::Result<Duration> {
+        let Some(identity) = secrets.identity().await? else { return Ok(LOOK_EVERY) };
+        let held = Held::read(&identity.certificates, &identity.key)?;
+        tell_end(held.life.ends);
+        let standing = held.life.standing(clock.now().wall);
+        let (node, mqtt, limit) = match standing {
+            Standing::Good(pause) => {
+                tell_failed(false);
+                return Ok(pause);
+            }
+            Standing::Due(left) => {
+                (wire::renewal_node(&self.organisation, &self.name)?, &self.mqtt, left.min(LOOK_EVERY))
+            }
+            Standing::Expired => {
+                let quarantine = self.quarantine.as_ref().context(
+                    "the certificate has expired, and there are no credentials to ask with; set identity.cert_file and identity.key_file, or enrol with another token",
+                )?;
+                (wire::node(&self.organisation, self.cluster)?, quarantine, LOOK_EVERY)
+            }
+        };
+        let manager_key = identity
+            .manager_key
+            .clone()
+            .context("Secret sparkfleet-identity has no manager.key; it comes with the next enrolment")?;
+        let keys = secrets.keys(&Purpose::Renewal(held.serial())).await?;
+        let asked = Asked { held: &held, keys: &keys, manager_key: manager_key.parse().context("manager.key")?, limit };
+        tracing::info!(
+            serial = held.serial(),
+            expired = standing == Standing::Expired,
+            "asking to renew the certificate"
+        );
+        match self.ask(asked, node, mqtt).await? {
+            Answer::Granted(grant) => {
+                let renewed = Identity {
+                    token: identity.token,
+                    version: identity.version,
+                    ..granted(&keys, &grant, &identity.authorities, manager_key)?
+                };
+                secrets.write_identity(&renewed).await?;
+                tracing::info!("the certificate is renewed");
+                Ok(Duration::ZERO)
+            }
+            Answer::Refused(pause) => Ok(pause),
+        }
+    }
+
+    /// Asks until the answer is final or its time is over.
+    async fn ask(&self, asked: Asked<'_>, node: EdgeNodeDescriptor, mqtt: &MqttConfig) -> anyhow::Result<Answer> {
+        let request = asked.keys.renewal(self.cluster, asked.held, &asked.manager_key)?;
+        let mut exchange = Exchange::start(request, node, mqtt)?;
+        let end = Instant::now() + asked.limit;
+        let mut told = None;
+        loop {
+            let answer = tokio::select! {
+                answer = exchange.answer() => answer?,
+                () = tokio::time::sleep_until(end) => {
+                    let error = anyhow!("not answered so far: {}", exchange.trouble());
+                    exchange.end("refused").await;
+                    return if told.is_some() { Ok(Answer::Refused(Duration::ZERO)) } else { Err(error) };
+                }
+            };
+            match answer {
+                Ok(grant) => {
+                    exchange.end("enrolled").await;
+                    return Ok(Answer::Granted(grant));
+                }
+                Err(refusal) => {
+                    let course = asked.held.life.after(refusal.code);
+                    if told != Some(refusal.code) {
+                        told = Some(refusal.code);
+                        tell_failed(true);
+                        tracing::warn!(reason = %refusal, "the cluster manager does not renew the certificate");
+                    }
+                    if let Course::Pause(pause) = course {
+                        exchange.end("refused").await;
+                        return Ok(Answer::Refused(pause));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is asked for.
+struct Asked<'a> {
+    held: &'a Held,
+    keys: &'a Keys,
+    manager_key: ManagerKey,
+    limit: Duration,
+}
+
+enum Answer {
+    Granted(Grant),
+    /// Look again after that time.
+    Refused(Duration),
+}
+
+fn tell_failed(failed: bool) {
+    metrics::gauge!("edge_sync_renewal_failed").set(if failed { 1.0 } else { 0.0 });
+}
+
+#[allow(clippy::cast_precision_loss, reason = "seconds of this century are exact")]
+fn tell_end(ends_ms: u64) {
+    metrics::gauge!("edge_sync_certificate_ends").set((ends_ms / 1000) as f64);
+}

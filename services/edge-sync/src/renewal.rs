@@ -1,0 +1,98 @@
+//! When the cluster's certificate is renewed. Pure: the certificate's life and the time in, what is to be done out.
+
+use std::time::Duration;
+
+use enrolment_protocol::refusal::RefusalCode;
+
+/// Longest time without a look at the Secret: somebody else may have enrolled the cluster anew, and clocks are set.
+pub const LOOK_EVERY: Duration = Duration::from_secs(3600);
+/// Shortest time between two looks.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// From when until when a certificate is good, UTC ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
+    /// Not before.
+    pub begins: u64,
+    /// Not after.
+    pub ends: u64,
+}
+
+/// How a certificate stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Good; look again after that time.
+    Good(Duration),
+    /// Two thirds of its life are over: renew it, with itself as the way to the broker. It ends after that time.
+    Due(Duration),
+    /// It has ended, and opens no session any more: renew it through the quarantine group.
+    Expired,
+}
+
+/// What follows from a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    /// Ask on: an operator can let it in at any time.
+    Ask,
+    /// Ask again after that time; until then nothing here can change the answer.
+    Pause(Duration),
+}
+
+impl Life {
+    /// How the certificate stands at this time, UTC ms.
+    #[must_use]
+    pub fn standing(self, now: u64) -> Standing {
+        let due = self.begins.saturating_add(self.ends.saturating_sub(self.begins) / 3 * 2);
+        if now >= self.ends {
+            Standing::Expired
+        } else if now >= due {
+            Standing::Due(Duration::from_millis(self.ends - now))
+        } else {
+            Standing::Good(Duration::from_millis(due - now).clamp(PAUSE_MIN, LOOK_EVERY))
+        }
+    }
+
+    /// What to do when the manager refuses.
+    #[must_use]
+    pub fn after(self, refusal: RefusalCode) -> Course {
+        match refusal {
+            RefusalCode::ApprovalNeeded => Course::Ask,
+            // One of the two clocks is wrong.
+            RefusalCode::TooEarly => {
+                let life = Duration::from_millis(self.ends.saturating_sub(self.begins));
+                Course::Pause((life / 20).clamp(PAUSE_MIN, LOOK_EVERY))
+            }
+            _ => Course::Pause(LOOK_EVERY),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 24 * 3600 * 1000;
+
+    #[test]
+    fn a_certificate_is_due_when_two_thirds_of_its_life_are_over() {
+        let life = Life { begins: 100 * DAY, ends: 130 * DAY };
+        assert_eq!(life.standing(0), Standing::Good(LOOK_EVERY), "the clock of the cluster is far behind");
+        assert_eq!(life.standing(120 * DAY - 5_000), Standing::Good(Duration::from_secs(5)));
+        assert_eq!(life.standing(120 * DAY - 1), Standing::Good(PAUSE_MIN));
+        assert_eq!(life.standing(120 * DAY), Standing::Due(Duration::from_millis(10 * DAY)));
+        assert_eq!(life.standing(130 * DAY - 1), Standing::Due(Duration::from_millis(1)));
+        assert_eq!(life.standing(130 * DAY), Standing::Expired);
+        let broken = Life { begins: 9, ends: 3 };
+        assert_eq!(broken.standing(5), Standing::Expired);
+    }
+
+    #[test]
+    fn only_who_waits_for_an_operator_asks_on() {
+        let life = Life { begins: 0, ends: 60_000 };
+        assert_eq!(life.after(RefusalCode::ApprovalNeeded), Course::Ask);
+        assert_eq!(life.after(RefusalCode::TooEarly), Course::Pause(Duration::from_secs(3)));
+        for code in [RefusalCode::Revoked, RefusalCode::AlreadyRenewed, RefusalCode::UnknownCertificate] {
+            assert_eq!(life.after(code), Course::Pause(LOOK_EVERY));
+        }
+    }
+}
