@@ -9,10 +9,12 @@ use std::time::Duration;
 use e2e::centre::{free_port, git_password, service_process_with};
 use e2e::cli::{Cli, Outcome};
 use e2e::mosquitto::Mosquitto;
-use e2e::process::Processes;
+use e2e::process::{Process, Processes};
+use e2e::program;
 use enrolment_protocol::token::Token;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
@@ -28,7 +30,7 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 /// A centre with the authority of the site behind Mosquitto.
 pub struct Site {
     pub server: Mosquitto,
-    directory: tempfile::TempDir,
+    pub directory: tempfile::TempDir,
     pub processes: Processes,
     pub cli: Cli,
     git: SocketAddr,
@@ -41,6 +43,15 @@ impl Site {
 
     /// With further tables in the cluster manager's configuration.
     pub async fn start_with(tables: impl FnOnce(&Self) -> String) -> Self {
+        Self::start_as("", tables).await
+    }
+
+    /// With certificates that live for so many seconds.
+    pub async fn start_for(lifetime_s: u32) -> Self {
+        Self::start_as(&format!("lifetime_s = {lifetime_s}\n"), |_| String::new()).await
+    }
+
+    async fn start_as(identity: &str, tables: impl FnOnce(&Self) -> String) -> Self {
         let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
         let url = format!("mqtts://localhost:{}", server.address().port());
         let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), "ACME-Central-Operator"));
@@ -48,7 +59,7 @@ impl Site {
         let site = Self { server, directory, processes: Processes::default(), cli, git: free_port() };
         let at = |name: &str| site.server.directory().join(name).display().to_string();
         let identity = format!(
-            "[identity]\nauthority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
+            "[identity]\n{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
             at("sparkfleet-ca.pem"),
             at("ca.key")
         );
@@ -59,7 +70,7 @@ impl Site {
     }
 
     /// Starts a service with the certificate `name` in `directory`.
-    fn run(&self, service: &str, name: &str, tables: &str, directory: &Path) {
+    pub fn run(&self, service: &str, name: &str, tables: &str, directory: &Path) {
         let folder = self.directory.path().join(name);
         fs::create_dir_all(&folder).unwrap();
         let url = format!("mqtts://localhost:{}", self.server.address().port());
@@ -114,7 +125,7 @@ impl Site {
     }
 
     /// A cluster that is set up, with that token; returns the manager's key as well.
-    async fn cluster(&self, name: &str, token: &Token, expires: &str) -> (Uuid, String) {
+    pub async fn cluster(&self, name: &str, token: &Token, expires: &str) -> (Uuid, String) {
         let cluster = uuid(&self.cli.json(&["cluster", "create", name]).await);
         let key = self.until("the manager's key", async || {
             self.entry(cluster, "EdgeClusterIdentity").await.and_then(|entry| Some(entry["key"].as_str()?.to_owned()))
@@ -126,13 +137,19 @@ impl Site {
         (cluster, key)
     }
 
-    async fn put(&self, cluster: Uuid, entry: &Value) {
+    pub async fn put(&self, cluster: Uuid, entry: &Value) {
         let put = ["config", "put", &cluster.to_string(), "EdgeClusterEnrolment", "-"];
         let outcome = self.cli.run_with(&put, &entry.to_string()).await;
         assert_eq!(outcome.code, 0, "{outcome:#?}");
     }
 
-    async fn enrol(&self, cluster: Uuid, key: &str, token: &Token, kubernetes: &str) -> Outcome {
+    pub async fn enrol(&self, cluster: Uuid, key: &str, token: &Token, kubernetes: &str) -> Outcome {
+        let environment = self.enrolment(cluster, key, token, kubernetes);
+        Cli::new("mqtt://127.0.0.1:1").with_environment(environment).run(&["enrol"]).await
+    }
+
+    /// What `sparkfleet enrol` goes by.
+    fn enrolment(&self, cluster: Uuid, key: &str, token: &Token, kubernetes: &str) -> Vec<(String, String)> {
         let file = self.directory.path().join("token");
         fs::write(&file, token.expose()).unwrap();
         let variables = [
@@ -145,12 +162,11 @@ impl Site {
             ("SPARKFLEET_KUBERNETES_URL", kubernetes.to_owned()),
         ];
         let own = variables.map(|(key, value)| (key.to_owned(), value));
-        let files = files("SPARKFLEET_MQTT_", self.server.directory(), "ACME-Enrol");
-        Cli::new("mqtt://127.0.0.1:1").with_environment(own.into_iter().chain(files)).run(&["enrol"]).await
+        own.into_iter().chain(files("SPARKFLEET_MQTT_", self.server.directory(), "ACME-Enrol")).collect()
     }
 }
 
-fn files(prefix: &str, directory: &Path, name: &str) -> Vec<(String, String)> {
+pub fn files(prefix: &str, directory: &Path, name: &str) -> Vec<(String, String)> {
     let file = |key: &str, name: String| (format!("{prefix}{key}"), directory.join(name).display().to_string());
     vec![
         file("CA_FILE", "sparkfleet-ca.pem".to_owned()),
@@ -159,14 +175,19 @@ fn files(prefix: &str, directory: &Path, name: &str) -> Vec<(String, String)> {
     ]
 }
 
-async fn kubernetes(name: &str) -> SimulatedCluster {
+pub async fn kubernetes(name: &str) -> SimulatedCluster {
     let spec = ClusterSpec { hosts: vec![HostSpec::control_plane("paint-1")], flux: false, ..ClusterSpec::new(name) };
     SimulatedCluster::start(spec, Charts::new()).await.unwrap()
 }
 
-async fn secret(cluster: &SimulatedCluster, name: &str) -> std::collections::BTreeMap<String, String> {
+/// The Secrets of the cluster's namespace.
+pub fn secrets(cluster: &SimulatedCluster) -> Api<Secret> {
     let client = kube::Client::try_from(kube::Config::new(cluster.url().parse().unwrap())).unwrap();
-    let secret = Api::<Secret>::namespaced(client, "fplus-edge").get(name).await.unwrap();
+    Api::namespaced(client, "fplus-edge")
+}
+
+pub async fn secret(cluster: &SimulatedCluster, name: &str) -> std::collections::BTreeMap<String, String> {
+    let secret = secrets(cluster).get(name).await.unwrap();
     let text = |bytes: k8s_openapi::ByteString| String::from_utf8(bytes.0).unwrap();
     secret.data.unwrap().into_iter().map(|(key, value)| (key, text(value))).collect()
 }
@@ -261,4 +282,65 @@ async fn void_certificates_are_refused(site: &Site, edge: MqttConfig) {
         assert_eq!(event == ListenerEvent::Online, is_let_in, "{event:?}");
         listener.stop().await;
     }
+}
+
+// long: one enrolment after the other, each killed at another step
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enrolment_that_was_killed_at_any_step_ends_the_same_when_it_is_run_again() {
+    let site = Site::start().await;
+    let (token, other) = (Token::new([1; 32]), Token::new([2; 32]));
+    let (cluster, key) = site.cluster("Paint_Shop", &token, "2099-01-01T00:00:00Z").await;
+    let own = kubernetes("Paint_Shop").await;
+    let api = secrets(&own);
+    let started = |cluster: Uuid, token: &Token, own: &SimulatedCluster| {
+        let environment = site.enrolment(cluster, &key, token, &own.url());
+        let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
+        Process::with("enrol", &program::sparkfleet(), &["enrol"], &environment, site.directory.path())
+    };
+    let value = |secret: &Secret, name: &str| secret.data.as_ref().unwrap()[name].0.clone();
+
+    // Killed when the keys were kept, and nobody had answered.
+    site.processes.kill("cluster-manager");
+    let mut enrol = started(cluster, &token, &own);
+    let kept = site.until("the kept keys", async || api.get_opt("sparkfleet-enrolment-keys").await.unwrap()).await;
+    enrol.kill();
+    assert!(api.get_opt("sparkfleet-identity").await.unwrap().is_none());
+    site.processes.restart("cluster-manager");
+    let outcome = site.enrol(cluster, &key, &token, &own.url()).await;
+    assert_eq!(outcome.code, 0, "{outcome:#?}\n{}", site.processes.tails());
+    let kept_by_then = api.get("sparkfleet-enrolment-keys").await.unwrap();
+    assert_eq!(value(&kept_by_then, "key"), value(&kept, "key"));
+    let first = secret(&own, "sparkfleet-identity").await;
+    assert_eq!(first["manager.key"], key);
+
+    // Killed between the answer and the last Secret, and before the first of them.
+    for lost in [&["sparkfleet-identity"][..], &["sparkfleet-identity", "flux-secrets"]] {
+        for name in lost {
+            api.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+        let outcome = site.enrol(cluster, &key, &token, &own.url()).await;
+        assert_eq!(outcome.code, 0, "{outcome:#?}\n{}", site.processes.tails());
+        let again = secret(&own, "sparkfleet-identity").await;
+        assert_eq!(again["tls.key"], first["tls.key"]);
+        assert!(secret(&own, "flux-secrets").await.contains_key("password"));
+    }
+
+    // Killed as soon as the request has been recorded.
+    let (second, _) = site.cluster("Weld_Shop", &other, "2099-01-01T00:00:00Z").await;
+    let welding = kubernetes("Weld_Shop").await;
+    let mut enrol = started(second, &other, &welding);
+    let certificates =
+        async |cluster| site.entry(cluster, "EdgeClusterIdentity").await.unwrap()["certificates"].clone();
+    site.until("the record", async || certificates(second).await.is_array().then_some(())).await;
+    enrol.kill();
+    let outcome = site.enrol(second, &key, &other, &welding.url()).await;
+    assert_eq!(outcome.code, 0, "{outcome:#?}\n{}", site.processes.tails());
+    for cluster in [cluster, second] {
+        assert_eq!(certificates(cluster).await.as_array().unwrap().len(), 1);
+        let identity = site.entry(cluster, "EdgeClusterIdentity").await.unwrap();
+        assert!(identity.get("alerts").is_none(), "{identity}");
+    }
+    site.processes.stop().await;
+    own.stop().await;
+    welding.stop().await;
 }

@@ -15,6 +15,7 @@ mod joining;
 mod journey;
 mod kubernetes;
 mod lifecycle;
+mod renewal;
 mod resume;
 mod sealing;
 mod shell;
