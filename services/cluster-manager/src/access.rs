@@ -32,6 +32,8 @@ pub enum Operation {
     PutSecret,
     /// Remove a key of a secret.
     DeleteSecret,
+    /// Make a line that bootstraps a cluster.
+    BootstrapLine,
 }
 
 impl Operation {
@@ -44,6 +46,7 @@ impl Operation {
             Self::ListSecrets => "list-secrets",
             Self::PutSecret => "put-secret",
             Self::DeleteSecret => "delete-secret",
+            Self::BootstrapLine => "bootstrap-url",
         }
     }
 
@@ -52,14 +55,14 @@ impl Operation {
     pub const fn needs(self) -> TokenScope {
         match self {
             Self::ListClusters | Self::ReadStatus | Self::ListSecrets => TokenScope::Viewer,
-            Self::PutSecret | Self::DeleteSecret => TokenScope::Operator,
+            Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine => TokenScope::Operator,
         }
     }
 
     /// It changes something, so it is recorded.
     #[must_use]
     pub const fn is_write(self) -> bool {
-        matches!(self, Self::PutSecret | Self::DeleteSecret)
+        matches!(self, Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine)
     }
 }
 
@@ -118,12 +121,13 @@ mod tests {
 
     const A: Uuid = Uuid::from_u128(0xA);
     const B: Uuid = Uuid::from_u128(0xB);
-    const ALL: [Operation; 5] = [
+    const ALL: [Operation; 6] = [
         Operation::ListClusters,
         Operation::ReadStatus,
         Operation::ListSecrets,
         Operation::PutSecret,
         Operation::DeleteSecret,
+        Operation::BootstrapLine,
     ];
 
     fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {

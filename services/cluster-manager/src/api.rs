@@ -2,6 +2,8 @@
 //!
 //! A value of a secret is in neither: it is sealed before it is asked for to be written.
 
+use std::time::Duration;
+
 use cluster_manager_contract::ClusterDevice;
 use serde_json::Value;
 use uuid::Uuid;
@@ -53,6 +55,15 @@ pub enum Question {
         /// What is to be written.
         key: SecretKey,
     },
+    /// A line that bootstraps a cluster.
+    BootstrapLine {
+        /// Which cluster.
+        cluster: Uuid,
+        /// Of the token that was made for it, as in [`enrolment_protocol::token::TokenHash`].
+        hash: String,
+        /// How long the token lives.
+        lifetime: Duration,
+    },
     /// Names of the secrets in a cluster's repository.
     Secrets {
         /// Which cluster.
@@ -89,6 +100,7 @@ impl Question {
         match self {
             Self::Clusters => Operation::ListClusters,
             Self::Status { .. } => Operation::ReadStatus,
+            Self::BootstrapLine { .. } => Operation::BootstrapLine,
             Self::Secrets { .. } => Operation::ListSecrets,
             Self::Certificate { .. } | Self::PutSecret { .. } => Operation::PutSecret,
             Self::DeleteSecret { .. } => Operation::DeleteSecret,
@@ -101,6 +113,7 @@ impl Question {
         match self {
             Self::Clusters => None,
             Self::Status { cluster }
+            | Self::BootstrapLine { cluster, .. }
             | Self::Certificate { cluster, .. }
             | Self::Secrets { cluster }
             | Self::PutSecret { cluster, .. }
@@ -108,11 +121,14 @@ impl Question {
         }
     }
 
-    /// What of the cluster is written.
+    /// What of the cluster is written, for the record. A token is named by the beginning of its hash, as in the log.
     #[must_use]
-    pub const fn key(&self) -> Option<&SecretKey> {
+    pub fn target(&self) -> Option<String> {
         match self {
-            Self::Certificate { key, .. } | Self::PutSecret { key, .. } | Self::DeleteSecret { key, .. } => Some(key),
+            Self::Certificate { key, .. } | Self::PutSecret { key, .. } | Self::DeleteSecret { key, .. } => {
+                Some(key.to_string())
+            }
+            Self::BootstrapLine { hash, .. } => Some(format!("token {}", hash.get(..8).unwrap_or_default())),
             Self::Clusters | Self::Status { .. } | Self::Secrets { .. } => None,
         }
     }
@@ -142,6 +158,13 @@ pub enum Reply {
     Secrets(Vec<StoredSecret>, Option<String>),
     /// It is done.
     Written,
+    /// The script of the cluster is offered to the token.
+    Offered {
+        /// Where it is fetched.
+        url: String,
+        /// When the token ends, UTC ms.
+        expires: u64,
+    },
 }
 
 /// Why somebody is not told what they asked for.

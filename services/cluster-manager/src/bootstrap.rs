@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use configdb_schema::document::EnrolmentToken;
@@ -22,6 +23,15 @@ pub const TEMPLATE: &str = include_str!("bootstrap.sh");
 
 /// Annotation of the namespace: whose edge cluster this is.
 pub const CLUSTER_ANNOTATION: &str = "sparkfleet.io/cluster";
+
+/// How long a token lives, unless it is said.
+pub const LIFETIME: Duration = Duration::from_secs(3600);
+
+/// Shortest life of a token: clocks differ, and somebody has to paste the line.
+pub const LIFETIME_MIN: Duration = Duration::from_secs(60);
+
+/// Longest life of a token: what is forgotten must end by itself.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Deployment of edge sync and edge monitor that the chart `edge-cluster` installs; it is ready when both are born.
 const EDGE_DEPLOYMENT: &str = "sparkfleet-edge";
@@ -205,7 +215,13 @@ pub fn script(template: &str, bootstrap: &Bootstrap) -> Result<String, Bootstrap
 /// The line to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes.
 #[must_use]
 pub fn line(base_url: &str, cluster: Uuid, token: &Token) -> String {
-    let url = quoted(&url(base_url, cluster));
+    line_to(&url(base_url, cluster), token)
+}
+
+/// The same, with the address of the script.
+#[must_use]
+pub fn line_to(url: &str, token: &Token) -> String {
+    let url = quoted(url);
     let header = quoted(&format!("header = \"Authorization: Bearer {}\"", token.expose()));
     format!("printf '%s\\n' {header} | curl -fsS -K - {url} | sh")
 }

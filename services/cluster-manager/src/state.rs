@@ -12,6 +12,7 @@
 //! | `identity` | requests of clusters that enrol, the record of what was issued |
 //! | `offer` | one cluster's bootstrap: to which tokens its script is offered |
 //! | `join` | one cluster's Join: the attestation policy on its way to it |
+//! | `line` | a bootstrap line that somebody asks for over HTTP |
 //! | `people` | who asks over HTTP, and what they are told |
 //! | `source` | one cluster's repositories: their commits on the way to Flux |
 //! | `repeat` | a command that is sent until it is answered |
@@ -21,6 +22,7 @@ mod configdb;
 mod edge;
 mod identity;
 mod join;
+mod line;
 mod offer;
 mod people;
 mod principals;
@@ -340,6 +342,9 @@ impl ClusterManager {
     }
 
     fn on_answer(&mut self, id: &str, refusal: Option<String>, now: Now) {
+        if self.on_token_written(id, refusal.as_deref(), now) {
+            return;
+        }
         let Some(uuid) = self.requests.remove(id) else { return };
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         cluster.requests.remove(id);

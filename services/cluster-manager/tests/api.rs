@@ -15,6 +15,7 @@ use cluster_manager::adapters::http::{audit_file, openapi, people, server};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 use cluster_manager::secrets::{SecretFault, StoredSecret};
 use configdb_schema::document::TokenScope;
+use enrolment_protocol::token::Token;
 use serde_json::Value;
 use service_runtime::shutdown::Shutdown;
 use simulator::sealed_secrets::CERTIFICATE;
@@ -133,6 +134,9 @@ fn everything(question: &Question) -> Told {
         Question::Secrets { .. } => Reply::Secrets(vec![stored()], sealed_secrets::fingerprint(CERTIFICATE)),
         Question::Status { .. } => Reply::Status(CLUSTER, Box::default()),
         Question::PutSecret { .. } | Question::DeleteSecret { .. } => Reply::Written,
+        Question::BootstrapLine { .. } => {
+            Reply::Offered { url: "https://m.example/bootstrap/x".to_owned(), expires: 9 }
+        }
     })
 }
 
@@ -334,4 +338,22 @@ async fn every_operation_of_the_document_is_served_and_the_committed_copy_is_the
     }
     let committed = std::fs::read_to_string(&file).unwrap();
     assert!(committed == text, "run SPARKFLEET_WRITE_DOCS=1 cargo test -p cluster-manager --test api");
+}
+
+#[tokio::test]
+async fn a_line_holds_a_token_that_only_who_asked_is_told() {
+    let api = Api::start(everything).await;
+    let post = |query: &str| format!("POST {}", path(&format!("bootstrap-url{query}")));
+    for bad in ["?expires_s=5", "?expires_s=99999999", "?expires_s=soon"] {
+        assert_eq!(api.request(&post(bad), "Content-Length: 0\r\n", "").await.status, 400, "{bad}");
+    }
+    assert!(api.asked().is_empty());
+    let made = api.request(&post("?expires_s=600"), "Content-Length: 0\r\n", "").await;
+    let made: Value = serde_json::from_str(&made.body).unwrap();
+    let line = made["line"].as_str().unwrap();
+    assert!(line.contains("'https://m.example/bootstrap/x' | sh") && made["expires"] == 9, "{made}");
+    let token = Token::parse(&line[line.find("sft_").unwrap()..][..47]).unwrap();
+    let asked = api.asked();
+    let Question::BootstrapLine { hash, lifetime, .. } = &asked[0].question else { panic!("{asked:?}") };
+    assert_eq!((hash.as_str(), *lifetime), (token.hash().as_str(), Duration::from_secs(600)));
 }

@@ -251,7 +251,7 @@ impl ClusterManager {
         let decision = setup::decide(&self.facts(uuid, &read, name.as_deref(), now));
         let Some(state) = decision.state else {
             self.remove(uuid);
-            return;
+            return self.answer_lines(uuid, false, now);
         };
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
         self.expect(uuid, name.as_deref().filter(|_| published));
@@ -274,6 +274,7 @@ impl ClusterManager {
         let join = name.as_ref().map(|name| self.forward_policy(uuid, name, deleting, now)).unwrap_or_default();
         let is_ready = state == SetupState::Ready;
         let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready));
+        self.answer_lines(uuid, is_ready, now);
         let told = Told { state, decision, desired, join, bootstrap };
         self.tell(uuid, &read, told, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
@@ -437,10 +438,15 @@ impl ClusterManager {
         }
     }
 
+    /// Id of a request to ConfigDB that no other one has.
+    pub(super) fn next_request(&mut self) -> String {
+        self.requests_made += 1;
+        format!("{}-{}", self.life, self.requests_made)
+    }
+
     pub(super) fn submit(&mut self, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
         for write in writes {
-            self.requests_made += 1;
-            let id = format!("{}-{}", self.life, self.requests_made);
+            let id = self.next_request();
             let write = WriteRequest { id: id.clone(), ..write }.by(cluster_manager_contract::names::SERVICE);
             let submitted = self.writer.submit(write, now);
             let Some(cluster) = self.clusters.get_mut(&uuid) else { return };

@@ -1,17 +1,20 @@
 //! People and programs that ask over HTTP: whether they may, and what they are told. What needs the disk is answered when the disk has answered.
 
+use std::time::Duration;
+
 use cluster_manager_contract::{ClusterDevice, SetupState};
 use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
+use super::line::WantedLine;
 use crate::access::audit::{AuditRecord, AuditResult};
 use crate::access::rate::{Limiter, Rate};
 use crate::access::token::Tokens;
 use crate::access::{Operation, Principal};
 use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 use crate::event::{Effect, SecretAction, SecretOutcome, SecretResult, SecretWork};
-use crate::secrets::{SecretChange, SecretFault, SecretKey};
+use crate::secrets::{SecretChange, SecretFault};
 
 /// Most principals whose rate is remembered at the same time: some 100 bytes each.
 const PRINCIPALS_MAX: usize = 4096;
@@ -24,6 +27,8 @@ pub struct People {
     limiter: Limiter<String>,
     /// Questions that wait for the disk, by id. The adapter bounds how many there are at the same time.
     waiting: std::collections::BTreeMap<u64, Waiting>,
+    /// Questions that wait for ConfigDB.
+    pub lines: Vec<WantedLine>,
 }
 
 #[derive(Debug)]
@@ -35,26 +40,27 @@ struct Waiting {
 
 /// What the record of a question says of it.
 #[derive(Debug, Clone)]
-struct Who {
-    name: String,
+pub struct Who {
+    /// Who asks.
+    pub name: String,
     from: String,
     operation: Operation,
     cluster: Option<Uuid>,
-    key: Option<SecretKey>,
+    target: Option<String>,
 }
 
 impl People {
     /// Nobody is known yet.
     pub fn new(rate: Rate) -> Self {
         let limiter = Limiter::new(rate, PRINCIPALS_MAX);
-        Self { tokens: Tokens::default(), limiter, waiting: std::collections::BTreeMap::new() }
+        Self { tokens: Tokens::default(), limiter, waiting: std::collections::BTreeMap::new(), lines: Vec::new() }
     }
 }
 
 impl Who {
     /// The record of a write.
-    fn record(&self, result: AuditResult, now: Now) -> Option<AuditRecord> {
-        let (Some(cluster), Some(key), true) = (self.cluster, &self.key, self.operation.is_write()) else {
+    pub fn record(&self, result: AuditResult, now: Now) -> Option<AuditRecord> {
+        let (Some(cluster), Some(target), true) = (self.cluster, &self.target, self.operation.is_write()) else {
             return None;
         };
         Some(AuditRecord {
@@ -63,7 +69,7 @@ impl Who {
             from: self.from.clone(),
             operation: self.operation,
             cluster,
-            target: key.to_string(),
+            target: target.clone(),
             result,
         })
     }
@@ -95,13 +101,16 @@ impl ClusterManager {
             from,
             operation: question.operation(),
             cluster: question.cluster(),
-            key: question.key().cloned(),
+            target: question.target(),
         };
         match self.consider(&principal, question) {
             Ok(Considered::Told(reply)) => self.answer(id, Ok(reply), None),
             Ok(Considered::Work { cluster, action, fingerprint }) => {
                 self.people.waiting.insert(id, Waiting { who, fingerprint });
                 self.effects.push(Effect::Secret(SecretWork { id, cluster, action }));
+            }
+            Ok(Considered::Line { cluster, hash, lifetime }) => {
+                self.want_line(WantedLine { id, cluster, hash, lifetime, who, written: None }, now);
             }
             Err(refusal) => {
                 let record = who.record(AuditResult::Refused { reason: refusal.to_string() }, now);
@@ -136,7 +145,7 @@ impl ClusterManager {
         self.answer(id, reply, record);
     }
 
-    fn answer(&mut self, id: u64, reply: Result<Reply, Refusal>, audit: Option<AuditRecord>) {
+    pub(super) fn answer(&mut self, id: u64, reply: Result<Reply, Refusal>, audit: Option<AuditRecord>) {
         self.effects.push(Effect::Answer(Box::new(Answer { id, reply, audit })));
     }
 
@@ -182,6 +191,7 @@ impl ClusterManager {
                 let change = SecretChange::Put { key, sealed, fingerprint };
                 Ok(Considered::Work { cluster, action: SecretAction::Change { change, dry_run }, fingerprint: None })
             }
+            Question::BootstrapLine { cluster, hash, lifetime } => Ok(Considered::Line { cluster, hash, lifetime }),
             Question::DeleteSecret { cluster, key, dry_run } => {
                 self.with_repository(cluster)?;
                 let change = SecretChange::Delete { key };
@@ -190,7 +200,7 @@ impl ClusterManager {
         }
     }
 
-    fn device_of(&self, cluster: Uuid) -> Result<&ClusterDevice, Refusal> {
+    pub(super) fn device_of(&self, cluster: Uuid) -> Result<&ClusterDevice, Refusal> {
         self.clusters.get(&cluster).and_then(super::cluster::Cluster::device).ok_or(Refusal::NoCluster)
     }
 
@@ -223,4 +233,5 @@ impl ClusterManager {
 enum Considered {
     Told(Reply),
     Work { cluster: Uuid, action: SecretAction, fingerprint: Option<String> },
+    Line { cluster: Uuid, hash: String, lifetime: Duration },
 }

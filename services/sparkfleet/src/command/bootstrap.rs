@@ -22,18 +22,12 @@ use crate::fleet::Fleet;
 use crate::output;
 use crate::trust;
 
-/// Longest life of a token: what is forgotten must end by itself.
-const EXPIRES_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// Shortest life of a token: clocks differ, and somebody has to paste the line.
-const EXPIRES_MIN: Duration = Duration::from_secs(60);
-
 /// Prints a line for a cluster, or revokes all that were printed.
 ///
 /// # Errors
 /// As documented for the exit codes.
 pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Options) -> anyhow::Result<()> {
-    if !(EXPIRES_MIN..=EXPIRES_MAX).contains(&expires) {
+    if !(bootstrap::LIFETIME_MIN..=bootstrap::LIFETIME_MAX).contains(&expires) {
         return Err(usage(anyhow!("--expires must be from 1m to 30d")));
     }
     let mut client = Client::open(options, Scope::Joining).await?;

@@ -112,6 +112,14 @@ async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_wr
         "{listed}"
     );
 
+    let post = format!("POST /v1/cluster/{}/bootstrap-url", site.cluster);
+    assert_eq!(request(&site, &post, Some(&viewer), "").await.status, 403);
+    let made: Value = serde_json::from_str(&request(&site, &post, Some(&operator), "").await.body).unwrap();
+    let line = made["line"].as_str().unwrap();
+    let once = line[line.find("sft_").unwrap()..][..47].to_owned();
+    let script = request(&site, &format!("GET /bootstrap/{}", site.cluster), Some(&once), "").await;
+    assert!(script.status == 200 && script.body.contains("#!/bin/sh"), "the line works as soon as it is told");
+
     assert_eq!(request(&site, &format!("DELETE {secret}"), Some(&operator), "").await.status, 204);
     assert_eq!(request(&site, &format!("DELETE {secret}"), Some(&operator), "").await.status, 404);
     site.cli.json(&["token", "revoke", "press"]).await;
@@ -119,7 +127,7 @@ async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_wr
     assert_eq!(request(&site, &put, Some(&operator), VALUE).await.status, 401);
 
     recorded(&site);
-    let tokens = [&operator, &viewer, &other, &expired].map(String::as_str);
+    let tokens = [&operator, &viewer, &other, &expired, &once].map(String::as_str);
     nowhere(&site, &[&[VALUE, "operator-1"][..], &tokens].concat()).await;
 }
 
@@ -137,6 +145,8 @@ fn recorded(site: &Site) {
         ("token:weld", "put-secret", "refused"),
         ("token:press", "put-secret", "done"),
         ("token:press", "put-secret", "done"),
+        ("token:look", "bootstrap-url", "refused"),
+        ("token:press", "bootstrap-url", "done"),
         ("token:press", "delete-secret", "done"),
         ("token:press", "delete-secret", "refused"),
     ];

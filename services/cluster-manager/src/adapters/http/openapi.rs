@@ -27,6 +27,7 @@ enum Content {
     Clusters,
     Cluster,
     Secrets,
+    BootstrapLine,
 }
 
 const DRY_RUN: (&str, &str) = ("dryrun", "Present: do everything but keep it");
@@ -66,6 +67,15 @@ const ROUTES: &[Route] = &[
         operation: Some(Operation::ListSecrets),
         query: &[],
         success: ("200", Content::Secrets),
+        takes_value: false,
+    },
+    Route {
+        method: "post",
+        path: "/v1/cluster/{cluster}/bootstrap-url",
+        summary: "Make a one-time token and the line to paste that bootstraps the cluster with it",
+        operation: Some(Operation::BootstrapLine),
+        query: &[("expires_s", "Seconds that the token lives: 60 to 2592000; 3600 by default")],
+        success: ("200", Content::BootstrapLine),
         takes_value: false,
     },
     Route {
@@ -129,6 +139,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Content::Clusters => Some(reference::<Vec<shapes::Cluster>>(generator)),
         Content::Cluster => Some(reference::<shapes::Cluster>(generator)),
         Content::Secrets => Some(reference::<shapes::Secrets>(generator)),
+        Content::BootstrapLine => Some(reference::<shapes::BootstrapLine>(generator)),
     };
     let success = match content {
         Some(schema) => json!({ "description": "Done", "content": json_of(schema) }),

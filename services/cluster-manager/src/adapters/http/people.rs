@@ -12,8 +12,9 @@ use axum::extract::{ConnectInfo, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, put};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
+use enrolment_protocol::token::{RANDOM_BYTES, Token};
 use futures::StreamExt as _;
 use sealed_secrets::{Plain, SESSION_KEY_BYTES, Scope, SealingCertificate, sealed_secret};
 use serde::Deserialize;
@@ -28,6 +29,7 @@ use crate::access::claims::{ClaimError, ClaimRules};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::access::token::TokenHash;
 use crate::api::{Credential, Question, Refusal, Reply};
+use crate::bootstrap;
 use crate::secrets::{SecretFault, SecretKey, scope_of};
 
 /// Most bytes of a value: what a Secret holds.
@@ -80,6 +82,7 @@ pub fn router(desk: Desk, rate: Rate, with_tls: bool, identities: Option<Identit
         .route("/v1/clusters", get(clusters))
         .route("/v1/cluster/{cluster}/status", get(status))
         .route("/v1/cluster/{cluster}/secrets", get(secrets))
+        .route("/v1/cluster/{cluster}/bootstrap-url", post(bootstrap_url))
         .route("/v1/cluster/{cluster}/secret/{namespace}/{name}/{key}", put(put_secret).delete(delete_secret))
         .layer(middleware::from_fn_with_state(server.clone(), guard))
         .with_state(server)
@@ -251,6 +254,41 @@ async fn secrets(
     let question = Question::Secrets { cluster: uuid(&cluster)? };
     match server.ask(&server.caller(peer, &headers).await?, question).await? {
         Reply::Secrets(stored, fingerprint) => Ok(Json(shapes::Secrets::new(stored, fingerprint))),
+        _ => Err(unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct LineQuery {
+    /// Seconds that its token lives.
+    expires_s: Option<u64>,
+}
+
+/// The token is made here: nothing but its hash goes further, and who asked has it alone.
+async fn bootstrap_url(
+    State(server): State<Server>,
+    ConnectInfo(peer): Peer,
+    Path(cluster): Path<String>,
+    Query(query): Query<LineQuery>,
+    headers: HeaderMap,
+) -> Result<Json<shapes::BootstrapLine>, Fault> {
+    let cluster = uuid(&cluster)?;
+    let lifetime = query.expires_s.map_or(bootstrap::LIFETIME, Duration::from_secs);
+    if !(bootstrap::LIFETIME_MIN..=bootstrap::LIFETIME_MAX).contains(&lifetime) {
+        let (min, max) = (bootstrap::LIFETIME_MIN.as_secs(), bootstrap::LIFETIME_MAX.as_secs());
+        let reason = format!("expires_s must be from {min} to {max}");
+        return Err(Fault::Request(StatusCode::BAD_REQUEST, reason));
+    }
+    let mut random = Zeroizing::new([0; RANDOM_BYTES]);
+    let no_random = |_| Fault::from(Refusal::NotAtPresent("the system yields no random numbers".to_owned()));
+    aws_lc_rs::rand::fill(&mut random[..]).map_err(no_random)?;
+    let token = Token::new(*random);
+    let question = Question::BootstrapLine { cluster, hash: token.hash().as_str().to_owned(), lifetime };
+    match server.ask(&server.caller(peer, &headers).await?, question).await? {
+        Reply::Offered { url, expires } => {
+            let line = bootstrap::line_to(&url, &token);
+            Ok(Json(shapes::BootstrapLine { line, url, expires }))
+        }
         _ => Err(unexpected()),
     }
 }

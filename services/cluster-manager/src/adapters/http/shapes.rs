@@ -78,6 +78,18 @@ pub struct Key {
     pub seal_again: bool,
 }
 
+/// A line to paste where kubectl reaches the cluster. Whoever has it can become the cluster.
+#[derive(Serialize, JsonSchema)]
+#[expect(missing_debug_implementations, reason = "the token in it is not to be shown")]
+pub struct BootstrapLine {
+    /// The line, with its token.
+    pub line: String,
+    /// Where the script is fetched with that token.
+    pub url: String,
+    /// When the token ends, UTC ms.
+    pub expires: u64,
+}
+
 /// Why a request was not carried out.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Problem {

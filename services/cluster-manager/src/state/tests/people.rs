@@ -212,3 +212,40 @@ fn nobody_is_let_in_while_configdb_is_not_known_and_nobody_asks_without_end() {
     world.run(Duration::ZERO);
     assert!(matches!(world.told("operator", put("k")), Err(Refusal::NotAtPresent(_) | Refusal::NoCluster)));
 }
+
+#[test]
+fn an_operator_gets_a_line_once_its_token_is_in_force_and_the_state_knows_its_hash_alone() {
+    let mut world = staffed();
+    let line = |hash: &str, cluster| Question::BootstrapLine {
+        cluster,
+        hash: hash.repeat(32),
+        lifetime: Duration::from_secs(3600),
+    };
+    let ask = |world: &mut World, name: &str, question| {
+        let asked = Asked { id: 7, from: FROM.to_owned(), credential: token(name), question };
+        world.manager.on_event(Event::Asked(asked), world.now);
+        let wall = world.now.wall;
+        world.settle();
+        let answer = world.answers.pop().expect("it is answered");
+        (answer.reply, answer.audit, wall)
+    };
+    for (name, cluster) in [("viewer", CLUSTER), ("other", CLUSTER), ("operator", Uuid::from_u128(404))] {
+        let (reply, ..) = ask(&mut world, name, line("ab", cluster));
+        assert!(matches!(reply, Err(Refusal::Forbidden(_) | Refusal::NoCluster)), "{name}: {reply:?}");
+    }
+    for hash in ["ab", "cd"] {
+        let (reply, audit, wall) = ask(&mut world, "operator", line(hash, CLUSTER));
+        let url = crate::bootstrap::url("http://git", CLUSTER);
+        assert_eq!(reply, Ok(Reply::Offered { url, expires: wall + 3_600_000 }));
+        let audit = audit.unwrap();
+        assert_eq!((audit.operation, audit.result), (Operation::BootstrapLine, AuditResult::Done { commit: None }));
+        assert_eq!(audit.target, format!("token {}", hash.repeat(4)));
+    }
+    let offer = world.manager.clusters[&CLUSTER].offer.clone().unwrap();
+    let hashes: Vec<_> = offer.tokens.iter().map(|token| token.hash[..2].to_owned()).collect();
+    assert_eq!(hashes, ["ab", "cd"], "the tokens of others stay");
+    world.delete(CLUSTER, "EdgeCluster");
+    world.settle();
+    let (reply, ..) = ask(&mut world, "operator", line("ef", CLUSTER));
+    assert!(reply.is_err(), "{reply:?}");
+}
