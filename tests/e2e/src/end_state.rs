@@ -11,8 +11,8 @@ use sparkplug::DataType;
 use crate::cli::Cli;
 use crate::wire::Reader;
 
-/// Metrics that hold a time, a revision or a version, or the digest of an index, which is made over versions. What the index holds is compared.
-const METRICS_LEFT_OUT: [&str; 10] = [
+/// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, or a commit, which is made over times. What the index holds is compared.
+const METRICS_LEFT_OUT: [&str; 13] = [
     "bdSeq",
     "Config/Revision",
     "Config/Store",
@@ -21,13 +21,20 @@ const METRICS_LEFT_OUT: [&str; 10] = [
     "Desired/Version",
     "Desired/Digest",
     "Git/Commit",
+    "Source/Version",
+    "Source/Commit",
+    "Source/Charts",
     "Applied At",
     "Node Control/Rebirth",
 ];
 
-/// Annotations that hold a time, a revision or a version.
-const ANNOTATIONS_LEFT_OUT: [&str; 3] =
-    ["sparkfleet.io/version", "sparkfleet.io/applied-at", "factoryplus.app.amrc.co.uk/config-revision"];
+/// Annotations that hold a time, a revision, a version or a commit.
+const ANNOTATIONS_LEFT_OUT: [&str; 4] = [
+    "sparkfleet.io/version",
+    "sparkfleet.io/applied-at",
+    "factoryplus.app.amrc.co.uk/config-revision",
+    "reconcile.fluxcd.io/requestedAt",
+];
 
 /// Kinds that are compared.
 const KINDS: [(&str, &str); 7] = [

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager_contract::{
-    BootstrapReport, ClusterDevice, DesiredState, JoinReport, RefusedDeployments, Setup, SetupState, names,
+    BootstrapReport, ClusterDevice, DesiredState, JoinReport, RefusedDeployments, RolloutReport, Setup, SetupState,
+    names,
 };
 use configdb_contract::WriteRequest;
 use configdb_schema::document::{EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress};
@@ -470,6 +471,7 @@ impl ClusterManager {
         let (sync_alive, sync_since) = known_sync.map_or((false, None), |sync| (sync.is_alive(), sync.since));
         let foreign = self.foreign_sync(uuid, &name);
         let identity = self.identity_report(uuid);
+        let wave = self.rollout.wave(uuid).into();
         let deployments = self.deployments.get(&uuid).map_or(0, std::collections::BTreeMap::len);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let before = cluster.device.as_ref();
@@ -490,7 +492,7 @@ impl ClusterManager {
             join,
             bootstrap,
             identity,
-            rollout: cluster.edge.rollout.clone(),
+            rollout: RolloutReport { wave, ..cluster.edge.rollout.clone() },
             name,
         };
         if before.map(|device| device.setup.state) != Some(state) {

@@ -172,6 +172,9 @@ impl ClusterManager {
     /// The cluster of that UUID; from here on there is one.
     fn cluster_mut(&mut self, uuid: Uuid) -> &mut Cluster {
         let (seed, retry) = (self.seed, self.settings.retry);
+        if !self.clusters.contains_key(&uuid) {
+            self.put_into_wave(uuid, self.rollout_of(uuid).wave);
+        }
         self.clusters.entry(uuid).or_insert_with(|| Cluster::new(retry, seed ^ uuid.as_u64_pair().1))
     }
 

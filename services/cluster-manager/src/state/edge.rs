@@ -93,7 +93,7 @@ pub struct EdgeState {
     pub all_stale: bool,
     /// Names have to be compared again.
     pub names_stale: bool,
-    /// Whether deployments wait for an earlier wave.
+    /// Whether deployments wait for an earlier wave; the wave is told beside it.
     pub rollout: RolloutReport,
     index: Option<Repeat<(u64, Digest)>>,
     manifests: BTreeMap<Uuid, Repeat<(u64, Digest)>>,

@@ -19,19 +19,23 @@ impl ClusterManager {
         self.replica.document(cluster).ok().flatten().unwrap_or_default()
     }
 
-    /// An entry about the rollout of a cluster has changed.
+    /// An entry about the rollout of a cluster has changed. Of what is no cluster nothing could ever settle, so it has no wave.
     pub(super) fn on_rollout_entry(&mut self, uuid: Uuid, entry: Option<&Entry>) {
         let rollout = entry.map(Entry::parse::<EdgeClusterRollout>).transpose().unwrap_or_else(|error| {
             tracing::warn!(cluster_id = %uuid, error = %error, "EdgeClusterRollout cannot be read; the cluster is in the last wave");
             None
         });
-        let released = self.rollout.set_wave(uuid, rollout.unwrap_or_default().wave);
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        cluster.rendered = None;
+        cluster.edge.all_stale = true;
+        self.dirty.insert(uuid);
+        self.put_into_wave(uuid, rollout.unwrap_or_default().wave);
+    }
+
+    /// Puts a cluster that there is into a wave.
+    pub(super) fn put_into_wave(&mut self, uuid: Uuid, wave: u8) {
+        let released = self.rollout.set_wave(uuid, wave);
         self.dirty.extend(released);
-        if let Some(cluster) = self.clusters.get_mut(&uuid) {
-            cluster.rendered = None;
-            cluster.edge.all_stale = true;
-            self.dirty.insert(uuid);
-        }
     }
 
     /// Nothing of the cluster can settle.
@@ -39,9 +43,8 @@ impl ClusterManager {
         self.rollout.wait(uuid, BTreeSet::new());
         let released = self.rollout.compared(uuid, BTreeSet::new());
         self.dirty.extend(released);
-        let wave = self.rollout.wave(uuid).into();
         if let Some(cluster) = self.clusters.get_mut(&uuid) {
-            cluster.edge.rollout = RolloutReport { wave, ..RolloutReport::default() };
+            cluster.edge.rollout = RolloutReport::default();
         }
     }
 
@@ -54,9 +57,7 @@ impl ClusterManager {
         wishes: &mut BTreeMap<Uuid, Wish>,
         reported: &BTreeMap<Uuid, DeploymentDevice>,
     ) -> Held {
-        let wave = self.rollout.wave(uuid);
-        let mut held =
-            Held { report: RolloutReport { wave: wave.into(), ..RolloutReport::default() }, ..Held::default() };
+        let mut held = Held::default();
         let (Some(deployments), Some(cluster)) = (self.deployments.get(&uuid), self.clusters.get(&uuid)) else {
             return held;
         };

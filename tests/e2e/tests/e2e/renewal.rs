@@ -1,4 +1,4 @@
-//! Certificates that live for a minute, behind the walls: they are renewed and taken up by services that run, and one that has expired waits for an operator.
+//! Certificates that live for minutes, behind the walls: they are renewed and taken up by services that run, and one that has expired waits for an operator.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -123,7 +123,7 @@ async fn until_ended(certificate: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_renewed_and_taken_up_by_services_that_run() {
-    let mut site = Site::start_for(90).await;
+    let mut site = Site::start_for(120).await;
     let edge = Edge::enrolled(&site).await;
     let services = ["edge-sync", "edge-monitor"];
     for service in services {
