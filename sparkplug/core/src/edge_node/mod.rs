@@ -27,6 +27,7 @@ pub use history::{StoreAction, StoreConfig, StoreStatus, WhenFull};
 use primary_host::PrimaryHost;
 use queue::{OutputQueue, Waiting};
 use rebirth::RebirthPacer;
+use session::Leave;
 
 use crate::backoff::Backoff;
 use crate::metric::Metric;
@@ -303,7 +304,7 @@ pub struct EdgeNode {
     backoff: Backoff,
     primary_host: PrimaryHost,
     /// Why the machine itself left the session.
-    leave_reason: Option<&'static str>,
+    leave_reason: Option<Leave>,
 
     outputs: OutputQueue,
     waiting: Waiting,
@@ -405,7 +406,7 @@ impl EdgeNode {
         match self.phase {
             Phase::Away { until } if now.mono >= until => self.connect(now),
             Phase::AwaitingPrimaryHost { since } if self.patience_ends(since).is_some_and(|end| now.mono >= end) => {
-                self.leave("primary host was not heard of on this server", now);
+                self.leave(Leave::Away("primary host was not heard of on this server"), now);
             }
             _ => {}
         }

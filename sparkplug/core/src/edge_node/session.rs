@@ -11,8 +11,23 @@ use crate::state::HostState;
 use crate::time::Now;
 use crate::topic::{MessageKind, Topic, filter};
 
-/// Why a session ends that is to be opened anew on the same server.
-const OUTDATED: &str = "the certificates were renewed";
+/// Why this node ends a session itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// To go on elsewhere, or not at all; for this reason.
+    Away(&'static str),
+    /// To open another one on the same server, because the certificates were renewed.
+    Renewed,
+}
+
+impl Leave {
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Away(reason) => reason,
+            Self::Renewed => "the certificates were renewed",
+        }
+    }
+}
 
 impl EdgeNode {
     pub(super) fn connect(&mut self, now: Now) {
@@ -86,20 +101,17 @@ impl EdgeNode {
         }
         // tck-id-operational-behavior-edge-node-termination-host-offline-reconnect,
         // tck-id-operational-behavior-primary-application-state-with-multiple-servers-walk
-        if !self.open || self.leave_reason.is_some_and(|own| own != OUTDATED) {
+        if !self.open || matches!(self.leave_reason, Some(Leave::Away(_))) {
             self.server = (self.server + 1) % self.config.servers.max(1);
         }
-        let reason = match self.leave_reason.take() {
-            Some(own) => own.to_owned(),
-            None => reason,
-        };
+        let reason = self.leave_reason.take().map_or(reason, |own| own.reason().to_owned());
         self.outputs.event(NodeEvent::Offline { reason });
         self.phase = Phase::Away { until: now.mono + self.backoff.next() };
     }
 
     /// Ends the session: NDEATH if there was a birth, then DISCONNECT
     /// (tck-id-operational-behavior-edge-node-intentional-disconnect-ndeath, tck-id-payloads-ndeath-will-message-publisher).
-    pub(super) fn leave(&mut self, reason: &'static str, now: Now) {
+    pub(super) fn leave(&mut self, why: Leave, now: Now) {
         if matches!(self.phase, Phase::Birthing | Phase::Born) {
             let ndeath = self.outputs.ndeath(self.bd_seq, now.wall);
             self.outputs.action(TransportAction::Publish(ndeath));
@@ -109,7 +121,7 @@ impl EdgeNode {
         if let Some(history) = self.history.as_mut().filter(|_| !self.stopping) {
             history.take_back_live();
         }
-        self.leave_reason = Some(reason);
+        self.leave_reason = Some(why);
         self.phase = Phase::Leaving;
     }
 
@@ -117,7 +129,7 @@ impl EdgeNode {
     pub(super) fn outdated(&mut self, now: Now) {
         match self.phase {
             Phase::Subscribing | Phase::AwaitingPrimaryHost { .. } | Phase::Birthing | Phase::Born => {
-                self.leave(OUTDATED, now);
+                self.leave(Leave::Renewed, now);
             }
             // A session that is still being opened, or is at its end, is followed by one that is up to date.
             Phase::Away { .. } | Phase::Connecting | Phase::Leaving | Phase::Stopped => {}
@@ -151,9 +163,11 @@ impl EdgeNode {
         match (self.primary_host.on_state(self.server, state), self.phase) {
             (Verdict::Online, Phase::AwaitingPrimaryHost { .. }) => self.start_births(false, now),
             // tck-id-message-flow-edge-node-birth-publish-phid-offline, tck-id-operational-behavior-edge-node-termination-host-offline
-            (Verdict::Offline, Phase::Birthing | Phase::Born) => self.leave("primary host went offline", now),
+            (Verdict::Offline, Phase::Birthing | Phase::Born) => {
+                self.leave(Leave::Away("primary host went offline"), now)
+            }
             (Verdict::Offline, Phase::AwaitingPrimaryHost { .. } | Phase::Subscribing) if self.config.servers > 1 => {
-                self.leave("primary host is offline on this server", now);
+                self.leave(Leave::Away("primary host is offline on this server"), now);
             }
             _ => {}
         }

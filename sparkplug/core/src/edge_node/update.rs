@@ -2,6 +2,7 @@
 
 use super::birth::{self, Change, Entity};
 use super::queue::Item;
+use super::session::Leave;
 use super::{Device, EdgeNode, NodeEvent, Phase, UpdateError};
 use crate::metric::Metric;
 use crate::name::DeviceId;
@@ -229,7 +230,7 @@ impl EdgeNode {
                 self.outputs.event(NodeEvent::Stopped);
             }
             Phase::Leaving | Phase::Stopped => {}
-            _ => self.leave("stopped", now),
+            _ => self.leave(Leave::Away("stopped"), now),
         }
     }
 }
