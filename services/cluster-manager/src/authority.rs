@@ -1,9 +1,8 @@
 //! What the fleet's authority decides: who is certified, and which certificates are void. Pure: the entries of ConfigDB and the time in, entries and answers out.
 //!
-//! A cluster that is in asks by the certificate that it has ([`renewal`]). Either way:
-//!
-//! A token is used by recording it: [`judge`] asks for the record first ([`Verdict::Record`]) and grants only what is recorded ([`Verdict::Grant`]). So whatever is killed in between, a
-//! token certifies one key, and who asks again with that key gets the same certificate.
+//! A cluster that is not in asks by a token, one that is in by the certificate that it has ([`renewal`]). Either is used by recording it: [`judge`] asks for the record first
+//! ([`Verdict::Record`]) and grants only what is recorded ([`Verdict::Grant`]). So whatever is killed in between, it certifies one key, and who asks again with that key gets the same
+//! certificate.
 
 pub mod renewal;
 

@@ -103,7 +103,7 @@ pub struct Authority {
     /// How the authority's certificate names its key: readers find the list's authority by it.
     key_identifier: KeyIdMethod,
     manager: Arc<Manager>,
-    terms: Terms,
+    terms: Arc<Terms>,
 }
 
 impl std::fmt::Debug for Authority {
@@ -157,19 +157,19 @@ impl Authority {
         });
         let key_identifier = named.unwrap_or(KeyIdMethod::Sha256);
         let issuer = Issuer::from_ca_cert_der(&chain[0], key).map_err(make("the authority"))?;
-        let terms = Terms {
+        let terms = Arc::new(Terms {
             key: manager.public().to_string(),
             authority: pem,
             authority_ends_ms: ends,
             lifetime: Duration::from_secs(config.lifetime_s),
-        };
+        });
         Ok(Self { directory, organisation: organisation.clone(), issuer, chain, key_identifier, manager, terms })
     }
 
     /// What the state enrols with.
     #[must_use]
     pub fn identity(&self) -> crate::state::Identity {
-        crate::state::Identity { manager: Arc::clone(&self.manager), terms: self.terms.clone() }
+        crate::state::Identity { manager: Arc::clone(&self.manager), terms: Arc::clone(&self.terms) }
     }
 
     /// Carries an order out: signs, adds the password of the cluster's repository, seals, and says what is to be sent.

@@ -16,6 +16,7 @@ use enrolment_protocol::token::Token;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
+use super::http::bearer;
 use super::quarantine::QuarantineFiles;
 use super::repositories::Repositories;
 use crate::bootstrap::{self, Bootstrap, Credentials, Enrolment, FluxSource, Offer};
@@ -96,7 +97,8 @@ async fn script(
 impl Server {
     /// The cluster, the hash of the token, and the script; or why not, for the log.
     fn script(&self, cluster: &str, headers: &HeaderMap) -> Result<(Uuid, String, String), String> {
-        let token = bearer(headers).ok_or("no bearer token of the form that there is")?;
+        let token = bearer(headers).and_then(|shown| Token::exact(shown).ok());
+        let token = token.ok_or("no bearer token of the form that there is")?;
         let cluster = Uuid::parse_str(cluster).map_err(|_| "no UUID of a cluster")?;
         let offer =
             self.board.get(cluster).ok_or_else(|| format!("cluster {cluster} has no token, or is not set up"))?;
@@ -140,12 +142,4 @@ impl Server {
             flux: if offer.bare { FluxSource::Site } else { settings.flux.clone() },
         })
     }
-}
-
-fn bearer(headers: &HeaderMap) -> Option<Token> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return None;
-    }
-    Token::parse(token).ok()
 }

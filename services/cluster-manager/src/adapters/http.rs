@@ -12,6 +12,8 @@
 //!
 //! Nothing here decides who may do what: [`crate::access`] and the state do.
 
+use axum::http::{HeaderMap, header};
+
 pub mod audit_file;
 pub mod desk;
 pub mod oidc;
@@ -20,3 +22,9 @@ pub mod people;
 pub mod server;
 pub mod shapes;
 pub mod tls;
+
+/// What is shown as `Authorization: Bearer`, without white space around it.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, shown) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim())
+}

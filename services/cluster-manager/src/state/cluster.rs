@@ -1,6 +1,6 @@
 //! One cluster: what is under way for it, and its evaluation. Everything here costs work for this cluster only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use cluster_manager_contract::{
     names,
 };
 use configdb_contract::WriteRequest;
-use configdb_schema::document::{EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress};
+use configdb_schema::document::{
+    EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, GitRef, Info, SparkplugAddress,
+};
 use configdb_schema::{ClusterName, Document, known};
 use service_runtime::backoff::Backoff;
 use sparkplug::edge_node::NodeUpdate;
@@ -19,6 +21,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::edge::{self, EdgeState};
+use super::identity::IdentityEntries;
 use super::join::{self, PolicyForwarding};
 use super::principals::Known;
 use super::source::SourceForwarding;
@@ -126,6 +129,8 @@ pub struct Cluster {
     pub edge: EdgeState,
     /// Its attestation policy.
     pub policy: PolicyForwarding,
+    /// Where it stays in git repositories.
+    pub pins: BTreeMap<Uuid, GitRef>,
     /// The commits of its repositories on the way to its Flux.
     pub source: SourceForwarding,
     /// What it contributes to the totals.
@@ -162,6 +167,7 @@ impl Cluster {
             expecting_join: None,
             edge: EdgeState::new(retry, seed.rotate_left(34)),
             policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
+            pins: BTreeMap::new(),
             source: SourceForwarding::new(retry, seed.rotate_left(9)),
             share: None,
             offer: None,
@@ -221,6 +227,7 @@ struct Read {
     config: Option<Result<EdgeCluster, String>>,
     record: Option<Result<EdgeClusterSetup, String>>,
     status: Option<EdgeClusterStatus>,
+    identity: IdentityEntries,
 }
 
 impl Read {
@@ -260,7 +267,7 @@ impl ClusterManager {
         // A tear-down first makes the certificates void; otherwise only a cluster that is set up has any.
         let recording = self.replica.is_complete() && (deleting || state == SetupState::Ready) && {
             let group = name.as_ref().map(|name| format!("{}-{name}", self.settings.organisation));
-            group.is_some_and(|group| self.serve_identity(uuid, &group, deleting, now))
+            group.is_some_and(|group| self.serve_identity(uuid, &read.identity, &group, deleting, now))
         };
         if self.replica.is_complete() && !recording {
             self.act(uuid, &decision, &read, name.as_deref(), now);
@@ -274,7 +281,7 @@ impl ClusterManager {
         }
         let join = name.as_ref().map(|name| self.forward_policy(uuid, name, deleting, now)).unwrap_or_default();
         let is_ready = state == SetupState::Ready;
-        let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready));
+        let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready), &read.identity);
         self.answer_lines(uuid, is_ready, now);
         let told = Told { state, decision, desired, join, bootstrap };
         self.tell(uuid, &read, told, now);
@@ -287,6 +294,7 @@ impl ClusterManager {
         let config = replica.entry(uuid, EdgeCluster::slug()).map(|entry| entry.parse().map_err(text));
         let record = replica.entry(uuid, EdgeClusterSetup::slug()).map(|entry| entry.parse().map_err(text));
         let status = replica.document(uuid).ok().flatten();
+        let identity = self.identity_entries(uuid);
         let cluster = self.clusters.get_mut(&uuid);
         let record = match (record, cluster) {
             (Some(record), Some(cluster)) => {
@@ -295,7 +303,7 @@ impl ClusterManager {
             }
             (record, cluster) => record.or_else(|| cluster?.orphan.clone().map(Ok)),
         };
-        Read { config, record, status }
+        Read { config, record, status, identity }
     }
 
     fn facts<'a>(&'a self, uuid: Uuid, read: &Read, name: Option<&str>, now: Now) -> Facts<'a> {
@@ -353,8 +361,7 @@ impl ClusterManager {
         if cluster.rendered.as_ref().is_some_and(|rendered| rendered.spec == *config) {
             return;
         }
-        let repo =
-            cluster_repo::render(uuid, config, &self.catalog, &self.settings.cluster, &self.rollout_of(uuid).pins);
+        let repo = cluster_repo::render(uuid, config, &self.catalog, &self.settings.cluster, &cluster.pins);
         let repo = repo.map(Arc::new).map_err(|error| error.to_string());
         let chart = cluster_repo::chart(config, &self.catalog);
         let source = self.catalog.chart(chart).ok().and_then(|template| template.source);
@@ -470,7 +477,6 @@ impl ClusterManager {
         let known_sync = self.sync_of(uuid, &name);
         let (sync_alive, sync_since) = known_sync.map_or((false, None), |sync| (sync.is_alive(), sync.since));
         let foreign = self.foreign_sync(uuid, &name);
-        let identity = self.identity_report(uuid);
         let wave = self.rollout.wave(uuid).into();
         let deployments = self.deployments.get(&uuid).map_or(0, std::collections::BTreeMap::len);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
@@ -491,7 +497,7 @@ impl ClusterManager {
             deployments_refused,
             join,
             bootstrap,
-            identity,
+            identity: read.identity.report(),
             rollout: RolloutReport { wave, ..cluster.edge.rollout.clone() },
             name,
         };

@@ -1,6 +1,7 @@
 //! ConfigDB's changes -> which clusters and deployments they concern. Keeps the indexes that make one cluster's change work for that cluster alone.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry::Vacant;
 
 use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry, Writer, WriterConfig};
@@ -152,7 +153,7 @@ impl ClusterManager {
         } else if slug == EdgeClusterIdentity::slug() {
             self.on_identity_entry(object, old, new);
         } else if slug == EdgeClusterRollout::slug() {
-            self.on_rollout_entry(object, new);
+            self.read_rollout(object);
         } else if slug == AgentConfig::slug() {
             self.mark_stale(object);
         } else if slug == EdgeCluster::slug() || slug == EdgeClusterSetup::slug() {
@@ -171,11 +172,13 @@ impl ClusterManager {
 
     /// The cluster of that UUID; from here on there is one.
     fn cluster_mut(&mut self, uuid: Uuid) -> &mut Cluster {
-        let (seed, retry) = (self.seed, self.settings.retry);
-        if !self.clusters.contains_key(&uuid) {
-            self.put_into_wave(uuid, self.rollout_of(uuid).wave);
+        let (retry, seed) = (self.settings.retry, self.seed ^ uuid.as_u64_pair().1);
+        let fresh = || Cluster::new(retry, seed);
+        if let Vacant(place) = self.clusters.entry(uuid) {
+            place.insert(fresh());
+            self.read_rollout(uuid);
         }
-        self.clusters.entry(uuid).or_insert_with(|| Cluster::new(retry, seed ^ uuid.as_u64_pair().1))
+        self.clusters.entry(uuid).or_insert_with(fresh)
     }
 
     /// Marks the cluster that an object is, or is an account of.

@@ -446,7 +446,7 @@ impl ClusterManager {
             return Err(conflict.clone());
         }
         let agent_config = self.replica.entry(uuid, AgentConfig::slug()).map(|entry| (&*entry.json, entry.etag));
-        let pins = &self.rollout_of(cluster).pins;
+        let pins = &self.clusters.get(&cluster).ok_or("its cluster is gone")?.pins;
         let input = Input { uuid, deployment, k8s_name: &known.k8s_name, agent_config, cluster_name, pins };
         render::deployment(input, &self.catalog, &self.settings.deployment)
             .map_err(|error: RenderError| error.to_string())

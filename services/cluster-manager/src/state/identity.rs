@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager_contract::IdentityReport;
-use configdb_contract::{Entry, WriteRequest};
+use configdb_contract::{Entry, EntryError, WriteRequest};
 use configdb_schema::Document;
 use configdb_schema::document::{CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IssuedCertificate};
 use enrolment_protocol::manager::{Manager, Opened};
@@ -31,7 +31,34 @@ pub struct Identity {
     /// Its private enrolment key.
     pub manager: Arc<Manager>,
     /// What the authority goes by.
-    pub terms: Terms,
+    pub terms: Arc<Terms>,
+}
+
+/// What ConfigDB says of a cluster's identities, or why it cannot be read.
+pub struct IdentityEntries {
+    /// What was done.
+    pub recorded: Result<Option<EdgeClusterIdentity>, EntryError>,
+    /// What an operator wants.
+    pub wanted: Result<EdgeClusterEnrolment, EntryError>,
+}
+
+impl IdentityEntries {
+    /// What was done, if it can be read.
+    pub fn identity(&self) -> Option<&EdgeClusterIdentity> {
+        self.recorded.as_ref().ok()?.as_ref()
+    }
+
+    /// What the cluster's Device says of its identities.
+    pub fn report(&self) -> IdentityReport {
+        let Some(identity) = self.identity() else { return IdentityReport::default() };
+        let is_valid = |certificate: &&IssuedCertificate| certificate.state == CertificateState::Valid;
+        let newest = identity.certificates.iter().rev().find(is_valid);
+        IdentityReport {
+            serial: newest.map(|certificate| certificate.serial.clone()),
+            expires: newest.and_then(|certificate| authority::from_text(&certificate.expires)),
+            alert: identity.alerts.last().map(|alert| alert.text.clone()),
+        }
+    }
 }
 
 /// A cluster that asks.
@@ -151,13 +178,18 @@ impl ClusterManager {
     }
 
     /// Brings the record of a cluster's identities up to date, and answers it if it asks and everything is recorded. True: something is being recorded.
-    pub(super) fn serve_identity(&mut self, uuid: Uuid, group: &str, gone: bool, now: Now) -> bool {
+    pub(super) fn serve_identity(
+        &mut self,
+        uuid: Uuid,
+        entries: &IdentityEntries,
+        group: &str,
+        gone: bool,
+        now: Now,
+    ) -> bool {
         let Some(Identity { manager, terms }) = self.settings.identity.clone() else { return false };
         let busy = self.clusters.get(&uuid).is_none_or(|cluster| !cluster.may_write(now));
-        let recorded = self.replica.document::<EdgeClusterIdentity>(uuid);
-        let wanted = self.replica.document::<EdgeClusterEnrolment>(uuid);
-        let (recorded, wanted) = match (recorded, wanted) {
-            (Ok(recorded), Ok(wanted)) => (recorded, wanted.unwrap_or_default()),
+        let (recorded, wanted) = match (&entries.recorded, &entries.wanted) {
+            (Ok(recorded), Ok(wanted)) => (recorded.as_ref(), wanted),
             (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!(cluster_id = %uuid, error = %error, "the cluster's identities cannot be read; nobody enrols");
                 return false;
@@ -166,8 +198,8 @@ impl ClusterManager {
         if busy || (gone && recorded.is_none()) {
             return false;
         }
-        let current = authority::up_to_date(recorded.as_ref(), &wanted, &terms, gone, now.wall);
-        if recorded.as_ref() != Some(&current) {
+        let current = authority::up_to_date(recorded, wanted, &terms, gone, now.wall);
+        if recorded != Some(&current) {
             return self.record_identity(uuid, &current, now);
         }
         let Some(asking) = self.asking.get_mut(&uuid).filter(|asking| asking.due && !gone) else { return false };
@@ -175,7 +207,7 @@ impl ClusterManager {
         let key = opened.key_hash();
         let count = u32::try_from(current.certificates.len()).unwrap_or(u32::MAX);
         let asked = Asked { by: &opened.by, key: &key, serial: manager.serial(uuid, &key, wanted.fence, count) };
-        let answer = match authority::judge(&current, &wanted, &terms, asked, now.wall) {
+        let answer = match authority::judge(&current, wanted, &terms, asked, now.wall) {
             Verdict::Record(record) => return self.record_identity(uuid, &record, now),
             Verdict::Refuse { record: Some(record), .. } => return self.record_identity(uuid, &record, now),
             Verdict::Grant(certificate) => {
@@ -207,18 +239,10 @@ impl ClusterManager {
         }
     }
 
-    /// What the cluster's Device says of its identities.
-    pub(super) fn identity_report(&self, uuid: Uuid) -> IdentityReport {
-        let Ok(Some(identity)) = self.replica.document::<EdgeClusterIdentity>(uuid) else {
-            return IdentityReport::default();
-        };
-        let is_valid = |certificate: &&IssuedCertificate| certificate.state == CertificateState::Valid;
-        let newest = identity.certificates.iter().rev().find(is_valid);
-        IdentityReport {
-            serial: newest.map(|certificate| certificate.serial.clone()),
-            expires: newest.and_then(|certificate| authority::from_text(&certificate.expires)),
-            alert: identity.alerts.last().map(|alert| alert.text.clone()),
-        }
+    /// Reads the entries about a cluster's identities.
+    pub(super) fn identity_entries(&self, uuid: Uuid) -> IdentityEntries {
+        let wanted = self.replica.document(uuid).map(Option::unwrap_or_default);
+        IdentityEntries { recorded: self.replica.document(uuid), wanted }
     }
 
     /// Tells what is void, when that has changed or was told long ago.

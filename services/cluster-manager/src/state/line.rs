@@ -101,24 +101,13 @@ impl ClusterManager {
 
     /// Answers those who wait for a line of this cluster, if its script is offered to their tokens, or is not offered any more. After the offer was made known.
     pub(super) fn answer_lines(&mut self, cluster: Uuid, is_ready: bool, now: Now) {
-        let offered = |line: &WantedLine| {
-            let offer = self.clusters.get(&cluster).and_then(|cluster| cluster.offer.as_ref());
-            offer.is_some_and(|offer| offer.tokens.iter().any(|token| token.hash == line.hash))
-        };
-        let (mut done, mut over) = (Vec::new(), Vec::new());
-        for (place, line) in self.people.lines.iter().enumerate().filter(|(_, line)| line.cluster == cluster) {
-            if offered(line) {
-                done.push(place);
-            } else if !is_ready {
-                over.push(place);
-            }
-        }
-        let mut ended: Vec<(usize, bool)> = done.into_iter().map(|place| (place, true)).collect();
-        ended.extend(over.into_iter().map(|place| (place, false)));
-        // From the last one on, so that the places of the others stay.
-        ended.sort_unstable_by(|a, b| b.cmp(a));
-        for (place, is_offered) in ended {
-            let line = self.people.lines.swap_remove(place);
+        let offer = self.clusters.get(&cluster).and_then(|cluster| cluster.offer.as_ref());
+        let is_offered =
+            |line: &WantedLine| offer.is_some_and(|offer| offer.tokens.iter().any(|token| token.hash == line.hash));
+        let is_over = |line: &mut WantedLine| line.cluster == cluster && (!is_ready || is_offered(line));
+        let over = self.people.lines.extract_if(.., is_over);
+        let over: Vec<_> = over.map(|line| (is_offered(&line), line)).collect();
+        for (is_offered, line) in over {
             let expires = line.written.as_ref().map_or(0, |(expires, _)| *expires);
             let reply = if is_offered {
                 Ok(Reply::Offered { url: bootstrap::url(&self.settings.cluster.git_url, cluster), expires })

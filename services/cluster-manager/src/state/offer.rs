@@ -4,19 +4,24 @@
 
 use cluster_manager_contract::BootstrapReport;
 use configdb_schema::Document;
-use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterSetup};
+use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterSetup};
 use uuid::Uuid;
 
 use super::ClusterManager;
+use super::identity::IdentityEntries;
 use crate::bootstrap::{self, Offer, OfferedToken};
 use crate::event::Effect;
 
 impl ClusterManager {
     /// Brings the offer of a cluster up to date. `record` is that of its set-up if it is ready.
-    pub(super) fn offer(&mut self, uuid: Uuid, record: Option<&EdgeClusterSetup>) -> BootstrapReport {
+    pub(super) fn offer(
+        &mut self,
+        uuid: Uuid,
+        record: Option<&EdgeClusterSetup>,
+        entries: &IdentityEntries,
+    ) -> BootstrapReport {
         let entry = self.replica.entry(uuid, EdgeClusterEnrolment::slug());
-        let enrolment = entry.and_then(|entry| entry.parse::<EdgeClusterEnrolment>().ok()).unwrap_or_default();
-        let identity = self.replica.document::<EdgeClusterIdentity>(uuid).ok().flatten();
+        let tokens = entries.wanted.iter().flat_map(|wanted| &wanted.tokens);
         let offer = record.and_then(|record| {
             let spec = record.spec.as_ref()?;
             Some(Offer {
@@ -24,8 +29,8 @@ impl ClusterManager {
                 namespace: spec.namespace.clone(),
                 bare: spec.bare,
                 self_link: record.self_link.clone()?,
-                manager_key: identity.map(|identity| identity.key).filter(|key| !key.is_empty()),
-                tokens: enrolment.tokens.iter().filter_map(OfferedToken::of).collect(),
+                manager_key: entries.identity().map(|identity| identity.key.clone()).filter(|key| !key.is_empty()),
+                tokens: tokens.filter_map(OfferedToken::of).collect(),
             })
         });
         let report = BootstrapReport {

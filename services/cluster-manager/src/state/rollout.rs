@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_manager_contract::RolloutReport;
-use configdb_contract::Entry;
 use configdb_schema::Document;
 use configdb_schema::document::{AgentConfig, EdgeClusterRollout, EdgeDeployment};
 use edge_sync_contract::DeploymentDevice;
@@ -14,28 +13,19 @@ use crate::reconcile::Wish;
 use crate::rollout::Blocker;
 
 impl ClusterManager {
-    /// What an operator wants of a cluster's rollout. An entry that cannot be read is none.
-    pub(super) fn rollout_of(&self, cluster: Uuid) -> EdgeClusterRollout {
-        self.replica.document(cluster).ok().flatten().unwrap_or_default()
-    }
-
-    /// An entry about the rollout of a cluster has changed. Of what is no cluster nothing could ever settle, so it has no wave.
-    pub(super) fn on_rollout_entry(&mut self, uuid: Uuid, entry: Option<&Entry>) {
-        let rollout = entry.map(Entry::parse::<EdgeClusterRollout>).transpose().unwrap_or_else(|error| {
+    /// Takes over what ConfigDB says of a cluster's rollout; what cannot be read says nothing. Of what is no cluster nothing could ever settle, so it has no wave.
+    pub(super) fn read_rollout(&mut self, uuid: Uuid) {
+        let entry = self.replica.document::<EdgeClusterRollout>(uuid).unwrap_or_else(|error| {
             tracing::warn!(cluster_id = %uuid, error = %error, "EdgeClusterRollout cannot be read; the cluster is in the last wave");
             None
         });
+        let EdgeClusterRollout { wave, pins } = entry.unwrap_or_default();
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        cluster.pins = pins;
         cluster.rendered = None;
         cluster.edge.all_stale = true;
         self.dirty.insert(uuid);
-        self.put_into_wave(uuid, rollout.unwrap_or_default().wave);
-    }
-
-    /// Puts a cluster that there is into a wave.
-    pub(super) fn put_into_wave(&mut self, uuid: Uuid, wave: u8) {
-        let released = self.rollout.set_wave(uuid, wave);
-        self.dirty.extend(released);
+        self.dirty.extend(self.rollout.set_wave(uuid, wave));
     }
 
     /// Nothing of the cluster can settle.

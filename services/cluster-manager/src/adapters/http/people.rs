@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::desk::Desk;
 use super::oidc::{IdentityError, Provider};
-use super::{openapi, shapes};
+use super::{bearer, openapi, shapes};
 use crate::access::claims::{ClaimError, ClaimRules};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::access::token::TokenHash;
@@ -200,12 +200,6 @@ impl Server {
     async fn ask(&self, caller: &Caller, question: Question) -> Result<Reply, Fault> {
         Ok(self.desk.ask(caller.from, caller.credential.clone(), question).await?)
     }
-}
-
-/// What is shown as `Authorization: Bearer`.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, shown) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim())
 }
 
 type Peer = ConnectInfo<SocketAddr>;

@@ -21,7 +21,7 @@ fn identity() -> Identity {
         authority_ends_ms: 4_000_000_000_000,
         lifetime: Duration::from_secs(3600),
     };
-    Identity { manager, terms }
+    Identity { manager, terms: Arc::new(terms) }
 }
 
 fn key() -> EcdsaKeyPair {
