@@ -214,6 +214,9 @@ fn attestation_policies_name_registers_a_lock_and_who_vouches() {
             "revoked": [ek]}});
     let policy: AttestationPolicy = accepted(&good);
     assert!(policy.pcrs["11"].warn_only && policy.endorsement.enrolled[0].control_plane);
+    let mut observed = good.clone();
+    observed["pcrs"]["11"] = json!({"warnOnly": true});
+    assert_eq!(accepted::<AttestationPolicy>(&observed).pcrs["11"].expected, [""; 0]);
     let mut unnamed = good.clone();
     unnamed.as_object_mut().unwrap().remove("variants");
     assert_eq!(accepted::<AttestationPolicy>(&unnamed).variants, [EvidenceVariant::Tpm2]);

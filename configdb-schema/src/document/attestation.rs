@@ -56,7 +56,8 @@ pub enum PcrBank {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PcrRule {
-    /// The allowed values, hexadecimal, as long as a digest of the bank. One is enough.
+    /// The allowed values, hexadecimal, as long as a digest of the bank. One is enough. None: the register is only observed, which takes `warn_only`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<String>,
     /// A different value is told and not refused.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -3,229 +3,15 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
-
 use join_protocol::host::Event as HostInput;
 use join_protocol::message::acknowledgement::Stage;
-use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::terms::{Kind, Role};
-use join_service::config::{ClusterConfig, Distribution, JoinConfig, KubernetesConfig, TrustConfig};
-use join_service_contract::{DesiredPolicy, HostState, JoinReplica, PolicyState, names};
-use serde_json::{Value, json};
-use service_runtime::health::Health;
-use service_runtime::shutdown::Shutdown;
-use simulator::cluster::{ClusterSpec, SimulatedCluster};
-use simulator::flux::chart::Charts;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
-use sparkplug::host::HostConfig;
-use sparkplug::{EdgeNodeDescriptor, GroupId, Properties};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle};
+use join_service::config::{Distribution, TrustConfig};
+use join_service_contract::{HostState, JoinReplica, PolicyState};
+use serde_json::json;
 use support::host::SimHost;
-use support::mosquitto::Mosquitto;
-use support::site::{self, CLUSTER, GROUP, entry, policy};
-use tempfile::TempDir;
-use tokio::task::JoinHandle;
-
-/// Longer than any step takes; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-struct Scene {
-    cluster: SimulatedCluster,
-    broker: Mosquitto,
-    directory: TempDir,
-}
-
-impl Scene {
-    async fn new() -> Self {
-        let cluster = SimulatedCluster::start(ClusterSpec::new("Cell"), Charts::new()).await.unwrap();
-        Self { cluster, broker: Mosquitto::start(), directory: tempfile::tempdir().unwrap() }
-    }
-
-    /// The files of a replica, with an authority of `openssl`.
-    fn trust(&self, replica: u8) -> std::path::PathBuf {
-        let directory = self.directory.path().join(format!("trust-{replica}"));
-        std::fs::create_dir_all(&directory).unwrap();
-        let write = |name: &str, content: &[u8]| {
-            let path = directory.join(name);
-            std::fs::write(&path, content).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        };
-        site::files(replica).iter().for_each(|(name, content)| write(name, content));
-        let authority = self.directory.path().join("ca.crt");
-        if !authority.exists() {
-            openssl(self.directory.path(), "ecparam -name prime256v1 -genkey -noout -out ca.key");
-            let signs = "-addext keyUsage=critical,keyCertSign -days 365 -out ca.crt";
-            openssl(self.directory.path(), &format!("req -x509 -key ca.key -subj /CN=kubernetes {signs}"));
-        }
-        for name in ["ca.crt", "ca.key"] {
-            write(name, &std::fs::read(self.directory.path().join(name)).unwrap());
-        }
-        directory
-    }
-
-    fn start(&self, replica: u8, distribution: Distribution) -> Running {
-        let trust = TrustConfig { directory: Some(self.trust(replica)), secret: None };
-        self.start_with(replica, distribution, trust)
-    }
-
-    fn start_with(&self, replica: u8, distribution: Distribution, trust: TrustConfig) -> Running {
-        let config = join_service::Config {
-            state_dir: self.directory.path().join(format!("state-{replica}")),
-            simulated: true,
-            replica: format!("join-{replica}"),
-            cluster: ClusterConfig { name: "Cell".to_owned(), uuid: Some(CLUSTER) },
-            kubernetes: KubernetesConfig {
-                namespace: self.cluster.namespace().to_owned(),
-                url: Some(self.cluster.url()),
-            },
-            trust,
-            join: JoinConfig {
-                distribution,
-                servers: vec!["https://10.1.0.1:6443".to_owned()],
-                networks: vec!["10.1.0.0/16".to_owned()],
-                ..JoinConfig::default()
-            },
-            mqtt: self.broker.config(),
-            ..join_service::Config::default()
-        };
-        std::fs::create_dir_all(&config.state_dir).unwrap();
-        let shutdown = Shutdown::new();
-        let task = tokio::spawn(join_service::run(config, shutdown.clone(), Health::new()));
-        Running { shutdown, task }
-    }
-
-    /// Names of the nodes.
-    fn nodes(&self) -> Vec<String> {
-        let nodes = self.cluster.kubernetes().list("v1", "Node", None).into_iter();
-        nodes.map(|node| node["metadata"]["name"].as_str().unwrap().to_owned()).collect()
-    }
-
-    /// Join tokens in `kube-system`.
-    fn tokens(&self) -> Vec<Value> {
-        let kubernetes = self.cluster.kubernetes();
-        let secrets = kubernetes.list("v1", "Secret", Some("kube-system")).into_iter();
-        secrets.map(|secret| (*secret).clone()).filter(|s| s["type"] == "bootstrap.kubernetes.io/token").collect()
-    }
-}
-
-fn openssl(directory: &Path, arguments: &str) {
-    let output = Command::new("openssl").args(arguments.split(' ')).current_dir(directory).output().unwrap();
-    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-struct Running {
-    shutdown: Shutdown,
-    task: JoinHandle<anyhow::Result<()>>,
-}
-
-impl Running {
-    async fn stop(self) {
-        self.shutdown.trigger();
-        tokio::time::timeout(PATIENCE, self.task).await.expect("a clean stop").unwrap().unwrap();
-    }
-}
-
-/// Sends the policy and looks on.
-struct Centre {
-    host: HostHandle,
-    replica: JoinReplica,
-}
-
-impl Centre {
-    fn start(broker: &Mosquitto) -> Self {
-        let node = names::join_node(GroupId::new("ACME-Cell").unwrap());
-        let filters = vec![("spBv1.0/ACME-Cell/#".to_owned(), sparkplug::session::QoS::AtLeastOnce)];
-        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), filters, ..HostConfig::new(None) };
-        let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
-        Self { host, replica: JoinReplica::new(node) }
-    }
-
-    async fn until(&mut self, what: &str, is_so: impl Fn(&JoinReplica) -> bool) {
-        let follow = async {
-            while !is_so(&self.replica) {
-                let event = self.host.recv().await.expect("the host application runs");
-                self.replica.on_event(&event);
-            }
-        };
-        if tokio::time::timeout(PATIENCE, follow).await.is_err() {
-            panic!("waited too long for {what}: {:#?}", self.replica);
-        }
-    }
-
-    async fn send(&mut self, policy: &DesiredPolicy) {
-        self.until("a birth", JoinReplica::is_complete).await;
-        self.host.request(policy.to_request(self.replica.address().clone())).await.unwrap();
-        let (version, digest) = (policy.version, policy.digest());
-        self.until("the policy", |join| join.node().is_some_and(|node| node.has_policy(version, digest))).await;
-    }
-}
-
-/// A host on the broker.
-struct Station {
-    host: SimHost,
-    node: EdgeNodeHandle,
-    clock: Clock,
-    repeats: u32,
-}
-
-impl Station {
-    fn start(scene: &Scene, host: SimHost) -> Self {
-        let clock = Clock::new();
-        let descriptor = EdgeNodeDescriptor::parse(GROUP, &host.settings.address.node).unwrap();
-        let store = BdSeqStore::in_directory(scene.directory.path(), &descriptor);
-        let birth = HostMessage::birth_metrics(&[]);
-        let mqtt = scene.broker.config();
-        let node =
-            sparkplug_mqtt::spawn_edge_node(EdgeNodeConfig::new(descriptor), birth, &mqtt, store, clock).unwrap();
-        Self { host, node, clock, repeats: 0 }
-    }
-
-    async fn publish(&mut self, messages: Vec<HostMessage>) {
-        for message in messages {
-            self.repeats += 1;
-            // A repeat is the same bytes; without another property report by exception would swallow it.
-            let mut metric = message.to_metric();
-            metric.properties = Properties::new().with("Repeat", self.repeats);
-            let metrics = vec![metric];
-            self.node.update(NodeUpdate::Set { device: None, metrics }).await.unwrap();
-        }
-    }
-
-    async fn tell(&mut self, event: HostInput<'_>) {
-        let published = self.host.on_event(event, self.clock.now());
-        self.publish(published).await;
-    }
-
-    async fn until(&mut self, what: &str, is_so: impl Fn(&SimHost) -> bool) {
-        let work = async {
-            while !is_so(&self.host) {
-                let deadline = self.host.next_deadline();
-                let published = tokio::select! {
-                    event = self.node.recv() => match event.expect("the edge node runs") {
-                        NodeEvent::Command { metrics, .. } => {
-                            let messages = metrics.iter().filter_map(|metric| IssuerMessage::from_metric(metric).ok().flatten());
-                            let now = self.clock.now();
-                            messages.flat_map(|message| self.host.on_message(&message, now)).collect()
-                        }
-                        _ => Vec::new(),
-                    },
-                    () = self.clock.sleep_until(deadline) => self.host.on_event(HostInput::Timer, self.clock.now()),
-                };
-                self.publish(published).await;
-            }
-        };
-        let waited = tokio::time::timeout(PATIENCE, work).await;
-        assert!(
-            waited.is_ok(),
-            "waited too long for {what}: {:?} {:?}",
-            self.host.machine.condition(),
-            self.host.refusals
-        );
-    }
-}
+use support::scene::{Centre, PATIENCE, Scene, Station, base64_of, openssl};
+use support::site::{self, entry, policy};
 
 /// Its node is taken out of the cluster, and no other.
 async fn loses_its_node_when_it_is_revoked(scene: &Scene, centre: &mut Centre, ek: &str) {
@@ -343,16 +129,10 @@ async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_host
 #[tokio::test]
 async fn keys_come_from_a_secret_of_the_cluster_as_well_and_a_wrong_one_ends_the_start() {
     let scene = Scene::new().await;
-    let secret = |name: &str, files: &join_service::trust::Files| {
-        let data: Value = files.iter().map(|(name, content)| (name.clone(), json!(base64(content)))).collect();
-        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
-            "metadata": {"name": name, "namespace": scene.cluster.namespace()}})
-    };
-    let kubernetes = scene.cluster.kubernetes();
-    kubernetes.apply("test", secret("keys", &site::files(0))).unwrap();
+    scene.put_secret("keys", &site::files(0));
     let mut wrong = site::files(1);
     wrong.remove("master.key");
-    kubernetes.apply("test", secret("wrong", &wrong)).unwrap();
+    scene.put_secret("wrong", &wrong);
     let named = |name: &str| TrustConfig { directory: None, secret: Some(name.to_owned()) };
     let join = scene.start_with(0, Distribution::K3s, named("keys"));
     Centre::start(&scene.broker).until("the birth", JoinReplica::is_complete).await;
@@ -363,14 +143,4 @@ async fn keys_come_from_a_secret_of_the_cluster_as_well_and_a_wrong_one_ends_the
     let absent = absent.unwrap().unwrap().unwrap_err().to_string();
     assert!(absent.starts_with("cannot read the Secret absent in namespace"), "{absent}");
     scene.cluster.stop().await;
-}
-
-fn base64(bytes: &[u8]) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
-}
-
-fn base64_of(text: &str) -> Vec<u8> {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.decode(text).unwrap()
 }

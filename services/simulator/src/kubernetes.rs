@@ -7,8 +7,8 @@
 //!                                 admission.rs, schema.rs, apply.rs + fields.rs, merge.rs, selector.rs: pure rules
 //! ```
 //!
-//! It says of itself that it is simulated (`/version`), and has no authentication, no authorisation, no TLS, no admission webhooks and no
-//! protobuf: it must never listen on anything but the loopback interface, and [`Kubernetes::serve`] does not.
+//! It says of itself that it is simulated (`/version`), and has no authentication, no TLS, no admission webhooks and no protobuf: it must never listen on anything but the loopback
+//! interface, and [`Kubernetes::serve`] does not. Whoever reaches it may do everything, but on an address that it is served on to one account ([`Kubernetes::serve_as`]).
 
 pub mod access;
 pub mod admission;
@@ -20,6 +20,7 @@ pub mod fields;
 pub mod http;
 pub mod kinds;
 pub mod merge;
+pub mod rbac;
 pub mod schema;
 pub mod selector;
 pub mod store;
@@ -42,6 +43,7 @@ use access::Denied;
 use error::ApiError;
 use faults::{Break, Fault, Faults};
 use kinds::{Kind, ResourceId};
+use rbac::Account;
 use store::{DeleteOptions, Deleted, ListOptions, Patch, Store, WriteOptions};
 
 /// How a simulated API behaves.
@@ -146,11 +148,21 @@ impl Kubernetes {
 
     /// Serves the API on a free port of 127.0.0.1 (or the given one) until [`Self::stop`].
     pub async fn serve(&self, port: u16) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-        let address = listener.local_addr()?;
+        let address = self.listen(port, None).await?;
         // Served twice, it has two addresses; the first is the one it is known by.
         let _ = self.inner.address.set(address);
-        let app = http::router(self.clone());
+        Ok(address)
+    }
+
+    /// Serves the same on a further port of 127.0.0.1 to an account: what its rights do not allow is refused.
+    pub async fn serve_as(&self, account: Arc<Account>) -> io::Result<SocketAddr> {
+        self.listen(0, Some(account)).await
+    }
+
+    async fn listen(&self, port: u16, account: Option<Arc<Account>>) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let address = listener.local_addr()?;
+        let app = http::router(self.clone(), account);
         let stop = self.inner.stop.clone();
         tokio::spawn(async move {
             let served = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await;

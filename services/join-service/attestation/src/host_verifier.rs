@@ -17,7 +17,6 @@ use join_protocol::terms::{Kind, Role, Variant};
 
 use crate::hash::Hash;
 use crate::policy::{EkHash, Policy, Rules};
-use crate::refusal::PcrDifference;
 use crate::verdict::parse;
 use crate::verifier::TpmVerifier;
 
@@ -86,9 +85,8 @@ impl HostVerifier {
         let found: BTreeMap<u32, &[u8]> = claims.registers.iter().map(|(at, value)| (*at, value.as_slice())).collect();
         let (mut refused, mut warned) = (Vec::new(), Vec::new());
         for (index, register) in &self.rules()?.registers {
-            let value = found.get(&u32::from(*index)).copied().unwrap_or_default().to_vec();
-            if !register.expected.contains(&value) {
-                let difference = PcrDifference { index: *index, wanted: register.expected.clone(), found: value };
+            let value = found.get(&u32::from(*index)).copied().unwrap_or_default();
+            if let Some(difference) = register.difference(*index, value) {
                 if register.enforced { &mut refused } else { &mut warned }.push(difference.to_string());
             }
         }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::hash::Hash;
 use crate::pcr::{PCR_COUNT, after_event};
+use crate::refusal::PcrDifference;
 
 /// SHA-256 of an endorsement key's DER `SubjectPublicKeyInfo`.
 pub type EkHash = [u8; 32];
@@ -55,8 +56,18 @@ pub struct Enrolment {
 /// What one register is to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Register {
+    /// Empty: it is only observed. That is never so where it is enforced.
     pub(crate) expected: Vec<Vec<u8>>,
     pub(crate) enforced: bool,
+}
+
+impl Register {
+    /// How a value deviates from what is expected; of a register that is only observed none does.
+    pub(crate) fn difference(&self, index: u8, found: &[u8]) -> Option<PcrDifference> {
+        let deviates =
+            !self.expected.iter().any(|expected| expected == found) && (self.enforced || !self.expected.is_empty());
+        deviates.then(|| PcrDifference { index, wanted: self.expected.clone(), found: found.to_vec() })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,10 +238,16 @@ fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Re
     if number == lock {
         return error(field, "is the lock register: its values stand in `lock`");
     }
-    if rule.expected.is_empty() || rule.expected.len() > VALUES_MAX {
+    if rule.expected.is_empty() && !rule.warn_only {
         return error(
             format!("{field}.expected"),
-            format!("holds {}, not 1 to {VALUES_MAX} values", rule.expected.len()),
+            "holds no value: a register without one can only be observed (warnOnly)",
+        );
+    }
+    if rule.expected.len() > VALUES_MAX {
+        return error(
+            format!("{field}.expected"),
+            format!("holds {}, more than {VALUES_MAX} values", rule.expected.len()),
         );
     }
     let values = rule.expected.iter().enumerate();

@@ -254,9 +254,7 @@ fn check_registers(
     }
     let mut refused = Vec::new();
     for (index, register) in &rules.registers {
-        let found = &quoted.pcrs[index];
-        if !register.expected.contains(found) {
-            let difference = PcrDifference { index: *index, wanted: register.expected.clone(), found: found.clone() };
+        if let Some(difference) = register.difference(*index, &quoted.pcrs[index]) {
             if register.enforced { refused.push(difference) } else { warnings.push(difference) }
         }
     }

@@ -204,6 +204,24 @@ fn a_register_that_only_warns_is_told_and_does_not_refuse() {
 }
 
 #[test]
+fn a_register_that_is_only_observed_is_shown_and_neither_warns_nor_refuses_nor_admits() {
+    let machine = Machine::new();
+    let mut entry = machine.policy();
+    entry["pcrs"]["7"] = json!({"warnOnly": true});
+    let mut statement = machine.statement(NONCE);
+    statement.values[1] = measured(99);
+    let observed = verdict(&in_force(&entry), &machine, &statement, Phase::Joining);
+    assert_eq!((observed.outcome.unwrap().pcrs[&7].clone(), observed.warnings.len()), (measured(99), 0));
+    statement.values[0] = measured(98);
+    let other = verdict(&in_force(&entry), &machine, &statement, Phase::Joining);
+    assert_eq!(other.outcome.unwrap_err().code, RefusalCode::PcrMismatch);
+    entry["pcrs"] = json!({"7": {"warnOnly": true}});
+    let alone = Policy::new(&serde_json::from_value(entry).unwrap(), 1);
+    let alone = verdict(&alone, &machine, &statement, Phase::Joining);
+    assert_eq!(alone.outcome.unwrap_err().code, RefusalCode::PolicyInvalid);
+}
+
+#[test]
 fn one_of_several_allowed_values_is_enough() {
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);

@@ -55,7 +55,11 @@ fn registers() {
     let nothing = "pcrs: no register is enforced: such a policy would admit any software";
     assert_eq!(error("/pcrs", json!({})), nothing);
     assert_eq!(error("/pcrs/4/warnOnly", json!(true)), nothing);
-    assert_eq!(error("/pcrs/4/expected", json!([])), "pcrs.4.expected: holds 0, not 1 to 64 values");
+    let without = "pcrs.4.expected: holds no value: a register without one can only be observed (warnOnly)";
+    assert_eq!(error("/pcrs/4/expected", json!([])), without);
+    assert_eq!(error("/pcrs/4", json!({})), without);
+    let many = vec![digest("x"); 65];
+    assert_eq!(error("/pcrs/4/expected", json!(many)), "pcrs.4.expected: holds 65, more than 64 values");
     assert_eq!(error("/pcrs/24", json!({"expected": [digest("x")]})), "pcrs.24: is no register: 0 to 23");
     assert_eq!(error("/pcrs/04", json!({"expected": [digest("x")]})), "pcrs.04: is no register: 0 to 23");
     let lock = "pcrs.15: is the lock register: its values stand in `lock`";
@@ -64,6 +68,21 @@ fn registers() {
     let short = "pcrs.4.expected[0]: has 2 bytes, and a digest of sha256 has 32";
     assert_eq!(error("/pcrs/4/expected/0", json!("1234")), short);
     assert!(error("/bank", json!("sha384")).ends_with("has 32 bytes, and a digest of sha384 has 48"));
+}
+
+#[test]
+fn a_register_that_is_only_observed_is_quoted_and_enforces_nothing() {
+    let mut entry = good();
+    entry["pcrs"]["9"] = json!({"warnOnly": true});
+    let policy = Policy::new(&serde_json::from_value(entry.clone()).unwrap(), 1);
+    assert_eq!(policy.error(), None);
+    assert_eq!(policy.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 9, 14, 15]))));
+    // Alone it is no policy, however many there are.
+    entry["pcrs"] = json!({"4": {"warnOnly": true}, "9": {"warnOnly": true}});
+    let policy = Policy::new(&serde_json::from_value(entry).unwrap(), 1);
+    let nothing = "pcrs: no register is enforced: such a policy would admit any software";
+    assert_eq!(policy.error().unwrap().to_string(), nothing);
+    assert_eq!((policy.selection(), policy.variants()), (None, &[][..]));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 pub mod host;
 #[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 pub mod mosquitto;
+pub mod scene;
 pub mod site;
 pub mod store;
 pub mod wire;

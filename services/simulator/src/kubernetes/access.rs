@@ -1,5 +1,5 @@
 //! What a user of the simulated API may do: everything, but for what a test takes away. It is only said (SelfSubjectAccessReview, as `kubectl auth can-i` asks); requests themselves
-//! are not refused. Pure.
+//! are refused by [`super::rbac`] alone. Pure.
 
 use serde_json::{Value, json};
 

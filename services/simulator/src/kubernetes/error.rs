@@ -119,9 +119,10 @@ impl ApiError {
         Self::plain(400, "BadRequest", message)
     }
 
-    /// 403.
+    /// 403; `name` is empty where no object in particular is meant.
     pub fn forbidden(resource: &ResourceId, name: &str, why: &str) -> Self {
-        Self::plain(403, "Forbidden", format!("{resource} \"{name}\" is forbidden: {why}")).about(resource, name)
+        let object = if name.is_empty() { resource.to_string() } else { format!("{resource} \"{name}\"") };
+        Self::plain(403, "Forbidden", format!("{object} is forbidden: {why}")).about(resource, name)
     }
 
     /// 405.

@@ -1,5 +1,7 @@
 //! The rim of the simulated API: HTTP requests to calls of the store, results to JSON, watches to streams. Decides nothing about objects.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, Request, State};
@@ -11,6 +13,7 @@ use super::access;
 use super::discovery;
 use super::error::ApiError;
 use super::kinds::Kind;
+use super::rbac::{Account, Wanted};
 use super::selector::Selector;
 use super::store::{DeleteOptions, Deleted, ListOptions, Patch, WriteOptions};
 use super::stream::{self, WatchRequest};
@@ -19,12 +22,16 @@ use super::table::table;
 /// Bodies beyond this are refused, as by the real server (3 MiB).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The API as a tower service; `axum::serve` gives it a socket.
-pub fn router(kubernetes: Kubernetes) -> Router {
-    Router::new().fallback(handle).with_state(kubernetes)
+/// The API as a tower service for one account, or for whoever comes; `axum::serve` gives it a socket.
+pub fn router(kubernetes: Kubernetes, account: Option<Arc<Account>>) -> Router {
+    Router::new().fallback(handle).with_state((kubernetes, account))
 }
 
-async fn handle(State(kubernetes): State<Kubernetes>, request: Request) -> Response<Body> {
+/// `account`: whose requests these are; without one everything is allowed.
+async fn handle(
+    State((kubernetes, account)): State<(Kubernetes, Option<Arc<Account>>)>,
+    request: Request,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_string();
     let (latency, strike) = kubernetes.fault(parts.method.as_str(), &path);
@@ -39,7 +46,7 @@ async fn handle(State(kubernetes): State<Kubernetes>, request: Request) -> Respo
         Err(_) => return refuse(&ApiError::bad_request("the request body could not be read, or is larger than 3 MiB")),
     };
     let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).map(|q| q.0).unwrap_or_default();
-    let call = Call { kubernetes, method: parts.method, uri: parts.uri, headers: parts.headers, query, body };
+    let call = Call { kubernetes, account, method: parts.method, uri: parts.uri, headers: parts.headers, query, body };
     match call.run() {
         Ok(response) => response,
         Err(error) => {
@@ -51,6 +58,7 @@ async fn handle(State(kubernetes): State<Kubernetes>, request: Request) -> Respo
 
 struct Call {
     kubernetes: Kubernetes,
+    account: Option<Arc<Account>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -122,6 +130,7 @@ impl Call {
             return Ok(answer(StatusCode::CREATED, &self.kubernetes.review(&review)));
         }
         let target = Target::parse(&segments).ok_or_else(ApiError::no_such_resource)?;
+        self.authorise(&target, self.verb(&target))?;
         let kind = self.kubernetes.served(&target.group, &target.version, &target.plural)?;
         if target.plural == "services" && target.subresource == "proxy" {
             return self.proxy(&target);
@@ -154,6 +163,37 @@ impl Call {
             (&Method::DELETE, None) => self.delete_collection(&kind, &target),
             _ => Err(ApiError::method_not_allowed()),
         }
+    }
+
+    /// What a request does, as roles call it.
+    fn verb(&self, target: &Target) -> &'static str {
+        match (&self.method, &target.name) {
+            (&Method::GET, None) if self.flag("watch") => "watch",
+            (&Method::GET, None) => "list",
+            (&Method::POST, _) => "create",
+            (&Method::PUT, _) => "update",
+            (&Method::PATCH, _) => "patch",
+            (&Method::DELETE, Some(_)) => "delete",
+            (&Method::DELETE, None) => "deletecollection",
+            _ => "get",
+        }
+    }
+
+    /// Refuses what the account may not do.
+    fn authorise(&self, target: &Target, verb: &str) -> Result<(), ApiError> {
+        let Some(account) = &self.account else { return Ok(()) };
+        let resource = match target.subresource.as_str() {
+            "" => target.plural.clone(),
+            subresource => format!("{}/{subresource}", target.plural),
+        };
+        let selected = || self.param("fieldSelector").and_then(|selector| selector.strip_prefix("metadata.name="));
+        account.check(&Wanted {
+            verb,
+            group: &target.group,
+            resource: &resource,
+            namespace: target.namespace.as_deref(),
+            name: target.name.as_deref().or_else(selected),
+        })
     }
 
     /// Answers that are not about objects.
@@ -328,6 +368,9 @@ impl Call {
         let mut options = self.write_options(target);
         if matches!(patch, Patch::Apply(_)) {
             options.manager = self.param("fieldManager").unwrap_or_default().to_string();
+            if self.kubernetes.store().get(kind, namespace(target), name).is_err() {
+                self.authorise(target, "create")?;
+            }
         } else if options.force {
             let cause = super::error::Cause::forbidden("force", "may not be specified for non-apply patch");
             return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[cause]));

@@ -99,22 +99,29 @@ pub enum PolicyCommand {
         options: Options,
     },
     /// Take the registers that a host has shown as allowed values
-    Capture {
-        /// UUID of its state disk, name, or CLUSTER/NAME
-        host: String,
-        /// Only these registers, also such as the policy has not; by default those that the policy has
-        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..24))]
-        pcr: Vec<u8>,
-        /// The values are the only allowed ones; by default they are added to those that the policy has
-        #[arg(long)]
-        replace: bool,
-        /// Print the policy instead of writing it
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        #[expect(missing_docs, reason = "options are documented where they are defined")]
-        options: Options,
-    },
+    Capture(Box<CaptureArguments>),
+}
+
+/// `sparkfleet policy capture`.
+#[derive(Debug, Clone, Args)]
+pub struct CaptureArguments {
+    /// UUID of its state disk, name, or CLUSTER/NAME
+    pub host: String,
+    /// Only these registers, also such as the policy has not; by default those that the policy has values for
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..24))]
+    pub pcr: Vec<u8>,
+    /// Ask for registers that the host has not quoted: put them into the policy to be observed, and wait for its next quote (with --timeout 3m, for example)
+    #[arg(long, conflicts_with = "dry_run")]
+    pub ask: bool,
+    /// The values are the only allowed ones; by default they are added to those that the policy has
+    #[arg(long)]
+    pub replace: bool,
+    /// Print the policy instead of writing it
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
 }
 
 /// `sparkfleet host init`.

@@ -3,6 +3,7 @@
 pub mod acl;
 pub mod administrator;
 pub mod bootstrap;
+pub mod capture;
 pub mod cluster;
 pub mod config;
 pub mod deployment;

@@ -142,7 +142,8 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
 async fn other_software_is_refused_with_its_register_until_that_is_captured() {
     let up = Up::embedded().await;
     in_state(&up, "body-shop-2", "member").await;
-    let mut machine = Machine::start(&up, "body-shop-4", &["--measure", "4=another boot loader"]);
+    let mut machine =
+        Machine::start(&up, "body-shop-4", &["--measure", "4=another boot loader", "--measure", "9=its own"]);
     in_state(&up, "body-shop-4", "pending").await;
     let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
     judged_by(&up, approved["revision"].as_u64().unwrap()).await;
@@ -160,6 +161,32 @@ async fn other_software_is_refused_with_its_register_until_that_is_captured() {
     judged_by(&up, captured["revision"].as_u64().unwrap()).await;
     machine.reboot().await;
     in_state(&up, "body-shop-4", "member").await;
+
+    // A further register: refused with what to do, then asked for; the member quotes it at its next boot.
+    let unasked = up.cli.run(&["policy", "capture", "body-shop-4", "--pcr", "9"]).await.refused(5, "--ask");
+    assert!(unasked.contains("the policy does not have it"), "{unasked}");
+    let asking = up.cli.json(&["policy", "capture", "body-shop-4", "--pcr", "9", "--ask", "--timeout", "2m"]);
+    let rebooting = async {
+        observed(&up, "9").await;
+        machine.reboot().await;
+    };
+    let (captured, ()) = tokio::join!(asking, rebooting);
+    assert_eq!((&captured["taken"], &captured["missing"]), (&serde_json::json!([9]), &serde_json::json!([])));
+    let rule = &captured["policy"]["pcrs"]["9"];
+    assert_eq!((rule["expected"].as_array().map(Vec::len), &rule["warnOnly"]), (Some(1), &Value::Null), "{rule}");
+}
+
+/// Waits until the join service judges by a policy that only observes this register.
+async fn observed(up: &Up, register: &str) {
+    let deadline = std::time::Instant::now() + wait::PATIENCE;
+    loop {
+        let shown = up.cli.json(&["policy", "show", CLUSTER]).await;
+        let rule = &shown["policy"]["pcrs"][register];
+        if rule["warnOnly"] == true && rule["expected"].is_null() {
+            return judged_by(up, shown["revision"].as_u64().unwrap()).await;
+        }
+        assert!(std::time::Instant::now() < deadline, "the register is not asked for: {shown:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
