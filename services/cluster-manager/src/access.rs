@@ -34,6 +34,14 @@ pub enum Operation {
     DeleteSecret,
     /// Make a line that bootstraps a cluster.
     BootstrapLine,
+    /// See who is let in by a token.
+    ListTokens,
+    /// Let somebody in.
+    CreateToken,
+    /// Let somebody in no longer.
+    RevokeToken,
+    /// See who wrote what.
+    ReadAudit,
 }
 
 impl Operation {
@@ -47,6 +55,10 @@ impl Operation {
             Self::PutSecret => "put-secret",
             Self::DeleteSecret => "delete-secret",
             Self::BootstrapLine => "bootstrap-url",
+            Self::ListTokens => "list-tokens",
+            Self::CreateToken => "create-token",
+            Self::RevokeToken => "revoke-token",
+            Self::ReadAudit => "read-audit",
         }
     }
 
@@ -56,14 +68,32 @@ impl Operation {
         match self {
             Self::ListClusters | Self::ReadStatus | Self::ListSecrets => TokenScope::Viewer,
             Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine => TokenScope::Operator,
+            Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit => TokenScope::Administrator,
         }
     }
 
     /// It changes something, so it is recorded.
     #[must_use]
     pub const fn is_write(self) -> bool {
-        matches!(self, Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine)
+        matches!(
+            self,
+            Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::CreateToken | Self::RevokeToken
+        )
     }
+
+    /// It concerns all clusters at once: who is let in for some of them may not do it.
+    const fn is_for_all(self) -> bool {
+        matches!(self, Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit)
+    }
+}
+
+/// What somebody may do, and where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    /// What they may do.
+    pub scope: TokenScope,
+    /// The clusters that this is for; None: all.
+    pub clusters: Option<BTreeSet<Uuid>>,
 }
 
 /// Somebody who has shown who they are.
@@ -71,10 +101,8 @@ impl Operation {
 pub struct Principal {
     /// For the record, such as `token:press-shop`.
     pub name: String,
-    /// What they may do.
-    pub scope: TokenScope,
-    /// The clusters that this is for; None: all.
-    pub clusters: Option<BTreeSet<Uuid>>,
+    /// What they may do. They may what one of these allows.
+    pub grants: Vec<Grant>,
 }
 
 /// Why somebody may not. Says nothing about what there is.
@@ -85,12 +113,24 @@ pub enum Denied {
     Scope {
         /// What was asked for.
         operation: Operation,
-        /// What the principal has.
+        /// What the principal has there.
         scope: TokenScope,
     },
     /// The credential is for other clusters.
     #[error("your credential is not for this cluster")]
     Cluster,
+    /// The credential is for some clusters, and this concerns all.
+    #[error("{} needs a credential for all clusters", operation.as_str())]
+    NotForAll {
+        /// What was asked for.
+        operation: Operation,
+    },
+}
+
+impl Grant {
+    fn covers(&self, cluster: Uuid) -> bool {
+        self.clusters.as_ref().is_none_or(|clusters| clusters.contains(&cluster))
+    }
 }
 
 impl Principal {
@@ -99,19 +139,23 @@ impl Principal {
     /// # Errors
     /// Why not.
     pub fn may(&self, operation: Operation, cluster: Option<Uuid>) -> Result<(), Denied> {
-        if cluster.is_some_and(|cluster| !self.sees(cluster)) {
-            return Err(Denied::Cluster);
+        let there = |grant: &&Grant| match cluster {
+            Some(cluster) => grant.covers(cluster),
+            None => !operation.is_for_all() || grant.clusters.is_none(),
+        };
+        let scope = self.grants.iter().filter(there).map(|grant| grant.scope).max();
+        match scope {
+            None if operation.is_for_all() => Err(Denied::NotForAll { operation }),
+            None => Err(Denied::Cluster),
+            Some(scope) if scope < operation.needs() => Err(Denied::Scope { operation, scope }),
+            Some(_) => Ok(()),
         }
-        if self.scope < operation.needs() {
-            return Err(Denied::Scope { operation, scope: self.scope });
-        }
-        Ok(())
     }
 
-    /// The credential is for that cluster.
+    /// They may look at that cluster.
     #[must_use]
     pub fn sees(&self, cluster: Uuid) -> bool {
-        self.clusters.as_ref().is_none_or(|clusters| clusters.contains(&cluster))
+        self.grants.iter().any(|grant| grant.covers(cluster))
     }
 }
 
@@ -121,7 +165,7 @@ mod tests {
 
     const A: Uuid = Uuid::from_u128(0xA);
     const B: Uuid = Uuid::from_u128(0xB);
-    const ALL: [Operation; 6] = [
+    const OF_CLUSTERS: [Operation; 6] = [
         Operation::ListClusters,
         Operation::ReadStatus,
         Operation::ListSecrets,
@@ -129,15 +173,20 @@ mod tests {
         Operation::DeleteSecret,
         Operation::BootstrapLine,
     ];
+    const OF_ALL: [Operation; 4] =
+        [Operation::ListTokens, Operation::CreateToken, Operation::RevokeToken, Operation::ReadAudit];
+
+    fn grant(scope: TokenScope, clusters: Option<&[Uuid]>) -> Grant {
+        Grant { scope, clusters: clusters.map(|clusters| clusters.iter().copied().collect()) }
+    }
 
     fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
-        let clusters = clusters.map(|clusters| clusters.iter().copied().collect());
-        Principal { name: "token:x".to_owned(), scope, clusters }
+        Principal { name: "token:x".to_owned(), grants: vec![grant(scope, clusters)] }
     }
 
     #[test]
     fn a_viewer_looks_and_nobody_reaches_beyond_the_clusters_of_the_credential() {
-        for operation in ALL {
+        for operation in OF_CLUSTERS {
             let viewer = principal(TokenScope::Viewer, None).may(operation, Some(A));
             assert_eq!(viewer.is_ok(), !operation.is_write(), "{operation:?}");
             for scope in [TokenScope::Operator, TokenScope::Administrator] {
@@ -147,6 +196,30 @@ mod tests {
             }
         }
         assert_eq!(principal(TokenScope::Viewer, Some(&[A])).may(Operation::ListClusters, None), Ok(()));
+    }
+
+    #[test]
+    fn who_is_let_in_is_for_administrators_of_all_clusters_alone() {
+        for operation in OF_ALL {
+            for scope in [TokenScope::Viewer, TokenScope::Operator] {
+                assert_eq!(principal(scope, None).may(operation, None), Err(Denied::Scope { operation, scope }));
+            }
+            let of_one = principal(TokenScope::Administrator, Some(&[A]));
+            assert_eq!(of_one.may(operation, None), Err(Denied::NotForAll { operation }));
+            assert_eq!(principal(TokenScope::Administrator, None).may(operation, None), Ok(()));
+        }
+    }
+
+    #[test]
+    fn of_several_grants_the_largest_counts_on_each_cluster() {
+        let grants = vec![grant(TokenScope::Viewer, None), grant(TokenScope::Administrator, Some(&[A]))];
+        let both = Principal { name: "oidc:ada".to_owned(), grants };
+        assert_eq!(both.may(Operation::PutSecret, Some(A)), Ok(()));
+        let operation = Operation::PutSecret;
+        assert_eq!(both.may(operation, Some(B)), Err(Denied::Scope { operation, scope: TokenScope::Viewer }));
+        assert_eq!(both.may(Operation::ReadStatus, Some(B)), Ok(()));
+        let operation = Operation::CreateToken;
+        assert_eq!(both.may(operation, None), Err(Denied::Scope { operation, scope: TokenScope::Viewer }));
     }
 
     #[test]

@@ -5,13 +5,14 @@
 use std::time::Duration;
 
 use cluster_manager_contract::ClusterDevice;
+use configdb_schema::document::ApiToken;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::access::audit::AuditRecord;
 use crate::access::rate::TooOften;
 use crate::access::token::TokenHash;
-use crate::access::{Denied, Operation, Principal};
+use crate::access::{Denied, Grant, Operation, Principal};
 use crate::secrets::{SecretFault, SecretKey, StoredSecret};
 
 /// A question with who asks it.
@@ -64,6 +65,26 @@ pub enum Question {
         /// How long the token lives.
         lifetime: Duration,
     },
+    /// Who is let in by a token.
+    Tokens,
+    /// Let somebody in by a token.
+    CreateToken {
+        /// Its name.
+        name: String,
+        /// Of its text.
+        hash: TokenHash,
+        /// What its holder may do.
+        grant: Grant,
+        /// How long it lives.
+        lifetime: Duration,
+    },
+    /// Let somebody in no longer.
+    RevokeToken {
+        /// Its name.
+        name: String,
+    },
+    /// Whether they may read the record of writes.
+    Audit,
     /// Names of the secrets in a cluster's repository.
     Secrets {
         /// Which cluster.
@@ -104,6 +125,10 @@ impl Question {
             Self::Secrets { .. } => Operation::ListSecrets,
             Self::Certificate { .. } | Self::PutSecret { .. } => Operation::PutSecret,
             Self::DeleteSecret { .. } => Operation::DeleteSecret,
+            Self::Tokens => Operation::ListTokens,
+            Self::CreateToken { .. } => Operation::CreateToken,
+            Self::RevokeToken { .. } => Operation::RevokeToken,
+            Self::Audit => Operation::ReadAudit,
         }
     }
 
@@ -111,7 +136,7 @@ impl Question {
     #[must_use]
     pub const fn cluster(&self) -> Option<Uuid> {
         match self {
-            Self::Clusters => None,
+            Self::Clusters | Self::Tokens | Self::CreateToken { .. } | Self::RevokeToken { .. } | Self::Audit => None,
             Self::Status { cluster }
             | Self::BootstrapLine { cluster, .. }
             | Self::Certificate { cluster, .. }
@@ -121,7 +146,7 @@ impl Question {
         }
     }
 
-    /// What of the cluster is written, for the record. A token is named by the beginning of its hash, as in the log.
+    /// What is written, for the record. A token is named by the beginning of its hash, as in the log.
     #[must_use]
     pub fn target(&self) -> Option<String> {
         match self {
@@ -129,7 +154,8 @@ impl Question {
                 Some(key.to_string())
             }
             Self::BootstrapLine { hash, .. } => Some(format!("token {}", hash.get(..8).unwrap_or_default())),
-            Self::Clusters | Self::Status { .. } | Self::Secrets { .. } => None,
+            Self::CreateToken { name, .. } | Self::RevokeToken { name } => Some(name.clone()),
+            Self::Clusters | Self::Status { .. } | Self::Secrets { .. } | Self::Tokens | Self::Audit => None,
         }
     }
 }
@@ -158,6 +184,15 @@ pub enum Reply {
     Secrets(Vec<StoredSecret>, Option<String>),
     /// It is done.
     Written,
+    /// The tokens, in the order of their names.
+    Tokens(Vec<ApiToken>),
+    /// The token is in force.
+    Created {
+        /// When it ends, RFC 3339.
+        expires: String,
+    },
+    /// They may; the answer itself is not the state's.
+    Permitted,
     /// The script of the cluster is offered to the token.
     Offered {
         /// Where it is fetched.
@@ -182,6 +217,15 @@ pub enum Refusal {
     /// There is none.
     #[error("there is no such cluster")]
     NoCluster,
+    /// There is none.
+    #[error("there is no such token")]
+    NoToken,
+    /// Another token has the name.
+    #[error("there is a token of that name; revoke it first, or choose another name")]
+    NameTaken,
+    /// What is asked for breaks a rule: field and rule.
+    #[error("{0}")]
+    Invalid(String),
     /// Not at present.
     #[error("{0}")]
     NotAtPresent(String),

@@ -1,5 +1,6 @@
 //! Raw file and environment -> one checked configuration. Errors name the key.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -9,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use service_runtime::keys::ConfigKey;
 use sparkplug_mqtt::MqttConfig;
+use uuid::Uuid;
+
+use crate::access::claims::ClaimRules;
 
 /// The configuration of the cluster manager.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -85,6 +89,8 @@ pub struct OidcConfig {
     pub operators: Vec<String>,
     /// Values of the claim that make an administrator.
     pub administrators: Vec<String>,
+    /// `VALUE=CLUSTER`: the value counts on that cluster (its UUID) only. A value may stand here several times.
+    pub clusters: Vec<String>,
 }
 
 /// The git server.
@@ -252,7 +258,33 @@ impl Default for OidcConfig {
             viewers: Vec::new(),
             operators: Vec::new(),
             administrators: Vec::new(),
+            clusters: Vec::new(),
         }
+    }
+}
+
+impl OidcConfig {
+    /// What the provider's claims come to.
+    ///
+    /// # Errors
+    /// `clusters` does not name values and clusters.
+    pub fn rules(&self) -> Result<ClaimRules, ConfigError> {
+        let broken = |rule| ConfigError::Key { key: "api.oidc.clusters", rule };
+        let set = |values: &[String]| values.iter().cloned().collect::<BTreeSet<_>>();
+        let (viewers, operators, administrators) =
+            (set(&self.viewers), set(&self.operators), set(&self.administrators));
+        let mut clusters = BTreeMap::<String, BTreeSet<Uuid>>::new();
+        for line in &self.clusters {
+            let (value, cluster) = line.rsplit_once('=').ok_or_else(|| broken("must be VALUE=UUID"))?;
+            let cluster = Uuid::try_parse(cluster).map_err(|_| broken("must end with the UUID of a cluster"))?;
+            if ![&viewers, &operators, &administrators].iter().any(|values| values.contains(value)) {
+                return Err(broken(
+                    "names a value that makes nobody anything; put it into viewers, operators or administrators",
+                ));
+            }
+            clusters.entry(value.to_owned()).or_default().insert(cluster);
+        }
+        Ok(ClaimRules { claim: self.claim.clone(), viewers, operators, administrators, clusters })
     }
 }
 
@@ -357,6 +389,11 @@ pub const KEYS: &[ConfigKey] = &[
     ConfigKey { key: "api.oidc.viewers", default: "", help: "values of the claim that make a viewer" },
     ConfigKey { key: "api.oidc.operators", default: "", help: "values of the claim that make an operator" },
     ConfigKey { key: "api.oidc.administrators", default: "", help: "values of the claim that make an administrator" },
+    ConfigKey {
+        key: "api.oidc.clusters",
+        default: "",
+        help: "VALUE=UUID: this value of the claim counts on that cluster only; several lines name several. Others count on all",
+    },
     ConfigKey {
         key: "edge.mqtt_servers",
         default: "",
@@ -567,6 +604,7 @@ impl Config {
         if self.api.oidc.issuer.is_some() && self.api.oidc.audience.is_empty() {
             return fault("api.oidc.audience", "is empty; then tokens for anybody would be taken");
         }
+        self.api.oidc.rules()?;
         if self.edge.manifests_bytes_max < 1024 {
             return fault("edge.manifests_bytes_max", "is below 1024; nothing would fit");
         }
@@ -625,7 +663,9 @@ mod tests {
             config.bootstrap.image = Some("sparkfleet:1".to_owned());
             config.edge.mqtt_servers = vec![server.to_owned()];
         }
-        let cases: [(&str, Change); 19] = [
+        let cases: [(&str, Change); 21] = [
+            ("api.oidc.clusters", |c| c.api.oidc.clusters = vec!["night-shift=Paint_Shop".to_owned()]),
+            ("api.oidc.clusters", |c| c.api.oidc.clusters = vec![format!("nobody={}", Uuid::nil())]),
             ("api.oidc.issuer", |c| c.api.oidc.issuer = Some("http://login.acme.example".to_owned())),
             ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),

@@ -61,7 +61,6 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use access::claims::ClaimRules;
 use access::rate::Rate;
 use adapters::authority::Authority;
 use adapters::bootstrap_http::{self, Board};
@@ -148,7 +147,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let board = Board::default();
     let scripts =
         bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
-    let people = people::router(desk.clone(), peers, tls.is_some(), identities, clock);
+    let people =
+        people::router(desk.clone(), peers, tls.is_some(), identities, &audit_file::path(&config.state_dir), clock);
     let router = git_http::router(repositories.clone(), &config.git).merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
@@ -177,13 +177,7 @@ fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>>
     let Some(issuer) = &config.issuer else { return Ok(None) };
     let provider = Provider::new(issuer, &config.audience, config.ca_file.as_deref(), Limits::default());
     let provider = provider.map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let set = |values: &[String]| values.iter().cloned().collect();
-    let rules = ClaimRules {
-        claim: config.claim.clone(),
-        viewers: set(&config.viewers),
-        operators: set(&config.operators),
-        administrators: set(&config.administrators),
-    };
+    let rules = config.rules().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     Ok(Some(Identities { provider, rules }))
 }
 

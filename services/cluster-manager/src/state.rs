@@ -29,6 +29,7 @@ mod principals;
 mod repeat;
 mod rollout;
 mod source;
+mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -269,6 +270,7 @@ impl ClusterManager {
         while let Some(change) = self.replica.poll_change() {
             self.writer.on_change(&change, now);
             self.on_change(change);
+            self.answer_tokens(now);
         }
         self.take_writer_outputs(now);
         if let Some(node) = node_of(event) {
@@ -343,6 +345,9 @@ impl ClusterManager {
 
     fn on_answer(&mut self, id: &str, refusal: Option<String>, now: Now) {
         if self.on_token_written(id, refusal.as_deref(), now) {
+            return;
+        }
+        if refusal.as_deref().is_some_and(|reason| self.on_token_entry_refused(id, reason, now)) {
             return;
         }
         let Some(uuid) = self.requests.remove(id) else { return };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cluster_manager::access::audit::{AuditRecord, AuditResult};
 use cluster_manager::access::rate::{Rate, TooOften};
+use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Denied, Operation};
 use cluster_manager::adapters::http::desk::{Desk, QUESTIONS_MAX};
 use cluster_manager::adapters::http::tls::Tls;
@@ -58,7 +59,8 @@ impl Api {
         let (records, entries) = mpsc::channel(QUESTIONS_MAX);
         tokio::spawn(audit_file::run(audit_file::path(state_dir.path()), entries));
         let desk = Desk::new(outlet, records);
-        let router = people::router(desk.clone(), rate, tls.is_some(), None, Clock::new());
+        let router =
+            people::router(desk.clone(), rate, tls.is_some(), None, &audit_file::path(state_dir.path()), Clock::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (shutdown, asked) = (Shutdown::new(), Arc::new(Mutex::new(Vec::new())));
@@ -119,7 +121,7 @@ fn record(asked: &Asked, reply: &Told) -> Option<AuditRecord> {
         who: "token:test".to_owned(),
         from: asked.from.clone(),
         operation: Operation::PutSecret,
-        cluster: *cluster,
+        cluster: Some(*cluster),
         target: key.to_string(),
         result,
     })
@@ -134,6 +136,10 @@ fn everything(question: &Question) -> Told {
         Question::Secrets { .. } => Reply::Secrets(vec![stored()], sealed_secrets::fingerprint(CERTIFICATE)),
         Question::Status { .. } => Reply::Status(CLUSTER, Box::default()),
         Question::PutSecret { .. } | Question::DeleteSecret { .. } => Reply::Written,
+        Question::Tokens => Reply::Tokens(Vec::new()),
+        Question::CreateToken { .. } => Reply::Created { expires: "2027-01-01T00:00:00Z".to_owned() },
+        Question::RevokeToken { .. } => Reply::Written,
+        Question::Audit => Reply::Permitted,
         Question::BootstrapLine { .. } => {
             Reply::Offered { url: "https://m.example/bootstrap/x".to_owned(), expires: 9 }
         }
@@ -202,6 +208,9 @@ async fn each_refusal_has_its_status() {
         (Refusal::Forbidden(Denied::Cluster), 403, ""),
         (Refusal::TooOften(TooOften { wait: Duration::from_millis(1500) }), 429, "retry-after: 2"),
         (Refusal::NoCluster, 404, ""),
+        (Refusal::NoToken, 404, ""),
+        (Refusal::NameTaken, 409, ""),
+        (Refusal::Invalid("name must be ...".to_owned()), 400, ""),
         (Refusal::NotAtPresent("no certificate".to_owned()), 503, "retry-after: 5"),
         (secret(SecretFault::Missing("a/b/c".to_owned())), 404, ""),
         (secret(foreign), 409, ""),
@@ -237,6 +246,56 @@ async fn names_and_values_that_no_secret_can_have_are_refused_without_asking() {
     let refused = api.request(&format!("PUT {}", path("secret/a/b/c")), &chunked, &body).await;
     assert_eq!(refused.status, 413, "{:?}", refused.head);
     assert!(api.asked().iter().all(|asked| matches!(asked.question, Question::Certificate { .. })));
+}
+
+#[tokio::test]
+async fn a_token_is_told_once_and_only_its_hash_is_asked_for() {
+    let api = Api::start(everything).await;
+    let post = async |body: &str| {
+        let content = "Content-Type: application/json\r\n";
+        let fields = format!("Authorization: Bearer {TOKEN}\r\n{content}Content-Length: {}\r\n", body.len());
+        api.request("POST /v1/tokens", &fields, body).await
+    };
+    for (bad, field) in [
+        (r#"{"name": "ci"}"#, "scope"),
+        (r#"{"name": "ci", "scope": "root"}"#, "root"),
+        (r#"{"name": "ci", "scope": "viewer", "clusters": []}"#, "clusters"),
+        (r#"{"name": "ci", "scope": "viewer", "clusters": ["Paint_Shop"]}"#, "UUID"),
+        (r#"{"name": "ci", "scope": "viewer", "expires_s": 0}"#, "expires_s"),
+        (r#"{"name": "ci", "scope": "viewer", "expire": 9}"#, "expire"),
+        ("ci", "expected"),
+    ] {
+        let refused = post(bad).await;
+        assert!([400, 422].contains(&refused.status) && refused.body.contains(field), "{bad}: {refused:?}");
+    }
+    assert!(api.asked().is_empty());
+    let made = post(&format!(r#"{{"name": "ci", "scope": "operator", "clusters": ["{CLUSTER}"]}}"#)).await;
+    let made: Value = serde_json::from_str(&made.body).unwrap();
+    let text = made["token"].as_str().unwrap();
+    let asked = api.asked();
+    let Question::CreateToken { name, hash, grant, .. } = &asked[0].question else { panic!("{asked:?}") };
+    assert_eq!((name.as_str(), Some(*hash)), ("ci", TokenHash::of(text)));
+    assert_eq!(grant.clusters, Some([CLUSTER].into()));
+    assert!(!format!("{asked:?}").contains(text));
+    assert_eq!(api.request("DELETE /v1/token/ci", "", "").await.status, 204);
+}
+
+#[tokio::test]
+async fn the_record_of_writes_is_read_the_newest_first_by_who_may() {
+    let api = Api::start(everything).await;
+    for key in ["a", "b", "c"] {
+        assert_eq!(api.put(&path(&format!("secret/n/s/{key}")), VALUE).await.status, 204);
+    }
+    let told = api.request("GET /v1/audit?limit=2", "", "").await;
+    let records: Vec<Value> = serde_json::from_str(&told.body).unwrap();
+    let targets: Vec<_> = records.iter().map(|record| record["target"].as_str().unwrap()).collect();
+    assert_eq!(targets, ["n/s/c", "n/s/b"]);
+    for bad in ["0", "1001", "x"] {
+        assert_eq!(api.request(&format!("GET /v1/audit?limit={bad}"), "", "").await.status, 400, "{bad}");
+    }
+    let denied = Denied::NotForAll { operation: Operation::ReadAudit };
+    let api = Api::start(move |_| Err(denied.into())).await;
+    assert_eq!(api.request("GET /v1/audit", "", "").await.status, 403);
 }
 
 #[tokio::test]
@@ -325,7 +384,10 @@ async fn every_operation_of_the_document_is_served_and_the_committed_copy_is_the
         for method in item.as_object().unwrap().keys() {
             let path = path.replace("{cluster}", &CLUSTER.to_string()).replace(['{', '}'], "");
             let line = format!("{} {path}", method.to_uppercase());
-            let response = api.request(&line, "Content-Length: 0\r\n", "").await;
+            let takes_json = &item[method]["requestBody"]["content"]["application/json"];
+            let body = if takes_json.is_null() { "" } else { r#"{"name": "ci", "scope": "viewer"}"# };
+            let fields = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+            let response = api.request(&line, &fields, body).await;
             assert!((200..300).contains(&response.status), "{line}: {response:?}");
             let undocumented = api.request(&format!("PATCH {path}"), "", "").await;
             assert_eq!(undocumented.status, 405, "PATCH {path}");

@@ -17,9 +17,10 @@ pub struct AuditRecord {
     /// What.
     #[serde(serialize_with = "as_text")]
     pub operation: Operation,
-    /// On which cluster.
-    pub cluster: Uuid,
-    /// On what of it, such as `fplus-edge/press-login/password`.
+    /// On which cluster; None: it concerns all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Uuid>,
+    /// On what, such as `fplus-edge/press-login/password`.
     pub target: String,
     /// How it ended.
     #[serde(flatten)]
@@ -75,7 +76,7 @@ mod tests {
             who: "token:a\nb".to_owned(),
             from: "192.0.2.1".to_owned(),
             operation: Operation::PutSecret,
-            cluster: Uuid::nil(),
+            cluster: Some(Uuid::nil()),
             target: "n/s/k".to_owned(),
             result: AuditResult::Failed { reason: "line 1\nline 2".to_owned() },
         };

@@ -1,11 +1,12 @@
 //! What an identity provider says of somebody -> who they are here. The signature was checked before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::document::TokenScope;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
-use super::Principal;
+use super::{Grant, Principal};
 
 /// Longest subject that is recorded.
 const SUBJECT_BYTES_MAX: usize = 255;
@@ -21,6 +22,8 @@ pub struct ClaimRules {
     pub operators: BTreeSet<String>,
     /// Values that make an administrator.
     pub administrators: BTreeSet<String>,
+    /// Values that count on these clusters only; those that are not named here count on all.
+    pub clusters: BTreeMap<String, BTreeSet<Uuid>>,
 }
 
 /// Why claims make nobody.
@@ -35,7 +38,7 @@ pub enum ClaimError {
 }
 
 impl ClaimRules {
-    /// Who somebody with these claims is: of several scopes they have the highest, on all clusters.
+    /// Who somebody with these claims is: each value that a rule names is a grant.
     ///
     /// # Errors
     /// [`ClaimError`].
@@ -47,31 +50,48 @@ impl ClaimRules {
             Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
         };
+        let grants: BTreeSet<Grant> = values.into_iter().filter_map(|value| self.grant(value)).collect();
+        if grants.is_empty() {
+            return Err(ClaimError::NoScope);
+        }
+        Ok(Principal { name: format!("oidc:{subject}"), grants: grants.into_iter().collect() })
+    }
+
+    fn grant(&self, value: &str) -> Option<Grant> {
         let rules = [
             (TokenScope::Administrator, &self.administrators),
             (TokenScope::Operator, &self.operators),
             (TokenScope::Viewer, &self.viewers),
         ];
-        let fitting = |rule: &&(TokenScope, &BTreeSet<String>)| values.iter().any(|value| rule.1.contains(*value));
-        let (scope, _) = rules.iter().find(fitting).ok_or(ClaimError::NoScope)?;
-        Ok(Principal { name: format!("oidc:{subject}"), scope: *scope, clusters: None })
+        let (scope, _) = rules.into_iter().find(|(_, values)| values.contains(value))?;
+        Some(Grant { scope, clusters: self.clusters.get(value).cloned() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::{Denied, Operation};
     use serde_json::json;
 
-    fn told(claims: &Value) -> Result<(String, TokenScope), ClaimError> {
+    const A: Uuid = Uuid::from_u128(0xA);
+    const B: Uuid = Uuid::from_u128(0xB);
+
+    fn principal(claims: &Value) -> Result<Principal, ClaimError> {
         let set = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
         let rules = ClaimRules {
             claim: "groups".to_owned(),
             viewers: set(&["everybody"]),
             operators: set(&["ops", "night-shift"]),
             administrators: set(&["it"]),
+            clusters: [("night-shift".to_owned(), [A].into())].into(),
         };
-        rules.principal(claims.as_object().unwrap()).map(|principal| (principal.name, principal.scope))
+        rules.principal(claims.as_object().unwrap())
+    }
+
+    fn told(claims: &Value) -> Result<(String, TokenScope), ClaimError> {
+        let highest = |principal: &Principal| principal.grants.iter().map(|grant| grant.scope).max().unwrap();
+        principal(claims).map(|principal| (principal.name.clone(), highest(&principal)))
     }
 
     #[test]
@@ -80,6 +100,16 @@ mod tests {
         assert_eq!(told(&json!({"sub": "ada", "groups": ["everybody", "ops"]})), ada(TokenScope::Operator));
         assert_eq!(told(&json!({"sub": "ada", "groups": ["ops", "it", "x"]})), ada(TokenScope::Administrator));
         assert_eq!(told(&json!({"sub": "ada", "groups": "everybody"})), ada(TokenScope::Viewer));
+    }
+
+    #[test]
+    fn a_group_that_is_for_some_clusters_counts_there_alone() {
+        let ada = principal(&json!({"sub": "ada", "groups": ["night-shift", "everybody"]})).unwrap();
+        assert_eq!(ada.may(Operation::PutSecret, Some(A)), Ok(()));
+        let (operation, scope) = (Operation::PutSecret, TokenScope::Viewer);
+        assert_eq!(ada.may(operation, Some(B)), Err(Denied::Scope { operation, scope }));
+        let ben = principal(&json!({"sub": "ben", "groups": "night-shift"})).unwrap();
+        assert_eq!(ben.may(Operation::ReadStatus, Some(B)), Err(Denied::Cluster));
     }
 
     #[test]

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use configdb_schema::address::{self, Organisation};
 use configdb_schema::document::ApiToken;
 use service_runtime::config::Secret;
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 use uuid::Uuid;
 
-use super::Principal;
+use super::{Grant, Principal};
 
 /// What every token begins with, so that scanners of leaked secrets know it.
 pub const PREFIX: &str = "sfp_";
@@ -22,6 +23,27 @@ pub const RANDOM_BYTES: usize = 32;
 
 /// Bytes of its text: the prefix and base64url without padding.
 const TEXT_BYTES: usize = PREFIX.len() + 43;
+
+/// Longest name, bytes; as in the schema of `ApiToken`.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Why a token cannot have a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be 1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` and `-`, beginning with a letter or digit")]
+pub struct NameError;
+
+/// The object of a token: the same name is the same token, so that a name is never given twice.
+///
+/// # Errors
+/// The name breaks the rule.
+pub fn object(organisation: &Organisation, name: &str) -> Result<Uuid, NameError> {
+    let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let allowed = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if !first || !allowed || name.len() > NAME_BYTES_MAX {
+        return Err(NameError);
+    }
+    Ok(address::v5(&["ApiToken", organisation.as_str(), name]))
+}
 
 /// SHA-256 of a token's text. Random tokens need no slow hash: there is nothing to guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +116,8 @@ impl Tokens {
         let expires: jiff::Timestamp = token.expires.parse().map_err(|error| format!("expires: {error}"))?;
         let expires = u64::try_from(expires.as_millisecond()).unwrap_or(0);
         let clusters = token.clusters.map(|clusters| clusters.into_iter().collect());
-        let principal = Principal { name: format!("token:{}", token.name), scope: token.scope, clusters };
+        let grants = vec![Grant { scope: token.scope, clusters }];
+        let principal = Principal { name: format!("token:{}", token.name), grants };
         self.by_object.insert(object, Known { hash, expires, principal });
         Ok(())
     }
@@ -112,6 +135,12 @@ impl Tokens {
         let index = usize::try_from(found).map_err(|_| TokenError::Unknown)?;
         let known = self.by_object.values().nth(index).ok_or(TokenError::Unknown)?;
         if known.expires <= wall { Err(TokenError::Expired) } else { Ok(&known.principal) }
+    }
+
+    /// The hash of the token that stands in an object; None: there is none that lets anybody in.
+    #[must_use]
+    pub fn hash(&self, object: Uuid) -> Option<TokenHash> {
+        self.by_object.get(&object).map(|known| known.hash)
     }
 
     /// How many there are.
@@ -157,7 +186,7 @@ mod tests {
         }
         tokens.set(OBJECT, Some(&entry(&hash(1)))).unwrap();
         let principal = tokens.authenticate(&hash(1), EXPIRES - 1).unwrap();
-        assert_eq!((principal.name.as_str(), principal.scope), ("token:ci", TokenScope::Operator));
+        assert_eq!((principal.name.as_str(), principal.grants[0].scope), ("token:ci", TokenScope::Operator));
         assert!(principal.sees(CLUSTER) && !principal.sees(OBJECT));
         assert_eq!(tokens.authenticate(&hash(1), EXPIRES), Err(TokenError::Expired));
         assert_eq!(tokens.authenticate(&hash(99), 0), Err(TokenError::Unknown));
@@ -176,6 +205,18 @@ mod tests {
         assert_eq!(tokens.authenticate(&hash(1), 0), Err(TokenError::Unknown));
         let bad = entry(&hash(1)).replace(&hash(1).to_hex(), "zz");
         assert_eq!(tokens.set(OBJECT, Some(&bad)).unwrap_err(), "hash is no SHA-256 in hexadecimal");
+    }
+
+    #[test]
+    fn names_that_the_schema_refuses_are_none() {
+        let organisation: Organisation = "ACME".parse().unwrap();
+        for good in ["ci", "press-shop.2", "A_b"] {
+            assert_eq!(object(&organisation, good), object(&organisation, good));
+        }
+        assert_ne!(object(&organisation, "ci"), object(&organisation, "CI"));
+        for bad in ["", "-a", ".a", "a b", "a/b", &"a".repeat(65)] {
+            assert!(object(&organisation, bad).unwrap_err().to_string().starts_with("must be 1 to 64"), "{bad:?}");
+        }
     }
 
     #[test]

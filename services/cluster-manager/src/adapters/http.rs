@@ -14,6 +14,7 @@
 
 use axum::http::{HeaderMap, header};
 
+mod administration;
 pub mod audit_file;
 pub mod desk;
 pub mod oidc;

@@ -1,5 +1,6 @@
 //! People and programs that ask over HTTP: whether they may, and what they are told. What needs the disk is answered when the disk has answered.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cluster_manager_contract::{ClusterDevice, SetupState};
@@ -8,6 +9,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::line::WantedLine;
+use super::token::{TokenChange, WantedToken};
 use crate::access::audit::{AuditRecord, AuditResult};
 use crate::access::rate::{Limiter, Rate};
 use crate::access::token::Tokens;
@@ -26,9 +28,11 @@ pub struct People {
     pub tokens: Tokens,
     limiter: Limiter<String>,
     /// Questions that wait for the disk, by id. The adapter bounds how many there are at the same time.
-    waiting: std::collections::BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, Waiting>,
     /// Questions that wait for ConfigDB.
     pub lines: Vec<WantedLine>,
+    /// Changes of tokens that are not in force yet.
+    pub changes: Vec<WantedToken>,
 }
 
 #[derive(Debug)]
@@ -53,22 +57,20 @@ impl People {
     /// Nobody is known yet.
     pub fn new(rate: Rate) -> Self {
         let limiter = Limiter::new(rate, PRINCIPALS_MAX);
-        Self { tokens: Tokens::default(), limiter, waiting: std::collections::BTreeMap::new(), lines: Vec::new() }
+        Self { tokens: Tokens::default(), limiter, waiting: BTreeMap::new(), lines: Vec::new(), changes: Vec::new() }
     }
 }
 
 impl Who {
     /// The record of a write.
     pub fn record(&self, result: AuditResult, now: Now) -> Option<AuditRecord> {
-        let (Some(cluster), Some(target), true) = (self.cluster, &self.target, self.operation.is_write()) else {
-            return None;
-        };
+        let target = self.target.as_ref().filter(|_| self.operation.is_write())?;
         Some(AuditRecord {
             at: now.wall,
             who: self.name.clone(),
             from: self.from.clone(),
             operation: self.operation,
-            cluster,
+            cluster: self.cluster,
             target: target.clone(),
             result,
         })
@@ -112,6 +114,7 @@ impl ClusterManager {
             Ok(Considered::Line { cluster, hash, lifetime }) => {
                 self.want_line(WantedLine { id, cluster, hash, lifetime, who, written: None }, now);
             }
+            Ok(Considered::Token { name, change }) => self.want_token(id, &name, change, who, now),
             Err(refusal) => {
                 let record = who.record(AuditResult::Refused { reason: refusal.to_string() }, now);
                 self.answer(id, Err(refusal), record);
@@ -192,6 +195,12 @@ impl ClusterManager {
                 Ok(Considered::Work { cluster, action: SecretAction::Change { change, dry_run }, fingerprint: None })
             }
             Question::BootstrapLine { cluster, hash, lifetime } => Ok(Considered::Line { cluster, hash, lifetime }),
+            Question::Tokens => told(Reply::Tokens(self.tokens())),
+            Question::CreateToken { name, hash, grant, lifetime } => {
+                Ok(Considered::Token { name, change: TokenChange::Create { hash, grant, lifetime } })
+            }
+            Question::RevokeToken { name } => Ok(Considered::Token { name, change: TokenChange::Revoke }),
+            Question::Audit => told(Reply::Permitted),
             Question::DeleteSecret { cluster, key, dry_run } => {
                 self.with_repository(cluster)?;
                 let change = SecretChange::Delete { key };
@@ -234,4 +243,5 @@ enum Considered {
     Told(Reply),
     Work { cluster: Uuid, action: SecretAction, fingerprint: Option<String> },
     Line { cluster: Uuid, hash: String, lifetime: Duration },
+    Token { name: String, change: TokenChange },
 }

@@ -97,7 +97,8 @@ impl Desk {
 fn tell_log(record: &AuditRecord) {
     let AuditRecord { who, from, operation, cluster, target: what, result, .. } = record;
     let (operation, result) = (operation.as_str(), result.as_str());
-    tracing::info!(target: "audit", who, from, operation, cluster_id = %cluster, what, result, "write over HTTP");
+    let cluster_id = cluster.map(tracing::field::display);
+    tracing::info!(target: "audit", who, from, operation, cluster_id, what, result, "write over HTTP");
     metrics::counter!("sparkfleet_http_writes_total", "operation" => operation, "result" => result).increment(1);
 }
 

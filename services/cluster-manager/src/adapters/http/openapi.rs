@@ -4,6 +4,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use super::administration::NewToken;
 use super::people::VALUE_BYTES_MAX;
 use super::shapes;
 use crate::access::Operation;
@@ -18,7 +19,14 @@ struct Route {
     query: &'static [(&'static str, &'static str)],
     /// Status and content of a success.
     success: (&'static str, Content),
-    takes_value: bool,
+    takes: Takes,
+}
+
+/// What the body of a request is.
+enum Takes {
+    Nothing,
+    Value,
+    NewToken,
 }
 
 enum Content {
@@ -28,6 +36,9 @@ enum Content {
     Cluster,
     Secrets,
     BootstrapLine,
+    Tokens,
+    CreatedToken,
+    Writes,
 }
 
 const DRY_RUN: (&str, &str) = ("dryrun", "Present: do everything but keep it");
@@ -40,7 +51,7 @@ const ROUTES: &[Route] = &[
         operation: None,
         query: &[],
         success: ("200", Content::Any),
-        takes_value: false,
+        takes: Takes::Nothing,
     },
     Route {
         method: "get",
@@ -49,7 +60,7 @@ const ROUTES: &[Route] = &[
         operation: Some(Operation::ListClusters),
         query: &[],
         success: ("200", Content::Clusters),
-        takes_value: false,
+        takes: Takes::Nothing,
     },
     Route {
         method: "get",
@@ -58,7 +69,7 @@ const ROUTES: &[Route] = &[
         operation: Some(Operation::ReadStatus),
         query: &[],
         success: ("200", Content::Cluster),
-        takes_value: false,
+        takes: Takes::Nothing,
     },
     Route {
         method: "get",
@@ -67,7 +78,7 @@ const ROUTES: &[Route] = &[
         operation: Some(Operation::ListSecrets),
         query: &[],
         success: ("200", Content::Secrets),
-        takes_value: false,
+        takes: Takes::Nothing,
     },
     Route {
         method: "post",
@@ -76,7 +87,7 @@ const ROUTES: &[Route] = &[
         operation: Some(Operation::BootstrapLine),
         query: &[("expires_s", "Seconds that the token lives: 60 to 2592000; 3600 by default")],
         success: ("200", Content::BootstrapLine),
-        takes_value: false,
+        takes: Takes::Nothing,
     },
     Route {
         method: "put",
@@ -89,7 +100,7 @@ const ROUTES: &[Route] = &[
             ("type", "Type of the Secret; Opaque by default"),
         ],
         success: ("204", Content::None),
-        takes_value: true,
+        takes: Takes::Value,
     },
     Route {
         method: "delete",
@@ -98,7 +109,43 @@ const ROUTES: &[Route] = &[
         operation: Some(Operation::DeleteSecret),
         query: &[DRY_RUN],
         success: ("204", Content::None),
-        takes_value: false,
+        takes: Takes::Nothing,
+    },
+    Route {
+        method: "get",
+        path: "/v1/tokens",
+        summary: "Who is let in by a token",
+        operation: Some(Operation::ListTokens),
+        query: &[],
+        success: ("200", Content::Tokens),
+        takes: Takes::Nothing,
+    },
+    Route {
+        method: "post",
+        path: "/v1/tokens",
+        summary: "Make a token; its text is told this once",
+        operation: Some(Operation::CreateToken),
+        query: &[],
+        success: ("200", Content::CreatedToken),
+        takes: Takes::NewToken,
+    },
+    Route {
+        method: "delete",
+        path: "/v1/token/{name}",
+        summary: "Revoke a token; it lets nobody in from the answer on",
+        operation: Some(Operation::RevokeToken),
+        query: &[],
+        success: ("204", Content::None),
+        takes: Takes::Nothing,
+    },
+    Route {
+        method: "get",
+        path: "/v1/audit",
+        summary: "Who wrote what over HTTP, the newest first",
+        operation: Some(Operation::ReadAudit),
+        query: &[("limit", "Most records: 1 to 1000; 100 by default")],
+        success: ("200", Content::Writes),
+        takes: Takes::Nothing,
     },
 ];
 
@@ -140,6 +187,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Content::Cluster => Some(reference::<shapes::Cluster>(generator)),
         Content::Secrets => Some(reference::<shapes::Secrets>(generator)),
         Content::BootstrapLine => Some(reference::<shapes::BootstrapLine>(generator)),
+        Content::Tokens => Some(reference::<Vec<shapes::Token>>(generator)),
+        Content::CreatedToken => Some(reference::<shapes::CreatedToken>(generator)),
+        Content::Writes => Some(reference::<Vec<shapes::Write>>(generator)),
     };
     let success = match content {
         Some(schema) => json!({ "description": "Done", "content": json_of(schema) }),
@@ -157,12 +207,16 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         let scope = operation.needs().as_str();
         described["description"] = Value::from(format!("Needs the scope `{scope}` or a higher one."));
     }
-    if route.takes_value {
-        described["requestBody"] = json!({
-            "required": true,
-            "description": format!("The value as it is, at most {VALUE_BYTES_MAX} bytes"),
-            "content": { "application/octet-stream": {} },
-        });
+    let body = match route.takes {
+        Takes::Nothing => None,
+        Takes::Value => {
+            let description = format!("The value as it is, at most {VALUE_BYTES_MAX} bytes");
+            Some((description, json!({ "application/octet-stream": {} })))
+        }
+        Takes::NewToken => Some(("The token that is wanted".to_owned(), json_of(reference::<NewToken>(generator)))),
+    };
+    if let Some((description, content)) = body {
+        described["requestBody"] = json!({ "required": true, "description": description, "content": content });
     }
     described
 }

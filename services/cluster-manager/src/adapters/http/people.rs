@@ -4,6 +4,7 @@
 //! secret does not get as far as sending its value.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use axum::extract::{ConnectInfo, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use enrolment_protocol::token::{RANDOM_BYTES, Token};
 use futures::StreamExt as _;
@@ -24,7 +25,7 @@ use zeroize::Zeroizing;
 
 use super::desk::Desk;
 use super::oidc::{IdentityError, Provider};
-use super::{bearer, openapi, shapes};
+use super::{administration, bearer, openapi, shapes};
 use crate::access::claims::{ClaimError, ClaimRules};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::access::token::TokenHash;
@@ -55,13 +56,16 @@ const HEADERS: [(HeaderName, &str); 4] = [
 /// How long a browser is to insist on TLS, where there is TLS.
 const STRICT_TRANSPORT: &str = "max-age=31536000";
 
+/// What the routes share.
 #[derive(Debug, Clone)]
-struct Server {
+pub(super) struct Server {
     desk: Desk,
     peers: Arc<Mutex<Limiter<IpAddr>>>,
     clock: Clock,
     with_tls: bool,
     identities: Option<Identities>,
+    /// The record of writes.
+    pub(super) audit: Arc<FilePath>,
 }
 
 /// Who is let in because an identity provider vouches for them.
@@ -73,10 +77,17 @@ pub struct Identities {
     pub rules: ClaimRules,
 }
 
-/// The API. `rate`: of each address that asks.
-pub fn router(desk: Desk, rate: Rate, with_tls: bool, identities: Option<Identities>, clock: Clock) -> Router {
+/// The API. `rate`: of each address that asks; `audit`: the record of writes.
+pub fn router(
+    desk: Desk,
+    rate: Rate,
+    with_tls: bool,
+    identities: Option<Identities>,
+    audit: &FilePath,
+    clock: Clock,
+) -> Router {
     let peers = Arc::new(Mutex::new(Limiter::new(rate, PEERS_MAX)));
-    let server = Server { desk, peers, clock, with_tls, identities };
+    let server = Server { desk, peers, clock, with_tls, identities, audit: audit.into() };
     Router::new()
         .route("/v1/openapi.json", get(document))
         .route("/v1/clusters", get(clusters))
@@ -84,6 +95,9 @@ pub fn router(desk: Desk, rate: Rate, with_tls: bool, identities: Option<Identit
         .route("/v1/cluster/{cluster}/secrets", get(secrets))
         .route("/v1/cluster/{cluster}/bootstrap-url", post(bootstrap_url))
         .route("/v1/cluster/{cluster}/secret/{namespace}/{name}/{key}", put(put_secret).delete(delete_secret))
+        .route("/v1/tokens", get(administration::tokens).post(administration::create_token))
+        .route("/v1/token/{name}", delete(administration::revoke_token))
+        .route("/v1/audit", get(administration::audit))
         .layer(middleware::from_fn_with_state(server.clone(), guard))
         .with_state(server)
 }
@@ -115,7 +129,7 @@ async fn guard(
 
 /// Why a request is not carried out.
 #[derive(Debug)]
-enum Fault {
+pub(super) enum Fault {
     Refused(Refusal),
     /// The request itself is at fault.
     Request(StatusCode, String),
@@ -160,7 +174,9 @@ const fn status_of(refusal: &Refusal) -> StatusCode {
         Refusal::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
         Refusal::TooOften(_) => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::NoCluster | Refusal::Secret(SecretFault::Missing(_)) => StatusCode::NOT_FOUND,
+        Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+        Refusal::NameTaken => StatusCode::CONFLICT,
+        Refusal::NoCluster | Refusal::NoToken | Refusal::Secret(SecretFault::Missing(_)) => StatusCode::NOT_FOUND,
         Refusal::NotAtPresent(_) => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Secret(SecretFault::Differs { .. } | SecretFault::Foreign { .. }) => StatusCode::CONFLICT,
         Refusal::Secret(SecretFault::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -170,13 +186,13 @@ const fn status_of(refusal: &Refusal) -> StatusCode {
 
 /// Who asks, and from where.
 #[derive(Debug, Clone)]
-struct Caller {
+pub(super) struct Caller {
     from: IpAddr,
     credential: Credential,
 }
 
 impl Server {
-    async fn caller(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<Caller, Fault> {
+    pub(super) async fn caller(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<Caller, Fault> {
         Ok(Caller { from: peer.ip().to_canonical(), credential: self.credential(headers).await? })
     }
 
@@ -197,15 +213,15 @@ impl Server {
         Ok(Credential::Verified(principal))
     }
 
-    async fn ask(&self, caller: &Caller, question: Question) -> Result<Reply, Fault> {
+    pub(super) async fn ask(&self, caller: &Caller, question: Question) -> Result<Reply, Fault> {
         Ok(self.desk.ask(caller.from, caller.credential.clone(), question).await?)
     }
 }
 
-type Peer = ConnectInfo<SocketAddr>;
+pub(super) type Peer = ConnectInfo<SocketAddr>;
 
 /// The state answered something that was not asked; nobody is told more than that.
-fn unexpected() -> Fault {
+pub(super) fn unexpected() -> Fault {
     Fault::Request(StatusCode::INTERNAL_SERVER_ERROR, "the answer is not to the question".to_owned())
 }
 

@@ -1,6 +1,7 @@
 //! The JSON of the API. The OpenAPI document is made of these types.
 
 use cluster_manager_contract::{ClusterDevice, SetupState};
+use configdb_schema::document::ApiToken;
 use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
@@ -90,6 +91,60 @@ pub struct BootstrapLine {
     pub expires: u64,
 }
 
+/// A token; its text is known to its holder alone.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Token {
+    /// Its name, as the record of writes has it.
+    pub name: String,
+    /// `viewer`, `operator` or `administrator`.
+    pub scope: String,
+    /// UUIDs of the clusters that it is for; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub clusters: Option<Vec<Uuid>>,
+    /// When it was made, RFC 3339.
+    pub issued: String,
+    /// When it ends, RFC 3339.
+    pub expires: String,
+    /// Who made it.
+    pub by: String,
+}
+
+/// A token that was made.
+#[derive(Serialize, JsonSchema)]
+#[expect(missing_debug_implementations, reason = "the token is not to be shown")]
+pub struct CreatedToken {
+    /// Its name.
+    pub name: String,
+    /// Its text, told this once.
+    pub token: String,
+    /// When it ends, RFC 3339.
+    pub expires: String,
+}
+
+/// A write, done or not.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Write {
+    /// When it ended, UTC ms.
+    pub at: u64,
+    /// Who: `token:<name>` or `oidc:<subject>`.
+    pub who: String,
+    /// From which address.
+    pub from: String,
+    /// What.
+    pub operation: String,
+    /// UUID of the cluster; absent: it concerns all.
+    pub cluster: Option<String>,
+    /// On what.
+    pub target: String,
+    /// `done`, `refused` or `failed`.
+    pub result: String,
+    /// Commit that it ended in.
+    pub commit: Option<String>,
+    /// Why it was not done.
+    pub reason: Option<String>,
+}
+
 /// Why a request was not carried out.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Problem {
@@ -115,6 +170,13 @@ impl Cluster {
             git_commit: device.git_commit,
             sync_alive: device.sync_alive,
         }
+    }
+}
+
+impl From<ApiToken> for Token {
+    fn from(token: ApiToken) -> Self {
+        let ApiToken { name, hash: _, scope, clusters, issued, expires, by } = token;
+        Self { name, scope: scope.as_str().to_owned(), clusters, issued, expires, by }
     }
 }
 

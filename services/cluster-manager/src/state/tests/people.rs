@@ -6,10 +6,11 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use super::*;
 use crate::access::audit::{AuditRecord, AuditResult};
 use crate::access::token::TokenHash;
-use crate::access::{Denied, Operation};
+use crate::access::{Denied, Grant, Operation};
 use crate::api::{Asked, Credential, Question, Refusal, Reply};
 use crate::event::{SecretAction, SecretOutcome, SecretResult, SecretWork};
 use crate::secrets::{SecretFault, SecretKey};
+use configdb_schema::document::TokenScope;
 
 const FROM: &str = "192.0.2.7";
 const LONG: &str = "2099-01-01T00:00:00Z";
@@ -98,6 +99,7 @@ fn staffed() -> World {
     world.put_cluster(OTHER, "Weld_Shop");
     world.issue("viewer", "viewer", None, LONG);
     world.issue("operator", "operator", None, LONG);
+    world.issue("admin", "administrator", None, LONG);
     world.issue("other", "administrator", Some(&[OTHER]), LONG);
     world.issue("expired", "administrator", None, "1970-01-01T00:00:00Z");
     world.settle();
@@ -138,7 +140,7 @@ fn every_write_of_somebody_known_is_recorded_with_its_end() {
         "the Device says which commit the edge is to have"
     );
     assert_eq!((done.who.as_str(), done.from.as_str(), done.operation), ("token:operator", FROM, Operation::PutSecret));
-    assert_eq!((done.cluster, done.target.as_str()), (CLUSTER, "fplus-edge/press-login/password"));
+    assert_eq!((done.cluster, done.target.as_str()), (Some(CLUSTER), "fplus-edge/press-login/password"));
     assert_eq!((done.result, done.at), (AuditResult::Done { commit }, world.now.wall));
     let refused = record(&mut world, "viewer", put("password")).unwrap();
     assert!(matches!(refused.result, AuditResult::Refused { .. }));
@@ -248,4 +250,50 @@ fn an_operator_gets_a_line_once_its_token_is_in_force_and_the_state_knows_its_ha
     world.settle();
     let (reply, ..) = ask(&mut world, "operator", line("ef", CLUSTER));
     assert!(reply.is_err(), "{reply:?}");
+}
+
+fn create(name: &str, clusters: Option<&[Uuid]>) -> Question {
+    let hash = TokenHash::of(&text(name)).unwrap();
+    let clusters = clusters.map(|clusters| clusters.iter().copied().collect());
+    let grant = Grant { scope: TokenScope::Operator, clusters };
+    Question::CreateToken { name: name.to_owned(), hash, grant, lifetime: Duration::from_secs(60) }
+}
+
+fn revoke(name: &str) -> Question {
+    Question::RevokeToken { name: name.to_owned() }
+}
+
+#[test]
+fn an_administrator_of_all_clusters_lets_in_and_out_and_the_answer_comes_when_that_is_in_force() {
+    let mut world = staffed();
+    for question in [Question::Tokens, create("ci", None), revoke("viewer"), Question::Audit] {
+        assert!(matches!(world.told("operator", question.clone()), Err(Refusal::Forbidden(Denied::Scope { .. }))));
+        assert!(matches!(world.told("other", question), Err(Refusal::Forbidden(Denied::NotForAll { .. }))));
+    }
+    let (reply, audit) = world.ask(token("admin"), create("ci", Some(&[OTHER])));
+    let Ok(Reply::Created { expires }) = reply else { panic!("{reply:?}") };
+    assert!(expires.parse::<jiff::Timestamp>().unwrap().as_millisecond() > world.now.wall.cast_signed());
+    let audit = audit.unwrap();
+    assert_eq!((audit.operation, audit.cluster, audit.target.as_str()), (Operation::CreateToken, None, "ci"));
+    assert_eq!(world.told("ci", put("k")), Err(Refusal::Forbidden(Denied::Cluster)), "in force, for the other cluster");
+    assert_eq!(world.told("admin", create("ci", None)), Err(Refusal::NameTaken));
+    assert_eq!(world.told("admin", create("../ci", None)).unwrap_err().to_string().split(' ').next(), Some("name"));
+    assert_eq!(world.told("admin", create("of-none", Some(&[Uuid::from_u128(404)]))), Err(Refusal::NoCluster));
+    let Ok(Reply::Tokens(tokens)) = world.told("admin", Question::Tokens) else { panic!("told") };
+    let named: Vec<_> = tokens.iter().map(|token| (token.name.as_str(), token.by.as_str())).collect();
+    assert!(named.contains(&("ci", "token:admin")), "{named:?}");
+    assert_eq!(world.told("admin", revoke("ci")), Ok(Reply::Written));
+    assert!(matches!(world.told("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
+    assert_eq!(world.told("admin", revoke("ci")), Err(Refusal::NoToken));
+    assert_eq!(world.told("admin", Question::Audit), Ok(Reply::Permitted));
+}
+
+#[test]
+fn a_change_of_tokens_that_configdb_does_not_take_is_told_as_not_done() {
+    let mut world = staffed();
+    world.db.refuse = Some("disk full");
+    let (reply, audit) = world.ask(token("admin"), create("ci", None));
+    assert!(reply.unwrap_err().to_string().starts_with("the token could not be stored"));
+    assert!(matches!(audit.unwrap().result, AuditResult::Refused { .. }));
+    assert!(matches!(world.told("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
 }
