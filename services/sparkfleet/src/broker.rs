@@ -4,18 +4,24 @@
 //! Sparkplug. Production uses the site's server (Mosquitto and others); nothing here is needed then.
 //!
 //! Limits, chosen and known:
-//! - Only loopback addresses, because everybody who reaches the port may connect, without password and TLS.
+//! - Only loopback addresses, because there is no TLS, and everybody who reaches the port may connect, unless a [`Guard`] says otherwise.
 //! - Nothing outlives the process: retained messages (STATE) are published again by the hosts when they reconnect.
 //! - QoS 0 messages beyond [`CLIENT_QUEUE_MESSAGES`] waiting for one slow client are dropped; its Sparkplug host sees a gap and asks for rebirth.
 //! - Client ids must not hold `/`, `\` or control characters, and at most 128 bytes.
 
 use std::fmt;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use mqtt5::broker::auth::{AuthProvider, AuthResult};
 use mqtt5::broker::config::{AuthConfig, RateLimitConfig, StorageBackend, StorageConfig};
 use mqtt5::broker::{BrokerConfig as Mqtt5Config, BrokerShutdownHandle, MqttBroker};
+use mqtt5::packet::connect::ConnectPacket;
+use mqtt5::protocol::v5::reason_codes::ReasonCode;
 use tokio::task::JoinHandle;
 
 /// Messages that may wait for one client, for each of QoS 0 and QoS 1. A client that replicates a whole fleet gets the births of all nodes at once after a restart: tens of thousands of
@@ -34,15 +40,30 @@ pub struct BrokerConfig {
     pub max_packet_bytes: usize,
     /// Connections at a time.
     pub max_clients: usize,
+    /// Who may connect, and for what. None: everybody, for everything.
+    pub guard: Option<Arc<dyn Guard>>,
+}
+
+/// Decides who may connect, and what they may say and hear. It is asked for each connection, message and subscription, so it answers at once. No name: none was shown.
+pub trait Guard: fmt::Debug + Send + Sync {
+    /// Whether somebody with that name and password may connect.
+    fn admits(&self, user: Option<&str>, password: &[u8]) -> bool;
+
+    /// Whether they may publish to that topic; a will is published, too.
+    fn may_publish(&self, user: Option<&str>, topic: &str) -> bool;
+
+    /// Whether they may hear all that the topic filter stands for.
+    fn may_subscribe(&self, user: Option<&str>, filter: &str) -> bool;
 }
 
 impl Default for BrokerConfig {
-    /// 127.0.0.1:1883, packets of 4 MiB, 10,000 clients.
+    /// 127.0.0.1:1883, packets of 4 MiB, 10,000 clients, everybody.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 1883)),
             max_packet_bytes: 4 * 1024 * 1024,
             max_clients: 10_000,
+            guard: None,
         }
     }
 }
@@ -106,6 +127,9 @@ impl Broker {
         let failed = |reason: String| BrokerError::Start { listen, reason };
         let mut broker =
             MqttBroker::with_config(mqtt5_config(&config)).await.map_err(|error| failed(error.to_string()))?;
+        if let Some(guard) = config.guard {
+            broker = broker.with_auth_provider(Arc::new(Guarded(guard)));
+        }
         let local_addr = broker.local_addr().ok_or_else(|| failed("it has no address".to_owned()))?;
         let mut ready = broker.ready_receiver();
         let shutdown = broker.shutdown_handle();
@@ -152,6 +176,35 @@ impl Drop for Broker {
     fn drop(&mut self) {
         self.shutdown.shutdown();
         self.task.abort();
+    }
+}
+
+/// A guard, in the words of the library.
+struct Guarded(Arc<dyn Guard>);
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl AuthProvider for Guarded {
+    fn authenticate<'a>(
+        &'a self,
+        connect: &'a ConnectPacket,
+        _client_addr: SocketAddr,
+    ) -> Answer<'a, mqtt5::error::Result<AuthResult>> {
+        let user = connect.username.as_deref();
+        let result = match (self.0.admits(user, connect.password.as_deref().unwrap_or_default()), user) {
+            (true, Some(user)) => AuthResult::success_with_user(user),
+            (true, None) => AuthResult::success(),
+            (false, _) => AuthResult::fail(ReasonCode::BadUsernameOrPassword),
+        };
+        Box::pin(ready(Ok(result)))
+    }
+
+    fn authorize_publish<'a>(&'a self, _client: &str, user: Option<&'a str>, topic: &'a str) -> Answer<'a, bool> {
+        Box::pin(ready(self.0.may_publish(user, topic)))
+    }
+
+    fn authorize_subscribe<'a>(&'a self, _client: &str, user: Option<&'a str>, filter: &'a str) -> Answer<'a, bool> {
+        Box::pin(ready(self.0.may_subscribe(user, filter)))
     }
 }
 

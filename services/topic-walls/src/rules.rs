@@ -76,6 +76,8 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
         Principal::JoiningHosts(_) | Principal::EnrollingClusters => {
             table.reports(&own, &[]);
             table.hears(&format!("spBv1.0/{own}/NCMD/+"));
+            // Nobody commands devices here, but an Edge Node asks for both, and some servers refuse who asks for too much.
+            table.hears(&format!("spBv1.0/{own}/DCMD/+/+"));
             table.hears(STATES);
         }
     }

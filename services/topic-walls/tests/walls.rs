@@ -73,7 +73,8 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
             !touches_only(&["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/{own}/{kind}/+")))
         }
         (Principal::JoiningHosts(_) | Principal::EnrollingClusters, Action::Subscribe) => {
-            !touches_only(&[format!("spBv1.0/{own}/NCMD/+"), "spBv1.0/STATE/+".to_owned()])
+            let commands = [format!("spBv1.0/{own}/NCMD/+"), format!("spBv1.0/{own}/DCMD/+/+")];
+            !touches_only(&[&commands[..], &["spBv1.0/STATE/+".to_owned()]].concat())
         }
         (Principal::Viewer, Action::Publish) => topic != "spBv1.0/STATE/ignition",
         (Principal::Operator, Action::Publish) => {

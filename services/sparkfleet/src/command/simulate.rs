@@ -37,6 +37,7 @@ pub async fn run(arguments: SimulateArguments) -> anyhow::Result<()> {
         hosts: arguments.hosts,
         state_dir: arguments.data_dir.join(&arguments.name),
         organisation: arguments.connection.organisation.clone(),
+        hosts_mqtt: mqtt.clone(),
         mqtt,
         joining: None,
     };

@@ -41,6 +41,8 @@ pub struct EdgeSpec {
     pub organisation: String,
     /// How the edge reaches the broker.
     pub mqtt: MqttConfig,
+    /// The broker, as hosts reach it that are to join.
+    pub hosts_mqtt: MqttConfig,
     /// How hosts join; None: all are there from the start.
     pub joining: Option<Joining>,
 }
@@ -130,7 +132,7 @@ impl SimulatedEdge {
             cluster: self.spec.name.clone(),
             uuid: cluster,
             root: joining.root.clone(),
-            mqtt: self.spec.mqtt.clone(),
+            mqtt: self.spec.hosts_mqtt.clone(),
         };
         let stop = self.shutdown.child();
         self.machines = Some(RunningMachines::start(&joining.machines, &home, running.kubernetes(), stop));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -10,6 +11,7 @@ use cluster_manager_contract::SetupState;
 use configdb_contract::dump::{Dump, LoadOptions};
 use configdb_contract::{Change, WriteRequest, Writer, WriterConfig, WriterOutput};
 use configdb_schema::Document as _;
+use configdb_schema::address::{ClusterName, Organisation};
 use configdb_schema::document::{AttestationPolicy, EdgeClusterSetup};
 use join_service_contract::JoinReplica;
 use join_service_contract::policy::PolicyState;
@@ -17,23 +19,28 @@ use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::logging::{self, LogFormat};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug::host::HostRequest;
+use sparkplug::{HostId, Now};
 use sparkplug_mqtt::MqttConfig;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
+use topic_walls::Principal;
 use uuid::Uuid;
 
 use super::edge::{self, EdgeSpec, SimulatedEdge};
+use super::gate::Gate;
 use super::hints::{self, Places};
 use super::joining::Joining;
-use crate::broker::{Broker, BrokerConfig};
+use crate::broker::{Broker, BrokerConfig, Guard};
 use crate::cli::UpArguments;
 use crate::client::{refusal, request_id};
 use crate::fleet::Fleet;
 
 /// The content of a first start.
 const FACTORY: &str = include_str!("../../../../examples/factory.yaml");
+
+/// Host id of the table that is shown.
+pub const TABLE: &str = "sparkfleet-up";
 
 /// How long a simulated edge that could not be started waits for the next attempt.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
@@ -42,12 +49,12 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Factory {
     broker: Option<Broker>,
-    mqtt: MqttConfig,
+    mqtt: Reach,
     places: Places,
     centre: Shutdown,
     edge_shutdown: Shutdown,
     services: Mutex<JoinSet<anyhow::Error>>,
-    edges: std::sync::Arc<Mutex<BTreeMap<Uuid, SimulatedEdge>>>,
+    edges: Arc<Mutex<BTreeMap<Uuid, SimulatedEdge>>>,
     manager_state: PathBuf,
     arguments: UpArguments,
 }
@@ -89,16 +96,20 @@ impl Factory {
     /// # Errors
     /// With [`exit::UNAVAILABLE`] for a port that is taken.
     pub async fn start(arguments: &UpArguments, shutdown: &Shutdown) -> anyhow::Result<Self> {
-        let (broker, url) = match &arguments.broker {
-            Some(url) => (None, url.clone()),
+        let name = Organisation::new(arguments.organisation.clone()).context("--organisation")?;
+        let (broker, reach) = match &arguments.broker {
+            Some(url) => (None, Reach::of(url, None)),
             None => {
-                let config = BrokerConfig { listen: arguments.listen, ..BrokerConfig::default() };
+                let gate = Arc::new(Gate::new(name, HostId::new(TABLE).context("host id")?));
+                let guard: Arc<dyn Guard> = gate.clone();
+                let config = BrokerConfig { listen: arguments.listen, guard: Some(guard), ..BrokerConfig::default() };
                 let broker = Broker::start(config).await.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-                let url = broker.url();
-                (Some(broker), url)
+                let reach = Reach::of(&broker.url(), Some(gate));
+                (Some(broker), reach)
             }
         };
-        let mqtt = MqttConfig { servers: vec![url.clone()], ..MqttConfig::default() };
+        let url = reach.mqtt.servers.concat();
+        let mqtt = reach.login(&Principal::Centre)?;
         // The edge stops first and the centre last, so that the centre still hears the deaths of the edge.
         let (centre, edge_shutdown) = (Shutdown::new(), shutdown.child());
         let health = Health::new();
@@ -147,21 +158,23 @@ impl Factory {
         spawn(&mut services, "central monitor", edge_monitor::run(monitor, centre.clone(), health));
         Ok(Self {
             broker,
-            mqtt,
+            mqtt: reach,
             places: Places { broker: url, git, http },
             centre,
             edge_shutdown,
             services: Mutex::new(services),
-            edges: std::sync::Arc::default(),
+            edges: Arc::default(),
             manager_state,
             arguments: arguments.clone(),
         })
     }
 
-    /// How everything here reaches the broker.
-    #[must_use]
-    pub const fn mqtt(&self) -> &MqttConfig {
-        &self.mqtt
+    /// How the table reaches the broker.
+    ///
+    /// # Errors
+    /// The system yields no random numbers.
+    pub fn table_mqtt(&self) -> anyhow::Result<MqttConfig> {
+        self.mqtt.login(&Principal::Operator)
     }
 
     /// Where everything is reached.
@@ -220,14 +233,32 @@ fn spawn(
     });
 }
 
+/// How the factory reaches its broker.
+#[derive(Debug, Clone)]
+struct Reach {
+    mqtt: MqttConfig,
+    /// Of the embedded broker. The access control of another one is that of its site.
+    gate: Option<Arc<Gate>>,
+}
+
+impl Reach {
+    fn of(url: &str, gate: Option<Arc<Gate>>) -> Self {
+        Self { mqtt: MqttConfig { servers: vec![url.to_owned()], ..MqttConfig::default() }, gate }
+    }
+
+    fn login(&self, principal: &Principal) -> anyhow::Result<MqttConfig> {
+        self.gate.as_ref().map_or_else(|| Ok(self.mqtt.clone()), |gate| gate.login(principal, &self.mqtt))
+    }
+}
+
 /// The simulated edges of the clusters that are set up.
 #[derive(Debug)]
 pub struct Edges {
-    running: std::sync::Arc<Mutex<BTreeMap<Uuid, SimulatedEdge>>>,
+    running: Arc<Mutex<BTreeMap<Uuid, SimulatedEdge>>>,
     shutdown: Shutdown,
     manager_state: PathBuf,
     arguments: UpArguments,
-    mqtt: MqttConfig,
+    mqtt: Reach,
     not_before: BTreeMap<Uuid, tokio::time::Instant>,
     policies: Vec<(Uuid, AttestationPolicy)>,
 }
@@ -306,6 +337,10 @@ impl Edges {
         let names = edge::host_names(name, self.arguments.hosts);
         let joining = Joining::prepare(&self.arguments.data_dir, uuid, &names)?;
         let policy = joining.policy()?;
+        let cluster = ClusterName::new(name).context("name of the cluster")?;
+        if let Some(gate) = &self.mqtt.gate {
+            gate.add_cluster(cluster.clone())?;
+        }
         let spec = EdgeSpec {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
@@ -314,7 +349,8 @@ impl Edges {
             hosts: self.arguments.hosts,
             state_dir: self.arguments.data_dir.join("edge").join(uuid.to_string()),
             organisation: self.arguments.organisation.clone(),
-            mqtt: self.mqtt.clone(),
+            mqtt: self.mqtt.login(&Principal::Cluster(cluster.clone()))?,
+            hosts_mqtt: self.mqtt.login(&Principal::JoiningHosts(cluster))?,
             joining: Some(joining),
         };
         Ok((SimulatedEdge::start(spec, &self.shutdown).await?, policy))

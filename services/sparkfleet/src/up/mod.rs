@@ -3,6 +3,7 @@
 
 pub mod edge;
 mod factory;
+pub mod gate;
 mod hints;
 pub mod host;
 pub mod joining;
@@ -60,9 +61,9 @@ async fn show(
     load: configdb_contract::dump::Dump,
 ) -> anyhow::Result<()> {
     let clock = Clock::new();
-    let host_id = HostId::new("sparkfleet-up").context("host id")?;
+    let host_id = HostId::new(factory::TABLE).context("host id")?;
     let config = HostConfig { filters: filters(&organisation, Scope::Fleet), ..HostConfig::new(Some(host_id)) };
-    let mut host = sparkplug_mqtt::spawn_host(config, factory.mqtt(), clock)?;
+    let mut host = sparkplug_mqtt::spawn_host(config, &factory.table_mqtt()?, clock)?;
     let mut fleet = Fleet::new(organisation)?;
     for node in [fleet.config.node().clone(), fleet.manager.node().clone()] {
         host.request(HostRequest::Expect { node }).await?;

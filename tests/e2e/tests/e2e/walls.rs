@@ -1,9 +1,10 @@
-//! The access control that `sparkfleet acl generate` writes, on a Mosquitto that asks for certificates: who gets through and who does not, and that the whole factory works behind it.
+//! The access control that `sparkfleet acl generate` writes, on a Mosquitto that asks for certificates, and that of the embedded broker: who gets through and who does not, and that the whole factory works behind it.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,8 @@ use e2e::mosquitto::Mosquitto;
 use e2e::process::Processes;
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
+use sparkfleet::broker::{Broker, BrokerConfig, Guard};
+use sparkfleet::up::gate::Gate;
 use sparkplug::HostId;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
@@ -87,9 +90,12 @@ async fn next(listener: &mut ListenerHandle, what: &str) -> ListenerEvent {
     event.unwrap_or_else(|_| panic!("not in time: {what}")).unwrap_or_else(|| panic!("ended: {what}"))
 }
 
-async fn connected(server: &Mosquitto, user: &str, filters: &[String]) -> ListenerHandle {
+/// How a user reaches a server.
+type Reach<'a> = &'a (dyn Fn(&str) -> MqttConfig + Sync);
+
+async fn connected(reach: Reach<'_>, user: &str, filters: &[String]) -> ListenerHandle {
     let filters = filters.iter().map(|filter| (filter.clone(), QoS::AtMostOnce)).collect();
-    let mut listener = spawn_listener(filters, &mqtt(server, user), Clock::new()).unwrap();
+    let mut listener = spawn_listener(filters, &reach(user), Clock::new()).unwrap();
     assert_eq!(next(&mut listener, user).await, ListenerEvent::Online, "{user}");
     listener
 }
@@ -126,13 +132,13 @@ fn end_of(user: &str) -> String {
 /// Says something that is not allowed, on a connection of its own, because some versions of Mosquitto close it then. Returns when the server has dealt with it; what the witness heard
 /// meanwhile is added to `heard`.
 async fn probe(
-    server: &Mosquitto,
+    reach: Reach<'_>,
     user: &str,
     topic: &str,
     witness: &mut ListenerHandle,
     heard: &mut BTreeSet<(String, String)>,
 ) {
-    let mut client = connected(server, user, &["spBv1.0/STATE/+".to_owned()]).await;
+    let mut client = connected(reach, user, &["spBv1.0/STATE/+".to_owned()]).await;
     for topic in [topic.to_owned(), end_of(user)] {
         client.publish(topic, Bytes::copy_from_slice(user.as_bytes())).await.unwrap();
     }
@@ -152,20 +158,20 @@ async fn probe(
 }
 
 /// Everybody publishes to every topic and hears what it may. What arrives where must be what the table says, message by message.
-async fn what_arrives_is_what_the_table_says(server: &Mosquitto, filters: impl Fn(&str) -> Vec<String>) {
+async fn what_arrives_is_what_the_table_says(reach: Reach<'_>, filters: impl Fn(&str) -> Vec<String>) {
     let (site, topics) = (site(), topics());
     let mut clients = Vec::new();
     for user in USERS {
-        clients.push((user, connected(server, user, &filters(user)).await, BTreeSet::new()));
+        clients.push((user, connected(reach, user, &filters(user)).await, BTreeSet::new()));
     }
-    let mut witness = connected(server, OPERATOR, &["spBv1.0/#".to_owned()]).await;
+    let mut witness = connected(reach, OPERATOR, &["spBv1.0/#".to_owned()]).await;
     let mut witnessed = BTreeSet::new();
     for (user, client, _) in &clients {
         for topic in &topics {
             if allows(&site, user, Action::Publish, topic) {
                 client.publish(topic.clone(), Bytes::from_static(user.as_bytes())).await.unwrap();
             } else {
-                probe(server, user, topic, &mut witness, &mut witnessed).await;
+                probe(reach, user, topic, &mut witness, &mut witnessed).await;
             }
         }
         client.publish(end_of(user), Bytes::from_static(b"end")).await.unwrap();
@@ -207,10 +213,11 @@ async fn what_arrives_is_what_the_table_says(server: &Mosquitto, filters: impl F
 #[tokio::test(flavor = "multi_thread")]
 async fn static_files_keep_clusters_apart() {
     let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
-    what_arrives_is_what_the_table_says(&server, |_| vec!["spBv1.0/#".to_owned()]).await;
+    let reach = |user: &str| mqtt(&server, user);
+    what_arrives_is_what_the_table_says(&reach, |_| vec!["spBv1.0/#".to_owned()]).await;
     // A certificate of the fleet whose name has no entry may connect and say nothing; who has none may not even connect.
-    let stranger = connected(&server, "stranger", &["#".to_owned()]).await;
-    let mut operator = connected(&server, OPERATOR, &["spBv1.0/#".to_owned()]).await;
+    let stranger = connected(&reach, "stranger", &["#".to_owned()]).await;
+    let mut operator = connected(&reach, OPERATOR, &["spBv1.0/#".to_owned()]).await;
     stranger.publish("spBv1.0/ACME-Paint_Shop/NCMD/Sync".to_owned(), Bytes::from_static(b"stranger")).await.unwrap();
     operator.publish(LAST.to_owned(), Bytes::from_static(b"end")).await.unwrap();
     let first = next(&mut operator, "its own message").await;
@@ -223,18 +230,52 @@ async fn static_files_keep_clusters_apart() {
     nobody.stop().await;
 }
 
+/// The filters that a user is granted.
+fn may_hear(user: &str) -> Vec<String> {
+    let site = site();
+    let principal = site.principals().into_iter().find(|principal| site.user(principal) == user).unwrap();
+    let hears = grants(&site, &principal).into_iter().filter(|grant| grant.action == Action::Subscribe);
+    hears.map(|grant| grant.filter).collect()
+}
+
+/// The broker of `sparkfleet up`, where each service logs in as who it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_embedded_broker_keeps_clusters_apart() {
+    let site = site();
+    let gate = Arc::new(Gate::new(site.organisation().clone(), HostId::new("sparkfleet-cli").unwrap()));
+    for cluster in site.clusters() {
+        gate.add_cluster(cluster.clone()).unwrap();
+    }
+    let guard: Arc<dyn Guard> = gate.clone();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let broker = Broker::start(BrokerConfig { listen, guard: Some(guard), ..BrokerConfig::default() }).await.unwrap();
+    let anonymous = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
+    let reach = |user: &str| {
+        let principal = site.principals().into_iter().find(|principal| site.user(principal) == user).unwrap();
+        gate.login(&principal, &anonymous).unwrap()
+    };
+    what_arrives_is_what_the_table_says(&reach, may_hear).await;
+    let everything = || vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)];
+    let paint = reach("ACME-Paint_Shop");
+    let pretender = MqttConfig { username: Some("ACME-Weld_Shop".to_owned()), ..paint.clone() };
+    for (refused, why) in [(&paint, "more than its own"), (&pretender, "the password of another")] {
+        let mut curious = spawn_listener(everything(), refused, Clock::new()).unwrap();
+        let event = next(&mut curious, why).await;
+        assert!(matches!(&event, ListenerEvent::Offline { .. }), "{why}: {event:?}");
+        curious.stop().await;
+    }
+    let mut nobody = spawn_listener(everything(), &anonymous, Clock::new()).unwrap();
+    assert_eq!(next(&mut nobody, "somebody on this machine").await, ListenerEvent::Online);
+    nobody.stop().await;
+    broker.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dynamic_security_plugin_keeps_clusters_apart() {
     let file = "sparkfleet-dynamic-security.json";
     let server = walled("mosquitto-dynsec", file, &format!("/var/lib/mosquitto/{file}")).await;
-    let site = site();
     // The plugin looks at subscriptions, too: each asks for what it may have.
-    let filters = |user: &str| {
-        let principal = site.principals().into_iter().find(|principal| site.user(principal) == user).unwrap();
-        let hears = grants(&site, &principal).into_iter().filter(|grant| grant.action == Action::Subscribe);
-        hears.map(|grant| grant.filter).collect()
-    };
-    what_arrives_is_what_the_table_says(&server, filters).await;
+    what_arrives_is_what_the_table_says(&|user| mqtt(&server, user), may_hear).await;
     let filters = vec![("spBv1.0/ACME-Weld_Shop/#".to_owned(), QoS::AtMostOnce)];
     let mut curious = spawn_listener(filters, &mqtt(&server, "ACME-Paint_Shop"), Clock::new()).unwrap();
     let refused = next(&mut curious, "a refused subscription").await;
