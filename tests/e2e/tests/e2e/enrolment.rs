@@ -38,17 +38,17 @@ pub struct Site {
 
 impl Site {
     async fn start() -> Self {
-        Self::start_with(|_| String::new()).await
+        Self::start_as("", |_| String::new()).await
     }
 
     /// With further tables in the cluster manager's configuration.
-    pub async fn start_with(tables: impl FnOnce(&Self) -> String) -> Self {
-        Self::start_as("", tables).await
+    pub async fn start_with(lifetime_s: u32, tables: impl FnOnce(&Self) -> String) -> Self {
+        Self::start_as(&format!("lifetime_s = {lifetime_s}\n"), tables).await
     }
 
     /// With certificates that live for so many seconds.
     pub async fn start_for(lifetime_s: u32) -> Self {
-        Self::start_as(&format!("lifetime_s = {lifetime_s}\n"), |_| String::new()).await
+        Self::start_with(lifetime_s, |_| String::new()).await
     }
 
     async fn start_as(identity: &str, tables: impl FnOnce(&Self) -> String) -> Self {

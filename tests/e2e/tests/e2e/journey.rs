@@ -1,9 +1,10 @@
 //! One cluster's life behind the walls, as its operator and the person at the edge see it: created, bootstrapped by the line with sh, kubectl and curl, enrolled by the Job that the script
-//! starts, born with its own certificate on a Mosquitto with the shipped access control, deployed to, given a secret, revoked, enrolled again, deleted. And of all secrets on the way
+//! starts, born with its own certificate on a Mosquitto with the shipped access control, deployed to, given a secret, renewed, revoked, enrolled again, deleted. And of all secrets on the way
 //! none is where it does not belong.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -23,6 +24,9 @@ use crate::walls::mqtt;
 const NAME: &str = "Paint_Shop";
 const GROUP: &str = "ACME-Paint_Shop";
 const NAMESPACE: &str = "fplus-edge";
+/// How long a certificate lives, in seconds: the edge renews it at two thirds, and has the last third to take the other one up.
+const LIFETIME_S: u32 = 180;
+
 const VALUE: &str = "correct horse battery staple";
 
 /// Topic and payload of a message.
@@ -76,7 +80,7 @@ struct Journey {
 
 impl Journey {
     async fn begin() -> Self {
-        let site = Site::start_with(|site| {
+        let site = Site::start_with(LIFETIME_S, |site| {
             let at = |name: &str| site.server.directory().join(name).display().to_string();
             let flux = at("flux.yaml");
             fs::write(&flux, install::manifests_yaml()).unwrap();
@@ -162,10 +166,32 @@ impl Journey {
         self.secrets.extend([token, VALUE.to_owned()]);
     }
 
+    /// In time edge sync asks for another certificate, and the services go on under it.
+    async fn rotate(&mut self, before: &str, from: usize) {
+        let another =
+            || Some(self.secret("sparkfleet-identity", "tls.crt")).filter(|certificate| certificate != before);
+        let limit = tokio::time::Instant::now() + Duration::from_secs(LIFETIME_S.into());
+        while another().is_none() {
+            assert!(
+                tokio::time::Instant::now() < limit,
+                "{}\n{}",
+                self.site.processes.tails(),
+                self.edge.processes.tails()
+            );
+            tokio::time::sleep(wait::LOOK).await;
+        }
+        self.births(from).await;
+        let identity = self.site.entry(self.cluster, "EdgeClusterIdentity").await.unwrap();
+        assert_eq!(identity["certificates"][0]["state"], "renewed", "{identity}");
+        self.secrets.push(line_of(&self.secret("sparkfleet-identity", "tls.key")));
+    }
+
     /// The certificates are made void, and the server is told; whoever shows them is refused.
     async fn revoke(&mut self) {
         let identity = self.site.entry(self.cluster, "EdgeClusterIdentity").await.unwrap();
-        let serial = identity["certificates"][0]["serial"].as_str().unwrap().to_uppercase();
+        let certificates = identity["certificates"].as_array().unwrap();
+        let valid = certificates.iter().find(|certificate| certificate["state"] == "valid").unwrap();
+        let serial = valid["serial"].as_str().unwrap().to_uppercase();
         let revoked = self.site.cli.run(&["cluster", "identity", "revoke", NAME]).await;
         assert_eq!(revoked.code, 0, "{revoked:#?}");
         self.site.until("the list of void certificates", async || self.site.lists(&serial).then_some(())).await;
@@ -243,7 +269,7 @@ impl Journey {
             ("what was shown", &self.shown),
         ];
         let messages = self.record.messages();
-        assert!(messages.len() > 100 && self.secrets.len() == 9, "{} messages, {:?}", messages.len(), self.secrets);
+        assert!(messages.len() > 100 && self.secrets.len() == 10, "{} messages, {:?}", messages.len(), self.secrets);
         for secret in &self.secrets {
             for (place, text) in texts {
                 assert!(!text.contains(secret), "{secret} is in {place}");
@@ -265,9 +291,12 @@ fn line_of(pem: &str) -> String {
 async fn a_cluster_lives_behind_the_walls_from_the_line_to_its_deletion_and_no_secret_leaks() {
     let mut journey = Journey::begin().await;
     journey.bootstrap().await;
+    let certificate = journey.secret("sparkfleet-identity", "tls.crt");
     journey.births(0).await;
+    let born = journey.record.messages().len();
     journey.deploy().await;
     journey.seal().await;
+    journey.rotate(&certificate, born).await;
     journey.revoke().await;
     journey.enrol_again().await;
     journey.delete().await;
