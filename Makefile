@@ -19,7 +19,7 @@ NODE_TESTS := $(wildcard tests/*/package.json tests/*/*/package.json)
 # A software TPM with its tools, and those that read the certificates which are issued.
 TPM_TOOLS := swtpm swtpm_setup tpm2_quote libtss2 openssl ssh-keygen
 KERBEROS_TOOLS := krb5kdc kadmind kadmin
-TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
 .PHONY: help up test check fmt clippy tidy doc shellcheck deny bench soak tck fuzz

@@ -40,7 +40,7 @@ const EDGE_DEPLOYMENT: &str = "sparkfleet-edge";
 const FLUX_NEEDED: &str = "Flux 2.3 or newer (GitRepository v1, Kustomization v1, HelmRelease v2)";
 
 /// Name of the Secret with the token, and of what the enrolment runs as.
-const ENROLMENT: &str = "sparkfleet-enrolment";
+pub const ENROLMENT: &str = "sparkfleet-enrolment";
 
 /// Where the enrolment finds the values of that Secret.
 const ENROLMENT_DIRECTORY: &str = "/etc/sparkfleet/enrolment";

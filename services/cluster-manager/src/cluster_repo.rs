@@ -14,6 +14,7 @@ use configdb_schema::known;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::bootstrap;
 use crate::catalog::{Catalog, CatalogError};
 use crate::event::RepositoryFiles;
 use crate::render::{self, Release, RenderError};
@@ -63,8 +64,19 @@ pub struct Settings {
     pub mqtt_servers: Vec<String>,
     /// Kubernetes Secret with the credentials for them.
     pub mqtt_secret: Option<String>,
+    /// What the bootstrap script leaves for the way back after a certificate has expired. None: it leaves nothing.
+    pub quarantine: Option<Quarantine>,
     /// Realm of the site's KDC.
     pub realm: Option<String>,
+}
+
+/// How a cluster gets into the quarantine group with the Secret that its bootstrap script left, `sparkfleet-enrolment`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantine {
+    /// It has a client certificate, `tls.crt` and `tls.key`.
+    pub certificate: bool,
+    /// User whose `password` it has.
+    pub username: Option<String>,
 }
 
 /// Why there can be no repository content.
@@ -243,6 +255,13 @@ fn base_values(settings: &Settings) -> JsonObject {
         mqtt.insert("secretName".to_owned(), Value::from(secret.as_str()));
     }
     let mut base = Map::new();
+    if let Some(Quarantine { certificate, username }) = &settings.quarantine {
+        let mut identity = json!({ "enrolmentSecret": bootstrap::ENROLMENT, "certificate": certificate });
+        if let Some(username) = username {
+            identity["username"] = Value::from(username.as_str());
+        }
+        base.insert("identity".to_owned(), identity);
+    }
     base.insert("organisation".to_owned(), Value::from(settings.organisation.as_str()));
     if !mqtt.is_empty() {
         base.insert("mqtt".to_owned(), Value::Object(mqtt));

@@ -298,6 +298,13 @@ fn count(totals: &NodeMetrics) {
     }
 }
 
+/// What a script leaves for the way back, if it enrols at all.
+fn quarantine(config: &config::BootstrapConfig) -> Option<cluster_repo::Quarantine> {
+    let (certificate, username) = (config.mqtt_cert_file.is_some(), config.mqtt_username.clone());
+    let leaves = config.image.is_some() && (certificate || username.is_some());
+    leaves.then_some(cluster_repo::Quarantine { certificate, username })
+}
+
 fn settings(
     config: &Config,
     organisation: configdb_schema::Organisation,
@@ -311,6 +318,7 @@ fn settings(
             git_url: git_url.clone(),
             mqtt_servers: config.edge.mqtt_servers.clone(),
             mqtt_secret: config.edge.mqtt_secret.clone(),
+            quarantine: quarantine(&config.bootstrap),
             realm: config.realm().map(str::to_owned),
         },
         deployment: render::Settings {

@@ -241,6 +241,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
             git_url: git_url.clone(),
             mqtt_servers: vec!["mqtt://broker.example:1883".to_owned()],
             mqtt_secret: None,
+            quarantine: None,
             realm: None,
         },
         deployment: cluster_manager::render::Settings {

@@ -20,6 +20,7 @@ fn settings() -> Settings {
         git_url: "https://git.acme.example".to_owned(),
         mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
         mqtt_secret: Some("mqtt".to_owned()),
+        quarantine: None,
         realm: None,
     }
 }
@@ -75,6 +76,23 @@ fn the_default_templates_make_the_repository_of_factory_plus() {
     assert_eq!(links[0]["spec"]["url"], "https://git.acme.example/git/cluster/Paint_Shop");
     let charts = parsed(&text(&repo, "helm-charts.yaml"));
     assert_eq!(charts[0]["spec"]["url"], "https://git.acme.example/git/shared/helm");
+}
+
+#[test]
+fn a_cluster_that_was_let_in_by_the_script_keeps_the_way_back() {
+    for (certificate, username) in [(true, None), (false, Some("ACME-Enrol"))] {
+        let username = username.map(str::to_owned);
+        let settings =
+            Settings { quarantine: Some(Quarantine { certificate, username: username.clone() }), ..settings() };
+        let repo = render(CLUSTER, &spec(json!({})), &catalog(), &settings, &BTreeMap::new()).unwrap();
+        let release = parsed(&text(&repo, "edge-cluster.yaml"))[0].clone();
+        let identity = &release["spec"]["values"]["identity"];
+        assert_eq!(
+            (&identity["enrolmentSecret"], &identity["certificate"]),
+            (&json!("sparkfleet-enrolment"), &json!(certificate))
+        );
+        assert_eq!(identity["username"].as_str(), username.as_deref());
+    }
 }
 
 #[test]

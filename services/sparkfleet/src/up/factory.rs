@@ -96,18 +96,7 @@ impl Factory {
     /// # Errors
     /// With [`exit::UNAVAILABLE`] for a port that is taken.
     pub async fn start(arguments: &UpArguments, shutdown: &Shutdown) -> anyhow::Result<Self> {
-        let name = Organisation::new(arguments.organisation.clone()).context("--organisation")?;
-        let (broker, reach) = match &arguments.broker {
-            Some(url) => (None, Reach::of(url, None)),
-            None => {
-                let gate = Arc::new(Gate::new(name, HostId::new(TABLE).context("host id")?));
-                let guard: Arc<dyn Guard> = gate.clone();
-                let config = BrokerConfig { listen: arguments.listen, guard: Some(guard), ..BrokerConfig::default() };
-                let broker = Broker::start(config).await.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-                let reach = Reach::of(&broker.url(), Some(gate));
-                (Some(broker), reach)
-            }
-        };
+        let (broker, reach) = broker(arguments).await?;
         let url = reach.mqtt.servers.concat();
         let mqtt = reach.login(&Principal::Centre)?;
         // The edge stops first and the centre last, so that the centre still hears the deaths of the edge.
@@ -218,6 +207,20 @@ impl Factory {
             broker.stop().await;
         }
     }
+}
+
+/// The embedded broker with its gate, unless the factory uses another one.
+async fn broker(arguments: &UpArguments) -> anyhow::Result<(Option<Broker>, Reach)> {
+    if let Some(url) = &arguments.broker {
+        return Ok((None, Reach::of(url, None)));
+    }
+    let organisation = Organisation::new(arguments.organisation.clone()).context("--organisation")?;
+    let gate = Arc::new(Gate::new(organisation, HostId::new(TABLE).context("host id")?));
+    let guard: Arc<dyn Guard> = gate.clone();
+    let config = BrokerConfig { listen: arguments.listen, guard: Some(guard), ..BrokerConfig::default() };
+    let broker = Broker::start(config).await.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
+    let reach = Reach::of(&broker.url(), Some(gate));
+    Ok((Some(broker), reach))
 }
 
 fn spawn(

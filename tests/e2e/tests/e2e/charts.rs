@@ -1,0 +1,265 @@
+//! The charts of `helm/`, rendered by Go's template engine: objects that Kubernetes' types can hold, in which everything that is named is there, and configuration files that the services
+//! take.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use service_runtime::config::load_with;
+
+const CLUSTER: &str = "6f6ee2b1-5f6c-4f0e-9b5c-0f2a4e7d9c11";
+const NAMESPACE: &str = "fplus-edge";
+const SERVERS: [&str; 1] = ["mqtts://broker.acme.example:8883"];
+
+fn helm(chart: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../helm").join(chart).canonicalize().unwrap()
+}
+
+/// The values of a chart, changed as by `-f`.
+fn values(chart: &str, changes: &Value) -> Value {
+    let text = fs::read_to_string(helm(chart).join("values.yaml")).unwrap();
+    let mut values: Value = serde_saphyr::from_str(&text).unwrap();
+    merge(&mut values, changes);
+    values
+}
+
+fn merge(into: &mut Value, changes: &Value) {
+    match (into, changes) {
+        (Value::Object(into), Value::Object(changes)) => {
+            changes.iter().for_each(|(key, value)| merge(into.entry(key.clone()).or_insert(Value::Null), value));
+        }
+        (into, changes) => *into = changes.clone(),
+    }
+}
+
+/// The objects of a chart.
+struct Rendered {
+    objects: Vec<Value>,
+    directory: tempfile::TempDir,
+}
+
+impl Rendered {
+    fn new(chart: &str, changes: &Value) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let render = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/render.go");
+        let mut go = Command::new("go");
+        let cache = std::env::temp_dir().join("sparkfleet-go-cache");
+        go.args(["run"]).arg(render).env("GO111MODULE", "off").env("GOCACHE", cache).env("HOME", directory.path());
+        let child = go.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("go is installed");
+        let release = json!({ "Name": chart, "Namespace": NAMESPACE });
+        let request = json!({ "chart": helm(chart), "release": release, "values": values(chart, changes) });
+        child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{chart}: {}", String::from_utf8_lossy(&output.stderr));
+        let files: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let mut objects = Vec::new();
+        for (file, text) in files.as_object().unwrap() {
+            let documents: Vec<Value> = serde_saphyr::from_multiple(text.as_str().unwrap())
+                .unwrap_or_else(|error| panic!("{chart}/{file} is no YAML: {error}\n{text}"));
+            objects.extend(documents.into_iter().filter(|document| !document.is_null()));
+        }
+        Self { objects, directory }
+    }
+
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |object| object["kind"] == kind)
+    }
+
+    fn names(&self, kind: &str) -> BTreeSet<&str> {
+        self.of_kind(kind).map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
+    }
+
+    /// Everything that is named is there, once, and of the type that Kubernetes knows.
+    fn is_whole(&self) {
+        let mut seen = BTreeSet::new();
+        for object in &self.objects {
+            let key = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"];
+            let key = key.map(|at| object.pointer(at).and_then(Value::as_str).unwrap_or_default());
+            assert!(!key[0].is_empty() && !key[1].is_empty() && !key[3].is_empty(), "{object}");
+            assert!(seen.insert(key), "{key:?} is there twice");
+        }
+        for object in self.of_kind("Deployment") {
+            let deployment: Deployment = typed(object);
+            let (name, spec) = (deployment.metadata.name.unwrap(), deployment.spec.unwrap());
+            let labels = spec.template.metadata.unwrap().labels.unwrap();
+            assert_eq!(spec.selector.match_labels.unwrap(), labels, "{name}");
+            let pod = spec.template.spec.unwrap();
+            if let Some(account) = &pod.service_account_name {
+                assert!(self.names("ServiceAccount").contains(account.as_str()), "{name}: {account}");
+            }
+            let volumes = pod.volumes.unwrap_or_default();
+            for map in volumes.iter().filter_map(|volume| volume.config_map.as_ref()) {
+                assert!(self.names("ConfigMap").contains(map.name.as_str()), "{name}: {}", map.name);
+            }
+            let mut mounted = BTreeSet::new();
+            for mount in pod.containers[0].volume_mounts.iter().flatten() {
+                assert!(volumes.iter().any(|volume| volume.name == mount.name), "{name}: {}", mount.name);
+                mounted.insert(mount.name.as_str());
+            }
+            assert_eq!(mounted.len(), volumes.len(), "{name}: every volume is mounted");
+            let configured = &self.configuration(&name).1;
+            let paths = configured.split('"').filter(|text| text.starts_with('/'));
+            for path in paths {
+                let is_there = |at: &str| Path::new(path).starts_with(at);
+                let mounts = pod.containers[0].volume_mounts.iter().flatten();
+                let in_image = is_there("/usr/share/sparkfleet");
+                let within = mounts.map(|mount| mount.mount_path.as_str()).any(is_there);
+                assert!(in_image || within, "{name}: nothing is mounted at {path}");
+            }
+        }
+        for kind in ["Role", "ClusterRole"] {
+            for object in self.of_kind(&format!("{kind}Binding")) {
+                let role = object["roleRef"]["name"].as_str().unwrap();
+                assert!(self.names(object["roleRef"]["kind"].as_str().unwrap()).contains(role), "{object}");
+                for subject in object["subjects"].as_array().unwrap() {
+                    assert!(self.names("ServiceAccount").contains(subject["name"].as_str().unwrap()), "{object}");
+                }
+            }
+        }
+        self.of_kind("Role").for_each(|object| drop(typed::<Role>(object)));
+        self.of_kind("ClusterRole").for_each(|object| drop(typed::<ClusterRole>(object)));
+        self.of_kind("RoleBinding").for_each(|object| drop(typed::<RoleBinding>(object)));
+        self.of_kind("ClusterRoleBinding").for_each(|object| drop(typed::<ClusterRoleBinding>(object)));
+    }
+
+    /// Name and text of the configuration file in the ConfigMap of that name.
+    fn configuration(&self, map: &str) -> (String, String) {
+        let map = self.of_kind("ConfigMap").find(|object| object["metadata"]["name"] == map).unwrap();
+        let data = map["data"].as_object().unwrap();
+        let (file, text) = data.iter().find(|(file, _)| file.ends_with(".toml")).unwrap();
+        (file.clone(), text.as_str().unwrap().to_owned())
+    }
+
+    /// The configuration file of a pod, with the files that it names, in a directory instead of at the root.
+    fn file(&self, map: &str) -> PathBuf {
+        let (name, text) = self.configuration(map);
+        let root = self.directory.path().join(map);
+        let (etc, var) = (root.join("etc"), root.join("var"));
+        for folder in ["mqtt", "enrolment"] {
+            fs::create_dir_all(etc.join(folder)).unwrap();
+            fs::write(etc.join(folder).join("password"), "hunter2\n").unwrap();
+            let (certificate, key) = certificate();
+            for (name, text) in [("ca.crt", &certificate), ("tls.crt", &certificate), ("tls.key", &key)] {
+                fs::write(etc.join(folder).join(name), text).unwrap();
+            }
+        }
+        fs::create_dir_all(&var).unwrap();
+        let text = text.replace("/etc/sparkfleet", &etc.display().to_string());
+        let text = text.replace("/var/lib/sparkfleet", &var.display().to_string());
+        let file = etc.join(name);
+        fs::write(&file, text).unwrap();
+        file
+    }
+
+    fn load<T: DeserializeOwned + Default + Serialize>(&self, service: &str, map: &str) -> T {
+        let file = self.file(map);
+        let environment: [(OsString, OsString); 0] = [];
+        load_with(service, Some(&file), environment)
+            .unwrap_or_else(|error| panic!("{map}: {error}\n{}", fs::read_to_string(&file).unwrap()))
+    }
+}
+
+/// A certificate and its key, PEM.
+fn certificate() -> (String, String) {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=test", "-keyout", "-", "-out", "-"])
+        .output()
+        .expect("openssl is installed");
+    let text = String::from_utf8(made.stdout).unwrap();
+    let (key, certificate) = text.split_at(text.find("-----BEGIN CERTIFICATE").unwrap());
+    (certificate.to_owned(), key.to_owned())
+}
+
+fn typed<T: DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"))
+}
+
+/// Ways to log in at the MQTT server.
+fn logins() -> [Value; 3] {
+    [
+        json!({ "servers": ["mqtt://broker.acme.example:1883"] }),
+        json!({ "servers": SERVERS, "secretName": "sparkfleet-identity" }),
+        json!({ "servers": SERVERS, "secretName": "broker", "username": "paint" }),
+    ]
+}
+
+#[test]
+fn the_chart_of_an_edge_cluster_is_whole_and_its_services_take_what_it_configures() {
+    let ways_back = [
+        json!({}),
+        json!({ "enrolmentSecret": "sparkfleet-enrolment", "certificate": true }),
+        json!({ "enrolmentSecret": "sparkfleet-enrolment", "certificate": false, "username": "ACME-Enrol" }),
+    ];
+    for (login, identity) in logins().into_iter().zip(ways_back) {
+        let cluster = json!({ "name": "Paint_Shop", "uuid": CLUSTER });
+        let join = json!({ "enabled": true, "servers": ["https://10.1.0.1:6443"], "networks": ["10.1.0.0/16"] });
+        let kerberos =
+            json!({ "enabled": true, "realm": "ACME.EXAMPLE", "krb5Conf": "[libdefaults]\n default_realm = X\n" });
+        let all =
+            json!({ "cluster": cluster, "mqtt": login, "identity": identity, "join": join, "kerberos": kerberos });
+        let rendered = Rendered::new("edge-cluster", &all);
+        rendered.is_whole();
+
+        let edge: edge_sync::Config = rendered.load("edge", "sparkfleet-edge");
+        let (checked, with_tls) = (edge.validate(1).unwrap(), login["username"].is_null());
+        assert_eq!(checked.node.to_string(), "ACME-Paint_Shop/Sync");
+        let has_secret = !login["secretName"].is_null();
+        let can_ask = edge.identity.cert_file.is_some() || edge.identity.username.is_some();
+        assert_eq!(can_ask, !identity["enrolmentSecret"].is_null(), "{identity}");
+        let join: join_service::Config = rendered.load("join-service", "sparkfleet-join");
+        join.validate("replica-1").unwrap();
+        let keys: krb_keys::Config = rendered.load("krb-keys", "sparkfleet-krb-keys");
+        keys.validate().unwrap();
+        for mqtt in [&edge.mqtt, &join.mqtt, &keys.mqtt] {
+            assert_eq!(json!(mqtt.servers), login["servers"]);
+            assert_eq!(
+                (mqtt.ca_file.is_some(), mqtt.cert_file.is_some()),
+                (has_secret, has_secret && with_tls),
+                "{login}"
+            );
+            assert_eq!((mqtt.username.is_some(), mqtt.password.is_set()), (!with_tls, !with_tls));
+        }
+    }
+    let least = Rendered::new("edge-cluster", &json!({ "cluster": { "name": "Paint_Shop", "uuid": CLUSTER } }));
+    least.is_whole();
+    assert_eq!(least.names("Deployment"), BTreeSet::from(["sparkfleet-edge"]), "what is not enabled is not there");
+}
+
+#[test]
+fn the_chart_of_the_centre_is_whole_and_its_services_take_what_it_configures() {
+    for login in logins() {
+        let manager = "[edge]\nmqtt_servers = [\"mqtts://edge:8883\"]\n";
+        let git = json!({ "publicUrl": "https://git.acme.example" });
+        let changes = json!({ "mqtt": login, "git": git, "config": { "cluster-manager": manager },
+            "secrets": { "cluster-manager": [{ "name": "enrol-login", "mountPath": "/etc/sparkfleet/enrol-login" }] } });
+        let rendered = Rendered::new("sparkfleet", &changes);
+        rendered.is_whole();
+        let configdb: configdb::Config = rendered.load("configdb", "sparkfleet-configdb");
+        configdb.validate().unwrap();
+        let manager: cluster_manager::Config = rendered.load("cluster-manager", "sparkfleet-cluster-manager");
+        manager.validate().unwrap();
+        assert_eq!(manager.edge.mqtt_servers, ["mqtts://edge:8883"]);
+        assert_eq!(manager.git.public_url.as_deref(), Some("https://git.acme.example"));
+        let monitor: edge_monitor::Config = rendered.load("edge-monitor", "sparkfleet-edge-monitor");
+        monitor.validate(1).unwrap();
+        let (has_secret, with_tls) = (!login["secretName"].is_null(), login["username"].is_null());
+        for mqtt in [&configdb.mqtt, &manager.mqtt, &monitor.mqtt] {
+            assert_eq!(
+                (mqtt.ca_file.is_some(), mqtt.cert_file.is_some()),
+                (has_secret, has_secret && with_tls),
+                "{login}"
+            );
+            assert_eq!(mqtt.password.is_set(), !with_tls);
+        }
+    }
+}
