@@ -2,10 +2,12 @@
 
 pub mod authority;
 pub mod bootstrap_http;
+pub mod git_client;
 pub mod git_http;
 pub mod git_work;
 pub mod http;
 pub mod kdc;
+pub mod pulls;
 pub mod quarantine;
 pub mod repositories;
 pub mod sparkplug;

@@ -113,6 +113,12 @@ pub struct GitConfig {
     pub request_timeout_s: u64,
     /// Directory with charts for the shared repository `shared/helm`. None: the repository is made once, and its content is the operator's.
     pub charts_dir: Option<PathBuf>,
+    /// Directory of the files that `auth.secretRef` of a `GitConfig` entry names.
+    pub credentials_dir: Option<PathBuf>,
+    /// PEM file of the authorities for HTTPS to other git servers. None: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Seconds that one fetch from another git server may take.
+    pub pull_timeout_s: u64,
 }
 
 /// What the clusters are told.
@@ -238,6 +244,9 @@ impl Default for GitConfig {
             children_max: 16,
             request_timeout_s: 600,
             charts_dir: None,
+            credentials_dir: None,
+            ca_file: None,
+            pull_timeout_s: 600,
         }
     }
 }
@@ -355,6 +364,21 @@ pub const KEYS: &[ConfigKey] = &[
         key: "git.charts_dir",
         default: "",
         help: "directory of charts that the repository shared/helm follows; absent: that repository is the operator's",
+    },
+    ConfigKey {
+        key: "git.credentials_dir",
+        default: "",
+        help: "directory of the files that auth.secretRef of a GitConfig entry names: JSON {\"username\", \"password\"} or user:password",
+    },
+    ConfigKey {
+        key: "git.ca_file",
+        default: "",
+        help: "PEM file of the certificate authorities for HTTPS to other git servers; absent: the system's",
+    },
+    ConfigKey {
+        key: "git.pull_timeout_s",
+        default: "600",
+        help: "seconds that one fetch from another git server may take",
     },
     ConfigKey {
         key: "api.requests_per_minute",
@@ -586,6 +610,9 @@ impl Config {
         if self.git.request_timeout_s == 0 {
             return fault("git.request_timeout_s", "is 0; then nobody could clone");
         }
+        if self.git.pull_timeout_s == 0 {
+            return fault("git.pull_timeout_s", "is 0; then nothing could be pulled");
+        }
         if self.git.cert_file.is_some() != self.git.key_file.is_some() {
             return fault("git.cert_file", "and git.key_file go together; give both or none");
         }
@@ -663,9 +690,10 @@ mod tests {
             config.bootstrap.image = Some("sparkfleet:1".to_owned());
             config.edge.mqtt_servers = vec![server.to_owned()];
         }
-        let cases: [(&str, Change); 21] = [
+        let cases: [(&str, Change); 22] = [
             ("api.oidc.clusters", |c| c.api.oidc.clusters = vec!["night-shift=Paint_Shop".to_owned()]),
             ("api.oidc.clusters", |c| c.api.oidc.clusters = vec![format!("nobody={}", Uuid::nil())]),
+            ("git.pull_timeout_s", |c| c.git.pull_timeout_s = 0),
             ("api.oidc.issuer", |c| c.api.oidc.issuer = Some("http://login.acme.example".to_owned())),
             ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::api::{Answer, Asked};
 use crate::bootstrap::Offer;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
+use crate::shared::Pull;
 
 /// What the manager is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +29,8 @@ pub enum Event {
     Asked(Asked),
     /// By the disk: what became of work on the secrets of a repository.
     Secret(SecretResult),
+    /// By the disk, or by another git server: how work on a shared repository ended.
+    Shared(SharedResult),
     /// By the KDC: how work on principals ended.
     Principals(PrincipalsResult),
     /// By the clock: a deadline has passed.
@@ -47,6 +50,8 @@ pub enum Effect {
     Answer(Box<Answer>),
     /// On the disk; each is answered by one [`Event::Secret`].
     Secret(SecretWork),
+    /// On the disk, or with another git server; each is answered by one [`Event::Shared`].
+    Shared(SharedWork),
     /// At the KDC; each is answered by one [`Event::Principals`].
     Principals(PrincipalsWork),
     /// By the HTTP server: who may fetch the script that bootstraps a cluster; None: nobody.
@@ -164,6 +169,58 @@ pub enum GitOutcome {
         /// Without secrets.
         reason: String,
     },
+}
+
+/// Work on a shared repository. There is at most one piece under way for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedWork {
+    /// The repository.
+    pub repository: Uuid,
+    /// What to do.
+    pub action: SharedAction,
+}
+
+/// What to do with a shared repository. Doing it twice is doing it once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SharedAction {
+    /// Serve it at `path`; make it if it does not exist.
+    Open {
+        /// Such as `shared/charts`.
+        path: String,
+        /// Identity of the ConfigDB that wants it.
+        store: Uuid,
+    },
+    /// Serve it no longer; the storage stays.
+    Close,
+    /// Bring a branch to where it is elsewhere.
+    Pull {
+        /// Its name here.
+        branch: String,
+        /// From where.
+        pull: Pull,
+    },
+}
+
+/// How work on a shared repository ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedResult {
+    /// The repository.
+    pub repository: Uuid,
+    /// The branch, if it was a pull.
+    pub branch: Option<String>,
+    /// Err: what went wrong, for people, without secrets.
+    pub outcome: Result<SharedOutcome, String>,
+}
+
+/// Work on a shared repository that is done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SharedOutcome {
+    /// Commit of branch `main`, hexadecimal; None: it has none yet.
+    pub main: Option<String>,
+    /// Commit that was pulled.
+    pub pulled: Option<String>,
+    /// The branch that should follow has commits of its own.
+    pub diverged: bool,
 }
 
 /// Work on the secrets in a cluster's repository, for somebody who waits for it.

@@ -43,6 +43,7 @@ pub mod render;
 pub mod rollout;
 pub mod secrets;
 pub mod setup;
+pub mod shared;
 pub mod state;
 pub mod status;
 pub mod template;
@@ -70,14 +71,15 @@ use adapters::http::people::Identities;
 use adapters::http::tls::Tls;
 use adapters::http::{audit_file, people, server};
 use adapters::kdc::Realm;
+use adapters::pulls::Pulls;
 use adapters::quarantine::QuarantineFiles;
 use adapters::repositories::Repositories;
 use adapters::sparkplug::Sessions;
 use adapters::{git_http, git_work};
 use api::Asked;
 use bootstrap::FluxSource;
-use event::{Effect, Event};
-use state::{ClusterManager, Settings};
+use event::{Effect, Event, SharedAction, SharedWork};
+use state::{ClusterManager, Left, Settings};
 
 pub use adapters::repositories::password_file;
 pub use config::Config;
@@ -136,7 +138,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
 
     let settings =
         Settings { charts_commit: Some(charts_commit), ..settings(&config, organisation.clone(), git_url, &authority) };
-    let manager = ClusterManager::new(settings, repositories.open_clusters(), random()?, clock.now());
+    let left = Left { clusters: repositories.open_clusters(), shared: repositories.open_shared() };
+    let manager = ClusterManager::new(settings, left, random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let identities = identities(&config.api.oidc)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
@@ -153,7 +156,10 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
     let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
-    let outside = Outside { sessions, repositories, authority, realm, board, desk, questions: asked };
+    let git = &config.git;
+    let limit = Duration::from_secs(git.pull_timeout_s);
+    let pulls = Pulls::new(repositories.clone(), git.credentials_dir.clone(), git.ca_file.clone(), limit);
+    let outside = Outside { sessions, repositories, authority, realm, pulls, board, desk, questions: asked };
     let ended = serve(manager, outside, clock, &shutdown, &health).await;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -168,6 +174,7 @@ struct Outside {
     repositories: Repositories,
     authority: Arc<Authority>,
     realm: Realm,
+    pulls: Pulls,
     board: Board,
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
@@ -194,7 +201,7 @@ async fn serve(
     shutdown: &Shutdown,
     health: &Health,
 ) -> anyhow::Result<()> {
-    let Outside { mut sessions, repositories, authority, realm, board, desk, mut questions } = outside;
+    let Outside { mut sessions, repositories, authority, realm, pulls, board, desk, mut questions } = outside;
     let mut calls = JoinSet::new();
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
     let (work, inbox) = mpsc::channel::<git_work::Work>(1);
@@ -215,6 +222,10 @@ async fn serve(
             match sessions.execute(effect).await {
                 Ok(Some(Effect::Git(git))) => waiting.push_back(git_work::Work::Git(git)),
                 Ok(Some(Effect::Secret(secret))) => waiting.push_back(git_work::Work::Secret(secret)),
+                Ok(Some(Effect::Shared(SharedWork { repository, action: SharedAction::Pull { branch, pull } }))) => {
+                    drop(calls.spawn(pulls.clone().carry_out(repository, branch, pull)));
+                }
+                Ok(Some(Effect::Shared(shared))) => waiting.push_back(git_work::Work::Shared(shared)),
                 Ok(Some(Effect::Principals(work))) => drop(calls.spawn(realm.clone().carry_out(work))),
                 Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
                 Ok(Some(Effect::Offer { cluster, offer })) => board.set(cluster, offer),
@@ -239,7 +250,7 @@ async fn serve(
             Some(asked) = questions.recv() => Event::Asked(asked),
             Some(answer) = calls.join_next() => match answer {
                 Ok(event) => event,
-                Err(error) => break Err(anyhow::Error::from(error).context("call of the KDC")),
+                Err(error) => break Err(anyhow::Error::from(error).context("call of another server")),
             },
             Ok(place) = work.reserve(), if !waiting.is_empty() => {
                 if let Some(git) = waiting.pop_front() {
@@ -332,6 +343,7 @@ fn settings(
         identity: Some(authority.identity()),
         realm: config.realm().map(str::to_owned),
         charts_commit: None,
+        charts_written: config.git.charts_dir.is_some(),
         organisation,
     }
 }

@@ -14,6 +14,7 @@
 //! | `join` | one cluster's Join: the attestation policy on its way to it |
 //! | `line` | a bootstrap line that somebody asks for over HTTP |
 //! | `people` | who asks over HTTP, and what they are told |
+//! | `shared` | shared repositories: opened, pulled from elsewhere |
 //! | `source` | one cluster's repositories: their commits on the way to Flux |
 //! | `repeat` | a command that is sent until it is answered |
 
@@ -28,13 +29,14 @@ mod people;
 mod principals;
 mod repeat;
 mod rollout;
+mod shared;
 mod source;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cluster_manager_contract::{NodeMetrics, SetupState, names};
+use cluster_manager_contract::{NodeMetrics, SetupState, names, repository};
 use configdb_contract::{ConfigReplica, Writer, WriterConfig, WriterOutput, configdb_node};
 use configdb_schema::Organisation;
 use join_service_contract::JoinReplica;
@@ -55,6 +57,7 @@ use configdb::Deployment;
 use edge::Sync;
 use identity::{Asking, Revocations};
 use people::People;
+use shared::SharedRepositories;
 
 pub use identity::Identity;
 
@@ -81,6 +84,8 @@ pub struct Settings {
     pub realm: Option<String>,
     /// Commit that the repository of shared charts is at, hexadecimal; None: not known.
     pub charts_commit: Option<String>,
+    /// The manager brings that repository to a directory at each start: nobody else writes it.
+    pub charts_written: bool,
 }
 
 /// An open repository that an earlier life of the manager left on the disk.
@@ -92,6 +97,15 @@ pub struct LeftRepository {
     pub name: String,
     /// The ConfigDB that wanted it.
     pub store: Uuid,
+}
+
+/// What an earlier life of the manager left open on the disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Left {
+    /// Repositories of clusters.
+    pub clusters: Vec<LeftRepository>,
+    /// Shared ones, with the ConfigDB that wanted each.
+    pub shared: Vec<(Uuid, Uuid)>,
 }
 
 /// The state.
@@ -134,6 +148,7 @@ pub struct ClusterManager {
     /// Deadlines of clusters, in order.
     deadlines: BTreeSet<(Duration, Uuid)>,
     left: Vec<LeftRepository>,
+    shared: SharedRepositories,
     people: People,
     totals: NodeMetrics,
     told: NodeMetrics,
@@ -147,9 +162,9 @@ pub struct ClusterManager {
 }
 
 impl ClusterManager {
-    /// A manager that knows nothing yet. `left` are the repositories that are open on the disk; `seed` is random.
+    /// A manager that knows nothing yet. `left` is what is open on the disk; `seed` is random.
     #[must_use]
-    pub fn new(settings: Settings, left: Vec<LeftRepository>, seed: u64, now: Now) -> Self {
+    pub fn new(settings: Settings, left: Left, seed: u64, now: Now) -> Self {
         let configdb = configdb_node(&settings.organisation);
         let totals = NodeMetrics {
             version: settings.version.clone(),
@@ -179,7 +194,8 @@ impl ClusterManager {
             requests: BTreeMap::new(),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            left,
+            shared: SharedRepositories::new(left.shared, &settings, seed),
+            left: left.clusters,
             people: People::new(settings.rate),
             told: totals.clone(),
             totals,
@@ -214,11 +230,12 @@ impl ClusterManager {
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
             Event::Host(event) => self.on_host_event(&event, now),
-            Event::Node(event) => self.on_node_event(&event),
+            Event::Node(event) => self.on_node_event(&event, now),
             Event::Git(result) => self.on_git_result(result, now),
             Event::Asked(asked) => self.on_asked(asked, now),
             Event::Secret(result) => self.on_secret_result(result, now),
             Event::Principals(result) => self.on_principals_result(result, now),
+            Event::Shared(result) => self.on_shared_result(result, now),
             Event::Tick => {
                 self.writer.handle_timeout(now);
                 self.take_writer_outputs(now);
@@ -228,6 +245,7 @@ impl ClusterManager {
                 }
             }
         }
+        self.evaluate_shared(now);
         self.evaluate_marked(now);
         self.tell_revocations(now);
         self.tell_totals();
@@ -237,7 +255,8 @@ impl ClusterManager {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first().map(|(at, _)| *at);
-        cluster.into_iter().chain(self.writer.next_deadline()).chain(self.revocations.due).min()
+        let own = [self.writer.next_deadline(), self.revocations.due, self.shared_deadline()];
+        cluster.into_iter().chain(own.into_iter().flatten()).min()
     }
 
     /// What is to be done, in order. Nothing of it rests on anything that would have to be stored first.
@@ -287,8 +306,11 @@ impl ClusterManager {
         }
     }
 
-    fn on_node_event(&mut self, event: &NodeEvent) {
+    fn on_node_event(&mut self, event: &NodeEvent, now: Now) {
         let NodeEvent::Command { device: Some(device), metrics, .. } = event else { return };
+        if let Some(repository) = repository::repository(device).filter(|_| names::is_pull(metrics)) {
+            return self.pull_now(repository, now);
+        }
         let Some(uuid) = names::cluster(device).filter(|_| names::is_retry(metrics)) else { return };
         if let Some(cluster) = self.clusters.get_mut(&uuid) {
             tracing::info!(cluster_id = %uuid, "retry asked for");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cluster_manager::access::rate::Rate;
 use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
-use cluster_manager::state::{ClusterManager, Settings as ManagerSettings};
+use cluster_manager::state::{ClusterManager, Left, Settings as ManagerSettings};
 use configdb::model::Limits;
 use configdb::store::MemoryStore;
 use configdb::{Effect as ConfigEffect, Event as ConfigEvent, State as ConfigState, Turn};
@@ -255,9 +255,11 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         identity: None,
         realm: None,
         charts_commit: Some(format!("{:040x}", 1)),
+        charts_written: false,
         organisation: organisation.clone(),
     };
-    let mut state = ClusterManager::new(settings, world.git.left(), seed, now);
+    let left = Left { clusters: world.git.left(), shared: Vec::new() };
+    let mut state = ClusterManager::new(settings, left, seed, now);
     let node = cluster_manager::adapters::sparkplug::own_descriptor(&organisation).expect("ACME is a name");
     let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
     let config = EdgeNodeConfig { seed, ..cluster_manager::adapters::sparkplug::node_config(node) };
@@ -279,6 +281,7 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Enrol(_) | ManagerEffect::Revocations { .. } => None,
             // This site has no KDC.
             ManagerEffect::Principals(_) => None,
+            ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
             ManagerEffect::Answer(_) | ManagerEffect::Secret(_) => unreachable!("nobody asks over HTTP"),
         })
         .collect()

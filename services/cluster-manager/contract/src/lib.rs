@@ -5,11 +5,12 @@
 //! | [`names`] | node id, metric names, the command |
 //! | [`node`] | the metrics of the node: counters and the base URL of the git server |
 //! | [`device`] | one Device per edge cluster, typed, to and from metrics |
+//! | [`repository`] | one Device per shared repository, to metrics |
 //! | [`replica`] | a replica of all of it, fed with events of a Host Application |
 //!
 //! A cluster's Device is born when the manager first sees an `EdgeCluster` entry or the record of a set-up, and dies when the
-//! tear-down is complete. What the manager wants from the outside, it reads from ConfigDB; the only command is
-//! [`names::SETUP_RETRY`].
+//! tear-down is complete. What the manager wants from the outside, it reads from ConfigDB; the only commands are
+//! [`names::SETUP_RETRY`] and [`names::PULL_NOW`].
 //!
 //! The package is pure: no clock, no sockets, no async.
 #![warn(missing_docs)]
@@ -18,6 +19,7 @@ pub mod device;
 pub mod names;
 pub mod node;
 pub mod replica;
+pub mod repository;
 
 pub use device::{
     BootstrapReport, ClusterDevice, DesiredState, IdentityReport, JoinReport, RefusedDeployments, RolloutReport, Setup,
@@ -25,3 +27,4 @@ pub use device::{
 };
 pub use node::NodeMetrics;
 pub use replica::{ManagerChange, ManagerReplica};
+pub use repository::{PulledBranch, RepositoryDevice};

@@ -87,6 +87,24 @@ pub const ROLLOUT_WAITING: &str = "Rollout/Waiting";
 /// String or null: what the first of them waits for.
 pub const ROLLOUT_REASON: &str = "Rollout/Reason";
 
+/// String: path of a shared repository on the git server.
+pub const REPOSITORY_PATH: &str = "Repository/Path";
+/// String or null: why a shared repository is not served.
+pub const REPOSITORY_REASON: &str = "Repository/Reason";
+/// Last part of `Pull/<branch>/Url`, String or null: from where a branch is pulled.
+pub const PULL_URL: &str = "Url";
+/// Last part of `Pull/<branch>/Commit`, String or null: what was pulled last.
+pub const PULL_COMMIT: &str = "Commit";
+/// Last part of `Pull/<branch>/At`, DateTime or null: when a pull went well last.
+pub const PULL_AT: &str = "At";
+/// Last part of `Pull/<branch>/Error`, String or null: why the last pull did not go well.
+pub const PULL_ERROR: &str = "Error";
+/// Last part of `Pull/<branch>/Diverged`, Boolean: the branch that should follow has commits of its own.
+pub const PULL_DIVERGED: &str = "Diverged";
+
+/// DCMD to the Device of a shared repository, Boolean true: pull all its branches at once.
+pub const PULL_NOW: &str = "Pull/Now";
+
 /// DCMD, Boolean true: forget all waiting times of this cluster and try everything again.
 pub const SETUP_RETRY: &str = "Setup/Retry";
 
@@ -119,7 +137,17 @@ pub fn retry_command() -> Vec<Metric> {
 /// Whether a DCMD asks for a retry.
 #[must_use]
 pub fn is_retry(metrics: &[Metric]) -> bool {
-    metrics.iter().any(|metric| &*metric.name == SETUP_RETRY && metric.as_bool() == Some(true))
+    is_true(metrics, SETUP_RETRY)
+}
+
+/// Whether a DCMD asks for a pull.
+#[must_use]
+pub fn is_pull(metrics: &[Metric]) -> bool {
+    is_true(metrics, PULL_NOW)
+}
+
+fn is_true(metrics: &[Metric], name: &str) -> bool {
+    metrics.iter().any(|metric| &*metric.name == name && metric.as_bool() == Some(true))
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 use tower_http::decompression::RequestDecompressionLayer;
 use uuid::Uuid;
 
+use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
 use crate::cluster_repo;
 use crate::config::{Anonymous, GitConfig};
@@ -266,6 +267,8 @@ impl Server {
             // On some volumes the files belong to somebody else than the user of this process.
             .arg("-c")
             .arg(safe_directory)
+            .arg("-c")
+            .arg(format!("transfer.hideRefs={HIDDEN_REFS}"))
             .args(["upload-pack", "--strict", "--stateless-rpc"])
             .args(arguments)
             .arg("--")

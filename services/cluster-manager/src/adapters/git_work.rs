@@ -12,12 +12,10 @@ use uuid::Uuid;
 use super::repositories::{Edit, Kind, Place, Repositories, RepositoryError};
 use crate::event::{
     Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
-    SecretWork,
+    SecretWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
 };
 use crate::secrets::{self, SecretFault};
-
-/// Path of the repository that every cluster takes charts from.
-const SHARED_PATH: &str = "shared/helm";
+use crate::shared::HELM_PATH;
 
 /// Largest file, and largest number of files, taken from the directory of charts.
 const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -35,6 +33,8 @@ pub enum Work {
     Git(GitWork),
     /// On the secrets in one.
     Secret(SecretWork),
+    /// On a shared repository, as far as it needs the disk alone.
+    Shared(SharedWork),
 }
 
 /// Answers each piece of work with one result, until nobody gives work any more.
@@ -51,6 +51,11 @@ pub async fn run(repositories: Repositories, mut work: mpsc::Receiver<Work>, res
                 let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
                 let outcome = done.unwrap_or_else(|error| Err(SecretFault::Repository(error.to_string())));
                 Event::Secret(SecretResult { id, cluster, outcome })
+            }
+            Work::Shared(SharedWork { repository, action }) => {
+                let done = tokio::task::spawn_blocking(move || carry_out_shared(&repositories, repository, action));
+                let outcome = done.await.unwrap_or_else(|error| Err(error.to_string()));
+                Event::Shared(SharedResult { repository, branch: None, outcome })
             }
         };
         if results.send(result).await.is_err() {
@@ -76,6 +81,22 @@ fn carry_out_secret(
             Ok(SecretOutcome::Written { commit: written })
         }
     }
+}
+
+fn carry_out_shared(
+    repositories: &Repositories,
+    repository: Uuid,
+    action: SharedAction,
+) -> Result<SharedOutcome, String> {
+    let main = match action {
+        SharedAction::Open { path, store } => {
+            let place = Place { path, kind: Kind::Shared, store };
+            repositories.open(repository, &place)
+        }
+        SharedAction::Close => repositories.close(repository).map(|()| None),
+        SharedAction::Pull { .. } => return Err("a pull is not the disk's work".to_owned()),
+    };
+    main.map(|main| SharedOutcome { main, ..SharedOutcome::default() }).map_err(|error| chain(&error))
 }
 
 fn carry_out(repositories: &Repositories, cluster: Uuid, action: GitAction) -> GitOutcome {
@@ -117,7 +138,7 @@ pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> R
         files.owned = owned;
         files.directory = Some(String::new());
     }
-    let place = Place { path: SHARED_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil() };
+    let place = Place { path: HELM_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil() };
     Ok(repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?.commit)
 }
 

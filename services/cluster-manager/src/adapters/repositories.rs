@@ -220,6 +220,14 @@ impl Repositories {
             .collect()
     }
 
+    /// The open repositories that clusters share, with the ConfigDB that wanted each.
+    #[must_use]
+    pub fn open_shared(&self) -> Vec<(Uuid, Uuid)> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = table.records.iter().filter(|(_, record)| record.kind == Kind::Shared);
+        shared.map(|(uuid, record)| (*uuid, record.store)).collect()
+    }
+
     /// The open repository of that UUID.
     #[must_use]
     pub fn by_uuid(&self, uuid: Uuid) -> Option<Open> {
@@ -257,6 +265,25 @@ impl Repositories {
             self.create(&directory)?;
         }
         let written = commit(&directory, files, wall)?;
+        self.open_at(uuid, place)?;
+        Ok(written)
+    }
+
+    /// Opens a repository at its place, whatever is in it; an empty one is made if there is none. The commit of branch `main`, if it has one. Blocks.
+    ///
+    /// # Errors
+    /// [`RepositoryError`]; doing it again goes on from there.
+    pub fn open(&self, uuid: Uuid, place: &Place) -> Result<Option<String>, RepositoryError> {
+        let directory = self.directory(uuid);
+        if !directory.is_dir() {
+            self.create(&directory)?;
+        }
+        let main = tip(&open(&directory)?).map_err(RepositoryError::git("read", &directory))?;
+        self.open_at(uuid, place)?;
+        Ok(main.map(|commit| commit.to_string()))
+    }
+
+    fn open_at(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
         let stored = self.stored_password(uuid, place.kind)?;
         let record = Record { path: place.path.clone(), kind: place.kind, store: place.store };
         let known = self.table.read().unwrap_or_else(PoisonError::into_inner).records.get(&uuid) == Some(&record);
@@ -269,7 +296,7 @@ impl Repositories {
             atomic_file::write(&self.record(uuid), &text, None)?;
             self.table.write().unwrap_or_else(PoisonError::into_inner).insert(uuid, record, password);
         }
-        Ok(written)
+        Ok(())
     }
 
     /// Serves the repository no longer and forgets the password; the storage stays. Blocks.

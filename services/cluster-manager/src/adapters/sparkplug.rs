@@ -66,9 +66,12 @@ impl Sessions {
                 }
             },
             Effect::Host(request) => self.host.request(request).await.map(|()| None),
-            Effect::Git(_) | Effect::Answer(_) | Effect::Secret(_) | Effect::Principals(_) | Effect::Offer { .. } => {
-                Ok(Some(effect))
-            }
+            Effect::Git(_)
+            | Effect::Answer(_)
+            | Effect::Secret(_)
+            | Effect::Shared(_)
+            | Effect::Principals(_)
+            | Effect::Offer { .. } => Ok(Some(effect)),
             // The authority's work comes first; what it makes of it is a command.
             Effect::Enrol(_) | Effect::Revocations { .. } => Ok(None),
         }

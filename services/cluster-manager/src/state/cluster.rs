@@ -63,6 +63,16 @@ impl Wait {
         self.until = None;
     }
 
+    /// Until when something is waited for.
+    pub const fn until(&self) -> Option<Duration> {
+        self.until
+    }
+
+    /// Why it did not work last.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
     /// Nothing is waited for.
     pub fn is_over(&self, now: Now) -> bool {
         self.until.is_none_or(|until| until <= now.mono)

@@ -52,6 +52,7 @@ impl ClusterManager {
                     self.rebuild();
                     self.known = true;
                 }
+                self.mark_all_shared();
                 self.dirty.extend(self.clusters.keys());
             }
             Change::BecameIncomplete { reason } => {
@@ -93,6 +94,7 @@ impl ClusterManager {
             self.on_entry(*object, slug, None, Some(entry));
         }
         self.adopt_left_repositories();
+        self.rebuild_shared();
         for (uuid, cluster) in before {
             let share = cluster.share.clone();
             if let Some(share) = &share {
@@ -183,6 +185,7 @@ impl ClusterManager {
 
     /// Marks the cluster that an object is, or is an account of.
     fn mark_owner(&mut self, object: Uuid) {
+        self.shared.mark(object);
         if self.clusters.contains_key(&object) {
             self.dirty.insert(object);
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use configdb_schema::known;
 use edge_sync_contract::source::{DesiredSource, Sources};
 use sparkplug::Now;
 use uuid::Uuid;
@@ -46,7 +47,7 @@ impl ClusterManager {
             Some((node.source_version?, told))
         });
         let revision = self.replica.revision().max(self.newest_revision);
-        let charts = self.settings.charts_commit.as_ref().and_then(|commit| commit.parse().ok());
+        let charts = self.shared.commit(known::repository::HELM_CHARTS).and_then(|commit| commit.parse().ok());
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let repository = cluster.git.commit.as_ref().and_then(|commit| commit.parse().ok());
         let forwarding = &mut cluster.source;

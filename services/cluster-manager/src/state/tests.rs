@@ -21,6 +21,7 @@ mod people;
 mod policy;
 mod principals;
 mod rollout;
+mod shared;
 
 use super::*;
 use crate::access::rate::Rate;
@@ -58,6 +59,7 @@ fn settings() -> Settings {
         identity: None,
         realm: Some("ACME.EXAMPLE".to_owned()),
         charts_commit: Some(CHARTS.to_owned()),
+        charts_written: false,
     }
 }
 
@@ -454,6 +456,8 @@ struct World {
     /// Principals, and whether they get tickets.
     kdc: BTreeMap<String, bool>,
     kdc_is_away: bool,
+    /// Shared repositories, and what they are pulled from.
+    shared: shared::SharedDisk,
 }
 
 impl World {
@@ -461,7 +465,7 @@ impl World {
         let now = Now::new(Duration::from_secs(1), 1_000);
         let mut world = Self {
             now,
-            manager: ClusterManager::new(settings(), Vec::new(), 1, now),
+            manager: ClusterManager::new(settings(), Left::default(), 1, now),
             db: ConfigDb::new(),
             disk: Disk::default(),
             edges: BTreeMap::new(),
@@ -481,6 +485,7 @@ impl World {
             void: None,
             kdc: BTreeMap::new(),
             kdc_is_away: false,
+            shared: shared::SharedDisk::default(),
         };
         world.start();
         world
@@ -492,9 +497,11 @@ impl World {
             let name = path.strip_prefix("cluster/").unwrap().to_owned();
             LeftRepository { cluster: *cluster, name, store: STORE }
         });
+        let left = Left { clusters: left.collect(), shared: self.shared.left() };
         let settings = Settings { identity: self.identity.clone(), ..settings() };
-        self.manager = ClusterManager::new(settings, left.collect(), 100 + self.kills, self.now);
+        self.manager = ClusterManager::new(settings, left, 100 + self.kills, self.now);
         self.devices.clear();
+        self.shared.devices.clear();
         self.offers.clear();
         self.expected.clear();
         self.forgotten.clear();
@@ -563,6 +570,17 @@ impl World {
     fn execute(&mut self, effect: Effect) {
         match effect {
             Effect::Node(NodeUpdate::Set { device: None, metrics }) => self.node.merge(&metrics).unwrap(),
+            Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) if repository::repository(&device).is_some() => {
+                self.shared.devices.insert(repository::repository(&device).unwrap(), metrics);
+            }
+            Effect::Node(NodeUpdate::DeviceDeath { device }) if repository::repository(&device).is_some() => {
+                self.shared.devices.remove(&repository::repository(&device).unwrap()).expect("a Device that was born");
+            }
+            Effect::Shared(work) => {
+                if let Some(result) = self.shared.carry_out(work, self.now) {
+                    self.manager.on_event(Event::Shared(result), self.now);
+                }
+            }
             Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
                 let uuid = names::cluster(&device).unwrap();
                 self.devices.insert(uuid, ClusterDevice::from_metrics(&metrics).unwrap());
@@ -1127,7 +1145,7 @@ fn nothing_is_concluded_from_a_configdb_that_is_not_known_completely() {
     assert_eq!(world.edges, before);
     assert_eq!(world.state(), SetupState::Ready);
     // And a manager that has only seen a part of it does nothing at all.
-    world.manager = ClusterManager::new(settings(), Vec::new(), 5, world.now);
+    world.manager = ClusterManager::new(settings(), Left::default(), 5, world.now);
     let mut births = world.db.birth();
     births.pop();
     world.feed(births);

@@ -1,0 +1,229 @@
+//! Shared repositories against a disk and other git servers that live in this file.
+
+use super::*;
+use crate::event::{SharedAction, SharedOutcome, SharedResult, SharedWork};
+use cluster_manager_contract::names::PULL_NOW;
+
+const REPOSITORY: Uuid = Uuid::from_u128(0x51);
+const SECOND: Uuid = Uuid::from_u128(0x52);
+
+/// What is open, and what pulls bring.
+#[derive(Debug, Default)]
+pub struct SharedDisk {
+    pub open: BTreeMap<Uuid, String>,
+    pub devices: BTreeMap<Uuid, Vec<Metric>>,
+    /// The commit of every remote; None: it is away.
+    remote: Option<String>,
+    /// Answers are withheld.
+    hangs: bool,
+    pulls: Vec<(u64, Uuid, String)>,
+}
+
+impl SharedDisk {
+    pub fn left(&self) -> Vec<(Uuid, Uuid)> {
+        self.open.keys().map(|uuid| (*uuid, STORE)).collect()
+    }
+
+    pub fn carry_out(&mut self, work: SharedWork, now: Now) -> Option<SharedResult> {
+        let SharedWork { repository, action } = work;
+        let mut branch = None;
+        let outcome = match action {
+            SharedAction::Open { path, store } => {
+                assert_eq!(store, STORE);
+                self.open.insert(repository, path);
+                Ok(SharedOutcome::default())
+            }
+            SharedAction::Close => {
+                self.open.remove(&repository).expect("it is open");
+                Ok(SharedOutcome::default())
+            }
+            SharedAction::Pull { branch: name, .. } => {
+                assert!(repository == known::repository::HELM_CHARTS || self.open.contains_key(&repository));
+                self.pulls.push((now.mono.as_secs(), repository, name.clone()));
+                branch = Some(name);
+                let commit = self.remote.clone().ok_or_else(|| "the remote is away".to_owned());
+                commit.map(|commit| SharedOutcome { main: Some(commit.clone()), pulled: Some(commit), diverged: false })
+            }
+        };
+        (!self.hangs).then_some(SharedResult { repository, branch, outcome })
+    }
+}
+
+fn commit(n: u32) -> String {
+    format!("{n:040x}")
+}
+
+impl World {
+    fn put_repository(&mut self, uuid: Uuid, config: Value) {
+        let request = WriteRequest::put("", uuid).create_object(known::class::REPO_GROUP_SHARED, None);
+        let events = self.db.write(&request.entry("GitConfig", config));
+        self.feed(events);
+    }
+
+    fn shared_metric(&self, uuid: Uuid, name: &str) -> Option<String> {
+        let metric = self.shared.devices[&uuid].iter().find(|metric| &*metric.name == name);
+        let value = metric.unwrap_or_else(|| panic!("{name}")).value.clone();
+        value.map(|value| value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned))
+    }
+}
+
+fn mirror(interval: &str) -> Value {
+    json!({"path": "shared/charts", "pull": {"main": {"url": "https://code.example/x", "ref": "release", "interval": interval}}})
+}
+
+#[test]
+fn a_shared_repository_is_opened_pulled_in_time_and_closed() {
+    let mut world = World::new(Kill::Never);
+    world.shared.remote = Some(commit(1));
+    world.put_repository(REPOSITORY, mirror("1m"));
+    world.settle();
+    assert_eq!(world.shared.open, [(REPOSITORY, "shared/charts".to_owned())].into());
+    assert_eq!(world.shared_metric(REPOSITORY, "Git/Url").as_deref(), Some("http://git/git/shared/charts"));
+    assert_eq!(world.shared_metric(REPOSITORY, "Git/Commit"), Some(commit(1)));
+    assert_eq!(world.shared_metric(REPOSITORY, "Pull/main/Commit"), Some(commit(1)));
+    assert_eq!(world.shared.pulls.len(), 1);
+    world.shared.remote = Some(commit(2));
+    world.run(Duration::from_secs(300));
+    let times: Vec<u64> = world.shared.pulls.iter().map(|(at, ..)| *at).collect();
+    assert!((5..=6).contains(&times.len()), "{times:?}");
+    assert!(times.windows(2).all(|pair| (60..=65).contains(&(pair[1] - pair[0]))), "{times:?}");
+    assert_eq!(world.shared_metric(REPOSITORY, "Git/Commit"), Some(commit(2)));
+    world.delete(REPOSITORY, "GitConfig");
+    world.settle();
+    assert!(world.shared.open.is_empty() && !world.shared.devices.contains_key(&REPOSITORY));
+    let pulls = world.shared.pulls.len();
+    world.run(Duration::from_secs(300));
+    assert_eq!(world.shared.pulls.len(), pulls);
+}
+
+#[test]
+fn never_is_on_a_change_alone_or_when_somebody_asks() {
+    let mut world = World::new(Kill::Never);
+    world.shared.remote = Some(commit(1));
+    world.put_repository(REPOSITORY, mirror("never"));
+    world.run(Duration::from_secs(100_000));
+    assert_eq!(world.shared.pulls.len(), 1);
+    let device = Some(repository::device(REPOSITORY));
+    let metrics = vec![Metric::new(PULL_NOW, true)];
+    let command = NodeEvent::Command { device, metrics, timestamp: None };
+    world.manager.on_event(Event::Node(command), world.now);
+    world.settle();
+    assert_eq!(world.shared.pulls.len(), 2);
+    let mut other = mirror("never");
+    other["pull"]["main"]["ref"] = json!("main");
+    world.put_repository(REPOSITORY, other.clone());
+    world.settle();
+    assert_eq!(world.shared.pulls.len(), 3);
+    world.put_repository(REPOSITORY, other);
+    world.run(Duration::from_secs(100_000));
+    assert_eq!(world.shared.pulls.len(), 3, "nothing has changed");
+}
+
+#[test]
+fn a_remote_that_is_away_is_tried_again_with_growing_pauses_and_seen() {
+    let mut world = World::new(Kill::Never);
+    world.put_repository(REPOSITORY, mirror("1h"));
+    world.run(Duration::from_secs(7200));
+    assert_eq!(world.shared_metric(REPOSITORY, "Pull/main/Error").as_deref(), Some("the remote is away"));
+    assert_eq!(world.shared_metric(REPOSITORY, "Pull/main/At"), None);
+    let times: Vec<u64> = world.shared.pulls.iter().map(|(at, ..)| *at).collect();
+    assert!(times.len() > 8 && times[1] - times[0] <= 10, "{times:?}");
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 601), "{times:?}");
+    world.shared.remote = Some(commit(1));
+    world.run(Duration::from_secs(700));
+    assert_eq!(
+        (world.shared_metric(REPOSITORY, "Pull/main/Error"), world.shared_metric(REPOSITORY, "Git/Commit")),
+        (None, Some(commit(1)))
+    );
+    assert!(world.shared_metric(REPOSITORY, "Pull/main/At").is_some());
+}
+
+#[test]
+fn a_pull_that_hangs_holds_up_neither_clusters_nor_other_repositories() {
+    let mut world = World::new(Kill::Never);
+    world.shared.remote = Some(commit(1));
+    world.put_repository(REPOSITORY, mirror("1m"));
+    world.settle();
+    world.shared.hangs = true;
+    world.run(Duration::from_secs(70));
+    world.shared.hangs = false;
+    world.put_repository(SECOND, json!({"path": "shared/second"}));
+    world.put_cluster(CLUSTER, "Paint_Shop");
+    world.run(Duration::from_secs(300));
+    assert_eq!(world.state(), SetupState::Ready);
+    assert!(world.shared.open.contains_key(&SECOND));
+    assert_eq!(world.shared.pulls.len(), 2, "one at a time");
+}
+
+#[test]
+fn what_cannot_be_followed_is_told_and_a_path_has_one_owner() {
+    let mut world = World::new(Kill::Never);
+    world.put_repository(
+        REPOSITORY,
+        json!({"path": "shared/x", "pull": {"main": {"url": "file:///etc", "ref": "main"}}}),
+    );
+    world.settle();
+    let error = world.shared_metric(REPOSITORY, "Pull/main/Error");
+    assert_eq!(error.as_deref(), Some("pull.main.url must begin with https:// or http://"));
+    world.put_repository(SECOND, json!({"path": "shared/x"}));
+    world.settle();
+    assert_eq!(world.shared.open, [(REPOSITORY, "shared/x".to_owned())].into());
+    let reason = world.shared_metric(SECOND, "Repository/Reason").unwrap();
+    assert!(reason.contains(&REPOSITORY.to_string()), "{reason}");
+    world.put_repository(REPOSITORY, json!({"path": "shared/y"}));
+    world.settle();
+    let both = [(REPOSITORY, "shared/y".to_owned()), (SECOND, "shared/x".to_owned())];
+    assert_eq!(world.shared.open, both.into());
+    assert_eq!(world.shared_metric(SECOND, "Repository/Reason"), None);
+    world.put_repository(SECOND, json!({"path": "cluster/Paint_Shop"}));
+    world.settle();
+    assert!(!world.shared.open.contains_key(&SECOND));
+    let reason = world.shared_metric(SECOND, "Repository/Reason").unwrap();
+    assert!(reason.starts_with("path must not begin with cluster/"), "{reason}");
+    assert!(world.shared.pulls.is_empty());
+}
+
+#[test]
+fn a_manager_that_is_killed_anywhere_comes_to_the_same_end() {
+    let end = |kill: Kill| {
+        let mut world = World::new(kill);
+        world.shared.remote = Some(commit(1));
+        world.put_repository(REPOSITORY, mirror("1m"));
+        world.put_repository(SECOND, json!({"path": "shared/second"}));
+        world.run(Duration::from_secs(100));
+        world.delete(SECOND, "GitConfig");
+        world.run(Duration::from_secs(100));
+        assert_eq!(world.shared_metric(REPOSITORY, "Git/Commit"), Some(commit(1)));
+        (world.shared.open.clone(), world.shared.devices.keys().copied().collect::<Vec<_>>())
+    };
+    let expected = end(Kill::Never);
+    assert_eq!(expected.0.len(), 1);
+    for n in 1..25 {
+        assert_eq!(end(Kill::After(n)), expected, "killed after {n}");
+    }
+    // What was not wanted any more while the manager was away is closed when it comes back.
+    let mut world = World::new(Kill::Never);
+    world.put_repository(SECOND, json!({"path": "shared/second"}));
+    world.settle();
+    world.db.delete(SECOND, "GitConfig");
+    world.start();
+    world.settle();
+    assert!(world.shared.open.is_empty());
+}
+
+#[test]
+fn what_is_pulled_into_the_shared_charts_is_told_to_every_edge() {
+    let mut world = running();
+    let mut edge = world.edges.remove("Paint_Shop").unwrap();
+    edge.node.source_version = Some(0);
+    let events = edge.birth();
+    world.edges.insert("Paint_Shop".to_owned(), edge);
+    world.feed(events);
+    world.shared.remote = Some(commit(7));
+    let mut config = mirror("1h");
+    config["path"] = json!("shared/helm");
+    world.put_repository(known::repository::HELM_CHARTS, config);
+    world.settle();
+    let edge = &world.edges["Paint_Shop"];
+    assert_eq!(edge.node.source_charts.map(|commit| commit.to_string()), Some(commit(7)));
+}
