@@ -42,6 +42,12 @@ pub enum Operation {
     RevokeToken,
     /// See who wrote what.
     ReadAudit,
+    /// Clone a repository.
+    ReadRepository,
+    /// Push to a cluster's repository.
+    Push,
+    /// Push to a repository that clusters share.
+    PushShared,
 }
 
 impl Operation {
@@ -59,6 +65,9 @@ impl Operation {
             Self::CreateToken => "create-token",
             Self::RevokeToken => "revoke-token",
             Self::ReadAudit => "read-audit",
+            Self::ReadRepository => "read-repository",
+            Self::Push => "push",
+            Self::PushShared => "push-shared",
         }
     }
 
@@ -66,24 +75,27 @@ impl Operation {
     #[must_use]
     pub const fn needs(self) -> TokenScope {
         match self {
-            Self::ListClusters | Self::ReadStatus | Self::ListSecrets => TokenScope::Viewer,
-            Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine => TokenScope::Operator,
             Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit => TokenScope::Administrator,
+            Self::ListClusters | Self::ReadStatus | Self::ListSecrets | Self::ReadRepository => TokenScope::Viewer,
+            Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push | Self::PushShared => {
+                TokenScope::Operator
+            }
         }
     }
 
     /// It changes something, so it is recorded.
     #[must_use]
     pub const fn is_write(self) -> bool {
-        matches!(
-            self,
-            Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::CreateToken | Self::RevokeToken
-        )
+        let of_a_cluster = matches!(self, Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push);
+        of_a_cluster || matches!(self, Self::PushShared | Self::CreateToken | Self::RevokeToken)
     }
 
     /// It concerns all clusters at once: who is let in for some of them may not do it.
     const fn is_for_all(self) -> bool {
-        matches!(self, Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit)
+        matches!(
+            self,
+            Self::PushShared | Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit
+        )
     }
 }
 
@@ -165,7 +177,9 @@ mod tests {
 
     const A: Uuid = Uuid::from_u128(0xA);
     const B: Uuid = Uuid::from_u128(0xB);
-    const OF_CLUSTERS: [Operation; 6] = [
+    const OF_CLUSTERS: [Operation; 8] = [
+        Operation::ReadRepository,
+        Operation::Push,
         Operation::ListClusters,
         Operation::ReadStatus,
         Operation::ListSecrets,

@@ -4,6 +4,7 @@ pub mod authority;
 pub mod bootstrap_http;
 pub mod git_client;
 pub mod git_http;
+pub mod git_push;
 pub mod git_work;
 pub mod http;
 pub mod kdc;

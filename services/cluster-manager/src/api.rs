@@ -103,6 +103,17 @@ pub enum Question {
         /// Do everything but keep it.
         dry_run: bool,
     },
+    /// Read a repository over git, or push to it.
+    Repository {
+        /// Which.
+        repository: Uuid,
+        /// It is no cluster's.
+        shared: bool,
+        /// To push.
+        push: bool,
+    },
+    /// Not a question: a push that was allowed has ended.
+    Pushed(Push),
     /// Remove one key of a secret.
     DeleteSecret {
         /// Of which cluster.
@@ -112,6 +123,19 @@ pub enum Question {
         /// Do everything but keep it.
         dry_run: bool,
     },
+}
+
+/// A push that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// Into which repository.
+    pub repository: Uuid,
+    /// It is no cluster's.
+    pub shared: bool,
+    /// Commit of branch `main` before it; None: there was none.
+    pub before: Option<String>,
+    /// And after it.
+    pub after: Option<String>,
 }
 
 impl Question {
@@ -129,6 +153,9 @@ impl Question {
             Self::CreateToken { .. } => Operation::CreateToken,
             Self::RevokeToken { .. } => Operation::RevokeToken,
             Self::Audit => Operation::ReadAudit,
+            Self::Repository { push: false, .. } => Operation::ReadRepository,
+            Self::Repository { shared: true, .. } | Self::Pushed(Push { shared: true, .. }) => Operation::PushShared,
+            Self::Repository { .. } | Self::Pushed(_) => Operation::Push,
         }
     }
 
@@ -137,6 +164,8 @@ impl Question {
     pub const fn cluster(&self) -> Option<Uuid> {
         match self {
             Self::Clusters | Self::Tokens | Self::CreateToken { .. } | Self::RevokeToken { .. } | Self::Audit => None,
+            Self::Repository { shared: true, .. } | Self::Pushed(Push { shared: true, .. }) => None,
+            Self::Repository { repository, .. } | Self::Pushed(Push { repository, .. }) => Some(*repository),
             Self::Status { cluster }
             | Self::BootstrapLine { cluster, .. }
             | Self::Certificate { cluster, .. }
@@ -155,7 +184,15 @@ impl Question {
             }
             Self::BootstrapLine { hash, .. } => Some(format!("token {}", hash.get(..8).unwrap_or_default())),
             Self::CreateToken { name, .. } | Self::RevokeToken { name } => Some(name.clone()),
+            Self::Repository { push: true, repository, .. } => Some(format!("repository {repository}")),
+            Self::Pushed(push) => {
+                let short = |commit: &Option<String>| {
+                    commit.as_deref().map_or("nothing", |commit| &commit[..commit.len().min(12)]).to_owned()
+                };
+                Some(format!("repository {} main {}..{}", push.repository, short(&push.before), short(&push.after)))
+            }
             Self::Clusters | Self::Status { .. } | Self::Secrets { .. } | Self::Tokens | Self::Audit => None,
+            Self::Repository { .. } => None,
         }
     }
 }
@@ -193,6 +230,13 @@ pub enum Reply {
     },
     /// They may; the answer itself is not the state's.
     Permitted,
+    /// They may read the repository, or push to it.
+    Repository {
+        /// Who they are.
+        who: Principal,
+        /// Branches that nobody pushes to, because they are pulled from elsewhere.
+        pulled: std::collections::BTreeSet<String>,
+    },
     /// The script of the cluster is offered to the token.
     Offered {
         /// Where it is fetched.

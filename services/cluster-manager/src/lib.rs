@@ -65,6 +65,7 @@ use tokio::task::JoinSet;
 use access::rate::Rate;
 use adapters::authority::Authority;
 use adapters::bootstrap_http::{self, Board};
+use adapters::git_push::Hooks;
 use adapters::http::desk::{Desk, QUESTIONS_MAX};
 use adapters::http::oidc::{Limits, Provider};
 use adapters::http::people::Identities;
@@ -152,7 +153,9 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
     let people =
         people::router(desk.clone(), peers, tls.is_some(), identities, &audit_file::path(&config.state_dir), clock);
-    let router = git_http::router(repositories.clone(), &config.git).merge(people).merge(scripts);
+    let state_dir = config.state_dir.clone();
+    let hooks = tokio::task::spawn_blocking(move || Hooks::install(&state_dir)).await?.context("state_dir")?;
+    let router = git_http::router(repositories.clone(), desk.clone(), hooks, &config.git).merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
     let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));

@@ -135,16 +135,16 @@ pub fn plan(
 /// Version of a desired state with this digest, given what the receiver reports of the last one that it took over and what this life has assigned: that of the report if it is the
 /// same, that which was sent already, or one that the receiver has not seen.
 #[must_use]
-pub fn version<D: PartialEq + Copy>(
+pub fn version<D: PartialEq + Clone>(
     reported: (u64, Option<D>),
     assigned: &mut Option<(u64, D)>,
     digest: D,
     revision: u64,
 ) -> u64 {
-    let version = match *assigned {
-        _ if reported.1 == Some(digest) => reported.0,
-        Some((version, known)) if known == digest && version > reported.0 => version,
-        before => above(reported.0.max(before.map_or(0, |(version, _)| version)), revision),
+    let version = match assigned.as_ref() {
+        _ if reported.1.as_ref() == Some(&digest) => reported.0,
+        Some((version, known)) if *known == digest && *version > reported.0 => *version,
+        before => above(reported.0.max(before.map_or(0, |(version, _)| *version)), revision),
     };
     *assigned = Some((version, digest));
     version

@@ -198,6 +198,12 @@ pub fn git_repository_name(source: Option<Uuid>, deployment: Option<Uuid>) -> St
     }
 }
 
+/// URL of a shared repository, as GitRepositories have it.
+#[must_use]
+pub fn repository_url(git_url: &str, repository: Uuid) -> String {
+    format!("{git_url}/uuid/{repository}")
+}
+
 /// The GitRepository for charts of that source, for a deployment or for the cluster itself.
 ///
 /// # Errors
@@ -213,7 +219,7 @@ pub fn git_repository(
     let context = Context::default()
         .with("uuid", deployment.unwrap_or(source).to_string())
         .with("name", git_repository_name(Some(source), deployment))
-        .with("url", format!("{git_url}/uuid/{source}"));
+        .with("url", repository_url(git_url, source));
     let mut manifest = manifest("K8sTemplate of kind GitRepository", catalog.git_repository()?, &context)?;
     if let Some(pin) = pins.get(&source) {
         stay_at(&mut manifest, pin);

@@ -131,6 +131,7 @@ fn record(asked: &Asked, reply: &Told) -> Option<AuditRecord> {
 #[expect(clippy::unnecessary_wraps, reason = "as the others tell")]
 fn everything(question: &Question) -> Told {
     Ok(match question {
+        Question::Repository { .. } | Question::Pushed(_) => panic!("that is git's"),
         Question::Clusters => Reply::Clusters(Vec::new()),
         Question::Certificate { .. } => Reply::Certificate(CERTIFICATE.to_owned()),
         Question::Secrets { .. } => Reply::Secrets(vec![stored()], sealed_secrets::fingerprint(CERTIFICATE)),

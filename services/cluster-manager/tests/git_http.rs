@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 
+use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
 use cluster_manager::adapters::{git_http, http};
+use cluster_manager::api::Push;
 use cluster_manager::config::{Anonymous, GitConfig};
 use cluster_manager::event::RepositoryFiles;
 use cluster_manager::password_file;
@@ -18,15 +20,22 @@ use tokio::process::Command;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+#[path = "support/desk.rs"]
+mod desk;
+
 const A: Uuid = Uuid::from_u128(0xA);
 const B: Uuid = Uuid::from_u128(0xB);
 const SHARED: Uuid = Uuid::from_u128(0x5);
+
+type Pushes = Arc<std::sync::Mutex<Vec<Push>>>;
 
 struct Server {
     state_dir: tempfile::TempDir,
     repositories: Repositories,
     addr: SocketAddr,
     shutdown: Shutdown,
+    /// What was told of pushes.
+    pushes: Pushes,
     task: JoinHandle<std::io::Result<()>>,
 }
 
@@ -50,13 +59,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let task = tokio::spawn(http::server::serve(
-            listener,
-            git_http::router(repositories.clone(), &config),
-            None,
-            shutdown.clone(),
-        ));
-        let server = Self { state_dir, repositories, addr, shutdown, task };
+        let (desk, pushes) = desk::start();
+        let hooks = Hooks::install(state_dir.path()).unwrap();
+        let router = git_http::router(repositories.clone(), desk, hooks, &config);
+        let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
+        let server = Self { state_dir, repositories, addr, shutdown, pushes, task };
         for (uuid, path, kind) in
             [(A, "cluster/A", Kind::Cluster), (B, "cluster/B", Kind::Cluster), (SHARED, "shared/helm", Kind::Shared)]
         {
@@ -204,25 +211,163 @@ async fn a_client_on_this_machine_needs_no_password_if_that_is_configured() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn nobody_can_push() {
-    let server = Server::start(Anonymous::None).await;
-    let url = server.url_of(A, "/git/cluster/A");
-    let (_keep, directory) = clone(&url, &[]).await.unwrap();
-    let at = directory.to_str().unwrap();
-    std::fs::write(directory.join("mine"), "x").unwrap();
-    assert!(git(&["-C", at, "add", "-A"]).await.status.success());
-    assert!(git(&["-C", at, "commit", "-q", "-m", "x"]).await.status.success());
-    let pushed = git(&["-C", at, "push", "-q"]).await;
-    assert!(!pushed.status.success());
-    let error = stderr(&pushed);
-    assert!(error.contains("403"), "{error}");
-    let (_keep, again) = clone(&url, &[]).await.unwrap();
-    assert_eq!(commits(&again).await, 2);
-    for path in ["/git/cluster/A/git-receive-pack", &format!("/uuid/{A}/git-receive-pack")] {
-        let answer = raw(&server, &format!("POST {path} HTTP/1.1\r\nContent-Length: 0\r\n"), b"").await;
-        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("read-only"), "{answer}");
+/// A clone to change and to push from.
+struct Work {
+    _keep: tempfile::TempDir,
+    directory: PathBuf,
+}
+
+impl Work {
+    async fn clone(url: &str) -> Self {
+        let (_keep, directory) = clone(url, &[]).await.unwrap();
+        Self { _keep, directory }
     }
+
+    async fn git(&self, arguments: &[&str]) -> Output {
+        git(&[&["-C", self.directory.to_str().unwrap()], arguments].concat()).await
+    }
+
+    async fn commit(&self, path: &str, content: &str) -> String {
+        let file = self.directory.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+        assert!(self.git(&["add", "-A"]).await.status.success());
+        assert!(self.git(&["commit", "-q", "-m", path]).await.status.success());
+        self.head("HEAD").await
+    }
+
+    async fn head(&self, name: &str) -> String {
+        String::from_utf8(self.git(&["rev-parse", name]).await.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Pushes; Err: what git says.
+    async fn push(&self, arguments: &[&str]) -> Result<(), String> {
+        let pushed = self.git(&[&["push", "-q"], arguments].concat()).await;
+        if pushed.status.success() { Ok(()) } else { Err(stderr(&pushed)) }
+    }
+}
+
+impl Server {
+    fn url_with(&self, token: &str, path: &str) -> String {
+        format!("http://ada:{token}@{}{path}", self.addr)
+    }
+
+    fn main(&self, uuid: Uuid) -> String {
+        self.repositories.main(uuid).unwrap().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn people_push_by_hand_and_nothing_else_of_a_clusters_repository() {
+    let server = Server::start(Anonymous::Loopback).await;
+    let url = server.url_with(&desk::token("operator"), "/git/cluster/A");
+    let work = Work::clone(&url).await;
+    let before = server.main(A);
+    let commit = work.commit("by-hand/mine.yaml", "a: 1\n").await;
+    work.push(&["origin", "main"]).await.unwrap();
+    assert_eq!(server.main(A), commit);
+    let push = Push { repository: A, shared: false, before: Some(before), after: Some(commit.clone()) };
+    assert_eq!(*server.pushes.lock().unwrap(), [push]);
+    // The manager writes on top of it, and keeps it.
+    server.write(A, "cluster/A", Kind::Cluster, "a: 3\n");
+    let error = work.push(&["--force", "origin", "HEAD~1:main"]).await.unwrap_err();
+    assert!(error.contains("main is only added to") || error.contains("non-fast-forward"), "{error}");
+    assert!(work.git(&["pull", "-q", "--rebase"]).await.status.success());
+    assert!(work.directory.join("by-hand/mine.yaml").exists());
+    let main = server.main(A);
+    for path in ["edo/cluster/a.yaml", "edo/secrets/x/y.yaml", "README.md", "by-handy/x", "other/by-hand/x"] {
+        work.commit(path, "evil\n").await;
+        let error = work.push(&["origin", "main"]).await.unwrap_err();
+        assert!(error.contains("only what is below by-hand/ is yours") && error.contains(path), "{error}");
+        assert!(work.git(&["reset", "-q", "--hard", "origin/main"]).await.status.success());
+    }
+    // The directory itself is no file of theirs either.
+    assert!(work.git(&["rm", "-q", "-r", "by-hand"]).await.status.success());
+    work.commit("by-hand", "a file").await;
+    let error = work.push(&["origin", "main"]).await.unwrap_err();
+    assert!(error.contains("only what is below by-hand/"), "{error}");
+    assert!(work.git(&["reset", "-q", "--hard", "origin/main"]).await.status.success());
+    for (spec, rule) in [
+        ("main:refs/heads/other", "only branch main"),
+        (":main", "neither made nor deleted"),
+        ("main:refs/tags/x", "only branch main"),
+    ] {
+        let error = work.push(&["origin", spec]).await.unwrap_err();
+        assert!(error.contains(rule), "{error}");
+    }
+    assert_eq!(server.main(A), main);
+    // Strange names within it are fine, and so is another address of it.
+    work.commit("by-hand/zw\u{f6}lf \"x\"\n.yaml", "a: 1\n").await;
+    work.push(&[&server.url_with(&desk::token("operator"), &format!("/uuid/{A}")), "main"]).await.unwrap();
+    assert_eq!(server.main(A), work.head("HEAD").await);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_a_token_pushes_and_only_where_it_is_for() {
+    let server = Server::start(Anonymous::Loopback).await;
+    let work = Work::clone(&server.url("/git/cluster/A")).await;
+    work.commit("by-hand/x", "x").await;
+    let before = server.main(A);
+    let cluster = work.push(&[&server.url_of(A, "/git/cluster/A"), "main"]).await.unwrap_err();
+    assert!(cluster.contains("log in with a token") && cluster.contains("403"), "{cluster}");
+    let anonymous = work.push(&[&server.url("/git/cluster/A"), "main"]).await.unwrap_err();
+    assert!(anonymous.contains("could not read Username"), "{anonymous}");
+    let unknown = work.push(&[&server.url_with(&desk::token("nobody"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    assert!(unknown.contains("Authentication failed"), "{unknown}");
+    let viewer = work.push(&[&server.url_with(&desk::token("viewer"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    assert!(viewer.contains("push needs the scope operator"), "{viewer}");
+    let other = work.push(&[&server.url_with(&desk::token("b-only"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let nowhere = work.push(&[&server.url_with(&desk::token("b-only"), "/git/cluster/C"), "main"]).await.unwrap_err();
+    assert!(other.contains("not found") && nowhere.contains("not found"), "{other} {nowhere}");
+    assert_eq!(server.main(A), before);
+    assert!(server.pushes.lock().unwrap().is_empty());
+    clone(&server.url_with(&desk::token("viewer"), "/git/cluster/A"), &[]).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn shared_repositories_take_pushes_but_not_to_what_is_pulled_from_elsewhere() {
+    let server = Server::start(Anonymous::None).await;
+    let url = server.url_with(&desk::token("operator"), "/git/shared/helm");
+    let work = Work::clone(&url).await;
+    let before = server.main(SHARED);
+    let commit = work.commit("charts/x/Chart.yaml", "name: x\n").await;
+    work.push(&["origin", "main", "main:refs/tags/v1", "main:refs/heads/next"]).await.unwrap();
+    let push = Push { repository: SHARED, shared: true, before: Some(before.clone()), after: Some(commit.clone()) };
+    assert_eq!(*server.pushes.lock().unwrap(), [push]);
+    let error = work.push(&["origin", &format!("main:refs/heads/{}", desk::PULLED)]).await.unwrap_err();
+    assert!(error.contains("is pulled from another server"), "{error}");
+    let error = work.push(&["origin", ":main"]).await.unwrap_err();
+    assert!(error.contains("main cannot be deleted"), "{error}");
+    let error = work.push(&["--force", "origin", &format!("{before}:main")]).await.unwrap_err();
+    assert!(error.contains("non-fast-forward"), "{error}");
+    work.push(&["origin", ":next"]).await.unwrap();
+    assert_eq!(server.main(SHARED), commit);
+    // More than one message of HTTP, and more than git unpacks into single objects.
+    for n in 0..150 {
+        let noise: String = (0..2000_u64).map(|i| ((i * i + n * 7919) * 2_654_435_761).to_string()).collect();
+        std::fs::write(work.directory.join(format!("big-{n}")), noise).unwrap();
+    }
+    let large = work.commit("last", "x").await;
+    work.push(&["origin", "main"]).await.unwrap();
+    assert_eq!(server.main(SHARED), large);
+    server.write(SHARED, "shared/helm", Kind::Shared, "a: 9\n");
+    assert_ne!(server.main(SHARED), large, "the library reads what git has packed");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn without_the_hook_nothing_is_pushed() {
+    let server = Server::start(Anonymous::Loopback).await;
+    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/cluster/A")).await;
+    work.commit("README.md", "evil").await;
+    let before = server.main(A);
+    let hook = server.state_dir.path().join("hooks/pre-receive");
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let error = work.push(&["origin", "main"]).await.unwrap_err();
+    assert!(error.contains("500"), "{error}");
+    assert_eq!(server.main(A), before);
     server.stop().await;
 }
 
@@ -241,7 +386,8 @@ async fn strange_requests_are_refused_without_a_child() {
     let server = Server::start(Anonymous::Loopback).await;
     for (request, status) in [
         ("GET /git/cluster/A/info/refs HTTP/1.1\r\n", 403),
-        ("GET /git/cluster/A/info/refs?service=git-receive-pack HTTP/1.1\r\n", 403),
+        ("GET /git/cluster/A/info/refs?service=git-receive-pack HTTP/1.1\r\n", 401),
+        ("POST /git/cluster/A/git-receive-pack HTTP/1.1\r\nContent-Length: 0\r\n", 401),
         ("GET /git/cluster/A/info/refs?service=x HTTP/1.1\r\n", 403),
         ("GET /git/cluster/A/HEAD HTTP/1.1\r\n", 404),
         ("GET / HTTP/1.1\r\n", 404),

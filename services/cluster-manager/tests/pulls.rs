@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::pulls::Pulls;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
 use cluster_manager::adapters::{git_http, http};
@@ -18,6 +19,9 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
+
+#[path = "support/desk.rs"]
+mod desk;
 
 const THERE: Uuid = Uuid::from_u128(0xA);
 const HERE: Uuid = Uuid::from_u128(0xB);
@@ -43,7 +47,8 @@ impl Both {
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         let config = GitConfig { anonymous, ..GitConfig::default() };
-        let router = git_http::router(there.clone(), &config);
+        let hooks = Hooks::install(there_dir.path()).unwrap();
+        let router = git_http::router(there.clone(), desk::start().0, hooks, &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };

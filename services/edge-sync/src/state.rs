@@ -664,6 +664,7 @@ impl State {
             source_version: Some(self.source.version()),
             source_commit: self.source.told().map(|told| told.repository),
             source_charts: self.source.told().and_then(|told| told.charts),
+            source_others: self.source.told().map(|told| told.others.clone()).unwrap_or_default(),
             source_error: self.source.error().map(str::to_owned),
             ..SyncNode::default()
         }

@@ -7,8 +7,10 @@ use edge_sync::adapters::kubernetes::Kubernetes;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, Observation, PreparedObject};
 use edge_sync::object::{Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, Marks, ObjectKey, ObservedObject};
 use edge_sync::record::{IndexRecord, RECORD_NAME, StoredRecord};
-use edge_sync_contract::{DesiredIndex, DesiredManifests, Digest};
-use kube::api::DeleteParams;
+use edge_sync_contract::{Commit, DesiredIndex, DesiredManifests, Digest, Others, Sources};
+use kube::api::{DeleteParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use support::cluster::TestCluster;
 use support::in_time;
@@ -260,5 +262,31 @@ async fn the_sealing_certificate_is_read_through_the_api_server() {
     let error = kubernetes.certificate().await.unwrap_err();
     let reason = "service sealed-secrets in namespace sealed-secrets: ";
     assert!(error.message.starts_with(reason) && error.message.ends_with("(503)"), "{error}");
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn flux_is_told_of_every_source_that_follows_a_repository_with_a_new_commit() {
+    let cluster = TestCluster::simulated().await;
+    let kubernetes = cluster.kubernetes(&[CONFIG_MAP]);
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository"));
+    let sources: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
+    for (name, url) in
+        [("helm-a", "http://git/uuid/1"), ("helm-b", "http://git/uuid/1"), ("other", "http://git/uuid/2")]
+    {
+        let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": name}, "spec": {"url": url, "interval": "1h"}});
+        sources.create(&PostParams::default(), &serde_json::from_value(source).unwrap()).await.unwrap();
+    }
+    let commit = |digit: &str| digit.repeat(40).parse::<Commit>().unwrap();
+    let others = Others([("http://git/uuid/1".to_owned(), commit("b"))].into());
+    let told = Sources { repository: commit("a"), charts: None, others };
+    let Event::Annotated(result) = answer(&kubernetes, Effect::Annotate(told)).await else { panic!("an answer to it") };
+    assert!(result.is_ok(), "{result:?}");
+    for (name, expected) in [("helm-a", Some("b")), ("helm-b", Some("b")), ("other", None)] {
+        let source = sources.get(name).await.unwrap();
+        let asked = source.annotations().get("reconcile.fluxcd.io/requestedAt");
+        assert_eq!(asked.cloned(), expected.map(|digit| digit.repeat(40)), "{name}");
+    }
     cluster.stop().await;
 }

@@ -1,11 +1,10 @@
-//! Git over smart HTTP, read-only: what Flux on the clusters clones and fetches.
+//! Git over smart HTTP: what Flux on the clusters clones and fetches, and where people push.
 //!
-//! `/git/<group>/<name>`, the same with `.git`, and `/uuid/<uuid>`, each followed by `/info/refs?service=git-upload-pack` or `/git-upload-pack`. The work is done
-//! by `git upload-pack --stateless-rpc`, one child a request, with an empty environment, killed when the client goes away or takes too long.
-//! Nobody can push: manifests have one writer, and an operator's own files are pushed on the disk of the central host.
+//! `/git/<group>/<name>`, the same with `.git`, and `/uuid/<uuid>`, each followed by `/info/refs?service=git-upload-pack` or `/git-upload-pack`, and the same with
+//! `git-receive-pack` for pushes ([`super::git_push`]). Reading is done by `git upload-pack --stateless-rpc`, one child a request, with an empty environment, killed when the client goes away or takes too long.
 //!
-//! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones.
-//! With `anonymous = "loopback"` a client on this machine needs none. This module must not know what is in a repository.
+//! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones. A person shows a token as the
+//! password, and the state says whether they may read, or push. With `anonymous = "loopback"` a client on this machine reads without. This module must not know what is in a repository.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -31,9 +30,15 @@ use tokio::time::Instant;
 use tokio_util::io::{ReaderStream, StreamReader};
 use tower_http::decompression::RequestDecompressionLayer;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
+use super::git_push::{Allowed, Hooks, Receiver};
+use super::http::desk::Desk;
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
+use crate::access::Denied;
+use crate::access::token::TokenHash;
+use crate::api::{self, Credential, Question, Reply};
 use crate::cluster_repo;
 use crate::config::{Anonymous, GitConfig};
 
@@ -43,32 +48,38 @@ const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// What a request waits for a free child before it is told to come back.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-const NO_PUSH: &str = "This git server is read-only. Manifests below edo/ are written by the cluster manager; commit your own files (by-hand/) by pushing to the bare repository in the cluster manager's state directory, on its host.\n";
+const NO_PUSH: &str = "To push, log in with a token of the HTTP API as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
 
 #[derive(Debug, Clone)]
 struct Server {
     repositories: Repositories,
+    desk: Desk,
+    receiver: Receiver,
     anonymous: Anonymous,
     /// Bounds the children: each takes memory and a core while it packs.
     children: Arc<Semaphore>,
     request_timeout: Duration,
 }
 
-/// The routes below `/git` and `/uuid`.
-pub fn router(repositories: Repositories, config: &GitConfig) -> Router {
+/// The routes below `/git` and `/uuid`. `desk`: where people are known; `hooks`: where their pushes are judged.
+pub fn router(repositories: Repositories, desk: Desk, hooks: Hooks, config: &GitConfig) -> Router {
+    let request_timeout = Duration::from_secs(config.request_timeout_s);
+    let receiver = Receiver { hooks, desk: desk.clone(), repositories: repositories.clone(), limit: request_timeout };
     let server = Server {
         repositories,
+        desk,
+        receiver,
         anonymous: config.anonymous,
         children: Arc::new(Semaphore::new(config.children_max)),
-        request_timeout: Duration::from_secs(config.request_timeout_s),
+        request_timeout,
     };
     Router::new()
         .route("/git/{group}/{name}/info/refs", get(refs_by_path))
         .route("/git/{group}/{name}/git-upload-pack", post(pack_by_path))
-        .route("/git/{group}/{name}/git-receive-pack", post(no_push))
+        .route("/git/{group}/{name}/git-receive-pack", post(push_by_path))
         .route("/uuid/{uuid}/info/refs", get(refs_by_uuid))
         .route("/uuid/{uuid}/git-upload-pack", post(pack_by_uuid))
-        .route("/uuid/{uuid}/git-receive-pack", post(no_push))
+        .route("/uuid/{uuid}/git-receive-pack", post(push_by_uuid))
         .layer(RequestDecompressionLayer::new())
         .with_state(server)
 }
@@ -76,12 +87,16 @@ pub fn router(repositories: Repositories, config: &GitConfig) -> Router {
 /// Why a request is not served.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("Log in with the cluster's UUID or name as user and its git password.\n")]
+    #[error(
+        "Log in with the cluster's UUID or name as user and its git password, or with a token of the HTTP API as the password.\n"
+    )]
     Unauthorised,
     #[error("There is no such repository, or it is not for this user.\n")]
     NotFound,
     #[error("{NO_PUSH}")]
     Push,
+    #[error("{0}.\n")]
+    Told(api::Refusal),
     #[error("Only git's smart HTTP protocol is served here; use a git client.\n")]
     NotSmart,
     #[error("Too many clones at a time; try again.\n")]
@@ -101,6 +116,11 @@ impl IntoResponse for Refusal {
                 response
             }
             Self::NotFound => (StatusCode::NOT_FOUND, text).into_response(),
+            Self::Told(api::Refusal::TooOften(_)) => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
+            Self::Told(api::Refusal::NotAtPresent(_)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response()
+            }
+            Self::Told(_) => (StatusCode::FORBIDDEN, text).into_response(),
             Self::Push | Self::NotSmart => (StatusCode::FORBIDDEN, text).into_response(),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response(),
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
@@ -161,8 +181,26 @@ async fn pack_by_uuid(
     server.pack(repository, peer, &headers, body).await
 }
 
-async fn no_push() -> Refusal {
-    Refusal::Push
+async fn push_by_path(
+    State(server): State<Server>,
+    Path((group, name)): Path<(String, String)>,
+    ConnectInfo(peer): Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let repository = server.by_path(&group, &name);
+    server.push(repository, peer, &headers, body).await
+}
+
+async fn push_by_uuid(
+    State(server): State<Server>,
+    Path(uuid): Path<String>,
+    ConnectInfo(peer): Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let repository = server.by_uuid(&uuid);
+    server.push(repository, peer, &headers, body).await
 }
 
 impl Server {
@@ -177,22 +215,82 @@ impl Server {
     }
 
     /// Whoever is not logged in learns nothing about which repositories there are.
-    fn authorise(&self, repository: Option<Open>, peer: SocketAddr, headers: &HeaderMap) -> Result<Open, Refusal> {
+    async fn authorise(
+        &self,
+        repository: Option<Open>,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+    ) -> Result<Open, Refusal> {
         if self.anonymous == Anonymous::Loopback && peer.ip().to_canonical().is_loopback() {
             return repository.ok_or(Refusal::NotFound);
         }
-        let user = self.log_in(headers).ok_or(Refusal::Unauthorised)?;
+        let (user, password) = credentials(headers).ok_or(Refusal::Unauthorised)?;
+        if let Some(token) = TokenHash::of(&password) {
+            return self.ask(repository, token, peer, false).await.map(|allowed| allowed.repository);
+        }
+        let user = self.log_in(&user, &password).ok_or(Refusal::Unauthorised)?;
         let may_read = |open: &Open| open.kind == Kind::Shared || open.uuid == user;
         repository.filter(may_read).ok_or(Refusal::NotFound)
     }
 
-    fn log_in(&self, headers: &HeaderMap) -> Option<Uuid> {
-        let (scheme, credentials) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("basic") {
-            return None;
+    /// Whether the holder of a token may. Of a repository that there is not, no more is said than of one that is not for them.
+    async fn ask(
+        &self,
+        repository: Option<Open>,
+        token: TokenHash,
+        peer: SocketAddr,
+        push: bool,
+    ) -> Result<Allowed, Refusal> {
+        let nowhere = (Uuid::nil(), false);
+        let (uuid, shared) = repository.as_ref().map_or(nowhere, |open| (open.uuid, open.kind == Kind::Shared));
+        let question = Question::Repository { repository: uuid, shared, push };
+        let from = peer.ip().to_canonical();
+        match self.desk.ask(from, Credential::Token(token), question).await {
+            Ok(Reply::Repository { who, pulled }) => {
+                let repository = repository.ok_or(Refusal::NotFound)?;
+                Ok(Allowed { repository, who, from, pulled })
+            }
+            Ok(_) => Err(Refusal::Broken),
+            Err(api::Refusal::Unauthenticated(_)) => Err(Refusal::Unauthorised),
+            Err(api::Refusal::Forbidden(Denied::Cluster)) if !shared => Err(Refusal::NotFound),
+            Err(refusal) => Err(Refusal::Told(refusal)),
         }
-        let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
-        let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+    }
+
+    /// Whether somebody may push. A cluster's password, and being on this machine, are for reading.
+    async fn may_push(
+        &self,
+        repository: Option<Open>,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+    ) -> Result<Allowed, Refusal> {
+        let (_, password) = credentials(headers).ok_or(Refusal::Unauthorised)?;
+        let token = TokenHash::of(&password).ok_or(Refusal::Push)?;
+        self.ask(repository, token, peer, true).await
+    }
+
+    async fn push(
+        &self,
+        repository: Option<Open>,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Refusal> {
+        let allowed = self.may_push(repository, peer, headers).await?;
+        let place = self.place().await?;
+        // A task of its own: a push that has begun is told and recorded, also when its sender goes away.
+        let received = tokio::spawn(self.receiver.clone().receive(allowed, body, place)).await;
+        let answered = received.unwrap_or_else(|error| Err(error.to_string())).map_err(broken)?;
+        Ok(answer("application/x-git-receive-pack-result", Body::from(answered)))
+    }
+
+    /// A place for a child.
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let waiting = tokio::time::timeout(WAIT_MAX, Arc::clone(&self.children).acquire_owned());
+        waiting.await.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)
+    }
+
+    fn log_in(&self, user: &str, password: &str) -> Option<Uuid> {
         let cluster = match Uuid::parse_str(user) {
             Ok(cluster) => cluster,
             Err(_) => self.repositories.by_path(&cluster_repo::path(user))?.uuid,
@@ -211,10 +309,15 @@ impl Server {
     ) -> Result<Response, Refusal> {
         match query.service.as_deref() {
             Some("git-upload-pack") => {}
-            Some("git-receive-pack") => return Err(Refusal::Push),
+            Some("git-receive-pack") => {
+                let allowed = self.may_push(repository, peer, headers).await?;
+                let _place = self.place().await?;
+                let refs = self.receiver.advertise(&allowed).await.map_err(broken)?;
+                return Ok(answer("application/x-git-receive-pack-advertisement", Body::from(refs)));
+            }
             _ => return Err(Refusal::NotSmart),
         }
-        let repository = self.authorise(repository, peer, headers)?;
+        let repository = self.authorise(repository, peer, headers).await?;
         let protocol = protocol(headers);
         let (child, _stdin) = self.spawn(&repository, &["--advertise-refs"], protocol.as_deref()).await?;
         // Protocol version 2 begins without the line that names the service.
@@ -234,7 +337,7 @@ impl Server {
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
-        let repository = self.authorise(repository, peer, headers)?;
+        let repository = self.authorise(repository, peer, headers).await?;
         let (child, stdin) = self.spawn(&repository, &[], protocol(headers).as_deref()).await?;
         let deadline = child.deadline;
         // Both ways at the same time: the child may answer before it has read everything.
@@ -253,8 +356,7 @@ impl Server {
         arguments: &[&str],
         protocol: Option<&str>,
     ) -> Result<(Running, ChildStdin), Refusal> {
-        let waiting = tokio::time::timeout(WAIT_MAX, Arc::clone(&self.children).acquire_owned());
-        let permit = waiting.await.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)?;
+        let permit = self.place().await?;
         let mut safe_directory = std::ffi::OsString::from("safe.directory=");
         safe_directory.push(&repository.directory);
         let mut command = Command::new("git");
@@ -287,6 +389,23 @@ impl Server {
         let stdin = child.stdin.take().expect("stdin was asked for");
         Ok((Running { child, deadline: Instant::now() + self.request_timeout, _permit: permit }, stdin))
     }
+}
+
+/// User and password, as HTTP Basic has them.
+fn credentials(headers: &HeaderMap) -> Option<(String, Zeroizing<String>)> {
+    let (scheme, credentials) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = Zeroizing::new(BASE64_STANDARD.decode(credentials.trim()).ok()?);
+    let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+    Some((user.to_owned(), Zeroizing::new(password.to_owned())))
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn broken(reason: String) -> Refusal {
+    tracing::warn!(reason, "git does not work");
+    Refusal::Broken
 }
 
 fn answer(content_type: &'static str, body: Body) -> Response {

@@ -283,6 +283,16 @@ impl Repositories {
         Ok(main.map(|commit| commit.to_string()))
     }
 
+    /// Commit of branch `main` of an open repository, if it has one. Blocks.
+    ///
+    /// # Errors
+    /// It is not open, or cannot be read.
+    pub fn main(&self, uuid: Uuid) -> Result<Option<String>, RepositoryError> {
+        let directory = self.by_uuid(uuid).ok_or(RepositoryError::Closed)?.directory;
+        let main = tip(&open(&directory)?).map_err(RepositoryError::git("read", &directory))?;
+        Ok(main.map(|commit| commit.to_string()))
+    }
+
     fn open_at(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
         let stored = self.stored_password(uuid, place.kind)?;
         let record = Record { path: place.path.clone(), kind: place.kind, store: place.store };

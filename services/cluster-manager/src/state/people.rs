@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cluster_manager_contract::{ClusterDevice, SetupState};
+use configdb_schema::known;
 use sparkplug::Now;
 use uuid::Uuid;
 
@@ -14,7 +15,7 @@ use crate::access::audit::{AuditRecord, AuditResult};
 use crate::access::rate::{Limiter, Rate};
 use crate::access::token::Tokens;
 use crate::access::{Operation, Principal};
-use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply};
+use crate::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
 use crate::event::{Effect, SecretAction, SecretOutcome, SecretResult, SecretWork};
 use crate::secrets::{SecretChange, SecretFault};
 
@@ -88,6 +89,16 @@ impl ClusterManager {
     /// Answers a question, or sends the disk for the answer.
     pub(super) fn on_asked(&mut self, asked: Asked, now: Now) {
         let Asked { id, from, credential, question } = asked;
+        if let (Credential::Verified(who), Question::Pushed(push)) = (&credential, &question) {
+            let who = Who {
+                name: who.name.clone(),
+                from,
+                operation: question.operation(),
+                cluster: question.cluster(),
+                target: question.target(),
+            };
+            return self.on_pushed(id, &who, push.clone(), now);
+        }
         let principal = match self.principal(&credential, now) {
             Ok(principal) => principal,
             Err(refusal) => return self.answer(id, Err(refusal), None),
@@ -120,6 +131,35 @@ impl ClusterManager {
                 self.answer(id, Err(refusal), record);
             }
         }
+    }
+
+    /// A push has ended: what it changed is told to who follows it, and recorded. One that changed nothing was refused, or was to another branch.
+    fn on_pushed(&mut self, id: u64, who: &Who, push: Push, now: Now) {
+        let Push { repository, shared, before, after } = push;
+        let moved = before != after;
+        if moved && shared {
+            self.moved(repository, after.clone());
+        } else if moved && let Some(cluster) = self.clusters.get_mut(&repository) {
+            cluster.git.commit.clone_from(&after);
+            self.dirty.insert(repository);
+        }
+        let result = AuditResult::Done { commit: after.filter(|_| moved) };
+        let record = who.record(result, now);
+        self.answer(id, Ok(Reply::Written), record);
+    }
+
+    /// Somebody may read or push a repository, as far as that goes by who they are.
+    fn may_use_repository(
+        &self,
+        who: &Principal,
+        repository: Uuid,
+        push: bool,
+    ) -> Result<Reply, Refusal> {
+        if push && repository == known::repository::HELM_CHARTS && self.settings.charts_written {
+            let reason = "git.charts_dir of the cluster manager writes this repository; change the charts there";
+            return Err(Refusal::NotAtPresent(reason.to_owned()));
+        }
+        Ok(Reply::Repository { who: who.clone(), pulled: self.shared.pulled_branches(repository) })
     }
 
     /// The disk has answered.
@@ -194,6 +234,11 @@ impl ClusterManager {
                 let change = SecretChange::Put { key, sealed, fingerprint };
                 Ok(Considered::Work { cluster, action: SecretAction::Change { change, dry_run }, fingerprint: None })
             }
+            Question::Repository { repository, push, .. } => {
+                told(self.may_use_repository(principal, repository, push)?)
+            }
+            // It was heard before anything else.
+            Question::Pushed(_) => told(Reply::Written),
             Question::BootstrapLine { cluster, hash, lifetime } => Ok(Considered::Line { cluster, hash, lifetime }),
             Question::Tokens => told(Reply::Tokens(self.tokens())),
             Question::CreateToken { name, hash, grant, lifetime } => {

@@ -85,6 +85,12 @@ impl SharedRepositories {
         self.known.get(&repository)?.main.as_deref()
     }
 
+    /// The branches that are pulled from elsewhere.
+    pub fn pulled_branches(&self, repository: Uuid) -> BTreeSet<String> {
+        let wanted = self.known.get(&repository).and_then(|known| known.wanted.as_ref()?.as_ref().ok());
+        wanted.map(|wanted| wanted.pulls.keys().cloned().collect()).unwrap_or_default()
+    }
+
     /// When there is something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.known.values().filter_map(SharedRepository::next_deadline).min()
@@ -388,6 +394,8 @@ impl ClusterManager {
         self.shared.dirty.insert(uuid);
         if uuid == known::repository::HELM_CHARTS {
             self.dirty.extend(self.clusters.keys());
+        } else if let Some(dependents) = self.dependents.get(&uuid) {
+            self.dirty.extend(dependents.iter().map(|(cluster, _)| *cluster));
         }
     }
 

@@ -1,16 +1,17 @@
 //! One cluster's repositories: that one has a new commit is told to its Sync, until Sync has heard it. To bring Flux to fetch it is Sync's part.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use configdb_schema::known;
-use edge_sync_contract::source::{DesiredSource, Sources};
+use edge_sync_contract::source::{DesiredSource, OTHERS_MAX, Others, Sources};
 use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
 use super::repeat::Repeat;
 use crate::event::Effect;
-use crate::reconcile;
+use crate::{reconcile, render};
 
 /// The commits on their way.
 #[derive(Debug, Clone)]
@@ -33,8 +34,9 @@ impl SourceForwarding {
     }
 
     /// Whether Sync has heard these commits: it has told Flux, or still tries to, with the version that they were given.
-    fn is_heard(&self, (version, told): (u64, Option<Sources>), sources: Sources) -> bool {
-        told == Some(sources) || self.assigned == Some((version, sources))
+    fn is_heard(&self, (version, told): &(u64, Option<Sources>), sources: &Sources) -> bool {
+        let assigned = self.assigned.as_ref();
+        told.as_ref() == Some(sources) || assigned.is_some_and(|(given, to)| given == version && to == sources)
     }
 }
 
@@ -43,11 +45,16 @@ impl ClusterManager {
     pub(super) fn forward_source(&mut self, uuid: Uuid, name: &str, now: Now) {
         let reported = self.sync_of(uuid, name).filter(|sync| sync.is_alive()).and_then(|sync| {
             let node = sync.replica.node()?;
-            let told = node.source_commit.map(|repository| Sources { repository, charts: node.source_charts });
+            let told = node.source_commit.map(|repository| Sources {
+                repository,
+                charts: node.source_charts,
+                others: node.source_others.clone(),
+            });
             Some((node.source_version?, told))
         });
         let revision = self.replica.revision().max(self.newest_revision);
         let charts = self.shared.commit(known::repository::HELM_CHARTS).and_then(|commit| commit.parse().ok());
+        let others = self.other_sources(uuid);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let repository = cluster.git.commit.as_ref().and_then(|commit| commit.parse().ok());
         let forwarding = &mut cluster.source;
@@ -55,14 +62,28 @@ impl ClusterManager {
             forwarding.repeat = None;
             return;
         };
-        let sources = Sources { repository, charts };
-        if forwarding.is_heard(reported, sources) {
+        let sources = Sources { repository, charts, others };
+        if forwarding.is_heard(&reported, &sources) {
             forwarding.repeat = None;
             return;
         }
-        let version = reconcile::version(reported, &mut forwarding.assigned, sources, revision);
-        if Repeat::send(&mut forwarding.repeat, (version, sources), forwarding.retry, forwarding.seed, now) {
+        let version = reconcile::version(reported, &mut forwarding.assigned, sources.clone(), revision);
+        if Repeat::send(&mut forwarding.repeat, (version, sources.clone()), forwarding.retry, forwarding.seed, now) {
             self.effects.push(Effect::Host(DesiredSource { version, sources }.to_request(node)));
         }
+    }
+
+    /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from.
+    fn other_sources(&self, uuid: Uuid) -> Others {
+        let own = self.clusters.get(&uuid).map(|cluster| &cluster.rendered_from);
+        let deployments = self.deployments.get(&uuid).into_iter().flat_map(BTreeMap::values);
+        let objects: BTreeSet<Uuid> =
+            deployments.map(|deployment| &deployment.rendered_from).chain(own).flatten().copied().collect();
+        let commit = |object: Uuid| self.shared.commit(object)?.parse().ok();
+        let told =
+            objects.into_iter().filter(|object| *object != known::repository::HELM_CHARTS).filter_map(|object| {
+                Some((render::repository_url(&self.settings.deployment.git_url, object), commit(object)?))
+            });
+        Others(told.take(OTHERS_MAX).collect())
     }
 }

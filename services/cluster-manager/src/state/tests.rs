@@ -361,6 +361,7 @@ impl Edge {
                 self.node.source_version = Some(desired.version);
                 self.node.source_commit = Some(desired.sources.repository);
                 self.node.source_charts = desired.sources.charts;
+                self.node.source_others = desired.sources.others;
             }
             SyncCommand::Manifests { deployment, desired } => {
                 let listed = self.index.as_ref().and_then(|index| index.deployments.get(&deployment));

@@ -34,4 +34,4 @@ pub use digest::{Digest, canonical_json};
 pub use names::SyncDevice;
 pub use node::SyncNode;
 pub use replica::{Change, SyncReplica};
-pub use source::{Commit, DesiredSource, Sources};
+pub use source::{Commit, DesiredSource, Others, Sources};

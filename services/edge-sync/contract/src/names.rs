@@ -37,6 +37,8 @@ pub const SOURCE_VERSION: &str = "Source/Version";
 pub const SOURCE_COMMIT: &str = "Source/Commit";
 /// Commit of the shared charts that Flux was told of last (String, null before the first).
 pub const SOURCE_CHARTS: &str = "Source/Charts";
+/// Commits of other repositories that Flux was told of last (String, JSON `{URL: commit}`).
+pub const SOURCE_OTHERS: &str = "Source/Others";
 /// Why Flux could not be told of later ones (String, null if it could).
 pub const SOURCE_ERROR: &str = "Source/Error";
 /// Host devices alive (UInt32).

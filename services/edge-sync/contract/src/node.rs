@@ -7,9 +7,9 @@ use crate::digest::Digest;
 use crate::names::{
     CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION,
     HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE, SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_CHARTS,
-    SOURCE_COMMIT, SOURCE_ERROR, SOURCE_VERSION, VERSION,
+    SOURCE_COMMIT, SOURCE_ERROR, SOURCE_OTHERS, SOURCE_VERSION, VERSION,
 };
-use crate::source::Commit;
+use crate::source::{Commit, Others};
 
 /// What a Sync node says of itself and of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,6 +38,8 @@ pub struct SyncNode {
     pub source_commit: Option<Commit>,
     /// Commit of the shared charts that Flux was told of last.
     pub source_charts: Option<Commit>,
+    /// Commits of other repositories that Flux was told of last.
+    pub source_others: Others,
     /// Why Flux could not be told of later ones.
     pub source_error: Option<String>,
     /// Host devices alive.
@@ -71,6 +73,8 @@ sparkplug::typed_metrics! {
         #[optional]
         source_charts as form::Nullable<form::Parsed> => SOURCE_CHARTS,
         #[optional]
+        source_others => SOURCE_OTHERS,
+        #[optional]
         source_error => SOURCE_ERROR,
         hosts_total => HOSTS_TOTAL,
         hosts_ready => HOSTS_READY,
@@ -103,6 +107,7 @@ mod tests {
             (SOURCE_VERSION, "UInt64"),
             (SOURCE_COMMIT, "String"),
             (SOURCE_CHARTS, "String"),
+            (SOURCE_OTHERS, "String"),
             (SOURCE_ERROR, "String"),
             (HOSTS_TOTAL, "UInt32"),
             (HOSTS_READY, "UInt32"),

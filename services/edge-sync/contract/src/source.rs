@@ -1,11 +1,13 @@
 //! At which commits the repositories are that a cluster follows: told to Sync, so that Flux fetches them at once instead of at their next interval.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::{Value, json};
+use serde_json::{Value as Json, json};
 use sparkplug::host::HostRequest;
-use sparkplug::{EdgeNodeDescriptor, Metric};
+use sparkplug::typed::MetricValue;
+use sparkplug::{DataType, EdgeNodeDescriptor, Metric, Value};
 
 use crate::command::CommandError;
 use crate::names::DESIRED_SOURCE;
@@ -54,17 +56,68 @@ impl fmt::Debug for Commit {
     }
 }
 
+/// Most repositories beside those two that a cluster is told of; Flux polls the rest.
+pub const OTHERS_MAX: usize = 100;
+
+/// Largest URL of one of them.
+const URL_BYTES_MAX: usize = 2048;
+
+/// Commits of other repositories that a cluster takes charts from, by their URLs as GitRepositories have them. On the wire a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Others(pub BTreeMap<String, Commit>);
+
+impl Others {
+    fn to_json(&self) -> Json {
+        self.0
+            .iter()
+            .map(|(url, commit)| (url.clone(), json!(commit.to_string())))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
+    fn from_json(value: &Json) -> Result<Self, &'static str> {
+        let object = value.as_object().ok_or("must be an object from URLs to commits")?;
+        if object.len() > OTHERS_MAX {
+            return Err("has more than 100 members");
+        }
+        let mut others = BTreeMap::new();
+        for (url, commit) in object {
+            if url.len() > URL_BYTES_MAX {
+                return Err("has a URL of more than 2048 bytes");
+            }
+            let commit = commit.as_str().unwrap_or_default().parse();
+            others.insert(url.clone(), commit.map_err(|_| "has a value that is no commit")?);
+        }
+        Ok(Self(others))
+    }
+}
+
+impl MetricValue for Others {
+    const DATATYPE: DataType = DataType::String;
+
+    fn to_value(&self) -> Option<Value> {
+        Some(self.to_json().to_string().into())
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        let json = serde_json::from_str(value.as_str().unwrap_or_default()).map_err(|error| error.to_string())?;
+        Self::from_json(&json).map_err(str::to_owned)
+    }
+}
+
 /// The commits that the branches are at which a cluster follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
     /// Of the cluster's own repository.
     pub repository: Commit,
     /// Of the repository of shared charts; None: not known.
     pub charts: Option<Commit>,
+    /// Of others that it takes charts from.
+    pub others: Others,
 }
 
 /// NCMD [`DESIRED_SOURCE`]: the cluster's repositories are at these commits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredSource {
     /// Grows with every change; at least 1.
     pub version: u64,
@@ -75,10 +128,13 @@ pub struct DesiredSource {
 impl DesiredSource {
     /// As on the wire.
     #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Json {
         let mut value = json!({"version": self.version, "repository": self.sources.repository.to_string()});
         if let Some(charts) = self.sources.charts {
             value["charts"] = json!(charts.to_string());
+        }
+        if !self.sources.others.0.is_empty() {
+            value["others"] = self.sources.others.to_json();
         }
         value
     }
@@ -95,20 +151,24 @@ impl DesiredSource {
             field: format!("{DESIRED_SOURCE}{member}"),
             rule,
         };
-        let value: Value =
+        let value: Json =
             serde_json::from_str(text).map_err(|reason| error(None, "", format!("is no JSON: {reason}")))?;
-        let version = value.get("version").and_then(Value::as_u64).filter(|version| *version > 0);
+        let version = value.get("version").and_then(Json::as_u64).filter(|version| *version > 0);
         let version = version.ok_or_else(|| error(None, " version", "must be an integer of at least 1".to_owned()))?;
-        let commit = |member: &Value, name: &str| {
+        let commit = |member: &Json, name: &str| {
             let commit = member.as_str().unwrap_or_default().parse();
             commit.map_err(|rule: CommitError| error(Some(version), name, rule.to_string()))
         };
         let repository = commit(&value["repository"], " repository")?;
         let charts = match &value["charts"] {
-            Value::Null => None,
+            Json::Null => None,
             charts => Some(commit(charts, " charts")?),
         };
-        Ok(Self { version, sources: Sources { repository, charts } })
+        let others = match &value["others"] {
+            Json::Null => Others::default(),
+            others => Others::from_json(others).map_err(|rule| error(Some(version), " others", rule.to_owned()))?,
+        };
+        Ok(Self { version, sources: Sources { repository, charts, others } })
     }
 
     /// The request to a Host Application that sends it.
@@ -130,8 +190,15 @@ mod tests {
         let commit: Commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
         assert_eq!(commit.to_string(), "0123456789abcdef0123456789abcdef01234567");
         let sync = crate::names::sync_node(GroupId::new("ACME-Cell").unwrap());
-        for charts in [None, Some("89abcdef0123456789abcdef0123456789abcdef".parse().unwrap())] {
-            let desired = DesiredSource { version: 3, sources: Sources { repository: commit, charts } };
+        let others = Others([("http://git/uuid/1".to_owned(), commit)].into());
+        for (charts, others) in
+            [(None, Others::default()), (Some("89abcdef0123456789abcdef0123456789abcdef".parse().unwrap()), others)]
+        {
+            let desired = DesiredSource { version: 3, sources: Sources { repository: commit, charts, others } };
+            assert_eq!(
+                Others::from_value(&desired.sources.others.to_value().unwrap()).as_ref(),
+                Ok(&desired.sources.others)
+            );
             let request = desired.to_request(sync.clone());
             let HostRequest::Command { device: None, metrics, .. } = request else { panic!("an NCMD") };
             assert_eq!(SyncCommand::from_event(None, &metrics), Ok(Some(SyncCommand::Source(desired))));
@@ -148,6 +215,14 @@ mod tests {
             (
                 r#"{"version": 1, "repository": "0123456789abcdef0123456789abcdef01234567", "charts": 5}"#,
                 "Desired/Source charts must be",
+            ),
+            (
+                r#"{"version": 1, "repository": "0123456789abcdef0123456789abcdef01234567", "others": {"http://x": "y"}}"#,
+                "Desired/Source others has a value that is no commit",
+            ),
+            (
+                r#"{"version": 1, "repository": "0123456789abcdef0123456789abcdef01234567", "others": []}"#,
+                "Desired/Source others must be an object",
             ),
             (r#"{"version": 1, "repository": "éééééééééééééééééééé"}"#, "Desired/Source repository must be"),
         ] {

@@ -33,12 +33,12 @@ impl Source {
 
     /// Version of what was heard last; 0: nothing.
     pub fn version(&self) -> u64 {
-        self.wanted.map_or(0, |wanted| wanted.version)
+        self.wanted.as_ref().map_or(0, |wanted| wanted.version)
     }
 
     /// What Flux was told last.
-    pub fn told(&self) -> Option<Sources> {
-        self.told
+    pub const fn told(&self) -> Option<&Sources> {
+        self.told.as_ref()
     }
 
     /// Why it could not be told of what came after that.
@@ -86,7 +86,7 @@ impl Source {
             return None;
         }
         (self.retry_at, self.pause_ends) = (None, None);
-        self.under_way = Some(sources);
+        self.under_way = Some(sources.clone());
         Some(Effect::Annotate(sources))
     }
 
@@ -97,8 +97,8 @@ impl Source {
 
     /// What Flux is to be told, while nothing is under way.
     fn untold(&self) -> Option<Sources> {
-        let wanted = self.wanted?.sources;
-        (self.under_way.is_none() && self.told != Some(wanted)).then_some(wanted)
+        let wanted = &self.wanted.as_ref()?.sources;
+        (self.under_way.is_none() && self.told.as_ref() != Some(wanted)).then(|| wanted.clone())
     }
 
     fn waits_until(&self) -> Option<Duration> {
@@ -110,10 +110,11 @@ impl Source {
 mod tests {
     use super::*;
     use crate::event::ErrorClass;
+    use edge_sync_contract::Others;
 
     fn desired(version: u64) -> DesiredSource {
         let repository = format!("{version:040x}").parse().unwrap();
-        DesiredSource { version, sources: Sources { repository, charts: None } }
+        DesiredSource { version, sources: Sources { repository, charts: None, others: Others::default() } }
     }
 
     fn annotate(version: u64) -> Option<Effect> {
@@ -136,7 +137,7 @@ mod tests {
         assert!(at > second && source.next_effect(second).is_none());
         assert_eq!(source.next_effect(at), annotate(3));
         source.on_answer(Ok(()), at);
-        assert_eq!((source.told(), source.error()), (Some(desired(3).sources), None));
+        assert_eq!((source.told().cloned(), source.error()), (Some(desired(3).sources), None));
         assert_eq!(source.next_deadline(), None);
         for repeat in [3, 2] {
             assert!(source.on_command(desired(repeat)), "what is no newer is only reported again");

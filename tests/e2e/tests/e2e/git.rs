@@ -79,3 +79,52 @@ async fn a_clusters_repository_is_cloned_over_http_and_holds_its_manifests() {
     let (cloned, text) = git(directory.path(), &["clone", &url, "closed"]);
     assert!(!cloned, "a deleted cluster's repository is served no more: {text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_pushes_by_hand_and_a_shared_repository_follows_another_one() {
+    let server = Mosquitto::start();
+    let up = Up::on(server.address()).await;
+    up.cli.json(&["cluster", "create", "Paint_Shop", "--wait"]).await;
+    let made = up.cli.json(&["token", "create", "ada", "--scope", "operator"]).await;
+    let token = made["token"].as_str().unwrap();
+    let place = up.git_url().await;
+    let url = format!("{place}/cluster/Paint_Shop");
+    let with_token = url.replace("http://", &format!("http://ada:{token}@"));
+    let directory = tempfile::tempdir().unwrap();
+    let (cloned, text) = git(directory.path(), &["clone", &url, "repo"]);
+    assert!(cloned, "{text}");
+    let repo = directory.path().join("repo");
+    let commit = |path: &str| {
+        std::fs::write(repo.join(path), "a: 1\n").unwrap();
+        git(&repo, &["add", "."]);
+        git(&repo, &["-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "-m", "x"]);
+        git(&repo, &["rev-parse", "HEAD"]).1.trim().to_owned()
+    };
+    let pushed = commit("by-hand/mine.yaml");
+    // The manager hears of the token a moment later.
+    let push = || git(&repo, &["push", &with_token, "main"]).0.then_some(());
+    e2e::wait::until("a push with a token", push, || up.process.tail()).await;
+    commit("README.md");
+    let (again, text) = git(&repo, &["push", &with_token, "main"]);
+    assert!(!again && text.contains("only what is below by-hand/ is yours"), "{text}");
+    assert!(!up.process.tail().contains(token), "a token is in no log");
+
+    let entry =
+        serde_json::json!({"path": "shared/mirror", "pull": {"main": {"url": url, "ref": "main", "interval": "10s"}}});
+    let object = uuid::Uuid::new_v4().to_string();
+    let put = ["config", "put", &object, "GitConfig", "-", "--class", "Shared repositories"];
+    up.cli.json_with(&put, &entry.to_string()).await;
+    let mirror = format!("{place}/shared/mirror");
+    let at = |commit: &str| {
+        git(directory.path(), &["ls-remote", &mirror, "refs/heads/main"]).1.starts_with(commit).then_some(())
+    };
+    e2e::wait::until("the mirror", || at(&pushed), || up.process.tail()).await;
+    git(&repo, &["reset", "--hard", &pushed]);
+    let next = commit("by-hand/more.yaml");
+    let (again, text) = git(&repo, &["push", &with_token, "main"]);
+    assert!(again, "{text}");
+    e2e::wait::until("the mirror of the next commit", || at(&next), || up.process.tail()).await;
+    up.cli.json(&["config", "delete", &object, "GitConfig"]).await;
+    let closed = || (!git(directory.path(), &["ls-remote", &mirror]).0).then_some(());
+    e2e::wait::until("the end of the mirror", closed, || up.process.tail()).await;
+}

@@ -139,7 +139,7 @@ fn deployments_are_applied_or_refused(world: &World) -> Findings {
                 format!("cluster {} has not agreed to index version {}", cluster.name, device.desired.version)
             })?;
             let commits = world.git.repositories.get(&cluster.uuid).map_or(0, |repository| repository.commits);
-            let told = cluster.flux_told.map(|told| told.repository.to_string());
+            let told = cluster.flux_told.as_ref().map(|told| told.repository.to_string());
             unless(told.as_ref() == Some(&git::commit(commits)), "applied-or-visible", || {
                 format!("Flux of cluster {} was told of {told:?}, its repository has {commits} commits", cluster.name)
             })?;

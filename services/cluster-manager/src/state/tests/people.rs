@@ -296,4 +296,68 @@ fn a_change_of_tokens_that_configdb_does_not_take_is_told_as_not_done() {
     assert!(reply.unwrap_err().to_string().starts_with("the token could not be stored"));
     assert!(matches!(audit.unwrap().result, AuditResult::Refused { .. }));
     assert!(matches!(world.told("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
+fn push(repository: Uuid, shared: bool) -> Question {
+    Question::Repository { repository, shared, push: true }
+}
+
+#[test]
+fn who_may_push_where() {
+    let mut world = staffed();
+    world.issue("here", "operator", Some(&[CLUSTER]), LONG);
+    let charts = known::repository::HELM_CHARTS;
+    let may = |reply: Result<Reply, Refusal>| matches!(reply, Ok(Reply::Repository { .. }));
+    for (name, cluster, shared) in
+        [("operator", true, true), ("here", true, false), ("other", false, false), ("viewer", false, false)]
+    {
+        assert_eq!(may(world.told(name, push(CLUSTER, false))), cluster, "{name}");
+        assert_eq!(may(world.told(name, push(charts, true))), shared, "{name}");
+    }
+    // Reading is for every scope, of the clusters of the token and of what all share.
+    let read = |repository, shared| Question::Repository { repository, shared, push: false };
+    assert!(may(world.told("viewer", read(CLUSTER, false))) && may(world.told("other", read(charts, true))));
+    assert!(!may(world.told("other", read(CLUSTER, false))));
+    let (refused, record) = world.ask(token("viewer"), push(CLUSTER, false));
+    assert!(refused.is_err());
+    assert!(matches!(record.unwrap().result, AuditResult::Refused { .. }));
+    // A branch that is pulled from elsewhere is nobody's to push to.
+    let pull = json!({"path": "shared/helm", "pull": {"main": {"url": "https://code.example/x", "ref": "main", "interval": "never"}}});
+    world.put(charts, "GitConfig", pull);
+    world.settle();
+    let Ok(Reply::Repository { pulled, .. }) = world.told("operator", push(charts, true)) else { panic!("they may") };
+    assert_eq!(pulled, ["main".to_owned()].into());
+}
+
+#[test]
+fn a_push_is_told_to_the_edges_at_once_and_recorded() {
+    let mut world = staffed();
+    let mut edge = world.edges.remove("Paint_Shop").unwrap();
+    edge.node.source_version = Some(0);
+    let events = edge.birth();
+    world.edges.insert("Paint_Shop".to_owned(), edge);
+    world.feed(events);
+    world.settle();
+    let Ok(Reply::Repository { who, .. }) = world.told("operator", push(CLUSTER, false)) else { panic!("they may") };
+    let pushed = |repository, shared, before: &str, after: &str| {
+        let (before, after) = (Some(before.to_owned()), Some(after.to_owned()));
+        Question::Pushed(crate::api::Push { repository, shared, before, after })
+    };
+    let (own, charts) = ("a".repeat(40), "b".repeat(40));
+    let (_, record) = world.ask(Credential::Verified(who.clone()), pushed(CLUSTER, false, CHARTS, &own));
+    let record = record.unwrap();
+    assert_eq!((record.who.as_str(), record.from.as_str(), record.cluster), ("token:operator", FROM, Some(CLUSTER)));
+    assert_eq!(record.target, format!("repository {CLUSTER} main {}..{}", &CHARTS[..12], &own[..12]));
+    assert_eq!(record.result, AuditResult::Done { commit: Some(own.clone()) });
+    let of_charts = pushed(known::repository::HELM_CHARTS, true, CHARTS, &charts);
+    assert!(world.ask(Credential::Verified(who.clone()), of_charts).1.is_some(), "recorded as well");
+    world.settle();
+    let node = &world.edges["Paint_Shop"].node;
+    let told = [node.source_commit, node.source_charts].map(|commit| commit.map(|commit| commit.to_string()));
+    assert_eq!(told, [Some(own.clone()), Some(charts)]);
+    assert_eq!(world.device().git_commit, Some(own.clone()));
+    // What moved nothing is recorded without a commit. And nobody tells of a push who only has a token.
+    let (_, record) = world.ask(Credential::Verified(who), pushed(CLUSTER, false, &own, &own));
+    assert_eq!(record.unwrap().result, AuditResult::Done { commit: None });
+    let other = pushed(CLUSTER, false, &own, &"c".repeat(40));
+    assert_eq!(world.ask(token("operator"), other).1, None);
+    assert_eq!(world.device().git_commit, Some(own));
 }

@@ -227,3 +227,36 @@ fn what_is_pulled_into_the_shared_charts_is_told_to_every_edge() {
     let edge = &world.edges["Paint_Shop"];
     assert_eq!(edge.node.source_charts.map(|commit| commit.to_string()), Some(commit(7)));
 }
+
+#[test]
+fn what_is_pulled_into_another_repository_is_told_to_the_edges_that_take_charts_from_it() {
+    let mut world = running();
+    for (cluster, name) in [(CLUSTER, "Paint_Shop"), (OTHER, "Weld_Shop")] {
+        world.put_cluster(cluster, name);
+        world.settle();
+        let mut edge = Edge::new(cluster, name);
+        edge.node.source_version = Some(0);
+        let events = edge.birth();
+        world.edges.insert(name.to_owned(), edge);
+        world.feed(events);
+    }
+    let kind = json!({"resources": [], "template": {"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+        "metadata": {"name": "{{name}}"}, "spec": {"url": "{{url}}"}}});
+    world.put(known::class::KIND_GIT_REPOSITORY, "K8sTemplate", kind);
+    world.shared.remote = Some(commit(8));
+    world.put_repository(REPOSITORY, mirror("1m"));
+    let deployment = json!({"cluster": CLUSTER, "name": "Robot_Cell_3", "chart": known::chart::EDGE_AGENT,
+        "source": REPOSITORY, "createdAt": "2026-01-01"});
+    world.put(DEPLOYMENT, "EdgeDeployment", deployment);
+    world.settle();
+    let told = |world: &World, name: &str| {
+        let others = world.edges[name].node.source_others.0.iter();
+        others.map(|(url, commit)| (url.clone(), commit.to_string())).collect::<Vec<_>>()
+    };
+    let url = format!("http://git/uuid/{REPOSITORY}");
+    assert_eq!(told(&world, "Paint_Shop"), [(url.clone(), commit(8))]);
+    assert!(told(&world, "Weld_Shop").is_empty());
+    world.shared.remote = Some(commit(9));
+    world.run(Duration::from_secs(70));
+    assert_eq!(told(&world, "Paint_Shop"), [(url, commit(9))]);
+}

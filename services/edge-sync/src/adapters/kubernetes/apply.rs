@@ -1,9 +1,9 @@
 //! Writing: server-side apply, deletion with preconditions, the record of the accepted index.
 
 use edge_sync_contract::source::{CHARTS_SOURCE, REPOSITORY_SOURCE};
-use edge_sync_contract::{Commit, Sources};
+use edge_sync_contract::{Commit, Others, Sources};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -101,9 +101,10 @@ impl Kubernetes {
     /// because Flux fetches a source that is made.
     pub async fn annotate_sources(&self, sources: Sources) -> Result<(), KubernetesError> {
         let named = [(REPOSITORY_SOURCE, Some(sources.repository)), (CHARTS_SOURCE, sources.charts)];
-        for (name, commit) in named {
-            let Some(commit) = commit else { continue };
-            match self.annotate_source(name, commit).await {
+        let named = named.into_iter().filter_map(|(name, commit)| Some((name.to_owned(), commit?)));
+        let others = if sources.others.0.is_empty() { Vec::new() } else { self.sources_of(&sources.others).await? };
+        for (name, commit) in named.chain(others) {
+            match self.annotate_source(&name, commit).await {
                 Ok(true) => tracing::info!(name, %commit, "Flux is told to fetch a repository"),
                 Ok(false) => tracing::debug!(name, %commit, "no such GitRepository: Flux is not told to fetch it"),
                 Err(error) => {
@@ -115,10 +116,24 @@ impl Kubernetes {
         Ok(())
     }
 
+    /// The GitRepositories that follow one of these repositories, with the commits of those.
+    async fn sources_of(&self, others: &Others) -> Result<Vec<(String, Commit)>, KubernetesError> {
+        let listed = within_time(self.sources().list(&ListParams::default())).await?;
+        let follows = |source: &DynamicObject| {
+            let url = source.data.pointer("/spec/url")?.as_str()?;
+            Some((source.metadata.name.clone()?, *others.0.get(url)?))
+        };
+        Ok(listed.items.iter().filter_map(follows).collect())
+    }
+
+    fn sources(&self) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository"));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
     /// False: there is no such source.
     async fn annotate_source(&self, name: &str, commit: Commit) -> Result<bool, KubernetesError> {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository"));
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let api = self.sources();
         let patch = Patch::Merge(json!({ "metadata": { "annotations": { REQUESTED_AT: commit.to_string() } } }));
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         within_time(async {

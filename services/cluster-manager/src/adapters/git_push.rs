@@ -1,0 +1,221 @@
+//! Pushes of people: to `by-hand/` of a cluster's repository, and to shared ones. Git receives them; before any ref moves, a hook of ours has judged what they change.
+//!
+//! A push that has begun goes on when its sender goes away: what it did to the repository is told to the state and recorded in any case. This module must not know who may push.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures::TryStreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::io::StreamReader;
+
+use super::http::desk::Desk;
+use super::pulls::HIDDEN_REFS;
+use super::repositories::{Kind, Open, Repositories};
+use crate::access::Principal;
+use crate::api::{Credential, Push, Question};
+
+/// Most bytes of a push. Git ends it there, and the body is cut a little later.
+const PUSH_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Most bytes of git's answer to one: a report, and what the hook says.
+const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How often it is tried to tell the state of a push, with a pause between: it is too busy, or has just been started.
+const TELL_TRIES: u32 = 60;
+const TELL_PAUSE: Duration = Duration::from_secs(1);
+
+const HOOK: &str = include_str!("pre-receive.sh");
+
+/// Where pushes are judged.
+#[derive(Debug, Clone)]
+pub struct Hooks(PathBuf);
+
+impl Hooks {
+    /// Writes the hook into a directory of its own below `state_dir`. Blocks.
+    ///
+    /// # Errors
+    /// The state directory cannot be used.
+    pub fn install(state_dir: &Path) -> io::Result<Self> {
+        let directory = state_dir.join("hooks");
+        std::fs::create_dir_all(&directory)?;
+        let hook = directory.join("pre-receive");
+        service_runtime::atomic_file::write(&hook, HOOK.as_bytes(), Some(0o700)).map_err(io::Error::other)?;
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o700))?;
+        Ok(Self(directory))
+    }
+
+    /// Git leaves a hook out that it cannot run, such as on a volume without programs; then nothing may be pushed.
+    async fn can_run(&self) -> bool {
+        let mut command = Command::new(self.0.join("pre-receive"));
+        command.arg("test").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().await.is_ok_and(|status| status.success())
+    }
+}
+
+/// A push that somebody may make.
+#[derive(Debug)]
+pub struct Allowed {
+    /// Into which repository.
+    pub repository: Open,
+    /// Who pushes.
+    pub who: Principal,
+    /// From where.
+    pub from: IpAddr,
+    /// Branches that nobody pushes to, because they are pulled from elsewhere.
+    pub pulled: BTreeSet<String>,
+}
+
+/// What receives pushes. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Receiver {
+    /// Where they are judged.
+    pub hooks: Hooks,
+    /// Whom they are told.
+    pub desk: Desk,
+    /// Where they go.
+    pub repositories: Repositories,
+    /// What one may take.
+    pub limit: Duration,
+}
+
+impl Receiver {
+    /// What a client is told that wants to push: the refs that there are.
+    ///
+    /// # Errors
+    /// Git does not work here; for the log.
+    pub async fn advertise(&self, allowed: &Allowed) -> Result<Bytes, String> {
+        let mut command = self.command(allowed, &["--advertise-refs"]);
+        let output = tokio::time::timeout(self.limit, command.stdin(Stdio::null()).output()).await;
+        let output = output.map_err(|_| "took too long")?.map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(format!("git ended with {}", output.status));
+        }
+        Ok([b"001f# service=git-receive-pack\n0000".as_slice(), &output.stdout].concat().into())
+    }
+
+    /// Takes a push, and tells the state what became of the repository. `place` is kept until then.
+    ///
+    /// # Errors
+    /// Git does not work here; for the log.
+    pub async fn receive(self, allowed: Allowed, body: Body, place: OwnedSemaphorePermit) -> Result<Bytes, String> {
+        if !self.hooks.can_run().await {
+            return Err(
+                "the hook that judges pushes cannot be run; is the state directory on a volume without programs?"
+                    .to_owned(),
+            );
+        }
+        let before = self.main(&allowed.repository).await?;
+        let received = self.run(&allowed, body).await;
+        let after = self.main(&allowed.repository).await;
+        drop(place);
+        self.tell(&allowed, before, after?).await;
+        received
+    }
+
+    async fn run(&self, allowed: &Allowed, body: Body) -> Result<Bytes, String> {
+        let mut command = self.command(allowed, &[]);
+        let mut child = command.stdin(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("git has no input or output".to_owned());
+        };
+        let work = async {
+            let feed = async {
+                let stream = body.into_data_stream().map_err(io::Error::other);
+                let mut reader = Box::pin(StreamReader::new(stream)).take(PUSH_BYTES_MAX + 1024 * 1024);
+                // A child that has refused does not read the rest.
+                let fed = tokio::io::copy(&mut reader, &mut stdin).await;
+                let _ = stdin.shutdown().await;
+                drop(stdin);
+                fed
+            };
+            let mut answer = Vec::new();
+            let mut stdout = stdout.take(ANSWER_BYTES_MAX);
+            let (fed, read) = tokio::join!(feed, stdout.read_to_end(&mut answer));
+            read.map_err(|error| error.to_string())?;
+            let status = child.wait().await.map_err(|error| error.to_string())?;
+            if let Err(error) = fed {
+                tracing::debug!(error = %error, "a push was cut short");
+            }
+            // Git has said in its answer what it does not like.
+            if answer.is_empty() && !status.success() {
+                Err(format!("git ended with {status}"))
+            } else {
+                Ok(answer.into())
+            }
+        };
+        tokio::time::timeout(self.limit, work).await.map_err(|_| "a push took too long".to_owned())?
+    }
+
+    fn command(&self, allowed: &Allowed, arguments: &[&str]) -> Command {
+        let setting = |key: &str, value: &Path| {
+            let mut setting = OsString::from(key);
+            setting.push("=");
+            setting.push(value);
+            setting
+        };
+        let cluster = allowed.repository.kind == Kind::Cluster;
+        let mut command = Command::new("git");
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
+            .env("HOME", "/nonexistent")
+            .env("LC_ALL", "C")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("SPARKFLEET_PUSH", if cluster { "by-hand" } else { "shared" })
+            .env("SPARKFLEET_PULLED", allowed.pulled.iter().map(String::as_str).collect::<Vec<_>>().join("\n"))
+            .arg("-c")
+            .arg(setting("safe.directory", &allowed.repository.directory))
+            .arg("-c")
+            .arg(setting("core.hooksPath", &self.hooks.0))
+            .args(["-c", "receive.denyNonFastForwards=true", "-c", "receive.autogc=false"])
+            .arg("-c")
+            .arg(format!("receive.maxInputSize={PUSH_BYTES_MAX}"))
+            .arg("-c")
+            .arg(format!("transfer.hideRefs={HIDDEN_REFS}"))
+            .args(["receive-pack", "--stateless-rpc"])
+            .args(arguments)
+            .arg("--")
+            .arg(&allowed.repository.directory)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn main(&self, repository: &Open) -> Result<Option<String>, String> {
+        let (repositories, uuid) = (self.repositories.clone(), repository.uuid);
+        let read = tokio::task::spawn_blocking(move || repositories.main(uuid)).await;
+        read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    }
+
+    /// Tells until it is heard: an edge waits for the commit.
+    async fn tell(&self, allowed: &Allowed, before: Option<String>, after: Option<String>) {
+        let push = Push {
+            repository: allowed.repository.uuid,
+            shared: allowed.repository.kind == Kind::Shared,
+            before,
+            after,
+        };
+        for _ in 0..TELL_TRIES {
+            let question = Question::Pushed(push.clone());
+            if self.desk.ask(allowed.from, Credential::Verified(allowed.who.clone()), question).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(TELL_PAUSE).await;
+        }
+        let who = &allowed.who.name;
+        tracing::error!(who, repository = %push.repository, commit = push.after, "a push could not be told and recorded");
+    }
+}

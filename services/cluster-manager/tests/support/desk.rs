@@ -1,0 +1,59 @@
+//! A desk where people are known by three tokens, and what is told there of pushes is kept.
+#![allow(dead_code, reason = "not every test that has a desk pushes")]
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use cluster_manager::access::token::TokenHash;
+use cluster_manager::access::{Grant, Principal};
+use cluster_manager::adapters::http::desk::{Desk, QUESTIONS_MAX};
+use cluster_manager::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
+use configdb_schema::document::TokenScope;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+/// A branch that nobody pushes to.
+pub const PULLED: &str = "upstream";
+
+/// The token that the tests call `name`.
+pub fn token(name: &str) -> String {
+    let mut random = [0; 32];
+    random[..name.len()].copy_from_slice(name.as_bytes());
+    format!("sfp_{}", BASE64_URL_SAFE_NO_PAD.encode(random))
+}
+
+/// An operator of all, a viewer of all, and an operator of cluster 0xB alone.
+fn principal(hash: &TokenHash) -> Option<Principal> {
+    let known = [("operator", TokenScope::Operator), ("viewer", TokenScope::Viewer), ("b-only", TokenScope::Operator)];
+    let (name, scope) = known.into_iter().find(|(name, _)| TokenHash::of(&token(name)).as_ref() == Some(hash))?;
+    let clusters = (name == "b-only").then(|| [Uuid::from_u128(0xB)].into());
+    Some(Principal { name: format!("token:{name}"), grants: vec![Grant { scope, clusters }] })
+}
+
+fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Push>>) -> Result<Reply, Refusal> {
+    if let Question::Pushed(push) = question {
+        assert!(matches!(credential, Credential::Verified(_)));
+        pushes.lock().unwrap().push(push);
+        return Ok(Reply::Written);
+    }
+    let Credential::Token(hash) = credential else { return Err(Refusal::Unauthenticated("no token".to_owned())) };
+    let who = principal(hash).ok_or_else(|| Refusal::Unauthenticated("unknown".to_owned()))?;
+    who.may(question.operation(), question.cluster())?;
+    Ok(Reply::Repository { who, pulled: [PULLED.to_owned()].into() })
+}
+
+pub fn start() -> (Desk, Arc<Mutex<Vec<Push>>>) {
+    let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
+    let (records, _) = mpsc::channel(QUESTIONS_MAX);
+    let desk = Desk::new(outlet, records);
+    let (answering, pushes) = (desk.clone(), Arc::new(Mutex::new(Vec::new())));
+    let kept = Arc::clone(&pushes);
+    tokio::spawn(async move {
+        while let Some(Asked { id, credential, question, .. }) = questions.recv().await {
+            let reply = reply(&credential, question, &kept);
+            answering.answer(Answer { id, reply, audit: None });
+        }
+    });
+    (desk, pushes)
+}
