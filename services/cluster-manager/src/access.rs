@@ -92,10 +92,7 @@ impl Operation {
 
     /// It concerns all clusters at once: who is let in for some of them may not do it.
     const fn is_for_all(self) -> bool {
-        matches!(
-            self,
-            Self::PushShared | Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit
-        )
+        matches!(self, Self::PushShared | Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit)
     }
 }
 

@@ -149,12 +149,7 @@ impl ClusterManager {
     }
 
     /// Somebody may read or push a repository, as far as that goes by who they are.
-    fn may_use_repository(
-        &self,
-        who: &Principal,
-        repository: Uuid,
-        push: bool,
-    ) -> Result<Reply, Refusal> {
+    fn may_use_repository(&self, who: &Principal, repository: Uuid, push: bool) -> Result<Reply, Refusal> {
         if push && repository == known::repository::HELM_CHARTS && self.settings.charts_written {
             let reason = "git.charts_dir of the cluster manager writes this repository; change the charts there";
             return Err(Refusal::NotAtPresent(reason.to_owned()));

@@ -296,6 +296,8 @@ fn a_change_of_tokens_that_configdb_does_not_take_is_told_as_not_done() {
     assert!(reply.unwrap_err().to_string().starts_with("the token could not be stored"));
     assert!(matches!(audit.unwrap().result, AuditResult::Refused { .. }));
     assert!(matches!(world.told("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
+}
+
 fn push(repository: Uuid, shared: bool) -> Question {
     Question::Repository { repository, shared, push: true }
 }
