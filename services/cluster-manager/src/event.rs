@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::api::{Answer, Asked};
 use crate::bootstrap::Offer;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
-use crate::shared::Pull;
+use crate::shared_repository::Pull;
 
 /// What the manager is told.
 #[derive(Debug, Clone, PartialEq)]

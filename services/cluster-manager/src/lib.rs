@@ -43,7 +43,7 @@ pub mod render;
 pub mod rollout;
 pub mod secrets;
 pub mod setup;
-pub mod shared;
+pub mod shared_repository;
 pub mod state;
 pub mod status;
 pub mod template;
@@ -95,6 +95,7 @@ const FLUX_BYTES_MAX: usize = 8 * 1024 * 1024;
 ///
 /// # Errors
 /// The configuration, the state directory, the address of the git server, or a session that ended by itself.
+// long: everything is made once, in the order in which one thing needs another.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
     let organisation = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
@@ -197,6 +198,7 @@ fn tls(config: &config::GitConfig) -> anyhow::Result<Option<Tls>> {
 }
 
 /// The loop: one owner of the state.
+// long: an arm for each source of events and each kind of effect.
 async fn serve(
     mut manager: ClusterManager,
     outside: Outside,

@@ -14,7 +14,7 @@
 //! | `join` | one cluster's Join: the attestation policy on its way to it |
 //! | `line` | a bootstrap line that somebody asks for over HTTP |
 //! | `people` | who asks over HTTP, and what they are told |
-//! | `shared` | shared repositories: opened, pulled from elsewhere |
+//! | `shared_repositories` | shared repositories: opened, pulled from elsewhere |
 //! | `source` | one cluster's repositories: their commits on the way to Flux |
 //! | `repeat` | a command that is sent until it is answered |
 
@@ -29,7 +29,7 @@ mod people;
 mod principals;
 mod repeat;
 mod rollout;
-mod shared;
+mod shared_repositories;
 mod source;
 mod token;
 
@@ -57,7 +57,7 @@ use configdb::Deployment;
 use edge::Sync;
 use identity::{Asking, Revocations};
 use people::People;
-use shared::SharedRepositories;
+use shared_repositories::SharedRepositories;
 
 pub use identity::Identity;
 

@@ -13,7 +13,7 @@ use cluster_manager::adapters::{git_http, http};
 use cluster_manager::config::{Anonymous, GitConfig};
 use cluster_manager::event::{Event, RepositoryFiles, SharedOutcome, SharedResult};
 use cluster_manager::password_file;
-use cluster_manager::shared::Pull;
+use cluster_manager::shared_repository::Pull;
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 use tokio::process::Command;

@@ -15,7 +15,7 @@ use crate::event::{
     SecretWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
 };
 use crate::secrets::{self, SecretFault};
-use crate::shared::HELM_PATH;
+use crate::shared_repository::HELM_PATH;
 
 /// Largest file, and largest number of files, taken from the directory of charts.
 const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::git_client::{self, Credentials, Remote};
 use super::repositories::Repositories;
 use crate::event::{Event, SharedOutcome, SharedResult};
-use crate::shared::Pull;
+use crate::shared_repository::Pull;
 
 /// Where a fetch puts what it has; clients do not see it.
 pub const HIDDEN_REFS: &str = "refs/sparkfleet";

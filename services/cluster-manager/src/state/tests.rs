@@ -21,7 +21,7 @@ mod people;
 mod policy;
 mod principals;
 mod rollout;
-mod shared;
+mod shared_repositories;
 
 use super::*;
 use crate::access::rate::Rate;
@@ -458,7 +458,7 @@ struct World {
     kdc: BTreeMap<String, bool>,
     kdc_is_away: bool,
     /// Shared repositories, and what they are pulled from.
-    shared: shared::SharedDisk,
+    shared: shared_repositories::SharedDisk,
 }
 
 impl World {
@@ -486,7 +486,7 @@ impl World {
             void: None,
             kdc: BTreeMap::new(),
             kdc_is_away: false,
-            shared: shared::SharedDisk::default(),
+            shared: shared_repositories::SharedDisk::default(),
         };
         world.start();
         world
@@ -568,6 +568,7 @@ impl World {
         self.manager.on_event(Event::Principals(PrincipalsResult { cluster, allowed, result }), self.now);
     }
 
+    // long: an arm for each kind of effect.
     fn execute(&mut self, effect: Effect) {
         match effect {
             Effect::Node(NodeUpdate::Set { device: None, metrics }) => self.node.merge(&metrics).unwrap(),

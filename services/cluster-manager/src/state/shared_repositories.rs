@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::cluster::Wait;
 use super::{ClusterManager, Settings};
 use crate::event::{Effect, SharedAction, SharedOutcome, SharedResult, SharedWork};
-use crate::shared::{self, Pull, Shared};
+use crate::shared_repository::{self, Pull, Shared};
 
 /// Longest wait before a pull that failed is tried again, where the interval is not shorter.
 const PULL_RETRY_MAX: Duration = Duration::from_secs(600);
@@ -74,7 +74,7 @@ impl SharedRepositories {
         let mut own = Self { left, ..Self::default() };
         if let Some(commit) = &settings.charts_commit {
             let repository = own.known.entry(charts).or_insert_with(|| SharedRepository::new(settings, seed));
-            repository.open = Some(shared::HELM_PATH.to_owned());
+            repository.open = Some(shared_repository::HELM_PATH.to_owned());
             repository.main = Some(commit.clone());
         }
         own
@@ -278,15 +278,15 @@ impl ClusterManager {
         let entry = self.replica.entry(uuid, GitConfig::slug());
         let wanted = match entry.map(configdb_contract::Entry::parse::<GitConfig>) {
             None if !is_charts => return None,
-            None => Ok(GitConfig { path: shared::HELM_PATH.to_owned(), ..GitConfig::default() }),
+            None => Ok(GitConfig { path: shared_repository::HELM_PATH.to_owned(), ..GitConfig::default() }),
             Some(parsed) => parsed.map_err(|error| error.to_string()),
         };
-        Some(wanted.and_then(|config| shared::read(uuid, &config).map_err(|error| error.to_string())).map(
+        Some(wanted.and_then(|config| shared_repository::read(uuid, &config).map_err(|error| error.to_string())).map(
             |mut shared| {
                 if is_charts && self.settings.charts_written {
                     for (branch, pull) in &mut shared.pulls {
                         let field = format!("pull.{branch}");
-                        *pull = Err(shared::SharedError {
+                        *pull = Err(shared_repository::SharedError {
                             field,
                             rule: "cannot be: git.charts_dir writes this repository",
                         });
