@@ -2,6 +2,7 @@
 
 pub mod authority;
 pub mod bootstrap_http;
+pub mod external;
 pub mod git_client;
 pub mod git_http;
 pub mod git_push;

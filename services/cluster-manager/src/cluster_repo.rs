@@ -19,6 +19,7 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::event::RepositoryFiles;
 use crate::render::{self, Release, RenderError};
 use crate::setup::Account;
+use crate::shared_repository::HELM_PATH;
 use crate::template::{self, Context, TemplateError};
 
 /// Directory in the repository that belongs to the cluster manager.
@@ -60,6 +61,8 @@ pub struct Settings {
     pub organisation: String,
     /// Base URL of the git server, without a slash at its end.
     pub git_url: String,
+    /// URL of a repository on the site's own git server, with `{name}` for its name. None: clusters read ours.
+    pub external: Option<String>,
     /// MQTT servers for the cluster's own services.
     pub mqtt_servers: Vec<String>,
     /// Kubernetes Secret with the credentials for them.
@@ -129,7 +132,21 @@ pub fn path(cluster_name: &str) -> String {
 /// URL of a cluster's repository.
 #[must_use]
 pub fn url(settings: &Settings, cluster_name: &str) -> String {
-    format!("{}/git/{}", settings.git_url, path(cluster_name))
+    url_of(settings, &path(cluster_name))
+}
+
+/// URL of the repository with that path, as clusters reach it.
+fn url_of(settings: &Settings, path: &str) -> String {
+    match &settings.external {
+        Some(url) => external_url(url, path),
+        None => format!("{}/git/{path}", settings.git_url),
+    }
+}
+
+/// URL of a repository on the site's own git server. A name there has no slash: `cluster/Paint_Shop` is `cluster-Paint_Shop`.
+#[must_use]
+pub fn external_url(url: &str, path: &str) -> String {
+    url.replace("{name}", &path.replace('/', "-"))
 }
 
 /// Chart template of the cluster's own services.
@@ -149,7 +166,7 @@ pub fn render(
     settings: &Settings,
     pins: &BTreeMap<Uuid, GitRef>,
 ) -> Result<ClusterRepo, ClusterRepoError> {
-    let shared = format!("{}/git/shared/helm", settings.git_url);
+    let shared = url_of(settings, HELM_PATH);
     let shared_pin = pins.get(&known::repository::HELM_CHARTS).map(|pin| (shared.as_str(), pin));
     let context = Context::default()
         .with("helm", helm_release(cluster, spec, catalog, settings)?)

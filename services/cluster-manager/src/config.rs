@@ -119,6 +119,20 @@ pub struct GitConfig {
     pub ca_file: Option<PathBuf>,
     /// Seconds that one fetch from another git server may take.
     pub pull_timeout_s: u64,
+    /// The git server of the site, where clusters follow their repositories instead.
+    pub external: ExternalConfig,
+}
+
+/// A git server that is not ours.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExternalConfig {
+    /// URL of a repository there, with `{name}` for its name. None: clusters follow ours.
+    pub url: Option<String>,
+    /// File with the credentials of who may push: JSON `{username, password}`, or `user:password`.
+    pub credentials_file: Option<PathBuf>,
+    /// The same for clusters, which only read.
+    pub cluster_credentials_file: Option<PathBuf>,
 }
 
 /// What the clusters are told.
@@ -246,6 +260,7 @@ impl Default for GitConfig {
             charts_dir: None,
             credentials_dir: None,
             ca_file: None,
+            external: ExternalConfig::default(),
             pull_timeout_s: 600,
         }
     }
@@ -269,6 +284,38 @@ impl Default for OidcConfig {
             administrators: Vec::new(),
             clusters: Vec::new(),
         }
+    }
+}
+
+impl ExternalConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        let fault = |key, rule| Err(ConfigError::Key { key, rule });
+        let Some(url) = &self.url else {
+            if self.credentials_file.is_some() || self.cluster_credentials_file.is_some() {
+                return fault("git.external.url", "is missing; credentials alone are of no use");
+            }
+            return Ok(());
+        };
+        let rest = ["https://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+        let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+            return fault("git.external.url", "must begin with https:// or http://");
+        };
+        if rest.split('/').next().is_some_and(|host| host.contains('@')) {
+            return fault("git.external.url", "must not hold a user; use git.external.credentials_file");
+        }
+        if rest.matches("{name}").count() != 1
+            || rest.contains(['?', '#', ' ', '\\'])
+            || rest.chars().any(char::is_control)
+        {
+            return fault("git.external.url", "must hold {name} once, and no query");
+        }
+        if self.cluster_credentials_file.is_none() {
+            return fault(
+                "git.external.cluster_credentials_file",
+                "is missing; clusters need credentials to read there",
+            );
+        }
+        Ok(())
     }
 }
 
@@ -379,6 +426,21 @@ pub const KEYS: &[ConfigKey] = &[
         key: "git.pull_timeout_s",
         default: "600",
         help: "seconds that one fetch from another git server may take",
+    },
+    ConfigKey {
+        key: "git.external.url",
+        default: "",
+        help: "URL of a repository on the site's own git server, with {name} for its name (https://gitea.example/factory/{name}.git): clusters follow theirs there; absent: here",
+    },
+    ConfigKey {
+        key: "git.external.credentials_file",
+        default: "",
+        help: "file with the credentials that push there: JSON {username, password}, or user:password",
+    },
+    ConfigKey {
+        key: "git.external.cluster_credentials_file",
+        default: "",
+        help: "file with the credentials that clusters read there with, in the same form; they need no right to write",
     },
     ConfigKey {
         key: "api.requests_per_minute",
@@ -616,6 +678,7 @@ impl Config {
         if self.git.cert_file.is_some() != self.git.key_file.is_some() {
             return fault("git.cert_file", "and git.key_file go together; give both or none");
         }
+        self.git.external.validate()?;
         if self.api.requests_per_minute == 0 {
             return fault("api.requests_per_minute", "is 0; then nobody could ask anything");
         }
@@ -690,10 +753,16 @@ mod tests {
             config.bootstrap.image = Some("sparkfleet:1".to_owned());
             config.edge.mqtt_servers = vec![server.to_owned()];
         }
-        let cases: [(&str, Change); 22] = [
+        let cases: [(&str, Change); 26] = [
             ("api.oidc.clusters", |c| c.api.oidc.clusters = vec!["night-shift=Paint_Shop".to_owned()]),
             ("api.oidc.clusters", |c| c.api.oidc.clusters = vec![format!("nobody={}", Uuid::nil())]),
             ("git.pull_timeout_s", |c| c.git.pull_timeout_s = 0),
+            ("git.external.url", |c| c.git.external.credentials_file = Some("push".into())),
+            ("git.external.url", |c| c.git.external.url = Some("ssh://git.acme.example/{name}".to_owned())),
+            ("git.external.url", |c| c.git.external.url = Some("https://bot:pw@git.acme.example/{name}".to_owned())),
+            ("git.external.cluster_credentials_file", |c| {
+                c.git.external.url = Some("https://git.acme.example/f/{name}.git".to_owned());
+            }),
             ("api.oidc.issuer", |c| c.api.oidc.issuer = Some("http://login.acme.example".to_owned())),
             ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),

@@ -65,6 +65,8 @@ use tokio::task::JoinSet;
 use access::rate::Rate;
 use adapters::authority::Authority;
 use adapters::bootstrap_http::{self, Board};
+use adapters::external::External;
+use adapters::git_client::Credentials;
 use adapters::git_push::Hooks;
 use adapters::http::desk::{Desk, QUESTIONS_MAX};
 use adapters::http::oidc::{Limits, Provider};
@@ -108,6 +110,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     })
     .await?
     .context("repositories")?;
+    let (repositories, external) = external(&config.git, repositories).await?;
 
     let flux = flux_source(&config.bootstrap.flux).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let login = QuarantineFiles::new(&organisation, &config.bootstrap);
@@ -163,7 +166,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let git = &config.git;
     let limit = Duration::from_secs(git.pull_timeout_s);
     let pulls = Pulls::new(repositories.clone(), git.credentials_dir.clone(), git.ca_file.clone(), limit);
-    let outside = Outside { sessions, repositories, authority, realm, pulls, board, desk, questions: asked };
+    let outside = Outside { external, sessions, repositories, authority, realm, pulls, board, desk, questions: asked };
     let ended = serve(manager, outside, clock, &shutdown, &health).await;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -172,8 +175,31 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     http_ended.context("HTTP server")?.context("HTTP server")
 }
 
+/// The site's own git server, if clusters follow theirs there.
+async fn external(
+    config: &config::GitConfig,
+    repositories: Repositories,
+) -> anyhow::Result<(Repositories, Option<External>)> {
+    let readers = match config.external.cluster_credentials_file.clone() {
+        Some(file) => {
+            let read = tokio::task::spawn_blocking(move || Credentials::read(&file)).await?;
+            let read = read.context("git.external.cluster_credentials_file");
+            Some(read.map_err(|error| exit::with_code(exit::CONFIG, error))?)
+        }
+        None => None,
+    };
+    let repositories = repositories.with_readers(readers);
+    let limit = Duration::from_secs(config.pull_timeout_s);
+    let external = External::new(&config.external, config.ca_file.clone(), limit);
+    if let Some(external) = external.clone().filter(|_| config.charts_dir.is_some()) {
+        tokio::spawn(git_work::share(repositories.clone(), external));
+    }
+    Ok((repositories, external))
+}
+
 /// What the loop speaks with.
 struct Outside {
+    external: Option<External>,
     sessions: Sessions,
     repositories: Repositories,
     authority: Arc<Authority>,
@@ -206,13 +232,13 @@ async fn serve(
     shutdown: &Shutdown,
     health: &Health,
 ) -> anyhow::Result<()> {
-    let Outside { mut sessions, repositories, authority, realm, pulls, board, desk, mut questions } = outside;
+    let Outside { external, mut sessions, repositories, authority, realm, pulls, board, desk, mut questions } = outside;
     let mut calls = JoinSet::new();
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
     let (work, inbox) = mpsc::channel::<git_work::Work>(1);
     let mut waiting = VecDeque::new();
     let (outlet, mut results) = mpsc::channel(GIT_RESULTS_MAX);
-    let worker = tokio::spawn(git_work::run(repositories.clone(), inbox, outlet));
+    let worker = tokio::spawn(git_work::run(repositories.clone(), external, inbox, outlet));
     let mut ready = None;
     let ended = loop {
         let is_ready = manager.is_ready();
@@ -335,6 +361,7 @@ fn settings(
             mqtt_servers: config.edge.mqtt_servers.clone(),
             mqtt_secret: config.edge.mqtt_secret.clone(),
             quarantine: quarantine(&config.bootstrap),
+            external: config.git.external.url.clone(),
             realm: config.realm().map(str::to_owned),
         },
         deployment: render::Settings {

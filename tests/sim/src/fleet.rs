@@ -242,6 +242,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
             mqtt_servers: vec!["mqtt://broker.example:1883".to_owned()],
             mqtt_secret: None,
             quarantine: None,
+            external: None,
             realm: None,
         },
         deployment: cluster_manager::render::Settings {

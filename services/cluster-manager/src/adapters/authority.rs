@@ -179,11 +179,12 @@ impl Authority {
     pub fn answer(&self, order: &Order, repositories: &Repositories) -> Result<HostRequest, AuthorityError> {
         let answer = match &order.answer {
             Ok(certificate) => {
-                let password = repositories.password(order.opened.cluster).ok_or(AuthorityError::Repository)?;
+                let login = repositories.login(order.opened.cluster);
+                let (git_username, password) = login.ok_or(AuthorityError::Repository)?;
                 Ok(Grant {
                     certificate: self.sign(certificate, &order.group, &order.opened)?,
                     authorities: self.chain.iter().map(|one| one.to_vec()).collect(),
-                    git_username: order.opened.cluster.to_string(),
+                    git_username,
                     git_password: password.expose_secret().into(),
                 })
             }

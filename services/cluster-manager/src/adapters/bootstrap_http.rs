@@ -124,13 +124,12 @@ impl Server {
                 login: settings.login.read().map_err(|error| error.to_string())?,
             }),
             (Some(_), None) => return Err(format!("cluster {cluster} has no key to enrol with yet")),
-            (None, _) => Credentials::Git {
-                username: cluster.to_string(),
-                password: self
-                    .repositories
-                    .password(cluster)
-                    .ok_or_else(|| format!("the repository of cluster {cluster} is not open"))?,
-            },
+            (None, _) => {
+                let login = self.repositories.login(cluster);
+                let (username, password) =
+                    login.ok_or_else(|| format!("the repository of cluster {cluster} is not open"))?;
+                Credentials::Git { username, password }
+            }
         };
         Ok(Bootstrap {
             cluster,

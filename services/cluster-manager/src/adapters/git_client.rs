@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -50,7 +51,7 @@ const HELPER: &str = "!f() { test \"$1\" != get || printf 'username=%s\\npasswor
 #[derive(Debug, Clone)]
 pub struct Credentials {
     username: String,
-    password: Secret,
+    password: Arc<Secret>,
 }
 
 /// A file of credentials cannot be used. Says its name, never what is in it.
@@ -96,6 +97,18 @@ impl Credentials {
         Self::parse(text).ok_or_else(form)
     }
 
+    /// The user.
+    #[must_use]
+    pub fn username(&self) -> &str {
+        &self.username
+    }
+
+    /// Its password.
+    #[must_use]
+    pub const fn password(&self) -> &Arc<Secret> {
+        &self.password
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let text = text.trim_end_matches(['\r', '\n']);
         let pair = match text.trim_start().starts_with('{') {
@@ -105,7 +118,8 @@ impl Credentials {
         let (username, password) = pair?;
         // A line break would end the line of git's question that it stands in.
         let is_line = |text: &str| !text.is_empty() && !text.contains(['\r', '\n', '\0']);
-        (is_line(&username) && is_line(&password)).then(|| Self { username, password: Secret::from(password) })
+        (is_line(&username) && is_line(&password))
+            .then(|| Self { username, password: Arc::new(Secret::from(password)) })
     }
 }
 

@@ -9,7 +9,9 @@ use configdb_schema::known;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::repositories::{Edit, Kind, Place, Repositories, RepositoryError};
+use super::external::External;
+use super::pulls::chain;
+use super::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError};
 use crate::event::{
     Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
     SecretWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
@@ -20,6 +22,10 @@ use crate::shared_repository::HELM_PATH;
 /// Largest file, and largest number of files, taken from the directory of charts.
 const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const CHART_FILES_MAX: usize = 5_000;
+
+/// When the shared charts are brought to the site's server again, first and at most.
+const SHARE_AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
+const SHARE_AGAIN_MAX: std::time::Duration = std::time::Duration::from_secs(600);
 
 const SHARED_README: &str = "# Shared charts
 
@@ -38,18 +44,23 @@ pub enum Work {
 }
 
 /// Answers each piece of work with one result, until nobody gives work any more.
-pub async fn run(repositories: Repositories, mut work: mpsc::Receiver<Work>, results: mpsc::Sender<Event>) {
+/// `external`: the git server of the site, which has to have what counts as written.
+pub async fn run(
+    repositories: Repositories,
+    external: Option<External>,
+    mut work: mpsc::Receiver<Work>,
+    results: mpsc::Sender<Event>,
+) {
     while let Some(work) = work.recv().await {
         let repositories = repositories.clone();
         let result = match work {
             Work::Git(GitWork { cluster, action }) => {
-                let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
-                let outcome = done.unwrap_or_else(|error| GitOutcome::Failed { reason: error.to_string() });
+                let outcome = carry_out_beside(repositories, external.as_ref(), cluster, action).await;
+                let outcome = outcome.unwrap_or_else(|reason| GitOutcome::Failed { reason });
                 Event::Git(GitResult { cluster, outcome })
             }
             Work::Secret(SecretWork { id, cluster, action }) => {
-                let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
-                let outcome = done.unwrap_or_else(|error| Err(SecretFault::Repository(error.to_string())));
+                let outcome = carry_out_secret_beside(repositories, external.as_ref(), cluster, action).await;
                 Event::Secret(SecretResult { id, cluster, outcome })
             }
             Work::Shared(SharedWork { repository, action }) => {
@@ -61,6 +72,69 @@ pub async fn run(repositories: Repositories, mut work: mpsc::Receiver<Work>, res
         if results.send(result).await.is_err() {
             return;
         }
+    }
+}
+
+/// Work on what the manager keeps, and the site's server before and after it.
+async fn carry_out_beside(
+    repositories: Repositories,
+    external: Option<&External>,
+    cluster: Uuid,
+    action: GitAction,
+) -> Result<GitOutcome, String> {
+    let beside = match (&action, external) {
+        (GitAction::Write { path, .. }, Some(external)) => {
+            let (all, path) = (repositories.clone(), path.clone());
+            let directory = tokio::task::spawn_blocking(move || all.make(cluster)).await;
+            let directory = directory.map_err(|error| error.to_string())?.map_err(|error| chain(&error))?;
+            let there = external.take_over(&directory, &path).await?;
+            Some((external, directory, path, there))
+        }
+        _ => None,
+    };
+    let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
+    let outcome = done.map_err(|error| error.to_string())?;
+    if let Some((external, directory, path, there)) = beside {
+        external.push(&directory, &path, there.as_ref()).await?;
+    }
+    Ok(outcome)
+}
+
+async fn carry_out_secret_beside(
+    repositories: Repositories,
+    external: Option<&External>,
+    cluster: Uuid,
+    action: SecretAction,
+) -> Result<SecretOutcome, SecretFault> {
+    let beside = match external.zip(repositories.by_uuid(cluster)) {
+        Some((external, Open { directory, path, .. })) => {
+            let there = external.take_over(&directory, &path).await.map_err(SecretFault::Repository)?;
+            Some((external, directory, path, there))
+        }
+        None => None,
+    };
+    let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
+    let outcome = done.map_err(|error| SecretFault::Repository(error.to_string()))??;
+    if let Some((external, directory, path, there)) = beside {
+        external.push(&directory, &path, there.as_ref()).await.map_err(SecretFault::Repository)?;
+    }
+    Ok(outcome)
+}
+
+/// Brings the shared charts to the site's server, as often as it takes. The charts there are the site's if `charts_dir` is not configured: then they are not touched.
+pub async fn share(repositories: Repositories, external: External) {
+    let mut pause = SHARE_AGAIN;
+    while let Some(Open { directory, path, .. }) = repositories.by_uuid(known::repository::HELM_CHARTS) {
+        let shared = async {
+            let there = external.reach(&directory, &path).await?;
+            external.push(&directory, &path, there.as_ref()).await
+        };
+        match shared.await {
+            Ok(()) => return,
+            Err(reason) => tracing::warn!(error = reason, "the shared charts are not on the site's git server yet"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(SHARE_AGAIN_MAX);
     }
 }
 
@@ -203,18 +277,6 @@ fn collect(directory: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>
 
 fn wall() -> u64 {
     sparkplug_mqtt::Clock::new().now().wall
-}
-
-/// The message with those of its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -19,13 +19,14 @@ use crate::shared_repository::Pull;
 pub const HIDDEN_REFS: &str = "refs/sparkfleet";
 const FETCHED: &str = "refs/sparkfleet/pull";
 
-const MAIN: &str = "refs/heads/main";
+/// The branch that clusters follow.
+pub(super) const MAIN: &str = "refs/heads/main";
 
 /// Pulls at the same time: each may take a core and some 100 MB while it unpacks.
 const PULLS_MAX: usize = 4;
 
 /// Longest time that work on the disk alone may take.
-const LOCAL_MAX: Duration = Duration::from_secs(60);
+pub(super) const LOCAL_MAX: Duration = Duration::from_secs(60);
 
 /// Pulls, with what they need. Clones are the same.
 #[derive(Debug, Clone)]
@@ -101,20 +102,21 @@ impl Pulls {
 }
 
 /// A line for `git update-ref`: the branch must be where it was seen.
-fn update(name: &str, commit: &str, before: Option<&String>) -> String {
+pub(super) fn update(name: &str, commit: &str, before: Option<&String>) -> String {
     let nothing = "0".repeat(commit.len());
     format!("update {name} {commit} {}\n", before.unwrap_or(&nothing))
 }
 
 /// The commits that these refs are at.
-async fn refs(directory: &Path, names: &[&str]) -> Result<BTreeMap<String, String>, String> {
+pub(super) async fn refs(directory: &Path, names: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let format = "--format=%(refname) %(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)";
     let list = [&["for-each-ref", format], names].concat();
     let listed = git_client::run(directory, None, &list, "", LOCAL_MAX).await.map_err(|error| chain(&error))?;
     Ok(listed.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect())
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+/// The message with those of its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", chain(cause)),
         None => error.to_string(),

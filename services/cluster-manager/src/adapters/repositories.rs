@@ -28,6 +28,7 @@ use service_runtime::atomic_file::{self, AtomicFileError, OWNER_ONLY};
 use service_runtime::config::{ExposeSecret, Secret};
 use uuid::Uuid;
 
+use super::git_client::Credentials;
 use crate::event::RepositoryFiles;
 use crate::state::LeftRepository;
 
@@ -111,6 +112,8 @@ pub struct Open {
     pub uuid: Uuid,
     /// Whose it is.
     pub kind: Kind,
+    /// Where it is served, such as `cluster/Paint_Shop`.
+    pub path: String,
     /// Where it is on the disk.
     pub directory: PathBuf,
 }
@@ -157,6 +160,7 @@ pub struct Repositories {
     git: PathBuf,
     secrets: PathBuf,
     table: Arc<RwLock<Table>>,
+    readers: Option<Arc<Credentials>>,
 }
 
 /// The file that holds the git password of a cluster, for whoever bootstraps it.
@@ -171,7 +175,12 @@ impl Repositories {
     /// # Errors
     /// The state directory cannot be used.
     pub fn load(state_dir: &Path) -> Result<Self, RepositoryError> {
-        let store = Self { git: state_dir.join("git"), secrets: state_dir.join("secrets"), table: Arc::default() };
+        let store = Self {
+            git: state_dir.join("git"),
+            secrets: state_dir.join("secrets"),
+            table: Arc::default(),
+            readers: None,
+        };
         for directory in [&store.git, &store.secrets] {
             fs::create_dir_all(directory).map_err(RepositoryError::disk("create", directory))?;
         }
@@ -233,7 +242,7 @@ impl Repositories {
     pub fn by_uuid(&self, uuid: Uuid) -> Option<Open> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let record = table.records.get(&uuid)?;
-        Some(Open { uuid, kind: record.kind, directory: self.directory(uuid) })
+        Some(Open { uuid, kind: record.kind, path: record.path.clone(), directory: self.directory(uuid) })
     }
 
     /// The open repository at that path, such as `cluster/Paint_Shop`.
@@ -243,7 +252,23 @@ impl Repositories {
         self.by_uuid(uuid)
     }
 
-    /// The password of a cluster whose repository is open.
+    /// How clusters read their repositories elsewhere; None: here, each with its own password.
+    #[must_use]
+    pub fn with_readers(self, readers: Option<Credentials>) -> Self {
+        Self { readers: readers.map(Arc::new), ..self }
+    }
+
+    /// User and password with which a cluster reads its repository, if that is open.
+    #[must_use]
+    pub fn login(&self, cluster: Uuid) -> Option<(String, Arc<Secret>)> {
+        let own = self.password(cluster)?;
+        Some(match &self.readers {
+            Some(readers) => (readers.username().to_owned(), Arc::clone(readers.password())),
+            None => (cluster.to_string(), own),
+        })
+    }
+
+    /// The password of a cluster whose repository is open, on our server.
     #[must_use]
     pub fn password(&self, cluster: Uuid) -> Option<Arc<Secret>> {
         self.table.read().unwrap_or_else(PoisonError::into_inner).passwords.get(&cluster).cloned()
@@ -260,13 +285,22 @@ impl Repositories {
         files: &RepositoryFiles,
         wall: u64,
     ) -> Result<Written, RepositoryError> {
+        let directory = self.make(uuid)?;
+        let written = commit(&directory, files, wall)?;
+        self.open_at(uuid, place)?;
+        Ok(written)
+    }
+
+    /// The directory of a repository; an empty one is made if there is none. It is not served by that. Blocks.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn make(&self, uuid: Uuid) -> Result<PathBuf, RepositoryError> {
         let directory = self.directory(uuid);
         if !directory.is_dir() {
             self.create(&directory)?;
         }
-        let written = commit(&directory, files, wall)?;
-        self.open_at(uuid, place)?;
-        Ok(written)
+        Ok(directory)
     }
 
     /// Opens a repository at its place, whatever is in it; an empty one is made if there is none. The commit of branch `main`, if it has one. Blocks.
@@ -274,10 +308,7 @@ impl Repositories {
     /// # Errors
     /// [`RepositoryError`]; doing it again goes on from there.
     pub fn open(&self, uuid: Uuid, place: &Place) -> Result<Option<String>, RepositoryError> {
-        let directory = self.directory(uuid);
-        if !directory.is_dir() {
-            self.create(&directory)?;
-        }
+        let directory = self.make(uuid)?;
         let main = tip(&open(&directory)?).map_err(RepositoryError::git("read", &directory))?;
         self.open_at(uuid, place)?;
         Ok(main.map(|commit| commit.to_string()))

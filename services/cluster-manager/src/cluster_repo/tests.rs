@@ -21,6 +21,7 @@ fn settings() -> Settings {
         mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
         mqtt_secret: Some("mqtt".to_owned()),
         quarantine: None,
+        external: None,
         realm: None,
     }
 }

@@ -50,6 +50,7 @@ fn settings() -> Settings {
             mqtt_servers: vec!["mqtt://broker:1883".to_owned()],
             mqtt_secret: None,
             quarantine: None,
+            external: None,
             realm: Some("ACME.EXAMPLE".to_owned()),
         },
         deployment: render::Settings { git_url, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
