@@ -1,0 +1,272 @@
+//! The git server of a site: a real one (git http-backend) behind Basic authentication that makes repositories when they are pushed to, as Gitea and GitLab do.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use cluster_manager::adapters::external::External;
+use cluster_manager::adapters::git_client::Credentials;
+use cluster_manager::adapters::git_work::{self, Work};
+use cluster_manager::adapters::repositories::Repositories;
+use cluster_manager::config::ExternalConfig;
+use cluster_manager::event::{
+    Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
+    SecretWork,
+};
+use cluster_manager::secrets::{SecretChange, SecretFault, SecretKey};
+use serde_json::json;
+use service_runtime::config::ExposeSecret as _;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+const CLUSTER: Uuid = Uuid::from_u128(0xC1);
+const PUSHER: &str = "pusher:geheim-1";
+const READER: &str = "edge:geheim-2";
+
+/// The other server.
+#[derive(Clone)]
+struct There {
+    root: Arc<tempfile::TempDir>,
+    is_away: Arc<AtomicBool>,
+    url: String,
+}
+
+impl There {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let there = Self { root: Arc::new(tempfile::tempdir().unwrap()), is_away: Arc::default(), url };
+        let router = Router::new().fallback(serve).with_state(there.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        there
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.root.path().join("factory/cluster-Paint_Shop.git")
+    }
+
+    fn away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// A file on branch `main` there.
+    async fn file(&self, path: &str) -> Option<String> {
+        git(&self.repository(), &["show", &format!("main:{path}")]).await
+    }
+}
+
+async fn serve(State(there): State<There>, request: Request) -> Response {
+    if there.is_away.load(Ordering::SeqCst) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    let (parts, body) = request.into_parts();
+    let shown = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is = |login: &str| shown == format!("Basic {}", BASE64_STANDARD.encode(login));
+    let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
+    let pushes = path.ends_with("git-receive-pack") || query.ends_with("git-receive-pack");
+    if !is(PUSHER) && (pushes || !is(READER)) {
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=\"x\"")]).into_response();
+    }
+    let repository = path.split(".git").next().map(|name| there.root.path().join(format!("{}.git", &name[1..])));
+    let repository = repository.unwrap();
+    if !repository.exists() {
+        if !pushes {
+            return StatusCode::NOT_FOUND.into_response();
+        }
+        std::fs::create_dir_all(&repository).unwrap();
+        git(&repository, &["init", "--quiet", "--bare", "--initial-branch=main"]).await.unwrap();
+    }
+    let body = to_bytes(body, 64 << 20).await.unwrap();
+    let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let mut backend = Command::new("git")
+        .arg("http-backend")
+        .env("GIT_PROJECT_ROOT", there.root.path())
+        .env("GIT_HTTP_EXPORT_ALL", "1")
+        .env("PATH_INFO", &path)
+        .env("QUERY_STRING", &query)
+        .env("REQUEST_METHOD", parts.method.as_str())
+        .env("CONTENT_TYPE", text(header::CONTENT_TYPE))
+        .env("HTTP_CONTENT_ENCODING", text(header::CONTENT_ENCODING))
+        .env("CONTENT_LENGTH", body.len().to_string())
+        .env("REMOTE_USER", "somebody")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    backend.stdin.take().unwrap().write_all(&body).await.unwrap();
+    let output = Bytes::from(backend.wait_with_output().await.unwrap().stdout);
+    let end = output.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let mut response = Response::new(axum::body::Body::from(output.slice(end + 4..)));
+    for line in std::str::from_utf8(&output[..end]).unwrap().lines() {
+        let (name, value) = line.split_once(": ").unwrap();
+        if name == "Status" {
+            *response.status_mut() = StatusCode::from_bytes(&value.as_bytes()[..3]).unwrap();
+        } else {
+            let name: header::HeaderName = name.parse().unwrap();
+            response.headers_mut().insert(name, value.parse().unwrap());
+        }
+    }
+    response
+}
+
+async fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
+    let who = ["-c", "user.name=x", "-c", "user.email=x@example", "-c", "safe.directory=*"];
+    let mut command = Command::new("git");
+    command.args(who).args(arguments).current_dir(directory).env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null());
+    let output = command.output().await.unwrap();
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+}
+
+/// Our side: the worker, and what it works on.
+struct Here {
+    directory: tempfile::TempDir,
+    repositories: Repositories,
+    work: mpsc::Sender<Work>,
+    results: mpsc::Receiver<Event>,
+}
+
+impl Here {
+    fn start(there: &There, pusher: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            std::fs::write(directory.path().join(name), text).unwrap();
+            Some(directory.path().join(name))
+        };
+        let config = ExternalConfig {
+            url: Some(format!("{}/factory/{{name}}.git", there.url)),
+            credentials_file: write("pusher", pusher),
+            cluster_credentials_file: write("reader", READER),
+        };
+        let readers = Credentials::read(config.cluster_credentials_file.as_deref().unwrap()).unwrap();
+        let repositories = Repositories::load(&directory.path().join("state")).unwrap().with_readers(Some(readers));
+        let external = External::new(&config, None, Duration::from_secs(60));
+        let (work, inbox) = mpsc::channel(1);
+        let (outlet, results) = mpsc::channel(1);
+        tokio::spawn(git_work::run(repositories.clone(), external, inbox, outlet));
+        Self { directory, repositories, work, results }
+    }
+
+    async fn write(&mut self, content: &str) -> GitOutcome {
+        let files = RepositoryFiles {
+            initial: [("README.md".to_owned(), b"x".to_vec())].into(),
+            directory: Some("edo/cluster".to_owned()),
+            owned: [("a.yaml".to_owned(), content.as_bytes().to_vec())].into(),
+            message: "x".to_owned(),
+        };
+        let action = GitAction::Write { path: "cluster/Paint_Shop".to_owned(), store: Uuid::nil(), files };
+        self.work.send(Work::Git(GitWork { cluster: CLUSTER, action })).await.unwrap();
+        let Some(Event::Git(GitResult { outcome, .. })) = self.results.recv().await else { panic!("a result") };
+        outcome
+    }
+
+    async fn put_secret(&mut self) -> Result<SecretOutcome, SecretFault> {
+        let metadata = json!({ "name": "login", "namespace": "n" });
+        let sealed = json!({ "apiVersion": "bitnami.com/v1alpha1", "kind": "SealedSecret", "metadata": metadata,
+            "spec": { "encryptedData": { "k": "AAAA" }, "template": { "metadata": metadata, "type": "Opaque" } } });
+        let key = SecretKey::new("n", "login", "k").unwrap();
+        let change = SecretChange::Put { key, sealed: Box::new(sealed), fingerprint: "f".to_owned() };
+        let action = SecretAction::Change { change, dry_run: false };
+        self.work.send(Work::Secret(SecretWork { id: 1, cluster: CLUSTER, action })).await.unwrap();
+        let Some(Event::Secret(SecretResult { outcome, .. })) = self.results.recv().await else { panic!("a result") };
+        outcome
+    }
+
+    fn main(&self) -> String {
+        self.repositories.main(CLUSTER).unwrap().unwrap()
+    }
+}
+
+fn written(outcome: GitOutcome) -> String {
+    let GitOutcome::Written { commit } = outcome else { panic!("{outcome:?}") };
+    commit
+}
+
+#[tokio::test]
+async fn a_repository_is_made_there_and_what_people_push_is_kept() {
+    let there = There::start().await;
+    let mut here = Here::start(&there, PUSHER);
+    let first = written(here.write("a: 1\n").await);
+    assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(first.clone()));
+    assert_eq!(there.file("edo/cluster/a.yaml").await.as_deref(), Some("a: 1"));
+    let (user, password) = here.repositories.login(CLUSTER).unwrap();
+    assert_eq!(format!("{user}:{}", password.expose_secret()), READER, "the cluster is told how to read it there");
+
+    // Somebody works with it there.
+    let clone = here.directory.path().join("clone");
+    let url = there.url.replace("http://", &format!("http://{PUSHER}@")) + "/factory/cluster-Paint_Shop.git";
+    git(here.directory.path(), &["clone", "--quiet", &url, "clone"]).await.unwrap();
+    std::fs::create_dir_all(clone.join("by-hand")).unwrap();
+    std::fs::write(clone.join("by-hand/mine.yaml"), "b: 1\n").unwrap();
+    git(&clone, &["add", "."]).await.unwrap();
+    git(&clone, &["commit", "--quiet", "-m", "by hand"]).await.unwrap();
+    git(&clone, &["push", "--quiet"]).await.unwrap();
+
+    let second = written(here.write("a: 2\n").await);
+    assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(second.clone()));
+    assert_eq!(there.file("edo/cluster/a.yaml").await.as_deref(), Some("a: 2"));
+    assert_eq!(there.file("by-hand/mine.yaml").await.as_deref(), Some("b: 1"));
+    assert_eq!(
+        git(&there.repository(), &["rev-list", "--count", "main"]).await.as_deref(),
+        Some("3"),
+        "nothing by force"
+    );
+    let Ok(SecretOutcome::Written { commit: Some(commit) }) = here.put_secret().await else { panic!("written") };
+    assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(commit));
+    assert_eq!(written(here.write("a: 2\n").await), here.main(), "what is there already is no other commit");
+}
+
+#[tokio::test]
+async fn while_the_server_is_away_nothing_counts_as_written_and_nothing_is_lost() {
+    let there = There::start().await;
+    let mut here = Here::start(&there, PUSHER);
+    there.away(true);
+    let GitOutcome::Failed { reason } = here.write("a: 1\n").await else { panic!("it is away") };
+    assert!(reason.contains(&there.url) && reason.contains("503"), "{reason}");
+    there.away(false);
+    let first = written(here.write("a: 1\n").await);
+    there.away(true);
+    assert!(matches!(here.write("a: 2\n").await, GitOutcome::Failed { .. }));
+    assert!(matches!(here.put_secret().await, Err(SecretFault::Repository(_))));
+    assert_eq!(here.main(), first);
+    there.away(false);
+    let second = written(here.write("a: 2\n").await);
+    assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(second));
+    assert_eq!(there.file("edo/secrets/n/login.yaml").await, None, "its asker was told that it was not stored");
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_is_taken_back_and_no_password_is_told() {
+    let there = There::start().await;
+    let mut here = Here::start(&there, PUSHER);
+    let first = written(here.write("a: 1\n").await);
+    // A rule of the server: nobody moves this branch.
+    let hook = there.repository().join("hooks/pre-receive");
+    std::fs::write(&hook, "#!/bin/sh\necho 'main is protected' >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let GitOutcome::Failed { reason } = here.write("a: 2\n").await else { panic!("refused") };
+    assert!(reason.contains("main is protected"), "{reason}");
+    assert_eq!(here.main(), first, "taken back");
+    std::fs::remove_file(&hook).unwrap();
+    written(here.write("a: 2\n").await);
+
+    // Who only reads cannot push; what is not known there is not.
+    for login in [READER, "nobody:geheim-3"] {
+        let mut stranger = Here::start(&there, login);
+        let GitOutcome::Failed { reason } = stranger.write("a: 3\n").await else { panic!("{login}") };
+        assert!(!reason.contains("geheim"), "{reason}");
+    }
+    assert_eq!(there.file("edo/cluster/a.yaml").await.as_deref(), Some("a: 2"));
+}
