@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::bootstrap;
 use crate::catalog::{Catalog, CatalogError};
 use crate::event::RepositoryFiles;
+use crate::git_address::GitAddress;
 use crate::render::{self, Release, RenderError};
 use crate::setup::Account;
 use crate::shared_repository::HELM_PATH;
@@ -59,10 +60,8 @@ Flux on the cluster applies every manifest in this repository.
 pub struct Settings {
     /// Prefix of the Sparkplug groups.
     pub organisation: String,
-    /// Base URL of the git server, without a slash at its end.
-    pub git_url: String,
-    /// URL of a repository on the site's own git server, with `{name}` for its name. None: clusters read ours.
-    pub external: Option<String>,
+    /// Where clusters reach their repositories.
+    pub git: GitAddress,
     /// MQTT servers for the cluster's own services.
     pub mqtt_servers: Vec<String>,
     /// Kubernetes Secret with the credentials for them.
@@ -132,21 +131,7 @@ pub fn path(cluster_name: &str) -> String {
 /// URL of a cluster's repository.
 #[must_use]
 pub fn url(settings: &Settings, cluster_name: &str) -> String {
-    url_of(settings, &path(cluster_name))
-}
-
-/// URL of the repository with that path, as clusters reach it.
-fn url_of(settings: &Settings, path: &str) -> String {
-    match &settings.external {
-        Some(url) => external_url(url, path),
-        None => format!("{}/git/{path}", settings.git_url),
-    }
-}
-
-/// URL of a repository on the site's own git server. A name there has no slash: `cluster/Paint_Shop` is `cluster-Paint_Shop`.
-#[must_use]
-pub fn external_url(url: &str, path: &str) -> String {
-    url.replace("{name}", &path.replace('/', "-"))
+    settings.git.written(&path(cluster_name))
 }
 
 /// Chart template of the cluster's own services.
@@ -166,7 +151,7 @@ pub fn render(
     settings: &Settings,
     pins: &BTreeMap<Uuid, GitRef>,
 ) -> Result<ClusterRepo, ClusterRepoError> {
-    let shared = url_of(settings, HELM_PATH);
+    let shared = settings.git.written(HELM_PATH);
     let shared_pin = pins.get(&known::repository::HELM_CHARTS).map(|pin| (shared.as_str(), pin));
     let context = Context::default()
         .with("helm", helm_release(cluster, spec, catalog, settings)?)
@@ -235,7 +220,7 @@ fn chart_source(
     pins: &BTreeMap<Uuid, GitRef>,
 ) -> Result<Option<Value>, ClusterRepoError> {
     let Some(source) = catalog.chart(chart(spec, catalog))?.source else { return Ok(None) };
-    let manifest = render::git_repository(source, None, catalog, &settings.git_url, pins)?;
+    let manifest = render::git_repository(source, None, catalog, &settings.git, pins)?;
     Ok(Some(in_namespace(manifest, spec)))
 }
 

@@ -36,6 +36,7 @@ pub mod catalog;
 pub mod cluster_repo;
 pub mod config;
 pub mod event;
+pub mod git_address;
 pub mod merge;
 pub mod names;
 pub mod reconcile;
@@ -82,6 +83,7 @@ use adapters::{git_http, git_work};
 use api::Asked;
 use bootstrap::FluxSource;
 use event::{Effect, Event, SharedAction, SharedWork};
+use git_address::GitAddress;
 use state::{ClusterManager, Left, Settings};
 
 pub use adapters::repositories::password_file;
@@ -353,19 +355,19 @@ fn settings(
     git_url: String,
     authority: &Authority,
 ) -> Settings {
+    let git = GitAddress { own: git_url, external: config.git.external.url.clone() };
     Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         cluster: cluster_repo::Settings {
             organisation: config.organisation.clone(),
-            git_url: git_url.clone(),
+            git: git.clone(),
             mqtt_servers: config.edge.mqtt_servers.clone(),
             mqtt_secret: config.edge.mqtt_secret.clone(),
             quarantine: quarantine(&config.bootstrap),
-            external: config.git.external.url.clone(),
             realm: config.realm().map(str::to_owned),
         },
         deployment: render::Settings {
-            git_url,
+            git,
             base_values: config.base_values(),
             manifests_bytes_max: config.edge.manifests_bytes_max,
         },

@@ -13,6 +13,7 @@ use sparkplug::{EdgeNodeId, NameError};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, CatalogError};
+use crate::git_address::GitAddress;
 use crate::merge::{self, OverrideError};
 use crate::names::{HELM_RELEASE_CHARACTERS_MAX, LABEL_CHARACTERS_MAX, k8sname};
 use crate::template::{self, Context, TemplateError};
@@ -26,8 +27,8 @@ pub const UUID_LABEL: &str = "factoryplus.app.amrc.co.uk/uuid";
 /// What is the same for every deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Base URL of the git server, without a slash at its end.
-    pub git_url: String,
+    /// Where clusters reach shared repositories.
+    pub git: GitAddress,
     /// First layer of every deployment's values.
     pub base_values: JsonObject,
     /// Largest JSON of all manifests of a deployment.
@@ -127,7 +128,7 @@ pub fn deployment(input: Input<'_>, catalog: &Catalog, settings: &Settings) -> R
         let template = catalog.chart(*chart)?;
         let source = input.deployment.source.or(template.source);
         if let Some(source) = source {
-            push(&mut manifests, git_repository(source, Some(input.uuid), catalog, &settings.git_url, input.pins)?)?;
+            push(&mut manifests, git_repository(source, Some(input.uuid), catalog, &settings.git, input.pins)?)?;
         }
         let values = values(input, *chart, template, settings)?;
         let repository = git_repository_name(source, Some(input.uuid));
@@ -198,12 +199,6 @@ pub fn git_repository_name(source: Option<Uuid>, deployment: Option<Uuid>) -> St
     }
 }
 
-/// URL of a shared repository, as GitRepositories have it.
-#[must_use]
-pub fn repository_url(git_url: &str, repository: Uuid) -> String {
-    format!("{git_url}/uuid/{repository}")
-}
-
 /// The GitRepository for charts of that source, for a deployment or for the cluster itself.
 ///
 /// # Errors
@@ -212,14 +207,14 @@ pub fn git_repository(
     source: Uuid,
     deployment: Option<Uuid>,
     catalog: &Catalog,
-    git_url: &str,
+    git: &GitAddress,
     pins: &BTreeMap<Uuid, GitRef>,
 ) -> Result<Value, RenderError> {
     catalog.repository(source)?;
     let context = Context::default()
         .with("uuid", deployment.unwrap_or(source).to_string())
         .with("name", git_repository_name(Some(source), deployment))
-        .with("url", repository_url(git_url, source));
+        .with("url", git.shared(source));
     let mut manifest = manifest("K8sTemplate of kind GitRepository", catalog.git_repository()?, &context)?;
     if let Some(pin) = pins.get(&source) {
         stay_at(&mut manifest, pin);

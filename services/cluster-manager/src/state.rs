@@ -168,7 +168,7 @@ impl ClusterManager {
         let configdb = configdb_node(&settings.organisation);
         let totals = NodeMetrics {
             version: settings.version.clone(),
-            git_url: settings.cluster.git_url.clone(),
+            git_url: settings.cluster.git.own.clone(),
             ..NodeMetrics::default()
         };
         let mut effects = Effects::new();

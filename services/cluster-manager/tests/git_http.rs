@@ -10,7 +10,7 @@ use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
 use cluster_manager::adapters::{git_http, http};
 use cluster_manager::api::Push;
-use cluster_manager::config::{Anonymous, GitConfig};
+use cluster_manager::config::{Anonymous, ExternalConfig, GitConfig};
 use cluster_manager::event::RepositoryFiles;
 use cluster_manager::password_file;
 use service_runtime::shutdown::Shutdown;
@@ -300,6 +300,22 @@ async fn people_push_by_hand_and_nothing_else_of_a_clusters_repository() {
     work.commit("by-hand/zw\u{f6}lf \"x\"\n.yaml", "a: 1\n").await;
     work.push(&[&server.url_with(&desk::token("operator"), &format!("/uuid/{A}")), "main"]).await.unwrap();
     assert_eq!(server.main(A), work.head("HEAD").await);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_pushes_here_what_clusters_follow_elsewhere() {
+    let url = Some("https://git.acme.example/factory/{name}.git".to_owned());
+    let external = ExternalConfig { url, ..ExternalConfig::default() };
+    let server = Server::start_with(GitConfig { external, ..GitConfig::default() }).await;
+    let before = server.main(A);
+    for path in ["/git/cluster/A", "/git/shared/helm"] {
+        let work = Work::clone(&server.url_with(&desk::token("operator"), path)).await;
+        work.commit("by-hand/mine.yaml", "a: 1\n").await;
+        let error = work.push(&["origin", "main"]).await.unwrap_err();
+        assert!(error.contains("push there"), "{error}");
+    }
+    assert_eq!(server.main(A), before);
     server.stop().await;
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cluster_manager::access::rate::Rate;
 use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
+use cluster_manager::git_address::GitAddress;
 use cluster_manager::state::{ClusterManager, Left, Settings as ManagerSettings};
 use configdb::model::Limits;
 use configdb::store::MemoryStore;
@@ -233,20 +234,19 @@ impl Program for ConfigDb {
 
 fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
     let organisation = organisation();
-    let git_url = "http://git.example:8480".to_owned();
+    let git = GitAddress { own: "http://git.example:8480".to_owned(), external: None };
     let settings = ManagerSettings {
         version: "sim".to_owned(),
         cluster: cluster_manager::cluster_repo::Settings {
             organisation: organisation.to_string(),
-            git_url: git_url.clone(),
+            git: git.clone(),
             mqtt_servers: vec!["mqtt://broker.example:1883".to_owned()],
             mqtt_secret: None,
             quarantine: None,
-            external: None,
             realm: None,
         },
         deployment: cluster_manager::render::Settings {
-            git_url,
+            git,
             base_values: serde_json::Map::new(),
             manifests_bytes_max: 200 * 1024,
         },

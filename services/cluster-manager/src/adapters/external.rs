@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::git_client::{self, Credentials, GitError, Remote};
 use super::pulls::{LOCAL_MAX, MAIN, chain, refs, update};
-use crate::cluster_repo;
 use crate::config::ExternalConfig;
+use crate::git_address;
 
 /// Where a fetch puts what it has; clients do not see it.
 const THERE: &str = "refs/sparkfleet/external";
@@ -44,7 +44,7 @@ impl External {
         if self.reach(directory, path).await?.is_none() {
             return Ok(None);
         }
-        let url = cluster_repo::external_url(&self.url, path);
+        let url = git_address::external(&self.url, path);
         let spec = format!("+{MAIN}:{THERE}");
         let fetch = ["fetch", "--quiet", "--no-write-fetch-head", "--no-recurse-submodules", "--", &url, &spec];
         self.git(directory, &url, &fetch).await?;
@@ -61,7 +61,7 @@ impl External {
     /// # Errors
     /// What git says, for people.
     pub async fn reach(&self, directory: &Path, path: &str) -> Result<Option<String>, String> {
-        let url = cluster_repo::external_url(&self.url, path);
+        let url = git_address::external(&self.url, path);
         // A server that makes repositories when they are pushed to knows none before.
         let listed = match self.git(directory, &url, &["ls-remote", "--", &url, MAIN]).await {
             Err(reason) if reason.contains("not found") => String::new(),
@@ -77,7 +77,7 @@ impl External {
     pub async fn push(&self, directory: &Path, path: &str, there: Option<&String>) -> Result<(), String> {
         let here = refs(directory, &[MAIN]).await?.remove(MAIN);
         let Some(here) = here.filter(|here| Some(here) != there) else { return Ok(()) };
-        let url = cluster_repo::external_url(&self.url, path);
+        let url = git_address::external(&self.url, path);
         let spec = format!("{MAIN}:{MAIN}");
         let pushed = self.git(directory, &url, &["push", "--quiet", "--", &url, &spec]).await;
         let Err(reason) = pushed else { return Ok(()) };

@@ -41,6 +41,7 @@ use crate::access::token::TokenHash;
 use crate::api::{self, Credential, Question, Reply};
 use crate::cluster_repo;
 use crate::config::{Anonymous, GitConfig};
+use crate::shared_repository::HELM_PATH;
 
 /// Most bytes of a request after decompression. A fetch names the commits that it has; these are some 50 bytes each.
 const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -56,6 +57,8 @@ struct Server {
     desk: Desk,
     receiver: Receiver,
     anonymous: Anonymous,
+    /// Clusters follow their repositories elsewhere.
+    has_external: bool,
     /// Bounds the children: each takes memory and a core while it packs.
     children: Arc<Semaphore>,
     request_timeout: Duration,
@@ -70,6 +73,7 @@ pub fn router(repositories: Repositories, desk: Desk, hooks: Hooks, config: &Git
         desk,
         receiver,
         anonymous: config.anonymous,
+        has_external: config.external.url.is_some(),
         children: Arc::new(Semaphore::new(config.children_max)),
         request_timeout,
     };
@@ -95,6 +99,8 @@ enum Refusal {
     NotFound,
     #[error("{NO_PUSH}")]
     Push,
+    #[error("Clusters follow this repository on the site's own git server (git.external): push there.\n")]
+    Elsewhere,
     #[error("{0}.\n")]
     Told(api::Refusal),
     #[error("Only git's smart HTTP protocol is served here; use a git client.\n")]
@@ -121,7 +127,7 @@ impl IntoResponse for Refusal {
                 (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response()
             }
             Self::Told(_) => (StatusCode::FORBIDDEN, text).into_response(),
-            Self::Push | Self::NotSmart => (StatusCode::FORBIDDEN, text).into_response(),
+            Self::Push | Self::Elsewhere | Self::NotSmart => (StatusCode::FORBIDDEN, text).into_response(),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response(),
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
         };
@@ -266,7 +272,10 @@ impl Server {
     ) -> Result<Allowed, Refusal> {
         let (_, password) = credentials(headers).ok_or(Refusal::Unauthorised)?;
         let token = TokenHash::of(&password).ok_or(Refusal::Push)?;
-        self.ask(repository, token, peer, true).await
+        let allowed = self.ask(repository, token, peer, true).await?;
+        // What is pushed to ours would be lost when it is brought to where the site's server is.
+        let is_elsewhere = allowed.repository.kind == Kind::Cluster || allowed.repository.path == HELM_PATH;
+        if self.has_external && is_elsewhere { Err(Refusal::Elsewhere) } else { Ok(allowed) }
     }
 
     async fn push(

@@ -17,11 +17,10 @@ fn catalog() -> Catalog {
 fn settings() -> Settings {
     Settings {
         organisation: "ACME".to_owned(),
-        git_url: "https://git.acme.example".to_owned(),
+        git: GitAddress { own: "https://git.acme.example".to_owned(), external: None },
         mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
         mqtt_secret: Some("mqtt".to_owned()),
         quarantine: None,
-        external: None,
         realm: None,
     }
 }

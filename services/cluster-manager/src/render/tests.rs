@@ -37,7 +37,7 @@ fn entry(json: Value) -> EdgeDeployment {
 
 fn rendered(json: Value, catalog: &Catalog) -> Result<Rendered, RenderError> {
     let settings = Settings {
-        git_url: "https://git.acme.example".to_owned(),
+        git: GitAddress { own: "https://git.acme.example".to_owned(), external: None },
         base_values: json!({"realm": "ACME.EXAMPLE"}).as_object().unwrap().clone(),
         manifests_bytes_max: 10_000,
     };
@@ -128,7 +128,7 @@ fn a_pinned_repository_stays_where_it_is_whatever_its_template_says() {
         pins: &pins,
     };
     let settings =
-        Settings { git_url: String::new(), base_values: serde_json::Map::new(), manifests_bytes_max: 10_000 };
+        Settings { git: GitAddress::default(), base_values: serde_json::Map::new(), manifests_bytes_max: 10_000 };
     let rendered = deployment(input, &catalog(), &settings).unwrap();
     assert_eq!(rendered.manifests[0]["spec"]["ref"], json!({"commit": "c0".repeat(20)}));
     for (pin, expected) in [
@@ -176,7 +176,7 @@ fn an_agent_configuration_becomes_a_config_map_with_its_revision() {
         pins: &BTreeMap::new(),
     };
     let settings =
-        Settings { git_url: String::new(), base_values: serde_json::Map::new(), manifests_bytes_max: 10_000 };
+        Settings { git: GitAddress::default(), base_values: serde_json::Map::new(), manifests_bytes_max: 10_000 };
     let rendered = deployment(input, &catalog(), &settings).unwrap();
     assert_eq!(
         rendered.manifests[1],

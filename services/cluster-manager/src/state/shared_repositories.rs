@@ -429,7 +429,7 @@ impl ClusterManager {
         let path = repository.path().unwrap_or_default().to_owned();
         let is_open = !path.is_empty() && repository.open.as_deref() == Some(&path);
         let device = RepositoryDevice {
-            git_url: is_open.then(|| format!("{}/git/{path}", self.settings.cluster.git_url)),
+            git_url: is_open.then(|| format!("{}/git/{path}", self.settings.cluster.git.own)),
             path,
             reason,
             git_commit: repository.main.clone(),

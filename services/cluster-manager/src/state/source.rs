@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::repeat::Repeat;
 use crate::event::Effect;
-use crate::{reconcile, render};
+use crate::reconcile;
 
 /// The commits on their way.
 #[derive(Debug, Clone)]
@@ -80,10 +80,10 @@ impl ClusterManager {
         let objects: BTreeSet<Uuid> =
             deployments.map(|deployment| &deployment.rendered_from).chain(own).flatten().copied().collect();
         let commit = |object: Uuid| self.shared.commit(object)?.parse().ok();
-        let told =
-            objects.into_iter().filter(|object| *object != known::repository::HELM_CHARTS).filter_map(|object| {
-                Some((render::repository_url(&self.settings.deployment.git_url, object), commit(object)?))
-            });
+        let told = objects
+            .into_iter()
+            .filter(|object| *object != known::repository::HELM_CHARTS)
+            .filter_map(|object| Some((self.settings.deployment.git.shared(object), commit(object)?)));
         Others(told.take(OTHERS_MAX).collect())
     }
 }

@@ -27,6 +27,7 @@ use super::*;
 use crate::access::rate::Rate;
 use crate::bootstrap::{Offer, OfferedToken};
 use crate::event::{GitAction, GitWork, Order, PrincipalsResult, PrincipalsWork, RepositoryFiles};
+use crate::git_address::GitAddress;
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 const OTHER: Uuid = Uuid::from_u128(0xC2);
@@ -40,20 +41,19 @@ fn organisation() -> Organisation {
 const CHARTS: &str = "c0ffee0000000000000000000000000000000000";
 
 fn settings() -> Settings {
-    let git_url = "http://git".to_owned();
+    let git = GitAddress { own: "http://git".to_owned(), external: None };
     Settings {
         organisation: organisation(),
         version: "0".to_owned(),
         cluster: cluster_repo::Settings {
             organisation: "ACME".to_owned(),
-            git_url: git_url.clone(),
+            git: git.clone(),
             mqtt_servers: vec!["mqtt://broker:1883".to_owned()],
             mqtt_secret: None,
             quarantine: None,
-            external: None,
             realm: Some("ACME.EXAMPLE".to_owned()),
         },
-        deployment: render::Settings { git_url, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
+        deployment: render::Settings { git, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
         away: Duration::from_secs(30),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),

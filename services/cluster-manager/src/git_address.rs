@@ -1,0 +1,58 @@
+//! Where clusters reach repositories: on our server, or on the site's.
+
+use configdb_schema::known;
+use uuid::Uuid;
+
+use crate::shared_repository::HELM_PATH;
+
+/// Both servers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GitAddress {
+    /// Base URL of ours, without a slash at its end.
+    pub own: String,
+    /// URL of a repository on the site's, with `{name}` for its name. None: clusters read ours.
+    pub external: Option<String>,
+}
+
+impl GitAddress {
+    /// Of a repository that the cluster manager writes, by its path: `cluster/Paint_Shop`, `shared/helm`.
+    #[must_use]
+    pub fn written(&self, path: &str) -> String {
+        match &self.external {
+            Some(url) => external(url, path),
+            None => format!("{}/git/{path}", self.own),
+        }
+    }
+
+    /// Of a shared repository, by its object.
+    #[must_use]
+    pub fn shared(&self, repository: Uuid) -> String {
+        match &self.external {
+            Some(url) if repository == known::repository::HELM_CHARTS => external(url, HELM_PATH),
+            _ => format!("{}/uuid/{repository}", self.own),
+        }
+    }
+}
+
+/// URL of a repository on the site's server. A name there has no slash: `cluster/Paint_Shop` is `cluster-Paint_Shop`.
+#[must_use]
+pub fn external(url: &str, path: &str) -> String {
+    url.replace("{name}", &path.replace('/', "-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_write_is_where_clusters_follow_it_and_other_shared_repositories_stay_ours() {
+        let (charts, other) = (known::repository::HELM_CHARTS, Uuid::from_u128(7));
+        let own = GitAddress { own: "https://git.acme.example".to_owned(), external: None };
+        assert_eq!(own.written("cluster/Paint_Shop"), "https://git.acme.example/git/cluster/Paint_Shop");
+        assert_eq!(own.shared(charts), format!("https://git.acme.example/uuid/{charts}"));
+        let site = GitAddress { external: Some("https://gitea.example/f/{name}.git".to_owned()), ..own.clone() };
+        assert_eq!(site.written("cluster/Paint_Shop"), "https://gitea.example/f/cluster-Paint_Shop.git");
+        assert_eq!(site.shared(charts), "https://gitea.example/f/shared-helm.git");
+        assert_eq!(site.shared(other), own.shared(other));
+    }
+}
