@@ -207,7 +207,7 @@ pub struct TicketBody {
     pub ciphertext: Vec<u8>,
 }
 
-/// What is sealed in Ticket, before padding. Exactly one of grant and refusal.
+/// What is sealed in Ticket, before padding. Exactly one of grant, refusal and renewal.
 #[derive(Clone, PartialEq, Eq, Message)]
 #[prost(skip_debug)]
 pub struct TicketContent {
@@ -220,6 +220,27 @@ pub struct TicketContent {
     /// Why there is nothing.
     #[prost(message, optional, tag = "3")]
     pub refusal: Option<Refusal>,
+    /// What a member receives.
+    #[prost(message, optional, tag = "4")]
+    pub renewal: Option<Renewal>,
+}
+
+/// What a member receives that renews its certificates: nothing in it is secret.
+#[derive(Clone, PartialEq, Eq, Message)]
+#[prost(skip_debug)]
+pub struct Renewal {
+    /// Name of the node.
+    #[prost(string, tag = "1")]
+    pub node_name: String,
+    /// Kubelet certificate, DER.
+    #[prost(bytes = "vec", tag = "2")]
+    pub kubelet_certificate: Vec<u8>,
+    /// SSH authority, an authorized_keys line.
+    #[prost(string, tag = "3")]
+    pub ssh_authority: String,
+    /// SSH host certificate, one line.
+    #[prost(string, tag = "4")]
+    pub ssh_host_certificate: String,
 }
 
 /// What a host receives. Which fields must be there depends on the kind of the request.
@@ -527,6 +548,7 @@ debug_names_only!(
     Ticket,
     TicketBody,
     TicketContent,
+    Renewal,
     Grant,
     Membership,
     Component,

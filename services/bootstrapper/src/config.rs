@@ -50,6 +50,8 @@ pub struct Config {
     pub paths: PathsConfig,
     /// How long things may take.
     pub timeouts: TimeoutsConfig,
+    /// Certificates of a member.
+    pub renewal: RenewalConfig,
     /// The broker.
     pub mqtt: MqttConfig,
     /// Health and metrics.
@@ -205,6 +207,14 @@ pub struct TimeoutsConfig {
     pub command_ms: u64,
 }
 
+/// When certificates of a member are renewed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RenewalConfig {
+    /// How much of their life is over then, per cent.
+    pub at_percent: u8,
+}
+
 /// How and what is logged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -231,6 +241,7 @@ impl Default for Config {
             kubernetes: KubernetesConfig::default(),
             paths: PathsConfig::default(),
             timeouts: TimeoutsConfig::default(),
+            renewal: RenewalConfig::default(),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
             log: LogConfig::default(),
@@ -310,6 +321,12 @@ impl Default for TimeoutsConfig {
     }
 }
 
+impl Default for RenewalConfig {
+    fn default() -> Self {
+        Self { at_percent: 66 }
+    }
+}
+
 impl Default for LogConfig {
     fn default() -> Self {
         Self { format: LogFormat::Human, filter: "info".to_owned() }
@@ -384,6 +401,7 @@ impl Config {
             retry: ms(timeouts.retry_ms),
             lock_within: ms(timeouts.lock_ms),
             member_within: ms(timeouts.member_ms),
+            renew_percent: self.renewal.at_percent,
             reboot_after: ms(timeouts.reboot_ms),
             linger: ms(timeouts.linger_ms),
             administrator_for: ms(timeouts.administrator_ms),
@@ -455,6 +473,7 @@ impl Config {
             ((1..=10).contains(&self.kubernetes.attempts_max), "kubernetes.attempts_max", "must lie between 1 and 10"),
             (self.kubernetes.component_bytes_max > 0, "kubernetes.component_bytes_max", "must be at least 1"),
             (timeouts.lock_ms >= 1_000, "timeouts.lock_ms", "must be at least 1000 (1 s)"),
+            (self.renewal.at_percent <= 90, "renewal.at_percent", "must be at most 90"),
             (timeouts.member_ms >= 1_000, "timeouts.member_ms", "must be at least 1000 (1 s)"),
             (timeouts.command_ms >= 1_000, "timeouts.command_ms", "must be at least 1000 (1 s)"),
         ];

@@ -2,6 +2,7 @@
 
 use bootstrapper_contract::InitParameters;
 use join_protocol::message::grant::{Component, Membership};
+use join_protocol::message::renewal::Renewal;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, RequestId};
@@ -12,6 +13,7 @@ use uuid::Uuid;
 
 use crate::platform::{AttesterKeys, DiskFound, JoinPlan, Mark, UnlockError};
 use crate::record::NodeRecord;
+use crate::renewal::Lifetime;
 
 /// What is found when the host is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Inspection {
     pub disk: DiskFound,
     /// The record on it, if it is open and there is one.
     pub record: Option<NodeRecord>,
+    /// Of its certificates, if the disk is open and has any.
+    pub certificates: Vec<Lifetime>,
     /// What it asks to be certified.
     pub identity: Identity,
 }
@@ -85,6 +89,8 @@ pub enum Task {
     SetKey(Secret),
     /// Write what a ticket brought.
     Write(Box<Membership>),
+    /// Put renewed certificates in place, and make those read them who use them.
+    Renew(Box<Renewal>),
     /// Write the SSH authority of an init.
     WriteAuthority(String),
     /// Install components.

@@ -15,6 +15,7 @@
 //! 2. *Ask* (`state.rs`): the machine of the join protocol speaks with the join service. When an administrator says so, a second machine asks the administrator as well.
 //! 3. *Work* (`state/work.rs`): the ticket is looked at (`grant.rs`), then one step follows the other. The lock is the point of no return: before it a failure is told and tried again,
 //!    after it the disk is marked for reset and the host reboots.
+//!    A member whose certificates have lived two thirds of their life asks for others in the same way (`renewal.rs`); that is not followed by a lock, and its failure costs nothing.
 //! 4. *Report* (`state/report.rs`): every step is a metric, so that a dashboard shows a host's way in.
 //!
 //! `event.rs` lists all that comes in and goes out; `platform.rs` says what a host has; `adapters/simulated.rs` is a host that is not there. There is no `reconcile.rs`: what is desired
@@ -32,6 +33,7 @@ pub mod grant;
 pub mod luks;
 pub mod platform;
 pub mod record;
+pub mod renewal;
 pub mod state;
 
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};

@@ -228,6 +228,12 @@ pub trait Installer: Send + fmt::Debug {
     /// # Errors
     /// It was not started.
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>>;
+
+    /// Certificates were renewed: makes those read them who do not look by themselves. Best effort: who does not read them at once does at its next start.
+    fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {
+        activity.say("certificates are renewed");
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// The power switch.

@@ -6,6 +6,8 @@
 //!                                       +- failed ---+                  +- failed --> Failing: mark the disk, reboot
 //! ```
 //!
+//! A member whose certificates have to be renewed asks as well, when it runs: `Working -> Asking <--> Working -> Member`. It is locked already, and a failure of that leaves it what it is.
+//!
 //! Two machines may ask side by side: one the join service, one an administrator. The first ticket is worked on; the *lock* decides: the flag here is set before the register is
 //! extended and never unset, the other machine ends with it, and from there on there is no way back but a reboot.
 
@@ -34,6 +36,7 @@ use uuid::Uuid;
 use crate::boot::{Decision, decide};
 use crate::event::{Done, Effect, Ending, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
 use crate::platform::DiskFound;
+use crate::renewal::is_due;
 use track::Track;
 use work::{Step, Work};
 
@@ -69,6 +72,8 @@ pub struct Settings {
     pub linger: Duration,
     /// How long an administrator is asked after each command.
     pub administrator_for: Duration,
+    /// How much of the life of a certificate is over when it is renewed, per cent.
+    pub renew_percent: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +120,8 @@ pub struct State {
     host: Option<HostSettings>,
     tracks: Vec<Track>,
     work: Option<Work>,
+    /// A member whose certificates are to be renewed once it runs.
+    renews: Option<Box<(Uuid, Inspection)>>,
     /// The one-way lock: set before the register is extended, never unset.
     is_committed: bool,
     is_stopping: bool,
@@ -149,6 +156,7 @@ impl State {
             host: None,
             tracks: Vec::new(),
             work: None,
+            renews: None,
             is_committed: false,
             is_stopping: false,
             task: 0,
@@ -274,6 +282,10 @@ impl State {
             Decision::Rejoin => self.ask(Kind::Rejoin, uuid, inspection, turn),
             Decision::Member { unmarked } => {
                 self.is_committed = true;
+                let believed = self.settings.clock_believed && turn.now.wall >= CLOCK_MIN;
+                if believed && is_due(&inspection.certificates, self.settings.renew_percent, turn.now.wall) {
+                    self.renews = Some(Box::new((uuid, inspection)));
+                }
                 let steps = if unmarked { vec![Step::MarkMember, Step::Resume] } else { vec![Step::Resume] };
                 self.begin_work(Work::of_member(steps, turn.now.mono + self.settings.member_within), turn);
             }
@@ -317,7 +329,9 @@ impl State {
         self.node.kind = kind.name().to_owned();
         self.host = Some(settings.clone());
         self.phase = Phase::Asking;
-        self.tracks.push(Track::new(settings, None));
+        // A member goes on either way, and looks after its certificates again at its next start.
+        let ends_at = (kind == Kind::Renew).then_some(turn.now.mono + self.settings.member_within);
+        self.tracks.push(Track::new(settings, ends_at));
         self.tell(kind, MachineEvent::Start, turn);
     }
 
@@ -373,7 +387,12 @@ impl State {
         if track.ends_at.is_some_and(|at| at <= mono) {
             track.ends_at = None;
             if !worked_on {
-                return self.tracks.retain(|track| track.kind != kind);
+                self.tracks.retain(|track| track.kind != kind);
+                if kind == Kind::Renew {
+                    tracing::warn!("the certificates are not renewed; the next start tries again");
+                    self.end(Ending::Member);
+                }
+                return;
             }
         }
         let event = if track.restart(mono) { MachineEvent::Start } else { MachineEvent::Timer };
@@ -383,6 +402,8 @@ impl State {
     fn on_stop(&mut self) {
         match &self.phase {
             Phase::Member { .. } => self.end(Ending::Member),
+            // It is a member, whatever its certificates are.
+            Phase::Asking if self.is_committed => self.end(Ending::Member),
             Phase::Failing { marked: true, reason, .. } => {
                 let reason = format!("{reason}; the host has to be rebooted");
                 self.end(Ending::Blocked(reason));
@@ -427,6 +448,7 @@ impl State {
                 MachineEffect::Lock { request, cluster_id, qualifying_data, selection } => {
                     self.on_ticket(kind, request, (cluster_id, qualifying_data, selection), turn);
                 }
+                MachineEffect::Renew { request } => self.on_renewal(request, turn),
                 MachineEffect::Refused(refusal) => {
                     self.node.refusals += 1;
                     tracing::warn!(kind = kind.name(), refusal = %refusal, "refused");

@@ -90,6 +90,23 @@ fn the_systemd_unit_starts_the_program_and_waits_longer_than_a_join_may_take() {
     assert_eq!(paths.run, Path::new("/run").join(value("RuntimeDirectory")), "what is gone with the boot");
 }
 
+#[test]
+fn a_timer_starts_the_program_again_on_a_member_every_day() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let timer = read("sparkfleet-bootstrapper-renew.timer");
+    assert!(timer.lines().any(|line| line == "OnUnitActiveSec=1d"), "{timer}");
+    let service = read("sparkfleet-bootstrapper-renew.service");
+    for wanted in [
+        // Without it a host on its way in would be started again in the middle of it.
+        "Requisite=sparkfleet-bootstrapper.service",
+        "After=sparkfleet-bootstrapper.service",
+        "ExecStart=/usr/bin/systemctl restart --no-block sparkfleet-bootstrapper.service",
+    ] {
+        assert!(service.lines().any(|line| line == wanted), "{wanted} is not in {service}");
+    }
+}
+
 /// With `SPARKFLEET_WRITE_DOCS=1` in the environment the table is written instead of compared.
 #[test]
 fn the_documentation_lists_every_key() {

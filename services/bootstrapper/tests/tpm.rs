@@ -3,12 +3,14 @@
 
 mod support;
 
+use base64::Engine as _;
 use bootstrapper::Ending;
 use bootstrapper::adapters::simulated::SimulatedHost;
 use bootstrapper::adapters::tpm::TpmAttester;
-use bootstrapper::config::AttestationConfig;
+use bootstrapper::config::{AttestationConfig, RenewalConfig};
 use bootstrapper::platform::Attester as _;
 use join_attestation::{Policy, TpmVerifier};
+use join_protocol::message::acknowledgement::Stage;
 use join_protocol::secret::Secret;
 use join_protocol::terms::Variant;
 use rustls_pki_types::CertificateDer;
@@ -63,9 +65,29 @@ impl Machine {
     }
 
     fn start(&self, broker: &Mosquitto) -> Running {
+        self.start_renewing(broker, RenewalConfig::default().at_percent)
+    }
+
+    fn start_renewing(&self, broker: &Mosquitto, at_percent: u8) -> Running {
         let mut platform = self.rest.platform();
         platform.attester = Box::new(self.attester());
-        Running::start(config(broker, self.directory.path(), &format!("edge-{}", self.disk.as_u128())), platform)
+        let mut config = config(broker, self.directory.path(), &format!("edge-{}", self.disk.as_u128()));
+        config.renewal.at_percent = at_percent;
+        Running::start(config, platform)
+    }
+
+    /// Has an SSH host key from here on.
+    fn write_ssh_host_key(&self) {
+        let folder = self.directory.path().join("etc/ssh");
+        std::fs::create_dir_all(&folder).unwrap();
+        let key = [&11_u32.to_be_bytes()[..], b"ssh-ed25519", &32_u32.to_be_bytes(), &[0x5A; 32]].concat();
+        let line = format!("ssh-ed25519 {}\n", base64::engine::general_purpose::STANDARD.encode(key));
+        std::fs::write(folder.join("ssh_host_ed25519_key.pub"), line).unwrap();
+    }
+
+    fn ssh_host_certificate(&self) -> String {
+        let path = self.directory.path().join("run/state/ssh/ssh_host_ed25519_key-cert.pub");
+        std::fs::read_to_string(path).unwrap()
     }
 
     /// The certificate of who signed that of the endorsement key; the manufacturer's root signed it.
@@ -153,6 +175,33 @@ async fn hosts_with_real_tpms_join_side_by_side_lock_themselves_and_come_back_af
     }
     let after: Vec<_> = machines.iter().map(|machine| machine.attester().keys().unwrap()).collect();
     assert_eq!(before, after, "a TPM has the same keys after every boot");
+}
+
+#[tokio::test]
+async fn a_member_renews_its_certificates_without_a_reboot_by_a_quote_that_shows_its_lock() {
+    let broker = Mosquitto::start();
+    let machine = Machine::new(1);
+    machine.write_ssh_host_key();
+    let verifier = verifier(&[&machine]);
+    let mut site = Site::start(&broker, vec![TestIssuer::join_service(Variant::Tpm2, Box::new(verifier))]);
+    let disk = machine.disk;
+    let running = machine.start(&broker);
+    site.until("the member", |site| site.state(disk) == "member").await;
+    assert_eq!(running.stop().await, Ending::Member);
+    let (first, lock) = (machine.ssh_host_certificate(), machine.register("sha256"));
+    // Nothing is due: it needs neither ticket nor broker.
+    assert_eq!(machine.start(&broker).end().await, Ending::Member);
+    assert_eq!((site.issuers[0].tickets, machine.ssh_host_certificate()), (1, first.clone()));
+
+    let running = machine.start_renewing(&broker, 0);
+    let renewed = |site: &Site| site.node(disk).is_some_and(|node| node.kind == "renew" && node.state == "member");
+    site.until("the renewal", renewed).await;
+    site.until("that it is told", |site| site.issuers[0].stages_of(disk).last() == Some(&Stage::Member)).await;
+    assert_eq!(running.stop().await, Ending::Member);
+    let second = machine.ssh_host_certificate();
+    assert!(second != first && second.starts_with("ssh-ed25519-cert-v01@openssh.com "), "{second}");
+    assert_eq!((site.issuers[0].tickets, site.trouble().len()), (2, 0), "{:?}", site.trouble());
+    assert_eq!(machine.register("sha256"), lock, "nothing is extended for it");
 }
 
 #[tokio::test]

@@ -42,13 +42,17 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
     let asked = Asked { ek, policy, cache, known };
     asked.check_disk(hello.disk, hello.kind)?;
     asked.check_role(hello.role)?;
-    let name = match hello.kind {
-        Kind::Join => asked.name(&verified.body().node_name, hello.disk)?,
-        _ => known.map(|known| known.name.clone()).unwrap_or_default(),
+    if hello.kind == Kind::Renew {
+        asked.check_member(hello.role)?;
+    }
+    let is_certified = matches!(hello.kind, Kind::Join | Kind::Renew);
+    let name = match is_certified {
+        true => asked.name(&verified.body().node_name, hello.disk)?,
+        false => known.map(|known| known.name.clone()).unwrap_or_default(),
     };
-    let addresses = match hello.kind {
-        Kind::Join => asked.addresses(&verified.body().principals, settings)?,
-        _ => Vec::new(),
+    let addresses = match is_certified {
+        true => asked.addresses(&verified.body().principals, settings)?,
+        false => Vec::new(),
     };
     if known.is_none() && cache.hosts().len() >= settings.hosts_max {
         let detail = format!("{} hosts are remembered, as many as join.hosts_max allows", settings.hosts_max);
@@ -115,6 +119,18 @@ impl Asked<'_> {
                 Err(Refusal::new(RefusalCode::RoleNotAllowed, detail))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Certificates are renewed for who has become a member, and as what it is.
+    fn check_member(&self, role: Role) -> Result<(), Refusal> {
+        match self.known {
+            Some(known) if known.bound && known.role == role.name() => Ok(()),
+            Some(known) if known.bound => {
+                let detail = format!("the host is a {}", known.role);
+                Err(Refusal::new(RefusalCode::RoleNotAllowed, detail))
+            }
+            _ => Err(Refusal::new(RefusalCode::DiskNotOwned, "the host has not become a member with this disk")),
         }
     }
 

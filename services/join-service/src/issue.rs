@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use join_protocol::issuer::Verified;
 use join_protocol::message::grant::{Grant, Membership};
+use join_protocol::message::renewal::Renewal;
+use join_protocol::message::ticket::Given;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::terms::{Kind, Role};
 use join_tickets::certificate::Purpose;
@@ -52,7 +54,7 @@ pub fn needs_token(distribution: Distribution, kind: Kind, role: Role) -> bool {
 }
 
 impl Issuing<'_> {
-    /// The grant of a verified and admitted host. `randomness`: fresh.
+    /// What a verified and admitted host is given. `randomness`: fresh.
     ///
     /// # Errors
     /// What could not be made, for people.
@@ -62,15 +64,26 @@ impl Issuing<'_> {
         admission: &Admission,
         token: Option<&BootstrapToken>,
         randomness: &Secret,
-    ) -> Result<Grant, String> {
+    ) -> Result<Given, String> {
         let hello = verified.recipient().hello();
+        if hello.kind == Kind::Renew {
+            return self.renewal(verified, admission, randomness).map(Given::Renewal);
+        }
         let (measurement_secret, measurement_salt) = self.keys.measurement();
         let membership = match hello.kind {
             Kind::Join => Some(self.membership(verified, admission, token, randomness)?),
             _ => None,
         };
         let disk_key = self.keys.state_disk_key(admission.disk);
-        Ok(Grant { disk_key, measurement_secret, measurement_salt, membership, setup: None })
+        let grant = Grant { disk_key, measurement_secret, measurement_salt, membership, setup: None };
+        Ok(Given::Grant(Box::new(grant)))
+    }
+
+    /// Certificates for a member, of the same authorities as those of its join.
+    fn renewal(&self, verified: &Verified, admission: &Admission, randomness: &Secret) -> Result<Renewal, String> {
+        let (ssh_authority, ssh_host_certificate) = self.ssh(verified, admission, randomness)?;
+        let kubelet_certificate = self.kubelet(verified, admission, randomness)?;
+        Ok(Renewal { node_name: admission.name.clone(), kubelet_certificate, ssh_authority, ssh_host_certificate })
     }
 
     fn membership(

@@ -166,6 +166,8 @@ pub fn end(cache: &Cache, entry: &Entry<Request>, ending: Ending, wall_ms: u64) 
 
 fn ended_host(host: &HostRecord, request: &Request, ending: Ending, wall_ms: u64) -> HostRecord {
     let state = match (ending, request.record.kind, &request.record.phase) {
+        // It runs, whatever became of its certificates.
+        (_, Kind::Renew, _) => HostState::Member,
         (Ending::Member, _, _) => HostState::Member,
         (Ending::Failed, _, _) => HostState::Failed,
         // A member stays one whatever becomes of a rejoin; a host that is locked already has what its ticket gave.

@@ -48,6 +48,8 @@ use policy::{PolicyKeeper, Taken};
 use report::Reports;
 use seen::SeenHosts;
 
+/// What a join service answers.
+const KINDS: [Kind; 3] = [Kind::Join, Kind::Rejoin, Kind::Renew];
 /// How long keys of hellos and evidence are used, ms. Those of the epoch before stay good.
 const KEY_EPOCH_MS: u64 = 3_600_000;
 /// How often what must end is looked for.
@@ -146,13 +148,11 @@ impl State {
         let (measurement_secret, measurement_salt) = keys.measurement();
         let policy = PolicyKeeper::new();
         let epoch = now.wall / KEY_EPOCH_MS;
-        let issuer =
-            Issuer::new(issuer_policy(&settings, &policy), issuer_keys(&*keys, epoch), signing_key, certificates);
-        let counters = JoinCounters::zero(
-            [Kind::Join, Kind::Rejoin].map(Kind::name),
-            RefusalCode::ALL.iter().map(|code| code.name()),
-            IGNORED,
-        );
+        let cluster_id = cluster_id(&measurement_secret, &measurement_salt);
+        let issuer_policy = issuer_policy(&settings, &policy, cluster_id);
+        let issuer = Issuer::new(issuer_policy, issuer_keys(&*keys, epoch), signing_key, certificates);
+        let counters =
+            JoinCounters::zero(KINDS.map(Kind::name), RefusalCode::ALL.iter().map(|code| code.name()), IGNORED);
         Self {
             limits: Limits::new(settings.hellos_per_second_max, settings.evidence_per_second_max, now.mono),
             leadership: Leadership::new(settings.replica.clone()),
@@ -162,7 +162,7 @@ impl State {
             not_after_ms,
             issuer,
             key_epoch: epoch,
-            cluster_id: cluster_id(&measurement_secret, &measurement_salt),
+            cluster_id,
             cache: Cache::default(),
             policy,
             seen: SeenHosts::default(),
@@ -275,7 +275,7 @@ impl State {
         };
         let PolicyRecord { version, revision, entry } = stored.is.clone();
         self.policy.apply(DesiredPolicy { version, revision, entry });
-        self.issuer.set_policy(issuer_policy(&self.settings, &self.policy));
+        self.issuer.set_policy(issuer_policy(&self.settings, &self.policy, self.cluster_id));
         // A host that was revoked has its tokens revoked at once.
         self.sweep_at = Duration::ZERO;
     }
@@ -462,14 +462,15 @@ fn to_host(address: &Address, message: &IssuerMessage) -> Option<Effect> {
     Some(Effect::Host(HostRequest::Command { node, device: None, metrics }))
 }
 
-fn issuer_policy(settings: &Settings, policy: &PolicyKeeper) -> IssuerPolicy {
+fn issuer_policy(settings: &Settings, policy: &PolicyKeeper, cluster_id: Hash) -> IssuerPolicy {
     IssuerPolicy {
         cluster: settings.cluster_uuid,
         group: settings.join_group.clone(),
-        kinds: vec![Kind::Join, Kind::Rejoin],
+        kinds: KINDS.to_vec(),
         suites: vec![Suite::XWing, Suite::X25519],
         variants: policy.variants(),
         policy_epoch: policy.version(),
+        locked_to: Some(cluster_id),
     }
 }
 

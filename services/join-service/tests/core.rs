@@ -7,12 +7,13 @@ mod support;
 use std::time::Duration;
 
 use join_protocol::refusal::RefusalCode;
+use join_protocol::secret::cluster_id;
 use join_protocol::terms::{Kind, Role};
 use join_service::document::{ControlPlaneLease, Key, from_text};
 use join_service_contract::{HostState, PolicyState};
 use serde_json::json;
 use support::host::SimHost;
-use support::site::{entry, policy};
+use support::site::{self, entry, policy};
 use support::world::World;
 use uuid::Uuid;
 
@@ -91,6 +92,61 @@ fn who_never_joined_gets_no_keys_by_a_rejoin() {
     refused(&mut world, 1, RefusalCode::DiskNotOwned);
     assert!(world.hosts[1].disk_keys.is_empty());
     assert_eq!(world.device(0).unwrap().name, "edge-1", "who was refused does not stand in its place");
+}
+
+#[test]
+fn a_member_gets_other_certificates_without_a_reboot_and_nothing_else() {
+    let mut world = world(vec![worker(1)]);
+    world.hosts[0].settings.body.ssh_host_key = site::ssh_host_key();
+    world.hosts[0].reboot(Kind::Join);
+    joins(&mut world, 0);
+    let made = world.store.made.len();
+    world.hosts[0].renew();
+    world.begin(0);
+    assert!(world.run_until_so(MINUTE, |world| world.hosts[0].renewals.len() == 1));
+    world.run_for(MINUTE);
+    let renewal = world.hosts[0].renewals[0].clone();
+    assert_eq!(renewal.node_name, "edge-1");
+    assert!(renewal.ssh_host_certificate.starts_with("ssh-ed25519-cert-v01@openssh.com "), "{renewal:?}");
+    assert_eq!((world.hosts[0].disk_keys.len(), world.hosts[0].tokens.len(), world.store.made.len()), (1, 1, made));
+    let device = world.device(0).unwrap();
+    assert_eq!((device.state, device.kind.as_str(), device.verdict), (HostState::Member, "renew", None));
+    assert_eq!(world.count("Requests/renew"), 1);
+    // It reboots afterwards like any member.
+    world.hosts[0].reboot(Kind::Rejoin);
+    world.begin(0);
+    assert!(world.run_until_so(MINUTE, |world| world.hosts[0].disk_keys.len() == 2));
+}
+
+#[test]
+fn certificates_are_renewed_for_no_stranger_no_other_name_and_nobody_who_is_revoked() {
+    let mut world = world(vec![worker(1), worker(2)]);
+    // Locked to the cluster, as somebody who knows its id can be, and never a member.
+    let (secret, salt) = site::trust(0).keys.measurement();
+    let id = cluster_id(&secret, &salt);
+    world.hosts[1].tpm.lock(&id);
+    world.hosts[1].renew();
+    refused(&mut world, 1, RefusalCode::DiskNotOwned);
+    joins(&mut world, 0);
+    world.hosts[0].settings.body.node_name = "edge-2".to_owned();
+    world.hosts[0].renew();
+    refused(&mut world, 0, RefusalCode::NameNotAllowed);
+    world.hosts[0].settings.body.node_name = "edge-1".to_owned();
+    // After a reboot it has to have its disk opened first, and is locked by that.
+    world.hosts[0].reboot(Kind::Renew);
+    refused(&mut world, 0, RefusalCode::Lock);
+    world.hosts[0].tpm.lock(&id);
+    world.hosts[0].settings.role = Role::ControlPlane;
+    world.hosts[0].renew();
+    refused(&mut world, 0, RefusalCode::RoleNotAllowed);
+    world.hosts[0].settings.role = Role::Worker;
+    let revoked = world.hosts[0].ek();
+    let enrolled = [json!({"ek": revoked}), json!({"ek": world.hosts[1].ek()})];
+    world.send_policy(&policy(2, &entry(&enrolled, std::slice::from_ref(&revoked))));
+    world.run_for(SECOND);
+    world.hosts[0].renew();
+    refused(&mut world, 0, RefusalCode::EndorsementRevoked);
+    assert!(world.hosts.iter().all(|host| host.renewals.is_empty()));
 }
 
 #[test]

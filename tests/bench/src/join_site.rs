@@ -280,6 +280,7 @@ impl JoiningHost {
                     effects.extend(self.step(Event::Locked { request, quote, result: None }));
                     effects.extend(self.step(Event::Stage(Stage::Member, String::new())));
                 }
+                Effect::Renew { .. } => anyhow::bail!("host {}: nobody asked to renew", self.number),
                 Effect::Refused(refusal) => anyhow::bail!("host {} is refused: {refusal:?}", self.number),
                 Effect::Ignored { message, reason } => anyhow::bail!("host {}: {message}: {reason}", self.number),
             }

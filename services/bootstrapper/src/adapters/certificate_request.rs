@@ -28,14 +28,25 @@ fn failed(error: impl std::fmt::Display) -> PlatformError {
     PlatformError::new("the kubelet's certificate request cannot be made", error)
 }
 
-/// A fresh P-256 key (PKCS#8, PEM) and a request (DER) for the certificate of the kubelet of this name: subject as Kubernetes wants it, name and addresses as alternative names.
+/// A P-256 key (PKCS#8, PEM) and a request (DER) for the certificate of the kubelet of this name: subject as Kubernetes wants it, name and addresses as alternative names. The key is
+/// `known`, if that can be used, else a fresh one.
 ///
 /// # Errors
 /// No randomness, or a name that cannot be written.
-pub fn certificate_request(node_name: &str, addresses: &[IpAddr]) -> Outcome<(Vec<u8>, Zeroizing<String>)> {
+pub fn certificate_request(
+    node_name: &str,
+    addresses: &[IpAddr],
+    known: Option<&Zeroizing<String>>,
+) -> Outcome<(Vec<u8>, Zeroizing<String>)> {
     let random = SystemRandom::new();
-    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(failed)?;
-    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.as_ref()).map_err(failed)?;
+    let (pair, pem) = match known.and_then(|pem| Some((pair_of(pem)?, pem.clone()))) {
+        Some(known) => known,
+        None => {
+            let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(failed)?;
+            let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.as_ref()).map_err(failed)?;
+            (pair, pem_of_key(key.as_ref()))
+        }
+    };
     let info = info(node_name, addresses, pair.public_key().as_ref()).map_err(failed)?;
     let signed = info.to_der().map_err(failed)?;
     let signature = pair.sign(&random, &signed).map_err(failed)?;
@@ -44,7 +55,13 @@ pub fn certificate_request(node_name: &str, addresses: &[IpAddr]) -> Outcome<(Ve
         algorithm: AlgorithmIdentifier { oid: ECDSA_SHA256, parameters: None },
         signature: BitString::from_bytes(signature.as_ref()).map_err(failed)?,
     };
-    Ok((request.to_der().map_err(failed)?, pem_of_key(key.as_ref())))
+    Ok((request.to_der().map_err(failed)?, pem))
+}
+
+fn pair_of(pem: &str) -> Option<EcdsaKeyPair> {
+    let text: Zeroizing<String> = Zeroizing::new(pem.lines().filter(|line| !line.starts_with('-')).collect());
+    let der = Zeroizing::new(STANDARD.decode(text.as_bytes()).ok()?);
+    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &der).ok()
 }
 
 fn info(node_name: &str, addresses: &[IpAddr], point: &[u8]) -> der::Result<CertReqInfo> {
@@ -98,11 +115,16 @@ mod tests {
         let addresses: Vec<IpAddr> = ["10.2.0.7", "fd00::7"].iter().map(|text| text.parse().unwrap()).collect();
         let allowed: BTreeSet<IpAddr> = addresses.iter().copied().collect();
         for asked in [&addresses[..], &[]] {
-            let (request, key) = certificate_request("press-shop-2.plant.example", asked).unwrap();
+            let (request, key) = certificate_request("press-shop-2.plant.example", asked, None).unwrap();
             let allowed = Allowed { node_name: "press-shop-2.plant.example", addresses: &allowed };
             KubeletRequest::check(&request, &allowed).unwrap();
             let der = STANDARD.decode(key.lines().filter(|line| !line.starts_with('-')).collect::<String>()).unwrap();
             EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &der).unwrap();
+            let (again, same) = certificate_request("press-shop-2.plant.example", asked, Some(&key)).unwrap();
+            assert_eq!(same, key, "a member keeps its key");
+            KubeletRequest::check(&again, &allowed).unwrap();
+            let fresh = certificate_request("a", asked, Some(&Zeroizing::new("no key".to_owned()))).unwrap().1;
+            assert_ne!(fresh, key);
         }
     }
 }

@@ -5,15 +5,21 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use der::Decode as _;
 use join_protocol::message::grant::Membership;
+use join_protocol::message::renewal::Renewal;
 use join_tickets::certificate::to_pem;
 use join_tickets::kubeadm::CONTROL_PLANE_FILES;
 use service_runtime::atomic_file::{self, OWNER_ONLY};
+use x509_cert::Certificate;
 use zeroize::Zeroizing;
 
 use crate::config::PathsConfig;
 use crate::platform::{Outcome, PlatformError};
 use crate::record::NodeRecord;
+use crate::renewal::Lifetime;
 
 /// Folder of the record, below the state disk.
 const RECORD: &str = "sparkfleet/node_state.json";
@@ -139,6 +145,46 @@ impl Files {
         self.write_ssh_authority(&membership.ssh_authority)
     }
 
+    /// Writes renewed certificates. `kubelet_key`: PEM, of the request.
+    ///
+    /// # Errors
+    /// The first file that could not be written; the others are as they were.
+    pub fn write_renewal(&self, renewal: &Renewal, kubelet_key: Option<&Zeroizing<String>>) -> Outcome<()> {
+        if let Some(key) = kubelet_key.filter(|_| !renewal.kubelet_certificate.is_empty()) {
+            // A request is made with the key that is there, so only the certificate changes.
+            if self.kubelet_key().as_ref() != Some(key) {
+                write(&self.state.join(KUBELET_KEY), key.as_bytes(), OWNER_ONLY)?;
+            }
+            let certificate = to_pem(&renewal.kubelet_certificate);
+            write(&self.state.join(KUBELET_CERTIFICATE), certificate.as_bytes(), PUBLIC)?;
+        }
+        self.write_line(SSH_HOST_CERTIFICATE, &renewal.ssh_host_certificate)?;
+        self.write_ssh_authority(&renewal.ssh_authority)
+    }
+
+    /// The kubelet's key, PEM, if there is one.
+    #[must_use]
+    pub fn kubelet_key(&self) -> Option<Zeroizing<String>> {
+        fs::read_to_string(self.state.join(KUBELET_KEY)).ok().map(Zeroizing::new)
+    }
+
+    /// How long the certificates live that are there. One that cannot be read is told and passed over: nobody uses it.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<Lifetime> {
+        let read = |name: &str| fs::read_to_string(self.state.join(name)).ok();
+        let kubelet = read(KUBELET_CERTIFICATE).map(|text| (KUBELET_CERTIFICATE, certificate_lifetime(&text)));
+        let ssh = read(SSH_HOST_CERTIFICATE).map(|text| (SSH_HOST_CERTIFICATE, ssh_lifetime(&text)));
+        let found = kubelet.into_iter().chain(ssh);
+        found
+            .filter_map(|(name, lifetime)| {
+                if lifetime.is_none() {
+                    tracing::warn!(name, "the certificate cannot be read");
+                }
+                lifetime
+            })
+            .collect()
+    }
+
     /// Writes the SSH authority whose users may log in; an empty one is none.
     ///
     /// # Errors
@@ -153,6 +199,21 @@ impl Files {
         }
         write(&self.state.join(name), format!("{line}\n").as_bytes(), PUBLIC)
     }
+}
+
+/// Of a certificate in PEM.
+fn certificate_lifetime(pem: &str) -> Option<Lifetime> {
+    let text: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let certificate = Certificate::from_der(&STANDARD.decode(text).ok()?).ok()?;
+    let validity = certificate.tbs_certificate().validity();
+    let ms = |time: x509_cert::time::Time| u64::try_from(time.to_unix_duration().as_millis()).ok();
+    Some(Lifetime { from_ms: ms(validity.not_before)?, until_ms: ms(validity.not_after)? })
+}
+
+/// Of an SSH certificate, one line.
+fn ssh_lifetime(line: &str) -> Option<Lifetime> {
+    let (from_s, until_s) = join_tickets::ssh::validity(line)?;
+    Some(Lifetime { from_ms: from_s.saturating_mul(1_000), until_ms: until_s.saturating_mul(1_000) })
 }
 
 /// Mode bits of a file; for tests and for checks before secrets are read.
@@ -184,6 +245,40 @@ mod tests {
             files: vec![("etcd/ca.key".to_owned(), "PRIVATE".into()), ("ca.crt".to_owned(), "PUBLIC".into())],
             ..Membership::default()
         }
+    }
+
+    #[test]
+    fn renewed_certificates_replace_those_that_are_there_and_their_life_is_read() {
+        const CERTIFICATE: &str = include_str!("../../../join-service/attestation/tests/recorded/root.pem");
+        let root = tempfile::tempdir().unwrap();
+        let (files, key) = (files(root.path()), Zeroizing::new("KEY".to_owned()));
+        let read = |name: &str| fs::read_to_string(root.path().join("run/state").join(name)).unwrap();
+        assert_eq!((files.certificates(), files.kubelet_key()), (Vec::new(), None));
+        files.write_membership(&membership(), Some(&key)).unwrap();
+        assert_eq!(files.certificates(), [], "what cannot be read has no life");
+        let der: String = CERTIFICATE.lines().filter(|line| !line.starts_with('-')).collect();
+        let renewal = Renewal {
+            node_name: "edge-1".to_owned(),
+            kubelet_certificate: STANDARD.decode(der).unwrap(),
+            ssh_authority: "ssh-ed25519 CCCC".to_owned(),
+            ssh_host_certificate: String::new(),
+        };
+        let inode = |name: &str| {
+            std::os::unix::fs::MetadataExt::ino(&fs::metadata(root.path().join("run/state").join(name)).unwrap())
+        };
+        let key_file = inode(KUBELET_KEY);
+        files.write_renewal(&renewal, Some(&key)).unwrap();
+        assert_eq!(inode(KUBELET_KEY), key_file, "the key stays where it is");
+        let life = Lifetime { from_ms: 1_795_295_582_000, until_ms: 253_402_300_799_000 };
+        assert_eq!(files.certificates(), [life]);
+        assert_eq!(read(SSH_AUTHORITY), "ssh-ed25519 CCCC\n");
+        assert_eq!(
+            read(SSH_HOST_CERTIFICATE),
+            "ssh-ed25519-cert-v01@openssh.com BBBB edge-1\n",
+            "none came, so it stays"
+        );
+        files.write_renewal(&renewal, Some(&Zeroizing::new("OTHER".to_owned()))).unwrap();
+        assert_eq!(files.kubelet_key().as_deref().map(String::as_str), Some("OTHER"));
     }
 
     #[test]

@@ -26,18 +26,27 @@ pub struct Asked {
     pub kubelet_key: Option<Zeroizing<String>>,
 }
 
-/// Collects it. `addresses`: those of the configuration.
+/// Collects it. `addresses`: those of the configuration. `member`: name and kubelet key of a host that is one.
 ///
 /// # Errors
 /// The SSH host key cannot be read, or no key can be made.
-pub fn ask(config: &Config, addresses: &[IpAddr], root: &Path, boot: [u8; 16]) -> Outcome<Asked> {
-    let node_name = config.node_name.clone().unwrap_or_else(|| host_name(root));
+pub fn ask(
+    config: &Config,
+    addresses: &[IpAddr],
+    root: &Path,
+    boot: [u8; 16],
+    member: Option<(String, Option<Zeroizing<String>>)>,
+) -> Outcome<Asked> {
+    let (known_name, known_key) = member.map_or((None, None), |(name, key)| (Some(name), key));
+    let node_name = known_name.or_else(|| config.node_name.clone()).unwrap_or_else(|| host_name(root));
     let ssh_host_key = ssh_host_key(&below(root, &config.paths.ssh_host_key))?;
     // k3s certifies its kubelets itself.
     let wants_certificate = config.kubernetes.distribution == Distribution::Kubeadm && !node_name.is_empty();
     let (certificate_request, kubelet_key) = match wants_certificate {
         // Only what somebody wrote down: an issuer refuses an address that the site does not allow.
-        true => certificate_request(&node_name, addresses).map(|(request, key)| (request, Some(key)))?,
+        true => {
+            certificate_request(&node_name, addresses, known_key.as_ref()).map(|(request, key)| (request, Some(key)))?
+        }
         false => (Vec::new(), None),
     };
     let addresses = if addresses.is_empty() { own_addresses(&config.mqtt.servers) } else { addresses.to_vec() };
@@ -101,19 +110,21 @@ mod tests {
         fs::write(root.path().join("etc/ssh/ssh_host_ed25519_key.pub"), "ssh-ed25519 AAAAC3Nz root@edge\n").unwrap();
         let mut config = Config::default();
         config.kubernetes.distribution = Distribution::Kubeadm;
-        let asked = ask(&config, &[], root.path(), [7; 16]).unwrap();
+        let asked = ask(&config, &[], root.path(), [7; 16], None).unwrap();
         assert_eq!((asked.identity.node_name.as_str(), asked.identity.boot), ("press-shop-2", [7; 16]));
         assert_eq!(asked.identity.principals, ["press-shop-2", "127.0.0.1"], "the address towards the broker");
         assert_eq!(asked.identity.ssh_host_key, STANDARD.decode("AAAAC3Nz").unwrap());
         assert!(!asked.identity.certificate_request.is_empty() && asked.kubelet_key.is_some());
         config.kubernetes.distribution = Distribution::K3s;
-        let asked = ask(&config, &[], root.path(), [7; 16]).unwrap();
+        let asked = ask(&config, &[], root.path(), [7; 16], None).unwrap();
         assert!(asked.identity.certificate_request.is_empty() && asked.kubelet_key.is_none());
         let key = root.path().join("etc/ssh/ssh_host_ed25519_key.pub");
         fs::remove_file(&key).unwrap();
-        let asked = ask(&config, &[], root.path(), [7; 16]).unwrap();
+        let asked = ask(&config, &[], root.path(), [7; 16], None).unwrap();
         assert!(asked.identity.ssh_host_key.is_empty());
         fs::write(&key, "ssh-rsa AAAA").unwrap();
-        assert!(ask(&config, &[], root.path(), [7; 16]).unwrap_err().0.ends_with("is no line of an ssh-ed25519 key"));
+        assert!(
+            ask(&config, &[], root.path(), [7; 16], None).unwrap_err().0.ends_with("is no line of an ssh-ed25519 key")
+        );
     }
 }

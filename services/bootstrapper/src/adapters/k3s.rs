@@ -31,6 +31,8 @@ const KUBECONFIG: &str = "/etc/rancher/k3s/k3s.yaml";
 const KUBECONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// The supervisor gives it to a node that it has accepted.
 const AGENT_PROOF: &str = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
+/// Its host certificate is read when it starts, and when it is told to reload.
+const SSH: &str = "ssh.service";
 const SERVER: &str = "k3s.service";
 const AGENT: &str = "k3s-agent.service";
 /// Which of both a member is, so that it is started again as the same.
@@ -225,5 +227,17 @@ impl Installer for K3s {
 
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
         async move { K3s::resume(self, &activity).await }.boxed()
+    }
+
+    fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {
+        async move {
+            for unit in [SSH] {
+                activity.say(format!("making {unit} read the renewed certificates"));
+                if let Err(error) = self.systemctl(&["try-reload-or-restart", "--no-block", unit]).await {
+                    tracing::warn!(unit, %error, "was not told of the renewed certificates");
+                }
+            }
+        }
+        .boxed()
     }
 }

@@ -32,6 +32,8 @@ const ADMIN_CONFIG: &str = "/etc/kubernetes/admin.conf";
 const ADMIN_CONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// What the API server writes down about requests.
 const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
+/// Its host certificate is read when it starts, and when it is told to reload.
+const SSH: &str = "ssh.service";
 const KUBELET: &str = "kubelet.service";
 /// Wait after a failed try; it doubles.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -190,6 +192,18 @@ impl Installer for Kubeadm {
 
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
         async move { self.start(&activity).await }.boxed()
+    }
+
+    fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {
+        async move {
+            for unit in [SSH, KUBELET] {
+                activity.say(format!("making {unit} read the renewed certificates"));
+                if let Err(error) = self.systemctl(&["try-reload-or-restart", "--no-block", unit]).await {
+                    tracing::warn!(unit, %error, "was not told of the renewed certificates");
+                }
+            }
+        }
+        .boxed()
     }
 }
 

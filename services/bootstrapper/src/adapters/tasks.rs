@@ -12,6 +12,7 @@ use super::identity;
 use crate::config::{Checked, Config};
 use crate::event::{Done, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
 use crate::platform::{Activity, Attester, DiskFound, Installer, PlatformError, Reboot, StateDisk};
+use crate::record::Progress;
 
 /// Work for the TPM that waits behind work that does not end: an attempt asks once a minute.
 const TPM_WORK_MAX: usize = 8;
@@ -151,6 +152,11 @@ impl Host {
                 let key = self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 self.files.write_membership(&membership, key.as_ref())?;
             }
+            Task::Renew(renewal) => {
+                let key = self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                self.files.write_renewal(&renewal, key.as_ref())?;
+                self.installer.lock().await.renewed(activity).await;
+            }
             Task::WriteAuthority(authority) => self.files.write_ssh_authority(&authority)?,
             Task::Install(components) => self.installer.lock().await.install(&components, activity).await?,
             Task::Join(plan) => self.installer.lock().await.join(&plan, activity).await?,
@@ -170,9 +176,13 @@ impl Host {
         let disk = self.disk.lock().await.inspect().await?;
         let is_open = matches!(disk, DiskFound::Ours { open: true, .. });
         let record = if is_open { self.files.record()? } else { None };
-        let asked = identity::ask(&self.config, &self.checked.addresses, &self.root, self.boot)?;
+        let certificates = if is_open { self.files.certificates() } else { Vec::new() };
+        // A member that runs keeps its name and its key.
+        let member = record.as_ref().filter(|record| locked && record.progress == Progress::Member);
+        let member = member.map(|record| (record.node_name.clone(), self.files.kubelet_key()));
+        let asked = identity::ask(&self.config, &self.checked.addresses, &self.root, self.boot, member)?;
         *self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner) = asked.kubelet_key;
-        Ok(Inspection { keys, locked, disk, record, identity: asked.identity })
+        Ok(Inspection { keys, locked, disk, record, certificates, identity: asked.identity })
     }
 
     /// Off the event loop: a TPM may take seconds.

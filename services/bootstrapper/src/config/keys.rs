@@ -95,6 +95,11 @@ pub const KEYS: &[ConfigKey] = &[
     key("timeouts.linger_ms", "900000", "how long a member goes on answering on the broker"),
     key("timeouts.administrator_ms", "600000", "how long an administrator is asked, too, after each command"),
     key("timeouts.command_ms", "300000", "longest time of one command on the host"),
+    key(
+        "renewal.at_percent",
+        "66",
+        "share of the life of a member's certificates that is over when they are renewed, 0 to 90; looked at when the program is started on a member; 0: at each start",
+    ),
     key("http.listen", "", "address for /livez, /readyz and /metrics; absent: not served"),
     key("log.format", "human", "human or json"),
     key("log.filter", "info", "what is logged, such as info,bootstrapper=debug"),

@@ -38,6 +38,8 @@ impl State {
         let kind = match host.kind {
             Kind::Join | Kind::Init => Kind::Init,
             Kind::Rejoin | Kind::Recover => Kind::Recover,
+            // An administrator renews nothing.
+            Kind::Renew => return,
         };
         let ends_at = turn.now.mono + self.settings.administrator_for;
         match (wanted, self.tracks.iter_mut().find(|track| track.kind == kind)) {

@@ -13,6 +13,7 @@ use join_protocol::terms::Kind;
 use crate::event::{Ending, Task};
 use crate::platform::Mark;
 use crate::record::Progress;
+use crate::renewal::Lifetime;
 use issuer::{KEY_FILE, NODE_PASSWORD, TOKEN};
 use world::{Run, Trouble, World, name_of};
 
@@ -53,6 +54,66 @@ fn a_join_an_init_and_a_rejoin_are_these_steps_and_no_others() {
     assert_eq!(world.run(), Run::Ended(Ending::Member), "recovered");
     assert_eq!(world.tasks, REJOIN);
     assert_eq!(world.kind(), "recover");
+}
+
+/// A member that runs, whose certificates have lived two thirds of their life.
+fn aged() -> World {
+    let mut world = World::new(Kind::Rejoin);
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!(world.kind(), "rejoin");
+    world.tasks.clear();
+    world.told.clear();
+    world.host.certificates = vec![Lifetime { from_ms: 0, until_ms: world::START_MS * 3 / 2 }];
+    world
+}
+
+#[test]
+fn a_member_that_is_started_again_renews_its_certificates_when_two_thirds_of_their_life_are_over() {
+    let mut world = aged();
+    world.host.certificates[0].until_ms *= 2;
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!((world.tasks.as_slice(), world.host.renewed.len()), (["inspect", "resume"].as_slice(), 0));
+    let mut world = aged();
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!(world.tasks, ["inspect", "resume", "renew"]);
+    assert_eq!((world.kind(), world.host.renewed[0].node_name.as_str()), ("renew", "edge-1"));
+    assert!(world.told.iter().any(|(stage, _)| *stage == Stage::Member), "{:?}", world.told);
+    assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Initialised), 0));
+    assert_eq!(world.state().node().state, "member");
+}
+
+#[test]
+fn a_renewal_that_fails_leaves_the_member_what_it_is() {
+    let still_a_member = |mut world: World, what: &str| {
+        assert_eq!(world.run(), Run::Ended(Ending::Member), "{what}");
+        assert_eq!((world.host.renewed.len(), world.host.reboots), (0, 0), "{what}");
+        assert_eq!((world.host.mark, world.host.locked), (Some(Mark::Initialised), true), "{what}");
+        assert!(!world.tasks.contains(&LOCK), "{what}: {:?}", world.tasks);
+    };
+    for trouble in [Trouble::Fails("renew", usize::MAX), Trouble::Hangs("renew")] {
+        let mut world = aged();
+        world.trouble = Some(trouble);
+        still_a_member(world, "trouble");
+    }
+    for code in [RefusalCode::EndorsementRevoked, RefusalCode::Lock, RefusalCode::Superseded] {
+        let mut world = aged();
+        world.join_service.refuse = Some(Refusal::new(code, "as told"));
+        still_a_member(world, code.name());
+    }
+    let mut world = aged();
+    world.join_service_answers = false;
+    still_a_member(world, "nobody answers");
+    let mut world = aged();
+    world.join_service.renews_for = Some("edge-2".to_owned());
+    still_a_member(world, "of another node");
+    let mut world = aged();
+    world.join_service_answers = false;
+    world.start();
+    world.run_for(1_000);
+    // An administrator renews nothing, and a stop ends it at once.
+    world.command_administrator(true);
+    assert_eq!(world.kinds_heard().last(), Some(&Kind::Renew));
+    assert_eq!(world.stop(), Run::Ended(Ending::Member));
 }
 
 #[test]

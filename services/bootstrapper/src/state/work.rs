@@ -41,6 +41,7 @@ pub(super) enum Step {
     SaveMember,
     MarkMember,
     Resume,
+    Renew,
 }
 
 impl Step {
@@ -57,6 +58,7 @@ impl Step {
             Self::Init => "making the Kubernetes cluster",
             Self::MarkMember => "marking the state disk as a member's",
             Self::Resume => "starting Kubernetes",
+            Self::Renew => "putting renewed certificates in place",
         }
     }
 
@@ -71,11 +73,12 @@ impl Step {
 }
 
 fn steps_of(kind: Kind) -> Vec<Step> {
-    use Step::{Init, Install, Join, Lock, MarkMember, Resume, SaveJoining, SaveMember, SetKey, Unlock, Write};
+    use Step::{Init, Install, Join, Lock, MarkMember, Renew, Resume, SaveJoining, SaveMember, SetKey, Unlock, Write};
     match kind {
         Kind::Join => vec![SaveJoining, Lock, SetKey, Write, Install, Join, SaveMember, MarkMember],
         Kind::Init => vec![SaveJoining, Lock, SetKey, Write, Install, Init, SaveMember, MarkMember],
         Kind::Rejoin | Kind::Recover => vec![Unlock, Lock, Resume],
+        Kind::Renew => vec![Renew],
     }
 }
 
@@ -148,6 +151,21 @@ impl State {
         self.begin_work(work, turn);
     }
 
+    /// A machine opened a ticket with certificates.
+    pub(super) fn on_renewal(&mut self, request: RequestId, turn: &mut Turn) {
+        let Some(track) = self.tracks.iter().find(|track| track.kind == Kind::Renew) else { return };
+        let name = track.machine.renewal().map(|renewal| renewal.node_name.clone()).unwrap_or_default();
+        if name != track.settings().body.node_name {
+            return self.rest(Kind::Renew, &format!("the certificates are of {name:?}, which is another node"), turn);
+        }
+        // No longer than it is asked for at all.
+        let until = track.ends_at.unwrap_or(turn.now.mono + self.settings.member_within);
+        let work = Work::of_member(Vec::new(), until);
+        self.node.stage = Some(Stage::Opened.name().to_owned());
+        let work = Work { kind: Some(Kind::Renew), stage: Some(Stage::Opened), request: Some(request), ..work };
+        self.begin_work(work, turn);
+    }
+
     pub(super) fn begin_work(&mut self, mut work: Work, turn: &mut Turn) {
         if let Some(kind) = work.kind {
             work.steps = steps_of(kind).into();
@@ -190,6 +208,11 @@ impl State {
             _ => {}
         }
         let track = self.tracks.iter().find(|track| Some(track.kind) == work.kind);
+        if step == Step::Renew {
+            let renewal = track.and_then(|track| track.machine.renewal());
+            let renewal = renewal.ok_or_else(|| TaskError("the ticket is gone".to_owned()))?;
+            return Ok(Some(Task::Renew(Box::new(renewal.clone()))));
+        }
         let Some((grant, role)) = track.and_then(|track| Some((track.machine.grant()?, track.settings().role))) else {
             return Err(TaskError("the ticket is gone".to_owned()));
         };
@@ -214,7 +237,7 @@ impl State {
                 Some(Task::Join(Box::new(JoinPlan { role, membership })))
             }
             Step::Init => Some(Task::Init(Box::new(parameters(grant)?))),
-            Step::Lock | Step::MarkMember | Step::Resume => None,
+            Step::Lock | Step::MarkMember | Step::Resume | Step::Renew => None,
         })
     }
 
@@ -333,6 +356,10 @@ impl State {
         self.node.last_error = None;
         let had_ticket = self.work.take().is_some_and(|work| work.kind.is_some());
         tracing::info!("the host is a member");
+        if let Some((disk, inspection)) = self.renews.take().filter(|_| !self.is_stopping).map(|renews| *renews) {
+            tracing::info!("its certificates are to be renewed");
+            return self.ask(Kind::Renew, disk, inspection, turn);
+        }
         self.phase = Phase::Member { until: turn.now.mono + self.settings.linger };
         // Whoever had no ticket has nobody to answer to.
         if self.is_stopping || !had_ticket {
@@ -346,10 +373,14 @@ impl State {
         let (kind, step) = (work.kind, work.running);
         let reason = format!("{}: {error}", step.text());
         match kind {
-            Some(kind) if !self.is_committed => {
+            Some(kind) if !self.is_committed || kind == Kind::Renew => {
                 self.work = None;
                 self.phase = Phase::Asking;
                 self.rest(kind, &reason, turn);
+                // Who is to end and is a member has nothing to finish.
+                if self.is_stopping {
+                    self.on_stop();
+                }
             }
             kind => self.fail(&reason, matches!(kind, Some(Kind::Join | Kind::Init)), turn),
         }

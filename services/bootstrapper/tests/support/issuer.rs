@@ -1,6 +1,7 @@
 //! An issuer in memory: the join service of a cluster, or its administrator. It answers what hosts say, and remembers what they acknowledged.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bootstrapper_contract::InitParameters;
 use join_protocol::attestation::Verifier;
@@ -11,12 +12,14 @@ use join_protocol::issuer::{
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::message::evidence::Evidence;
 use join_protocol::message::grant::{Grant, Membership, Setup};
+use join_protocol::message::renewal::Renewal;
 use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::refusal::Refusal;
 use join_protocol::result::ResultKey;
 use join_protocol::secret::{Entropy, Secret, SecretBytes, cluster_id};
 use join_protocol::terms::{Address, Kind, Purpose, RequestId, Role, Suite, Variant};
 use join_tickets::keys::MasterSecret;
+use join_tickets::ssh::{HostRequest, SshAuthority};
 use sparkplug::Metric;
 use uuid::Uuid;
 
@@ -39,6 +42,11 @@ pub fn master() -> MasterSecret {
     MasterSecret::new(vec![0x40; 32], vec![0x60; 32]).unwrap()
 }
 
+fn cluster_id_of_master() -> [u8; 32] {
+    let (secret, salt) = (Secret::new(*master().measurement_secret().expose()), master().measurement_salt());
+    cluster_id(&secret, &Secret::new(salt))
+}
+
 /// What changes a grant before it is sealed.
 pub type Change = Box<dyn Fn(&mut Grant) + Send>;
 
@@ -50,6 +58,8 @@ pub struct TestIssuer {
     drawn: u64,
     pub parameters: InitParameters,
     pub change: Option<Change>,
+    /// The name in renewed certificates, if it is not that of the host.
+    pub renews_for: Option<String>,
     pub refuse: Option<Refusal>,
     pub tickets: usize,
     pub stages: Vec<(String, Stage, String)>,
@@ -62,7 +72,7 @@ pub struct TestIssuer {
 impl TestIssuer {
     /// The join service.
     pub fn join_service(variant: Variant, verifier: Box<dyn Verifier + Send>) -> Self {
-        Self::new(Purpose::JoinIssuer, vec![Kind::Join, Kind::Rejoin], variant, verifier)
+        Self::new(Purpose::JoinIssuer, vec![Kind::Join, Kind::Rejoin, Kind::Renew], variant, verifier)
     }
 
     /// An administrator.
@@ -81,6 +91,7 @@ impl TestIssuer {
             epoch: 1,
         };
         let policy = IssuerPolicy {
+            locked_to: Some(cluster_id_of_master()),
             cluster: CLUSTER,
             group: GROUP.to_owned(),
             kinds,
@@ -110,6 +121,7 @@ impl TestIssuer {
                 ssh_authority: String::new(),
             },
             change: None,
+            renews_for: None,
             refuse: None,
             tickets: 0,
             stages: Vec::new(),
@@ -184,15 +196,35 @@ impl TestIssuer {
             let answer = self.issuer.refuse(verified.recipient(), refusal).unwrap();
             return Some(IssuerMessage::Ticket(answer.message));
         }
-        let grant = self.grant(&verified);
         let entropy = self.entropy();
-        let answer = self.issuer.grant(&verified, grant, entropy).unwrap();
+        let answer = match verified.recipient().hello().kind {
+            Kind::Renew => self.issuer.renew(&verified, self.renewal(&verified, now_ms), entropy),
+            _ => self.issuer.grant(&verified, self.grant(&verified, now_ms), entropy),
+        };
+        let answer = answer.unwrap();
         self.tickets += 1;
         self.records.insert(request, verified.record().granted(&answer));
         Some(IssuerMessage::Ticket(answer.message))
     }
 
-    fn grant(&self, verified: &Verified) -> Grant {
+    /// Authority and certificate of the SSH host key; no certificate if the host has no key.
+    fn ssh(&self, verified: &Verified, now_ms: u64) -> (String, String) {
+        let body = verified.body();
+        let authority = SshAuthority::from_seed(&master().ssh_authority_seed()).unwrap();
+        let principals = vec![body.node_name.clone()];
+        let request = HostRequest { key: &body.ssh_host_key, principals: &principals, allowed: &principals };
+        let (now, life) = (Duration::from_millis(now_ms), Duration::from_secs(30 * 86_400));
+        let certificate = authority.certify(&request, self.drawn, &[9; 32], now, life);
+        (authority.line(), certificate.map(|certificate| certificate.line).unwrap_or_default())
+    }
+
+    fn renewal(&self, verified: &Verified, now_ms: u64) -> Renewal {
+        let (ssh_authority, ssh_host_certificate) = self.ssh(verified, now_ms);
+        let node_name = self.renews_for.clone().unwrap_or_else(|| verified.body().node_name.clone());
+        Renewal { node_name, ssh_authority, ssh_host_certificate, ..Renewal::default() }
+    }
+
+    fn grant(&self, verified: &Verified, now_ms: u64) -> Grant {
         let (hello, master) = (verified.recipient().hello(), master());
         let secret = |secret: join_tickets::keys::Secret| Secret::new(*secret.expose());
         let files = if hello.role == Role::ControlPlane {
@@ -208,6 +240,7 @@ impl TestIssuer {
             node_password: NODE_PASSWORD.into(),
             kubernetes_version: "v1.33.2".to_owned(),
             ssh_authority: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA".to_owned(),
+            ssh_host_certificate: self.ssh(verified, now_ms).1,
             files,
             ..Membership::default()
         };
@@ -238,10 +271,7 @@ impl TestIssuer {
     }
 
     fn on_acknowledgement(&mut self, address: &Address, bytes: &[u8]) {
-        let id = cluster_id(
-            &Secret::new(*master().measurement_secret().expose()),
-            &Secret::new(master().measurement_salt()),
-        );
+        let id = cluster_id_of_master();
         for record in self.records.values_mut() {
             match self.issuer.on_acknowledgement(record, address, bytes, &id, self.verifier.as_ref()) {
                 Ok(acknowledged)

@@ -9,4 +9,4 @@ pub use attempt::HostSettings;
 pub use attempt::{Challenged, EvidenceSent, HelloSent, Quoting, TicketOutcome};
 pub use event::{Condition, Effect, Event};
 pub use machine::Machine;
-pub use member::{Committed, Opened};
+pub use member::{Committed, Opened, Renewed};

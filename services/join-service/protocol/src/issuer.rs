@@ -29,6 +29,7 @@ use crate::certificate::SigningKey;
 use crate::message::WireError;
 use crate::refusal::Refusal;
 use crate::terms::{Kind, RequestId, Suite, Variant};
+use crate::transcript::Hash;
 
 /// What an issuer answers. There is no default: what is not named is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct IssuerPolicy {
     pub variants: Vec<Variant>,
     /// Number of the policy that the verifier applies.
     pub policy_epoch: u64,
+    /// Id of the cluster that members are locked to. None: nobody's certificates are renewed.
+    pub locked_to: Option<Hash>,
 }
 
 /// One replica of an issuer.

@@ -64,6 +64,8 @@ numbered! {
         Recover = 3, "recover";
         /// Become the first member; the issuer is an administrator.
         Init = 4, "init";
+        /// Other certificates for a member that is locked to its cluster, and nothing else.
+        Renew = 5, "renew";
     }
 }
 
@@ -110,7 +112,7 @@ impl Kind {
     #[must_use]
     pub const fn issuer_purpose(self) -> Purpose {
         match self {
-            Self::Join | Self::Rejoin => Purpose::JoinIssuer,
+            Self::Join | Self::Rejoin | Self::Renew => Purpose::JoinIssuer,
             Self::Recover | Self::Init => Purpose::ClusterAdmin,
         }
     }
@@ -121,7 +123,7 @@ numbered! {
     Purpose {
         /// Sign other certificates.
         Authority = 1, "authority";
-        /// Answer to join and rejoin.
+        /// Answer to join, rejoin and renew.
         JoinIssuer = 2, "join-issuer";
         /// Answer to recover and init.
         ClusterAdmin = 3, "cluster-admin";

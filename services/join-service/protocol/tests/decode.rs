@@ -5,7 +5,8 @@ use std::path::Path;
 
 use join_protocol::message::challenge::{Challenge, ClearRefusal};
 use join_protocol::message::evidence::EvidenceContent;
-use join_protocol::message::ticket::{Ticket, TicketContent};
+use join_protocol::message::renewal::Renewal;
+use join_protocol::message::ticket::{Given, Ticket, TicketContent};
 use join_protocol::terms::{Kind, Role};
 use proptest::prelude::*;
 
@@ -42,7 +43,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let ticket_body = Ticket::decode(&answer.message).expect("a good ticket").body;
     let content = TicketContent {
         acknowledgement_key: secret(1),
-        verdict: Ok(with_setup(grant_for(Kind::Join, "edge-1"), &[1; 32])),
+        verdict: Ok(Given::Grant(Box::new(with_setup(grant_for(Kind::Join, "edge-1"), &[1; 32])))),
     };
     let padded = content.encode_padded(Role::Worker).expect("it fits");
     let length = usize::from(u16::from_be_bytes([padded[2], padded[3]]));
@@ -66,7 +67,22 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("join_ticket", answer.message),
         ("join_member", progress),
         ("join_member", acknowledgement),
+        ("join_ticket", renewal()),
     ]
+}
+
+/// What is sealed in the ticket of a renewal.
+fn renewal() -> Vec<u8> {
+    let renewal = Renewal {
+        node_name: "edge-1".to_owned(),
+        kubelet_certificate: vec![0x30, 0],
+        ssh_authority: "ssh-ed25519 AAAA".to_owned(),
+        ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com AAAA edge-1".to_owned(),
+    };
+    let content = TicketContent { acknowledgement_key: secret(1), verdict: Ok(Given::Renewal(renewal)) };
+    let padded = content.encode_padded(Role::Worker).expect("it fits");
+    let length = usize::from(u16::from_be_bytes([padded[2], padded[3]]));
+    padded[4..4 + length].to_vec()
 }
 
 #[test]
@@ -99,7 +115,7 @@ proptest! {
 
     #[test]
     fn changed_messages_are_taken_or_refused(
-        which in 0_usize..13,
+        which in 0_usize..14,
         cut in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),
         by in any::<u8>(),

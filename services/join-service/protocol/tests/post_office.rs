@@ -433,6 +433,7 @@ impl World {
                 let quote = self.hosts[at].tpm.quote_of(&qualifying_data, &selection);
                 self.tell_host(at, Event::Quoted(request, quote));
             }
+            Effect::Renew { .. } => panic!("nobody asked to renew"),
             Effect::Lock { request, cluster_id, qualifying_data, selection } => {
                 let host = &mut self.hosts[at];
                 assert_eq!(host.truth, Truth::Honest, "only honest hosts get a ticket");

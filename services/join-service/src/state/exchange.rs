@@ -3,7 +3,7 @@
 use join_attestation::ek_hash;
 use join_protocol::issuer::{Claim, EvidenceAnswer, HelloAnswer, Phase, Recipient, Record, Rejected, Verified, claim};
 use join_protocol::message::evidence::Evidence;
-use join_protocol::message::grant::Grant;
+use join_protocol::message::ticket::Given;
 use join_protocol::metrics::IssuerMessage;
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::terms::{Address, Kind, Role};
@@ -244,6 +244,8 @@ impl State {
         let known = self.cache.host(&admission.ek).map(|entry| &entry.is);
         let claims = verified.claims();
         let is_rejoin = hello.kind != Kind::Join;
+        // Whose certificates name addresses.
+        let is_certified = matches!(hello.kind, Kind::Join | Kind::Renew);
         let counters = claims.counters.map(|counters| (counters.resets, counters.restarts, counters.powered_ms));
         HostRecord {
             variant: verified.recipient().variant().name().to_owned(),
@@ -251,7 +253,7 @@ impl State {
             name: admission.name.clone(),
             role: known.filter(|_| is_rejoin).map_or_else(|| hello.role.name().to_owned(), |known| known.role.clone()),
             addresses: known
-                .filter(|_| is_rejoin)
+                .filter(|_| !is_certified)
                 .map_or_else(|| admission.addresses.clone(), |known| known.addresses.clone()),
             state: known
                 .filter(|_| is_rejoin)
@@ -312,7 +314,11 @@ impl State {
             }
         };
         let entropy = self.draw_entropy();
-        let answer = match self.issuer.grant(&verified, grant, entropy) {
+        let sealed = match grant {
+            Given::Grant(grant) => self.issuer.grant(&verified, *grant, entropy),
+            Given::Renewal(renewal) => self.issuer.renew(&verified, renewal, entropy),
+        };
+        let answer = match sealed {
             Ok(answer) => answer,
             Err(error) => {
                 self.refuse_verified(&verified, Refusal::new(RefusalCode::IssuingFailed, error.to_string()), now);
@@ -347,7 +353,7 @@ impl State {
         admission: &Admission,
         token: Option<&BootstrapToken>,
         now: Now,
-    ) -> Result<Grant, String> {
+    ) -> Result<Given, String> {
         let randomness = self.draw();
         let Self { settings, keys, kubernetes, .. } = self;
         let issuing = Issuing { keys: &**keys, kubernetes, settings, wall_ms: now.wall };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use join_protocol::host::{Effect, Event, HostSettings, Machine};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::message::evidence::EvidenceBody;
+use join_protocol::message::renewal::Renewal;
 use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::refusal::Refusal;
 use join_protocol::simulated::SimulatedTpm;
@@ -24,6 +25,8 @@ pub struct SimHost {
     pub tokens: Vec<String>,
     pub disk_keys: Vec<[u8; 32]>,
     pub refusals: Vec<Refusal>,
+    /// Certificates that it renewed.
+    pub renewals: Vec<Renewal>,
     /// Says that it is a member as soon as it is locked.
     pub becomes_member: bool,
     draws: u64,
@@ -51,8 +54,9 @@ impl SimHost {
             anchor: anchor(),
         };
         let machine = Machine::new(settings.clone());
-        let (tokens, disk_keys, refusals) = (Vec::new(), Vec::new(), Vec::new());
-        Self { number, disk, tpm, machine, settings, tokens, disk_keys, refusals, becomes_member: true, draws: 0 }
+        let (tokens, disk_keys, refusals, renewals) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let becomes_member = true;
+        Self { number, disk, tpm, machine, settings, tokens, disk_keys, refusals, renewals, becomes_member, draws: 0 }
     }
 
     pub fn ek(&self) -> String {
@@ -68,6 +72,12 @@ impl SimHost {
         self.tpm = tpm(self.number);
         self.settings.kind = kind;
         self.settings.body.boot[0] += 1;
+        self.machine = Machine::new(self.settings.clone());
+    }
+
+    /// Asks for other certificates in the same boot: what is locked stays so.
+    pub fn renew(&mut self) {
+        self.settings.kind = Kind::Renew;
         self.machine = Machine::new(self.settings.clone());
     }
 
@@ -99,6 +109,12 @@ impl SimHost {
                         self.tpm.lock(&cluster_id);
                         let quote = self.tpm.quote_of(&qualifying_data, &selection);
                         next.extend(self.step(Event::Locked { request, quote, result: None }, now));
+                        if self.becomes_member {
+                            next.extend(self.step(Event::Stage(Stage::Member, String::new()), now));
+                        }
+                    }
+                    Effect::Renew { .. } => {
+                        self.renewals.push(self.machine.renewal().unwrap().clone());
                         if self.becomes_member {
                             next.extend(self.step(Event::Stage(Stage::Member, String::new()), now));
                         }

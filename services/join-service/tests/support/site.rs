@@ -93,6 +93,11 @@ pub fn settings(replica: &str) -> Settings {
     }
 }
 
+/// An SSH host key, in the form of RFC 8709.
+pub fn ssh_host_key() -> Vec<u8> {
+    [&11_u32.to_be_bytes()[..], b"ssh-ed25519", &32_u32.to_be_bytes(), &[0x5A; 32]].concat()
+}
+
 /// A simulated TPM after a boot of a good machine.
 pub fn tpm(number: u64) -> SimulatedTpm {
     let mut tpm = SimulatedTpm::new(&numbered(number).derive("tpm", &[])).unwrap();

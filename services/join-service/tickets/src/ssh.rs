@@ -132,6 +132,37 @@ impl SshAuthority {
     }
 }
 
+/// Of when until when a host's certificate is valid, seconds since the Unix epoch. `line`: as [`HostCertificate::line`]. None: it is none of these.
+#[must_use]
+pub fn validity(line: &str) -> Option<(u64, u64)> {
+    let mut fields = line.split_whitespace();
+    let bytes = fields.next().filter(|kind| *kind == CERTIFICATE).and(STANDARD.decode(fields.next()?).ok())?;
+    let mut rest = bytes.as_slice();
+    // Its kind, a nonce, the key.
+    for _ in 0..3 {
+        next_string(&mut rest)?;
+    }
+    let (_serial, _type) = (next_number(&mut rest, 8)?, next_number(&mut rest, 4)?);
+    // The id of the key, its principals.
+    for _ in 0..2 {
+        next_string(&mut rest)?;
+    }
+    Some((next_number(&mut rest, 8)?, next_number(&mut rest, 8)?))
+}
+
+fn next_number(rest: &mut &[u8], bytes: usize) -> Option<u64> {
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    Some(number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+fn next_string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(next_number(rest, 4)?).ok()?;
+    let (string, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(string)
+}
+
 /// The 32 bytes of an Ed25519 key.
 fn host_key(blob: &[u8]) -> Result<&[u8], SshError> {
     let start = [string(KEY.as_bytes()).as_slice(), &32_u32.to_be_bytes()].concat();

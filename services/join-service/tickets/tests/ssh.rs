@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use join_tickets::keys::{MasterSecret, Secret};
-use join_tickets::ssh::{HostRequest, SshAuthority, SshError};
+use join_tickets::ssh::{HostRequest, SshAuthority, SshError, validity};
 use openssl::Bench;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -32,6 +32,27 @@ fn host_key(bench: &Bench, kind: &str) -> Vec<u8> {
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn the_life_of_a_certificate_is_read_from_its_line_and_of_nothing_else() {
+    let bench = Bench::new();
+    let key = host_key(&bench, "ed25519");
+    let principals = names(&["press-shop-2", "10.2.0.7"]);
+    let request = HostRequest { key: &key, principals: &principals, allowed: &principals };
+    let line = authority().certify(&request, 77, &[5; 32], NOW, 30 * DAY).unwrap().line;
+    let seconds = |time: Duration| time.as_secs();
+    assert_eq!(validity(&line), Some((seconds(NOW) - 3600, seconds(NOW + 30 * DAY))));
+    let [kind, text, _] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+    let bytes = STANDARD.decode(text).unwrap();
+    for end in 0..bytes.len() {
+        // Cut off anywhere it may be read no further than that; no panic.
+        let cut = format!("{kind} {}", STANDARD.encode(&bytes[..end]));
+        assert!(validity(&cut).is_none_or(|found| Some(found) == validity(&line)), "{end}");
+    }
+    for other in ["", kind, "ssh-ed25519 AAAA", &format!("{kind} ////"), &authority().line()] {
+        assert_eq!(validity(other), None, "{other}");
+    }
 }
 
 #[test]

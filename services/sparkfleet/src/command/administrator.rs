@@ -201,6 +201,7 @@ impl Administrator {
             return Err(exit::with_code(exit::REFUSED, error));
         }
         let issuer_policy = IssuerPolicy {
+            locked_to: None,
             cluster,
             group: address.group.clone(),
             kinds: vec![task.kind()],

@@ -140,7 +140,7 @@ async fn ask(
         waited.with_context(|| later(format!("the policy asks for register {} from here on", listed(&added))))?;
     }
     let when = if row.state == join_service_contract::HostState::Member {
-        "a member does at its next boot"
+        "a member does at its next boot, or when it renews its certificates"
     } else {
         "a host that waits or was refused does within two minutes, or when it is started again"
     };

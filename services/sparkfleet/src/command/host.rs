@@ -50,14 +50,14 @@ pub fn table(rows: &[JoiningHostRow], now: u64) -> Table {
     table
 }
 
-/// Why a host is not a member, as far as there is a reason.
+/// Why a host is not a member, or was refused something since, as far as there is a reason.
 #[must_use]
 pub fn reason(row: &JoiningHostRow) -> Option<String> {
     let told = match (&row.verdict, &row.detail) {
         (Some(verdict), Some(detail)) => Some(format!("{verdict}: {detail}")),
         (verdict, detail) => verdict.clone().or_else(|| detail.clone()),
     };
-    told.filter(|_| row.state != HostState::Member).or_else(|| row.warnings.clone())
+    told.filter(|_| row.state != HostState::Member || row.verdict.is_some()).or_else(|| row.warnings.clone())
 }
 
 /// The host with that state disk or name; of several with one name the caller has to choose by cluster or state disk.

@@ -48,7 +48,7 @@ pub async fn run(arguments: SimulateArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the host until it is told to stop, or is a member and has nothing more to say. Its TPM and its disk stay.
+/// Runs the host until it is told to stop. Its TPM and its disk stay.
 ///
 /// # Errors
 /// As documented for the exit codes.
@@ -83,6 +83,6 @@ pub async fn run_host(arguments: SimulateHostArguments) -> anyhow::Result<()> {
         machine.disk,
         machine.endorsement_key()
     );
-    machine.run(home, role, None, shutdown).await;
+    machine.run(home, role, None, arguments.renew_every, shutdown).await;
     Ok(())
 }

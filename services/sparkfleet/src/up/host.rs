@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bootstrapper::adapters::simulated::SimulatedHost;
 use bootstrapper::config::{ClusterConfig, RoleChoice, TrustConfig};
 use bootstrapper::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
@@ -34,6 +36,15 @@ const BOOT_CHAIN: &[(u32, &str)] = &[(4, "boot loader"), (7, "secure boot"), (11
 
 /// How long a machine takes to boot, and how long one that cannot run waits.
 const BOOT: Duration = Duration::from_secs(3);
+
+/// How often a member looks after its certificates: as the timer of a machine does.
+const LOOK: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a machine that renews again and again goes on answering in between, ms.
+const RENEW_LINGER_MS: u64 = 2_000;
+
+/// Where the public SSH host key of a machine stands.
+const SSH_HOST_KEY: &str = "root/etc/ssh/ssh_host_ed25519_key.pub";
 
 /// How long a failed machine shows why before it reboots, ms.
 const REBOOT_AFTER_MS: u64 = 5_000;
@@ -106,9 +117,24 @@ impl Machine {
         hex::encode(endorsement_key_id(&self.host.endorsement_key()))
     }
 
-    /// Runs the machine until it is a member and has nothing more to say, or `stop`. It reboots as often as it has to.
-    pub async fn run(self, home: Home, role: RoleChoice, kubernetes: Option<Kubernetes>, stop: Shutdown) {
-        let config = self.config(&home, role);
+    /// Runs the machine until `stop`. It reboots as often as it has to, and looks after its certificates as often as a machine with the timer does; `renew_every`: so often, and renews
+    /// them each time.
+    pub async fn run(
+        self,
+        home: Home,
+        role: RoleChoice,
+        kubernetes: Option<Kubernetes>,
+        renew_every: Option<Duration>,
+        stop: Shutdown,
+    ) {
+        let mut config = self.config(&home, role);
+        if renew_every.is_some() {
+            (config.renewal.at_percent, config.timeouts.linger_ms) = (0, RENEW_LINGER_MS);
+        }
+        let looks_every = renew_every.unwrap_or(LOOK);
+        if let Err(error) = self.write_ssh_host_key() {
+            tracing::warn!(host = self.hostname, error = format!("{error:#}"), "a simulated host has no SSH host key");
+        }
         loop {
             let installer = SimulatedKubernetes { host: self.spec(role), api: kubernetes.clone() };
             let platform = Platform { installer: Box::new(installer), ..self.host.platform() };
@@ -122,7 +148,14 @@ impl Machine {
                     tracing::warn!(cluster, host, reason, "a simulated host cannot join as it is");
                     return;
                 }
-                Ok(Ending::Member | Ending::Stopped) => return,
+                Ok(Ending::Stopped) => return,
+                // As the timer of a machine does.
+                Ok(Ending::Member) => {
+                    tokio::select! {
+                        () = stop.wait() => return,
+                        () = tokio::time::sleep(looks_every) => continue,
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(cluster, host, error = format!("{error:#}"), "a simulated host does not run");
                 }
@@ -132,6 +165,16 @@ impl Machine {
                 () = tokio::time::sleep(BOOT) => {}
             }
         }
+    }
+
+    /// A public key that nobody has the private half of: enough to be certified.
+    fn write_ssh_host_key(&self) -> anyhow::Result<()> {
+        let key = hash("simulated SSH host key", &[self.disk.as_bytes()]);
+        let blob = [&11_u32.to_be_bytes()[..], b"ssh-ed25519", &32_u32.to_be_bytes(), &key].concat();
+        let path = self.directory.join(SSH_HOST_KEY);
+        fs::create_dir_all(path.parent().unwrap_or(&self.directory)).with_context(|| path.display().to_string())?;
+        fs::write(&path, format!("ssh-ed25519 {} {}\n", STANDARD.encode(blob), self.hostname))
+            .with_context(|| path.display().to_string())
     }
 
     /// An address of its own below 10.0.0.0/8: two hosts cannot have one address, and the machine that runs them has but one.

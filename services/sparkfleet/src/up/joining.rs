@@ -137,7 +137,13 @@ impl RunningMachines {
                 );
                 continue;
             }
-            tasks.spawn(machine.clone().run(home.clone(), RoleChoice::Worker, Some(kubernetes.clone()), stop.child()));
+            tasks.spawn(machine.clone().run(
+                home.clone(),
+                RoleChoice::Worker,
+                Some(kubernetes.clone()),
+                None,
+                stop.child(),
+            ));
         }
         Self { stop, tasks }
     }

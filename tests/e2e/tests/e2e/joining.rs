@@ -176,6 +176,31 @@ async fn other_software_is_refused_with_its_register_until_that_is_captured() {
     assert_eq!((rule["expected"].as_array().map(Vec::len), &rule["warnOnly"]), (Some(1), &Value::Null), "{rule}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_renews_its_certificates_while_it_runs() {
+    let up = Up::embedded().await;
+    in_state(&up, "body-shop-2", "member").await;
+    let mut machine = Machine::start(&up, "body-shop-4", &["--renew-every", "2s"]);
+    in_state(&up, "body-shop-4", "pending").await;
+    let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
+    judged_by(&up, approved["revision"].as_u64().unwrap()).await;
+    machine.reboot().await;
+    let renewed = |row: &Value| row["state"] == "member" && row["kind"] == "renew";
+    host(&up, "body-shop-4", "a member with renewed certificates", renewed).await;
+    let path = machine.directory.join("root/run/state/ssh/ssh_host_ed25519_key-cert.pub");
+    let first = std::fs::read_to_string(&path).unwrap();
+    assert!(first.starts_with("ssh-ed25519-cert-v01@openssh.com "), "{first}");
+    let deadline = std::time::Instant::now() + wait::PATIENCE;
+    while std::fs::read_to_string(&path).unwrap() == first {
+        assert!(std::time::Instant::now() < deadline, "the certificate stays: {}", machine.process.tail());
+        in_state(&up, "body-shop-4", "member").await;
+    }
+    let row = in_state(&up, "body-shop-4", "member").await;
+    assert!(row["verdict"].is_null(), "{row:#}");
+    let secrets = secrets(&machine.directory);
+    assert!(secrets.iter().all(|secret| !machine.process.output().contains(&hex::encode(secret))));
+}
+
 /// Waits until the join service judges by a policy that only observes this register.
 async fn observed(up: &Up, register: &str) {
     let deadline = std::time::Instant::now() + wait::PATIENCE;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bootstrapper_contract::{HostNode, names};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::message::hello::Hello;
+use join_protocol::message::renewal::Renewal;
 use join_protocol::metrics::HostMessage;
 use join_protocol::secret::Secret;
 use join_protocol::simulated::{SimulatedTpm, SimulatedVerifier};
@@ -18,10 +19,11 @@ use super::issuer::{CLUSTER, GROUP, TestIssuer, anchor, master};
 use crate::event::{Done, Effect, Ending, Event, Identity, Inspection, Task, TaskError, TpmAnswer, TpmWork};
 use crate::platform::{AttesterKeys, DiskFound, Mark};
 use crate::record::{NodeRecord, Progress};
+use crate::renewal::Lifetime;
 use crate::state::{Settings, State};
 
 pub const DISK: Uuid = Uuid::from_u128(0xD15C);
-const START_MS: u64 = 1_800_000_000_000;
+pub const START_MS: u64 = 1_800_000_000_000;
 /// More turns than any run takes.
 const TURNS_MAX: usize = 10_000;
 
@@ -51,6 +53,8 @@ pub struct Host {
     key: Option<Secret>,
     open: bool,
     pub record: Option<NodeRecord>,
+    pub certificates: Vec<Lifetime>,
+    pub renewed: Vec<Renewal>,
     pub reboots: usize,
 }
 
@@ -96,6 +100,7 @@ pub fn name_of(task: &Task) -> &'static str {
         Task::Mark(Mark::Initialised) => "mark initialised",
         Task::Mark(Mark::Reset) => "mark reset",
         Task::Mark(Mark::New) => "mark new",
+        Task::Renew(_) => "renew",
         Task::Reboot(_) => "reboot",
     }
 }
@@ -113,6 +118,7 @@ fn settings() -> Settings {
         retry: s(30),
         lock_within: s(120),
         member_within: s(900),
+        renew_percent: 66,
         reboot_after: s(60),
         linger: s(0),
         administrator_for: s(600),
@@ -156,6 +162,8 @@ impl World {
                 key: is_member.then(|| Secret::new(*master().state_disk_key(DISK).expose())),
                 open: false,
                 record: is_member.then(record),
+                certificates: Vec::new(),
+                renewed: Vec::new(),
                 reboots: 0,
             },
             join_service: issuer(TestIssuer::join_service),
@@ -245,7 +253,7 @@ impl World {
         assert_eq!(self.go(Some(self.now)), None);
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         self.queue.clear();
         self.node = None;
         self.state = Some(State::new(settings()));
@@ -397,6 +405,7 @@ impl World {
             Task::Init(_) => return Ok(Done::Kubeconfig("kubeconfig".into())),
             Task::Mark(mark) => host.mark = Some(mark),
             Task::Reboot(_) => host.reboots += 1,
+            Task::Renew(renewal) => host.renewed.push(*renewal),
             Task::Write(_) | Task::WriteAuthority(_) | Task::Install(_) | Task::Join(_) | Task::Resume => {}
         }
         Ok(Done::Done)
@@ -418,6 +427,6 @@ impl Host {
         };
         let record = self.record.clone().filter(|_| self.open);
         let identity = Identity { boot: [1; 16], node_name: "edge-1".to_owned(), ..Identity::default() };
-        Inspection { keys, locked: self.locked, disk, record, identity }
+        Inspection { keys, locked: self.locked, disk, record, certificates: self.certificates.clone(), identity }
     }
 }

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::member::{Member, Opened};
+use super::member::{Member, Opened, Renewed};
 use crate::certificate::{ChainError, PublicKey, TrustAnchor, is_signed};
 use crate::limits::QUOTE_BYTES_MAX;
 use crate::message::challenge::{Challenge, ChallengeBody, ClearRefusal, ClearRefusalBody};
 use crate::message::evidence::{Evidence, EvidenceBody, EvidenceContent};
 use crate::message::hello::Hello;
-use crate::message::ticket::{Ticket, TicketBody, TicketContent};
+use crate::message::ticket::{Given, Ticket, TicketBody, TicketContent};
 use crate::message::{Fields, WireError};
 use crate::refusal::Refusal;
 use crate::seal::{Binding, KeyPair, is_public_key, seal};
@@ -160,6 +160,8 @@ pub struct EvidenceSent {
 pub enum TicketOutcome {
     /// A ticket.
     Opened(Box<Opened>),
+    /// Certificates of a member.
+    Renewed(Box<Renewed>),
     /// A refusal.
     Refused(Refusal),
 }
@@ -356,9 +358,14 @@ impl EvidenceSent {
         match self.open(message, clock) {
             Ok((content, th4)) => Ok(match content.verdict {
                 Err(refusal) => TicketOutcome::Refused(refusal),
-                Ok(grant) => {
+                Ok(Given::Renewal(renewal)) => {
+                    let (request, acknowledgement_key) = (self.request, content.acknowledgement_key);
+                    let member = Member { request, acknowledgement_key, th4 };
+                    TicketOutcome::Renewed(Box::new(Renewed { renewal, member }))
+                }
+                Ok(Given::Grant(grant)) => {
+                    let (grant, acknowledgement_key) = (*grant, content.acknowledgement_key);
                     let Self { settings, request, suite, selection, .. } = self;
-                    let acknowledgement_key = content.acknowledgement_key;
                     let member = Member { request, acknowledgement_key, th4 };
                     TicketOutcome::Opened(Box::new(Opened { settings, request, suite, selection, grant, member }))
                 }
@@ -388,8 +395,12 @@ impl EvidenceSent {
         let padded: Zeroizing<Vec<u8>> =
             self.key.open(&body.encapsulated_key, &body.ciphertext, &binding).map_err(|_| TicketError::Seal)?;
         let content = TicketContent::decode_padded(&padded, *role)?;
-        if let Ok(grant) = &content.verdict {
-            grant.check_for(*kind, *role)?;
+        match &content.verdict {
+            Ok(Given::Grant(grant)) => grant.check_for(*kind, *role)?,
+            Ok(Given::Renewal(_)) if *kind != Kind::Renew => {
+                return Err(Fields("renewal").error("node_name", format!("does not belong to {kind}")).into());
+            }
+            Ok(Given::Renewal(_)) | Err(_) => {}
         }
         Ok((content, th4))
     }

@@ -72,6 +72,11 @@ pub enum Effect {
         /// Which registers it is to show.
         selection: Selection,
     },
+    /// There are certificates: put them in place, and tell the stage `member`.
+    Renew {
+        /// Id of the attempt.
+        request: RequestId,
+    },
     /// The attempt was refused. For logs; another begins by itself unless the refusal is fatal.
     Refused(Refusal),
     /// A message was not believed. For logs.
@@ -96,7 +101,7 @@ pub enum Condition {
     AwaitsTicket,
     /// Has a ticket and must lock itself.
     Opened,
-    /// Locked to the cluster.
+    /// Locked to the cluster; of a renewal: has its certificates.
     Committed,
     /// Was refused, waits until the next attempt.
     Resting,

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::attempt::{ChallengeError, Challenged, EvidenceSent, HelloSent, HostSettings, Quoting, TicketOutcome};
 use super::event::{Condition, Effect, Event};
-use super::member::{Committed, Opened};
+use super::member::{Committed, Opened, Renewed};
 use crate::limits::{ATTEMPT_LIFETIME_MS, CHALLENGE_LIFETIME_MS, EVIDENCE_GRACE_MS};
 use crate::message::acknowledgement::Stage;
 use crate::message::grant::Grant;
+use crate::message::renewal::Renewal;
 use crate::metrics::HostMessage;
 use crate::refusal::{Refusal, RefusalClass, RefusalCode};
 use crate::secret::{Entropy, Secret};
@@ -37,6 +38,7 @@ enum State {
     Evidence(EvidenceSent),
     Opened(Box<Opened>),
     Committed(Box<Committed>),
+    Renewed(Box<Renewed>),
     Resting,
 }
 
@@ -80,7 +82,7 @@ impl Machine {
             State::Activating(_) | State::Quoting(_) => Condition::AwaitsTpm,
             State::Evidence(_) => Condition::AwaitsTicket,
             State::Opened(_) => Condition::Opened,
-            State::Committed(_) => Condition::Committed,
+            State::Committed(_) | State::Renewed(_) => Condition::Committed,
             State::Resting => Condition::Resting,
         }
     }
@@ -103,6 +105,15 @@ impl Machine {
         match &self.state {
             State::Opened(opened) => Some(opened.grant()),
             State::Committed(committed) => Some(committed.grant()),
+            _ => None,
+        }
+    }
+
+    /// The certificates that a member received.
+    #[must_use]
+    pub fn renewal(&self) -> Option<&Renewal> {
+        match &self.state {
+            State::Renewed(renewed) => Some(renewed.renewal()),
             _ => None,
         }
     }
@@ -272,6 +283,13 @@ impl Machine {
                 (self.repeat_at, self.ends_at) = (None, None);
                 self.on_stage(Stage::Opened, "", turn);
             }
+            Ok(TicketOutcome::Renewed(renewed)) => {
+                turn.effects.extend(self.request.map(|request| Effect::Renew { request }));
+                self.state = State::Renewed(renewed);
+                self.refusal = None;
+                (self.repeat_at, self.ends_at) = (None, None);
+                self.on_stage(Stage::Opened, "", turn);
+            }
             Err(not_believed) => {
                 turn.ignored("ticket", not_believed.error);
                 self.state = State::Evidence(not_believed.state);
@@ -307,6 +325,7 @@ impl Machine {
         let message = match &self.state {
             State::Opened(opened) => opened.progress(sequence, stage, detail),
             State::Committed(committed) => committed.progress(sequence, stage, detail),
+            State::Renewed(renewed) => renewed.progress(sequence, stage, detail),
             _ => return,
         };
         self.sequence = sequence;
@@ -318,7 +337,7 @@ impl Machine {
         if self.ends_at.is_some_and(|at| at <= turn.mono) {
             return match &self.state {
                 State::Committed(_) => (self.repeat_at, self.ends_at) = (None, None),
-                State::Opened(_) | State::Stopped => self.ends_at = None,
+                State::Opened(_) | State::Renewed(_) | State::Stopped => self.ends_at = None,
                 State::Hello(_) | State::Activating(_) | State::Quoting(_) | State::Evidence(_) | State::Resting => {
                     self.begin(turn);
                 }

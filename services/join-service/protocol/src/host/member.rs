@@ -6,6 +6,7 @@ use super::attempt::HostSettings;
 use crate::limits::{RESULT_BYTES_MAX, SECOND_QUOTE_BYTES_MAX};
 use crate::message::acknowledgement::{Acknowledgement, Authenticated, Progress, Stage};
 use crate::message::grant::Grant;
+use crate::message::renewal::Renewal;
 use crate::message::{Fields, WireError};
 use crate::refusal::detail_that_fits;
 use crate::result::seal_result;
@@ -31,6 +32,13 @@ pub struct Committed {
     grant: Grant,
     member: Member,
     acknowledgement: Vec<u8>,
+}
+
+/// A member has other certificates.
+#[derive(Debug)]
+pub struct Renewed {
+    pub(super) renewal: Renewal,
+    pub(super) member: Member,
 }
 
 /// What a host with a ticket signs its progress with.
@@ -88,6 +96,20 @@ impl Opened {
         let body = Acknowledgement { request, quote, encapsulated_key, ciphertext }.encode();
         let mac = member.acknowledgement_key.mac(&transcript::acknowledgement_input(&member.th4, &body));
         Ok(Committed { grant, member, acknowledgement: Authenticated { body, mac }.encode() })
+    }
+
+    /// A progress message.
+    #[must_use]
+    pub fn progress(&self, sequence: u32, stage: Stage, detail: &str) -> Vec<u8> {
+        self.member.progress(sequence, stage, detail)
+    }
+}
+
+impl Renewed {
+    /// What the host received.
+    #[must_use]
+    pub const fn renewal(&self) -> &Renewal {
+        &self.renewal
     }
 
     /// A progress message.

@@ -1,13 +1,14 @@
 //! Tickets and refusals, sealed to the host and its TPM. From outside they look the same: same size for the same role, same form, same signature.
 
 use super::{Issuer, Recipient, Verified};
-use crate::message::WireError;
 use crate::message::grant::Grant;
-use crate::message::ticket::{ContentTooLarge, Ticket, TicketBody, TicketContent};
+use crate::message::renewal::Renewal;
+use crate::message::ticket::{ContentTooLarge, Given, Ticket, TicketBody, TicketContent};
+use crate::message::{Fields, WireError};
 use crate::refusal::Refusal;
 use crate::seal::{Binding, seal};
 use crate::secret::{Entropy, Secret};
-use crate::terms::RequestId;
+use crate::terms::{Kind, RequestId};
 use crate::transcript::{self, Hash};
 
 /// A sealed ticket or refusal, ready to be stored and sent.
@@ -46,7 +47,20 @@ impl Issuer {
     pub fn grant(&self, verified: &Verified, grant: Grant, entropy: Entropy) -> Result<Answer, GrantError> {
         let recipient = verified.recipient();
         grant.check_for(recipient.hello.kind, recipient.hello.role)?;
-        self.seal_answer(recipient, Ok(grant), Some(entropy))
+        self.seal_answer(recipient, Ok(Given::Grant(Box::new(grant))), Some(entropy))
+    }
+
+    /// Seals a ticket that renews the certificates of a member. As [`Self::grant`]; no key has a place in it.
+    ///
+    /// # Errors
+    /// The host asked for something else; or as [`Self::grant`].
+    pub fn renew(&self, verified: &Verified, renewal: Renewal, entropy: Entropy) -> Result<Answer, GrantError> {
+        let recipient = verified.recipient();
+        if recipient.hello.kind != Kind::Renew {
+            let rule = format!("does not belong to {}", recipient.hello.kind);
+            return Err(Fields("renewal").error("node_name", rule).into());
+        }
+        self.seal_answer(recipient, Ok(Given::Renewal(renewal)), Some(entropy))
     }
 
     /// Seals a refusal. The same refusal of the same evidence always gives the same bytes, so none has to be stored.
@@ -60,7 +74,7 @@ impl Issuer {
     pub(super) fn seal_answer(
         &self,
         recipient: &Recipient,
-        verdict: Result<Grant, Refusal>,
+        verdict: Result<Given, Refusal>,
         entropy: Option<Entropy>,
     ) -> Result<Answer, GrantError> {
         let Recipient { hello, challenge, th3, .. } = recipient;

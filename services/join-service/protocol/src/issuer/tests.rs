@@ -9,6 +9,7 @@ use crate::host::{HelloSent, HostSettings};
 use crate::message::challenge::{Challenge, ChallengeBody};
 use crate::message::evidence::{Evidence, EvidenceBody, EvidenceContent};
 use crate::message::grant::Grant;
+use crate::message::ticket::Given;
 use crate::refusal::RefusalCode;
 use crate::seal::{Binding, KeyPair, seal};
 use crate::secret::{Entropy, Secret};
@@ -26,6 +27,7 @@ fn issuer() -> (Issuer, TrustAnchor) {
         IssuerCertificate { public_key, purpose, cluster, not_before_ms: 0, not_after_ms: u64::MAX, epoch: 0 };
     let chain = vec![certificate.sign(&root)];
     let policy = IssuerPolicy {
+        locked_to: None,
         cluster: CLUSTER,
         group: "G".to_owned(),
         kinds: vec![Kind::Join],
@@ -127,7 +129,9 @@ fn a_host_takes_no_ticket_of_another_kind_even_from_its_issuer() {
     let (disk_key, measurement_secret, measurement_salt) = (secret(1), secret(2), secret(3));
     let rejoin = Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup: None };
     assert!(issuer.grant(&verified, rejoin.clone(), Entropy::new([9; 32])).is_err());
-    let forced = issuer.seal_answer(verified.recipient(), Ok(rejoin), Some(Entropy::new([9; 32]))).unwrap();
+    let forced = issuer
+        .seal_answer(verified.recipient(), Ok(Given::Grant(Box::new(rejoin))), Some(Entropy::new([9; 32])))
+        .unwrap();
     let error = evidence.on_ticket(&forced.message, HostClock::Unset).unwrap_err().error;
     assert_eq!(error.to_string(), "grant.membership is missing for join");
 }

@@ -14,7 +14,7 @@ use crate::message::hello::Hello;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::seal::{Binding, is_public_key};
 use crate::secret::Secret;
-use crate::terms::{Address, RequestId, Variant};
+use crate::terms::{Address, Kind, RequestId, Variant};
 use crate::transcript::{self, Hash};
 
 /// Answer to evidence.
@@ -266,7 +266,16 @@ impl Issuer {
         let keys = recipient.keys();
         verifier.check_endorsement(&keys, hello.kind, hello.role, now_ms)?;
         verifier.check_attestation_key(&keys)?;
-        let expected = Expected { qualifying_data: recipient.qualifying_data, lock: Lock::Open };
+        let lock = match (hello.kind, self.policy.locked_to) {
+            // The opposite of all others: only who is locked to this cluster has something to renew.
+            (Kind::Renew, Some(cluster_id)) => Lock::Extended(cluster_id),
+            (Kind::Renew, None) => {
+                let detail = "this issuer does not know what its members are locked to";
+                return Err(Refusal::new(RefusalCode::Lock, detail));
+            }
+            (Kind::Join | Kind::Rejoin | Kind::Recover | Kind::Init, _) => Lock::Open,
+        };
+        let expected = Expected { qualifying_data: recipient.qualifying_data, lock };
         let claims = verifier.check_quote(&keys, &content.quote, &expected)?;
         Ok((body, claims))
     }

@@ -89,6 +89,9 @@ impl Grant {
     /// The field that is missing or too much.
     pub fn check_for(&self, kind: Kind, role: Role) -> Result<(), WireError> {
         let fields = Fields(Self::NAME);
+        if kind == Kind::Renew {
+            return Err(fields.error("disk_key", "does not belong to renew"));
+        }
         let wrong = |field, there: bool| {
             fields.error(field, format!("{} {kind}", if there { "does not belong to" } else { "is missing for" }))
         };
@@ -314,5 +317,6 @@ mod tests {
         assert_eq!(error(Kind::Join, Role::Worker), "grant.files are only for a control plane");
         assert_eq!(error(Kind::Rejoin, Role::Worker), "grant.membership does not belong to rejoin");
         assert_eq!(error(Kind::Init, Role::ControlPlane), "grant.membership does not belong to init");
+        assert_eq!(error(Kind::Renew, Role::Worker), "grant.disk_key does not belong to renew");
     }
 }

@@ -85,7 +85,7 @@ impl Hello {
         for certificate in certificates {
             fields.some("endorsement_certificates", certificate, ENDORSEMENT_CERTIFICATE_BYTES_MAX)?;
         }
-        let kind = Kind::from_wire(hello.kind).ok_or_else(|| fields.error("kind", "is none of 1 to 4"))?;
+        let kind = Kind::from_wire(hello.kind).ok_or_else(|| fields.error("kind", "is none of 1 to 5"))?;
         let role = Role::from_wire(hello.role).ok_or_else(|| fields.error("role", "is neither 1 nor 2"))?;
         Ok(Self {
             request: fields.request(&hello.request)?,

@@ -5,6 +5,7 @@ use proto::join as wire;
 use zeroize::Zeroizing;
 
 use super::grant::Grant;
+use super::renewal::Renewal;
 use super::{Fields, WireError, decode, decode_versioned};
 use crate::limits::{CONTROL_PLANE_CONTENT_BYTES, SIGNATURE_BYTES, TICKET_BYTES_MAX, VERSION, WORKER_CONTENT_BYTES};
 use crate::refusal::Refusal;
@@ -93,7 +94,16 @@ pub struct TicketContent {
     /// Key of progress and acknowledgement.
     pub acknowledgement_key: Secret,
     /// What the host receives, or why it receives nothing.
-    pub verdict: Result<Grant, Refusal>,
+    pub verdict: Result<Given, Refusal>,
+}
+
+/// What a host receives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Given {
+    /// Keys, and how to become a member.
+    Grant(Box<Grant>),
+    /// Certificates of a member.
+    Renewal(Renewal),
 }
 
 /// A content does not fit into the size that all tickets of its role have.
@@ -116,12 +126,13 @@ impl TicketContent {
     /// # Errors
     /// The content does not fit.
     pub fn encode_padded(&self, role: Role) -> Result<Zeroizing<Vec<u8>>, ContentTooLarge> {
-        let (grant, refusal) = match &self.verdict {
-            Ok(grant) => (Some(grant.to_wire()), None),
-            Err(refusal) => (None, Some(refusal.to_wire())),
+        let (grant, renewal, refusal) = match &self.verdict {
+            Ok(Given::Grant(grant)) => (Some(grant.to_wire()), None, None),
+            Ok(Given::Renewal(renewal)) => (None, Some(renewal.to_wire()), None),
+            Err(refusal) => (None, None, Some(refusal.to_wire())),
         };
-        let mut content =
-            wire::TicketContent { acknowledgement_key: self.acknowledgement_key.expose().to_vec(), grant, refusal };
+        let acknowledgement_key = self.acknowledgement_key.expose().to_vec();
+        let mut content = wire::TicketContent { acknowledgement_key, grant, refusal, renewal };
         let encoded = Zeroizing::new(content.encode_to_vec());
         wipe_content(&mut content);
         let padded_bytes = padded_bytes(role);
@@ -161,10 +172,11 @@ impl TicketContent {
     fn from_wire(content: &mut wire::TicketContent, fields: Fields) -> Result<Self, WireError> {
         let acknowledgement_key = Secret::from_slice(&content.acknowledgement_key)
             .ok_or_else(|| fields.error("acknowledgement_key", "must have 32 bytes"))?;
-        let verdict = match (&mut content.grant, content.refusal.take()) {
-            (Some(grant), None) => Ok(Grant::from_wire(grant)?),
-            (None, Some(refusal)) => Err(Refusal::from_wire(refusal)?),
-            _ => return Err(fields.error("grant", "or refusal must be there, and not both")),
+        let verdict = match (&mut content.grant, content.refusal.take(), content.renewal.take()) {
+            (Some(grant), None, None) => Ok(Given::Grant(Box::new(Grant::from_wire(grant)?))),
+            (None, Some(refusal), None) => Err(Refusal::from_wire(refusal)?),
+            (None, None, Some(renewal)) => Ok(Given::Renewal(Renewal::from_wire(renewal)?)),
+            _ => return Err(fields.error("grant", "or renewal or refusal must be there, and only one of them")),
         };
         Ok(Self { acknowledgement_key, verdict })
     }

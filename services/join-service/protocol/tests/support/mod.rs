@@ -13,7 +13,7 @@ use join_protocol::issuer::{Answer, EvidenceAnswer, HelloAnswer, Issuer, IssuerK
 use join_protocol::message::evidence::EvidenceBody;
 use join_protocol::message::grant::{Grant, Membership, Setup};
 use join_protocol::refusal::Refusal;
-use join_protocol::secret::{Entropy, Secret};
+use join_protocol::secret::{Entropy, Secret, cluster_id};
 use join_protocol::simulated::{SimulatedTpm, SimulatedVerifier};
 use join_protocol::terms::{Address, HostClock, Kind, Purpose, Role, Suite, Variant};
 use uuid::Uuid;
@@ -56,10 +56,11 @@ pub fn policy() -> IssuerPolicy {
     IssuerPolicy {
         cluster: CLUSTER,
         group: GROUP.to_owned(),
-        kinds: vec![Kind::Join, Kind::Rejoin],
+        kinds: vec![Kind::Join, Kind::Rejoin, Kind::Renew],
         suites: vec![Suite::XWing, Suite::X25519],
         variants: vec![Variant::Simulated],
         policy_epoch: 5,
+        locked_to: Some(cluster_id(&secret(0xD2), &secret(0xD3))),
     }
 }
 
@@ -194,14 +195,14 @@ pub fn ticket(issuer: &Issuer, host: &Host, evidence: &EvidenceSent) -> (Verifie
 pub fn opened(evidence: EvidenceSent, ticket: &[u8]) -> Opened {
     match evidence.on_ticket(ticket, CLOCK).unwrap() {
         TicketOutcome::Opened(opened) => *opened,
-        TicketOutcome::Refused(refusal) => panic!("refused: {refusal}"),
+        other => panic!("no ticket: {other:?}"),
     }
 }
 
 pub fn refused(evidence: EvidenceSent, ticket: &[u8]) -> Refusal {
     match evidence.on_ticket(ticket, CLOCK).unwrap() {
         TicketOutcome::Refused(refusal) => refusal,
-        TicketOutcome::Opened(_) => panic!("a ticket"),
+        other => panic!("a ticket: {other:?}"),
     }
 }
 
