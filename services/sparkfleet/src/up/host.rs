@@ -40,8 +40,8 @@ const BOOT: Duration = Duration::from_secs(3);
 /// How often a member looks after its certificates: as the timer of a machine does.
 const LOOK: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a machine that renews again and again goes on answering in between, ms.
-const RENEW_LINGER_MS: u64 = 2_000;
+/// How long a machine that renews again and again goes on answering in between, ms: an acknowledgement that was missed is repeated for as long, and who is not known as a member renews nothing.
+const RENEW_LINGER_MS: u64 = 10_000;
 
 /// Where the public SSH host key of a machine stands.
 const SSH_HOST_KEY: &str = "root/etc/ssh/ssh_host_ed25519_key.pub";
