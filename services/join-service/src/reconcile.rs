@@ -179,5 +179,7 @@ fn ended_host(host: &HostRecord, request: &Request, ending: Ending, wall_ms: u64
         Ending::Member | Ending::Failed => host.detail.clone(),
         other => Some(other.detail().to_owned()),
     };
-    HostRecord { state: state.to_string(), request: None, detail, last_seen: wall_ms, ..host.clone() }
+    // Nobody is taken for a member before it has shown its lock.
+    let bound = host.bound || ending == Ending::Member;
+    HostRecord { state: state.to_string(), bound, request: None, detail, last_seen: wall_ms, ..host.clone() }
 }

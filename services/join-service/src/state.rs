@@ -56,7 +56,7 @@ const KEY_EPOCH_MS: u64 = 3_600_000;
 const SWEEP: Duration = Duration::from_secs(10);
 /// Attempts that are worked on at the same time; hosts repeat the evidence of others.
 const WORK_MAX: usize = 64;
-/// Messages of one attempt that wait for a write about it; later ones come again in a birth.
+/// Messages of one attempt that wait for a write about it.
 const PARKED_MAX: usize = 4;
 /// Why messages get no answer, beside the reasons of the protocol.
 const IGNORED: [&str; 16] = [
@@ -460,6 +460,12 @@ fn to_host(address: &Address, message: &IssuerMessage) -> Option<Effect> {
     let node = EdgeNodeDescriptor::parse(&address.group, &address.node).ok()?;
     let metrics = vec![message.to_metric()];
     Some(Effect::Host(HostRequest::Command { node, device: None, metrics }))
+}
+
+/// Asks a host for all that stands. None: as above.
+fn rebirth(address: &Address) -> Option<Effect> {
+    let node = EdgeNodeDescriptor::parse(&address.group, &address.node).ok()?;
+    Some(Effect::Host(HostRequest::Rebirth { node }))
 }
 
 fn issuer_policy(settings: &Settings, policy: &PolicyKeeper, cluster_id: Hash) -> IssuerPolicy {

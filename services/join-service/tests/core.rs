@@ -118,6 +118,48 @@ fn a_member_gets_other_certificates_without_a_reboot_and_nothing_else() {
     assert!(world.run_until_so(MINUTE, |world| world.hosts[0].disk_keys.len() == 2));
 }
 
+/// A host joins in its own manner, and is known as a member by that: it may renew its certificates.
+fn joins_and_renews(manner: impl Fn(&mut SimHost)) {
+    for number in 1..=20 {
+        let mut world = world(vec![worker(number)]);
+        world.hosts[0].settings.body.ssh_host_key = site::ssh_host_key();
+        world.hosts[0].reboot(Kind::Join);
+        manner(&mut world.hosts[0]);
+        joins(&mut world, 0);
+        assert_eq!(world.node().unwrap().tickets_acknowledged, 1);
+        world.hosts[0].renew();
+        world.begin(0);
+        assert!(
+            world.run_until_so(MINUTE, |world| world.hosts[0].renewals.len() == 1),
+            "{:?}",
+            world.hosts[0].refusals
+        );
+    }
+}
+
+#[test]
+fn an_acknowledgement_is_not_lost_among_what_a_host_reports_at_once() {
+    joins_and_renews(|host| host.reports = 8);
+}
+
+#[test]
+fn a_member_whose_acknowledgement_got_lost_is_asked_for_it() {
+    joins_and_renews(|host| host.loses_acknowledgements = true);
+}
+
+#[test]
+fn who_says_that_it_is_a_member_and_shows_no_lock_is_none() {
+    let mut world = world(vec![worker(1)]);
+    world.hosts[0].locks = false;
+    world.begin(0);
+    assert!(world.run_until_so(MINUTE, |world| world.hosts[0].disk_keys.len() == 1));
+    world.run_for(MINUTE);
+    assert_eq!(world.device(0).unwrap().state, HostState::Admitted);
+    assert_eq!((world.node().unwrap().tokens_live, world.node().unwrap().hosts_members), (1, 0));
+    world.run_for(60 * MINUTE);
+    assert_eq!((world.device(0).unwrap().state, world.store.tokens.len()), (HostState::Failed, 0));
+}
+
 #[test]
 fn certificates_are_renewed_for_no_stranger_no_other_name_and_nobody_who_is_revoked() {
     let mut world = world(vec![worker(1), worker(2)]);

@@ -1,6 +1,6 @@
 //! Progress and acknowledgement: what a host with a ticket tells, and the end of its attempt.
 
-use join_protocol::issuer::Phase;
+use join_protocol::issuer::{Phase, Record};
 use join_protocol::message::acknowledgement::{Acknowledgement, Authenticated, Progress, Stage};
 use join_protocol::metrics::HostMessage;
 use join_protocol::terms::{Address, Kind, RequestId};
@@ -8,7 +8,7 @@ use join_service_contract::HostState;
 use service_runtime::Effects;
 use sparkplug::Now;
 
-use super::{PARKED_MAX, State, Work};
+use super::{PARKED_MAX, State, Work, rebirth};
 use crate::document::{HostRecord, Key, to_text};
 use crate::event::{Operation, Version};
 use crate::reconcile::{self, Ending};
@@ -26,7 +26,10 @@ impl State {
             Err(_) => return self.counters.ignore("not-believed"),
         };
         tracing::info!(request = %id, stage = %progress.stage, detail = progress.detail, "host reports");
+        // A member that has not shown its lock: the attempt stays open for the acknowledgement, which stands in the host's birth.
+        let is_early = progress.stage == Stage::Member && owes_acknowledgement(&entry.is.record);
         let ending = match progress.stage {
+            Stage::Member if is_early => None,
             Stage::Member => Some(Ending::Member),
             Stage::Failed => Some(Ending::Failed),
             _ => None,
@@ -40,8 +43,9 @@ impl State {
         let mut operations =
             vec![Operation::Replace { key: Key::Request(id), text, version: Version::Known(entry.version) }];
         operations.extend(self.change_host(&request.ek, |host| said(host, &progress, now.wall)));
+        let rebirth = is_early.then(|| rebirth(address)).flatten();
         self.busy.insert(id);
-        self.run(Work::Member(id), operations, Effects::new());
+        self.run(Work::Member(id), operations, rebirth.into_iter().collect());
     }
 
     pub(super) fn on_acknowledgement(&mut self, address: &Address, message: Vec<u8>, now: Now) {
@@ -64,8 +68,8 @@ impl State {
         }
         tracing::info!(request = %id, disk = %record.disk, "host is locked to the cluster");
         self.totals.acknowledged += 1;
-        if entry.is.record.kind == Kind::Rejoin {
-            // It has its keys again; nothing else was given.
+        // A rejoin has its keys again, and nothing else was given; others may have said before that they are members.
+        if entry.is.record.kind == Kind::Rejoin || self.said_member(&entry.is.ek, id) {
             return self.end(id, Ending::Member, None, now);
         }
         let mut request = entry.is.clone();
@@ -81,6 +85,13 @@ impl State {
         }));
         self.busy.insert(id);
         self.run(Work::Member(id), operations, Effects::new());
+    }
+
+    /// True if the host has said in this attempt that it is a member.
+    fn said_member(&self, ek: &join_attestation::EkHash, id: RequestId) -> bool {
+        let host = self.cache.host(ek).map(|entry| &entry.is);
+        let host = host.filter(|host| host.request.as_deref() == Some(&*id.to_string()));
+        host.is_some_and(|host| host.stage.as_deref() == Some(Stage::Member.name()))
     }
 
     /// The write of a host's record with a change; None: there is none.
@@ -109,11 +120,12 @@ impl State {
         self.run(Work::Ending(id, ending), operations, Effects::new());
     }
 
-    /// Keeps a message until the write that is under way has ended.
+    /// Keeps a message until the write that is under way has ended. Where there are too many, what a host reported gives way to what it reported later; its acknowledgement stays.
     fn park(&mut self, id: RequestId, address: &Address, message: HostMessage) {
         let parked = self.parked.entry(id).or_default();
         if parked.len() >= PARKED_MAX {
-            parked.pop_front();
+            let is_report = |(_, message): &(Address, HostMessage)| matches!(message, HostMessage::Progress(_));
+            parked.remove(parked.iter().position(is_report).unwrap_or(0));
         }
         parked.push_back((address.clone(), message));
     }
@@ -128,6 +140,11 @@ impl State {
             self.on_message(&address, message, now);
         }
     }
+}
+
+/// True if a host with a ticket has still to show its lock. That of a renewal is in its first quote.
+fn owes_acknowledgement(record: &Record) -> bool {
+    record.kind != Kind::Renew && matches!(record.phase, Phase::Granted { .. })
 }
 
 fn said(host: &mut HostRecord, progress: &Progress, wall_ms: u64) {

@@ -1,10 +1,9 @@
 //! Answers of the store, and what time brings.
 
 use service_runtime::{Effects, Saved};
-use sparkplug::host::HostRequest;
-use sparkplug::{EdgeNodeDescriptor, Now};
+use sparkplug::Now;
 
-use super::{State, Work};
+use super::{State, Work, rebirth};
 use crate::event::{Effect, ErrorClass, Operation, TransactionError, Written};
 use crate::reconcile::{self, Due, Ending};
 use join_protocol::terms::RequestId;
@@ -78,8 +77,7 @@ impl State {
             Work::Ending(id, _) | Work::Member(id) => {
                 // What the host said stands in its birth.
                 let address = self.cache.request(id).map(|entry| entry.is.record.address.clone());
-                let node = address.and_then(|address| EdgeNodeDescriptor::parse(&address.group, &address.node).ok());
-                self.effects.extend(node.map(|node| Effect::Host(HostRequest::Rebirth { node })));
+                self.effects.extend(address.and_then(|address| rebirth(&address)));
                 self.parked.remove(&id);
                 self.free(id, now);
             }

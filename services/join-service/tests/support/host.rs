@@ -29,6 +29,12 @@ pub struct SimHost {
     pub renewals: Vec<Renewal>,
     /// Says that it is a member as soon as it is locked.
     pub becomes_member: bool,
+    /// How much it reports between its lock and that.
+    pub reports: u32,
+    /// Its acknowledgements stand in its births and come no other way.
+    pub loses_acknowledgements: bool,
+    /// False: it says that it is a member without ever having locked itself.
+    pub locks: bool,
     draws: u64,
 }
 
@@ -55,8 +61,22 @@ impl SimHost {
         };
         let machine = Machine::new(settings.clone());
         let (tokens, disk_keys, refusals, renewals) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let becomes_member = true;
-        Self { number, disk, tpm, machine, settings, tokens, disk_keys, refusals, renewals, becomes_member, draws: 0 }
+        Self {
+            number,
+            disk,
+            tpm,
+            machine,
+            settings,
+            tokens,
+            disk_keys,
+            refusals,
+            renewals,
+            becomes_member: true,
+            reports: 0,
+            loses_acknowledgements: false,
+            locks: true,
+            draws: 0,
+        }
     }
 
     pub fn ek(&self) -> String {
@@ -106,9 +126,14 @@ impl SimHost {
                     }
                     Effect::Lock { request, cluster_id, qualifying_data, selection } => {
                         self.opened();
-                        self.tpm.lock(&cluster_id);
-                        let quote = self.tpm.quote_of(&qualifying_data, &selection);
-                        next.extend(self.step(Event::Locked { request, quote, result: None }, now));
+                        if self.locks {
+                            self.tpm.lock(&cluster_id);
+                            let quote = self.tpm.quote_of(&qualifying_data, &selection);
+                            next.extend(self.step(Event::Locked { request, quote, result: None }, now));
+                        }
+                        for number in 0..self.reports {
+                            next.extend(self.step(Event::Stage(Stage::Installed, format!("{number}")), now));
+                        }
                         if self.becomes_member {
                             next.extend(self.step(Event::Stage(Stage::Member, String::new()), now));
                         }
@@ -125,6 +150,8 @@ impl SimHost {
             }
             effects = next;
         }
+        let is_lost = |message: &HostMessage| matches!(message, HostMessage::Acknowledgement(_));
+        published.retain(|message| !(self.loses_acknowledgements && is_lost(message)));
         published
     }
 
