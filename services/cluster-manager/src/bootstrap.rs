@@ -5,6 +5,8 @@
 //! brings, so no content can end a here-document; content within one could (and some shells lose a byte where a line only begins like the marker). What is put in is never
 //! looked at again, so nothing in it is expanded or executed. This module must not know HTTP, nor where the facts come from.
 
+pub mod site;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +19,29 @@ use service_runtime::config::{ExposeSecret, Secret};
 use uuid::Uuid;
 
 use crate::authority;
+use site::SiteScript;
 
 /// The script that is shipped.
 pub const TEMPLATE: &str = include_str!("bootstrap.sh");
+
+/// What can be put into a script.
+pub const VALUES: [&str; 15] = [
+    "name",
+    "uuid",
+    "group",
+    "namespace",
+    "self_link",
+    "edge_deployment",
+    "enrolment_job",
+    "flux_install",
+    "flux_source",
+    "flux_needed",
+    "namespace_manifest",
+    "credentials_manifest",
+    "enrolment_manifests",
+    "flux_manifests",
+    "self_link_manifests",
+];
 
 /// Annotation of the namespace: whose edge cluster this is.
 pub const CLUSTER_ANNOTATION: &str = "sparkfleet.io/cluster";
@@ -178,11 +200,11 @@ pub enum BootstrapError {
     Placeholder(String),
 }
 
-/// The script that makes a Kubernetes cluster this edge cluster.
+/// The script that makes a Kubernetes cluster this edge cluster: the site's, or else the shipped one.
 ///
 /// # Errors
 /// [`BootstrapError`] names the placeholder or the content at fault.
-pub fn script(template: &str, bootstrap: &Bootstrap) -> Result<String, BootstrapError> {
+pub fn script(site: Option<&SiteScript>, bootstrap: &Bootstrap) -> Result<String, BootstrapError> {
     let enrolment_job = match &bootstrap.credentials {
         Credentials::Git { .. } => String::new(),
         Credentials::Enrolment(enrolment) => enrolment_job(bootstrap, enrolment).0,
@@ -192,7 +214,7 @@ pub fn script(template: &str, bootstrap: &Bootstrap) -> Result<String, Bootstrap
     let manifests = if let FluxSource::Manifests(manifests) = &bootstrap.flux { &**manifests } else { "" };
     let namespace = namespace(bootstrap);
     let (credentials, enrolment) = credentials(bootstrap);
-    let values = BTreeMap::from([
+    let mut values = BTreeMap::from([
         ("name", bootstrap.name.as_str()),
         ("uuid", &cluster),
         ("group", &group),
@@ -209,7 +231,8 @@ pub fn script(template: &str, bootstrap: &Bootstrap) -> Result<String, Bootstrap
         ("flux_manifests", manifests),
         ("self_link_manifests", &bootstrap.self_link),
     ]);
-    expand(template, &values)
+    values.extend(site.into_iter().flat_map(SiteScript::values));
+    expand(site.map_or(TEMPLATE, SiteScript::template), &values)
 }
 
 /// The line to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes.

@@ -228,6 +228,8 @@ pub struct TimingConfig {
     pub retry_max_ms: u64,
     /// Seconds that an edge must be away before the tear-down of its cluster goes on without it.
     pub away_s: u64,
+    /// Seconds that neither Sync nor Flux of a cluster must be heard before no other repository waits for it.
+    pub flux_away_s: u64,
 }
 
 impl Default for Config {
@@ -372,7 +374,7 @@ impl Default for BootstrapConfig {
 
 impl Default for TimingConfig {
     fn default() -> Self {
-        Self { retry_first_ms: 1_000, retry_max_ms: 60_000, away_s: 30 }
+        Self { retry_first_ms: 1_000, retry_max_ms: 60_000, away_s: 30, flux_away_s: 600 }
     }
 }
 
@@ -570,6 +572,11 @@ pub const KEYS: &[ConfigKey] = &[
         key: "timing.away_s",
         default: "30",
         help: "seconds that an edge must be away before the tear-down of its cluster goes on without it",
+    },
+    ConfigKey {
+        key: "timing.flux_away_s",
+        default: "600",
+        help: "seconds that neither edge sync nor Flux of a cluster must be heard before the repositories of later waves do not wait for it; more than the interval at which Flux asks",
     },
 ];
 

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::api::{Answer, Asked};
 use crate::bootstrap::Offer;
+use crate::bootstrap::site::SiteScript;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
 use crate::shared_repository::Pull;
 
@@ -33,6 +34,8 @@ pub enum Event {
     Shared(SharedResult),
     /// By the KDC: how work on principals ended.
     Principals(PrincipalsResult),
+    /// By the git server: the Flux of this cluster has asked for a repository.
+    Polled(Uuid),
     /// By the clock: a deadline has passed.
     Tick,
 }
@@ -61,6 +64,8 @@ pub enum Effect {
         /// Its offer.
         offer: Option<Offer>,
     },
+    /// By the HTTP server: scripts are made of the site's own; None: of the shipped one.
+    Script(Option<Arc<SiteScript>>),
     /// By the authority, and then by the Host Application: the answer to a cluster that enrols.
     Enrol(Box<Order>),
     /// By the authority: the list of certificates that are void.
@@ -119,7 +124,7 @@ pub struct GitWork {
 /// What to do with a repository. Doing it twice is doing it once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitAction {
-    /// Bring branch `main` to these files and serve the repository at `path`.
+    /// Serve the repository at `path`, and bring branch `main` to these files.
     Write {
         /// Such as `cluster/Paint_Shop`.
         path: String,
@@ -127,6 +132,8 @@ pub enum GitAction {
         store: Uuid,
         /// The files.
         files: RepositoryFiles,
+        /// If the branch holds other ones, it stays as it is.
+        hold: bool,
     },
     /// Serve it no longer and forget its password; the storage stays.
     Close,
@@ -159,6 +166,11 @@ pub struct GitResult {
 pub enum GitOutcome {
     /// Branch `main` is this commit.
     Written {
+        /// Hexadecimal.
+        commit: String,
+    },
+    /// Branch `main` is this commit, with other files than those that it was compared with.
+    Held {
         /// Hexadecimal.
         commit: String,
     },

@@ -161,14 +161,17 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         people::router(desk.clone(), peers, tls.is_some(), identities, &audit_file::path(&config.state_dir), clock);
     let state_dir = config.state_dir.clone();
     let hooks = tokio::task::spawn_blocking(move || Hooks::install(&state_dir)).await?.context("state_dir")?;
-    let router = git_http::router(repositories.clone(), desk.clone(), hooks, &config.git).merge(people).merge(scripts);
+    let (polls, polled) = mpsc::channel(POLLS_MAX);
+    let router = git_http::router(repositories.clone(), desk.clone(), hooks, polls, &config.git);
+    let router = router.merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
     let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
     let git = &config.git;
     let limit = Duration::from_secs(git.pull_timeout_s);
     let pulls = Pulls::new(repositories.clone(), git.credentials_dir.clone(), git.ca_file.clone(), limit);
-    let outside = Outside { external, sessions, repositories, authority, realm, pulls, board, desk, questions: asked };
+    let outside =
+        Outside { external, sessions, repositories, authority, realm, pulls, board, desk, questions: asked, polled };
     let ended = serve(manager, outside, clock, &shutdown, &health).await;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -210,6 +213,7 @@ struct Outside {
     board: Board,
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
+    polled: mpsc::Receiver<uuid::Uuid>,
 }
 
 fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>> {
@@ -225,6 +229,9 @@ fn tls(config: &config::GitConfig) -> anyhow::Result<Option<Tls>> {
     Tls::load(cert_file, key_file).map(Some).map_err(|error| exit::with_code(exit::CONFIG, error))
 }
 
+/// Polls of Flux that wait for the loop.
+const POLLS_MAX: usize = 256;
+
 /// The loop: one owner of the state.
 // long: an arm for each source of events and each kind of effect.
 async fn serve(
@@ -234,7 +241,18 @@ async fn serve(
     shutdown: &Shutdown,
     health: &Health,
 ) -> anyhow::Result<()> {
-    let Outside { external, mut sessions, repositories, authority, realm, pulls, board, desk, mut questions } = outside;
+    let Outside {
+        external,
+        mut sessions,
+        repositories,
+        authority,
+        realm,
+        pulls,
+        board,
+        desk,
+        mut questions,
+        mut polled,
+    } = outside;
     let mut calls = JoinSet::new();
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
     let (work, inbox) = mpsc::channel::<git_work::Work>(1);
@@ -262,6 +280,7 @@ async fn serve(
                 Ok(Some(Effect::Principals(work))) => drop(calls.spawn(realm.clone().carry_out(work))),
                 Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
                 Ok(Some(Effect::Offer { cluster, offer })) => board.set(cluster, offer),
+                Ok(Some(Effect::Script(script))) => board.set_script(script),
                 Ok(_) => {}
                 Err(stopped) => lost = Some(stopped),
             }
@@ -281,6 +300,7 @@ async fn serve(
             },
             Some(result) = results.recv() => result,
             Some(asked) = questions.recv() => Event::Asked(asked),
+            Some(cluster) = polled.recv() => Event::Polled(cluster),
             Some(answer) = calls.join_next() => match answer {
                 Ok(event) => event,
                 Err(error) => break Err(anyhow::Error::from(error).context("call of another server")),
@@ -372,6 +392,7 @@ fn settings(
             manifests_bytes_max: config.edge.manifests_bytes_max,
         },
         away: Duration::from_secs(config.timing.away_s),
+        flux_away: Duration::from_secs(config.timing.flux_away_s),
         rate: Rate::per_minute(config.api.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
         identity: Some(authority.identity()),

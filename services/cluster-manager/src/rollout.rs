@@ -1,5 +1,6 @@
-//! Which clusters a changed chart template may reach: those of a wave when every earlier wave has settled.
+//! Which clusters a changed template may reach: those of a wave when every earlier wave has settled.
 //!
+//! There are two such things: deployments, which wait for those of the same chart template, and the repositories of the clusters themselves, which wait for each other.
 //! Nothing is recorded. Whether a cluster has settled is seen by comparing what it shall have with what it reports, so a manager that begins anew goes on where it was: until a
 //! cluster was compared it counts as not settled. A cluster that nobody hears does not hold up the others. Clusters of the last wave hold up nobody, so where no waves are given this
 //! costs nothing. This module must not know how anything is rendered or sent.
@@ -9,20 +10,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use configdb_schema::document::WAVE_MAX;
 use uuid::Uuid;
 
+/// The repository of a cluster, as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WholeRepository;
+
 /// What of a cluster has not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Unsettled {
+enum Unsettled<T> {
     /// Not known yet.
     Unknown,
-    /// Deployments of these chart templates.
-    Charts(BTreeSet<Uuid>),
+    /// These parts.
+    Parts(BTreeSet<T>),
 }
 
-impl Unsettled {
-    fn concerns(&self, charts: &BTreeSet<Uuid>) -> bool {
+impl<T: Ord> Unsettled<T> {
+    fn concerns(&self, parts: &BTreeSet<T>) -> bool {
         match self {
             Self::Unknown => true,
-            Self::Charts(unsettled) => !unsettled.is_disjoint(charts),
+            Self::Parts(unsettled) => !unsettled.is_disjoint(parts),
         }
     }
 }
@@ -36,17 +41,23 @@ pub struct Blocker {
     pub cluster: Uuid,
 }
 
-/// All waves.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rollout {
+/// All waves. `T` tells apart what of a cluster may settle by itself: chart templates, or [`WholeRepository`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rollout<T> {
     /// Of clusters that are not in the last wave.
     waves: BTreeMap<Uuid, u8>,
-    unsettled: BTreeMap<(u8, Uuid), Unsettled>,
-    /// Clusters that wait, with the templates that they wait for.
-    waiting: BTreeMap<Uuid, BTreeSet<Uuid>>,
+    unsettled: BTreeMap<(u8, Uuid), Unsettled<T>>,
+    /// Clusters that wait, with the parts that they wait for.
+    waiting: BTreeMap<Uuid, BTreeSet<T>>,
 }
 
-impl Rollout {
+impl<T> Default for Rollout<T> {
+    fn default() -> Self {
+        Self { waves: BTreeMap::new(), unsettled: BTreeMap::new(), waiting: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord + Clone> Rollout<T> {
     /// The wave of a cluster.
     #[must_use]
     pub fn wave(&self, cluster: Uuid) -> u8 {
@@ -82,34 +93,34 @@ impl Rollout {
         self.unsettled.contains_key(&(self.wave(cluster), cluster))
     }
 
-    /// Takes over what a comparison of a cluster has found: the chart templates of deployments that have not settled. Whoever may go on by that.
-    pub fn compared(&mut self, cluster: Uuid, unsettled: BTreeSet<Uuid>) -> Vec<Uuid> {
+    /// Takes over what a comparison of a cluster has found: the parts that have not settled. Whoever may go on by that.
+    pub fn compared(&mut self, cluster: Uuid, unsettled: BTreeSet<T>) -> Vec<Uuid> {
         let Some(wave) = self.waves.get(&cluster) else { return Vec::new() };
         let key = (*wave, cluster);
         let before = if unsettled.is_empty() {
             self.unsettled.remove(&key)
         } else {
-            let after = Unsettled::Charts(unsettled);
+            let after = Unsettled::Parts(unsettled);
             let before = self.unsettled.insert(key, after.clone());
             before.filter(|before| *before != after)
         };
         if before.is_some() { self.released() } else { Vec::new() }
     }
 
-    /// What holds up deployments of a cluster with any of these chart templates.
+    /// What holds up any of these parts of a cluster.
     #[must_use]
-    pub fn blocker(&self, cluster: Uuid, charts: &BTreeSet<Uuid>) -> Option<Blocker> {
+    pub fn blocker(&self, cluster: Uuid, parts: &BTreeSet<T>) -> Option<Blocker> {
         let earlier = self.unsettled.range(..(self.wave(cluster), Uuid::nil()));
-        let mut blockers = earlier.filter(|(_, unsettled)| unsettled.concerns(charts));
+        let mut blockers = earlier.filter(|(_, unsettled)| unsettled.concerns(parts));
         blockers.next().map(|((wave, cluster), _)| Blocker { wave: *wave, cluster: *cluster })
     }
 
-    /// Remembers which templates a cluster waits for; none: it does not wait.
-    pub fn wait(&mut self, cluster: Uuid, charts: BTreeSet<Uuid>) {
-        if charts.is_empty() {
+    /// Remembers which parts of a cluster wait; none: it does not wait.
+    pub fn wait(&mut self, cluster: Uuid, parts: BTreeSet<T>) {
+        if parts.is_empty() {
             self.waiting.remove(&cluster);
         } else {
-            self.waiting.insert(cluster, charts);
+            self.waiting.insert(cluster, parts);
         }
     }
 
@@ -120,10 +131,10 @@ impl Rollout {
     }
 
     fn released(&self) -> Vec<Uuid> {
-        // One template suffices: what else a cluster waits for is found when it is compared.
-        let may_go = |(cluster, charts): (&Uuid, &BTreeSet<Uuid>)| {
-            let mut one = charts.iter().map(|chart| BTreeSet::from([*chart]));
-            one.any(|chart| self.blocker(*cluster, &chart).is_none()).then_some(*cluster)
+        // One part suffices: what else a cluster waits for is found when it is compared.
+        let may_go = |(cluster, parts): (&Uuid, &BTreeSet<T>)| {
+            let mut one = parts.iter().map(|part| BTreeSet::from([part.clone()]));
+            one.any(|part| self.blocker(*cluster, &part).is_none()).then_some(*cluster)
         };
         self.waiting.iter().filter_map(may_go).collect()
     }
@@ -144,7 +155,7 @@ mod tests {
         numbers.iter().map(|number| Uuid::from_u128(100 + number)).collect()
     }
 
-    fn waves() -> Rollout {
+    fn waves() -> Rollout<Uuid> {
         let mut rollout = Rollout::default();
         assert_eq!(rollout.set_wave(CANARY, 1), NOBODY);
         assert_eq!(rollout.set_wave(SECOND, 2), NOBODY);
@@ -156,7 +167,8 @@ mod tests {
         let mut rollout = waves();
         // Nothing was compared yet: nobody but the first wave may go.
         assert_eq!(rollout.blocker(CANARY, &charts(&[1])), None);
-        let by = |rollout: &Rollout, cluster| rollout.blocker(cluster, &charts(&[1])).map(|by| (by.wave, by.cluster));
+        let by =
+            |rollout: &Rollout<Uuid>, cluster| rollout.blocker(cluster, &charts(&[1])).map(|by| (by.wave, by.cluster));
         assert_eq!(by(&rollout, SECOND), Some((1, CANARY)));
         rollout.wait(SECOND, charts(&[1]));
         rollout.wait(LAST, charts(&[1]));
@@ -199,7 +211,7 @@ mod tests {
         /// Whatever happens, nobody is left waiting who may go without having been named, and the last wave costs nothing.
         #[test]
         fn whoever_may_go_is_named(steps in proptest::collection::vec((0..6_u8, 1..6_u128, 1..=WAVE_MAX, 0..8_usize), 1..60)) {
-            let mut rollout = Rollout::default();
+            let mut rollout = Rollout::<Uuid>::default();
             let mut named = BTreeSet::new();
             for (what, cluster, wave, mask) in steps {
                 let cluster = Uuid::from_u128(cluster);
@@ -226,6 +238,49 @@ mod tests {
                     }
                 }
                 prop_assert!(rollout.unsettled.keys().all(|(wave, cluster)| rollout.waves.get(cluster) == Some(wave)));
+            }
+        }
+
+        /// A change of every repository, in any order of what happens: each settles after it was written, some never. Nobody is written while an earlier wave has not settled,
+        /// and whoever is not behind one that never settles is written in the end.
+        #[test]
+        fn a_change_reaches_whoever_is_not_behind_a_failure(
+            waves in proptest::collection::vec(1..=WAVE_MAX, 2..8),
+            fails in proptest::collection::vec(any::<bool>(), 8),
+            turns in proptest::collection::vec(any::<u8>(), 64),
+        ) {
+            let one = BTreeSet::from([WholeRepository]);
+            let id = |index: usize| Uuid::from_u128(index as u128 + 1);
+            let mut rollout = Rollout::<WholeRepository>::default();
+            for (index, wave) in waves.iter().enumerate() {
+                rollout.set_wave(id(index), *wave);
+                rollout.compared(id(index), BTreeSet::new());
+            }
+            (0..waves.len()).for_each(|index| rollout.unknown(id(index)));
+            let (mut written, mut settled) = (BTreeSet::<usize>::new(), BTreeSet::<usize>::new());
+            let mut due: Vec<usize> = (0..waves.len()).collect();
+            for turn in 0.. {
+                // Those that are due are looked at in any order; then those that were written settle, one after the other.
+                let index = match due.is_empty() {
+                    false => due.swap_remove(usize::from(turns[turn % turns.len()]) % due.len()),
+                    true => match written.iter().copied().find(|index| !fails[*index] && !settled.contains(index)) {
+                        Some(index) => { settled.insert(index); index }
+                        None => break,
+                    },
+                };
+                let blocker = rollout.blocker(id(index), &one).filter(|_| !written.contains(&index));
+                rollout.wait(id(index), if blocker.is_some() { one.clone() } else { BTreeSet::new() });
+                if blocker.is_none() && written.insert(index) {
+                    let earlier = (0..waves.len()).filter(|other| waves[*other] < waves[index]);
+                    prop_assert!(earlier.into_iter().all(|other| settled.contains(&other)), "{} came too early", index);
+                }
+                let unsettled = if settled.contains(&index) { BTreeSet::new() } else { one.clone() };
+                let released = rollout.compared(id(index), unsettled);
+                due.extend((0..waves.len()).filter(|other| released.contains(&id(*other))));
+            }
+            for index in 0..waves.len() {
+                let behind = (0..waves.len()).any(|other| fails[other] && waves[other] < waves[index]);
+                prop_assert_eq!(written.contains(&index), !behind, "{} of {:?}, failing {:?}", index, &waves, &fails);
             }
         }
     }

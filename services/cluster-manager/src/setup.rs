@@ -9,12 +9,12 @@
 //! tear-down  marked -> edge emptied -> principals disabled -> accounts removed -> config removed -> repository closed -> entries removed
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_manager_contract::{SetupState, SetupStep};
 use configdb_contract::WriteRequest;
 use configdb_schema::document::{
-    AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress,
+    AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, GitRef, Info, SparkplugAddress,
 };
 use configdb_schema::{ClusterName, Document, Organisation, address, known};
 use serde_json::Value;
@@ -28,6 +28,9 @@ const STEP: &str = "step";
 
 /// Key of the record: the tear-down has begun, and nothing but its end ends it.
 const DELETING: &str = "deleting";
+
+/// Key of the record: where the cluster stays in repositories of charts, as its repository was set up with.
+const PINS: &str = "pins";
 
 /// The two accounts of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,6 +117,8 @@ pub enum Repository {
     Behind,
     /// Branch `main` is what shall be.
     Written,
+    /// Branch `main` is something else, and stays so until an earlier wave has settled.
+    Held,
     /// It is closed.
     Closed,
     /// The last try failed; the next one is due later.
@@ -167,6 +172,8 @@ pub struct Facts<'a> {
     pub has_status: bool,
     /// Its accounts, in the order of [`Account::ALL`].
     pub accounts: [Option<AccountObject>; 2],
+    /// Where it stays in repositories of charts.
+    pub pins: &'a BTreeMap<Uuid, GitRef>,
     /// Another cluster that has its name.
     pub name_taken_by: Option<Uuid>,
     /// What its repository shall hold, rendered from `config`; Err: why that is not possible.
@@ -222,6 +229,21 @@ pub fn is_deleting(record: &EdgeClusterSetup) -> bool {
     record.extra.get(DELETING).and_then(Value::as_bool) == Some(true)
 }
 
+/// Whether the repository was set up for exactly this configuration: nobody has wanted anything else on this cluster since.
+#[must_use]
+pub fn is_set_up_for(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<Uuid, GitRef>) -> bool {
+    !is_deleting(record) && record.ready == Some(true) && is_recorded(record, config, pins)
+}
+
+fn is_recorded(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<Uuid, GitRef>) -> bool {
+    record.spec.as_ref() == Some(config) && record.extra.get(PINS) == pins_json(pins).as_ref()
+}
+
+/// None: there are none.
+fn pins_json(pins: &BTreeMap<Uuid, GitRef>) -> Option<Value> {
+    (!pins.is_empty()).then(|| serde_json::to_value(pins).unwrap_or_default())
+}
+
 /// Marks a record: its tear-down has begun.
 pub fn mark_deleting(record: &mut EdgeClusterSetup) {
     record.extra.insert(DELETING.to_owned(), Value::Bool(true));
@@ -260,7 +282,7 @@ fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Optio
         Err(reason) => return refused(facts, record, reason),
     };
     let action = next_step(facts, config, wanted, &record.cloned().unwrap_or_default());
-    let ready = record.is_some_and(|record| record.ready == Some(true) && record.spec.as_ref() == Some(config));
+    let ready = record.is_some_and(|record| is_set_up_for(record, config, facts.pins));
     let reason = match (&facts.repository, &facts.principals) {
         (Repository::Failed(reason), _) | (_, Principals::Failed(reason)) => Some(reason.clone()),
         _ => None,
@@ -328,9 +350,11 @@ fn next_step(
     wanted: &WantedRepository,
     record: &EdgeClusterSetup,
 ) -> Option<Action> {
-    if record.spec.as_ref() != Some(config) {
+    if !is_recorded(record, config, facts.pins) {
         let mut next = at(record, SetupStep::Spec);
         next.spec = Some(config.clone());
+        next.extra.remove(PINS);
+        next.extra.extend(pins_json(facts.pins).map(|pins| (PINS.to_owned(), pins)));
         next.ready = Some(false);
         next.error = None;
         return Some(record_only(facts, &next));
@@ -364,11 +388,12 @@ fn next_step(
         return Some(Action::Write(vec![write.entry(GitConfig::slug(), json(&git))]));
     }
     match facts.repository {
-        Repository::Written => {}
+        Repository::Written | Repository::Held => {}
         Repository::Behind | Repository::Closed => return Some(Action::WriteRepository),
         Repository::Failed(_) => return None,
     }
-    if record.self_link.as_ref() != Some(&wanted.self_link) {
+    let is_held = facts.repository == Repository::Held;
+    if record.self_link.as_ref() != Some(&wanted.self_link) && !is_held {
         let mut next = at(record, SetupStep::Repository);
         next.self_link = Some(wanted.self_link.clone());
         return Some(record_only(facts, &next));
@@ -377,6 +402,10 @@ fn next_step(
         Principals::Off | Principals::Enabled => {}
         Principals::Behind | Principals::Disabled => return Some(Action::AllowPrincipals(true)),
         Principals::Failed(_) => return None,
+    }
+    // What is recorded is what the repository was written with.
+    if is_held {
+        return None;
     }
     let mut next = at(record, SetupStep::Ready);
     next.ready = Some(true);
@@ -490,7 +519,7 @@ impl TearDown<'_> {
         match &self.facts.repository {
             Repository::Closed => self.record_step(SetupStep::RepositoryClosed),
             Repository::Failed(reason) => Some(self.wait(reason.clone())),
-            Repository::Behind | Repository::Written => Some(self.go_on(Action::CloseRepository)),
+            Repository::Behind | Repository::Written | Repository::Held => Some(self.go_on(Action::CloseRepository)),
         }
     }
 

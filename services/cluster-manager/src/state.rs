@@ -16,6 +16,7 @@
 //! | `people` | who asks over HTTP, and what they are told |
 //! | `shared_repositories` | shared repositories: opened, pulled from elsewhere |
 //! | `source` | one cluster's repositories: their commits on the way to Flux |
+//! | `rollout` | waves: what of one cluster waits, and whom it holds up |
 //! | `repeat` | a command that is sent until it is answered |
 
 mod cluster;
@@ -34,6 +35,7 @@ mod source;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager_contract::{NodeMetrics, SetupState, names, repository};
@@ -47,9 +49,10 @@ use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::access::rate::Rate;
+use crate::bootstrap::site::SiteScript;
 use crate::catalog::Catalog;
 use crate::event::{Effect, Event, GitOutcome, GitResult};
-use crate::rollout::Rollout;
+use crate::rollout::{Rollout, WholeRepository};
 use crate::setup::Repository;
 use crate::{cluster_repo, render};
 use cluster::Cluster;
@@ -74,6 +77,8 @@ pub struct Settings {
     pub deployment: render::Settings,
     /// How long a Sync must be away before a tear-down no longer waits for it.
     pub away: Duration,
+    /// How long neither Sync nor Flux of a cluster must be heard before no other repository waits for it.
+    pub flux_away: Duration,
     /// How often one credential may ask over HTTP.
     pub rate: Rate,
     /// First and longest wait before something that failed or was not answered is tried again.
@@ -139,8 +144,10 @@ pub struct ClusterManager {
     /// Clusters that ask to be enrolled.
     asking: BTreeMap<Uuid, Asking>,
     revocations: Revocations,
-    /// Which clusters a changed chart template may reach.
-    rollout: Rollout,
+    /// Which deployments a changed chart template may reach.
+    rollout: Rollout<Uuid>,
+    /// Which clusters' own repositories a changed template may reach.
+    repositories: Rollout<WholeRepository>,
     /// Cluster that waits for the answer to a request.
     requests: BTreeMap<String, Uuid>,
     /// Clusters to be evaluated in this turn.
@@ -149,6 +156,8 @@ pub struct ClusterManager {
     deadlines: BTreeSet<(Duration, Uuid)>,
     left: Vec<LeftRepository>,
     shared: SharedRepositories,
+    /// The site's own bootstrap script.
+    script: Option<Arc<SiteScript>>,
     people: People,
     totals: NodeMetrics,
     told: NodeMetrics,
@@ -169,6 +178,7 @@ impl ClusterManager {
         let totals = NodeMetrics {
             version: settings.version.clone(),
             git_url: settings.cluster.git.own.clone(),
+            bootstrap_script: names::SCRIPT_SHIPPED.to_owned(),
             ..NodeMetrics::default()
         };
         let mut effects = Effects::new();
@@ -191,11 +201,13 @@ impl ClusterManager {
             asking: BTreeMap::new(),
             revocations: Revocations::default(),
             rollout: Rollout::default(),
+            repositories: Rollout::default(),
             requests: BTreeMap::new(),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             shared: SharedRepositories::new(left.shared, &settings, seed),
             left: left.clusters,
+            script: None,
             people: People::new(settings.rate),
             told: totals.clone(),
             totals,
@@ -234,6 +246,11 @@ impl ClusterManager {
             Event::Git(result) => self.on_git_result(result, now),
             Event::Asked(asked) => self.on_asked(asked, now),
             Event::Secret(result) => self.on_secret_result(result, now),
+            Event::Polled(cluster) => {
+                if let Some(cluster) = self.clusters.get_mut(&cluster) {
+                    cluster.git.polled_at = Some(now.mono);
+                }
+            }
             Event::Principals(result) => self.on_principals_result(result, now),
             Event::Shared(result) => self.on_shared_result(result, now),
             Event::Tick => {
@@ -327,7 +344,13 @@ impl ClusterManager {
                 cluster.git.wait.succeeded();
                 cluster.git.written = asked.flatten();
                 cluster.git.state = Repository::Written;
-                cluster.git.commit = Some(commit);
+                cluster.git.set_commit(commit);
+            }
+            GitOutcome::Held { commit } => {
+                cluster.git.wait.succeeded();
+                cluster.git.written = asked.flatten();
+                cluster.git.state = Repository::Held;
+                cluster.git.set_commit(commit);
             }
             GitOutcome::Closed => {
                 cluster.git.wait.succeeded();

@@ -133,3 +133,18 @@ async fn whatever_is_wrong_is_the_same_404() {
     server.board.set(CLUSTER, None);
     assert_eq!(server.get(&cluster, Some(&bearer(&good))).await, expected, "revoked or torn down");
 }
+
+#[tokio::test]
+async fn a_sites_own_script_is_given_out_with_its_values_put_in() {
+    let server = Server::start(None).await;
+    let token = Token::new([5; 32]);
+    server.board.set(CLUSTER, Some(offer(&[(&token, u64::MAX)], None)));
+    let entry = r#"{"files": {"hello.txt": "it's $(a) file"}, "wrapper": "echo '{{name}}' '{{files.hello.txt}}'"}"#;
+    let script = cluster_manager::bootstrap::site::SiteScript::read(entry).unwrap();
+    server.board.set_script(Some(std::sync::Arc::new(script)));
+    let bearer = format!("Bearer {}", token.expose());
+    let answer = server.get(&CLUSTER.to_string(), Some(&bearer)).await;
+    assert!(answer.trim_end().ends_with(r"echo 'Paint_Shop' 'it'\''s $(a) file'"), "{answer}");
+    server.board.set_script(None);
+    assert!(server.get(&CLUSTER.to_string(), Some(&bearer)).await.contains("kubectl"));
+}

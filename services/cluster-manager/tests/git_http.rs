@@ -17,6 +17,7 @@ use service_runtime::shutdown::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -37,6 +38,7 @@ struct Server {
     /// What was told of pushes.
     pushes: Pushes,
     task: JoinHandle<std::io::Result<()>>,
+    polled: mpsc::Receiver<Uuid>,
 }
 
 fn files(release: &str) -> RepositoryFiles {
@@ -61,9 +63,10 @@ impl Server {
         let shutdown = Shutdown::new();
         let (desk, pushes) = desk::start();
         let hooks = Hooks::install(state_dir.path()).unwrap();
-        let router = git_http::router(repositories.clone(), desk, hooks, &config);
+        let (polls, polled) = mpsc::channel(64);
+        let router = git_http::router(repositories.clone(), desk, hooks, polls, &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
-        let server = Self { state_dir, repositories, addr, shutdown, pushes, task };
+        let server = Self { state_dir, repositories, addr, shutdown, pushes, task, polled };
         for (uuid, path, kind) in
             [(A, "cluster/A", Kind::Cluster), (B, "cluster/B", Kind::Cluster), (SHARED, "shared/helm", Kind::Shared)]
         {
@@ -138,10 +141,12 @@ fn content(directory: &Path) -> String {
 
 #[tokio::test]
 async fn a_cluster_clones_its_repository_at_every_address_of_it() {
-    let server = Server::start(Anonymous::None).await;
+    let mut server = Server::start(Anonymous::None).await;
     for path in ["/git/cluster/A", "/git/cluster/A.git", &format!("/uuid/{A}"), &format!("/uuid/{A}.git")] {
         let (_keep, directory) = clone(&server.url_of(A, path), &[]).await.unwrap();
         assert_eq!((content(&directory).as_str(), commits(&directory).await), ("a: 2\n", 2), "{path}");
+        assert_eq!(server.polled.try_recv(), Ok(A), "its Flux is heard: {path}");
+        while server.polled.try_recv().is_ok() {}
     }
     server.stop().await;
 }

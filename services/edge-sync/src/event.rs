@@ -7,6 +7,7 @@ use sparkplug::Metric;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use uuid::Uuid;
 
+use crate::flux::FluxReport;
 use crate::hosts::ObservedNode;
 use crate::object::{Kind, ObjectKey, ObservedObject};
 use crate::record::{IndexRecord, StoredRecord};
@@ -51,6 +52,10 @@ pub enum Event {
     Certificate(Result<String, KubernetesError>),
     /// Answer to [`Effect::Annotate`].
     Annotated(Result<(), KubernetesError>),
+    /// Something of what Flux makes of the cluster's repository may have changed.
+    FluxChanged,
+    /// Answer to [`Effect::LookAtFlux`].
+    FluxSeen(Result<FluxReport, KubernetesError>),
     /// Answer to [`Effect::Probe`].
     Probed(Result<(), KubernetesError>),
     /// From the own Edge Node.
@@ -153,6 +158,8 @@ pub enum Effect {
     FetchCertificate,
     /// Make Flux fetch the cluster's repositories, which are at these commits.
     Annotate(Sources),
+    /// Read what Flux has made of the cluster's repository.
+    LookAtFlux,
     /// Ask the API server whether it answers.
     Probe,
     /// Everything is known: start the Edge Node with these metrics of its own. Once, before every [`Effect::Node`].

@@ -20,6 +20,8 @@
 //!    was looked at.
 //! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. The node is born when everything has been listed, so its birth is true.
 //!
+//! What Flux makes of the cluster's own repository is reported as well (`flux.rs`), so that the centre sees whether a change of it was taken.
+//!
 //! Beside all that the cluster's certificate is renewed: `renewal.rs` says when, `adapters/identity/renewal.rs` does it.
 //!
 //! `state.rs` and its parts in `state/` decide when; `event.rs` lists all that comes in and goes out; `object.rs`, `hosts.rs` and `record.rs` know how things are written in
@@ -34,6 +36,7 @@
 pub mod adapters;
 pub mod config;
 pub mod event;
+pub mod flux;
 pub mod hosts;
 pub mod object;
 pub mod reconcile;

@@ -101,6 +101,8 @@ pub struct ObjectStatus {
     pub observed_generation: Option<i64>,
     /// Conditions.
     pub conditions: Vec<Condition>,
+    /// Of a Kustomization: what it has applied last, such as `main@sha1:<commit>`.
+    pub last_applied_revision: Option<String>,
 }
 
 /// A condition of an object or of a node.
@@ -191,7 +193,8 @@ impl ObservedObject {
     }
 }
 
-fn readiness(meta: &ObjectMeta, status: &ObjectStatus) -> Option<Readiness> {
+/// The Ready condition of an object.
+pub(crate) fn readiness(meta: &ObjectMeta, status: &ObjectStatus) -> Option<Readiness> {
     let condition = status.conditions.iter().find(|condition| condition.condition == "Ready")?;
     let observed = condition.observed_generation.or(status.observed_generation);
     // A verdict on an earlier generation says nothing of what was just applied.

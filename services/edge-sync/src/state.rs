@@ -10,6 +10,7 @@
 //! and would report hosts as gone. The parts of the state have a module each below `state/`.
 
 pub mod deployment;
+pub mod flux;
 pub mod index;
 pub mod link;
 pub mod objects;
@@ -35,6 +36,7 @@ use crate::reconcile::{self, Plan};
 use crate::record::RECORD_NAME;
 use crate::validate::Rules;
 use deployment::{Deployment, Desired};
+use flux::Flux;
 use index::{IndexKeeper, Taken};
 use link::{Link, Watch};
 use objects::Objects;
@@ -95,6 +97,7 @@ pub struct State {
     pruner: Pruner,
     sealing: Sealing,
     source: Source,
+    flux: Flux,
     link: Link,
     reports: Reports,
     /// Deployments to be planned again.
@@ -133,6 +136,7 @@ impl State {
             pruner: Pruner::new(settings.prune),
             sealing: Sealing::new(settings.sealing, settings.sealing_refresh, retry(settings.sealing_retry, 2)),
             source: Source::new(retry(settings.retry, 4)),
+            flux: Flux::new(retry(settings.retry, 5)),
             link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(30)), 3)),
             reports: Reports::default(),
             dirty: BTreeSet::new(),
@@ -186,6 +190,14 @@ impl State {
                 }
                 self.source.on_answer(result, now.mono);
             }
+            Event::FluxChanged => self.flux.changed(),
+            Event::FluxSeen(seen) => {
+                match &seen {
+                    Ok(_) => self.answered(),
+                    Err(error) => self.failed(error, now),
+                }
+                self.flux.on_answer(seen, now.mono);
+            }
             Event::Probed(Ok(())) => self.answered(),
             Event::Probed(Err(error)) => {
                 self.failed(&error, now);
@@ -211,6 +223,7 @@ impl State {
             self.index.next_deadline(),
             self.sealing.next_deadline(),
             self.source.next_deadline(),
+            self.flux.next_deadline(),
             self.link.next_deadline(),
         ];
         let deployments = self.deployments.values().map(Deployment::next_deadline);
@@ -396,6 +409,7 @@ impl State {
         tracing::info!("Kubernetes API answers again");
         self.index.retry_now();
         self.source.retry_now();
+        self.flux.retry_now();
         for deployment in self.deployments.values_mut() {
             deployment.retry_now();
         }
@@ -486,6 +500,7 @@ impl State {
             self.index.next_effect(now.mono, may_save),
             self.sealing.next_effect(now.mono),
             self.source.next_effect(now.mono),
+            self.flux.next_effect(now.mono),
             self.link.next_effect(now.mono),
         ];
         self.effects.extend(own.into_iter().flatten());
@@ -666,6 +681,9 @@ impl State {
             source_charts: self.source.told().and_then(|told| told.charts),
             source_others: self.source.told().map(|told| told.others.clone()).unwrap_or_default(),
             source_error: self.source.error().map(str::to_owned),
+            source_applied: self.flux.report().applied,
+            source_ready: self.flux.report().ready,
+            source_message: self.flux.report().message.clone(),
             ..SyncNode::default()
         }
     }

@@ -199,6 +199,7 @@ async fn nodes_are_listed_and_a_kind_that_does_not_exist_is_not_installed() {
         match in_time("lists", inbox.recv()).await.unwrap() {
             Event::Nodes(Observation::Listed(listed)) => nodes = listed,
             Event::Objects(kind, Observation::NotInstalled) => is_missing = kind == nothing.parse().unwrap(),
+            Event::FluxChanged => {}
             other => panic!("{other:?}"),
         }
     }
@@ -249,6 +250,49 @@ async fn a_watch_that_missed_changes_lists_again() {
             other => panic!("{other:?}"),
         }
     }
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn how_far_flux_is_with_the_repository_is_read_whenever_something_of_it_changes() {
+    let cluster = TestCluster::simulated().await;
+    let kubernetes = cluster.kubernetes(&[]);
+    let (sender, mut inbox) = mpsc::channel(16);
+    let _watches = kubernetes.watch(&sender);
+    let api = cluster.simulated.as_ref().unwrap().kubernetes();
+    let seen = async || match answer(&kubernetes, Effect::LookAtFlux).await {
+        Event::FluxSeen(seen) => seen.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(seen().await.message.as_deref(), Some("there is no Kustomization self-link"));
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let source = json!({"kind": "GitRepository", "name": "none"});
+    // Suspended, so that the simulated Flux leaves them alone.
+    let spec = json!({"suspend": true, "interval": "1m", "prune": false, "sourceRef": source});
+    let chart = json!({"suspend": true, "interval": "1m", "chart": {"spec": {"chart": "x", "sourceRef": source}}});
+    let put = |api_version: &str, kind: &str, name: &str, status: serde_json::Value| {
+        let labels = json!({"kustomize.toolkit.fluxcd.io/name": "self-link"});
+        let metadata = json!({"name": name, "namespace": cluster.namespace, "labels": labels});
+        let spec = if kind == "HelmRelease" { &chart } else { &spec };
+        api.apply("test", json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}))
+            .unwrap();
+        let place = simulator::kubernetes::Place { api_version, kind, namespace: &cluster.namespace, name };
+        api.merge_status("test", &place, status).unwrap();
+    };
+    let ready = |ready: &str| json!([{"type": "Ready", "status": ready, "message": "as the test says", "observedGeneration": 1}]);
+    let applied = json!({"conditions": ready("True"), "lastAppliedRevision": format!("main@sha1:{commit}")});
+    put("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "self-link", applied);
+    put("helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge", json!({"conditions": ready("False")}));
+    let found = seen().await;
+    assert_eq!((found.applied, found.ready), (commit.parse().ok(), Some(false)));
+    assert_eq!(found.message.as_deref(), Some("HelmRelease edge: as the test says"));
+    // Each watch has listed, and tells the next change.
+    for _ in 0..2 {
+        while !matches!(in_time("a list", inbox.recv()).await, Some(Event::FluxChanged)) {}
+    }
+    put("helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge", json!({"conditions": ready("True")}));
+    while !matches!(in_time("a change", inbox.recv()).await, Some(Event::FluxChanged)) {}
+    assert_eq!((seen().await.ready, seen().await.message), (Some(true), None));
     cluster.stop().await;
 }
 

@@ -133,6 +133,31 @@ async fn a_chart_that_fails_says_so_and_an_unknown_one_is_a_plain_deployment() {
     cluster.stop().await;
 }
 
+#[tokio::test]
+async fn a_release_that_is_told_to_fail_fails_as_an_upgrade_is_tried_again_on_request_and_recovers() {
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    api.apply("sync", charts_repository()).unwrap();
+    let put = |values: Value| drop(api.apply("sync", release("reader", "charts/reader", values)).unwrap());
+    put(json!({"name": "Gate"}));
+    until(api, HELM, "HelmRelease", "reader", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    put(json!({"name": "Gate", "simulated": {"fails": "values do not fit"}}));
+    let reason =
+        |o: Option<&Value>| o.and_then(|o| o.pointer("/status/conditions/0/reason")?.as_str().map(str::to_owned));
+    until(api, HELM, "HelmRelease", "reader", |o| reason(o).as_deref() == Some("UpgradeFailed")).await;
+    let message = ready(api.get(HELM, "HelmRelease", "fplus-edge", "reader").ok().as_deref()).unwrap().1;
+    assert!(message.contains("Helm upgrade failed") && message.ends_with("values do not fit"), "{message}");
+    assert!(api.get("apps/v1", "Deployment", "fplus-edge", "reader-gate").is_ok(), "what was installed stays");
+    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "again"}}});
+    api.merge("kubectl", &place("HelmRelease", "reader"), request).unwrap();
+    let handled =
+        |o: Option<&Value>| o.is_some_and(|o| o.pointer("/status/lastHandledReconcileAt") == Some(&json!("again")));
+    until(api, HELM, "HelmRelease", "reader", handled).await;
+    put(json!({"name": "Gate", "simulated": {"fails": ""}}));
+    until(api, HELM, "HelmRelease", "reader", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    cluster.stop().await;
+}
+
 fn git(directory: &Path, arguments: &[&str]) {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
     let output = Command::new("git").current_dir(directory).args(identity).args(arguments).output().unwrap();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use configdb_schema::{ClusterName, Organisation};
 use edge_sync::State;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
+use edge_sync::flux::FluxReport;
 use edge_sync::hosts::ObservedNode;
 use edge_sync::object::{Kind, ObjectKey, ObservedObject, WatchedObject};
 use edge_sync::record::{IndexRecord, StoredRecord};
@@ -212,6 +213,7 @@ impl Kubernetes {
             }
             Effect::Annotate(_) => news.push_back(Event::Annotated(Ok(()))),
             Effect::Probe => news.push_back(Event::Probed(Ok(()))),
+            Effect::LookAtFlux => news.push_back(Event::FluxSeen(Ok(FluxReport::default()))),
             // There is no sealed secrets controller, and the others are the caller's.
             Effect::FetchCertificate | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => {}
         }

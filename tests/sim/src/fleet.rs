@@ -251,6 +251,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
             manifests_bytes_max: 200 * 1024,
         },
         away: Duration::from_secs(30),
+        flux_away: Duration::from_secs(600),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         identity: None,
@@ -277,7 +278,7 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Node(update) => Some(Action::Node(update)),
             ManagerEffect::Git(work) => Some(Action::Git(work)),
             // Nobody fetches a script here.
-            ManagerEffect::Offer { .. } => None,
+            ManagerEffect::Offer { .. } | ManagerEffect::Script(_) => None,
             // Nobody enrols here: the simulated manager has no authority.
             ManagerEffect::Enrol(_) | ManagerEffect::Revocations { .. } => None,
             // This site has no KDC.

@@ -52,7 +52,7 @@ impl Git {
             return GitOutcome::Failed { reason: "no space left on device".to_owned() };
         }
         match work.action {
-            GitAction::Write { path, store, files } => {
+            GitAction::Write { path, store, files, hold } => {
                 let repository = self.repositories.entry(work.cluster).or_insert_with(|| Repository {
                     path: path.clone(),
                     store,
@@ -69,13 +69,17 @@ impl Git {
                     content.retain(|path, _| !path.starts_with(&prefix));
                     content.extend(files.owned.into_iter().map(|(path, bytes)| (format!("{prefix}{path}"), bytes)));
                 }
-                if repository.commits == 0 || content != repository.files {
-                    repository.commits += 1;
-                    repository.files = content;
-                }
                 repository.path = path;
                 repository.store = store;
                 repository.is_open = true;
+                let differs = repository.commits == 0 || content != repository.files;
+                if differs && hold && repository.commits > 0 {
+                    return GitOutcome::Held { commit: commit(repository.commits) };
+                }
+                if differs {
+                    repository.commits += 1;
+                    repository.files = content;
+                }
                 GitOutcome::Written { commit: commit(repository.commits) }
             }
             GitAction::Close => {

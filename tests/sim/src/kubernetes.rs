@@ -9,6 +9,7 @@ use std::time::Duration;
 use edge_monitor::event::{AGENT_CONFIG_PREFIX, AgentConfig, Event as MonitorEvent, REVISION_ANNOTATION, Watch};
 use edge_monitor::spec::NodeResource;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation};
+use edge_sync::flux::FluxReport;
 use edge_sync::hosts::ObservedNode;
 use edge_sync::object::{
     ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject, WatchedObject,
@@ -513,6 +514,7 @@ fn refused_all(effect: Effect) -> Carried {
         }
         Effect::Delete { key, uid, .. } => Event::Deleted { key, uid, result: Err(unreachable()) },
         Effect::Annotate(_) => Event::Annotated(Err(unreachable())),
+        Effect::LookAtFlux => Event::FluxSeen(Err(unreachable())),
         Effect::FetchCertificate => Event::Certificate(Err(unreachable())),
         Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => Event::Probed(Err(unreachable())),
     };
@@ -557,6 +559,7 @@ impl Cluster {
                 self.flux_told = Some(sources);
                 Event::Annotated(Ok(()))
             }
+            Effect::LookAtFlux => Event::FluxSeen(Ok(FluxReport::default())),
             Effect::FetchCertificate => Event::Certificate(Ok(CERTIFICATE.to_owned())),
             Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => Event::Probed(Ok(())),
         };

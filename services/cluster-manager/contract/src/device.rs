@@ -242,7 +242,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     }
 }
 
-/// Whether deployments of a cluster wait for other clusters.
+/// Whether a cluster waits for other clusters, and others for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RolloutReport {
     /// Its wave.
@@ -251,6 +251,10 @@ pub struct RolloutReport {
     pub waiting: u32,
     /// What the first of them waits for.
     pub reason: Option<String>,
+    /// Why its own repository keeps what it holds although a template has changed.
+    pub repository: Option<String>,
+    /// Why its own repository has not settled, so that those of later waves wait; None also in the last wave.
+    pub unsettled: Option<String>,
 }
 
 /// The Device of one cluster.
@@ -341,6 +345,10 @@ sparkplug::typed_metrics! {
         rollout.waiting => names::ROLLOUT_WAITING,
         #[optional]
         rollout.reason => names::ROLLOUT_REASON,
+        #[optional]
+        rollout.repository => names::ROLLOUT_REPOSITORY,
+        #[optional]
+        rollout.unsettled => names::ROLLOUT_UNSETTLED,
     }
 }
 
@@ -382,7 +390,13 @@ mod tests {
                 expires: Some(99),
                 alert: Some("a token was used again".to_owned()),
             },
-            rollout: RolloutReport { wave: 2, waiting: 1, reason: Some("waits".to_owned()) },
+            rollout: RolloutReport {
+                wave: 2,
+                waiting: 1,
+                reason: Some("waits".to_owned()),
+                repository: Some("waits as well".to_owned()),
+                unsettled: Some("not ready".to_owned()),
+            },
         }
     }
 
@@ -424,6 +438,8 @@ mod tests {
             "Rollout/Wave UInt32",
             "Rollout/Waiting UInt32",
             "Rollout/Reason String",
+            "Rollout/Repository String",
+            "Rollout/Unsettled String",
         ];
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();

@@ -31,6 +31,15 @@ pub const DEPLOYMENTS_REFUSED: &str = "Deployments/Refused";
 /// String. Of the node: base URL of the git server. Of a Device: URL of the cluster's repository, null before there is one.
 pub const GIT_URL: &str = "Git/Url";
 
+/// String, of the node: which script bootstraps clusters, [`SCRIPT_SHIPPED`] or [`SCRIPT_SITE`].
+pub const BOOTSTRAP_SCRIPT: &str = "Bootstrap/Script";
+/// Value of [`BOOTSTRAP_SCRIPT`]: the one that comes with the manager.
+pub const SCRIPT_SHIPPED: &str = "shipped";
+/// Value of [`BOOTSTRAP_SCRIPT`]: the one in the `BootstrapScript` entry.
+pub const SCRIPT_SITE: &str = "site";
+/// String or null, of the node: why the `BootstrapScript` entry cannot be used.
+pub const BOOTSTRAP_ERROR: &str = "Bootstrap/Error";
+
 /// String: name of the cluster, as recorded by its set-up; before that as configured.
 pub const CLUSTER_NAME: &str = "Cluster/Name";
 /// String: Sparkplug group of the cluster.
@@ -80,12 +89,16 @@ pub const IDENTITY_SERIAL: &str = "Identity/Serial";
 pub const IDENTITY_EXPIRES: &str = "Identity/Expires";
 /// String or null: what an operator should look at about the cluster's identities.
 pub const IDENTITY_ALERT: &str = "Identity/Alert";
-/// UInt32: in which wave a changed chart template reaches the cluster, 1 to 9.
+/// UInt32: in which wave a changed template reaches the cluster, 1 to 9.
 pub const ROLLOUT_WAVE: &str = "Rollout/Wave";
 /// UInt32: deployments of the cluster that wait until every earlier wave has settled.
 pub const ROLLOUT_WAITING: &str = "Rollout/Waiting";
 /// String or null: what the first of them waits for.
 pub const ROLLOUT_REASON: &str = "Rollout/Reason";
+/// String or null: why the cluster's own repository keeps what it holds although a template has changed.
+pub const ROLLOUT_REPOSITORY: &str = "Rollout/Repository";
+/// String or null: why the cluster's own repository has not settled, so that those of later waves wait; null also in the last wave.
+pub const ROLLOUT_UNSETTLED: &str = "Rollout/Unsettled";
 
 /// String: path of a shared repository on the git server.
 pub const REPOSITORY_PATH: &str = "Repository/Path";

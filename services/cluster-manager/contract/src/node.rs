@@ -21,6 +21,10 @@ pub struct NodeMetrics {
     pub deployments_refused: u32,
     /// Base URL of the git server.
     pub git_url: String,
+    /// Which script bootstraps clusters: [`names::SCRIPT_SHIPPED`] or [`names::SCRIPT_SITE`].
+    pub bootstrap_script: String,
+    /// Why the site's own script cannot be used.
+    pub bootstrap_error: Option<String>,
 }
 
 // A reader takes what a manager of another version says and leaves the rest at its default.
@@ -44,6 +48,10 @@ sparkplug::typed_metrics! {
         deployments_refused => names::DEPLOYMENTS_REFUSED,
         #[optional]
         git_url => names::GIT_URL,
+        #[optional]
+        bootstrap_script => names::BOOTSTRAP_SCRIPT,
+        #[optional]
+        bootstrap_error => names::BOOTSTRAP_ERROR,
     }
 }
 
@@ -63,6 +71,8 @@ mod tests {
             deployments_total: 90,
             deployments_refused: 3,
             git_url: "http://127.0.0.1:4000".to_owned(),
+            bootstrap_script: names::SCRIPT_SITE.to_owned(),
+            bootstrap_error: Some("wrapper is empty".to_owned()),
         };
         let mut read = NodeMetrics::from_metrics(&metrics.to_metrics()).unwrap();
         assert_eq!(read, metrics);

@@ -19,26 +19,42 @@ use uuid::Uuid;
 use super::http::bearer;
 use super::quarantine::QuarantineFiles;
 use super::repositories::Repositories;
+use crate::bootstrap::site::SiteScript;
 use crate::bootstrap::{self, Bootstrap, Credentials, Enrolment, FluxSource, Offer};
 
 const NOT_FOUND: &str = "There is no such cluster, or this token does not open its script (any more): sparkfleet cluster bootstrap NAME prints another line.\n";
 
-/// The offers in force. Clones are the same.
+/// The offers in force, and the site's own script. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Board(Arc<RwLock<BTreeMap<Uuid, Arc<Offer>>>>);
+pub struct Board(Arc<RwLock<Posted>>);
+
+#[derive(Debug, Default)]
+struct Posted {
+    offers: BTreeMap<Uuid, Arc<Offer>>,
+    script: Option<Arc<SiteScript>>,
+}
 
 impl Board {
     /// Puts the offer of a cluster up, or takes it down.
     pub fn set(&self, cluster: Uuid, offer: Option<Offer>) {
-        let mut offers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut posted = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match offer {
-            Some(offer) => offers.insert(cluster, Arc::new(offer)),
-            None => offers.remove(&cluster),
+            Some(offer) => posted.offers.insert(cluster, Arc::new(offer)),
+            None => posted.offers.remove(&cluster),
         };
     }
 
+    /// From here on scripts are made of this one; None: of the shipped one.
+    pub fn set_script(&self, script: Option<Arc<SiteScript>>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).script = script;
+    }
+
+    fn script(&self) -> Option<Arc<SiteScript>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).script.clone()
+    }
+
     fn get(&self, cluster: Uuid) -> Option<Arc<Offer>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&cluster).cloned()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).offers.get(&cluster).cloned()
     }
 }
 
@@ -109,7 +125,8 @@ impl Server {
             return Err(format!("the token for cluster {cluster} has expired"));
         }
         let bootstrap = self.bootstrap(cluster, &offer, token)?;
-        let script = bootstrap::script(bootstrap::TEMPLATE, &bootstrap).map_err(|error| error.to_string())?;
+        let script =
+            bootstrap::script(self.board.script().as_deref(), &bootstrap).map_err(|error| error.to_string())?;
         Ok((cluster, hash.as_str().to_owned(), script))
     }
 

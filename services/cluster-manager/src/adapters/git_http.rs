@@ -25,6 +25,7 @@ use service_runtime::config::ExposeSecret;
 use subtle::ConstantTimeEq;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::io::{ReaderStream, StreamReader};
@@ -59,13 +60,15 @@ struct Server {
     anonymous: Anonymous,
     /// Clusters follow their repositories elsewhere.
     has_external: bool,
+    /// Told which clusters ask.
+    polls: Sender<Uuid>,
     /// Bounds the children: each takes memory and a core while it packs.
     children: Arc<Semaphore>,
     request_timeout: Duration,
 }
 
-/// The routes below `/git` and `/uuid`. `desk`: where people are known; `hooks`: where their pushes are judged.
-pub fn router(repositories: Repositories, desk: Desk, hooks: Hooks, config: &GitConfig) -> Router {
+/// The routes below `/git` and `/uuid`. `desk`: where people are known; `hooks`: where their pushes are judged; `polls` is told which clusters ask, and while it is full it is not.
+pub fn router(repositories: Repositories, desk: Desk, hooks: Hooks, polls: Sender<Uuid>, config: &GitConfig) -> Router {
     let request_timeout = Duration::from_secs(config.request_timeout_s);
     let receiver = Receiver { hooks, desk: desk.clone(), repositories: repositories.clone(), limit: request_timeout };
     let server = Server {
@@ -74,6 +77,7 @@ pub fn router(repositories: Repositories, desk: Desk, hooks: Hooks, config: &Git
         receiver,
         anonymous: config.anonymous,
         has_external: config.external.url.is_some(),
+        polls,
         children: Arc::new(Semaphore::new(config.children_max)),
         request_timeout,
     };
@@ -227,14 +231,18 @@ impl Server {
         peer: SocketAddr,
         headers: &HeaderMap,
     ) -> Result<Open, Refusal> {
+        let shown = credentials(headers);
+        let cluster = shown.as_ref().and_then(|(user, password)| self.log_in(user, password));
+        // A poll that is not told is followed by another.
+        let _ = cluster.map(|cluster| self.polls.try_send(cluster));
         if self.anonymous == Anonymous::Loopback && peer.ip().to_canonical().is_loopback() {
             return repository.ok_or(Refusal::NotFound);
         }
-        let (user, password) = credentials(headers).ok_or(Refusal::Unauthorised)?;
+        let (_, password) = shown.ok_or(Refusal::Unauthorised)?;
         if let Some(token) = TokenHash::of(&password) {
             return self.ask(repository, token, peer, false).await.map(|allowed| allowed.repository);
         }
-        let user = self.log_in(&user, &password).ok_or(Refusal::Unauthorised)?;
+        let user = cluster.ok_or(Refusal::Unauthorised)?;
         let may_read = |open: &Open| open.kind == Kind::Shared || open.uuid == user;
         repository.filter(may_read).ok_or(Refusal::NotFound)
     }

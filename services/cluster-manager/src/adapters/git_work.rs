@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::external::External;
 use super::pulls::chain;
-use super::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError};
+use super::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError, Written};
 use crate::event::{
     Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
     SecretWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
@@ -175,13 +175,14 @@ fn carry_out_shared(
 
 fn carry_out(repositories: &Repositories, cluster: Uuid, action: GitAction) -> GitOutcome {
     let done = match action {
-        GitAction::Write { path, store, files } => {
+        GitAction::Write { path, store, files, hold } => {
             let place = Place { path, kind: Kind::Cluster, store };
-            repositories.write(cluster, &place, &files, wall()).map(|written| {
-                if written.changed {
-                    tracing::info!(cluster_id = %cluster, commit = written.commit, "repository written");
+            let write = if hold { Repositories::hold } else { Repositories::write };
+            write(repositories, cluster, &place, &files, wall()).map(|Written { commit, changed, held }| {
+                if changed {
+                    tracing::info!(cluster_id = %cluster, commit, "repository written");
                 }
-                GitOutcome::Written { commit: written.commit }
+                if held { GitOutcome::Held { commit } } else { GitOutcome::Written { commit } }
             })
         }
         GitAction::Close => repositories.close(cluster).map(|()| GitOutcome::Closed),

@@ -145,6 +145,8 @@ pub struct Written {
     pub commit: String,
     /// There was something to commit.
     pub changed: bool,
+    /// It holds other files, and was left as it is.
+    pub held: bool,
 }
 
 #[derive(Debug, Default)]
@@ -324,6 +326,25 @@ impl Repositories {
         Ok(main.map(|commit| commit.to_string()))
     }
 
+    /// As [`Repositories::write`], but what is on branch `main` stays, also if it is something else. Blocks.
+    ///
+    /// # Errors
+    /// [`RepositoryError`]; doing it again goes on from there.
+    pub fn hold(
+        &self,
+        uuid: Uuid,
+        place: &Place,
+        files: &RepositoryFiles,
+        wall: u64,
+    ) -> Result<Written, RepositoryError> {
+        let directory = self.directory(uuid);
+        let found = if directory.is_dir() { compare(&directory, files)? } else { None };
+        let Some(found) = found else { return self.write(uuid, place, files, wall) };
+        self.open_at(uuid, place)?;
+        Ok(found)
+    }
+
+    /// Serves the repository at its place.
     fn open_at(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
         let stored = self.stored_password(uuid, place.kind)?;
         let record = Record { path: place.path.clone(), kind: place.kind, store: place.store };
@@ -445,6 +466,14 @@ fn commit(directory: &Path, files: &RepositoryFiles, wall: u64) -> Result<Writte
     commit_tree(directory, &files.message, wall, tree)
 }
 
+/// Branch `main`, compared with `files`; None: there is none yet.
+fn compare(directory: &Path, files: &RepositoryFiles) -> Result<Option<Written>, RepositoryError> {
+    let repository = open(directory)?;
+    let Some(tip) = tip(&repository).map_err(RepositoryError::git("read", directory))? else { return Ok(None) };
+    let (wanted, found) = tree(&repository, Some(tip), files).map_err(RepositoryError::git("read", directory))?;
+    Ok(Some(Written { commit: tip.to_string(), changed: false, held: found != Some(wanted) }))
+}
+
 /// Commits the tree that `tree` makes on top of a commit (and says which tree that has) to branch `main`, if it is another one.
 fn commit_tree<E: From<RepositoryError>>(
     directory: &Path,
@@ -459,13 +488,13 @@ fn commit_tree<E: From<RepositoryError>>(
         if let Some(parent) = parent
             && before == Some(tree)
         {
-            return Ok(Written { commit: parent.to_string(), changed: false });
+            return Ok(Written { commit: parent.to_string(), changed: false, held: false });
         }
         let time = format!("{} +0000", wall / 1000);
         let signature = gix::actor::SignatureRef { name: COMMITTER.into(), email: COMMITTER_EMAIL.into(), time: &time };
         // The reference must still be the parent (or absent): otherwise somebody pushed meanwhile, and the tree is made again on top of that.
         match repository.commit_as(signature, signature, BRANCH, message, tree, parent) {
-            Ok(id) => return Ok(Written { commit: id.to_string(), changed: true }),
+            Ok(id) => return Ok(Written { commit: id.to_string(), changed: true, held: false }),
             Err(error) => {
                 let now = tip(&repository).map_err(RepositoryError::git("read", directory))?;
                 if now == parent {

@@ -71,7 +71,8 @@ impl Sessions {
             | Effect::Secret(_)
             | Effect::Shared(_)
             | Effect::Principals(_)
-            | Effect::Offer { .. } => Ok(Some(effect)),
+            | Effect::Offer { .. }
+            | Effect::Script(_) => Ok(Some(effect)),
             // The authority's work comes first; what it makes of it is a command.
             Effect::Enrol(_) | Effect::Revocations { .. } => Ok(None),
         }

@@ -48,7 +48,7 @@ fn every_kind() -> Vec<String> {
         facts(enrolment([1; RANDOM_BYTES]), FluxSource::Manifests("kind: Namespace\n".into())),
         facts(password("x"), FluxSource::Site),
     ];
-    kinds.iter().map(|facts| script(TEMPLATE, facts).unwrap()).collect()
+    kinds.iter().map(|facts| script(None, facts).unwrap()).collect()
 }
 
 /// Runs a program with text on its standard input; what it prints.
@@ -93,7 +93,7 @@ fn a_placeholder_that_there_is_not_is_named() {
 #[test]
 fn no_script_holds_a_nul() {
     let facts = Bootstrap { self_link: "a\0b".to_owned(), ..facts(password("x"), FluxSource::Site) };
-    assert_eq!(script(TEMPLATE, &facts), Err(BootstrapError::Nul("self_link_manifests".to_owned())));
+    assert_eq!(script(None, &facts), Err(BootstrapError::Nul("self_link_manifests".to_owned())));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use super::*;
 use serde_json::json;
 
+static NO_PINS: BTreeMap<Uuid, GitRef> = BTreeMap::new();
+
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 
 fn organisation() -> Organisation {
@@ -48,6 +50,7 @@ fn ready(organisation: &Organisation) -> Facts<'_> {
         member_of: [known::class::EDGE_CLUSTER, known::class::REPO_GROUP_CLUSTER].into(),
         has_status: true,
         accounts: [account("flux"), account("krbkeys")],
+        pins: &NO_PINS,
         name_taken_by: None,
         wanted: Some(Ok(WantedRepository { self_link: "link".to_owned() })),
         repository: Repository::Written,
@@ -213,4 +216,34 @@ fn the_end_of_a_cluster_waits_until_its_principals_get_no_tickets() {
         facts.principals = principals;
         assert_eq!(writes(&decide(&facts)).len(), 2, "both accounts go");
     }
+}
+
+#[test]
+fn a_repository_that_is_held_is_neither_written_nor_recorded() {
+    let organisation = organisation();
+    let mut facts = ready(&organisation);
+    facts.repository = Repository::Held;
+    facts.wanted = Some(Ok(WantedRepository { self_link: "another".to_owned() }));
+    let state = Some(SetupState::Ready);
+    assert_eq!(decide(&facts), Decision { state, step: SetupStep::Ready, reason: None, action: None });
+    // What does not concern the repository goes on.
+    facts.principals = Principals::Behind;
+    assert_eq!(decide(&facts).action, Some(Action::AllowPrincipals(true)));
+}
+
+#[test]
+fn a_pin_is_recorded_before_the_repository_is_written_with_it() {
+    let organisation = organisation();
+    let pins = [(Uuid::from_u128(5), GitRef::Tag("v1".to_owned()))].into();
+    let mut facts = ready(&organisation);
+    facts.pins = &pins;
+    let decision = decide(&facts);
+    assert_eq!(decision.state, Some(SetupState::SettingUp));
+    let recorded: EdgeClusterSetup = {
+        let [write] = writes(&decision) else { panic!("{decision:?}") };
+        serde_json::from_value(write.entries[EdgeClusterSetup::slug()].clone().unwrap()).unwrap()
+    };
+    assert!(!is_set_up_for(&recorded, &spec(), &pins), "not before it is written");
+    let recorded = EdgeClusterSetup { ready: Some(true), ..recorded };
+    assert!(is_set_up_for(&recorded, &spec(), &pins) && !is_set_up_for(&recorded, &spec(), &NO_PINS));
 }

@@ -24,6 +24,7 @@ use super::edge::{self, EdgeState};
 use super::identity::IdentityEntries;
 use super::join::{self, PolicyForwarding};
 use super::principals::Known;
+use super::rollout::{Evaluated, Settling};
 use super::source::SourceForwarding;
 use crate::bootstrap::Offer;
 use crate::cluster_repo::{self, ClusterRepo};
@@ -86,12 +87,30 @@ pub struct Git {
     pub state: Repository,
     /// Work under way; the inner value is what is being written.
     pub under_way: Option<Option<Arc<ClusterRepo>>>,
-    /// What was written last.
+    /// What was written last, or compared with what is there.
     pub written: Option<Arc<ClusterRepo>>,
     /// Commit of branch `main`.
     pub commit: Option<String>,
+    /// Another commit that the branch was looked at for, or was at before.
+    pub looked_for: Option<String>,
+    /// `Now::mono` at which the cluster's Flux asked for a repository.
+    pub polled_at: Option<Duration>,
     /// Waiting after a failure.
     pub wait: Wait,
+}
+
+impl Git {
+    /// What is there is compared with what shall be once more.
+    pub fn look_again(&mut self) {
+        self.written = None;
+    }
+
+    /// The branch is at this commit.
+    pub fn set_commit(&mut self, commit: String) {
+        if self.commit.as_ref() != Some(&commit) {
+            self.looked_for = self.commit.replace(commit);
+        }
+    }
 }
 
 /// What a cluster contributes to the totals of the node.
@@ -143,6 +162,8 @@ pub struct Cluster {
     pub pins: BTreeMap<Uuid, GitRef>,
     /// The commits of its repositories on the way to its Flux.
     pub source: SourceForwarding,
+    /// Its repository's part in staged rollouts.
+    pub settling: Settling,
     /// What it contributes to the totals.
     pub share: Option<Share>,
     /// Its bootstrap, as it was offered last.
@@ -164,6 +185,8 @@ impl Cluster {
                 under_way: None,
                 written: None,
                 commit: None,
+                looked_for: None,
+                polled_at: None,
                 wait: Wait::new(retry, seed.rotate_left(17)),
             },
             principals: Known {
@@ -179,6 +202,7 @@ impl Cluster {
             policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
             pins: BTreeMap::new(),
             source: SourceForwarding::new(retry, seed.rotate_left(9)),
+            settling: Settling::default(),
             share: None,
             offer: None,
             device: None,
@@ -207,7 +231,7 @@ impl Cluster {
         self.writes.forgive();
         self.git.wait.forgive();
         self.principals.wait.forgive();
-        self.git.written = None;
+        self.git.look_again();
         self.edge.retry();
         self.policy.retry();
     }
@@ -233,10 +257,10 @@ struct Told {
 }
 
 /// What an evaluation has read of ConfigDB.
-struct Read {
-    config: Option<Result<EdgeCluster, String>>,
+pub(super) struct Read {
+    pub(super) config: Option<Result<EdgeCluster, String>>,
     record: Option<Result<EdgeClusterSetup, String>>,
-    status: Option<EdgeClusterStatus>,
+    pub(super) status: Option<EdgeClusterStatus>,
     identity: IdentityEntries,
 }
 
@@ -246,7 +270,7 @@ impl Read {
         self.recorded().and_then(|record| record.spec.as_ref()).or_else(|| self.config.as_ref()?.as_ref().ok())
     }
 
-    fn recorded(&self) -> Option<&EdgeClusterSetup> {
+    pub(super) fn recorded(&self) -> Option<&EdgeClusterSetup> {
         self.record.as_ref()?.as_ref().ok()
     }
 }
@@ -266,7 +290,10 @@ impl ClusterManager {
         if let Some(name) = &name {
             self.give_up(name, now);
         }
-        let decision = setup::decide(&self.facts(uuid, &read, name.as_deref(), now));
+        let blocker = self.repository_blocker(uuid, &read);
+        let repository = self.repository(uuid, blocker.is_some(), now);
+        let facts = Facts { repository: repository.clone(), ..self.facts(uuid, &read, name.as_deref(), now) };
+        let decision = setup::decide(&facts);
         let Some(state) = decision.state else {
             self.remove(uuid);
             return self.answer_lines(uuid, false, now);
@@ -280,7 +307,7 @@ impl ClusterManager {
             group.is_some_and(|group| self.serve_identity(uuid, &read.identity, &group, deleting, now))
         };
         if self.replica.is_complete() && !recording {
-            self.act(uuid, &decision, &read, name.as_deref(), now);
+            self.act(uuid, &decision, &read, (name.as_deref(), blocker.is_some()), now);
         }
         let desired = match &name {
             Some(name) => self.reconcile(uuid, name, deleting, now),
@@ -289,6 +316,8 @@ impl ClusterManager {
         if let Some(name) = name.as_ref().filter(|_| !deleting) {
             self.forward_source(uuid, name, now);
         }
+        let settling = Evaluated { repository, reason: decision.reason.as_deref(), blocker };
+        self.settle_repository(uuid, name.as_deref().filter(|_| !deleting), &read, settling, now);
         let join = name.as_ref().map(|name| self.forward_policy(uuid, name, deleting, now)).unwrap_or_default();
         let is_ready = state == SetupState::Ready;
         let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready), &read.identity);
@@ -345,21 +374,21 @@ impl ClusterManager {
             has_status: replica.entry(uuid, EdgeClusterStatus::slug()).is_some(),
             accounts: Account::ALL.map(account),
             name_taken_by: configured.and_then(|config| self.name_taken_by(uuid, &config.name)),
+            pins: &cluster.pins,
             wanted: rendered,
-            repository: self.repository(uuid, now),
+            repository: Repository::Behind,
             principals: self.principals(uuid, now),
             edge: self.edge_left(uuid, name, now),
         }
     }
 
-    fn repository(&self, uuid: Uuid, now: Now) -> Repository {
+    fn repository(&self, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
         let cluster = &self.clusters[&uuid];
+        let wanted = cluster.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
         match &cluster.git.state {
             Repository::Failed(_) if cluster.git.wait.is_over(now) => Repository::Behind,
-            Repository::Written => {
-                let wanted = cluster.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
-                if cluster.git.written.as_ref() == wanted { Repository::Written } else { Repository::Behind }
-            }
+            Repository::Written | Repository::Held if cluster.git.written.as_ref() != wanted => Repository::Behind,
+            Repository::Held if !must_wait => Repository::Behind,
             other => other.clone(),
         }
     }
@@ -405,7 +434,7 @@ impl ClusterManager {
     }
 
     /// Carries out the next step, or else brings the status entry up to date. One thing at a time.
-    fn act(&mut self, uuid: Uuid, decision: &Decision, read: &Read, name: Option<&str>, now: Now) {
+    fn act(&mut self, uuid: Uuid, decision: &Decision, read: &Read, (name, must_wait): (Option<&str>, bool), now: Now) {
         let cluster = &self.clusters[&uuid];
         if !cluster.requests.is_empty() {
             return;
@@ -413,7 +442,7 @@ impl ClusterManager {
         match &decision.action {
             Some(Action::Write(_)) if !cluster.writes.is_over(now) => {}
             Some(Action::Write(writes)) => self.submit(uuid, writes.clone(), now),
-            Some(Action::WriteRepository) => self.write_repository(uuid, now),
+            Some(Action::WriteRepository) => self.write_repository(uuid, must_wait, now),
             Some(Action::CloseRepository) => self.git_work(uuid, None, GitAction::Close),
             Some(Action::AllowPrincipals(allowed)) => {
                 let recorded = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
@@ -424,7 +453,7 @@ impl ClusterManager {
         }
     }
 
-    fn write_repository(&mut self, uuid: Uuid, now: Now) {
+    fn write_repository(&mut self, uuid: Uuid, hold: bool, now: Now) {
         let cluster = &self.clusters[&uuid];
         let rendered = cluster.rendered.as_ref().filter(|_| cluster.git.wait.is_over(now));
         let (Some(RenderedRepo { spec, repo: Ok(repo) }), Some(store)) = (rendered, self.replica.store()) else {
@@ -432,7 +461,7 @@ impl ClusterManager {
         };
         let (path, repo) = (cluster_repo::path(&spec.name), Arc::clone(repo));
         let files = repo.files.clone();
-        self.git_work(uuid, Some(repo), GitAction::Write { path, store, files });
+        self.git_work(uuid, Some(repo), GitAction::Write { path, store, files, hold });
     }
 
     fn git_work(&mut self, uuid: Uuid, repo: Option<Arc<ClusterRepo>>, action: GitAction) {
@@ -508,7 +537,12 @@ impl ClusterManager {
             join,
             bootstrap,
             identity: read.identity.report(),
-            rollout: RolloutReport { wave, ..cluster.edge.rollout.clone() },
+            rollout: RolloutReport {
+                wave,
+                repository: cluster.settling.waits.clone(),
+                unsettled: cluster.settling.unsettled.clone(),
+                ..cluster.edge.rollout.clone()
+            },
             name,
         };
         if before.map(|device| device.setup.state) != Some(state) {
@@ -544,6 +578,8 @@ impl ClusterManager {
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
         let released = self.rollout.remove(uuid);
         self.dirty.extend(released);
+        let released = self.repositories.remove(uuid);
+        self.dirty.extend(released);
         if cluster.offer.is_some() {
             self.effects.push(Effect::Offer { cluster: uuid, offer: None });
         }
@@ -567,6 +603,7 @@ impl ClusterManager {
     fn set_deadline(&mut self, uuid: Uuid, name: Option<&str>, deleting: bool, now: Now) {
         let away = name.filter(|_| deleting || self.rollout.holds_up(uuid)).and_then(|name| self.away_at(name));
         let given_up = name.and_then(|name| self.give_up_at(name));
+        let settles = name.filter(|_| self.repositories.holds_up(uuid)).and_then(|name| self.flux_away_at(uuid, name));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let (edge, policy, source) =
             (cluster.edge.next_deadline(), cluster.policy.next_deadline(), cluster.source.next_deadline());
@@ -579,6 +616,7 @@ impl ClusterManager {
             source,
             away,
             given_up,
+            settles,
         ];
         let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
         let before = std::mem::replace(&mut cluster.deadline, deadline);

@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry::Vacant;
 
 use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry, Writer, WriterConfig};
-use configdb_schema::Document;
 use configdb_schema::document::{
-    AgentConfig, ApiToken, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup, EdgeDeployment,
-    JsonObject,
+    AgentConfig, ApiToken, BootstrapScript, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup,
+    EdgeDeployment, JsonObject,
 };
+use configdb_schema::{Document, known};
 use serde_json::Value;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
@@ -75,6 +75,8 @@ impl ClusterManager {
         self.people.tokens = crate::access::token::Tokens::default();
         self.revocations.forget_entries();
         self.rollout = crate::rollout::Rollout::default();
+        self.repositories = crate::rollout::Rollout::default();
+        self.on_script(None);
         self.deployments.clear();
         self.placed.clear();
         self.unattributed.clear();
@@ -148,7 +150,9 @@ impl ClusterManager {
         if let Some(touched) = self.catalog.set(object, slug, new.map(|entry| &*entry.json)) {
             self.on_touched(touched);
         }
-        if slug == ApiToken::slug() {
+        if slug == BootstrapScript::slug() && object == known::application::BOOTSTRAP_SCRIPT {
+            self.on_script(new.map(|entry| &*entry.json));
+        } else if slug == ApiToken::slug() {
             self.on_token(object, new.map(|entry| &*entry.json));
         } else if slug == EdgeDeployment::slug() {
             self.place(object, new);
@@ -313,6 +317,7 @@ impl ClusterManager {
             Touched::Repositories | Touched::Everything => {
                 for (uuid, cluster) in &mut self.clusters {
                     cluster.rendered = None;
+                    self.repositories.unknown(*uuid);
                     if touched == Touched::Everything {
                         cluster.edge.all_stale = true;
                         self.rollout.unknown(*uuid);
@@ -329,6 +334,7 @@ impl ClusterManager {
                     self.stale(cluster, deployment);
                 }
                 None => {
+                    self.repositories.unknown(cluster);
                     if let Some(known) = self.clusters.get_mut(&cluster) {
                         known.rendered = None;
                         self.dirty.insert(cluster);

@@ -58,7 +58,7 @@ impl Sync {
     }
 
     /// Alive, and nothing of it was missed.
-    const fn is_followed(&self) -> bool {
+    pub const fn is_followed(&self) -> bool {
         self.replica.is_alive() && self.replica.is_in_track()
     }
 
@@ -227,13 +227,15 @@ impl ClusterManager {
 
     /// When a Sync that is not followed counts as away. None: it is followed, or nobody can hear it now.
     pub(super) fn away_at(&self, name: &str) -> Option<Duration> {
+        Some(self.lost_at(name)? + self.settings.away)
+    }
+
+    /// Since when a Sync is not followed; None: it is, or nobody can hear it now.
+    pub(super) fn lost_at(&self, name: &str) -> Option<Duration> {
         let online_since = self.online_since?;
         match self.syncs.get(name) {
             Some(sync) if sync.is_followed() => None,
-            sync => {
-                let lost_at = sync.and_then(|sync| sync.lost_at).unwrap_or_default();
-                Some(online_since.max(lost_at) + self.settings.away)
-            }
+            sync => Some(online_since.max(sync.and_then(|sync| sync.lost_at).unwrap_or_default())),
         }
     }
 

@@ -2,17 +2,37 @@
 //!
 //! A cluster that is set up offers its script to every token in its `EdgeClusterEnrolment` entry. When a token ends is for those to say who see the clock when it is used.
 
-use cluster_manager_contract::BootstrapReport;
+use std::sync::Arc;
+
+use cluster_manager_contract::{BootstrapReport, names};
 use configdb_schema::Document;
 use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterSetup};
 use uuid::Uuid;
 
 use super::ClusterManager;
 use super::identity::IdentityEntries;
+use crate::bootstrap::site::SiteScript;
 use crate::bootstrap::{self, Offer, OfferedToken};
 use crate::event::Effect;
 
 impl ClusterManager {
+    /// Takes the site's own script over, if it can be used; else the shipped one stays in use, and the node says why.
+    pub(super) fn on_script(&mut self, json: Option<&str>) {
+        let read = json.map(SiteScript::read).transpose();
+        let error = read.as_ref().err().cloned();
+        if let Some(error) = &error {
+            tracing::warn!(error, "the BootstrapScript entry cannot be used; the shipped script is");
+        }
+        let script = read.ok().flatten().map(Arc::new);
+        self.totals.bootstrap_script =
+            if script.is_some() { names::SCRIPT_SITE } else { names::SCRIPT_SHIPPED }.to_owned();
+        self.totals.bootstrap_error = error.map(|error| format!("BootstrapScript: {error}"));
+        if self.script != script {
+            self.script.clone_from(&script);
+            self.effects.push(Effect::Script(script));
+        }
+    }
+
     /// Brings the offer of a cluster up to date. `record` is that of its set-up if it is ready.
     pub(super) fn offer(
         &mut self,

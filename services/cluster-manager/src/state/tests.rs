@@ -20,6 +20,7 @@ mod identity;
 mod people;
 mod policy;
 mod principals;
+mod repositories;
 mod rollout;
 mod shared_repositories;
 
@@ -55,6 +56,7 @@ fn settings() -> Settings {
         },
         deployment: render::Settings { git, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
         away: Duration::from_secs(30),
+        flux_away: Duration::from_secs(300),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         identity: None,
@@ -253,6 +255,8 @@ struct Edge {
     deaf: bool,
     /// What it applies does not become ready.
     unready: bool,
+    /// Its Flux fails with what it is told of.
+    flux_fails: bool,
     commands: usize,
 }
 
@@ -268,6 +272,7 @@ impl Edge {
             refuses: false,
             deaf: false,
             unready: false,
+            flux_fails: false,
             commands: 0,
         }
     }
@@ -294,6 +299,12 @@ impl Edge {
         }
         events.extend(self.deployments.keys().map(|uuid| self.deployment_birth(*uuid)));
         events
+    }
+
+    fn flux_applies(&mut self, commit: edge_sync_contract::Commit) {
+        self.node.source_applied = Some(commit);
+        self.node.source_ready = Some(!self.flux_fails);
+        self.node.source_message = self.flux_fails.then(|| "HelmRelease edge: no".to_owned());
     }
 
     fn deployment_birth(&self, uuid: Uuid) -> HostEvent {
@@ -363,6 +374,7 @@ impl Edge {
                 self.node.source_commit = Some(desired.sources.repository);
                 self.node.source_charts = desired.sources.charts;
                 self.node.source_others = desired.sources.others;
+                self.flux_applies(desired.sources.repository);
             }
             SyncCommand::Manifests { deployment, desired } => {
                 let listed = self.index.as_ref().and_then(|index| index.deployments.get(&deployment));
@@ -396,6 +408,8 @@ impl Edge {
 struct Disk {
     repositories: BTreeMap<Uuid, RepositoryFiles>,
     open: BTreeMap<Uuid, String>,
+    /// The commit that each repository is at.
+    at: BTreeMap<Uuid, u32>,
     /// Files below `edo/secrets` of every repository together.
     secrets: BTreeMap<String, Vec<u8>>,
     commits: u32,
@@ -403,17 +417,34 @@ struct Disk {
 }
 
 impl Disk {
+    /// Somebody commits to a repository.
+    fn push(&mut self, cluster: Uuid) {
+        self.commits += 1;
+        self.at.insert(cluster, self.commits);
+    }
+
+    fn commit(&self, cluster: Uuid) -> String {
+        format!("{:040x}", self.at.get(&cluster).copied().unwrap_or_default())
+    }
+
     fn carry_out(&mut self, work: GitWork) -> GitResult {
         let outcome = match work.action {
             _ if self.broken => GitOutcome::Failed { reason: "disk full".to_owned() },
-            GitAction::Write { path, store, files } => {
+            GitAction::Write { path, store, files, hold } => {
                 assert_eq!(store, STORE);
-                if self.repositories.get(&work.cluster) != Some(&files) {
-                    self.commits += 1;
-                    self.repositories.insert(work.cluster, files);
-                }
                 self.open.insert(work.cluster, path);
-                GitOutcome::Written { commit: format!("{:040x}", self.commits) }
+                let found = self.repositories.get(&work.cluster);
+                if found.is_some_and(|found| hold && *found != files) {
+                    return GitResult {
+                        cluster: work.cluster,
+                        outcome: GitOutcome::Held { commit: self.commit(work.cluster) },
+                    };
+                }
+                if found != Some(&files) {
+                    self.repositories.insert(work.cluster, files);
+                    self.push(work.cluster);
+                }
+                GitOutcome::Written { commit: self.commit(work.cluster) }
             }
             GitAction::Close => {
                 self.open.remove(&work.cluster);
@@ -445,6 +476,7 @@ struct World {
     node: NodeMetrics,
     /// What the HTTP server offers; gone when the manager is killed.
     offers: BTreeMap<Uuid, Offer>,
+    script: Option<Arc<crate::bootstrap::site::SiteScript>>,
     expected: BTreeSet<String>,
     forgotten: BTreeSet<String>,
     effects: usize,
@@ -476,6 +508,7 @@ impl World {
             devices: BTreeMap::new(),
             node: NodeMetrics::default(),
             offers: BTreeMap::new(),
+            script: None,
             expected: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             effects: 0,
@@ -505,6 +538,7 @@ impl World {
         self.devices.clear();
         self.shared.devices.clear();
         self.offers.clear();
+        self.script = None;
         self.expected.clear();
         self.forgotten.clear();
         self.node = NodeMetrics::default();
@@ -602,6 +636,7 @@ impl World {
                 let result = self.disk.carry_out_secret(work);
                 self.manager.on_event(Event::Secret(result), self.now);
             }
+            Effect::Script(script) => self.script = script,
             Effect::Offer { cluster, offer } => {
                 match offer {
                     Some(offer) => self.offers.insert(cluster, offer),
@@ -801,6 +836,29 @@ fn a_cluster_offers_its_script_to_its_tokens_as_long_as_it_is_set_up() {
 }
 
 #[test]
+fn a_sites_own_script_is_used_if_it_can_be_and_else_the_shipped_one_visibly() {
+    let mut world = running();
+    let object = known::application::BOOTSTRAP_SCRIPT;
+    assert_eq!((world.node.bootstrap_script.as_str(), &world.node.bootstrap_error), ("shipped", &None));
+    world.put(object, "BootstrapScript", json!({"files": {}, "wrapper": "echo '{{name}}'"}));
+    // An upgrade of the manager is another life of it: it takes what the site wants.
+    for _ in 0..2 {
+        world.settle();
+        assert_eq!((world.node.bootstrap_script.as_str(), &world.node.bootstrap_error), ("site", &None));
+        assert_eq!(world.script.as_ref().unwrap().template(), "echo '{{name}}'");
+        world.start();
+    }
+    world.put(object, "BootstrapScript", json!({"files": {}, "wrapper": "echo '{{realm}}'"}));
+    world.settle();
+    let error = world.node.bootstrap_error.clone().unwrap();
+    assert!(error.starts_with("BootstrapScript: wrapper, line 1: there is no value \"realm\""), "{error}");
+    assert_eq!((world.node.bootstrap_script.as_str(), &world.script), ("shipped", &None));
+    world.delete(object, "BootstrapScript");
+    world.settle();
+    assert_eq!((world.node.bootstrap_script.as_str(), &world.node.bootstrap_error), ("shipped", &None));
+}
+
+#[test]
 fn a_deployment_reaches_the_edge_and_what_the_edge_reports_reaches_the_status() {
     let world = running();
     let edge = &world.edges["Paint_Shop"];
@@ -901,10 +959,9 @@ fn a_tear_down_removes_everything_but_the_storage_and_the_history() {
     assert!(world.edges["Paint_Shop"].deployments.is_empty());
     assert!(world.db.json(DEPLOYMENT, "EdgeDeployment").is_some(), "deployments stay configured");
     assert_eq!(world.expected.iter().collect::<Vec<_>>(), ["ACME-Central/ConfigDB"]);
-    assert_eq!(
-        world.node,
-        NodeMetrics { git_url: "http://git".to_owned(), version: "0".to_owned(), ..NodeMetrics::default() }
-    );
+    let (git_url, bootstrap_script) = ("http://git".to_owned(), "shipped".to_owned());
+    let nothing = NodeMetrics { git_url, bootstrap_script, version: "0".to_owned(), ..NodeMetrics::default() };
+    assert_eq!(world.node, nothing);
 }
 
 #[test]

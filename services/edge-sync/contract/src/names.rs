@@ -41,6 +41,12 @@ pub const SOURCE_CHARTS: &str = "Source/Charts";
 pub const SOURCE_OTHERS: &str = "Source/Others";
 /// Why Flux could not be told of later ones (String, null if it could).
 pub const SOURCE_ERROR: &str = "Source/Error";
+/// Commit of the cluster's repository that Flux has applied last, as a whole (String, null while unknown).
+pub const SOURCE_APPLIED: &str = "Source/Applied";
+/// Whether what Flux applies from the cluster's repository is ready (Boolean, null while unknown).
+pub const SOURCE_READY: &str = "Source/Ready";
+/// What of it is not ready, and why (String, null if nothing).
+pub const SOURCE_MESSAGE: &str = "Source/Message";
 /// Host devices alive (UInt32).
 pub const HOSTS_TOTAL: &str = "Hosts/Total";
 /// Of them ready (UInt32).

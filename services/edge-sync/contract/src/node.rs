@@ -6,8 +6,8 @@ use uuid::Uuid;
 use crate::digest::Digest;
 use crate::names::{
     CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION,
-    HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE, SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_CHARTS,
-    SOURCE_COMMIT, SOURCE_ERROR, SOURCE_OTHERS, SOURCE_VERSION, VERSION,
+    HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE, SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_APPLIED,
+    SOURCE_CHARTS, SOURCE_COMMIT, SOURCE_ERROR, SOURCE_MESSAGE, SOURCE_OTHERS, SOURCE_READY, SOURCE_VERSION, VERSION,
 };
 use crate::source::{Commit, Others};
 
@@ -42,6 +42,12 @@ pub struct SyncNode {
     pub source_others: Others,
     /// Why Flux could not be told of later ones.
     pub source_error: Option<String>,
+    /// Commit of the cluster's repository that Flux has applied last, as a whole.
+    pub source_applied: Option<Commit>,
+    /// Whether what Flux applies from the cluster's repository is ready; None: not known.
+    pub source_ready: Option<bool>,
+    /// What of it is not ready, and why.
+    pub source_message: Option<String>,
     /// Host devices alive.
     pub hosts_total: u32,
     /// Of them ready.
@@ -76,6 +82,12 @@ sparkplug::typed_metrics! {
         source_others => SOURCE_OTHERS,
         #[optional]
         source_error => SOURCE_ERROR,
+        #[optional]
+        source_applied as form::Nullable<form::Parsed> => SOURCE_APPLIED,
+        #[optional]
+        source_ready => SOURCE_READY,
+        #[optional]
+        source_message => SOURCE_MESSAGE,
         hosts_total => HOSTS_TOTAL,
         hosts_ready => HOSTS_READY,
         deployments_total => DEPLOYMENTS_TOTAL,
@@ -109,6 +121,9 @@ mod tests {
             (SOURCE_CHARTS, "String"),
             (SOURCE_OTHERS, "String"),
             (SOURCE_ERROR, "String"),
+            (SOURCE_APPLIED, "String"),
+            (SOURCE_READY, "Boolean"),
+            (SOURCE_MESSAGE, "String"),
             (HOSTS_TOTAL, "UInt32"),
             (HOSTS_READY, "UInt32"),
             (DEPLOYMENTS_TOTAL, "UInt32"),

@@ -15,6 +15,9 @@ use crate::names::DESIRED_SOURCE;
 /// The GitRepository of the cluster's repository, in Sync's own namespace, as the default Flux template calls it.
 pub const REPOSITORY_SOURCE: &str = "self-link";
 
+/// The Kustomization that applies it, likewise.
+pub const REPOSITORY_KUSTOMIZATION: &str = "self-link";
+
 /// The GitRepository of the shared charts, in the same namespace.
 pub const CHARTS_SOURCE: &str = "helm-charts";
 

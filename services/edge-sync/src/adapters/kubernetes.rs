@@ -67,6 +67,7 @@ impl Kubernetes {
             Effect::Apply { deployment, objects, .. } => self.apply(deployment, objects).await,
             Effect::Delete { key, uid, resource_version } => self.delete(key, uid, resource_version).await,
             Effect::Annotate(sources) => Event::Annotated(self.annotate_sources(sources).await),
+            Effect::LookAtFlux => Event::FluxSeen(self.look_at_flux().await),
             Effect::FetchCertificate => Event::Certificate(self.certificate().await),
             Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => {
                 Event::Probed(self.probe().await)

@@ -589,3 +589,18 @@ fn the_record_of_an_index_is_what_the_next_process_follows() {
     assert_eq!(stored, IndexRecord::following(None, index(1, &[(1, &set)])));
     assert_eq!(stored.entry(uuid(1)), Some(entry(1, set.digest())));
 }
+
+#[test]
+fn how_far_flux_is_is_reported_when_it_changes() {
+    let mut bench = Bench::born();
+    let commit = "0123456789abcdef0123456789abcdef01234567".parse().ok();
+    bench.cluster.flux =
+        crate::flux::FluxReport { applied: commit, ready: Some(false), message: Some("no".to_owned()) };
+    assert_eq!(bench.published.node.as_ref().unwrap().source_ready, None, "nothing has changed yet");
+    bench.run_on(Event::FluxChanged);
+    let node = bench.state.node_report().unwrap();
+    assert_eq!(
+        (node.source_applied, node.source_ready, node.source_message.as_deref()),
+        (commit, Some(false), Some("no"))
+    );
+}

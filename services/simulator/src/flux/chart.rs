@@ -106,6 +106,11 @@ impl Release {
         self.values["name"].as_str().filter(|name| !name.is_empty()).unwrap_or(&self.name)
     }
 
+    /// The `simulated.fails` value: why the installation shall fail, as it would with values that a real chart refuses.
+    pub fn told_to_fail(&self) -> Option<&str> {
+        self.values.pointer("/simulated/fails").and_then(Value::as_str).filter(|reason| !reason.is_empty())
+    }
+
     fn labels(&self) -> Value {
         json!({
             "app.kubernetes.io/managed-by": "Helm",

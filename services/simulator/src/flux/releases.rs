@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::chart::{Release, chart_name};
+use super::chart::{ChartError, Release, chart_name};
 use super::condition::{self, Outcome};
 use super::{Controllers, Key, RELEASE, SOURCE};
 
@@ -55,7 +55,10 @@ impl Controllers {
         let is_changed = memory.attempted_generation != generation;
         memory.attempted_generation = generation;
         let release = self.release(&key, object);
-        let installed = self.charts.find(&release.chart).install(&release).await;
+        let installed = match release.told_to_fail() {
+            Some(reason) => Err(ChartError(reason.to_owned())),
+            None => self.charts.find(&release.chart).install(&release).await,
+        };
 
         let interval = condition::interval(object, Duration::from_secs(120));
         let memory = self.releases.entry(key).or_default();

@@ -58,13 +58,18 @@ pub async fn run(wanted: &str, change: Change, options: &Options) -> anyhow::Res
     }
     let report = client.fleet.manager.cluster(uuid).map(|cluster| cluster.rollout.clone()).unwrap_or_default();
     let value = json!({ "uuid": uuid, "name": entry.name, "wave": rollout.wave, "pins": rollout.pins,
-        "waiting": report.waiting, "reason": report.reason });
+        "waiting": report.waiting, "reason": report.reason, "repository": report.repository,
+        "unsettled": report.unsettled });
     let lines = || {
         let mut lines =
             vec![format!("{}: wave {} of {}", entry.name, rollout.wave, configdb_schema::document::WAVE_MAX)];
         if let Some(reason) = &report.reason {
             lines.push(format!("{} deployments wait: {reason}", report.waiting));
         }
+        lines
+            .extend(report.repository.iter().map(|reason| format!("its own repository keeps what it holds: {reason}")));
+        lines
+            .extend(report.unsettled.iter().map(|reason| format!("repositories of later waves wait for it: {reason}")));
         let mut pins = Table::new(&["REPOSITORY", "STAYS AT"]);
         for (repository, place) in &rollout.pins {
             pins.row([name(&client.fleet, *repository), told(place)]);

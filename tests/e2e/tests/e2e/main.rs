@@ -25,3 +25,4 @@ mod site;
 mod tpm;
 mod up;
 mod walls;
+mod waves;

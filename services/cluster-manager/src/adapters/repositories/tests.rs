@@ -209,3 +209,20 @@ fn a_whole_tree_can_be_owned() {
     let nothing = RepositoryFiles { initial: whole.initial.clone(), ..RepositoryFiles::default() };
     assert!(!fixture.repositories.write(CLUSTER, &place("shared/x"), &nothing, 0).unwrap().changed);
 }
+
+#[test]
+fn what_is_held_is_compared_and_served_but_not_written() {
+    let fixture = Fixture::new();
+    let hold = |release: &str| {
+        let (place, files) = (place("cluster/A"), files(release));
+        fixture.repositories.hold(CLUSTER, &place, &files, 1_700_000_000_000).unwrap()
+    };
+    let first = hold("a: 1\n");
+    assert!(first.changed && !first.held, "where there is nothing, there is nothing to hold");
+    assert_eq!(hold("a: 1\n"), Written { commit: first.commit.clone(), changed: false, held: false });
+    fixture.repositories.close(CLUSTER).unwrap();
+    assert_eq!(hold("a: 2\n"), Written { commit: first.commit.clone(), changed: false, held: true });
+    assert!(fixture.repositories.by_path("cluster/A").is_some());
+    assert_eq!(git(&fixture.bare(), &["show", "main:edo/cluster/a.yaml"]), "a: 1\n");
+    assert!(fixture.write("a: 2\n").changed);
+}

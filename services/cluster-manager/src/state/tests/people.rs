@@ -28,8 +28,10 @@ impl Disk {
                         Some(after) => drop(self.secrets.insert(path, after)),
                         None => drop(self.secrets.remove(&path)),
                     });
-                    self.commits += u32::from(changed.is_some());
-                    SecretOutcome::Written { commit: changed.map(|()| format!("{:040x}", self.commits)) }
+                    if changed.is_some() {
+                        self.push(cluster);
+                    }
+                    SecretOutcome::Written { commit: changed.map(|()| self.commit(cluster)) }
                 })
             }
         };

@@ -1,7 +1,8 @@
 //! Reading: the watches, the record of the accepted index, the sealing certificate.
 
+use edge_sync_contract::source::REPOSITORY_KUSTOMIZATION;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::GetParams;
+use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, ResourceExt};
@@ -11,8 +12,9 @@ use tokio::task::JoinSet;
 
 use super::{Kubernetes, classified, within_time};
 use crate::event::{ErrorClass, Event, KubernetesError, Observation};
+use crate::flux::{self, FluxReport, LABEL_KUSTOMIZATION};
 use crate::hosts::{ObservedNode, WatchedNode};
-use crate::object::{LABEL_MANAGED_BY, MANAGER, ObservedObject};
+use crate::object::{LABEL_MANAGED_BY, MANAGER, ObservedObject, WatchedObject};
 use crate::record::{IndexRecord, RECORD_KEY, RECORD_NAME, StoredRecord};
 
 /// Running watches; they end when this is dropped.
@@ -39,6 +41,12 @@ impl Kubernetes {
             let event = move |news| Some(Event::Objects(event_kind.clone(), observation(news)?));
             tasks.spawn(forward(watcher(api, ours), read, inbox.clone(), event));
         }
+        // A watch says that something has changed; how it stands is read in the right order.
+        let changed = |_| Some(Event::FluxChanged);
+        let ours = watcher::Config::default().fields(&format!("metadata.name={REPOSITORY_KUSTOMIZATION}"));
+        tasks.spawn(forward(watcher(self.kustomizations(), ours), |_| Some(()), inbox.clone(), changed));
+        let applied = watcher::Config::default().labels(&applied_from_repository());
+        tasks.spawn(forward(watcher(self.releases(), applied), |_| Some(()), inbox.clone(), changed));
         Watches { _tasks: tasks }
     }
 
@@ -77,6 +85,43 @@ impl Kubernetes {
         })
     }
 
+    /// Reads what Flux has made of the cluster's repository.
+    ///
+    /// # Errors
+    /// The API server did not say.
+    pub async fn look_at_flux(&self) -> Result<FluxReport, KubernetesError> {
+        let of = |what: &str, error: KubernetesError| KubernetesError {
+            message: format!("{what}: {}", error.message),
+            ..error
+        };
+        let name = REPOSITORY_KUSTOMIZATION;
+        let found = within_time(self.kustomizations().get_opt(name)).await;
+        let kustomization = found.map_err(|error| of(&format!("Kustomization {name}"), error))?;
+        // After it, so that none is older than what it says is applied.
+        let params = ListParams::default().labels(&applied_from_repository());
+        let releases = within_time(async {
+            match self.releases().list(&params).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+                answer => answer.map(|list| list.items),
+            }
+        });
+        let releases = releases.await.map_err(|error| of("HelmReleases", error))?;
+        Ok(flux::judge(kustomization.as_ref(), name, &releases))
+    }
+
+    fn kustomizations(&self) -> Api<WatchedObject> {
+        self.of_flux("kustomize.toolkit.fluxcd.io", "v1", "Kustomization")
+    }
+
+    fn releases(&self) -> Api<WatchedObject> {
+        self.of_flux("helm.toolkit.fluxcd.io", "v2", "HelmRelease")
+    }
+
+    fn of_flux(&self, group: &str, version: &str, kind: &str) -> Api<WatchedObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
     /// Asks the API server for its version.
     ///
     /// # Errors
@@ -84,6 +129,11 @@ impl Kubernetes {
     pub async fn probe(&self) -> Result<(), KubernetesError> {
         within_time(self.client.apiserver_version()).await.map(|_| ())
     }
+}
+
+/// Selects what Flux has applied from the cluster's repository.
+fn applied_from_repository() -> String {
+    format!("{LABEL_KUSTOMIZATION}={REPOSITORY_KUSTOMIZATION}")
 }
 
 /// None: nothing to tell.

@@ -13,6 +13,7 @@ use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
+use crate::flux::FluxReport;
 use crate::hosts::ObservedNode;
 use crate::object::{Kind, LABEL_UUID, ObjectKey, ObservedObject};
 use crate::record::{IndexRecord, StoredRecord};
@@ -117,6 +118,8 @@ pub struct Cluster {
     /// Objects get a finalizer when they are made.
     pub finalizers: bool,
     pub is_away: bool,
+    /// What Flux has made of the cluster's repository.
+    pub flux: FluxReport,
 }
 
 impl Cluster {
@@ -265,6 +268,7 @@ impl Cluster {
             }
             Effect::Probe => Some(Event::Probed(if self.is_away { Err(away()) } else { Ok(()) })),
             Effect::Annotate(_) => Some(Event::Annotated(if self.is_away { Err(away()) } else { Ok(()) })),
+            Effect::LookAtFlux => Some(Event::FluxSeen(if self.is_away { Err(away()) } else { Ok(self.flux.clone()) })),
             Effect::FetchCertificate => Some(Event::Certificate(Err(error(ErrorClass::Refused, "503")))),
             Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => None,
         }
