@@ -433,6 +433,7 @@ pub fn show(effect: &Effect) -> String {
             format!("apply {}: {}", deployment.as_u128(), names.join(" "))
         }
         Effect::Delete { key, .. } => format!("delete {}", key.name),
+        Effect::LookAtFlux => "look at Flux".to_owned(),
         Effect::Annotate(sources) => format!("annotate {}", sources.repository),
         Effect::FetchCertificate => "certificate".to_owned(),
         Effect::Probe => "probe".to_owned(),
