@@ -331,6 +331,7 @@ impl Edge {
         events
     }
 
+    // long: each command that an edge takes
     fn command(&mut self, device: Option<&DeviceId>, metrics: &[Metric]) -> Vec<HostEvent> {
         self.commands += 1;
         if self.deaf {
