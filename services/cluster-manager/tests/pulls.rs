@@ -17,6 +17,7 @@ use cluster_manager::shared_repository::Pull;
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 use tokio::process::Command;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -48,7 +49,8 @@ impl Both {
         let shutdown = Shutdown::new();
         let config = GitConfig { anonymous, ..GitConfig::default() };
         let hooks = Hooks::install(there_dir.path()).unwrap();
-        let router = git_http::router(there.clone(), desk::start().0, hooks, &config);
+        let (polls, _) = mpsc::channel(1);
+        let router = git_http::router(there.clone(), desk::start().0, hooks, polls, &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };
