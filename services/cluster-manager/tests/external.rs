@@ -166,7 +166,7 @@ impl Here {
             owned: [("a.yaml".to_owned(), content.as_bytes().to_vec())].into(),
             message: "x".to_owned(),
         };
-        let action = GitAction::Write { path: "cluster/Paint_Shop".to_owned(), store: Uuid::nil(), files };
+        let action = GitAction::Write { path: "cluster/Paint_Shop".to_owned(), store: Uuid::nil(), files, hold: false };
         self.work.send(Work::Git(GitWork { cluster: CLUSTER, action })).await.unwrap();
         let Some(Event::Git(GitResult { outcome, .. })) = self.results.recv().await else { panic!("a result") };
         outcome
