@@ -196,6 +196,9 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
 
     let sync = Running::start(&cluster, &broker, directory.path());
     centre.until("the next birth", |replica| replica.is_alive() && replica.is_complete()).await;
+    // Nobody follows a repository here; that is told as soon as it was looked for, and nothing else comes unasked.
+    let looked = |replica: &SyncReplica| replica.node().is_some_and(|node| node.source_message.is_some());
+    centre.until("the look at Flux", looked).await;
     let node = centre.replica.node().unwrap();
     assert_eq!((node.desired_version, node.desired_error.as_deref()), (7, None));
     assert!(is_applied(&centre.replica, DEPLOYMENT, &set));
