@@ -12,7 +12,7 @@ use crate::cli::Cli;
 use crate::wire::Reader;
 
 /// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, or a commit, which is made over times. What the index holds is compared.
-const METRICS_LEFT_OUT: [&str; 13] = [
+const METRICS_LEFT_OUT: [&str; 15] = [
     "bdSeq",
     "Config/Revision",
     "Config/Store",
@@ -24,6 +24,8 @@ const METRICS_LEFT_OUT: [&str; 13] = [
     "Source/Version",
     "Source/Commit",
     "Source/Charts",
+    "Source/Others",
+    "Source/Applied",
     "Applied At",
     "Node Control/Rebirth",
 ];
