@@ -36,13 +36,30 @@ impl External {
         Some(Self { url, credentials_file, ca_file, limit, silent_until: Arc::default() })
     }
 
+    /// Does work on the repository in `directory` between [`External::take_over`] and [`External::push`].
+    ///
+    /// # Errors
+    /// What git says, for people: the work was not begun, or taken back.
+    pub async fn around<T>(
+        &self,
+        directory: &Path,
+        path: &str,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<T, String> {
+        let there = self.take_over(directory, path).await?;
+        let done = work.await;
+        self.push(directory, path, there.as_ref()).await?;
+        Ok(done)
+    }
+
     /// Brings branch `main` of the repository in `directory` to where it is there; its commit there, if it has one. `path`: such as `cluster/Paint_Shop`.
     ///
     /// # Errors
     /// What git says, for people.
     pub async fn take_over(&self, directory: &Path, path: &str) -> Result<Option<String>, String> {
-        if self.reach(directory, path).await?.is_none() {
-            return Ok(None);
+        let Some(there) = self.reach(directory, path).await? else { return Ok(None) };
+        if refs(directory, &[MAIN]).await?.get(MAIN) == Some(&there) {
+            return Ok(Some(there));
         }
         let url = git_address::external(&self.url, path);
         let spec = format!("+{MAIN}:{THERE}");

@@ -198,7 +198,8 @@ pub async fn run(
     })
 }
 
-fn command(directory: &Path, remote: Option<&Remote<'_>>) -> Command {
+/// The program git, with an environment of its own: no configuration of this host, and no words in its language.
+pub fn program() -> Command {
     let mut command = Command::new("git");
     command
         .env_clear()
@@ -207,9 +208,13 @@ fn command(directory: &Path, remote: Option<&Remote<'_>>) -> Command {
         .env("LC_ALL", "C")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_NO_REPLACE_OBJECTS", "1")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .env("GIT_ALLOW_PROTOCOL", "http:https");
+        .env("GIT_NO_REPLACE_OBJECTS", "1");
+    command
+}
+
+fn command(directory: &Path, remote: Option<&Remote<'_>>) -> Command {
+    let mut command = program();
+    command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", "http:https");
     for name in INHERITED {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);

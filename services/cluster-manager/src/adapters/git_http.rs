@@ -6,6 +6,7 @@
 //! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones. A person shows a token as the
 //! password, and the state says whether they may read, or push. With `anonymous = "loopback"` a client on this machine reads without. This module must not know what is in a repository.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,7 +14,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{ConnectInfo, FromRequestParts, Path, Query, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -24,7 +27,7 @@ use serde::Deserialize;
 use service_runtime::config::ExposeSecret;
 use subtle::ConstantTimeEq;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -33,6 +36,7 @@ use tower_http::decompression::RequestDecompressionLayer;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::git_client;
 use super::git_push::{Allowed, Hooks, Receiver};
 use super::http::desk::Desk;
 use super::pulls::HIDDEN_REFS;
@@ -82,12 +86,12 @@ pub fn router(repositories: Repositories, desk: Desk, hooks: Hooks, polls: Sende
         request_timeout,
     };
     Router::new()
-        .route("/git/{group}/{name}/info/refs", get(refs_by_path))
-        .route("/git/{group}/{name}/git-upload-pack", post(pack_by_path))
-        .route("/git/{group}/{name}/git-receive-pack", post(push_by_path))
-        .route("/uuid/{uuid}/info/refs", get(refs_by_uuid))
-        .route("/uuid/{uuid}/git-upload-pack", post(pack_by_uuid))
-        .route("/uuid/{uuid}/git-receive-pack", post(push_by_uuid))
+        .route("/git/{group}/{name}/info/refs", get(refs))
+        .route("/git/{group}/{name}/git-upload-pack", post(pack))
+        .route("/git/{group}/{name}/git-receive-pack", post(push))
+        .route("/uuid/{uuid}/info/refs", get(refs))
+        .route("/uuid/{uuid}/git-upload-pack", post(pack))
+        .route("/uuid/{uuid}/git-receive-pack", post(push))
         .layer(RequestDecompressionLayer::new())
         .with_state(server)
 }
@@ -147,83 +151,54 @@ struct RefsQuery {
 
 type Peer = ConnectInfo<SocketAddr>;
 
-async fn refs_by_path(
+/// The repository that a request names by its path or its UUID. None: there is none.
+struct Named(Option<Open>);
+
+impl FromRequestParts<Server> for Named {
+    type Rejection = PathRejection;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, PathRejection> {
+        let Path(parameters) = Path::<BTreeMap<String, String>>::from_request_parts(parts, server).await?;
+        let of = |name| parameters.get(name).map(|value: &String| value.strip_suffix(".git").unwrap_or(value));
+        Ok(Self(match (of("uuid"), parameters.get("group"), of("name")) {
+            (Some(uuid), ..) => Uuid::parse_str(uuid).ok().and_then(|uuid| server.repositories.by_uuid(uuid)),
+            (None, Some(group), Some(name)) => server.repositories.by_path(&format!("{group}/{name}")),
+            _ => None,
+        }))
+    }
+}
+
+async fn refs(
     State(server): State<Server>,
-    Path((group, name)): Path<(String, String)>,
+    Named(repository): Named,
     Query(query): Query<RefsQuery>,
     ConnectInfo(peer): Peer,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let repository = server.by_path(&group, &name);
     server.refs(repository, query, peer, &headers).await
 }
 
-async fn refs_by_uuid(
+async fn pack(
     State(server): State<Server>,
-    Path(uuid): Path<String>,
-    Query(query): Query<RefsQuery>,
-    ConnectInfo(peer): Peer,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    let repository = server.by_uuid(&uuid);
-    server.refs(repository, query, peer, &headers).await
-}
-
-async fn pack_by_path(
-    State(server): State<Server>,
-    Path((group, name)): Path<(String, String)>,
+    Named(repository): Named,
     ConnectInfo(peer): Peer,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let repository = server.by_path(&group, &name);
     server.pack(repository, peer, &headers, body).await
 }
 
-async fn pack_by_uuid(
+async fn push(
     State(server): State<Server>,
-    Path(uuid): Path<String>,
+    Named(repository): Named,
     ConnectInfo(peer): Peer,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let repository = server.by_uuid(&uuid);
-    server.pack(repository, peer, &headers, body).await
-}
-
-async fn push_by_path(
-    State(server): State<Server>,
-    Path((group, name)): Path<(String, String)>,
-    ConnectInfo(peer): Peer,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Refusal> {
-    let repository = server.by_path(&group, &name);
-    server.push(repository, peer, &headers, body).await
-}
-
-async fn push_by_uuid(
-    State(server): State<Server>,
-    Path(uuid): Path<String>,
-    ConnectInfo(peer): Peer,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Refusal> {
-    let repository = server.by_uuid(&uuid);
     server.push(repository, peer, &headers, body).await
 }
 
 impl Server {
-    fn by_path(&self, group: &str, name: &str) -> Option<Open> {
-        let name = name.strip_suffix(".git").unwrap_or(name);
-        self.repositories.by_path(&format!("{group}/{name}"))
-    }
-
-    fn by_uuid(&self, uuid: &str) -> Option<Open> {
-        let uuid = Uuid::parse_str(uuid.strip_suffix(".git").unwrap_or(uuid)).ok()?;
-        self.repositories.by_uuid(uuid)
-    }
-
     /// Whoever is not logged in learns nothing about which repositories there are.
     async fn authorise(
         &self,
@@ -376,13 +351,8 @@ impl Server {
         let permit = self.place().await?;
         let mut safe_directory = std::ffi::OsString::from("safe.directory=");
         safe_directory.push(&repository.directory);
-        let mut command = Command::new("git");
+        let mut command = git_client::program();
         command
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_NO_REPLACE_OBJECTS", "1")
             // On some volumes the files belong to somebody else than the user of this process.
             .arg("-c")
             .arg(safe_directory)

@@ -18,6 +18,7 @@ use tokio::process::Command;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::io::StreamReader;
 
+use super::git_client;
 use super::http::desk::Desk;
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
@@ -164,15 +165,8 @@ impl Receiver {
             setting
         };
         let cluster = allowed.repository.kind == Kind::Cluster;
-        let mut command = Command::new("git");
+        let mut command = git_client::program();
         command
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
-            .env("HOME", "/nonexistent")
-            .env("LC_ALL", "C")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_NO_REPLACE_OBJECTS", "1")
             .env("SPARKFLEET_PUSH", if cluster { "by-hand" } else { "shared" })
             .env("SPARKFLEET_PULLED", allowed.pulled.iter().map(String::as_str).collect::<Vec<_>>().join("\n"))
             .arg("-c")

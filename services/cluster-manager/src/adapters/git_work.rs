@@ -55,12 +55,12 @@ pub async fn run(
         let repositories = repositories.clone();
         let result = match work {
             Work::Git(GitWork { cluster, action }) => {
-                let outcome = carry_out_beside(repositories, external.as_ref(), cluster, action).await;
+                let outcome = work_on_git(repositories, external.as_ref(), cluster, action).await;
                 let outcome = outcome.unwrap_or_else(|reason| GitOutcome::Failed { reason });
                 Event::Git(GitResult { cluster, outcome })
             }
             Work::Secret(SecretWork { id, cluster, action }) => {
-                let outcome = carry_out_secret_beside(repositories, external.as_ref(), cluster, action).await;
+                let outcome = work_on_secrets(repositories, external.as_ref(), cluster, action).await;
                 Event::Secret(SecretResult { id, cluster, outcome })
             }
             Work::Shared(SharedWork { repository, action }) => {
@@ -75,50 +75,46 @@ pub async fn run(
     }
 }
 
-/// Work on what the manager keeps, and the site's server before and after it.
-async fn carry_out_beside(
+/// Work on what the manager keeps in a repository, which the site's server has to have in the end.
+async fn work_on_git(
     repositories: Repositories,
     external: Option<&External>,
     cluster: Uuid,
     action: GitAction,
 ) -> Result<GitOutcome, String> {
-    let beside = match (&action, external) {
-        (GitAction::Write { path, .. }, Some(external)) => {
-            let (all, path) = (repositories.clone(), path.clone());
-            let directory = tokio::task::spawn_blocking(move || all.make(cluster)).await;
-            let directory = directory.map_err(|error| error.to_string())?.map_err(|error| chain(&error))?;
-            let there = external.take_over(&directory, &path).await?;
-            Some((external, directory, path, there))
-        }
-        _ => None,
+    let path = match &action {
+        GitAction::Write { path, .. } => Some(path.clone()),
+        GitAction::Close => None,
     };
-    let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
-    let outcome = done.map_err(|error| error.to_string())?;
-    if let Some((external, directory, path, there)) = beside {
-        external.push(&directory, &path, there.as_ref()).await?;
-    }
-    Ok(outcome)
+    let all = repositories.clone();
+    let work = async move {
+        let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
+        done.map_err(|error| error.to_string())
+    };
+    let Some((external, path)) = external.zip(path) else { return work.await };
+    let directory = tokio::task::spawn_blocking(move || all.make(cluster)).await;
+    let directory = directory.map_err(|error| error.to_string())?.map_err(|error| chain(&error))?;
+    external.around(&directory, &path, work).await?
 }
 
-async fn carry_out_secret_beside(
+/// The same for its secrets.
+async fn work_on_secrets(
     repositories: Repositories,
     external: Option<&External>,
     cluster: Uuid,
     action: SecretAction,
 ) -> Result<SecretOutcome, SecretFault> {
-    let beside = match external.zip(repositories.by_uuid(cluster)) {
-        Some((external, Open { directory, path, .. })) => {
-            let there = external.take_over(&directory, &path).await.map_err(SecretFault::Repository)?;
-            Some((external, directory, path, there))
-        }
-        None => None,
+    let beside = external.zip(repositories.by_uuid(cluster));
+    let work = async move {
+        let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
+        done.unwrap_or_else(|error| Err(SecretFault::Repository(error.to_string())))
     };
-    let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
-    let outcome = done.map_err(|error| SecretFault::Repository(error.to_string()))??;
-    if let Some((external, directory, path, there)) = beside {
-        external.push(&directory, &path, there.as_ref()).await.map_err(SecretFault::Repository)?;
+    match beside {
+        Some((external, Open { directory, path, .. })) => {
+            external.around(&directory, &path, work).await.map_err(SecretFault::Repository)?
+        }
+        None => work.await,
     }
-    Ok(outcome)
 }
 
 /// Brings the shared charts to the site's server, as often as it takes. The charts there are the site's if `charts_dir` is not configured: then they are not touched.

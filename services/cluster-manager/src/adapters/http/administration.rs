@@ -11,13 +11,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use service_runtime::config::ExposeSecret as _;
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
-use super::people::{Fault, Peer, Server, unexpected};
+use super::people::{Fault, Peer, Server, random, unexpected};
 use super::{audit_file, shapes};
 use crate::access::Grant;
 use crate::access::token::{self, RANDOM_BYTES, TokenHash};
-use crate::api::{Question, Refusal, Reply};
+use crate::api::{Question, Reply};
 
 /// How long a token lives if nothing else is said: 90 days, as on the command line.
 const LIFETIME_S: u64 = 90 * 24 * 3600;
@@ -68,10 +67,8 @@ pub(super) async fn create_token(
     if lifetime == 0 {
         return Err(bad("expires_s is 0; the token would be over at once"));
     }
-    let mut random = Zeroizing::new([0; RANDOM_BYTES]);
-    let no_random = |_| Fault::from(Refusal::NotAtPresent("the system yields no random numbers".to_owned()));
-    aws_lc_rs::rand::fill(&mut random[..]).map_err(no_random)?;
-    let text = token::text(&random);
+    let bytes = random::<RANDOM_BYTES>()?;
+    let text = token::text(&bytes);
     let hash = TokenHash::of(text.expose_secret()).ok_or_else(unexpected)?;
     let clusters = wanted.clusters.map(|clusters| clusters.into_iter().collect());
     let grant = Grant { scope: wanted.scope, clusters };

@@ -225,6 +225,14 @@ pub(super) fn unexpected() -> Fault {
     Fault::Request(StatusCode::INTERNAL_SERVER_ERROR, "the answer is not to the question".to_owned())
 }
 
+/// Bytes that nobody can guess.
+pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Fault> {
+    let mut random = Zeroizing::new([0; N]);
+    let no_random = |_| Fault::from(Refusal::NotAtPresent("the system yields no random numbers".to_owned()));
+    aws_lc_rs::rand::fill(&mut random[..]).map_err(no_random)?;
+    Ok(random)
+}
+
 async fn document() -> Response {
     Json(openapi::document()).into_response()
 }
@@ -289,10 +297,7 @@ async fn bootstrap_url(
         let reason = format!("expires_s must be from {min} to {max}");
         return Err(Fault::Request(StatusCode::BAD_REQUEST, reason));
     }
-    let mut random = Zeroizing::new([0; RANDOM_BYTES]);
-    let no_random = |_| Fault::from(Refusal::NotAtPresent("the system yields no random numbers".to_owned()));
-    aws_lc_rs::rand::fill(&mut random[..]).map_err(no_random)?;
-    let token = Token::new(*random);
+    let token = Token::new(*random::<RANDOM_BYTES>()?);
     let question = Question::BootstrapLine { cluster, hash: token.hash().as_str().to_owned(), lifetime };
     match server.ask(&server.caller(peer, &headers).await?, question).await? {
         Reply::Offered { url, expires } => {
@@ -400,9 +405,7 @@ fn seal(
 ) -> Result<serde_json::Value, Fault> {
     let unusable = |error: sealed_secrets::CertificateError| Fault::from(Refusal::NotAtPresent(error.to_string()));
     let certificate = SealingCertificate::from_pem(pem, Duration::from_millis(wall)).map_err(unusable)?;
-    let mut session_key = Zeroizing::new([0; SESSION_KEY_BYTES]);
-    let no_random = |_| Fault::from(Refusal::NotAtPresent("the system yields no random numbers".to_owned()));
-    aws_lc_rs::rand::fill(&mut session_key[..]).map_err(no_random)?;
+    let session_key = random::<SESSION_KEY_BYTES>()?;
     let (namespace, name) = (key.namespace(), key.name());
     let request = sealed_secrets::Request { namespace, name, scope, secret_type };
     let plain = Plain { key: key.key().to_owned(), value, session_key };
