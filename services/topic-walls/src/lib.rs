@@ -17,5 +17,5 @@ pub mod rules;
 pub mod site;
 
 pub use broker::{Broker, ConfigFile, configuration};
-pub use rules::{Action, Grant, allows, grants};
+pub use rules::{Action, Grant, allows, grants, permits};
 pub use site::{Principal, Site, SiteError};

@@ -87,14 +87,16 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
 /// Whether that user may do that with a topic or, to subscribe, with a filter. Unknown users may do nothing.
 #[must_use]
 pub fn allows(site: &Site, user: &str, action: Action, topic: &str) -> bool {
-    if action == Action::Publish && topic.contains(['+', '#']) {
-        // MQTT 5.0, 4.7.1: a topic name has no wildcard.
-        return false;
-    }
     let principal = site.principals().into_iter().find(|principal| site.user(principal) == user);
-    principal.is_some_and(|principal| {
-        grants(site, &principal).iter().any(|grant| grant.action == action && covers(&grant.filter, topic))
-    })
+    principal.is_some_and(|principal| permits(&grants(site, &principal), action, topic))
+}
+
+/// Whether one of these permissions is for that.
+#[must_use]
+pub fn permits(grants: &[Grant], action: Action, topic: &str) -> bool {
+    // MQTT 5.0, 4.7.1: a topic name has no wildcard.
+    let is_topic = action == Action::Subscribe || !topic.contains(['+', '#']);
+    is_topic && grants.iter().any(|grant| grant.action == action && covers(&grant.filter, topic))
 }
 
 #[derive(Default)]

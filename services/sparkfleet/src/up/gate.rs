@@ -10,8 +10,7 @@ use configdb_schema::address::{ClusterName, Organisation};
 use service_runtime::config::{ExposeSecret as _, Secret};
 use sparkplug::HostId;
 use sparkplug_mqtt::{MqttConfig, Password};
-use topic_walls::filter::covers;
-use topic_walls::{Action, Grant, Principal, Site, grants};
+use topic_walls::{Action, Grant, Principal, Site, grants, permits};
 
 use crate::broker::Guard;
 use crate::trust;
@@ -84,7 +83,7 @@ impl Gate {
         let Some(user) = user else { return true };
         let inside = self.inside.read().unwrap_or_else(PoisonError::into_inner);
         let known = inside.users.get(user);
-        known.is_some_and(|user| user.grants.iter().any(|grant| grant.action == action && covers(&grant.filter, topic)))
+        known.is_some_and(|user| permits(&user.grants, action, topic))
     }
 }
 

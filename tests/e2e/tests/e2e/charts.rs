@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use cluster_manager::merge::combine;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::Serialize;
@@ -26,18 +27,7 @@ fn helm(chart: &str) -> PathBuf {
 /// The values of a chart, changed as by `-f`.
 fn values(chart: &str, changes: &Value) -> Value {
     let text = fs::read_to_string(helm(chart).join("values.yaml")).unwrap();
-    let mut values: Value = serde_saphyr::from_str(&text).unwrap();
-    merge(&mut values, changes);
-    values
-}
-
-fn merge(into: &mut Value, changes: &Value) {
-    match (into, changes) {
-        (Value::Object(into), Value::Object(changes)) => {
-            changes.iter().for_each(|(key, value)| merge(into.entry(key.clone()).or_insert(Value::Null), value));
-        }
-        (into, changes) => *into = changes.clone(),
-    }
+    combine(serde_saphyr::from_str(&text).unwrap(), changes)
 }
 
 /// The objects of a chart.
