@@ -12,6 +12,7 @@ pub mod machine;
 pub mod simulated;
 pub mod sparkplug;
 pub mod supervisor;
+pub mod systemctl;
 pub mod tasks;
 #[cfg(feature = "tpm")]
 pub mod tpm;

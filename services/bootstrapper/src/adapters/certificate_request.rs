@@ -59,9 +59,13 @@ pub fn certificate_request(
 }
 
 fn pair_of(pem: &str) -> Option<EcdsaKeyPair> {
+    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &der_of(pem)?).ok()
+}
+
+/// What a text in PEM with one block holds, whatever it is.
+pub(super) fn der_of(pem: &str) -> Option<Zeroizing<Vec<u8>>> {
     let text: Zeroizing<String> = Zeroizing::new(pem.lines().filter(|line| !line.starts_with('-')).collect());
-    let der = Zeroizing::new(STANDARD.decode(text.as_bytes()).ok()?);
-    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &der).ok()
+    STANDARD.decode(text.as_bytes()).ok().map(Zeroizing::new)
 }
 
 fn info(node_name: &str, addresses: &[IpAddr], point: &[u8]) -> der::Result<CertReqInfo> {

@@ -5,8 +5,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use der::Decode as _;
 use join_protocol::message::grant::Membership;
 use join_protocol::message::renewal::Renewal;
@@ -16,6 +14,7 @@ use service_runtime::atomic_file::{self, OWNER_ONLY};
 use x509_cert::Certificate;
 use zeroize::Zeroizing;
 
+use super::certificate_request::der_of;
 use crate::config::PathsConfig;
 use crate::platform::{Outcome, PlatformError};
 use crate::record::NodeRecord;
@@ -203,8 +202,7 @@ impl Files {
 
 /// Of a certificate in PEM.
 fn certificate_lifetime(pem: &str) -> Option<Lifetime> {
-    let text: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-    let certificate = Certificate::from_der(&STANDARD.decode(text).ok()?).ok()?;
+    let certificate = Certificate::from_der(&der_of(pem)?).ok()?;
     let validity = certificate.tbs_certificate().validity();
     let ms = |time: x509_cert::time::Time| u64::try_from(time.to_unix_duration().as_millis()).ok();
     Some(Lifetime { from_ms: ms(validity.not_before)?, until_ms: ms(validity.not_after)? })
@@ -256,10 +254,9 @@ mod tests {
         assert_eq!((files.certificates(), files.kubelet_key()), (Vec::new(), None));
         files.write_membership(&membership(), Some(&key)).unwrap();
         assert_eq!(files.certificates(), [], "what cannot be read has no life");
-        let der: String = CERTIFICATE.lines().filter(|line| !line.starts_with('-')).collect();
         let renewal = Renewal {
             node_name: "edge-1".to_owned(),
-            kubelet_certificate: STANDARD.decode(der).unwrap(),
+            kubelet_certificate: der_of(CERTIFICATE).unwrap().to_vec(),
             ssh_authority: "ssh-ed25519 CCCC".to_owned(),
             ssh_host_certificate: String::new(),
         };

@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use service_runtime::atomic_file::OWNER_ONLY;
 use zeroize::Zeroizing;
 
-use super::command::Command;
 use super::components::Components;
 use super::files::{below, remove, write};
 use super::kubeadm::{is_control_plane, read_secret};
+use super::systemctl::Systemctl;
 use crate::config::Config;
 use crate::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
 
@@ -31,18 +31,16 @@ const KUBECONFIG: &str = "/etc/rancher/k3s/k3s.yaml";
 const KUBECONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// The supervisor gives it to a node that it has accepted.
 const AGENT_PROOF: &str = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
-/// Its host certificate is read when it starts, and when it is told to reload.
-const SSH: &str = "ssh.service";
 const SERVER: &str = "k3s.service";
 const AGENT: &str = "k3s-agent.service";
-/// Which of both a member is, so that it is started again as the same.
+/// How often a file that is waited for is looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// See the module.
 #[derive(Debug)]
 pub struct K3s {
     root: PathBuf,
-    systemctl: PathBuf,
+    systemctl: Systemctl,
     timeout: Duration,
     components: Components,
     address: Option<std::net::IpAddr>,
@@ -56,7 +54,7 @@ impl K3s {
         let kubernetes = &config.kubernetes;
         Self {
             root: root.to_owned(),
-            systemctl: kubernetes.systemctl.clone(),
+            systemctl: Systemctl::new(kubernetes, Duration::from_millis(config.timeouts.member_ms)),
             timeout: Duration::from_millis(config.timeouts.member_ms),
             components: Components::new(root.to_owned(), kubernetes.component_bytes_max, kubernetes.ca_file.clone()),
             address: addresses.first().copied(),
@@ -72,14 +70,10 @@ impl K3s {
         write(&self.at(path), content, OWNER_ONLY)
     }
 
-    async fn systemctl(&self, arguments: &[&str]) -> Outcome<()> {
-        Command::new(&self.systemctl, self.timeout).arguments(arguments).succeed().await.map(drop)
-    }
-
     /// Enables and starts a service; it may do so for ever, which is bounded by the waiting that follows.
     async fn start(&self, service: &str) -> Outcome<()> {
-        self.systemctl(&["enable", service]).await?;
-        self.systemctl(&["restart", "--no-block", service]).await
+        self.systemctl.run(&["enable", service]).await?;
+        self.systemctl.run(&["restart", "--no-block", service]).await
     }
 
     /// Waits until a file is there. k3s tells nobody else.
@@ -130,7 +124,7 @@ impl K3s {
         let is_server = config["cluster-init"] == true || is_control_plane(self.role);
         let service = if is_server { SERVER } else { AGENT };
         activity.say(format!("starting {service}"));
-        self.systemctl(&["start", "--no-block", service]).await
+        self.systemctl.run(&["start", "--no-block", service]).await
     }
 }
 
@@ -230,14 +224,6 @@ impl Installer for K3s {
     }
 
     fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {
-        async move {
-            for unit in [SSH] {
-                activity.say(format!("making {unit} read the renewed certificates"));
-                if let Err(error) = self.systemctl(&["try-reload-or-restart", "--no-block", unit]).await {
-                    tracing::warn!(unit, %error, "was not told of the renewed certificates");
-                }
-            }
-        }
-        .boxed()
+        async move { self.systemctl.renewed(&[], &activity).await }.boxed()
     }
 }

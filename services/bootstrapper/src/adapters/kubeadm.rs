@@ -19,6 +19,7 @@ use super::command::Command;
 use super::components::Components;
 use super::cryptsetup::Removed;
 use super::files::{Files, below, write};
+use super::systemctl::Systemctl;
 use crate::config::Config;
 use crate::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
 use render::Host;
@@ -32,8 +33,6 @@ const ADMIN_CONFIG: &str = "/etc/kubernetes/admin.conf";
 const ADMIN_CONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// What the API server writes down about requests.
 const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
-/// Its host certificate is read when it starts, and when it is told to reload.
-const SSH: &str = "ssh.service";
 const KUBELET: &str = "kubelet.service";
 /// Wait after a failed try; it doubles.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -44,7 +43,7 @@ pub struct Kubeadm {
     root: PathBuf,
     run: PathBuf,
     program: PathBuf,
-    systemctl: PathBuf,
+    systemctl: Systemctl,
     socket: String,
     attempts_max: u32,
     timeout: Duration,
@@ -64,7 +63,7 @@ impl Kubeadm {
             root: root.to_owned(),
             run: below(root, &config.paths.run),
             program: kubernetes.program.clone().unwrap_or_else(|| PROGRAM.into()),
-            systemctl: kubernetes.systemctl.clone(),
+            systemctl: Systemctl::new(kubernetes, Duration::from_millis(config.timeouts.member_ms)),
             socket: kubernetes.container_runtime.clone(),
             attempts_max: kubernetes.attempts_max,
             timeout: Duration::from_millis(config.timeouts.member_ms),
@@ -81,10 +80,6 @@ impl Kubeadm {
 
     fn kubeadm(&self) -> Command {
         Command::new(&self.program, self.timeout)
-    }
-
-    async fn systemctl(&self, arguments: &[&str]) -> Outcome<()> {
-        Command::new(&self.systemctl, self.timeout).arguments(arguments).succeed().await.map(drop)
     }
 
     /// A configuration for kubeadm, gone when it is dropped.
@@ -137,7 +132,7 @@ impl Kubeadm {
             wait *= 2;
             attempt += 1;
         }
-        self.systemctl(&["enable", KUBELET]).await
+        self.systemctl.run(&["enable", KUBELET]).await
     }
 
     async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
@@ -146,13 +141,13 @@ impl Kubeadm {
         write(&below(&self.root, Path::new(AUDIT_POLICY)), render::AUDIT_POLICY.as_bytes(), 0o644)?;
         let file = self.configuration(&render::init(parameters, &self.host)?)?;
         self.kubeadm().arguments(["init", "--skip-token-print", "--config"]).arguments([&file.0]).succeed().await?;
-        self.systemctl(&["enable", KUBELET]).await?;
+        self.systemctl.run(&["enable", KUBELET]).await?;
         read_secret(&below(&self.root, Path::new(ADMIN_CONFIG)), ADMIN_CONFIG_BYTES_MAX)
     }
 
     async fn start(&self, activity: &Activity) -> Outcome<()> {
         activity.say("starting the kubelet");
-        self.systemctl(&["start", KUBELET]).await
+        self.systemctl.run(&["start", KUBELET]).await
     }
 }
 
@@ -195,15 +190,7 @@ impl Installer for Kubeadm {
     }
 
     fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {
-        async move {
-            for unit in [SSH, KUBELET] {
-                activity.say(format!("making {unit} read the renewed certificates"));
-                if let Err(error) = self.systemctl(&["try-reload-or-restart", "--no-block", unit]).await {
-                    tracing::warn!(unit, %error, "was not told of the renewed certificates");
-                }
-            }
-        }
-        .boxed()
+        async move { self.systemctl.renewed(&[KUBELET], &activity).await }.boxed()
     }
 }
 

@@ -1,0 +1,45 @@
+//! The program systemctl, which starts units and tells them what has changed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::command::Command;
+use crate::config::KubernetesConfig;
+use crate::platform::{Activity, Outcome};
+
+/// Its host certificate is read when it starts, and when it is told to reload.
+const SSH: &str = "ssh.service";
+
+/// See the module.
+#[derive(Debug)]
+pub struct Systemctl {
+    program: std::path::PathBuf,
+    timeout: Duration,
+}
+
+impl Systemctl {
+    /// The program of this configuration; ended after `timeout`.
+    #[must_use]
+    pub fn new(config: &KubernetesConfig, timeout: Duration) -> Self {
+        let program: &Path = &config.systemctl;
+        Self { program: program.to_owned(), timeout }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// It cannot be run, or did not succeed in time.
+    pub async fn run(&self, arguments: &[&str]) -> Outcome<()> {
+        Command::new(&self.program, self.timeout).arguments(arguments).succeed().await.map(drop)
+    }
+
+    /// Makes SSH and these units read renewed certificates. Who cannot be told does so at its next start.
+    pub async fn renewed(&self, units: &[&str], activity: &Activity) {
+        for unit in [SSH].iter().chain(units) {
+            activity.say(format!("making {unit} read the renewed certificates"));
+            if let Err(error) = self.run(&["try-reload-or-restart", "--no-block", unit]).await {
+                tracing::warn!(unit, %error, "was not told of the renewed certificates");
+            }
+        }
+    }
+}
