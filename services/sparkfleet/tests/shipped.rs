@@ -60,3 +60,33 @@ fn the_example_factory_is_a_dump_and_the_charts_values_are_yaml() {
     let compose: serde_json::Value = serde_saphyr::from_str(&compose).unwrap();
     assert!(compose["services"]["configdb"].is_object());
 }
+
+/// The repositories of images in a chart's values.
+fn images(value: &serde_json::Value) -> Vec<&str> {
+    let below = value.as_object().into_iter().flat_map(serde_json::Map::values).flat_map(images);
+    value.pointer("/image/repository").and_then(serde_json::Value::as_str).into_iter().chain(below).collect()
+}
+
+#[test]
+fn the_dockerfile_makes_every_image_that_a_chart_asks_for() {
+    let dockerfile = std::fs::read_to_string(root().join("compose/Dockerfile")).unwrap();
+    let stages: Vec<&str> = dockerfile.lines().filter(|line| line.starts_with("FROM ")).collect();
+    assert_eq!(stages.last(), Some(&"FROM centre"), "what is built without --target is the centre's");
+    for chart in ["edge-cluster", "sparkfleet"] {
+        let text = std::fs::read_to_string(root().join("helm").join(chart).join("values.yaml")).unwrap();
+        let value: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        let images = images(&value);
+        assert!(!images.is_empty());
+        for image in images {
+            let is_made = match image.strip_prefix("sparkfleet-") {
+                Some(target) => stages.iter().any(|stage| stage.ends_with(&format!(" AS {target}"))),
+                None => image == "sparkfleet",
+            };
+            assert!(is_made, "helm/{chart}: {image}");
+        }
+    }
+    let (_, kerberos) = dockerfile.split_once(" AS kerberos\n").unwrap();
+    let (kerberos, _) = kerberos.split_once("\nFROM ").unwrap();
+    assert!(kerberos.contains("krb5-user") && kerberos.contains("--from=build-kerberos"), "{kerberos}");
+    assert!(dockerfile.contains("-p sparkfleet --features kerberos"), "the feature of sparkfleet");
+}
