@@ -3,7 +3,7 @@
 //! A key is invalid only if the KDC said so in words that are known. All else, an outage first, says nothing about a key.
 
 use crate::program::Said;
-use crate::{KdcError, Presence};
+use crate::{KdcError, KeyInfo, Presence};
 
 /// Characters of an error that are kept.
 const CHARACTERS_MAX: usize = 300;
@@ -48,14 +48,32 @@ pub fn presence(said: &Said) -> Result<Presence, KdcError> {
     if said.err.contains("Principal does not exist") {
         return Ok(Presence::Absent);
     }
-    // Name, expiry, last password change, password expiry, longest life, modified by, modified at, attributes, key version.
-    let line = said.out.lines().find(|line| line.starts_with('"'));
-    let attributes = line.and_then(|line| line.split('\t').nth(7)?.parse::<u32>().ok());
-    match attributes {
+    match fields(said).and_then(|fields| fields.get(7)?.parse::<u32>().ok()) {
         Some(attributes) if attributes & DISALLOW_ALL_TIX != 0 => Ok(Presence::Disabled),
         Some(_) => Ok(Presence::Enabled),
         None => Err(error(said)),
     }
+}
+
+/// Fields of the line in the answer to `getprinc -terse`: name, expiry, last change of the keys, password expiry, longest life, modified by, modified at, attributes, key version, version of the
+/// master key, policy, longest renewable life, last success, last failure, failures, number of keys; and of each key its form, version, encryption type and kind of salt.
+fn fields(said: &Said) -> Option<Vec<&str>> {
+    Some(said.out.lines().find(|line| line.starts_with('"'))?.split('\t').collect())
+}
+
+/// Answer to `getprinc -terse`.
+pub fn key_info(said: &Said) -> Result<KeyInfo, KdcError> {
+    let fields = fields(said).ok_or_else(|| error(said))?;
+    let info = |fields: &[&str]| {
+        let number: usize = fields.get(15)?.parse().ok()?;
+        let keys = fields
+            .get(16..)?
+            .chunks_exact(4)
+            .map(|key| Some((key[1].parse::<u32>().ok()?, key[2].parse::<i32>().ok()?, key[3] == "0")));
+        let keys = keys.collect::<Option<Vec<_>>>().filter(|keys| keys.len() == number)?;
+        Some(KeyInfo { version: fields.get(8)?.parse().ok()?, changed_s: fields.get(2)?.parse().ok()?, keys })
+    };
+    info(&fields).ok_or_else(|| KdcError::Refused("what it says of the keys of a principal is not readable".to_owned()))
 }
 
 /// Answer to a command that says how it succeeded.
@@ -98,6 +116,34 @@ mod tests {
         assert_eq!(presence(&said("", absent)), Ok(Presence::Absent));
         let refused = "get_principal: Operation requires ``get'' privilege while retrieving \"a@A\".\n";
         assert!(matches!(presence(&said("", refused)), Err(KdcError::Refused(text)) if text.contains("privilege")));
+    }
+
+    #[test]
+    fn the_keys_of_a_principal_are_read() {
+        let line = |keys: &str| {
+            said(
+                &format!(
+                    "Authenticating\n\"krbtgt/B@A\"\t0\t99\t0\t86400\t\"b@A\"\t98\t0\t7\t1\t\"[none]\"\t0\t0\t0\t0\t{keys}\n"
+                ),
+                "",
+            )
+        };
+        let info = key_info(&line("2\t1\t7\t18\t0\t1\t7\t23\t0")).unwrap();
+        assert_eq!(info, KeyInfo { version: 7, changed_s: 99, keys: vec![(7, 18, true), (7, 23, true)] });
+        let types = ["aes256-cts", "aes128-cts"].map(|name| name.parse().unwrap());
+        assert_eq!(info.types(), [types[0]], "the other one is deprecated");
+        assert!(!info.is_exactly(7, &types[..1]), "there is one more");
+        let info = key_info(&line("2\t1\t7\t18\t0\t1\t7\t17\t0")).unwrap();
+        assert!(info.is_exactly(7, &types) && !info.is_exactly(6, &types) && !info.is_exactly(7, &types[..1]));
+        let info = key_info(&line("3\t1\t7\t18\t0\t1\t7\t17\t0\t1\t6\t17\t0")).unwrap();
+        assert!(!info.is_exactly(7, &types), "an old key is there, too");
+        let info = key_info(&line("1\t2\t7\t18\t4")).unwrap();
+        assert!(!info.is_exactly(7, &types[..1]), "with a salt of its own");
+        for keys in ["2\t1\t7\t18\t0", "x", ""] {
+            assert!(matches!(key_info(&line(keys)), Err(KdcError::Refused(_))), "{keys}");
+        }
+        let absent = said("", "get_principal: Principal does not exist while retrieving \"a@A\".\n");
+        assert!(matches!(key_info(&absent), Err(KdcError::Refused(text)) if text.contains("does not exist")));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use crate::program::{Said, run};
-use crate::{KdcError, KerberosConfig, Principal, answer};
+use crate::{EncryptionType, KdcError, KerberosConfig, Principal, answer};
 
 /// Most bytes of a keytab that is read.
 const KEYTAB_BYTES_MAX: u64 = 1024 * 1024;
@@ -28,6 +28,36 @@ pub enum Presence {
     Disabled,
     /// It gets tickets.
     Enabled,
+}
+
+/// What the KDC says of a principal's keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// Version of the newest.
+    pub version: u32,
+    /// When they were last changed, seconds since 1970 by the KDC's clock.
+    pub changed_s: u64,
+    /// All of them in the KDC's order: version, number of the encryption type, whether the salt is the usual one (principal and realm).
+    pub keys: Vec<(u32, i32, bool)>,
+}
+
+impl KeyInfo {
+    /// Whether there are keys of that version and those types, and no others.
+    #[must_use]
+    pub fn is_exactly(&self, version: u32, types: &[EncryptionType]) -> bool {
+        let is_wanted = |(at, number, is_usual): &(u32, i32, bool)| {
+            *at == version && *is_usual && types.iter().any(|wanted| wanted.number() == *number)
+        };
+        let is_there = |wanted: &EncryptionType| self.keys.iter().any(|(_, number, _)| *number == wanted.number());
+        self.keys.iter().all(is_wanted) && types.iter().all(is_there)
+    }
+
+    /// Types of the newest keys, without deprecated ones, in the KDC's order.
+    #[must_use]
+    pub fn types(&self) -> Vec<EncryptionType> {
+        let newest = self.keys.iter().filter(|(version, ..)| *version == self.version);
+        newest.filter_map(|(_, number, _)| EncryptionType::of_number(*number)).collect()
+    }
 }
 
 /// See the module.
@@ -83,10 +113,40 @@ impl Kdc {
     /// # Errors
     /// [`KdcError`]; also for a password that no program can read.
     pub async fn set_password(&self, principal: &Principal, password: &[u8]) -> Result<(), KdcError> {
-        let line = line(password)?;
-        let twice = Zeroizing::new([line.as_slice(), line.as_slice()].concat());
-        let said = self.kadmin(&format!("cpw \"{principal}\""), &twice).await?;
+        let said = self.change(&format!("cpw \"{principal}\""), password).await?;
         answer::done(&said, "\" changed.")
+    }
+
+    /// What the KDC says of a principal's keys.
+    ///
+    /// # Errors
+    /// [`KdcError`]; also if it is absent.
+    pub async fn key_info(&self, principal: &Principal) -> Result<KeyInfo, KdcError> {
+        answer::key_info(&self.kadmin(&format!("getprinc -terse \"{principal}\""), b"").await?)
+    }
+
+    /// Gives a principal the keys that follow from a password, in that version and those types, and no others: two KDCs that are told the same have the same.
+    ///
+    /// # Errors
+    /// [`KdcError`]; the keys may be others then, or of another version. Also if the KDC has not made of it what was asked for.
+    pub async fn set_keys(
+        &self,
+        principal: &Principal,
+        password: &[u8],
+        version: u32,
+        types: &[EncryptionType],
+    ) -> Result<KeyInfo, KdcError> {
+        let types_and_salts: Vec<String> = types.iter().map(|one| format!("{one}:normal")).collect();
+        let said = self.change(&format!("cpw -e {} \"{principal}\"", types_and_salts.join(",")), password).await?;
+        answer::done(&said, "\" changed.")?;
+        let said = self.kadmin(&format!("modprinc -kvno {version} \"{principal}\""), b"").await?;
+        answer::done(&said, "\" modified.")?;
+        // What the administration server does not know it leaves out without a word.
+        let info = self.key_info(principal).await?;
+        if info.is_exactly(version, types) {
+            return Ok(info);
+        }
+        Err(KdcError::Refused(format!("{principal} has got keys of other versions or types than asked for")))
     }
 
     /// Gives principals new random keys; the keytab with them. The keys before are void from here on.
@@ -121,6 +181,19 @@ impl Kdc {
     /// [`KdcError`]: nothing is known about the password.
     pub async fn is_password_valid(&self, principal: &Principal, password: &[u8]) -> Result<bool, KdcError> {
         answer::validity(&self.kinit(principal, &[], &line(password)?).await?)
+    }
+
+    /// Whether this KDC gives tickets to the principals of that one's realm. Of others it can have keys (see [`Principal::is_trust`]), but nobody can ask it whether they are valid.
+    #[must_use]
+    pub fn is_home(&self, principal: &Principal) -> bool {
+        self.config.admin_principal.rsplit_once('@').is_some_and(|(_, realm)| realm == principal.realm())
+    }
+
+    /// Runs a query that asks for a password twice.
+    async fn change(&self, query: &str, password: &[u8]) -> Result<Said, KdcError> {
+        let line = line(password)?;
+        let twice = Zeroizing::new([line.as_slice(), line.as_slice()].concat());
+        self.kadmin(query, &twice).await
     }
 
     async fn kadmin(&self, query: &str, input: &[u8]) -> Result<Said, KdcError> {
@@ -159,13 +232,22 @@ impl Kdc {
     }
 }
 
-fn line(password: &[u8]) -> Result<Zeroizing<Vec<u8>>, KdcError> {
+/// Checks that the programs can read a password.
+///
+/// # Errors
+/// [`KdcError::Password`]
+pub fn check_password(password: &[u8]) -> Result<(), KdcError> {
     if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
         return Err(KdcError::Password("must have 1 to 512 bytes"));
     }
     if std::str::from_utf8(password).is_err() || password.iter().any(u8::is_ascii_control) {
         return Err(KdcError::Password("must be text of one line, without a line break at its end"));
     }
+    Ok(())
+}
+
+fn line(password: &[u8]) -> Result<Zeroizing<Vec<u8>>, KdcError> {
+    check_password(password)?;
     let mut line = Zeroizing::new(Vec::with_capacity(password.len() + 1));
     line.extend_from_slice(password);
     line.push(b'\n');

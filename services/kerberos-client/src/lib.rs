@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod answer;
+mod encryption;
 mod kdc;
 mod principal;
 mod program;
@@ -14,7 +15,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use kdc::{Kdc, Presence};
+pub use encryption::{EncryptionType, EncryptionTypeError};
+pub use kdc::{Kdc, KeyInfo, Presence, check_password};
 pub use principal::{Principal, PrincipalError};
 
 /// The KDC, and who administers it.

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Longest name in characters, with its realm.
 const CHARACTERS_MAX: usize = 255;
+/// What the names of trusts between realms begin with.
+const TRUST: &str = "krbtgt/";
 
 /// A principal with its realm, such as `nd1/Paint_Shop/Robot@ACME.EXAMPLE`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,6 +38,12 @@ impl Principal {
     pub fn realm(&self) -> &str {
         self.0.rsplit_once('@').map_or("", |(_, realm)| realm)
     }
+
+    /// Whether it stands for the trust between two realms: with the key of `krbtgt/B@A` the KDC of A makes tickets that the KDC of B takes, and both know it (RFC 4120, 1.2).
+    #[must_use]
+    pub fn is_trust(&self) -> bool {
+        self.0.starts_with(TRUST)
+    }
 }
 
 impl FromStr for Principal {
@@ -57,7 +65,9 @@ impl FromStr for Principal {
                 "each part between `/` must consist of letters, digits, `_`, `.` and `-`, with a letter, digit or `_` first",
             );
         }
-        if matches!(path.split('/').next(), Some("krbtgt" | "kadmin")) || path == "K/M" {
+        // Another realm's name after `krbtgt/` is a trust; the own one is the key of all tickets.
+        let is_trust = path.strip_prefix(TRUST).is_some_and(|other| other != realm && !other.contains('/'));
+        if !is_trust && matches!(path.split('/').next(), Some("krbtgt" | "kadmin")) || path == "K/M" {
             return broken("it belongs to the KDC itself");
         }
         Ok(Self(Arc::from(name)))
@@ -99,6 +109,16 @@ mod tests {
             let principal: Principal = name.parse().unwrap();
             assert_eq!(principal.as_str(), name);
             assert_eq!(principal.realm(), name.split('@').nth(1).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_trust_has_two_realms() {
+        let is_trust = |name: &str| name.parse::<Principal>().map(|principal| principal.is_trust());
+        assert_eq!(is_trust("krbtgt/B.EXAMPLE@A.EXAMPLE"), Ok(true));
+        assert_eq!(is_trust("nd1/krbtgt@A"), Ok(false));
+        for name in ["krbtgt@A", "krbtgt/A@A", "krbtgt/B/C@A", "krbtgt/-b@A"] {
+            assert!(is_trust(name).is_err(), "{name}");
         }
     }
 

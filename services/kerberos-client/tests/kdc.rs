@@ -5,8 +5,8 @@
 #[path = "support/kdc.rs"]
 mod kdc;
 
-use kdc::{REALM, TestKdc};
-use kerberos_client::{Kdc, KdcError, Presence, Principal};
+use kdc::{OTHER_REALM, REALM, TestKdc};
+use kerberos_client::{EncryptionType, Kdc, KdcError, Presence, Principal};
 use tempfile::TempDir;
 
 fn principal(name: &str) -> Principal {
@@ -60,6 +60,38 @@ async fn keys_and_passwords_are_valid_until_there_are_others() {
 }
 
 #[tokio::test]
+async fn two_realms_with_the_same_keys_trust_each_other() {
+    let (ours, theirs) = (TestKdc::start(), TestKdc::start_realm(OTHER_REALM));
+    let ((here, directory), (there, _directory)) = (client(&ours), client(&theirs));
+    let trust: Principal = format!("krbtgt/{OTHER_REALM}@{REALM}").parse().unwrap();
+    let user = principal("nd1/Test/Robot");
+    here.create(&user).await.unwrap();
+    let keytab = directory.path().join("robot.keytab");
+    std::fs::write(&keytab, here.new_keys(std::slice::from_ref(&user)).await.unwrap()).unwrap();
+    there.create(&format!("http/Test@{OTHER_REALM}").parse().unwrap()).await.unwrap();
+    let gets_ticket = || ours.gets_ticket(("nd1/Test/Robot", &keytab), &theirs, "http/Test");
+    assert!(!gets_ticket(), "there is no trust");
+
+    for kdc in [&here, &there] {
+        kdc.create(&trust).await.unwrap();
+    }
+    let types: Vec<EncryptionType> = ["aes256-sha2", "aes128-cts"].map(|name| name.parse().unwrap()).into();
+    let password = b"one \"quoted\" secret";
+    let info = here.set_keys(&trust, password, 300, &types).await.unwrap();
+    assert!(info.is_exactly(300, &types) && here.key_info(&trust).await == Ok(info.clone()), "{info:?}");
+    assert_eq!(info.types(), types, "in that order");
+    assert!(here.is_home(&trust) && !there.is_home(&trust));
+    assert_eq!(here.is_password_valid(&trust, password).await, Ok(true));
+    assert_eq!(here.is_password_valid(&trust, b"another").await, Ok(false));
+    there.set_keys(&trust, b"another", 300, &types).await.unwrap();
+    assert!(!gets_ticket(), "they have different keys");
+    there.set_keys(&trust, password, 300, &types).await.unwrap();
+    assert!(gets_ticket());
+    let own: Result<Principal, _> = format!("krbtgt/{REALM}@{REALM}").parse();
+    assert!(own.is_err(), "the key of all tickets");
+}
+
+#[tokio::test]
 async fn an_outage_says_nothing_about_a_key() {
     let mut kdc = TestKdc::start();
     let (client, _directory) = client(&kdc);
@@ -72,6 +104,7 @@ async fn an_outage_says_nothing_about_a_key() {
     unreachable(client.is_password_valid(&node, b"x").await.err());
     unreachable(client.presence(&node).await.err());
     unreachable(client.new_keys(std::slice::from_ref(&node)).await.err());
+    unreachable(client.key_info(&node).await.err());
     kdc.run();
     assert_eq!(client.is_keytab_valid(&node, &keys).await, Ok(true));
 }

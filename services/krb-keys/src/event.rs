@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kerberos_client::KdcError;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 
-use crate::reconcile::{Action, Observed, Wish};
+use crate::reconcile::{Action, Delivery, Observed, Wish};
 use crate::spec::{Kind, ResourceId, SecretKey, Spec};
 
 /// A resource as it is in Kubernetes.
@@ -49,8 +49,8 @@ pub enum Event {
     Deleted(ResourceId),
     /// Answer to [`Effect::Look`].
     Seen(ResourceId, Result<Observed, Trouble>),
-    /// Answer to [`Effect::Act`].
-    Acted(ResourceId, Result<(), Trouble>),
+    /// Answer to [`Effect::Act`]; with a delivery, if it was one of a key that nobody can be asked about.
+    Acted(ResourceId, Result<Option<Delivery>, Trouble>),
 }
 
 /// Why something could not be looked at or done. Messages hold no secrets.

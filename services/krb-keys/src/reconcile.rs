@@ -24,6 +24,27 @@ pub struct Record {
     /// What it has written into Secrets.
     #[serde(default)]
     pub secrets: BTreeSet<SecretKey>,
+    /// The last delivery, of a key that nobody can be asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
+}
+
+/// A key was delivered to where nobody can be asked whether it is valid. It is, as long as all of this is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Delivery {
+    /// What was delivered: the version of the Secret that the key stands in.
+    pub of: String,
+    /// The keys that the KDC had then.
+    pub keys: BTreeMap<Principal, KeyStamp>,
+}
+
+/// What tells the keys of a principal from those before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyStamp {
+    /// Version of the newest.
+    pub version: u32,
+    /// When they were last changed, seconds since 1970 by the KDC's clock.
+    pub changed_s: u64,
 }
 
 impl Record {
@@ -31,14 +52,15 @@ impl Record {
     #[must_use]
     pub fn of(spec: &Spec) -> Self {
         // What somebody else wrote is not ours to remove.
-        let secrets = spec.secret.clone().filter(|_| spec.key_type != KeyType::PresetPassword).into_iter().collect();
-        Self { principals: spec.principals.iter().cloned().collect(), secrets }
+        let secrets = spec.secret.clone().filter(|_| !spec.key_type.is_preset()).into_iter().collect();
+        Self { principals: spec.principals.iter().cloned().collect(), secrets, delivery: None }
     }
 
     fn with(&self, other: &Self) -> Self {
         Self {
             principals: self.principals.union(&other.principals).cloned().collect(),
             secrets: self.secrets.union(&other.secrets).cloned().collect(),
+            delivery: self.delivery.clone(),
         }
     }
 }
@@ -78,6 +100,8 @@ pub enum Validity {
     Valid,
     /// The KDC said that it is not.
     Invalid,
+    /// Nobody can be asked: what is recorded of its delivery counts.
+    Recorded,
 }
 
 /// What a Secret has in the wanted place.
@@ -107,6 +131,8 @@ pub struct Observed {
     pub secret: Option<SecretSeen>,
     /// Recorded and not wanted places that still hold something, in Secrets of ours.
     pub stale: BTreeSet<SecretKey>,
+    /// What would be recorded of a delivery at this moment. None: the key can be asked about.
+    pub delivery: Option<Delivery>,
 }
 
 /// What other resources have.
@@ -118,8 +144,8 @@ pub struct Others {
     pub wanted: Record,
 }
 
-/// What is the same for all.
-#[derive(Debug, Clone, Copy)]
+/// What else counts.
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// How long a key stays after another has followed it, s.
     pub expire_old_s: u64,
@@ -127,6 +153,8 @@ pub struct Rules {
     pub now_s: u64,
     /// The wish for another key was fulfilled; only its annotation is still there.
     pub forced_done: bool,
+    /// A delivery that is not recorded yet.
+    pub delivery: Option<Delivery>,
 }
 
 /// One step.
@@ -154,8 +182,12 @@ pub enum Action {
     },
     /// A random value, into a Secret.
     MakeValue(SecretKey),
+    /// A key for both realms of a trust, into a Secret.
+    MakeTrust(Principal, SecretKey),
     /// The password in a Secret, into the KDC.
     SetPassword(Principal, SecretKey),
+    /// The key of a trust in a Secret, into the KDC.
+    SetTrust(Principal, SecretKey),
     /// Take keys out of a keytab.
     Trim(SecretKey, Vec<OldKey>),
     /// Take something out of a Secret.
@@ -166,10 +198,10 @@ impl Action {
     /// Whether it fulfils the wish for another key.
     #[must_use]
     pub fn is_another_key(&self, wish: &Wish) -> bool {
-        let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type == KeyType::PresetPassword);
+        let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type.is_preset());
         match self {
-            Self::MakeKeys { .. } | Self::MakeValue(_) => true,
-            Self::SetPassword(..) => is_preset,
+            Self::MakeKeys { .. } | Self::MakeValue(_) | Self::MakeTrust(..) => true,
+            Self::SetPassword(..) | Self::SetTrust(..) => is_preset,
             _ => false,
         }
     }
@@ -195,7 +227,7 @@ pub enum Decision {
 
 /// Decides.
 #[must_use]
-pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: Rules) -> Decision {
+pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: &Rules) -> Decision {
     if wish.deleting {
         return end(wish, observed, others);
     }
@@ -230,7 +262,9 @@ pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: Rules) -
     if let Some(secret) = spec.secret.clone().filter(|_| is_writable && old.iter().any(is_over)) {
         return Decision::Do(Action::Trim(secret, old.into_iter().filter(is_over).collect()));
     }
-    let last = Meta { finalizer: true, record: wanted, force_rekey: false, has_old_keys: !old.is_empty() };
+    // Whoever comes here has delivered what is there.
+    let record = Record { delivery: observed.delivery.clone(), ..wanted };
+    let last = Meta { finalizer: true, record, force_rekey: false, has_old_keys: !old.is_empty() };
     if last != wish.meta {
         return Decision::Do(Action::Mark { meta: last, fulfilled: wish.meta.force_rekey });
     }
@@ -260,10 +294,15 @@ fn principals(spec: &Spec, observed: &Observed) -> Option<Decision> {
 }
 
 /// The key verifies, or another is made.
-fn key(spec: &Spec, wish: &Wish, observed: &Observed, rules: Rules) -> Option<Decision> {
+fn key(spec: &Spec, wish: &Wish, observed: &Observed, rules: &Rules) -> Option<Decision> {
     let (Some(place), Some(seen)) = (&spec.secret, &observed.secret) else { return None };
     let is_forced = wish.meta.force_rekey && !rules.forced_done;
-    let validity = seen.material.as_ref().map(|material| material.validity);
+    let delivered = rules.delivery.as_ref().or(wish.meta.record.delivery.as_ref());
+    let validity = seen.material.as_ref().map(|material| match material.validity {
+        Validity::Recorded if delivered.is_some() && delivered == observed.delivery.as_ref() => Validity::Valid,
+        Validity::Recorded => Validity::Invalid,
+        known => known,
+    });
     let make = |action| {
         if seen.is_writable {
             return Some(Decision::Do(action));
@@ -276,27 +315,37 @@ fn key(spec: &Spec, wish: &Wish, observed: &Observed, rules: Rules) -> Option<De
         )))
     };
     let first = spec.principals.first();
-    let set_password = || Some(Decision::Do(Action::SetPassword(first?.clone(), place.clone())));
+    let make_value = || match first.filter(|_| spec.key_type.is_trust()) {
+        Some(principal) => make(Action::MakeTrust(principal.clone(), place.clone())),
+        None => make(Action::MakeValue(place.clone())),
+    };
+    let set = || {
+        let action = if spec.key_type.is_trust() { Action::SetTrust } else { Action::SetPassword };
+        Some(Decision::Do(action(first?.clone(), place.clone())))
+    };
     match (spec.key_type, validity) {
         (KeyType::Disabled, _) => None,
         (KeyType::Local, Some(_)) => None,
-        (KeyType::Local, None) => make(Action::MakeValue(place.clone())),
-        (KeyType::Random | KeyType::PresetPassword, Some(Validity::Valid)) if !is_forced => None,
+        (KeyType::Local, None) => make_value(),
+        (KeyType::Random | KeyType::PresetPassword | KeyType::PresetTrust, Some(Validity::Valid)) if !is_forced => None,
         (KeyType::Random, _) => make(Action::MakeKeys {
             principals: spec.principals.clone(),
             secret: place.clone(),
             keep_old: spec.keep_old_keys,
         }),
         // A password is written first and given to the KDC then: whatever is killed between the two, nobody has lost it.
-        (KeyType::Password, Some(_)) if is_forced => make(Action::MakeValue(place.clone())),
-        (KeyType::Password, None) => make(Action::MakeValue(place.clone())),
-        (KeyType::Password, Some(Validity::Valid)) => None,
-        (KeyType::Password, Some(_)) if seen.is_writable => set_password(),
-        (KeyType::Password, Some(_)) => make(Action::MakeValue(place.clone())),
-        (KeyType::PresetPassword, Some(_)) => set_password(),
+        (KeyType::Password | KeyType::Trust, Some(_)) if is_forced => make_value(),
+        (KeyType::Password | KeyType::Trust, None) => make_value(),
+        (KeyType::Password | KeyType::Trust, Some(Validity::Valid)) => None,
+        (KeyType::Password | KeyType::Trust, Some(_)) if seen.is_writable => set(),
+        (KeyType::Password | KeyType::Trust, Some(_)) => make_value(),
+        (KeyType::PresetPassword | KeyType::PresetTrust, Some(_)) => set(),
         (KeyType::PresetPassword, None) => {
             Some(Decision::Refused(format!("{place} is missing: the password must be written there first")))
         }
+        (KeyType::PresetTrust, None) => Some(Decision::Refused(format!(
+            "{place} is missing: the key that the other realm has must be written there first"
+        ))),
     }
 }
 

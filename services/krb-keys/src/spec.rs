@@ -90,10 +90,28 @@ pub enum KeyType {
     Password,
     /// The password that stands in the Secret, whoever wrote it.
     PresetPassword,
+    /// The key of a trust between realms, made here.
+    Trust,
+    /// The key of a trust between realms that stands in the Secret, whoever wrote it.
+    PresetTrust,
     /// The principals get no tickets.
     Disabled,
     /// A random value that no KDC knows.
     Local,
+}
+
+impl KeyType {
+    /// Whether what stands in the Secret counts, whoever wrote it.
+    #[must_use]
+    pub const fn is_preset(self) -> bool {
+        matches!(self, Self::PresetPassword | Self::PresetTrust)
+    }
+
+    /// Whether it is the key of a trust between realms.
+    #[must_use]
+    pub const fn is_trust(self) -> bool {
+        matches!(self, Self::Trust | Self::PresetTrust)
+    }
 }
 
 /// What shall be.
@@ -138,16 +156,8 @@ pub enum SpecError {
         reason: String,
     },
     /// `type`
-    #[error("spec.type {key_type:?} is none of Random, Password, PresetPassword and Disabled")]
+    #[error("spec.type {key_type:?} is none of Random, Password, PresetPassword, Trust, PresetTrust and Disabled")]
     Type {
-        /// As given.
-        key_type: String,
-    },
-    /// `type`
-    #[error(
-        "spec.type {key_type} (trust between realms) is not supported; nothing is done, set up the trust on the KDC"
-    )]
-    Trust {
         /// As given.
         key_type: String,
     },
@@ -189,7 +199,8 @@ impl KerberosKeyFields {
             "Password" => KeyType::Password,
             "PresetPassword" => KeyType::PresetPassword,
             "Disabled" => KeyType::Disabled,
-            "Trust" | "PresetTrust" => return Err(SpecError::Trust { key_type: self.key_type.clone() }),
+            "Trust" => KeyType::Trust,
+            "PresetTrust" => KeyType::PresetTrust,
             _ => return Err(SpecError::Type { key_type: self.key_type.chars().take(64).collect() }),
         };
         for (field, there) in [("sealWith", self.has_seal_with), ("cluster", self.has_cluster)] {
@@ -207,6 +218,9 @@ impl KerberosKeyFields {
         if key_type == KeyType::PresetPassword && self.secret.is_none() {
             return broken("secret", "is missing; with the type PresetPassword it says where the password stands");
         }
+        if key_type.is_trust() && self.secret.is_none() {
+            return broken("secret", "is missing; with a type of trust it says where the key for both realms stands");
+        }
         if self.additional_principals.len() >= PRINCIPALS_MAX {
             return broken("additionalPrincipals", "has more than 63 items");
         }
@@ -218,6 +232,12 @@ impl KerberosKeyFields {
             if !principals.contains(&principal) {
                 principals.push(principal);
             }
+        }
+        if key_type.is_trust() && !principals.iter().all(Principal::is_trust) {
+            return broken("principal", "must be krbtgt/OTHER.REALM@REALM with a type of trust");
+        }
+        if !key_type.is_trust() && key_type != KeyType::Disabled && principals.iter().any(Principal::is_trust) {
+            return broken("principal", "is a trust between realms; it needs the type Trust, PresetTrust or Disabled");
         }
         let secret = self.secret.as_deref().map(str::parse).transpose()?;
         Ok(Spec { key_type, principals, secret, keep_old_keys: self.keep_old_keys })
@@ -249,6 +269,10 @@ mod tests {
         }
     }
 
+    fn trust(key_type: &str) -> KerberosKeyFields {
+        KerberosKeyFields { principal: "krbtgt/B.EXAMPLE@ACME.EXAMPLE".to_owned(), ..fields(key_type) }
+    }
+
     #[test]
     fn the_supported_types_are_read() {
         for (name, key_type) in [
@@ -264,6 +288,11 @@ mod tests {
         let many = ["a/Paint@A".to_owned(), "a/Paint@A".to_owned(), "b/Paint@A".to_owned()];
         let many = KerberosKeyFields { additional_principals: many.into(), keep_old_keys: true, ..fields("Random") };
         assert_eq!(many.validate().unwrap().principals.len(), 3, "each once");
+        for (name, key_type) in
+            [("Trust", KeyType::Trust), ("PresetTrust", KeyType::PresetTrust), ("Disabled", KeyType::Disabled)]
+        {
+            assert_eq!(trust(name).validate().unwrap().key_type, key_type);
+        }
         assert!(validate_local("a", "b", "Password").unwrap().secret.is_some());
     }
 
@@ -271,8 +300,18 @@ mod tests {
     fn what_cannot_be_followed_is_refused_by_field() {
         let many = vec!["a@A".to_owned()];
         let table = [
-            (fields("Trust"), "spec.type Trust (trust between realms) is not supported"),
-            (fields("PresetTrust"), "is not supported"),
+            (fields("Trust"), "spec.principal must be krbtgt/"),
+            (fields("PresetTrust"), "spec.principal must be krbtgt/"),
+            (KerberosKeyFields { secret: None, ..trust("Trust") }, "spec.secret is missing"),
+            (KerberosKeyFields { secret: None, ..trust("PresetTrust") }, "spec.secret is missing"),
+            (KerberosKeyFields { keep_old_keys: true, ..trust("Trust") }, "spec.keepOldKeys needs"),
+            (trust("Random"), "spec.principal is a trust"),
+            (trust("PresetPassword"), "spec.principal is a trust"),
+            (KerberosKeyFields { principal: "krbtgt/A@A".to_owned(), ..trust("Trust") }, "belongs to the KDC itself"),
+            (
+                KerberosKeyFields { additional_principals: many.clone(), ..trust("PresetTrust") },
+                "spec.additionalPrincipals needs",
+            ),
             (fields("random"), "spec.type \"random\" is none of"),
             (KerberosKeyFields { has_seal_with: true, ..fields("Random") }, "spec.sealWith is not supported"),
             (KerberosKeyFields { has_cluster: true, ..fields("Random") }, "spec.cluster is not supported"),

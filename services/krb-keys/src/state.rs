@@ -13,7 +13,7 @@ use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::event::{Effect, Event, Question, Resource, Status, Trouble};
-use crate::reconcile::{Action, Decision, Observed, Others, Record, Rules, decide};
+use crate::reconcile::{Action, Decision, Delivery, Observed, Others, Record, Rules, decide};
 use crate::report::{KeysNode, short};
 use crate::spec::{Kind, ResourceId, Spec};
 
@@ -63,6 +63,8 @@ struct Entry {
     due: Duration,
     failures: u32,
     forced_done: bool,
+    /// The last delivery, which may not be recorded yet.
+    delivery: Option<Delivery>,
     standing: Option<Standing>,
 }
 
@@ -161,7 +163,8 @@ impl State {
     fn on_applied(&mut self, id: ResourceId, resource: Resource, now: Now) {
         let before = self.entries.get_mut(&id);
         let Some(entry) = before.filter(|entry| entry.resource.uid == resource.uid) else {
-            let entry = Entry { resource, due: now.mono, failures: 0, forced_done: false, standing: None };
+            let entry =
+                Entry { resource, due: now.mono, failures: 0, forced_done: false, delivery: None, standing: None };
             self.entries.insert(id, entry);
             self.reconsider(now);
             return;
@@ -246,8 +249,9 @@ impl State {
             Ok(observed) => observed,
             Err(trouble) => return self.fail(id, &trouble, now),
         };
-        let rules = Rules { expire_old_s, now_s: now.wall / 1000, forced_done: entry.forced_done };
-        match decide(&entry.resource.wish, &observed, &others, rules) {
+        let (forced_done, delivery) = (entry.forced_done, entry.delivery.clone());
+        let rules = Rules { expire_old_s, now_s: now.wall / 1000, forced_done, delivery };
+        match decide(&entry.resource.wish, &observed, &others, &rules) {
             Decision::Do(_) if pass.steps >= STEPS_MAX => {
                 let reason = "it does not settle: somebody else changes the same principals or Secrets";
                 self.end(id, Standing::Failed(reason.to_owned()), None, now);
@@ -270,18 +274,19 @@ impl State {
         }
     }
 
-    fn on_acted(&mut self, id: &ResourceId, result: Result<(), Trouble>, now: Now) {
+    fn on_acted(&mut self, id: &ResourceId, result: Result<Option<Delivery>, Trouble>, now: Now) {
         let (first, _) = self.settings.retry;
         let Some((pass, entry)) = self.under_way(id) else { return };
         let doing = pass.doing.take();
         match result {
             // Kubernetes tells what the resource is with the mark; nothing is taken for granted before, because others may have changed it, too.
-            Ok(()) if matches!(doing, Some(Action::Mark { .. })) => {
+            Ok(_) if matches!(doing, Some(Action::Mark { .. })) => {
                 let is_outdated = pass.is_outdated;
                 entry.due = if is_outdated { now.mono } else { now.mono + first };
                 self.pass = None;
             }
-            Ok(()) => {
+            Ok(delivery) => {
+                entry.delivery = delivery.or(entry.delivery.take());
                 let wish = &entry.resource.wish;
                 entry.forced_done |= wish.meta.force_rekey && doing.is_some_and(|action| action.is_another_key(wish));
                 self.look(id.clone());
@@ -416,7 +421,9 @@ const fn word(action: &Action) -> &'static str {
         Action::Allow(_, false) => "disable principal",
         Action::MakeKeys { .. } => "make keys",
         Action::MakeValue(_) => "make value",
+        Action::MakeTrust(..) => "make trust key",
         Action::SetPassword(..) => "set password",
+        Action::SetTrust(..) => "set trust key",
         Action::Trim(..) => "trim old keys",
         Action::Clear(_) => "clear secret",
     }

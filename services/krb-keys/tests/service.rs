@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use simulator::kubernetes::faults::Fault;
 use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug_mqtt::Clock;
-use support::kdc::REALM;
+use support::kdc::{OTHER_REALM, REALM, TestKdc};
 use support::{Running, Site, in_time};
 
 const NODE: &str = "nd1/Test/Robot";
@@ -203,20 +203,90 @@ async fn a_service_that_is_killed_at_any_time_ends_where_one_does_that_is_not() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_realms_trust_each_other_by_one_secret() {
+    let trust = format!("krbtgt/{OTHER_REALM}@{REALM}");
+    let spec = |key_type: &str| json!({ "type": key_type, "principal": trust, "secret": "trust/key" });
+    let (here, there) = (Site::start().await, Site::start_with(TestKdc::start_realm(OTHER_REALM)).await);
+    let (running, running_there) = (here.run(), there.run());
+    here.apply_key("robot", random(false));
+    here.apply_key("trust", spec("Trust"));
+    there.apply_key("http", json!({ "type": "Random", "principal": format!("http/Test@{OTHER_REALM}") }));
+    there.apply_key("trust", spec("PresetTrust"));
+    here.until_in_step("robot").await;
+    here.until_in_step("trust").await;
+    there.until_in_step("http").await;
+    let reason = there.until_is("KerberosKey", "trust", "Refused").await;
+    assert!(reason.contains("trust/key is missing"), "{reason}");
+
+    let keytab = here.keys_directory().with_file_name("robot.keytab");
+    std::fs::write(&keytab, here.secret("robot", "keytab").unwrap()).unwrap();
+    let gets_ticket = || here.kdc.gets_ticket((NODE, &keytab), &there.kdc, "http/Test");
+    assert!(!gets_ticket());
+    let key = String::from_utf8(here.secret("trust", "key").unwrap()).unwrap();
+    there.write_secret("trust", "key", &key);
+    there.until_in_step("trust").await;
+    assert!(gets_ticket(), "the same key is in both");
+    let versions = || [here.kdc.key_version(&trust), there.kdc.key_version(&trust)];
+    assert_eq!(versions(), [Some(2); 2]);
+
+    // A restart changes nothing where the KDC can be asked, nor where it cannot.
+    let changed = || [&here, &there].map(|site| site.kdc.administer(&format!("getprinc -terse {trust}")));
+    let before = changed();
+    running.stop().await;
+    running_there.stop().await;
+    let (running, running_there) = (here.run(), there.run());
+    for site in [&here, &there] {
+        site.apply_key("zz", json!({ "type": "Disabled", "principal": "nd1/Test/Second@X" }));
+        // It is worked on after the others.
+        site.until("the end of a round", |site| {
+            site.get("KerberosKey", "zz").is_some_and(|key| key.pointer("/status/conditions/0").is_some())
+        })
+        .await;
+    }
+    assert_eq!(changed(), before);
+
+    // What is wrong with a key is said by field and not shown.
+    let bad = key.replace("aes256-cts-hmac-sha1-96:normal", "hunter2");
+    there.write_secret("trust", "key", &bad);
+    there.annotate("trust", "force-rekey", json!("true"));
+    let reason = there.until_is("KerberosKey", "trust", "Failed").await;
+    assert!(reason.contains("trust/key: etypes[0] must be one of"), "{reason}");
+    assert!(!reason.contains("hunter2"), "{reason}");
+    assert_eq!(changed(), before);
+
+    // Another key: both realms have it when its JSON is in both.
+    here.annotate("trust", "force-rekey", json!("true"));
+    here.until("another key", |site| site.secret("trust", "key").is_some_and(|value| value != key.as_bytes())).await;
+    let key = String::from_utf8(here.secret("trust", "key").unwrap()).unwrap();
+    there.write_secret("trust", "key", &key);
+    there.until("the key in the other realm", |site| site.kdc.key_version(&trust) == Some(3)).await;
+    here.until_in_step("trust").await;
+    there.until_in_step("trust").await;
+    assert!(gets_ticket());
+    running.stop().await;
+    running_there.stop().await;
+    here.stop().await;
+    there.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
     let site = Site::start().await;
     let host = sparkplug_mqtt::spawn_host(HostConfig::new(None), &site.broker.config(), Clock::new());
     let mut host = host.unwrap();
     while !matches!(in_time("the host", host.recv()).await, Some(HostEvent::Online)) {}
     site.apply_key("good", random(false));
-    site.apply_key("bad", json!({ "type": "Trust", "principal": format!("x/Test@{REALM}"), "secret": "trust/key" }));
+    site.apply_key(
+        "bad",
+        json!({ "type": "Trust", "principal": format!("nd1/Test/X@{REALM}"), "secret": "trust/key" }),
+    );
     let running = site.run();
     let mut said = String::new();
     let told = async {
         loop {
             let event = host.recv().await.unwrap();
             said.push_str(&format!("{event:?}"));
-            if said.contains("KerberosKey bad") && said.contains("trust between realms") {
+            if said.contains("KerberosKey bad") && said.contains("spec.principal must be krbtgt") {
                 return;
             }
         }
@@ -224,7 +294,7 @@ async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
     in_time("the problem", told).await;
     site.until_in_step("good").await;
     let reason = site.until_is("KerberosKey", "bad", "Refused").await;
-    assert!(reason.contains("not supported"), "{reason}");
+    assert!(reason.contains("with a type of trust"), "{reason}");
     assert!(said.contains("Keys/Ready"), "{said}");
     running.stop().await;
     host.stop().await;

@@ -10,11 +10,14 @@ use tempfile::TempDir;
 
 /// Its realm.
 pub const REALM: &str = "TEST.EXAMPLE";
+/// Realm of a second one, for trust between the two.
+pub const OTHER_REALM: &str = "OTHER.EXAMPLE";
 /// Longer than any start takes; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A realm that `op1krbkeys/Test` administers for its cluster, and `sv1clusters` for the accounts of all. It ends with the value.
 pub struct TestKdc {
+    realm: &'static str,
     directory: TempDir,
     ports: [u16; 3],
     servers: Vec<Child>,
@@ -23,9 +26,15 @@ pub struct TestKdc {
 impl TestKdc {
     /// A new realm with both servers.
     pub fn start() -> Self {
+        Self::start_realm(REALM)
+    }
+
+    /// A new realm of that name with both servers.
+    pub fn start_realm(realm: &'static str) -> Self {
         // Ports that were free a moment ago. Who takes one meanwhile makes a server end, and others are tried.
         for _ in 0..20 {
-            let mut kdc = Self { ports: free_ports(), directory: tempfile::tempdir().unwrap(), servers: Vec::new() };
+            let directory = tempfile::tempdir().unwrap();
+            let mut kdc = Self { realm, ports: free_ports(), directory, servers: Vec::new() };
             kdc.configure();
             if kdc.try_run() {
                 kdc.create_administrator();
@@ -38,7 +47,7 @@ impl TestKdc {
     /// How a service reaches it.
     pub fn config(&self) -> KerberosConfig {
         KerberosConfig {
-            admin_principal: format!("op1krbkeys/Test@{REALM}"),
+            admin_principal: format!("op1krbkeys/Test@{}", self.realm),
             keytab_file: self.path("admin.keytab"),
             krb5_conf: Some(self.path("krb5.conf")),
             timeout_s: 60,
@@ -48,7 +57,7 @@ impl TestKdc {
     /// How the centre reaches it, which has a say on every cluster's accounts.
     pub fn config_of_centre(&self) -> KerberosConfig {
         let keytab_file = self.path("clusters.keytab");
-        KerberosConfig { admin_principal: format!("sv1clusters@{REALM}"), keytab_file, ..self.config() }
+        KerberosConfig { admin_principal: format!("sv1clusters@{}", self.realm), keytab_file, ..self.config() }
     }
 
     /// Ends both servers; the realm stays.
@@ -72,27 +81,52 @@ impl TestKdc {
 
     /// Version of a principal's newest key; None: it is absent.
     pub fn key_version(&self, principal: &str) -> Option<u32> {
-        let said = self.administer(&format!("getprinc -terse {principal}@{REALM}"));
-        said.lines().find(|line| line.starts_with('"'))?.split('\t').nth(8)?.parse().ok()
+        self.field(principal, 8)
     }
 
     /// Whether a principal gets tickets; None: it is absent.
     pub fn is_enabled(&self, principal: &str) -> Option<bool> {
-        let said = self.administer(&format!("getprinc -terse {principal}@{REALM}"));
-        let attributes: u32 = said.lines().find(|line| line.starts_with('"'))?.split('\t').nth(7)?.parse().ok()?;
-        Some(attributes & 0x40 == 0)
+        self.field(principal, 7).map(|attributes| attributes & 0x40 == 0)
+    }
+
+    /// A number in what is said of a principal of its realm, or of another if that is named; None: it is absent.
+    fn field(&self, principal: &str, field: usize) -> Option<u32> {
+        let realm = if principal.contains('@') { String::new() } else { format!("@{}", self.realm) };
+        let said = self.administer(&format!("getprinc -terse {principal}{realm}"));
+        said.lines().find(|line| line.starts_with('"'))?.split('\t').nth(field)?.parse().ok()
+    }
+
+    /// Has a client get a ticket of its realm with a keytab, and with that one for a service of `other`; whether it got it.
+    pub fn gets_ticket(&self, (client, keytab): (&str, &Path), other: &Self, service: &str) -> bool {
+        let both = self.path("both.conf");
+        let realms: String =
+            [self, other].map(|kdc| format!(" {} = {{\n  kdc = 127.0.0.1:{}\n }}\n", kdc.realm, kdc.ports[0])).concat();
+        let libdefaults = format!(
+            "[libdefaults]\n default_realm = {}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n",
+            self.realm
+        );
+        std::fs::write(&both, format!("{libdefaults}[realms]\n{realms}")).unwrap();
+        let cache = self.path("both.cache");
+        let got = |program: &str, arguments: &[&str]| {
+            let mut command = self.command(program);
+            command.env("KRB5_CONFIG", &both).env("KRB5CCNAME", &cache).args(arguments).status().unwrap().success()
+        };
+        let keytab = keytab.to_str().unwrap();
+        got("kinit", &["-k", "-t", keytab, &format!("{client}@{}", self.realm)])
+            && got("kvno", &[&format!("{service}@{}", other.realm)])
     }
 
     fn configure(&self) {
         let at = self.directory.path().display();
         let [kdc, admin, password] = self.ports;
+        let realm = self.realm;
         let krb5 = format!(
-            "[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n rdns = false\n dns_canonicalize_hostname = false\n\
-             [realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{kdc}\n  admin_server = 127.0.0.1:{admin}\n }}\n\
+            "[libdefaults]\n default_realm = {realm}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n rdns = false\n dns_canonicalize_hostname = false\n\
+             [realms]\n {realm} = {{\n  kdc = 127.0.0.1:{kdc}\n  admin_server = 127.0.0.1:{admin}\n }}\n\
              [logging]\n kdc = FILE:{at}/kdc.log\n admin_server = FILE:{at}/kadmind.log\n default = FILE:{at}/default.log\n"
         );
         let servers = format!(
-            "[realms]\n {REALM} = {{\n  database_name = {at}/principal\n  acl_file = {at}/kadm5.acl\n  key_stash_file = {at}/stash\n\
+            "[realms]\n {realm} = {{\n  database_name = {at}/principal\n  acl_file = {at}/kadm5.acl\n  key_stash_file = {at}/stash\n\
              \x20 kdc_listen = 127.0.0.1:{kdc}\n  kdc_tcp_listen = 127.0.0.1:{kdc}\n  kadmind_listen = 127.0.0.1:{admin}\n  kpasswd_listen = 127.0.0.1:{password}\n\
              \x20 supported_enctypes = aes256-cts:normal aes128-cts:normal\n }}\n"
         );
@@ -105,10 +139,14 @@ impl TestKdc {
             ["sv1clusters", "op1flux/*"],
             ["sv1clusters", "op1krbkeys/*"],
         ];
-        let rights: String = rights.map(|[who, whom]| format!("{who}@{REALM} * {whom}@{REALM}\n")).concat();
+        let rights: String = rights.map(|[who, whom]| format!("{who}@{realm} * {whom}@{realm}\n")).concat();
+        // Each trust by its name: `krbtgt/*` would be the key of all tickets, too.
+        let trusts = [[REALM, OTHER_REALM], [OTHER_REALM, REALM]]
+            .map(|[to, from]| format!("op1krbkeys/Test@{realm} * krbtgt/{to}@{from}\n"));
+        let rights = [rights, trusts.concat()].concat();
         std::fs::write(self.path("kadm5.acl"), rights).unwrap();
         if !self.path("principal").exists() {
-            let made = self.command("kdb5_util").args(["create", "-s", "-P", "master", "-r", REALM]).output().unwrap();
+            let made = self.command("kdb5_util").args(["create", "-s", "-P", "master", "-r", realm]).output().unwrap();
             assert!(made.status.success(), "{made:?}");
         }
     }

@@ -6,16 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use kerberos_client::{Kdc, KdcError, Presence, Principal};
+use kerberos_client::{Kdc, KdcError, KeyInfo, Presence, Principal};
 use kube::Client;
 use zeroize::Zeroizing;
 
 use super::resources;
-use super::secrets::Secrets;
+use super::secrets::{Found, Secrets};
 use crate::event::{Question, Status, Trouble};
 use crate::keytab::Keytab;
-use crate::reconcile::{Action, Material, Observed, SecretSeen, Validity};
+use crate::reconcile::{Action, Delivery, KeyStamp, Material, Observed, SecretSeen, Validity};
 use crate::spec::{KeyType, ResourceId, SecretKey, Spec};
+use crate::trust::{TrustKey, next_version};
 
 /// Random bytes of a made value; as text it has 43 characters.
 const VALUE_BYTES: usize = 32;
@@ -66,6 +67,11 @@ impl Hands {
             let is_enabled = |principal| observed.principals.get(principal) == Some(&Presence::Enabled);
             let may_ask = spec.principals.iter().all(is_enabled);
             let material = match &found.value {
+                Some(_) if spec.key_type.is_trust() => {
+                    let (material, delivery) = self.trust(spec, place, &found, may_ask).await?;
+                    observed.delivery = delivery;
+                    material
+                }
                 Some(value) => self.material(spec, place, value, may_ask).await?,
                 None => None,
             };
@@ -90,7 +96,7 @@ impl Hands {
     ) -> Result<Option<Material>, Trouble> {
         let (validity, entries) = match spec.key_type {
             KeyType::Local => (Validity::Valid, Vec::new()),
-            KeyType::Disabled => (Validity::Unchecked, Vec::new()),
+            KeyType::Disabled | KeyType::Trust | KeyType::PresetTrust => (Validity::Unchecked, Vec::new()),
             KeyType::Random => match Keytab::parse(value) {
                 Ok(keytab) => {
                     let entries = keytab.entries().cloned().collect();
@@ -117,6 +123,56 @@ impl Hands {
         Ok(Some(Material { validity, entries }))
     }
 
+    /// What the key of a trust is; and what would be recorded if it was given to the KDC at this moment, if that cannot be asked about it.
+    async fn trust(
+        &self,
+        spec: &Spec,
+        place: &SecretKey,
+        found: &Found,
+        may_ask: bool,
+    ) -> Result<(Option<Material>, Option<Delivery>), Trouble> {
+        let is = |validity| Some(Material { validity, entries: Vec::new() });
+        let key = match TrustKey::parse(found.value.as_ref().map_or(&[], |value| value.as_slice())) {
+            Ok(key) => key,
+            // What is ours and cannot be used is made again.
+            Err(_) if !spec.key_type.is_preset() => return Ok((None, None)),
+            Err(rule) => return Err(Trouble::Content(place.clone(), rule.to_string())),
+        };
+        let Some(principal) = spec.principals.first().filter(|_| may_ask) else {
+            return Ok((is(Validity::Unchecked), None));
+        };
+        let info = self.kdc.key_info(principal).await?;
+        let is_known = info.is_exactly(u32::from(key.version), &key.types);
+        if !self.kdc.is_home(principal) {
+            let validity = if is_known { Validity::Recorded } else { Validity::Invalid };
+            return Ok((is(validity), Some(delivery(principal, &info, found))));
+        }
+        if !is_known {
+            return Ok((is(Validity::Invalid), None));
+        }
+        Ok((is(validity(self.kdc.is_password_valid(principal, key.password.as_bytes()).await?)), None))
+    }
+
+    async fn make_trust(&self, principal: &Principal, place: &SecretKey) -> Result<(), Trouble> {
+        let info = self.kdc.key_info(principal).await?;
+        let types = info.types();
+        if types.is_empty() {
+            let reason = format!("{principal} has no key but of deprecated encryption types; see supported_enctypes");
+            return Err(KdcError::Refused(reason).into());
+        }
+        let value = TrustKey { password: random_text()?, version: next_version(info.version), types }.to_bytes();
+        self.secrets.change(place, |_| Ok(Some(value.clone()))).await
+    }
+
+    async fn set_trust(&self, principal: &Principal, place: &SecretKey) -> Result<Option<Delivery>, Trouble> {
+        let found = self.secrets.read(place).await?;
+        let value = found.value.as_ref().ok_or_else(|| gone(place))?;
+        let key = TrustKey::parse(value).map_err(|rule| Trouble::Content(place.clone(), rule.to_string()))?;
+        let (password, version) = (key.password.as_bytes(), u32::from(key.version));
+        let info = self.kdc.set_keys(principal, password, version, &key.types).await?;
+        Ok((!self.kdc.is_home(principal)).then(|| delivery(principal, &info, &found)))
+    }
+
     async fn are_keys_valid(&self, principals: &[Principal], keytab: &[u8]) -> Result<Validity, KdcError> {
         for principal in principals {
             if !self.kdc.is_keytab_valid(principal, keytab).await? {
@@ -130,32 +186,34 @@ impl Hands {
     ///
     /// # Errors
     /// [`Trouble`]: it may be done, or not.
-    pub async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<(), Trouble> {
+    pub async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<Option<Delivery>, Trouble> {
         match action {
+            Action::SetTrust(principal, secret) => return self.set_trust(&principal, &secret).await,
             Action::Mark { meta, fulfilled } => {
-                resources::mark(&self.client, &self.namespace, (id, uid), &meta, fulfilled).await
+                resources::mark(&self.client, &self.namespace, (id, uid), &meta, fulfilled).await?;
             }
-            Action::Create(principal) => Ok(self.kdc.create(&principal).await?),
-            Action::Allow(principal, allowed) => Ok(self.kdc.allow(&principal, allowed).await?),
-            Action::MakeKeys { principals, secret, keep_old } => self.make_keys(principals, &secret, keep_old).await,
+            Action::Create(principal) => self.kdc.create(&principal).await?,
+            Action::Allow(principal, allowed) => self.kdc.allow(&principal, allowed).await?,
+            Action::MakeKeys { principals, secret, keep_old } => self.make_keys(principals, &secret, keep_old).await?,
             Action::MakeValue(secret) => {
                 let value = random_text()?;
-                self.secrets.change(&secret, |_| Ok(Some(value.clone()))).await
+                self.secrets.change(&secret, |_| Ok(Some(Zeroizing::new(value.as_bytes().to_vec())))).await?;
             }
+            Action::MakeTrust(principal, secret) => self.make_trust(&principal, &secret).await?,
             Action::SetPassword(principal, secret) => {
                 let found = self.secrets.read(&secret).await?;
-                let gone = || Trouble::Content(secret.clone(), "it is gone".to_owned());
-                Ok(self.kdc.set_password(&principal, &found.value.ok_or_else(gone)?).await?)
+                self.kdc.set_password(&principal, &found.value.ok_or_else(|| gone(&secret))?).await?;
             }
             Action::Trim(secret, keys) => {
                 let trim = |value: Option<&[u8]>| {
                     let keytab = value.map(Keytab::parse).transpose().map_err(|error| error.to_string())?;
                     Ok(keytab.map(|keytab| keytab.without(&keys).to_bytes()))
                 };
-                self.secrets.change(&secret, trim).await
+                self.secrets.change(&secret, trim).await?;
             }
-            Action::Clear(secret) => self.secrets.change(&secret, |_| Ok(None)).await,
+            Action::Clear(secret) => self.secrets.change(&secret, |_| Ok(None)).await?,
         }
+        Ok(None)
     }
 
     async fn make_keys(&self, principals: Vec<Principal>, place: &SecretKey, keep_old: bool) -> Result<(), Trouble> {
@@ -207,9 +265,18 @@ fn validity(is_valid: bool) -> Validity {
     if is_valid { Validity::Valid } else { Validity::Invalid }
 }
 
-fn random_text() -> Result<Zeroizing<Vec<u8>>, Trouble> {
+fn gone(place: &SecretKey) -> Trouble {
+    Trouble::Content(place.clone(), "it is gone".to_owned())
+}
+
+fn delivery(principal: &Principal, info: &KeyInfo, found: &Found) -> Delivery {
+    let stamp = KeyStamp { version: info.version, changed_s: info.changed_s };
+    Delivery { of: found.version.clone(), keys: [(principal.clone(), stamp)].into() }
+}
+
+fn random_text() -> Result<Zeroizing<String>, Trouble> {
     let mut bytes = Zeroizing::new([0; VALUE_BYTES]);
     let filled = SystemRandom::new().fill(bytes.as_mut());
     filled.map_err(|_| KdcError::Local("the operating system gives no random numbers".to_owned()))?;
-    Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_ref()).into_bytes()))
+    Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_ref())))
 }

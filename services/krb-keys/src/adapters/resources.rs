@@ -55,11 +55,11 @@ const FIELD_MANAGER: &str = "krb-keys";
 #[x_kube(validation = Rule::new("!has(self.account) || !has(self.additionalPrincipals)").message("account excludes additionalPrincipals"))]
 #[serde(rename_all = "camelCase")]
 pub struct KerberosKeySpec {
-    /// Disabled, Random, Password or PresetPassword. Trust and PresetTrust are refused.
+    /// Disabled, Random, Password, PresetPassword, Trust or PresetTrust.
     #[serde(rename = "type")]
     #[schemars(regex(pattern = r"^(Disabled|Random|Password|PresetPassword|Trust|PresetTrust)$"))]
     pub key_type: String,
-    /// The principal, with its realm.
+    /// The principal, with its realm; of a trust krbtgt/OTHER.REALM@REALM.
     pub principal: String,
     /// More principals whose keys go into the same keytab.
     #[serde(default, skip_serializing_if = "Option::is_none")]

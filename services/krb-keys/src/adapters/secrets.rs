@@ -22,6 +22,8 @@ pub struct Found {
     pub is_writable: bool,
     /// The value; None: there is none.
     pub value: Option<Zeroizing<Vec<u8>>>,
+    /// Which object it is, and which version of it; empty: there is none.
+    pub version: String,
 }
 
 impl std::fmt::Debug for Found {
@@ -48,8 +50,10 @@ impl Secrets {
     pub async fn read(&self, place: &SecretKey) -> Result<Found, Trouble> {
         let secret = self.0.get_opt(&place.secret).await.map_err(|error| trouble(&error))?;
         let is_writable = secret.as_ref().is_none_or(is_ours);
+        let version =
+            secret.as_ref().and_then(|secret| Some(format!("{}/{}", secret.uid()?, secret.resource_version()?)));
         let value = secret.and_then(|secret| secret.data?.remove(&place.key)).map(|value| Zeroizing::new(value.0));
-        Ok(Found { is_writable, value })
+        Ok(Found { is_writable, value, version: version.unwrap_or_default() })
     }
 
     /// Writes what `change` makes of the value that is there; None takes it out, and an empty Secret goes.

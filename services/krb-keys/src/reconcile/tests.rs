@@ -32,6 +32,7 @@ struct Known {
     enabled: bool,
     version: u32,
     password: Option<u32>,
+    changed_s: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +42,11 @@ struct World {
     secrets: BTreeMap<SecretKey, Held>,
     foreign: BTreeSet<String>,
     forced_done: bool,
+    delivery: Option<Delivery>,
+    /// The KDC is not that of the principals' realm: it cannot be asked about passwords.
+    is_away: bool,
     made: u32,
+    changes: u64,
     now_s: u64,
 }
 
@@ -49,7 +54,8 @@ impl World {
     fn new(spec: Spec) -> Self {
         let wish = Wish { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
         let (kdc, secrets, foreign) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { wish, kdc, secrets, foreign, forced_done: false, made: 0, now_s: NOW_S }
+        let (forced_done, delivery, is_away) = (false, None, false);
+        Self { wish, kdc, secrets, foreign, forced_done, delivery, is_away, made: 0, changes: 0, now_s: NOW_S }
     }
 
     fn look(&self) -> Observed {
@@ -67,11 +73,20 @@ impl World {
         });
         let stale = self.wish.meta.record.secrets.difference(&wanted.secrets);
         let stale = stale.filter(|place| self.secrets.contains_key(place) && !self.foreign.contains(&place.secret));
+        let is_trust = spec.filter(|spec| self.is_away && spec.key_type.is_trust());
+        let place = is_trust.and_then(|spec| spec.secret.as_ref());
         Observed {
+            delivery: place.and_then(|place| self.delivery_of(&spec?.principals[0], self.secrets.get(place)?)),
             principals: all.map(|principal| (principal.clone(), presence(principal))).collect(),
             secret,
             stale: stale.cloned().collect(),
         }
+    }
+
+    fn delivery_of(&self, principal: &Principal, held: &Held) -> Option<Delivery> {
+        let known = self.kdc.get(principal)?;
+        let stamp = KeyStamp { version: known.version, changed_s: known.changed_s };
+        Some(Delivery { of: format!("{held:?}"), keys: [(principal.clone(), stamp)].into() })
     }
 
     fn material(&self, spec: &Spec, held: &Held) -> Option<Material> {
@@ -88,19 +103,21 @@ impl World {
                 };
                 (spec.principals.iter().all(has), entries.clone())
             }
-            (KeyType::Password | KeyType::PresetPassword, Held::Value(value)) => {
-                (known[0].password == Some(*value), Vec::new())
+            (KeyType::Trust | KeyType::PresetTrust, Held::Value(_)) if self.is_away => {
+                return Some(Material { validity: Validity::Recorded, entries: Vec::new() });
             }
+            (key_type, Held::Value(value)) if has_password(key_type) => (known[0].password == Some(*value), Vec::new()),
             // A keytab is no password that anybody could type.
-            (KeyType::Password | KeyType::PresetPassword, Held::Keys(_)) => return None,
+            (key_type, Held::Keys(_)) if has_password(key_type) => return None,
             _ => (false, Vec::new()),
         };
         Some(Material { validity: if is_valid { Validity::Valid } else { Validity::Invalid }, entries })
     }
 
     fn decide(&self, others: &Others) -> Decision {
-        let rules = Rules { expire_old_s: EXPIRE_S, now_s: self.now_s, forced_done: self.forced_done };
-        decide(&self.wish, &self.look(), others, rules)
+        let (forced_done, delivery) = (self.forced_done, self.delivery.clone());
+        let rules = Rules { expire_old_s: EXPIRE_S, now_s: self.now_s, forced_done, delivery };
+        decide(&self.wish, &self.look(), others, &rules)
     }
 
     fn act(&mut self, action: &Action) {
@@ -112,7 +129,7 @@ impl World {
             }
             Action::Create(principal) => {
                 assert!(self.wish.meta.record.principals.contains(principal), "made before it was recorded");
-                self.kdc.insert(principal.clone(), Known { enabled: true, version: 1, password: None });
+                self.kdc.insert(principal.clone(), Known { enabled: true, version: 1, password: None, changed_s: 0 });
             }
             Action::Allow(principal, allowed) => self.kdc.get_mut(principal).unwrap().enabled = *allowed,
             Action::MakeKeys { principals, secret, keep_old } => {
@@ -130,14 +147,16 @@ impl World {
                 }
                 self.secrets.insert(secret.clone(), Held::Keys(entries));
             }
-            Action::MakeValue(secret) => {
+            Action::MakeValue(secret) | Action::MakeTrust(_, secret) => {
                 self.made += 1;
                 self.secrets.insert(secret.clone(), Held::Value(self.made));
             }
-            Action::SetPassword(principal, secret) => {
+            Action::SetPassword(principal, secret) | Action::SetTrust(principal, secret) => {
                 let Held::Value(value) = self.secrets[secret] else { panic!("no password") };
-                let known = self.kdc.get_mut(principal).unwrap();
-                (known.version, known.password) = (known.version + 1, Some(value));
+                self.change_password(principal, Some(value));
+                let is_recorded = self.is_away && matches!(action, Action::SetTrust(..));
+                let delivery = is_recorded.then(|| self.delivery_of(principal, &self.secrets[secret])).flatten();
+                self.delivery = delivery.or(self.delivery.take());
             }
             Action::Trim(secret, old) => {
                 let Some(Held::Keys(entries)) = self.secrets.get_mut(secret) else { panic!("no keytab") };
@@ -149,6 +168,17 @@ impl World {
                 self.secrets.remove(secret);
             }
         }
+    }
+
+    fn change_password(&mut self, principal: &Principal, password: Option<u32>) {
+        self.changes += 1;
+        let known = self.kdc.get_mut(principal).unwrap();
+        (known.version, known.password, known.changed_s) = (known.version + 1, password, self.changes);
+    }
+
+    /// The service is killed: what only memory knew is gone.
+    fn kill(&mut self) {
+        (self.forced_done, self.delivery) = (false, None);
     }
 
     /// Does what is asked for until nothing is; the last decision.
@@ -163,6 +193,10 @@ impl World {
     }
 }
 
+fn has_password(key_type: KeyType) -> bool {
+    matches!(key_type, KeyType::Password | KeyType::PresetPassword | KeyType::Trust | KeyType::PresetTrust)
+}
+
 const DONE: Decision = Decision::Done { trim_at_s: None };
 
 #[test]
@@ -171,11 +205,13 @@ fn each_type_settles_and_a_second_start_changes_nothing() {
         spec(KeyType::Random, &["a", "b"], Some("s/keytab")),
         spec(KeyType::Random, &["a"], None),
         spec(KeyType::Password, &["a"], Some("s/password")),
+        spec(KeyType::Trust, &["a"], Some("s/trust")),
         spec(KeyType::Local, &[], Some("s/value")),
         spec(KeyType::Disabled, &["a"], None),
     ] {
         let mut world = World::new(spec);
         assert_eq!(world.settle(), DONE);
+        world.kill();
         let before = world.clone();
         assert_eq!(world.decide(&Others::default()), DONE);
         assert_eq!(world, before);
@@ -196,8 +232,61 @@ fn a_preset_password_waits_for_its_secret_and_goes_to_the_kdc_then() {
 }
 
 #[test]
+fn the_key_of_a_trust_is_written_first_and_given_to_the_kdc_then() {
+    let mut world = World::new(spec(KeyType::Trust, &["a"], Some("s/trust")));
+    let mut steps = Vec::new();
+    while let Decision::Do(action) = world.decide(&Others::default()) {
+        world.act(&action);
+        steps.push(action);
+    }
+    let (trust, at) = (principal("a"), place("s/trust"));
+    assert!(
+        matches!(&steps[..], [Action::Mark { .. }, Action::Create(_), made, set]
+            if *made == Action::MakeTrust(trust.clone(), at.clone()) && *set == Action::SetTrust(trust.clone(), at)),
+        "{steps:?}"
+    );
+    world.change_password(&trust, None);
+    assert_eq!(world.settle(), DONE);
+    assert_eq!((world.made, world.kdc[&trust].password), (1, Some(1)), "the other realm has that key");
+    world.wish.meta.force_rekey = true;
+    assert_eq!(world.settle(), DONE);
+    assert_eq!((world.made, world.kdc[&trust].password), (2, Some(2)));
+}
+
+#[test]
+fn where_the_kdc_cannot_be_asked_the_recorded_delivery_counts() {
+    for key_type in [KeyType::Trust, KeyType::PresetTrust] {
+        let mut world = World::new(spec(key_type, &["a"], Some("s/trust")));
+        world.is_away = true;
+        if key_type.is_preset() {
+            assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("s/trust is missing")));
+            world.secrets.insert(place("s/trust"), Held::Value(1));
+        }
+        assert_eq!(world.settle(), DONE);
+        assert_eq!(world.changes, 1, "{key_type:?}");
+        world.kill();
+        assert_eq!(world.decide(&Others::default()), DONE, "it is recorded");
+        // Somebody gives the KDC another key, or writes another one into the Secret.
+        world.change_password(&principal("a"), Some(99));
+        assert_eq!(world.settle(), DONE);
+        assert_eq!(world.kdc[&principal("a")].password, Some(1));
+        world.secrets.insert(place("s/trust"), Held::Value(7));
+        assert_eq!(world.settle(), DONE);
+        assert_eq!(world.kdc[&principal("a")].password, Some(7), "{key_type:?}");
+        // A wish for another key is one for a preset key to be set once more.
+        let changes = world.changes;
+        world.wish.meta.force_rekey = true;
+        assert_eq!(world.settle(), DONE);
+        assert_eq!(world.changes, changes + 1, "{key_type:?}");
+        world.wish.spec = Ok(spec(KeyType::Disabled, &["a"], None));
+        assert_eq!(world.settle(), DONE);
+        assert_eq!(world.wish.meta.record.delivery, None);
+    }
+}
+
+#[test]
 fn a_secret_of_somebody_else_is_not_written() {
-    for key_type in [KeyType::Random, KeyType::Password] {
+    for key_type in [KeyType::Random, KeyType::Password, KeyType::Trust] {
         let mut world = World::new(spec(key_type, &["a"], Some("s/k")));
         world.foreign.insert("s".to_owned());
         assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("lacks the label")));
@@ -256,6 +345,7 @@ fn what_belongs_to_another_resource_is_refused() {
         owned: Record {
             principals: names.iter().map(|name| principal(name)).collect(),
             secrets: secrets.iter().map(|text| place(text)).collect(),
+            delivery: None,
         },
         wanted: Record::default(),
     };
@@ -322,6 +412,8 @@ fn specs() -> impl Strategy<Value = Spec> {
         Just(KeyType::Random),
         Just(KeyType::Password),
         Just(KeyType::PresetPassword),
+        Just(KeyType::Trust),
+        Just(KeyType::PresetTrust),
         Just(KeyType::Disabled),
     ];
     let secrets = proptest::sample::select(vec!["s/k", "s/l", "t/k"]);
@@ -339,9 +431,10 @@ proptest! {
     /// A resource changes again and again, the service is killed after any number of steps, and in the end it is deleted: nothing that it made gets tickets, none of its keys is left.
     #[test]
     fn nothing_is_left_behind_whatever_was_killed(
-        turns in proptest::collection::vec((specs(), any::<bool>(), 0usize..8), 1..6)
+        turns in proptest::collection::vec((specs(), any::<bool>(), 0usize..8), 1..6), is_away in any::<bool>()
     ) {
         let mut world = World::new(turns[0].0.clone());
+        world.is_away = is_away;
         for (spec, force, steps) in turns {
             world.wish.spec = Ok(spec);
             world.wish.meta.force_rekey |= force;
@@ -350,10 +443,15 @@ proptest! {
                     world.act(&action);
                 }
             }
-            // What only memory knew is gone.
-            world.forced_done = false;
+            world.kill();
         }
         let last = world.settle();
+        if let (Decision::Done { .. }, Ok(Spec { key_type, principals, secret: Some(place), .. })) = (&last, &world.wish.spec)
+            && has_password(*key_type)
+        {
+            let known = world.kdc[&principals[0]].password.map(Held::Value);
+            prop_assert_eq!(known.as_ref(), world.secrets.get(place), "the KDC has another password");
+        }
         prop_assert!(matches!(last, Decision::Done { .. } | Decision::Refused(_)), "{:?}", last);
         let wanted = Record::of(world.wish.spec.as_ref().unwrap());
         for (principal, known) in &world.kdc {

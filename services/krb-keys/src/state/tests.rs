@@ -42,7 +42,7 @@ fn in_step(name: &str, validity: Validity) -> Observed {
     Observed {
         principals: [(principal(name), Presence::Enabled)].into(),
         secret: Some(SecretSeen { is_writable: true, material: Some(Material { validity, entries: Vec::new() }) }),
-        stale: BTreeSet::new(),
+        ..Observed::default()
     }
 }
 
@@ -128,7 +128,7 @@ fn a_wrong_key_is_replaced_and_looked_at_again() {
     run.begin();
     let effects = run.on(Event::Seen(id("a"), Ok(in_step("a", Validity::Invalid))), 1);
     assert!(matches!(&effects[..], [Effect::Act { action: Action::MakeKeys { .. }, uid, .. }] if uid == "uid of a"));
-    assert_eq!(looked_at(&run.on(Event::Acted(id("a"), Ok(())), 2)), Some("a"));
+    assert_eq!(looked_at(&run.on(Event::Acted(id("a"), Ok(None)), 2)), Some("a"));
     let conflict = Trouble::Conflict("Secret a".to_owned());
     run.on(Event::Seen(id("a"), Ok(in_step("a", Validity::Invalid))), 3);
     assert_eq!(looked_at(&run.on(Event::Acted(id("a"), Err(conflict)), 4)), Some("a"), "at once");
@@ -211,7 +211,7 @@ fn what_a_mark_has_changed_is_known_when_kubernetes_says_so() {
     run.on(Event::Applied(id("a"), fresh), 0);
     let effects = run.on(Event::Seen(id("a"), Ok(Observed::default())), 0);
     assert!(matches!(&effects[..], [Effect::Act { action: Action::Mark { fulfilled: false, .. }, .. }]));
-    assert_eq!(run.on(Event::Acted(id("a"), Ok(())), 0), [], "no step on what was only asked for");
+    assert_eq!(run.on(Event::Acted(id("a"), Ok(None)), 0), [], "no step on what was only asked for");
     assert_eq!(looked_at(&run.on(Event::Applied(id("a"), resource("a")), 0)), Some("a"));
 }
 
@@ -224,6 +224,32 @@ fn what_goes_wrong_with_one_resource_does_not_hold_up_the_others() {
 }
 
 #[test]
+fn a_delivery_is_recorded_when_it_is_seen_to_be_still_so() {
+    let mut run = Run::new(&[]);
+    run.begin();
+    let mut trust = resource("a");
+    let Ok(spec) = &mut trust.wish.spec else { panic!("a spec") };
+    spec.key_type = KeyType::PresetTrust;
+    trust.wish.meta.record = Record::of(spec);
+    run.on(Event::Applied(id("a"), trust), 0);
+    let delivery = |of: &str| Delivery { of: of.to_owned(), ..Delivery::default() };
+    let seen = |of: &str| {
+        let observed = Observed { delivery: Some(delivery(of)), ..in_step("a", Validity::Recorded) };
+        Event::Seen(id("a"), Ok(observed))
+    };
+    assert!(matches!(&run.on(seen("1"), 0)[..], [Effect::Act { action: Action::SetTrust(..), .. }]));
+    run.on(Event::Acted(id("a"), Ok(Some(delivery("1")))), 0);
+    // The Secret was written meanwhile.
+    assert!(matches!(&run.on(seen("2"), 0)[..], [Effect::Act { action: Action::SetTrust(..), .. }]));
+    run.on(Event::Acted(id("a"), Ok(Some(delivery("2")))), 0);
+    let effects = run.on(seen("2"), 0);
+    assert!(
+        matches!(&effects[..], [Effect::Act { action: Action::Mark { meta, .. }, .. }] if meta.record.delivery == Some(delivery("2"))),
+        "{effects:?}"
+    );
+}
+
+#[test]
 fn a_wish_for_another_key_is_fulfilled_once_even_if_its_annotation_stays() {
     let mut run = Run::new(&[]);
     run.begin();
@@ -232,7 +258,7 @@ fn a_wish_for_another_key_is_fulfilled_once_even_if_its_annotation_stays() {
     run.on(Event::Applied(id("a"), forced), 0);
     let seen = || Event::Seen(id("a"), Ok(in_step("a", Validity::Valid)));
     assert!(matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::MakeKeys { .. }, .. }]));
-    run.on(Event::Acted(id("a"), Ok(())), 0);
+    run.on(Event::Acted(id("a"), Ok(None)), 0);
     assert!(
         matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::Mark { meta, .. }, .. }] if !meta.force_rekey)
     );

@@ -50,6 +50,10 @@ pub struct Site {
 
 impl Site {
     pub async fn start() -> Self {
+        Self::start_with(TestKdc::start()).await
+    }
+
+    pub async fn start_with(kdc: TestKdc) -> Self {
         let spec = ClusterSpec { sealed_secrets: false, flux: false, ..ClusterSpec::new("Test") };
         let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();
         for definition in custom_resource_definitions() {
@@ -59,7 +63,7 @@ impl Site {
             cluster.kubernetes().apply("test", definition).unwrap();
         }
         let directory = tempfile::tempdir().unwrap();
-        Self { kdc: TestKdc::start(), broker: Mosquitto::start(), cluster, directory }
+        Self { kdc, broker: Mosquitto::start(), cluster, directory }
     }
 
     pub fn config(&self) -> Config {
