@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use simulator::cluster::HostSpec;
+use simulator::flux::git::write_charts;
 use simulator::kubernetes::Place;
 use simulator::kubernetes::faults::{Break, Fault};
 use sparkplug::GroupId;
@@ -132,8 +133,11 @@ async fn scene() -> (TestCluster, Mosquitto, TempDir) {
 #[tokio::test]
 async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
     let (cluster, broker, directory) = scene().await;
+    let charts = tempfile::tempdir().unwrap();
+    let url = write_charts(charts.path(), &["edge-agent"]).unwrap();
     let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
-        "metadata": {"name": "charts", "namespace": cluster.namespace}, "spec": {"url": "http://127.0.0.1:9/none", "interval": "1h"}});
+        "metadata": {"name": "charts", "namespace": cluster.namespace},
+        "spec": {"url": url, "interval": "1h", "ref": {"branch": "main"}}});
     cluster.simulated.as_ref().unwrap().kubernetes().apply("test", source).unwrap();
     let mut centre = Centre::start(&broker);
     let sync = Running::start(&cluster, &broker, directory.path());

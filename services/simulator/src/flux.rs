@@ -6,11 +6,13 @@
 //!   HelmRelease ──── releases.rs ──> chart.rs (code instead of templates) ──> objects and running services, Ready
 //! ```
 //!
+//! A chart must be in the repository that the release names, at the revision that is fetched, unless there is code for it: that comes with the simulator.
+//!
 //! A release whose value `simulated.fails` is a text fails with that text, whatever its chart is: as a real one fails with values that its chart refuses. It is tried again at its
 //! interval, on request, and when its values change.
 //!
-//! What it does not do: OCI and Helm repositories, buckets, kustomize overlays and substitutions, health checks, decryption, dependencies, chart templates, rollback. A GitRepository
-//! that no Kustomization uses is not fetched, because charts come with the simulator; its condition says so.
+//! What it does not do: OCI and Helm repositories, buckets, kustomize overlays and substitutions, health checks, decryption, dependencies, chart templates, rollback.
+//! Repositories are fetched one after another.
 
 pub mod chart;
 pub mod condition;

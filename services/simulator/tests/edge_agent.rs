@@ -10,6 +10,7 @@ use simulator::edge_agent::link::LinkMode;
 use simulator::edge_agent::{AgentChart, Agents, AgentsOptions, Behaviour};
 use simulator::flux::FluxOptions;
 use simulator::flux::chart::Charts;
+use simulator::flux::git::write_charts;
 use simulator::kubernetes::Place;
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric};
@@ -29,6 +30,7 @@ struct Story {
     agents: Agents,
     host: HostHandle,
     node: EdgeNodeDescriptor,
+    charts: tempfile::TempDir,
     _server: Mosquitto,
 }
 
@@ -49,7 +51,8 @@ async fn story() -> Story {
     let mut host = sparkplug_mqtt::spawn_host(config, &mqtt, Clock::new()).unwrap();
     while !matches!(soon("own session", host.recv()).await, Some(HostEvent::Online)) {}
     let node = EdgeNodeDescriptor::parse("ACME-Paint_Shop", "Robot_Cell_3").unwrap();
-    Story { cluster, agents, host, node, _server: server }
+    let charts = tempfile::tempdir().unwrap();
+    Story { cluster, agents, host, node, charts, _server: server }
 }
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -66,9 +69,10 @@ fn flag(metrics: &[Metric], name: &str) -> Option<bool> {
 
 impl Story {
     fn install(&self) {
+        let url = write_charts(self.charts.path(), &[]).unwrap();
         let source = json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
-            "metadata": {"name": "helm-charts", "namespace": "fplus-edge"}, "spec": {"interval": "3m", "url": "http://127.0.0.1:1/x"}
+            "metadata": {"name": "helm-charts", "namespace": "fplus-edge"}, "spec": {"interval": "3m", "url": url, "ref": {"branch": "main"}}
         });
         let release = json!({
             "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "edge-agent-1", "namespace": "fplus-edge"},

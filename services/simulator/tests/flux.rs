@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use simulator::cluster::{ClusterSpec, HostSpec, SEALING_CERTIFICATE, SPECIALISED, SimulatedCluster};
 use simulator::flux::FluxOptions;
 use simulator::flux::chart::{Charts, FailingChart, HookChart};
+use simulator::flux::git::write_charts;
 use simulator::kubernetes::{Kubernetes, Place};
 
 const HELM: &str = "helm.toolkit.fluxcd.io/v2";
+const GIT: &str = "source.toolkit.fluxcd.io/v1";
 
 async fn cluster(charts: Charts) -> SimulatedCluster {
     let flux_options = FluxOptions { retry: Duration::from_millis(50), tick: Duration::from_millis(20) };
@@ -56,18 +58,40 @@ fn release(name: &str, chart: &str, values: Value) -> Value {
     })
 }
 
-fn charts_repository() -> Value {
+fn charts_repository(directory: &Path, reference: Value) -> Value {
     json!({
-        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "helm-charts", "namespace": "fplus-edge"},
-        "spec": {"interval": "3m", "url": "http://127.0.0.1:1/charts"}
+        "apiVersion": GIT, "kind": "GitRepository", "metadata": {"name": "helm-charts", "namespace": "fplus-edge"},
+        "spec": {"interval": "3m", "url": format!("file://{}", directory.display()), "ref": reference}
     })
+}
+
+/// A repository with charts at these paths, on branch `main`.
+fn charts(paths: &[&str]) -> tempfile::TempDir {
+    let repository = tempfile::tempdir().unwrap();
+    write_charts(repository.path(), paths).unwrap();
+    repository
+}
+
+fn write_chart(repository: &Path, path: &str, text: &str) {
+    std::fs::create_dir_all(repository.join(path)).unwrap();
+    std::fs::write(repository.join(path).join("Chart.yaml"), text).unwrap();
+}
+
+fn main_branch() -> Value {
+    json!({"branch": "main"})
+}
+
+/// Asks for a reconciliation at once.
+fn ask(api: &Kubernetes, kind: &str, name: &str, at: &str) {
+    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": at}}});
+    api.merge("test", &place(kind, name), request).unwrap();
 }
 
 fn place<'a>(kind: &'a str, name: &'a str) -> Place<'a> {
     let api_version = match kind {
         "HelmRelease" => HELM,
         "Kustomization" => "kustomize.toolkit.fluxcd.io/v1",
-        "GitRepository" => "source.toolkit.fluxcd.io/v1",
+        "GitRepository" => GIT,
         _ => "v1",
     };
     Place { api_version, kind, namespace: "fplus-edge", name }
@@ -92,7 +116,8 @@ async fn a_release_waits_for_its_source_is_installed_upgraded_and_uninstalled() 
     .await;
     assert!(calls.lock().unwrap().is_empty());
 
-    api.apply("sync", charts_repository()).unwrap();
+    let repository = charts(&[]);
+    api.apply("sync", charts_repository(repository.path(), main_branch())).unwrap();
     until(api, HELM, "HelmRelease", "r", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
     let object = api.get(HELM, "HelmRelease", "fplus-edge", "r").unwrap();
     assert_eq!(object["metadata"]["finalizers"], json!(["finalizers.fluxcd.io"]));
@@ -110,7 +135,8 @@ async fn a_release_waits_for_its_source_is_installed_upgraded_and_uninstalled() 
 async fn a_chart_that_fails_says_so_and_an_unknown_one_is_a_plain_deployment() {
     let cluster = cluster(Charts::new().with("bad", FailingChart { message: "image not found".into() })).await;
     let api = cluster.kubernetes();
-    api.apply("sync", charts_repository()).unwrap();
+    let repository = charts(&["charts/barcode-reader"]);
+    api.apply("sync", charts_repository(repository.path(), main_branch())).unwrap();
     api.apply("sync", release("bad-1", "charts/bad", json!({}))).unwrap();
     api.apply(
         "sync",
@@ -137,7 +163,8 @@ async fn a_chart_that_fails_says_so_and_an_unknown_one_is_a_plain_deployment() {
 async fn a_release_that_is_told_to_fail_fails_as_an_upgrade_is_tried_again_on_request_and_recovers() {
     let cluster = cluster(Charts::new()).await;
     let api = cluster.kubernetes();
-    api.apply("sync", charts_repository()).unwrap();
+    let repository = charts(&["charts/reader"]);
+    api.apply("sync", charts_repository(repository.path(), main_branch())).unwrap();
     let put = |values: Value| drop(api.apply("sync", release("reader", "charts/reader", values)).unwrap());
     put(json!({"name": "Gate"}));
     until(api, HELM, "HelmRelease", "reader", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
@@ -148,8 +175,7 @@ async fn a_release_that_is_told_to_fail_fails_as_an_upgrade_is_tried_again_on_re
     let message = ready(api.get(HELM, "HelmRelease", "fplus-edge", "reader").ok().as_deref()).unwrap().1;
     assert!(message.contains("Helm upgrade failed") && message.ends_with("values do not fit"), "{message}");
     assert!(api.get("apps/v1", "Deployment", "fplus-edge", "reader-gate").is_ok(), "what was installed stays");
-    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "again"}}});
-    api.merge("kubectl", &place("HelmRelease", "reader"), request).unwrap();
+    ask(api, "HelmRelease", "reader", "again");
     let handled =
         |o: Option<&Value>| o.is_some_and(|o| o.pointer("/status/lastHandledReconcileAt") == Some(&json!("again")));
     until(api, HELM, "HelmRelease", "reader", handled).await;
@@ -205,8 +231,7 @@ async fn a_repository_is_applied_pruned_and_reconciled_on_request() {
     let cluster = cluster(Charts::new()).await;
     let api = cluster.kubernetes();
     cluster.apply_manifests(&self_link(&format!("file://{}", root.display()))).unwrap();
-    let git_repository = "source.toolkit.fluxcd.io/v1";
-    until(api, git_repository, "GitRepository", "self-link", |o| {
+    until(api, GIT, "GitRepository", "self-link", |o| {
         ready(o).is_some_and(|(ok, m)| !ok && m.contains("flux-secrets"))
     })
     .await;
@@ -220,8 +245,7 @@ async fn a_repository_is_applied_pruned_and_reconciled_on_request() {
     std::fs::remove_file(root.join("edo/cluster/two.yaml")).unwrap();
     std::fs::write(root.join("edo/cluster/one.yaml"), config_map("one", "2")).unwrap();
     commit(root);
-    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "now"}}});
-    api.merge("test", &place("GitRepository", "self-link"), request).unwrap();
+    ask(api, "GitRepository", "self-link", "now");
     until(api, "v1", "ConfigMap", "two", |o| o.is_none()).await;
     until(api, "v1", "ConfigMap", "one", |o| o.is_some_and(|o| o["data"]["k"] == "2")).await;
 
@@ -233,8 +257,7 @@ async fn a_repository_is_applied_pruned_and_reconciled_on_request() {
     )
     .unwrap();
     commit(root);
-    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "again"}}});
-    api.merge("test", &place("GitRepository", "self-link"), request).unwrap();
+    ask(api, "GitRepository", "self-link", "again");
     until(api, kustomization, "Kustomization", "self-link", |o| {
         ready(o).is_some_and(|(ok, m)| !ok && m.contains("no matches for kind \"Unknown\""))
     })
@@ -253,7 +276,7 @@ async fn a_repository_that_cannot_be_fetched_is_not_ready_and_says_why() {
     cluster.set_git_credentials("op1flux", "very-secret").unwrap();
     cluster.apply_manifests(&self_link("file:///nowhere/at/all")).unwrap();
     let api = cluster.kubernetes();
-    until(api, "source.toolkit.fluxcd.io/v1", "GitRepository", "self-link", |o| {
+    until(api, GIT, "GitRepository", "self-link", |o| {
         ready(o).is_some_and(|(ok, m)| !ok && m.contains("git fetch") && !m.contains("very-secret"))
     })
     .await;
@@ -263,14 +286,100 @@ async fn a_repository_that_cannot_be_fetched_is_not_ready_and_says_why() {
 }
 
 #[tokio::test]
+async fn a_chart_that_its_repository_lacks_is_waited_for_and_what_is_installed_stays() {
+    let repository = charts(&["charts/broken"]);
+    let root = repository.path();
+    write_chart(root, "charts/broken", "name: broken\n");
+    commit(root);
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    let says = async |name: &str, part: &str| {
+        until(api, HELM, "HelmRelease", name, |o| ready(o).is_some_and(|(ok, m)| !ok && m.contains(part))).await;
+    };
+    api.apply("sync", charts_repository(root, json!({"branch": "gone"}))).unwrap();
+    api.apply("sync", release("late", "charts/late", json!({}))).unwrap();
+    says("late", "GitRepository 'fplus-edge/helm-charts' has not been fetched").await;
+    api.apply("sync", charts_repository(root, main_branch())).unwrap();
+    says("late", "chart 'charts/late' not found: no Chart.yaml").await;
+    for (name, path, rule) in [
+        ("broken", "charts/broken", "without name or version"),
+        ("outside", "../charts/broken", "must stay within the repository"),
+    ] {
+        api.apply("sync", release(name, path, json!({}))).unwrap();
+        says(name, rule).await;
+    }
+
+    write_chart(root, "charts/late", "name: late\nversion: 0.1.0\n");
+    commit(root);
+    ask(api, "GitRepository", "helm-charts", "pushed");
+    until(api, HELM, "HelmRelease", "late", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+
+    // The repository goes: it says so, and the release has its chart still.
+    std::fs::rename(root.join(".git"), root.join("away")).unwrap();
+    ask(api, "GitRepository", "helm-charts", "away");
+    until(api, GIT, "GitRepository", "helm-charts", |o| ready(o).is_some_and(|(ok, _)| !ok)).await;
+    ask(api, "HelmRelease", "late", "away");
+    let handled =
+        |o: Option<&Value>| o.is_some_and(|o| o.pointer("/status/lastHandledReconcileAt") == Some(&json!("away")));
+    until(api, HELM, "HelmRelease", "late", |o| handled(o) && ready(o).is_some_and(|(ok, _)| ok)).await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_repository_is_fetched_at_the_commit_tag_or_version_that_its_reference_says() {
+    let repository = charts(&["charts/one"]);
+    let root = repository.path();
+    let head = || {
+        let output = Command::new("git").current_dir(root).args(["rev-parse", "HEAD"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let first = head();
+    git(root, &["tag", "v1.2.0"]);
+    write_chart(root, "charts/two", "name: two\nversion: 1.0.0\n");
+    commit(root);
+    let second = head();
+    git(root, &["tag", "--annotate", "-m", "second", "v1.10.0"]);
+    git(root, &["tag", "nightly"]);
+    git(root, &["tag", "v2.0.0"]);
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    for (reference, revision) in [
+        (json!({"branch": "main"}), format!("main@sha1:{second}")),
+        (json!({"commit": first}), format!("sha1:{first}")),
+        (json!({"tag": "v1.2.0"}), format!("v1.2.0@sha1:{first}")),
+        (json!({"semver": ">=1.0 <2"}), format!("v1.10.0@sha1:{second}")),
+        (json!({"commit": second, "branch": "main"}), format!("sha1:{second}")),
+    ] {
+        api.apply("sync", charts_repository(root, reference)).unwrap();
+        let is_there = |o: &Value| o.pointer("/status/artifact/revision") == Some(&json!(revision));
+        until(api, GIT, "GitRepository", "helm-charts", |o| o.is_some_and(is_there)).await;
+    }
+    for (reference, part) in [
+        (json!({"branch": "gone"}), "refs/heads/gone"),
+        (json!({"tag": "v9"}), "refs/tags/v9"),
+        (json!({"commit": "0".repeat(40)}), "no branch has the commit 000"),
+        (json!({"commit": "--upload-pack=x"}), "is not a commit"),
+        (json!({"semver": ">=3"}), "no tag has a version in '>=3'"),
+        (json!({"semver": "newest"}), "is not a range of versions"),
+    ] {
+        api.apply("sync", charts_repository(root, reference)).unwrap();
+        until(api, GIT, "GitRepository", "helm-charts", |o| ready(o).is_some_and(|(ok, m)| !ok && m.contains(part)))
+            .await;
+    }
+    let artifact = api.get(GIT, "GitRepository", "fplus-edge", "helm-charts").unwrap();
+    assert_eq!(artifact.pointer("/status/artifact/revision"), Some(&json!(format!("sha1:{second}"))));
+    cluster.stop().await;
+}
+
+#[tokio::test]
 async fn an_idle_flux_writes_nothing() {
     let cluster = cluster(Charts::new()).await;
     let api = cluster.kubernetes();
-    api.apply("sync", charts_repository()).unwrap();
+    let repository = charts(&["plain"]);
+    api.apply("sync", charts_repository(repository.path(), main_branch())).unwrap();
     api.apply("sync", release("r", "plain", json!({}))).unwrap();
     until(api, HELM, "HelmRelease", "r", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
-    until(api, "source.toolkit.fluxcd.io/v1", "GitRepository", "helm-charts", |o| ready(o).is_some_and(|(ok, _)| ok))
-        .await;
+    until(api, GIT, "GitRepository", "helm-charts", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
     let version = api.store().version();
     // Several ticks of the controllers.
     tokio::time::sleep(Duration::from_millis(200)).await;

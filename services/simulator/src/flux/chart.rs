@@ -1,10 +1,12 @@
-//! Charts that simulated clusters can install: the extension point, the registry, and the chart that stands for every chart nobody wrote.
+//! Charts that simulated clusters can install: the extension point, the registry, and the chart that stands for those that nobody wrote code for.
 //!
 //! A chart is code, not a directory of templates: what `helm install` would create in a real cluster, it creates through the API, and what the
 //! created pods would do, it starts in this process.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read as _;
+use std::path::{Component, Path};
 use std::sync::Arc;
 
 use configdb_schema::address::k8s_name_capped;
@@ -16,6 +18,9 @@ use crate::kubernetes::{Kubernetes, Place};
 
 /// Field manager of what charts install.
 const MANAGER: &str = "helm-controller";
+
+/// Most bytes of a `Chart.yaml` that are read.
+const CHART_BYTES_MAX: u64 = 64 * 1024;
 
 /// Kinds that a chart may own, in the order in which an upgrade prunes them.
 const OWNED_KINDS: [(&str, &str); 6] = [
@@ -89,10 +94,32 @@ impl Charts {
         futures::future::join_all(self.known.values().map(|chart| chart.shutdown())).await;
     }
 
+    /// Whether somebody wrote code for the chart at a path of a repository.
+    pub fn knows(&self, path: &str) -> bool {
+        self.known.contains_key(chart_name(path))
+    }
+
     /// The chart at a path of a repository.
     pub fn find(&self, path: &str) -> Arc<dyn Chart> {
         self.known.get(chart_name(path)).cloned().unwrap_or_else(|| Arc::new(PlainChart))
     }
+}
+
+/// Whether there is a chart at a path of a checkout: a directory with a `Chart.yaml` that has the name and the version that Helm asks for.
+///
+/// # Errors
+/// The rule that is broken, to be read after "chart 'path'".
+pub fn check_chart(root: &Path, path: &str) -> Result<(), &'static str> {
+    let relative = Path::new(path.trim_start_matches("./"));
+    if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err("must stay within the repository");
+    }
+    let file = std::fs::File::open(root.join(relative).join("Chart.yaml")).map_err(|_| "not found: no Chart.yaml")?;
+    let mut text = String::new();
+    file.take(CHART_BYTES_MAX).read_to_string(&mut text).map_err(|_| "has a Chart.yaml that is no text")?;
+    let chart: Value = serde_saphyr::from_str(&text).map_err(|_| "has a Chart.yaml that is no YAML")?;
+    let has = |field: &str| chart[field].as_str().is_some_and(|text| !text.is_empty());
+    if has("name") && has("version") { Ok(()) } else { Err("has a Chart.yaml without name or version") }
 }
 
 /// Last part of a chart's path.
@@ -202,7 +229,7 @@ pub(super) fn set_available(kubernetes: &Kubernetes, namespace: &str, name: &str
     Ok(())
 }
 
-/// Stands for every chart that is not known: one Deployment, and nothing behind it.
+/// Stands for every chart that the repository has and the registry has not: one Deployment, and nothing behind it.
 #[derive(Debug, Clone, Copy)]
 pub struct PlainChart;
 

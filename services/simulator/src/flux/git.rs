@@ -1,4 +1,4 @@
-//! Fetching a branch of a git repository with the `git` program: what Flux's source-controller does. Credentials travel in the environment of the child, never in
+//! Fetching a commit of a git repository with the `git` program: what Flux's source-controller does. Credentials travel in the environment of the child, never in
 //! its arguments.
 
 use std::path::{Path, PathBuf};
@@ -7,22 +7,39 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use semver::{Version, VersionReq};
 use tempfile::TempDir;
 use tokio::process::Command;
 
 /// A fetch that takes longer has failed.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Makes a history whole, whether it was fetched with a depth before or not.
+const UNSHALLOW: &str = "--depth=2147483647";
+
 /// How much of git's own words goes into a condition's message.
 const MESSAGE_CHARS_MAX: usize = 400;
 
+/// Which commit of a repository, as `spec.ref` of a GitRepository says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// The tip of a branch.
+    Branch(String),
+    /// A tag.
+    Tag(String),
+    /// A commit of any branch: 40 hexadecimal digits.
+    Commit(String),
+    /// The newest tag in a range of versions, such as `>=1.2 <2`.
+    Semver(String),
+}
+
 /// What to fetch.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Remote {
     /// URL.
     pub url: String,
-    /// Branch.
-    pub branch: String,
+    /// Which commit.
+    pub reference: Reference,
     /// Basic authentication.
     pub credentials: Option<(String, String)>,
     /// PEM of the authority that signed the server's certificate.
@@ -31,7 +48,7 @@ pub struct Remote {
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remote").field("url", &self.url).field("branch", &self.branch).finish_non_exhaustive()
+        f.debug_struct("Remote").field("url", &self.url).field("reference", &self.reference).finish_non_exhaustive()
     }
 }
 
@@ -49,6 +66,9 @@ pub enum GitError {
         /// Its own words.
         message: String,
     },
+    /// There is no such commit, or nobody could tell which.
+    #[error("failed to checkout and determine revision: {0}")]
+    Reference(String),
     /// It took too long.
     #[error("git {step} took longer than {} s", FETCH_TIMEOUT.as_secs())]
     Timeout {
@@ -74,20 +94,71 @@ impl Checkout {
         self.directory.path().join("tree")
     }
 
-    /// Fetches the tip of the branch, checks it out and returns its hash.
+    /// Fetches the commit, checks it out and returns its revision as Flux writes it: `main@sha1:<hash>`, `v1.2@sha1:<hash>`, or `sha1:<hash>` of a commit.
+    ///
+    /// # Errors
+    /// [`GitError`]; what was checked out before stays.
     pub async fn update(&self, remote: &Remote) -> Result<String, GitError> {
         let tree = self.path();
         if !tree.join(".git").exists() {
             tokio::fs::create_dir_all(&tree).await?;
             self.git("init", &["init", "--quiet", "--template="], remote).await?;
         }
-        let reference = format!("refs/heads/{}", remote.branch);
+        let (name, commit) = match &remote.reference {
+            Reference::Branch(branch) => (branch.clone(), self.tip("heads", branch, remote).await?),
+            Reference::Tag(tag) => (tag.clone(), self.tip("tags", tag, remote).await?),
+            Reference::Semver(range) => {
+                let tag = self.newest_tag(range, remote).await?;
+                let commit = self.tip("tags", &tag, remote).await?;
+                (tag, commit)
+            }
+            Reference::Commit(commit) => (String::new(), self.any_commit(commit, remote).await?),
+        };
+        self.git("checkout", &["checkout", "--quiet", "--force", "--detach", &commit], remote).await?;
+        self.git("clean", &["clean", "--quiet", "-ffdx"], remote).await?;
+        let at = if name.is_empty() { "" } else { "@" };
+        Ok(format!("{name}{at}sha1:{commit}"))
+    }
+
+    /// Fetches one branch or tag; its commit.
+    async fn tip(&self, kind: &str, name: &str, remote: &Remote) -> Result<String, GitError> {
+        let reference = format!("refs/{kind}/{name}");
         let fetch = ["fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--", &remote.url, &reference];
         self.git("fetch", &fetch, remote).await?;
-        self.git("checkout", &["checkout", "--quiet", "--force", "--detach", "FETCH_HEAD"], remote).await?;
-        self.git("clean", &["clean", "--quiet", "-ffdx"], remote).await?;
-        let hash = self.git("rev-parse", &["rev-parse", "HEAD"], remote).await?;
-        Ok(hash.trim().to_string())
+        let commit = self.git("rev-parse", &["rev-parse", "FETCH_HEAD^{commit}"], remote).await?;
+        Ok(commit.trim().to_owned())
+    }
+
+    /// Fetches all branches whole: a commit is only served to who asks for a branch that has it.
+    async fn any_commit(&self, commit: &str, remote: &Remote) -> Result<String, GitError> {
+        if commit.len() != 40 || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(GitError::Reference(format!("'{commit}' is not a commit: 40 hexadecimal digits")));
+        }
+        let all = "+refs/heads/*:refs/remotes/origin/*";
+        let fetch = ["fetch", "--quiet", "--force", "--prune", UNSHALLOW, "--no-tags", "--", &remote.url, all];
+        self.git("fetch", &fetch, remote).await?;
+        let wanted = format!("{commit}^{{commit}}");
+        let found = self.git("rev-parse", &["rev-parse", "--quiet", "--verify", &wanted], remote).await;
+        let missing = |_| GitError::Reference(format!("no branch has the commit {commit}"));
+        Ok(found.map_err(missing)?.trim().to_owned())
+    }
+
+    /// The tag with the newest version in the range.
+    async fn newest_tag(&self, range: &str, remote: &Remote) -> Result<String, GitError> {
+        let comparators: Vec<&str> = range.split([' ', ',']).filter(|part| !part.is_empty()).collect();
+        let wanted: VersionReq = comparators
+            .join(", ")
+            .parse()
+            .map_err(|error| GitError::Reference(format!("semver '{range}' is not a range of versions: {error}")))?;
+        let listed = self.git("ls-remote", &["ls-remote", "--refs", "--tags", "--", &remote.url], remote).await?;
+        let tags = listed.lines().filter_map(|line| line.split_once("refs/tags/")).map(|(_, tag)| tag);
+        let version = |tag: &str| Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok();
+        let newest = tags
+            .filter_map(|tag| Some((version(tag)?, tag)))
+            .filter(|(version, _)| wanted.matches(version))
+            .max_by(|(one, _), (other, _)| one.cmp(other));
+        let none = || GitError::Reference(format!("no tag has a version in '{range}'"));
+        Ok(newest.ok_or_else(none)?.1.to_owned())
     }
 
     async fn git(&self, step: &'static str, arguments: &[&str], remote: &Remote) -> Result<String, GitError> {
@@ -130,4 +201,30 @@ impl Checkout {
         tokio::fs::write(&file, ca).await?;
         Ok(file)
     }
+}
+
+/// Makes a repository in an empty directory, whose branch `main` has a chart without templates at each of these paths; its URL. For tests of what takes charts from one. Blocks.
+///
+/// # Errors
+/// [`GitError`]
+pub fn write_charts(directory: &Path, paths: &[&str]) -> Result<String, GitError> {
+    std::fs::write(directory.join("README.md"), "Charts for a simulated cluster.\n")?;
+    for path in paths {
+        std::fs::create_dir_all(directory.join(path))?;
+        std::fs::write(directory.join(path).join("Chart.yaml"), "apiVersion: v2\nname: some\nversion: 1.0.0\n")?;
+    }
+    let identity = ["-c", "user.name=simulator", "-c", "user.email=simulator@sparkfleet.example"];
+    let steps: [(&'static str, &[&str]); 3] = [
+        ("init", &["init", "--quiet", "--template=", "--initial-branch=main"]),
+        ("add", &["add", "--all"]),
+        ("commit", &["commit", "--quiet", "--message=Charts"]),
+    ];
+    for (step, arguments) in steps {
+        let output =
+            std::process::Command::new("git").current_dir(directory).args(identity).args(arguments).output()?;
+        if !output.status.success() {
+            return Err(GitError::Git { step, message: String::from_utf8_lossy(&output.stderr).into_owned() });
+        }
+    }
+    Ok(format!("file://{}", directory.display()))
 }

@@ -44,7 +44,7 @@ impl Controllers {
     }
 
     fn reconcile_kustomization(&mut self, key: Key, object: &Value) {
-        let source = source_of(&key, object);
+        let source = source_of(&key, &object["spec"]["sourceRef"]);
         let Some(memory) = self.sources.get(&source) else {
             let message = format!("GitRepository.source.toolkit.fluxcd.io \"{}\" not found", source.1);
             self.report(MANAGER, object, &Outcome::failed("ArtifactFailed", message), json!({}));

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::chart::{ChartError, Release, chart_name};
+use super::chart::{ChartError, Release, chart_name, check_chart};
 use super::condition::{self, Outcome};
+use super::sources::source_of;
 use super::{Controllers, Key, RELEASE, SOURCE};
 
 const MANAGER: &str = "helm-controller";
@@ -17,6 +18,8 @@ pub(super) struct Memory {
     /// Number of the release's version, as `helm history` counts.
     version: u64,
     attempted_generation: Option<u64>,
+    /// Revision of the source that the chart came from.
+    attempted_revision: Option<String>,
     next_due: Option<Instant>,
 }
 
@@ -33,24 +36,50 @@ impl Controllers {
         }
     }
 
-    async fn reconcile_release(&mut self, key: Key, object: &Value) {
-        let reference = &object["spec"]["chart"]["spec"]["sourceRef"];
-        let namespace = reference["namespace"].as_str().unwrap_or(&key.0);
-        let name = reference["name"].as_str().unwrap_or_default();
-        let generation = object["metadata"]["generation"].as_u64();
-        if self.kubernetes.get(SOURCE.0, SOURCE.1, namespace, name).is_err() {
-            let message = format!("HelmChart is not ready: GitRepository '{namespace}/{name}' not found");
-            self.report(MANAGER, object, &Outcome::failed("SourceNotReady", message), json!({}));
-            self.releases.entry(key).or_default().next_due = None;
-            return;
+    /// Where the chart of a release comes from: the revision of its source. None: nothing is known of it, and what was installed before the simulator's start stays as it is.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn chart_source(&self, key: &Key, object: &Value) -> Result<Option<String>, String> {
+        let source = source_of(key, &object["spec"]["chart"]["spec"]["sourceRef"]);
+        let name = format!("GitRepository '{}/{}'", source.0, source.1);
+        if self.kubernetes.get(SOURCE.0, SOURCE.1, &source.0, &source.1).is_err() {
+            return Err(format!("{name} not found"));
         }
+        let memory = self.sources.get(&source);
+        match memory.and_then(|memory| memory.revision.as_ref().zip(memory.checkout.as_ref())) {
+            None if condition::is_ready(object) => Ok(None),
+            None => Err(format!("{name} has not been fetched")),
+            Some((revision, checkout)) => {
+                let path = chart_path(object);
+                let found = if self.charts.knows(path) { Ok(()) } else { check_chart(&checkout.path(), path) };
+                found.map_err(|rule| format!("{name} at {revision}: chart '{path}' {rule}"))?;
+                Ok(Some(revision.clone()))
+            }
+        }
+    }
+
+    async fn reconcile_release(&mut self, key: Key, object: &Value) {
+        let revision = match self.chart_source(&key, object) {
+            Ok(Some(revision)) => revision,
+            Ok(None) => return,
+            Err(missing) => {
+                let message = format!("HelmChart is not ready: {missing}");
+                self.report(MANAGER, object, &Outcome::failed("SourceNotReady", message), json!({}));
+                self.releases.entry(key).or_default().next_due = None;
+                return;
+            }
+        };
+        let generation = object["metadata"]["generation"].as_u64();
         let memory = self.releases.entry(key.clone()).or_default();
         let is_due = memory.next_due.is_none_or(|due| Instant::now() >= due)
             || memory.attempted_generation != generation
+            || memory.attempted_revision.as_ref() != Some(&revision)
             || condition::pending_request(object).is_some();
         if !is_due {
             return;
         }
+        memory.attempted_revision = Some(revision);
         let is_upgrade = memory.version > 0;
         let is_changed = memory.attempted_generation != generation;
         memory.attempted_generation = generation;
@@ -115,7 +144,7 @@ impl Controllers {
     }
 
     fn release(&self, key: &Key, object: &Value) -> Release {
-        let chart = object.pointer("/spec/chart/spec/chart").and_then(Value::as_str).unwrap_or_default();
+        let chart = chart_path(object);
         Release {
             kubernetes: self.kubernetes.clone(),
             namespace: key.0.clone(),
@@ -124,4 +153,8 @@ impl Controllers {
             values: object["spec"]["values"].clone(),
         }
     }
+}
+
+fn chart_path(release: &Value) -> &str {
+    release.pointer("/spec/chart/spec/chart").and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,6 +1,5 @@
-//! GitRepositories: fetched when a Kustomization uses them.
+//! GitRepositories: fetched, one after another, at their interval and on request.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::condition::{self, Outcome};
-use super::git::{Checkout, Remote};
-use super::{Controllers, KUSTOMIZATION, Key, SOURCE};
+use super::git::{Checkout, Reference, Remote};
+use super::{Controllers, Key, SOURCE};
 
 const MANAGER: &str = "source-controller";
 
@@ -20,7 +19,7 @@ const MANAGER: &str = "source-controller";
 pub(super) struct Memory {
     /// The working copy, once there is something to fetch.
     pub(super) checkout: Option<Arc<Checkout>>,
-    /// `<branch>@sha1:<hash>` of what is checked out.
+    /// Revision of what is checked out, such as `main@sha1:<hash>`.
     pub(super) revision: Option<String>,
     fetched_generation: Option<u64>,
     next_due: Option<Instant>,
@@ -30,30 +29,17 @@ impl Controllers {
     pub(super) async fn reconcile_sources(&mut self) {
         let objects = self.objects(SOURCE);
         self.sources.retain(|key, _| objects.contains_key(key));
-        let used = self.used_sources();
         for (key, object) in objects {
             if condition::is_deleted(&object) {
                 self.set_finalizer(MANAGER, &object, false);
             } else if !condition::is_suspended(&object) && self.set_finalizer(MANAGER, &object, true) {
-                self.reconcile_source(key.clone(), &object, used.contains(&key)).await;
+                self.reconcile_source(key, &object).await;
             }
         }
     }
 
-    fn used_sources(&self) -> BTreeSet<Key> {
-        self.objects(KUSTOMIZATION).iter().map(|(key, object)| source_of(key, object)).collect()
-    }
-
-    async fn reconcile_source(&mut self, key: Key, object: &Value, is_used: bool) {
+    async fn reconcile_source(&mut self, key: Key, object: &Value) {
         let memory = self.sources.entry(key.clone()).or_default();
-        if !is_used {
-            let message = "accepted; simulated: charts come with the simulator, so nothing was fetched";
-            let outcome = Outcome::ready("Succeeded", message);
-            if !condition::is_ready(object) || condition::pending_request(object).is_some() {
-                self.report(MANAGER, object, &outcome, json!({}));
-            }
-            return;
-        }
         let generation = object["metadata"]["generation"].as_u64();
         let is_due = memory.next_due.is_none_or(|due| Instant::now() >= due)
             || memory.fetched_generation != generation
@@ -95,8 +81,7 @@ impl Controllers {
             Err(error) => return (Outcome::failed("StorageOperationFailed", error.to_string()), None, None),
         };
         match checkout.update(&remote).await {
-            Ok(hash) => {
-                let revision = format!("{}@sha1:{hash}", remote.branch);
+            Ok(revision) => {
                 let message = format!("stored artifact for revision '{revision}'");
                 (Outcome::ready("Succeeded", message), Some(revision), Some(checkout))
             }
@@ -104,16 +89,20 @@ impl Controllers {
         }
     }
 
-    /// URL, branch and credentials of a repository; refuses when the Secret that it names is absent.
+    /// URL, reference and credentials of a repository; refuses when the Secret that it names is absent.
     fn remote(&self, key: &Key, object: &Value) -> Result<Remote, String> {
         let text = |pointer: &str| {
             object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_string)
         };
-        let mut remote = Remote {
-            url: text("/spec/url").unwrap_or_default(),
-            branch: text("/spec/ref/branch").unwrap_or_else(|| "master".to_string()),
-            ..Remote::default()
-        };
+        // The order in which one field outdoes another is that of Flux.
+        let reference = None
+            .or_else(|| text("/spec/ref/commit").map(Reference::Commit))
+            .or_else(|| text("/spec/ref/semver").map(Reference::Semver))
+            .or_else(|| text("/spec/ref/tag").map(Reference::Tag))
+            .or_else(|| text("/spec/ref/branch").map(Reference::Branch))
+            .unwrap_or_else(|| Reference::Branch("master".to_string()));
+        let url = text("/spec/url").unwrap_or_default();
+        let mut remote = Remote { url, reference, credentials: None, ca: None };
         let Some(name) = text("/spec/secretRef/name") else { return Ok(remote) };
         let secret = self
             .kubernetes
@@ -129,9 +118,8 @@ impl Controllers {
     }
 }
 
-/// The source that a Kustomization names.
-pub(super) fn source_of(key: &Key, kustomization: &Value) -> Key {
-    let reference = &kustomization["spec"]["sourceRef"];
+/// The source that a `sourceRef` of an object names.
+pub(super) fn source_of(key: &Key, reference: &Value) -> Key {
     let namespace = reference["namespace"].as_str().unwrap_or(&key.0);
     (namespace.to_string(), reference["name"].as_str().unwrap_or_default().to_string())
 }
