@@ -2,4 +2,5 @@
 
 pub mod hands;
 pub mod resources;
+pub mod sealing;
 pub mod secrets;

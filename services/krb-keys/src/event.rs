@@ -87,6 +87,8 @@ pub struct Question {
     pub spec: Option<Spec>,
     /// Places that may hold something of ours.
     pub stale: Vec<SecretKey>,
+    /// The same, sealed.
+    pub stale_sealed: Vec<SecretKey>,
 }
 
 /// What goes out. At most one of [`Effect::Look`] and [`Effect::Act`] is under way.

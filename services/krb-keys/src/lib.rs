@@ -5,7 +5,7 @@
 //!   adapters/resources  --->  reconcile.rs   --->
 //!                               ^      |
 //!                    what is    |      v   one step
-//!                             adapters/hands  <--->  KDC (kerberos-client), Secrets (adapters/secrets)
+//!                             adapters/hands  <--->  KDC (kerberos-client), Secrets (adapters/secrets), SealedSecrets (adapters/sealing)
 //! ```
 //!
 //! 1. `spec.rs` says what a resource asks for, or which rule it breaks.
@@ -14,8 +14,9 @@
 //!
 //! `keytab.rs` and `trust.rs` know the forms of what stands in Secrets, `report.rs` the metrics, `event.rs` lists all that comes in and goes out.
 //!
-//! A key is replaced only when the KDC said in known words that it is wrong, when somebody asks for it, or when there is none: an outage or a restart replaces nothing. Where the KDC cannot
-//! be asked (the key of a trust that begins in another realm), it is recorded what was handed over, and done again if that is no longer so. Nothing is stored here but the bdSeq. Accounts in the Auth service of Factory+ are not kept: `spec.account` is not acted on.
+//! A key is replaced only when the KDC said in known words that it is wrong, when somebody asks for it, or when there is none: an outage or a restart replaces nothing. Where nobody can be
+//! asked (the key is sealed, or that of a trust that begins in another realm), it is recorded what was delivered, and done again if that is no longer so. Nothing is stored here but the
+//! bdSeq. Accounts in the Auth service of Factory+ are not kept: `spec.account` is not acted on.
 #![warn(missing_docs)]
 
 pub mod adapters;

@@ -13,7 +13,7 @@ use kerberos_client::{Presence, Principal};
 use serde::{Deserialize, Serialize};
 
 use crate::keytab::{KeyEntry, OldKey, old_keys};
-use crate::spec::{KeyType, SecretKey, Spec};
+use crate::spec::{ConfigMapKey, KeyType, SecretKey, Spec};
 
 /// What a resource has made, or is about to make. An annotation of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct Record {
     /// What it has written into Secrets.
     #[serde(default)]
     pub secrets: BTreeSet<SecretKey>,
+    /// What it has written into SealedSecrets.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub sealed: BTreeSet<SecretKey>,
     /// The last delivery, of a key that nobody can be asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
@@ -32,7 +35,7 @@ pub struct Record {
 /// A key was delivered to where nobody can be asked whether it is valid. It is, as long as all of this is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Delivery {
-    /// What was delivered: the version of the Secret that the key stands in.
+    /// What was delivered: the version of the Secret that the key stands in; of a sealed key its type, certificate and form.
     pub of: String,
     /// The keys that the KDC had then.
     pub keys: BTreeMap<Principal, KeyStamp>,
@@ -52,14 +55,17 @@ impl Record {
     #[must_use]
     pub fn of(spec: &Spec) -> Self {
         // What somebody else wrote is not ours to remove.
-        let secrets = spec.secret.clone().filter(|_| !spec.key_type.is_preset()).into_iter().collect();
-        Self { principals: spec.principals.iter().cloned().collect(), secrets, delivery: None }
+        let places = spec.secret.clone().filter(|_| !spec.key_type.is_preset()).into_iter().collect();
+        let (secrets, sealed) =
+            if spec.seal_with.is_some() { (BTreeSet::new(), places) } else { (places, BTreeSet::new()) };
+        Self { principals: spec.principals.iter().cloned().collect(), secrets, sealed, delivery: None }
     }
 
     fn with(&self, other: &Self) -> Self {
         Self {
             principals: self.principals.union(&other.principals).cloned().collect(),
             secrets: self.secrets.union(&other.secrets).cloned().collect(),
+            sealed: self.sealed.union(&other.sealed).cloned().collect(),
             delivery: self.delivery.clone(),
         }
     }
@@ -113,13 +119,40 @@ pub struct Material {
     pub entries: Vec<KeyEntry>,
 }
 
-/// The wanted Secret.
+/// The wanted Secret, or SealedSecret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretSeen {
     /// There is none, or it has our label.
     pub is_writable: bool,
     /// None: it has no such key.
     pub material: Option<Material>,
+    /// Why nothing can be sealed.
+    pub obstacle: Option<String>,
+}
+
+/// A key that is sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedKey {
+    /// Of which type.
+    pub key_type: KeyType,
+    /// Whose.
+    pub principals: Vec<Principal>,
+    /// Where it goes: a key of a SealedSecret.
+    pub place: SecretKey,
+    /// Where the certificate stands.
+    pub seal_with: ConfigMapKey,
+}
+
+impl SealedKey {
+    /// The one that `spec` asks for. None: it asks for none.
+    #[must_use]
+    pub fn of(spec: &Spec) -> Option<Self> {
+        if spec.key_type == KeyType::Disabled {
+            return None;
+        }
+        let (place, seal_with) = (spec.secret.clone()?, spec.seal_with.clone()?);
+        Some(Self { key_type: spec.key_type, principals: spec.principals.clone(), place, seal_with })
+    }
 }
 
 /// What there is.
@@ -131,6 +164,8 @@ pub struct Observed {
     pub secret: Option<SecretSeen>,
     /// Recorded and not wanted places that still hold something, in Secrets of ours.
     pub stale: BTreeSet<SecretKey>,
+    /// The same of SealedSecrets.
+    pub stale_sealed: BTreeSet<SecretKey>,
     /// What would be recorded of a delivery at this moment. None: the key can be asked about.
     pub delivery: Option<Delivery>,
 }
@@ -184,6 +219,8 @@ pub enum Action {
     MakeValue(SecretKey),
     /// A key for both realms of a trust, into a Secret.
     MakeTrust(Principal, SecretKey),
+    /// A key into the KDC, and sealed into a SealedSecret.
+    MakeSealed(SealedKey),
     /// The password in a Secret, into the KDC.
     SetPassword(Principal, SecretKey),
     /// The key of a trust in a Secret, into the KDC.
@@ -192,6 +229,8 @@ pub enum Action {
     Trim(SecretKey, Vec<OldKey>),
     /// Take something out of a Secret.
     Clear(SecretKey),
+    /// Take something out of a SealedSecret.
+    ClearSealed(SecretKey),
 }
 
 impl Action {
@@ -200,7 +239,7 @@ impl Action {
     pub fn is_another_key(&self, wish: &Wish) -> bool {
         let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type.is_preset());
         match self {
-            Self::MakeKeys { .. } | Self::MakeValue(_) | Self::MakeTrust(..) => true,
+            Self::MakeKeys { .. } | Self::MakeValue(_) | Self::MakeTrust(..) | Self::MakeSealed(_) => true,
             Self::SetPassword(..) | Self::SetTrust(..) => is_preset,
             _ => false,
         }
@@ -248,8 +287,9 @@ pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: &Rules) 
     }
     let steps = [
         principals(spec, observed),
+        in_the_way(spec, observed, others),
         key(spec, wish, observed, rules),
-        leftovers(&wanted, spec.secret.as_ref(), wish, observed, others),
+        leftovers(&wanted, spec.secret.as_ref().filter(|_| spec.seal_with.is_none()), wish, observed, others),
     ];
     if let Some(decision) = steps.into_iter().flatten().next() {
         return decision;
@@ -277,8 +317,31 @@ fn taken(spec: &Spec, others: &Others) -> Option<String> {
     if let Some(principal) = spec.principals.iter().find(|principal| others.owned.principals.contains(principal)) {
         return Some(format!("principal {principal} belongs to another resource; each needs its own"));
     }
-    let secret = spec.secret.as_ref().filter(|secret| others.owned.secrets.contains(secret))?;
-    Some(format!("{secret} is written by another resource; each needs its own"))
+    let place = spec.secret.as_ref()?;
+    if others.owned.secrets.contains(place) || others.owned.sealed.contains(place) {
+        return Some(format!("{place} is written by another resource; each needs its own"));
+    }
+    // The Sealed Secrets controller writes a whole Secret, and none that it has not made.
+    let unlike = if spec.seal_with.is_some() { &others.owned.secrets } else { &others.owned.sealed };
+    unlike.iter().any(|other| other.secret == place.secret).then(|| {
+        let name = &place.secret;
+        format!("Secret {name} has keys of other resources; a Secret holds either sealed keys or such that are not")
+    })
+}
+
+/// A Secret cannot be written while it is still made of a SealedSecret, and the Sealed Secrets controller makes none where one is.
+fn in_the_way(spec: &Spec, observed: &Observed, others: &Others) -> Option<Decision> {
+    let (place, seen) = (spec.secret.as_ref()?, observed.secret.as_ref()?);
+    let is_same = |other: &&SecretKey| other.secret == place.secret;
+    if spec.seal_with.is_none() {
+        let sealed = observed.stale_sealed.iter().filter(is_same);
+        let mut sealed = sealed.filter(|sealed| !others.wanted.sealed.contains(*sealed));
+        return Some(Decision::Do(Action::ClearSealed(sealed.next()?.clone())));
+    }
+    // Not before another one can be made.
+    let may_make = seen.is_writable && seen.obstacle.is_none();
+    let plain = observed.stale.iter().filter(is_same).find(|_| may_make)?;
+    Some(Decision::Do(Action::Clear(plain.clone())))
 }
 
 /// The principals exist and get tickets, or get none.
@@ -304,16 +367,25 @@ fn key(spec: &Spec, wish: &Wish, observed: &Observed, rules: &Rules) -> Option<D
         known => known,
     });
     let make = |action| {
+        if let Some(obstacle) = &seen.obstacle {
+            return Some(Decision::Refused(obstacle.clone()));
+        }
         if seen.is_writable {
             return Some(Decision::Do(action));
         }
         let name = &place.secret;
+        let kind = if spec.seal_with.is_some() { "SealedSecret" } else { "Secret" };
         Some(Decision::Refused(format!(
-            "Secret {name} is not written: it lacks the label {}={}; delete it, or give it the label",
+            "{kind} {name} is not written: it lacks the label {}={}; delete it, or give it the label",
             crate::MANAGED_BY_LABEL,
             crate::MANAGER
         )))
     };
+    // It is given to the KDC and sealed in one step: nobody could read it back between the two. Whatever is killed there, the delivery is not recorded, and another key is made.
+    if let Some(sealed) = SealedKey::of(spec) {
+        let is_delivered = validity == Some(Validity::Valid) && !is_forced;
+        return if is_delivered { None } else { make(Action::MakeSealed(sealed)) };
+    }
     let first = spec.principals.first();
     let make_value = || match first.filter(|_| spec.key_type.is_trust()) {
         Some(principal) => make(Action::MakeTrust(principal.clone(), place.clone())),
@@ -362,6 +434,10 @@ fn leftovers(
     };
     if let Some(secret) = observed.stale.iter().find(is_over) {
         return Some(Decision::Do(Action::Clear(secret.clone())));
+    }
+    let is_over = |sealed: &&SecretKey| !wanted.sealed.contains(sealed) && !others.wanted.sealed.contains(sealed);
+    if let Some(sealed) = observed.stale_sealed.iter().find(is_over) {
+        return Some(Decision::Do(Action::ClearSealed(sealed.clone())));
     }
     let is_left = |principal: &&Principal| {
         !wanted.principals.contains(principal)

@@ -49,16 +49,31 @@ impl FromStr for SecretKey {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let broken = || SpecError::Secret { secret: text.chars().take(SECRET_CHARACTERS_MAX).collect() };
-        let (secret, key) = text.split_once('/').ok_or_else(broken)?;
-        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-');
-        let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let within = |part: &str| (1..=SECRET_CHARACTERS_MAX).contains(&part.len());
-        if !within(secret) || !within(key) || !secret.chars().all(is_name) || !key.chars().all(is_key) {
-            return Err(broken());
-        }
-        Ok(Self { secret: secret.to_owned(), key: key.to_owned() })
+        let (secret, key) = name_and_key("secret", text)?;
+        Ok(Self { secret, key })
     }
+}
+
+/// Reads `name/key` of the field.
+fn name_and_key(field: &'static str, text: &str) -> Result<(String, String), SpecError> {
+    let broken = || SpecError::Place { field, text: text.chars().take(SECRET_CHARACTERS_MAX).collect() };
+    let (name, key) = text.split_once('/').ok_or_else(broken)?;
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-');
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let within = |part: &str| (1..=SECRET_CHARACTERS_MAX).contains(&part.len());
+    if !within(name) || !within(key) || !name.chars().all(is_name) || !key.chars().all(is_key) {
+        return Err(broken());
+    }
+    Ok((name.to_owned(), key.to_owned()))
+}
+
+/// One key of one ConfigMap of the own namespace, written `name/key`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapKey {
+    /// Name of the ConfigMap.
+    pub config_map: String,
+    /// Key in its data.
+    pub key: String,
 }
 
 impl fmt::Display for SecretKey {
@@ -123,6 +138,8 @@ pub struct Spec {
     pub principals: Vec<Principal>,
     /// Where it is kept. None: nowhere, the principals only exist.
     pub secret: Option<SecretKey>,
+    /// Where the certificate stands that the key is sealed for. None: it is not sealed.
+    pub seal_with: Option<ConfigMapKey>,
     /// The keys before the newest stay in the keytab for a while.
     pub keep_old_keys: bool,
 }
@@ -140,8 +157,8 @@ pub struct KerberosKeyFields {
     pub keep_old_keys: bool,
     /// `secret`
     pub secret: Option<String>,
-    /// There is a `sealWith`.
-    pub has_seal_with: bool,
+    /// `sealWith`
+    pub seal_with: Option<String>,
     /// There is a `cluster`.
     pub has_cluster: bool,
 }
@@ -169,13 +186,15 @@ pub enum SpecError {
         /// The rule.
         rule: PrincipalError,
     },
-    /// `secret`, or its parts.
+    /// `secret`, `sealWith`, or the parts of one.
     #[error(
-        "spec.secret {secret:?} must have the form name/key: a-z, 0-9, `.` and `-` before the `/`, letters, digits, `.`, `_` and `-` after it"
+        "spec.{field} {text:?} must have the form name/key: a-z, 0-9, `.` and `-` before the `/`, letters, digits, `.`, `_` and `-` after it"
     )]
-    Secret {
+    Place {
+        /// Which.
+        field: &'static str,
         /// As given.
-        secret: String,
+        text: String,
     },
     /// A field that another one needs.
     #[error("spec.{field} {rule}")]
@@ -203,10 +222,17 @@ impl KerberosKeyFields {
             "PresetTrust" => KeyType::PresetTrust,
             _ => return Err(SpecError::Type { key_type: self.key_type.chars().take(64).collect() }),
         };
-        for (field, there) in [("sealWith", self.has_seal_with), ("cluster", self.has_cluster)] {
-            if there {
-                return broken(field, "is not supported: keys are kept in Secrets of the resource's own namespace");
-            }
+        if self.has_cluster {
+            return broken("cluster", "is not supported: keys are kept in the resource's own namespace");
+        }
+        if self.seal_with.is_some() && self.secret.is_none() {
+            return broken("sealWith", "needs secret, which says where the sealed key goes");
+        }
+        if self.seal_with.is_some() && key_type.is_preset() {
+            return broken("sealWith", "needs a type whose key is made here: Random, Password or Trust");
+        }
+        if self.seal_with.is_some() && self.keep_old_keys {
+            return broken("keepOldKeys", "excludes sealWith: what is sealed cannot be read, so nothing of it is kept");
         }
         let may_be_many = matches!(key_type, KeyType::Random | KeyType::Disabled);
         if !may_be_many && !self.additional_principals.is_empty() {
@@ -240,7 +266,9 @@ impl KerberosKeyFields {
             return broken("principal", "is a trust between realms; it needs the type Trust, PresetTrust or Disabled");
         }
         let secret = self.secret.as_deref().map(str::parse).transpose()?;
-        Ok(Spec { key_type, principals, secret, keep_old_keys: self.keep_old_keys })
+        let seal_with = self.seal_with.as_deref().map(|text| name_and_key("sealWith", text)).transpose()?;
+        let seal_with = seal_with.map(|(config_map, key)| ConfigMapKey { config_map, key });
+        Ok(Spec { key_type, principals, secret, seal_with, keep_old_keys: self.keep_old_keys })
     }
 }
 
@@ -253,7 +281,8 @@ pub fn validate_local(secret: &str, key: &str, format: &str) -> Result<Spec, Spe
         return Err(SpecError::Field { field: "format", rule: "must be Password, the only format there is" });
     }
     let secret = format!("{secret}/{key}").parse()?;
-    Ok(Spec { key_type: KeyType::Local, principals: Vec::new(), secret: Some(secret), keep_old_keys: false })
+    let (principals, secret) = (Vec::new(), Some(secret));
+    Ok(Spec { key_type: KeyType::Local, principals, secret, seal_with: None, keep_old_keys: false })
 }
 
 #[cfg(test)]
@@ -267,6 +296,10 @@ mod tests {
             secret: Some("edge-agent-secrets.robot/keytab".to_owned()),
             ..KerberosKeyFields::default()
         }
+    }
+
+    fn sealed(key_type: &str, with: &str) -> KerberosKeyFields {
+        KerberosKeyFields { seal_with: Some(with.to_owned()), ..fields(key_type) }
     }
 
     fn trust(key_type: &str) -> KerberosKeyFields {
@@ -293,6 +326,8 @@ mod tests {
         {
             assert_eq!(trust(name).validate().unwrap().key_type, key_type);
         }
+        let with = sealed("Password", "seal.edge/cert.pem").validate().unwrap().seal_with.unwrap();
+        assert_eq!((with.config_map.as_str(), with.key.as_str()), ("seal.edge", "cert.pem"));
         assert!(validate_local("a", "b", "Password").unwrap().secret.is_some());
     }
 
@@ -313,7 +348,13 @@ mod tests {
                 "spec.additionalPrincipals needs",
             ),
             (fields("random"), "spec.type \"random\" is none of"),
-            (KerberosKeyFields { has_seal_with: true, ..fields("Random") }, "spec.sealWith is not supported"),
+            (KerberosKeyFields { secret: None, ..sealed("Random", "seal/cert.pem") }, "spec.sealWith needs secret"),
+            (sealed("PresetPassword", "seal/cert.pem"), "spec.sealWith needs a type"),
+            (sealed("Random", "seal"), "spec.sealWith \"seal\" must have the form name/key"),
+            (
+                KerberosKeyFields { keep_old_keys: true, ..sealed("Random", "seal/cert.pem") },
+                "spec.keepOldKeys excludes sealWith",
+            ),
             (KerberosKeyFields { has_cluster: true, ..fields("Random") }, "spec.cluster is not supported"),
             (
                 KerberosKeyFields { additional_principals: many, ..fields("Password") },

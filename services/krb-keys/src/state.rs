@@ -213,16 +213,15 @@ impl State {
         let idle = wish.suspended || wish.spec.is_err() && !wish.deleting;
         let question = match spec {
             _ if idle => Question::default(),
-            Some(spec) => Question {
-                principals: wish.meta.record.principals.union(&Record::of(spec).principals).cloned().collect(),
-                spec: Some(spec.clone()),
-                stale: wish.meta.record.secrets.difference(&Record::of(spec).secrets).cloned().collect(),
-            },
-            None => Question {
-                principals: wish.meta.record.principals.iter().cloned().collect(),
-                spec: None,
-                stale: wish.meta.record.secrets.iter().cloned().collect(),
-            },
+            spec => {
+                let (record, wanted) = (&wish.meta.record, spec.map(Record::of).unwrap_or_default());
+                Question {
+                    principals: record.principals.union(&wanted.principals).cloned().collect(),
+                    spec: spec.cloned(),
+                    stale: record.secrets.difference(&wanted.secrets).cloned().collect(),
+                    stale_sealed: record.sealed.difference(&wanted.sealed).cloned().collect(),
+                }
+            }
         };
         self.effects.push(Effect::Look(id, question));
     }
@@ -343,20 +342,15 @@ impl State {
             let wish = &entry.resource.wish;
             let spec = wish.spec.as_ref().ok().filter(|_| !wish.deleting).map(claims).unwrap_or_default();
             let is_first = other < id;
-            for principal in spec.principals.iter().chain(&wish.meta.record.principals) {
-                let (theirs, ours) = (&wish.meta.record.principals, own.map(|own| &own.principals));
-                if owns(theirs.contains(principal), ours.is_some_and(|ours| ours.contains(principal)), is_first) {
-                    others.owned.principals.insert(principal.clone());
-                }
-            }
-            for secret in spec.secrets.iter().chain(&wish.meta.record.secrets) {
-                let (theirs, ours) = (&wish.meta.record.secrets, own.map(|own| &own.secrets));
-                if owns(theirs.contains(secret), ours.is_some_and(|ours| ours.contains(secret)), is_first) {
-                    others.owned.secrets.insert(secret.clone());
-                }
-            }
+            let (theirs, none) = (&wish.meta.record, Record::default());
+            let ours = own.unwrap_or(&none);
+            let owned = &mut others.owned;
+            claim(&mut owned.principals, &spec.principals, (&theirs.principals, &ours.principals), is_first);
+            claim(&mut owned.secrets, &spec.secrets, (&theirs.secrets, &ours.secrets), is_first);
+            claim(&mut owned.sealed, &spec.sealed, (&theirs.sealed, &ours.sealed), is_first);
             others.wanted.principals.extend(spec.principals);
             others.wanted.secrets.extend(spec.secrets);
+            others.wanted.sealed.extend(spec.sealed);
         }
         others
     }
@@ -385,8 +379,20 @@ impl State {
 /// What a resource would have for itself; also what it only reads.
 fn claims(spec: &Spec) -> Record {
     let mut claims = Record::of(spec);
-    claims.secrets.extend(spec.secret.clone());
+    claims.secrets.extend(spec.secret.clone().filter(|_| spec.seal_with.is_none()));
     claims
+}
+
+/// Adds to `owned` what another resource owns of what it wants or has recorded; `recorded`: theirs and ours.
+fn claim<T: Ord + Clone>(
+    owned: &mut BTreeSet<T>,
+    wanted: &BTreeSet<T>,
+    recorded: (&BTreeSet<T>, &BTreeSet<T>),
+    is_first: bool,
+) {
+    let (theirs, ours) = recorded;
+    let all = wanted.iter().chain(theirs);
+    owned.extend(all.filter(|one| owns(theirs.contains(one), ours.contains(one), is_first)).cloned());
 }
 
 const fn owns(recorded: bool, recorded_here: bool, is_first: bool) -> bool {
@@ -422,10 +428,12 @@ const fn word(action: &Action) -> &'static str {
         Action::MakeKeys { .. } => "make keys",
         Action::MakeValue(_) => "make value",
         Action::MakeTrust(..) => "make trust key",
+        Action::MakeSealed(_) => "make sealed key",
         Action::SetPassword(..) => "set password",
         Action::SetTrust(..) => "set trust key",
         Action::Trim(..) => "trim old keys",
         Action::Clear(_) => "clear secret",
+        Action::ClearSealed(_) => "clear sealed secret",
     }
 }
 

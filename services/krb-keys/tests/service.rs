@@ -270,6 +270,101 @@ async fn two_realms_trust_each_other_by_one_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_key_is_opened_by_the_controller_and_made_again_only_for_a_reason() {
+    let site = Site::start().await;
+    site.cluster.set_sealed_secrets(true).await.unwrap();
+    let mut spec = random(false);
+    spec["sealWith"] = json!("sealing/cert.pem");
+    site.apply_key("robot", spec.clone());
+    let config = krb_keys::Config { verify_s: 1, ..site.config() };
+    let running = Running::start(config.clone());
+    let reason = site.until_is("KerberosKey", "robot", "Refused").await;
+    assert!(reason.contains("spec.sealWith: ConfigMap sealing has no key cert.pem"), "{reason}");
+    site.write_config_map("sealing", "cert.pem", "hunter2");
+    site.until("the reason", |site| {
+        let robot = site.get("KerberosKey", "robot").unwrap();
+        robot["status"]["conditions"][0]["message"]
+            == "spec.sealWith: the sealing certificate is no X.509 certificate in PEM"
+    })
+    .await;
+    assert_eq!(site.kdc.key_version(NODE), Some(1), "made, but given no key");
+
+    site.cluster.kubernetes().inject(Fault::next(3, 500).method("POST").path("/sealedsecrets"));
+    site.write_config_map("sealing", "cert.pem", simulator::cluster::SEALING_CERTIFICATE);
+    site.until_in_step("robot").await;
+    assert_eq!(site.kdc.key_version(NODE), Some(2), "one key, though three writes failed");
+    site.until("the controller's Secret", |site| site.secret("robot", "keytab").is_some()).await;
+    assert!(site.works(NODE, &site.secret("robot", "keytab").unwrap()).await);
+
+    let sealed = |site: &Site| Some(site.get("SealedSecret", "robot")?["spec"].clone());
+    let before = sealed(&site).unwrap();
+    running.stop().await;
+    site.apply_key("zz", json!({ "type": "Disabled", "principal": format!("nd1/Test/Second@{REALM}") }));
+    let running = Running::start(config);
+    site.until_in_step("zz").await;
+    assert_eq!((sealed(&site).unwrap(), site.kdc.key_version(NODE)), (before.clone(), Some(2)), "a restart makes none");
+
+    // Somebody gives the KDC another key; the SealedSecret goes.
+    site.kdc.administer(&format!("cpw -randkey {NODE}@{REALM}"));
+    site.until("another key", |site| sealed(site).is_some_and(|now| now != before)).await;
+    site.until("its keytab", |site| site.secret("robot", "keytab").is_some_and(|keytab| entries(&keytab) == [4])).await;
+    assert!(site.works(NODE, &site.secret("robot", "keytab").unwrap()).await);
+    site.delete_sealed("robot");
+    site.until("the SealedSecret", |site| sealed(site).is_some()).await;
+    site.until("its keytab", |site| site.secret("robot", "keytab").is_some_and(|keytab| entries(&keytab) == [5])).await;
+    assert_eq!(site.kdc.key_version(NODE), Some(5));
+
+    // One of somebody else is left alone.
+    let stranger = json!({
+        "apiVersion": "bitnami.com/v1alpha1", "kind": "SealedSecret",
+        "metadata": { "name": "other", "namespace": site.cluster.namespace() }, "spec": { "encryptedData": { "keytab": "x" } },
+    });
+    site.cluster.kubernetes().apply("test", stranger).unwrap();
+    let other = json!({ "type": "Password", "principal": format!("nd1/Test/Other@{REALM}"), "secret": "other/keytab", "sealWith": "sealing/cert.pem" });
+    site.apply_key("other", other);
+    let reason = site.until_is("KerberosKey", "other", "Refused").await;
+    assert!(reason.contains("SealedSecret other is not written"), "{reason}");
+
+    site.delete("KerberosKey", "robot");
+    site.until("the end of the resource", |site| site.get("KerberosKey", "robot").is_none()).await;
+    assert!(site.get("SealedSecret", "robot").is_none());
+    assert_eq!(site.kdc.is_enabled(NODE), Some(false));
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_password_and_a_sealed_trust_are_those_of_the_kdc() {
+    let site = Site::start().await;
+    let running = site.run();
+    site.write_config_map("sealing", "cert.pem", simulator::cluster::SEALING_CERTIFICATE);
+    let trust = format!("krbtgt/{OTHER_REALM}@{REALM}");
+    for (name, key_type, principal) in
+        [("flux", "Password", format!("op1flux/Test@{REALM}")), ("trust", "Trust", trust.clone())]
+    {
+        let spec = json!({ "type": key_type, "principal": principal, "secret": format!("sealed/{name}"), "sealWith": "sealing/cert.pem" });
+        site.apply_key(name, spec);
+        site.until_in_step(name).await;
+    }
+    let label = &site.get("SealedSecret", "sealed").unwrap()["metadata"]["labels"]["app.kubernetes.io/managed-by"];
+    assert_eq!(label, "krbkeys.factoryplus.app.amrc.co.uk");
+    site.cluster.set_sealed_secrets(true).await.unwrap();
+    let both = |site: &Site| site.secret("sealed", "flux").is_some() && site.secret("sealed", "trust").is_some();
+    site.until("the controller's Secret", both).await;
+    assert!(site.password_works("op1flux/Test", &site.secret("sealed", "flux").unwrap()).await);
+    let key = krb_keys::trust::TrustKey::parse(&site.secret("sealed", "trust").unwrap()).unwrap();
+    assert!(site.password_works(&format!("krbtgt/{OTHER_REALM}"), key.password.as_bytes()).await);
+    assert_eq!(site.kdc.key_version(&trust), Some(u32::from(key.version)));
+    // The end of one of two leaves the other.
+    site.delete("KerberosKey", "flux");
+    site.until("the end of the resource", |site| site.get("KerberosKey", "flux").is_none()).await;
+    let left = site.get("SealedSecret", "sealed").unwrap()["spec"]["encryptedData"].clone();
+    assert_eq!(left.as_object().unwrap().keys().collect::<Vec<_>>(), ["trust"]);
+    running.stop().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
     let site = Site::start().await;
     let host = sparkplug_mqtt::spawn_host(HostConfig::new(None), &site.broker.config(), Clock::new());

@@ -11,10 +11,11 @@ use kube::Client;
 use zeroize::Zeroizing;
 
 use super::resources;
+use super::sealing::Sealing;
 use super::secrets::{Found, Secrets};
 use crate::event::{Question, Status, Trouble};
 use crate::keytab::Keytab;
-use crate::reconcile::{Action, Delivery, KeyStamp, Material, Observed, SecretSeen, Validity};
+use crate::reconcile::{Action, Delivery, KeyStamp, Material, Observed, SealedKey, SecretSeen, Validity};
 use crate::spec::{KeyType, ResourceId, SecretKey, Spec};
 use crate::trust::{TrustKey, next_version};
 
@@ -33,6 +34,7 @@ pub struct Hands {
     client: Client,
     namespace: String,
     secrets: Secrets,
+    sealing: Sealing,
     kdc: Kdc,
     /// So that an outage of Kubernetes does not make one key after another.
     unwritten: Arc<Mutex<BTreeMap<SecretKey, Unwritten>>>,
@@ -49,7 +51,8 @@ impl Hands {
     #[must_use]
     pub fn new(client: Client, namespace: &str, kdc: Kdc) -> Self {
         let secrets = Secrets::new(client.clone(), namespace);
-        Self { client, namespace: namespace.to_owned(), secrets, kdc, unwritten: Arc::default() }
+        let sealing = Sealing::new(client.clone(), namespace, kdc.clone());
+        Self { client, namespace: namespace.to_owned(), secrets, sealing, kdc, unwritten: Arc::default() }
     }
 
     /// Looks.
@@ -62,20 +65,10 @@ impl Hands {
             let presence = self.kdc.presence(&principal).await?;
             observed.principals.insert(principal, presence);
         }
-        if let Some((spec, place)) = question.spec.as_ref().and_then(|spec| Some((spec, spec.secret.as_ref()?))) {
-            let found = self.secrets.read(place).await?;
+        if let Some(spec) = &question.spec {
             let is_enabled = |principal| observed.principals.get(principal) == Some(&Presence::Enabled);
             let may_ask = spec.principals.iter().all(is_enabled);
-            let material = match &found.value {
-                Some(_) if spec.key_type.is_trust() => {
-                    let (material, delivery) = self.trust(spec, place, &found, may_ask).await?;
-                    observed.delivery = delivery;
-                    material
-                }
-                Some(value) => self.material(spec, place, value, may_ask).await?,
-                None => None,
-            };
-            observed.secret = Some(SecretSeen { is_writable: found.is_writable, material });
+            (observed.secret, observed.delivery) = self.wanted(spec, may_ask).await?;
         }
         for place in question.stale {
             let found = self.secrets.read(&place).await?;
@@ -83,7 +76,28 @@ impl Hands {
                 observed.stale.insert(place);
             }
         }
+        for place in question.stale_sealed {
+            if self.sealing.holds(&place).await? {
+                observed.stale_sealed.insert(place);
+            }
+        }
         Ok(observed)
+    }
+
+    /// What there is of the wanted key; and what would be recorded of a delivery, if it cannot be asked about.
+    async fn wanted(&self, spec: &Spec, may_ask: bool) -> Result<(Option<SecretSeen>, Option<Delivery>), Trouble> {
+        if let Some(key) = SealedKey::of(spec) {
+            let (seen, delivery) = self.sealing.look(&key, may_ask).await?;
+            return Ok((Some(seen), delivery));
+        }
+        let Some(place) = spec.secret.as_ref().filter(|_| spec.seal_with.is_none()) else { return Ok((None, None)) };
+        let found = self.secrets.read(place).await?;
+        let (material, delivery) = match &found.value {
+            Some(_) if spec.key_type.is_trust() => self.trust(spec, place, &found, may_ask).await?,
+            Some(value) => (self.material(spec, place, value, may_ask).await?, None),
+            None => (None, None),
+        };
+        Ok((Some(SecretSeen { is_writable: found.is_writable, material, obstacle: None }), delivery))
     }
 
     /// What a value is; None: nothing that could be used.
@@ -154,13 +168,7 @@ impl Hands {
     }
 
     async fn make_trust(&self, principal: &Principal, place: &SecretKey) -> Result<(), Trouble> {
-        let info = self.kdc.key_info(principal).await?;
-        let types = info.types();
-        if types.is_empty() {
-            let reason = format!("{principal} has no key but of deprecated encryption types; see supported_enctypes");
-            return Err(KdcError::Refused(reason).into());
-        }
-        let value = TrustKey { password: random_text()?, version: next_version(info.version), types }.to_bytes();
+        let value = fresh_trust(&self.kdc, principal).await?.to_bytes();
         self.secrets.change(place, |_| Ok(Some(value.clone()))).await
     }
 
@@ -189,6 +197,7 @@ impl Hands {
     pub async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<Option<Delivery>, Trouble> {
         match action {
             Action::SetTrust(principal, secret) => return self.set_trust(&principal, &secret).await,
+            Action::MakeSealed(key) => return self.sealing.make(key).await.map(Some),
             Action::Mark { meta, fulfilled } => {
                 resources::mark(&self.client, &self.namespace, (id, uid), &meta, fulfilled).await?;
             }
@@ -212,6 +221,7 @@ impl Hands {
                 self.secrets.change(&secret, trim).await?;
             }
             Action::Clear(secret) => self.secrets.change(&secret, |_| Ok(None)).await?,
+            Action::ClearSealed(secret) => self.sealing.clear(&secret).await?,
         }
         Ok(None)
     }
@@ -269,12 +279,35 @@ fn gone(place: &SecretKey) -> Trouble {
     Trouble::Content(place.clone(), "it is gone".to_owned())
 }
 
-fn delivery(principal: &Principal, info: &KeyInfo, found: &Found) -> Delivery {
-    let stamp = KeyStamp { version: info.version, changed_s: info.changed_s };
-    Delivery { of: found.version.clone(), keys: [(principal.clone(), stamp)].into() }
+/// A random password for the keys that follow those of `principal`, of the types that the KDC has given it.
+pub(super) async fn fresh_trust(kdc: &Kdc, principal: &Principal) -> Result<TrustKey, Trouble> {
+    let info = kdc.key_info(principal).await?;
+    let types = info.types();
+    if types.is_empty() {
+        let reason = format!("{principal} has no key but of deprecated encryption types; see supported_enctypes");
+        return Err(KdcError::Refused(reason).into());
+    }
+    Ok(TrustKey { password: random_text()?, version: next_version(info.version), types })
 }
 
-fn random_text() -> Result<Zeroizing<String>, Trouble> {
+/// The keys that the KDC has of principals.
+pub(super) async fn stamps(kdc: &Kdc, principals: &[Principal]) -> Result<BTreeMap<Principal, KeyStamp>, KdcError> {
+    let mut stamps = BTreeMap::new();
+    for principal in principals {
+        stamps.insert(principal.clone(), stamp(&kdc.key_info(principal).await?));
+    }
+    Ok(stamps)
+}
+
+fn stamp(info: &KeyInfo) -> KeyStamp {
+    KeyStamp { version: info.version, changed_s: info.changed_s }
+}
+
+fn delivery(principal: &Principal, info: &KeyInfo, found: &Found) -> Delivery {
+    Delivery { of: found.version.clone(), keys: [(principal.clone(), stamp(info))].into() }
+}
+
+pub(super) fn random_text() -> Result<Zeroizing<String>, Trouble> {
     let mut bytes = Zeroizing::new([0; VALUE_BYTES]);
     let filled = SystemRandom::new().fill(bytes.as_mut());
     filled.map_err(|_| KdcError::Local("the operating system gives no random numbers".to_owned()))?;

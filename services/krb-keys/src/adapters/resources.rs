@@ -71,8 +71,9 @@ pub struct KerberosKeySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$"))]
     pub secret: Option<String>,
-    /// Of Factory+; refused.
+    /// The key is sealed for the certificate (PEM) that stands there, `name of the ConfigMap/key in it`, and goes into a SealedSecret instead of a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$"))]
     pub seal_with: Option<String>,
     /// Of Factory+; refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -234,7 +235,7 @@ fn fields(spec: KerberosKeySpec) -> KerberosKeyFields {
         additional_principals: spec.additional_principals.unwrap_or_default(),
         keep_old_keys: spec.keep_old_keys.unwrap_or_default(),
         secret: spec.secret,
-        has_seal_with: spec.seal_with.is_some(),
+        seal_with: spec.seal_with,
         has_cluster: spec.cluster.is_some(),
     }
 }

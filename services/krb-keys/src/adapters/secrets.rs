@@ -14,7 +14,7 @@ use crate::spec::SecretKey;
 use crate::{MANAGED_BY_LABEL, MANAGER};
 
 /// How often a write is tried that others are faster with: several resources may have one Secret.
-const TRIES: u32 = 10;
+pub(super) const TRIES: u32 = 10;
 
 /// What a Secret has in one place.
 pub struct Found {

@@ -16,7 +16,12 @@ fn place(text: &str) -> SecretKey {
 
 fn spec(key_type: KeyType, names: &[&str], secret: Option<&str>) -> Spec {
     let principals = names.iter().map(|name| principal(name)).collect();
-    Spec { key_type, principals, secret: secret.map(place), keep_old_keys: false }
+    Spec { key_type, principals, secret: secret.map(place), seal_with: None, keep_old_keys: false }
+}
+
+fn sealed(key_type: KeyType, names: &[&str], secret: &str) -> Spec {
+    let seal_with = ConfigMapKey { config_map: "sealing".to_owned(), key: "cert.pem".to_owned() };
+    Spec { seal_with: Some(seal_with), ..spec(key_type, names, Some(secret)) }
 }
 
 /// What a place in a Secret holds: keys of principals by version, or a value by number.
@@ -40,6 +45,9 @@ struct World {
     wish: Wish,
     kdc: BTreeMap<Principal, Known>,
     secrets: BTreeMap<SecretKey, Held>,
+    /// Values by number, in SealedSecrets.
+    sealed: BTreeMap<SecretKey, u32>,
+    certificate: Option<u32>,
     foreign: BTreeSet<String>,
     forced_done: bool,
     delivery: Option<Delivery>,
@@ -53,9 +61,20 @@ struct World {
 impl World {
     fn new(spec: Spec) -> Self {
         let wish = Wish { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
-        let (kdc, secrets, foreign) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let (forced_done, delivery, is_away) = (false, None, false);
-        Self { wish, kdc, secrets, foreign, forced_done, delivery, is_away, made: 0, changes: 0, now_s: NOW_S }
+        Self {
+            wish,
+            kdc: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            sealed: BTreeMap::new(),
+            certificate: Some(1),
+            foreign: BTreeSet::new(),
+            forced_done: false,
+            delivery: None,
+            is_away: false,
+            made: 0,
+            changes: 0,
+            now_s: NOW_S,
+        }
     }
 
     fn look(&self) -> Observed {
@@ -67,20 +86,51 @@ impl World {
             Some(_) => Presence::Disabled,
         };
         let all = self.wish.meta.record.principals.union(&wanted.principals);
-        let secret = spec.and_then(|spec| Some((spec, spec.secret.as_ref()?))).map(|(spec, place)| SecretSeen {
+        let sealed = spec.and_then(SealedKey::of);
+        let plain = spec.filter(|spec| spec.seal_with.is_none());
+        let secret = plain.and_then(|spec| Some((spec, spec.secret.as_ref()?))).map(|(spec, place)| SecretSeen {
             is_writable: !self.foreign.contains(&place.secret),
             material: self.secrets.get(place).and_then(|held| self.material(spec, held)),
+            obstacle: None,
         });
-        let stale = self.wish.meta.record.secrets.difference(&wanted.secrets);
-        let stale = stale.filter(|place| self.secrets.contains_key(place) && !self.foreign.contains(&place.secret));
-        let is_trust = spec.filter(|spec| self.is_away && spec.key_type.is_trust());
+        let record = &self.wish.meta.record;
+        let is_ours = |place: &&SecretKey| !self.foreign.contains(&place.secret);
+        let stale = record.secrets.difference(&wanted.secrets).filter(|place| self.secrets.contains_key(place));
+        let stale_sealed = record.sealed.difference(&wanted.sealed).filter(|place| self.sealed.contains_key(place));
+        let is_trust = plain.filter(|spec| self.is_away && spec.key_type.is_trust());
         let place = is_trust.and_then(|spec| spec.secret.as_ref());
+        let delivery = place.and_then(|place| self.delivery_of(&spec?.principals[0], self.secrets.get(place)?));
         Observed {
-            delivery: place.and_then(|place| self.delivery_of(&spec?.principals[0], self.secrets.get(place)?)),
+            delivery: delivery.or_else(|| self.sealed_delivery(sealed.as_ref()?)),
             principals: all.map(|principal| (principal.clone(), presence(principal))).collect(),
-            secret,
-            stale: stale.cloned().collect(),
+            secret: secret.or_else(|| Some(self.look_sealed(sealed.as_ref()?))),
+            stale: stale.filter(is_ours).cloned().collect(),
+            stale_sealed: stale_sealed.filter(is_ours).cloned().collect(),
         }
+    }
+
+    fn look_sealed(&self, key: &SealedKey) -> SecretSeen {
+        let validity = if self.stamps(key).is_some() { Validity::Recorded } else { Validity::Unchecked };
+        SecretSeen {
+            is_writable: !self.foreign.contains(&key.place.secret),
+            material: self.sealed.contains_key(&key.place).then_some(Material { validity, entries: Vec::new() }),
+            obstacle: self.certificate.is_none().then(|| "there is no certificate".to_owned()),
+        }
+    }
+
+    /// None: not all get tickets.
+    fn stamps(&self, key: &SealedKey) -> Option<BTreeMap<Principal, KeyStamp>> {
+        let stamp = |principal: &Principal| {
+            let known = self.kdc.get(principal).filter(|known| known.enabled)?;
+            Some((principal.clone(), KeyStamp { version: known.version, changed_s: known.changed_s }))
+        };
+        key.principals.iter().map(stamp).collect()
+    }
+
+    fn sealed_delivery(&self, key: &SealedKey) -> Option<Delivery> {
+        let (value, certificate) = (self.sealed.get(&key.place)?, self.certificate?);
+        let of = format!("{:?} {} {certificate} {value}", key.key_type, key.place);
+        Some(Delivery { of, keys: self.stamps(key)? })
     }
 
     fn delivery_of(&self, principal: &Principal, held: &Held) -> Option<Delivery> {
@@ -151,6 +201,15 @@ impl World {
                 self.made += 1;
                 self.secrets.insert(secret.clone(), Held::Value(self.made));
             }
+            Action::MakeSealed(key) => {
+                assert!(self.wish.meta.record.sealed.contains(&key.place), "written before it was recorded");
+                self.give_sealed(key);
+                self.sealed.insert(key.place.clone(), self.made);
+                self.delivery = self.sealed_delivery(key);
+            }
+            Action::ClearSealed(place) => {
+                self.sealed.remove(place);
+            }
             Action::SetPassword(principal, secret) | Action::SetTrust(principal, secret) => {
                 let Held::Value(value) = self.secrets[secret] else { panic!("no password") };
                 self.change_password(principal, Some(value));
@@ -174,6 +233,22 @@ impl World {
         self.changes += 1;
         let known = self.kdc.get_mut(principal).unwrap();
         (known.version, known.password, known.changed_s) = (known.version + 1, password, self.changes);
+    }
+
+    /// The first half of what is done for a sealed key.
+    fn give_sealed(&mut self, key: &SealedKey) {
+        self.made += 1;
+        for principal in &key.principals {
+            self.change_password(principal, Some(self.made));
+        }
+    }
+
+    /// The service is killed in the middle of a step.
+    fn cut(&mut self, action: &Action) {
+        if let Action::MakeSealed(key) = action {
+            self.give_sealed(key);
+        }
+        self.kill();
     }
 
     /// The service is killed: what only memory knew is gone.
@@ -208,6 +283,10 @@ fn each_type_settles_and_a_second_start_changes_nothing() {
         spec(KeyType::Trust, &["a"], Some("s/trust")),
         spec(KeyType::Local, &[], Some("s/value")),
         spec(KeyType::Disabled, &["a"], None),
+        sealed(KeyType::Random, &["a", "b"], "s/keytab"),
+        sealed(KeyType::Password, &["a"], "s/password"),
+        sealed(KeyType::Trust, &["a"], "s/trust"),
+        sealed(KeyType::Disabled, &["a"], "s/keytab"),
     ] {
         let mut world = World::new(spec);
         assert_eq!(world.settle(), DONE);
@@ -285,6 +364,78 @@ fn where_the_kdc_cannot_be_asked_the_recorded_delivery_counts() {
 }
 
 #[test]
+fn a_sealed_key_is_made_again_only_for_a_reason() {
+    let mut world = World::new(sealed(KeyType::Random, &["a", "b"], "s/k"));
+    world.certificate = None;
+    assert!(matches!(world.settle(), Decision::Refused(reason) if reason == "there is no certificate"));
+    assert_eq!(world.changes, 0);
+    world.certificate = Some(1);
+    let is_made_again = |what: &str, world: &mut World| {
+        let made = world.made + 1;
+        assert_eq!(world.settle(), DONE, "{what}");
+        assert_eq!((world.made, world.sealed[&place("s/k")]), (made, made), "{what}");
+        world.kill();
+        assert_eq!(world.settle(), DONE, "{what}");
+        assert_eq!(world.made, made, "{what}: a restart makes none");
+    };
+    is_made_again("the first", &mut world);
+    world.certificate = Some(2);
+    is_made_again("another certificate", &mut world);
+    world.sealed.clear();
+    is_made_again("the SealedSecret is gone", &mut world);
+    let before = world.sealed.insert(place("s/k"), 1);
+    is_made_again("one of before has come back", &mut world);
+    assert_eq!(before, Some(3));
+    world.change_password(&principal("b"), None);
+    is_made_again("the KDC has another key", &mut world);
+    world.wish.meta.force_rekey = true;
+    is_made_again("it is asked for", &mut world);
+    world.wish.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
+    is_made_again("other principals", &mut world);
+    world.wish.spec = Ok(sealed(KeyType::Password, &["a"], "s/k"));
+    is_made_again("another type", &mut world);
+    world.sealed.clear();
+    let Decision::Do(action @ Action::MakeSealed(_)) = world.decide(&Others::default()) else { panic!("no step") };
+    world.cut(&action);
+    is_made_again("killed between KDC and SealedSecret", &mut world);
+    world.foreign.insert("s".to_owned());
+    world.wish.meta.force_rekey = true;
+    assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("SealedSecret s is not written")));
+}
+
+#[test]
+fn a_secret_is_either_sealed_or_not() {
+    let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
+    world.settle();
+    world.wish.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
+    world.certificate = None;
+    assert!(matches!(world.settle(), Decision::Refused(_)));
+    assert_eq!((world.secrets.len(), world.made), (1, 1), "the key that works stays");
+    world.certificate = Some(1);
+    assert_eq!(world.decide(&Others::default()), Decision::Do(Action::Clear(place("s/k"))), "it is in the way");
+    assert_eq!(world.settle(), DONE);
+    assert_eq!((world.secrets.len(), world.sealed.len()), (0, 1));
+    world.wish.spec = Ok(spec(KeyType::Random, &["a"], Some("s/l")));
+    let Decision::Do(mark @ Action::Mark { .. }) = world.decide(&Others::default()) else { panic!("no mark") };
+    world.act(&mark);
+    let cleared = Decision::Do(Action::ClearSealed(place("s/k")));
+    assert_eq!(world.decide(&Others::default()), cleared, "before the Secret is written");
+    assert_eq!(world.settle(), DONE);
+    assert_eq!((world.secrets.len(), world.sealed.len()), (1, 0));
+    let owned = |secrets: &[&str], sealed: &[&str]| {
+        let places = |texts: &[&str]| texts.iter().map(|text| place(text)).collect();
+        let owned = Record { secrets: places(secrets), sealed: places(sealed), ..Record::default() };
+        Others { owned, wanted: Record::default() }
+    };
+    for others in [owned(&[], &["s/l"]), owned(&[], &["s/other"])] {
+        assert!(matches!(world.decide(&others), Decision::Refused(_)), "{others:?}");
+    }
+    world.wish.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
+    assert!(matches!(world.decide(&owned(&["s/other"], &[])), Decision::Refused(reason) if reason.contains("either")));
+    assert!(matches!(world.decide(&owned(&[], &["s/other"])), Decision::Do(_)));
+}
+
+#[test]
 fn a_secret_of_somebody_else_is_not_written() {
     for key_type in [KeyType::Random, KeyType::Password, KeyType::Trust] {
         let mut world = World::new(spec(key_type, &["a"], Some("s/k")));
@@ -345,7 +496,7 @@ fn what_belongs_to_another_resource_is_refused() {
         owned: Record {
             principals: names.iter().map(|name| principal(name)).collect(),
             secrets: secrets.iter().map(|text| place(text)).collect(),
-            delivery: None,
+            ..Record::default()
         },
         wanted: Record::default(),
     };
@@ -417,10 +568,13 @@ fn specs() -> impl Strategy<Value = Spec> {
         Just(KeyType::Disabled),
     ];
     let secrets = proptest::sample::select(vec!["s/k", "s/l", "t/k"]);
-    (types, proptest::sample::subsequence(vec!["a", "b", "c"], 1..=3), secrets, any::<bool>()).prop_map(
-        |(key_type, names, secret, keep)| {
+    (types, proptest::sample::subsequence(vec!["a", "b", "c"], 1..=3), secrets, any::<bool>(), any::<bool>()).prop_map(
+        |(key_type, names, secret, keep, is_sealed)| {
             let may_be_many = matches!(key_type, KeyType::Random | KeyType::Disabled);
             let names = if may_be_many { &names[..] } else { &names[..1] };
+            if is_sealed && !key_type.is_preset() {
+                return sealed(key_type, names, secret);
+            }
             let keep_old_keys = keep && may_be_many;
             Spec { keep_old_keys, ..spec(key_type, names, Some(secret)) }
         },
@@ -443,14 +597,19 @@ proptest! {
                     world.act(&action);
                 }
             }
+            if let Decision::Do(action) = world.decide(&Others::default()) {
+                world.cut(&action);
+            }
             world.kill();
         }
         let last = world.settle();
-        if let (Decision::Done { .. }, Ok(Spec { key_type, principals, secret: Some(place), .. })) = (&last, &world.wish.spec)
-            && has_password(*key_type)
-        {
-            let known = world.kdc[&principals[0]].password.map(Held::Value);
-            prop_assert_eq!(known.as_ref(), world.secrets.get(place), "the KDC has another password");
+        if let (Decision::Done { .. }, Ok(spec @ Spec { key_type, principals, secret: Some(place), .. })) = (&last, &world.wish.spec) {
+            let known = world.kdc.get(&principals[0]).and_then(|known| known.password);
+            if SealedKey::of(spec).is_some() {
+                prop_assert_eq!(known.as_ref(), world.sealed.get(place), "the KDC has another key");
+            } else if has_password(*key_type) {
+                prop_assert_eq!(known.map(Held::Value), world.secrets.get(place).cloned(), "the KDC has another password");
+            }
         }
         prop_assert!(matches!(last, Decision::Done { .. } | Decision::Refused(_)), "{:?}", last);
         let wanted = Record::of(world.wish.spec.as_ref().unwrap());
@@ -465,5 +624,6 @@ proptest! {
         for place in world.secrets.keys() {
             prop_assert!(!world.wish.meta.record.secrets.contains(place), "{} is left", place);
         }
+        prop_assert_eq!(world.sealed.len(), 0, "sealed keys are left");
     }
 }

@@ -31,7 +31,13 @@ fn id(name: &str) -> ResourceId {
 
 fn resource(name: &str) -> Resource {
     let secret = Some(format!("{name}/keytab").parse().unwrap());
-    let spec = Spec { key_type: KeyType::Random, principals: vec![principal(name)], secret, keep_old_keys: false };
+    let spec = Spec {
+        key_type: KeyType::Random,
+        principals: vec![principal(name)],
+        secret,
+        seal_with: None,
+        keep_old_keys: false,
+    };
     let meta = Meta { finalizer: true, record: Record::of(&spec), ..Meta::default() };
     let wish = Wish { meta, deleting: false, suspended: false, spec: Ok(spec) };
     Resource { uid: format!("uid of {name}"), generation: 1, wish, status: None }
@@ -41,7 +47,11 @@ fn resource(name: &str) -> Resource {
 fn in_step(name: &str, validity: Validity) -> Observed {
     Observed {
         principals: [(principal(name), Presence::Enabled)].into(),
-        secret: Some(SecretSeen { is_writable: true, material: Some(Material { validity, entries: Vec::new() }) }),
+        secret: Some(SecretSeen {
+            is_writable: true,
+            material: Some(Material { validity, entries: Vec::new() }),
+            obstacle: None,
+        }),
         ..Observed::default()
     }
 }

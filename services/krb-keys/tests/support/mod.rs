@@ -106,12 +106,28 @@ impl Site {
         self.cluster.kubernetes().delete(&self.place(kind, name)).unwrap();
     }
 
+    pub fn delete_sealed(&self, name: &str) {
+        let place = Place { api_version: "bitnami.com/v1alpha1", ..self.place("SealedSecret", name) };
+        self.cluster.kubernetes().delete(&place).unwrap();
+    }
+
+    /// Writes a ConfigMap.
+    pub fn write_config_map(&self, name: &str, key: &str, value: &str) {
+        let metadata = json!({ "name": name, "namespace": self.cluster.namespace() });
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { key: value } });
+        self.cluster.kubernetes().apply("test", map).unwrap();
+    }
+
     fn place<'a>(&'a self, kind: &'static str, name: &'a str) -> Place<'a> {
         Place { api_version: API, kind, namespace: self.cluster.namespace(), name }
     }
 
     pub fn get(&self, kind: &str, name: &str) -> Option<Arc<Value>> {
-        let api_version = if kind == "Secret" { "v1" } else { API };
+        let api_version = match kind {
+            "Secret" => "v1",
+            "SealedSecret" => "bitnami.com/v1alpha1",
+            _ => API,
+        };
         self.cluster.kubernetes().get(api_version, kind, self.cluster.namespace(), name).ok()
     }
 
