@@ -1,14 +1,16 @@
 //! One cluster's life behind the walls, as its operator and the person at the edge see it: created, bootstrapped by the line with sh, kubectl and curl, enrolled by the Job that the script
 //! starts, born with its own certificate on a Mosquitto with the shipped access control, deployed to, given a secret, renewed, revoked, enrolled again, deleted. And of all secrets on the way
-//! none is where it does not belong.
+//! none is where it does not belong. It lives so undisturbed, and with a service killed at each step ([`BLOWS`]).
 
 use std::fs;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use configdb_schema::address;
 use e2e::edge::Edge;
+use e2e::process::Processes;
 use e2e::wait;
 use serde_json::Value;
 use simulator::flux::install;
@@ -17,7 +19,6 @@ use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
 use uuid::Uuid;
 
 use crate::enrolment::{LIMIT, Site};
-use crate::factory::uuid;
 use crate::shell::{Ended, Shell};
 use crate::walls::mqtt;
 
@@ -29,12 +30,59 @@ const LIFETIME_S: u32 = 180;
 
 const VALUE: &str = "correct horse battery staple";
 
+const CLUSTER: Uuid = uuid::uuid!("c1000000-0000-4000-8000-000000000002");
+
+/// The parts of the life, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Create,
+    Bootstrap,
+    Deploy,
+    Seal,
+    Rotate,
+    Revoke,
+    EnrolAgain,
+    Delete,
+}
+
+/// In each step: when the first message on a topic is heard, which service is killed and started again. `CLUSTER` and `OVEN` stand for the UUIDs of cluster and deployment.
+const BLOWS: [(Step, &str, &str); 17] = [
+    (Step::Create, "ACME-Central/DBIRTH/ConfigDB/CLUSTER", "cluster-manager"),
+    (Step::Create, "ACME-Central/DBIRTH/Cluster-Manager/CLUSTER", "configdb"),
+    (Step::Bootstrap, "ACME-Enrol/NBIRTH/CLUSTER", "cluster-manager"),
+    (Step::Bootstrap, "ACME-Enrol/NCMD/CLUSTER", "configdb"),
+    (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Sync", "edge-sync"),
+    (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Monitor", "edge-monitor"),
+    (Step::Deploy, "ACME-Paint_Shop/NCMD/Sync", "cluster-manager"),
+    (Step::Deploy, "ACME-Paint_Shop/DBIRTH/Sync/deployment.OVEN", "edge-sync"),
+    (Step::Deploy, "ACME-Paint_Shop/NBIRTH/Oven_1", "configdb"),
+    (Step::Seal, "ACME-Paint_Shop/NCMD/Sync", "cluster-manager"),
+    (Step::Rotate, "ACME-Paint_Shop/NBIRTH/Identity", "cluster-manager"),
+    (Step::Rotate, "ACME-Paint_Shop/NCMD/Identity", "edge-sync"),
+    (Step::Revoke, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
+    (Step::EnrolAgain, "ACME-Enrol/NBIRTH/CLUSTER", "configdb"),
+    (Step::EnrolAgain, "ACME-Enrol/NCMD/CLUSTER", "cluster-manager"),
+    (Step::Delete, "ACME-Paint_Shop/DDEATH/Sync/deployment.OVEN", "edge-sync"),
+    (Step::Delete, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
+];
+
 /// Topic and payload of a message.
 type Message = (String, Vec<u8>);
 
-/// Everything that is said, as the operator hears it.
+/// A service that is killed when a topic is heard.
+#[derive(Debug, Clone)]
+struct Blow {
+    topic: String,
+    processes: Processes,
+    service: &'static str,
+}
+
+/// Everything that is said, as the operator hears it; and what is done on hearing it.
 #[derive(Debug, Clone, Default)]
-struct Record(Arc<Mutex<Vec<Message>>>);
+struct Record {
+    messages: Arc<Mutex<Vec<Message>>>,
+    armed: Arc<Mutex<Vec<Blow>>>,
+}
 
 impl Record {
     fn of(site: &Site) -> Self {
@@ -45,15 +93,27 @@ impl Record {
         tokio::spawn(async move {
             while let Some(event) = listener.recv().await {
                 if let ListenerEvent::Message { topic, payload, .. } = event {
-                    all.0.lock().unwrap_or_else(PoisonError::into_inner).push((topic, payload.to_vec()));
+                    all.strike(&topic);
+                    locked(&all.messages).push((topic, payload.to_vec()));
                 }
             }
         });
         record
     }
 
+    /// Kills what is to be killed on this topic, if it runs, and starts it again.
+    fn strike(&self, topic: &str) {
+        locked(&self.armed).retain(|blow| {
+            let is_due = blow.topic == topic && blow.processes.kill(blow.service);
+            if is_due {
+                blow.processes.restart(blow.service);
+            }
+            !is_due
+        });
+    }
+
     fn messages(&self) -> Vec<Message> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.messages).clone()
     }
 
     /// Waits until a node of the cluster is born, not counting the first `from` messages.
@@ -65,13 +125,18 @@ impl Record {
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The centre, the edge and the person there.
 struct Journey {
+    /// Services are killed on the way.
+    is_disturbed: bool,
     site: Site,
     edge: Edge,
     shell: Shell,
     record: Record,
-    cluster: Uuid,
     /// What must be nowhere.
     secrets: Vec<String>,
     /// What was shown to people, and said by programs that are gone.
@@ -79,7 +144,7 @@ struct Journey {
 }
 
 impl Journey {
-    async fn begin() -> Self {
+    async fn begin(is_disturbed: bool) -> Self {
         let site = Site::start_with(LIFETIME_S, |site| {
             let at = |name: &str| site.server.directory().join(name).display().to_string();
             let flux = at("flux.yaml");
@@ -97,9 +162,32 @@ impl Journey {
         let record = Record::of(&site);
         let edge = Edge::behind_walls(NAME, &site.url(), site.server.address()).await;
         let shell = Shell::new(&edge.cluster.kube_config());
-        let cluster = uuid(&site.cli.json(&["cluster", "create", NAME]).await);
         let key = fs::read_to_string(site.server.directory().join("ACME-Enrol.key")).unwrap();
-        Self { site, edge, shell, record, cluster, secrets: vec![line_of(&key)], shown: String::new() }
+        Self { is_disturbed, site, edge, shell, record, secrets: vec![line_of(&key)], shown: String::new() }
+    }
+
+    /// What the next step is. Nothing of the step before is waited for any more but the blows that belong to it.
+    async fn enter(&self, step: Step) {
+        self.are_struck().await;
+        let oven = address::v5(&["EdgeDeployment", &CLUSTER.to_string(), "Oven_1"]).to_string();
+        let blow = |topic: &str, service| {
+            let topic = topic.replace("CLUSTER", &CLUSTER.to_string()).replace("OVEN", &oven);
+            let of_edge = e2e::edge::SERVICES.contains(&service);
+            let processes = if of_edge { &self.edge.processes } else { &self.site.processes };
+            Blow { topic: format!("spBv1.0/{topic}"), processes: processes.clone(), service }
+        };
+        let blows = BLOWS.into_iter().filter(|(of, ..)| self.is_disturbed && *of == step);
+        locked(&self.record.armed).extend(blows.map(|(_, topic, service)| blow(topic, service)));
+    }
+
+    async fn are_struck(&self) {
+        let struck = || locked(&self.record.armed).is_empty().then_some(());
+        let left = || format!("{:?}\n{}", locked(&self.record.armed), self.site.processes.tails());
+        wait::until("all blows of a step", struck, left).await;
+    }
+
+    async fn create(&self) {
+        self.site.cli.json(&["cluster", "create", NAME, "--uuid", &CLUSTER.to_string()]).await;
     }
 
     /// Pastes a line that was made for this, and says yes.
@@ -149,8 +237,7 @@ impl Journey {
         let token = made["token"].as_str().unwrap().to_owned();
         let header = self.shell.path().join("header");
         fs::write(&header, format!("Authorization: Bearer {token}")).unwrap();
-        let url =
-            format!("http://{}/v1/cluster/{}/secret/{NAMESPACE}/press-login/password", self.site.git(), self.cluster);
+        let url = format!("http://{}/v1/cluster/{CLUSTER}/secret/{NAMESPACE}/press-login/password", self.site.git());
         let put = format!("curl -sS -o /dev/null -w '%{{http_code}}' -X PUT -H @header --data-binary @- '{url}'");
         let put = format!("cd '{}' && {put}", self.shell.path().display());
         self.site
@@ -181,14 +268,14 @@ impl Journey {
             tokio::time::sleep(wait::LOOK).await;
         }
         self.births(from).await;
-        let identity = self.site.entry(self.cluster, "EdgeClusterIdentity").await.unwrap();
+        let identity = self.site.entry(CLUSTER, "EdgeClusterIdentity").await.unwrap();
         assert_eq!(identity["certificates"][0]["state"], "renewed", "{identity}");
         self.secrets.push(line_of(&self.secret("sparkfleet-identity", "tls.key")));
     }
 
     /// The certificates are made void, and the server is told; whoever shows them is refused.
     async fn revoke(&mut self) {
-        let identity = self.site.entry(self.cluster, "EdgeClusterIdentity").await.unwrap();
+        let identity = self.site.entry(CLUSTER, "EdgeClusterIdentity").await.unwrap();
         let certificates = identity["certificates"].as_array().unwrap();
         let valid = certificates.iter().find(|certificate| certificate["state"] == "valid").unwrap();
         let serial = valid["serial"].as_str().unwrap().to_uppercase();
@@ -245,7 +332,7 @@ impl Journey {
     /// No secret is in a message, in a log, in what was shown, in git, in ConfigDB, or in an object of the edge that is not a Secret.
     async fn nothing_has_leaked(&self) {
         let state_dir = self.site.state_dir("cluster-manager");
-        let repository = state_dir.join("git").join(format!("{}.git", self.cluster));
+        let repository = state_dir.join("git").join(format!("{CLUSTER}.git"));
         let mut git = std::process::Command::new("git");
         git.args(["-c", "safe.directory=*", "--git-dir"]).arg(&repository).args(["log", "--patch", "--all"]);
         let git = String::from_utf8(git.output().unwrap().stdout).unwrap();
@@ -287,21 +374,40 @@ fn line_of(pem: &str) -> String {
     pem.lines().nth(1).unwrap().to_owned()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_lives_behind_the_walls_from_the_line_to_its_deletion_and_no_secret_leaks() {
-    let mut journey = Journey::begin().await;
+async fn live(is_disturbed: bool) {
+    let mut journey = Journey::begin(is_disturbed).await;
+    journey.enter(Step::Create).await;
+    journey.create().await;
+    journey.enter(Step::Bootstrap).await;
     journey.bootstrap().await;
     let certificate = journey.secret("sparkfleet-identity", "tls.crt");
     journey.births(0).await;
     let born = journey.record.messages().len();
+    journey.enter(Step::Deploy).await;
     journey.deploy().await;
+    journey.enter(Step::Seal).await;
     journey.seal().await;
+    journey.enter(Step::Rotate).await;
     journey.rotate(&certificate, born).await;
+    journey.enter(Step::Revoke).await;
     journey.revoke().await;
+    journey.enter(Step::EnrolAgain).await;
     journey.enrol_again().await;
+    journey.enter(Step::Delete).await;
     journey.delete().await;
+    journey.are_struck().await;
     journey.nothing_has_leaked().await;
     let Journey { site, edge, .. } = journey;
     edge.stop().await;
     site.processes.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_lives_behind_the_walls_from_the_line_to_its_deletion_and_no_secret_leaks() {
+    live(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_lives_on_whichever_service_is_killed_at_whichever_step() {
+    live(true).await;
 }
