@@ -28,6 +28,8 @@ pub enum Operation {
     ReadStatus,
     /// See which secrets a cluster has; their values nobody sees.
     ListSecrets,
+    /// Get the certificate that values are sealed for.
+    ReadCertificate,
     /// Write a key of a secret.
     PutSecret,
     /// Remove a key of a secret.
@@ -58,6 +60,7 @@ impl Operation {
             Self::ListClusters => "list-clusters",
             Self::ReadStatus => "read-status",
             Self::ListSecrets => "list-secrets",
+            Self::ReadCertificate => "read-certificate",
             Self::PutSecret => "put-secret",
             Self::DeleteSecret => "delete-secret",
             Self::BootstrapLine => "bootstrap-url",
@@ -76,7 +79,8 @@ impl Operation {
     pub const fn needs(self) -> TokenScope {
         match self {
             Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit => TokenScope::Administrator,
-            Self::ListClusters | Self::ReadStatus | Self::ListSecrets | Self::ReadRepository => TokenScope::Viewer,
+            Self::ListClusters | Self::ReadStatus | Self::ReadRepository => TokenScope::Viewer,
+            Self::ListSecrets | Self::ReadCertificate => TokenScope::Viewer,
             Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push | Self::PushShared => {
                 TokenScope::Operator
             }

@@ -56,6 +56,11 @@ pub enum Question {
         /// What is to be written.
         key: SecretKey,
     },
+    /// The certificate that a cluster's values are sealed for.
+    SealingCertificate {
+        /// Of which cluster.
+        cluster: Uuid,
+    },
     /// A line that bootstraps a cluster.
     BootstrapLine {
         /// Which cluster.
@@ -147,6 +152,7 @@ impl Question {
             Self::Status { .. } => Operation::ReadStatus,
             Self::BootstrapLine { .. } => Operation::BootstrapLine,
             Self::Secrets { .. } => Operation::ListSecrets,
+            Self::SealingCertificate { .. } => Operation::ReadCertificate,
             Self::Certificate { .. } | Self::PutSecret { .. } => Operation::PutSecret,
             Self::DeleteSecret { .. } => Operation::DeleteSecret,
             Self::Tokens => Operation::ListTokens,
@@ -170,6 +176,7 @@ impl Question {
             | Self::BootstrapLine { cluster, .. }
             | Self::Certificate { cluster, .. }
             | Self::Secrets { cluster }
+            | Self::SealingCertificate { cluster }
             | Self::PutSecret { cluster, .. }
             | Self::DeleteSecret { cluster, .. } => Some(*cluster),
         }
@@ -192,7 +199,7 @@ impl Question {
                 Some(format!("repository {} main {}..{}", push.repository, short(&push.before), short(&push.after)))
             }
             Self::Clusters | Self::Status { .. } | Self::Secrets { .. } | Self::Tokens | Self::Audit => None,
-            Self::Repository { .. } => None,
+            Self::SealingCertificate { .. } | Self::Repository { .. } => None,
         }
     }
 }

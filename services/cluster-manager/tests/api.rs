@@ -133,7 +133,9 @@ fn everything(question: &Question) -> Told {
     Ok(match question {
         Question::Repository { .. } | Question::Pushed(_) => panic!("that is git's"),
         Question::Clusters => Reply::Clusters(Vec::new()),
-        Question::Certificate { .. } => Reply::Certificate(CERTIFICATE.to_owned()),
+        Question::Certificate { .. } | Question::SealingCertificate { .. } => {
+            Reply::Certificate(CERTIFICATE.to_owned())
+        }
         Question::Secrets { .. } => Reply::Secrets(vec![stored()], sealed_secrets::fingerprint(CERTIFICATE)),
         Question::Status { .. } => Reply::Status(CLUSTER, Box::default()),
         Question::PutSecret { .. } | Question::DeleteSecret { .. } => Reply::Written,
@@ -181,6 +183,67 @@ async fn a_value_is_sealed_before_anybody_is_told_and_recorded_before_it_is_answ
     let Question::PutSecret { sealed, dry_run: true, .. } = &asked[3].question else { panic!("{asked:?}") };
     assert_eq!(sealed["spec"]["template"]["type"], "kubernetes.io/tls");
     assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 2, "one line a write");
+}
+
+fn fingerprint() -> String {
+    sealed_secrets::fingerprint(CERTIFICATE).unwrap()
+}
+
+/// `VALUE`, as a client seals it.
+fn sealed_value() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let certificate = sealed_secrets::SealingCertificate::from_pem(CERTIFICATE, now).unwrap();
+    let scope = sealed_secrets::Scope::Strict;
+    let request = sealed_secrets::Request { namespace: "a", name: "b", scope, secret_type: "Opaque" };
+    let value = sealed_secrets::Plain {
+        key: "c".to_owned(),
+        value: VALUE.as_bytes().to_vec().into(),
+        session_key: [7; 32].into(),
+    };
+    let sealed = sealed_secrets::sealed_secret(&certificate, request, &[value]).unwrap();
+    sealed["spec"]["encryptedData"]["c"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_value_that_was_sealed_elsewhere_is_taken_as_it_is_if_it_is_for_the_certificate_of_the_cluster() {
+    let api = Api::start(everything).await;
+    let told = api.request(&format!("GET {}", path("sealing-certificate")), "", "").await;
+    let told: Value = serde_json::from_str(&told.body).unwrap();
+    assert_eq!((&told["certificate"], &told["fingerprint"]), (&CERTIFICATE.into(), &fingerprint().into()));
+    let put = async |query: &str, value: &str| api.put(&path(&format!("sealed-secret/a/b/c{query}")), value).await;
+    let good = format!("?fingerprint={}", fingerprint().to_uppercase());
+    let value = sealed_value();
+    assert_eq!(put(&good, &format!("{value}\n")).await.status, 204);
+    let query = format!("{good}&dryrun&scope=cluster-wide&type=kubernetes.io%2Ftls");
+    assert_eq!(put(&query, &value).await.status, 204);
+    let asked = api.asked();
+    let written = asked.iter().filter_map(|asked| match &asked.question {
+        Question::PutSecret { sealed, fingerprint, dry_run, .. } => Some((sealed, fingerprint, *dry_run)),
+        _ => None,
+    });
+    let written: Vec<_> = written.collect();
+    assert_eq!(written.len(), 2, "{asked:?}");
+    let (sealed, of, dry_run) = &written[0];
+    assert!(!dry_run && **of == fingerprint() && sealed["spec"]["encryptedData"]["c"] == value.as_str());
+    let (sealed, _, dry_run) = &written[1];
+    assert!(*dry_run && sealed["spec"]["template"]["type"] == "kubernetes.io/tls");
+    assert_eq!(sealed["metadata"]["annotations"]["sealedsecrets.bitnami.com/cluster-wide"], "true");
+
+    let large = "x".repeat(2 * 1024 * 1024);
+    for (query, value, status, reason) in [
+        ("", value.as_str(), 400, "fingerprint must say"),
+        ("?fingerprint=f0", &value, 409, "seal the value again"),
+        (&good, VALUE, 400, "no base64"),
+        (&good, "AAAA", 400, "not sealed for the key"),
+        (&good, "", 400, "not sealed for the key"),
+        (&good, &large, 413, "larger than"),
+        (&format!("{good}&scope=everywhere"), &value, 400, "scope is"),
+        (&format!("{good}&type=a%20b"), &value, 400, "type"),
+    ] {
+        let refused = put(query, value).await;
+        assert_eq!(refused.status, status, "{query}: {refused:?}");
+        assert!(refused.body.contains(reason) && !refused.body.contains(VALUE), "{query}: {refused:?}");
+    }
 }
 
 #[cfg(unix)]
@@ -384,11 +447,15 @@ async fn every_operation_of_the_document_is_served_and_the_committed_copy_is_the
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let path = path.replace("{cluster}", &CLUSTER.to_string()).replace(['{', '}'], "");
-            let line = format!("{} {path}", method.to_uppercase());
-            let takes_json = &item[method]["requestBody"]["content"]["application/json"];
-            let body = if takes_json.is_null() { "" } else { r#"{"name": "ci", "scope": "viewer"}"# };
+            let content = item[method]["requestBody"]["content"].as_object();
+            let (body, query) = match content.and_then(|content| content.keys().next()).map(String::as_str) {
+                Some("application/json") => (r#"{"name": "ci", "scope": "viewer"}"#.to_owned(), String::new()),
+                Some("text/plain") => (sealed_value(), format!("?fingerprint={}", fingerprint())),
+                _ => (String::new(), String::new()),
+            };
+            let line = format!("{} {path}{query}", method.to_uppercase());
             let fields = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-            let response = api.request(&line, &fields, body).await;
+            let response = api.request(&line, &fields, &body).await;
             assert!((200..300).contains(&response.status), "{line}: {response:?}");
             let undocumented = api.request(&format!("PATCH {path}"), "", "").await;
             assert_eq!(undocumented.status, 405, "PATCH {path}");

@@ -16,5 +16,5 @@ mod manifest;
 mod seal;
 
 pub use certificate::{CertificateError, SealingCertificate, fingerprint};
-pub use manifest::{ManifestError, Plain, Request, check_key, check_names, sealed_secret};
-pub use seal::{SESSION_KEY_BYTES, Scope, SealError};
+pub use manifest::{ManifestError, Plain, Request, check_key, check_names, of_sealed, sealed_secret};
+pub use seal::{SESSION_KEY_BYTES, Scope, SealError, SealedError};

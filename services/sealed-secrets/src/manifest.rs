@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use crate::SealingCertificate;
-use crate::seal::{SESSION_KEY_BYTES, Scope, SealError, seal};
+use crate::seal::{SESSION_KEY_BYTES, Scope, SealError, SealedError, check_sealed, seal};
 
 /// Most bytes that the values of one Secret may have together (Kubernetes: 1 MiB for the object).
 const VALUES_BYTES_MAX: usize = 1024 * 1024;
@@ -65,6 +65,14 @@ pub enum ManifestError {
         /// Their size.
         bytes: usize,
     },
+    /// A value that should be sealed is not, or for another certificate.
+    #[error("the sealed value of key {key:?} cannot be taken: {reason}")]
+    Sealed {
+        /// The key.
+        key: String,
+        /// Why not.
+        reason: SealedError,
+    },
     /// See [`SealError`].
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -79,18 +87,40 @@ pub fn sealed_secret(
     request: Request<'_>,
     values: &[Plain],
 ) -> Result<Value, ManifestError> {
-    let Request { namespace, name, scope, secret_type } = request;
+    let Request { namespace, name, scope, .. } = request;
     check(request, values)?;
     let sealed = |plain: &Plain| {
         let text = seal(certificate, &plain.session_key, &plain.value, (scope, namespace, name))?;
         Ok((plain.key.clone(), Value::String(text)))
     };
     let data = values.iter().map(sealed).collect::<Result<Map<_, _>, SealError>>()?;
+    Ok(object(request, data))
+}
+
+/// The SealedSecret of one value that is sealed already: `sealed` is base64, as [`sealed_secret`] has it in `spec.encryptedData`, and as `kubeseal --raw` prints it.
+///
+/// # Errors
+/// A name breaks its rule, or the text cannot be sealed for this certificate. What is sealed for another of the same size is not noticed.
+pub fn of_sealed(
+    certificate: &SealingCertificate,
+    request: Request<'_>,
+    key: &str,
+    sealed: &str,
+) -> Result<Value, ManifestError> {
+    check_request(request)?;
+    check_key(key)?;
+    check_sealed(certificate, sealed, VALUES_BYTES_MAX)
+        .map_err(|reason| ManifestError::Sealed { key: key.to_owned(), reason })?;
+    Ok(object(request, Map::from_iter([(key.to_owned(), Value::from(sealed))])))
+}
+
+fn object(request: Request<'_>, data: Map<String, Value>) -> Value {
+    let Request { namespace, name, scope, secret_type } = request;
     let mut metadata = json!({ "name": name, "namespace": namespace });
     if let Some(annotation) = scope.annotation() {
         metadata["annotations"] = json!({ annotation: "true" });
     }
-    Ok(json!({
+    json!({
         "apiVersion": "bitnami.com/v1alpha1",
         "kind": "SealedSecret",
         "metadata": metadata,
@@ -98,15 +128,20 @@ pub fn sealed_secret(
             "encryptedData": data,
             "template": { "metadata": metadata, "type": secret_type },
         },
-    }))
+    })
 }
 
-fn check(request: Request<'_>, values: &[Plain]) -> Result<(), ManifestError> {
+fn check_request(request: Request<'_>) -> Result<(), ManifestError> {
     let Request { namespace, name, secret_type, .. } = request;
     check_names(namespace, name)?;
     if secret_type.is_empty() || !secret_type.chars().all(|c| c.is_ascii_alphanumeric() || "-./".contains(c)) {
         return Err(wrong("type", secret_type, "must consist of letters, digits, `-`, `.` and `/`"));
     }
+    Ok(())
+}
+
+fn check(request: Request<'_>, values: &[Plain]) -> Result<(), ManifestError> {
+    check_request(request)?;
     if values.is_empty() {
         return Err(ManifestError::Empty);
     }

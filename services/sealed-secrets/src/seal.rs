@@ -11,6 +11,9 @@ use crate::SealingCertificate;
 /// Bytes of a session key.
 pub const SESSION_KEY_BYTES: usize = 32;
 
+/// Bytes that say how long the wrapped session key is.
+const LENGTH_BYTES: usize = 2;
+
 /// What a sealed value is bound to: elsewhere the controller refuses to open it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
@@ -27,6 +30,20 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the value cannot be sealed: the cryptography library refused")]
 pub struct SealError;
+
+/// Why a text is no value that is sealed for a certificate. Whether the controller can open it, its key alone tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SealedError {
+    /// Its encoding.
+    #[error("it is no base64 on one line")]
+    Encoding,
+    /// It is sealed for a key of another size, or is something else.
+    #[error("it is not sealed for the key of that certificate")]
+    Form,
+    /// More than a Secret holds.
+    #[error("its value is larger than a Secret holds")]
+    TooLarge,
+}
 
 impl Scope {
     /// The annotation by which the controller knows the scope; none for the strict one.
@@ -46,6 +63,22 @@ impl Scope {
             Self::ClusterWide => String::new(),
         }
     }
+}
+
+/// Looks whether a text can be what [`seal`] has made for that certificate, of a value of at most `bytes_max` bytes.
+pub(crate) fn check_sealed(certificate: &SealingCertificate, text: &str, bytes_max: usize) -> Result<(), SealedError> {
+    // Longer than any that passes: it is not worth decoding.
+    if text.len() > 2 * (bytes_max + LENGTH_BYTES + certificate.key.ciphertext_size() + AES_256_GCM.tag_len()) {
+        return Err(SealedError::TooLarge);
+    }
+    let sealed = STANDARD.decode(text).map_err(|_| SealedError::Encoding)?;
+    let wrapped = certificate.key.ciphertext_size();
+    let (length, rest) = sealed.split_first_chunk::<LENGTH_BYTES>().ok_or(SealedError::Form)?;
+    let value = rest.len().checked_sub(wrapped + AES_256_GCM.tag_len()).ok_or(SealedError::Form)?;
+    if usize::from(u16::from_be_bytes(*length)) != wrapped {
+        return Err(SealedError::Form);
+    }
+    if value > bytes_max { Err(SealedError::TooLarge) } else { Ok(()) }
 }
 
 /// Seals a value under a session key of its own; the result is base64.

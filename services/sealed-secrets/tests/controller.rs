@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sealed_secrets::{CertificateError, ManifestError, Plain, Request, Scope, SealingCertificate, sealed_secret};
+use sealed_secrets::{
+    CertificateError, ManifestError, Plain, Request, Scope, SealedError, SealingCertificate, of_sealed, sealed_secret,
+};
 use serde_json::Value;
 use simulator::kubernetes::{Kubernetes, KubernetesOptions};
 use simulator::sealed_secrets::{CERTIFICATE, SealedSecrets};
@@ -114,4 +116,37 @@ fn a_certificate_that_the_controller_does_not_use_any_more_is_refused() {
     assert_eq!(refused(CERTIFICATE, Duration::ZERO), CertificateError::Time { rule: "is not valid yet" });
     assert_eq!(refused("no certificate", now()), CertificateError::Form);
     assert_eq!(refused(&" ".repeat(70_000), now()), CertificateError::TooLarge { bytes: 70_000 });
+}
+
+#[test]
+fn what_was_sealed_elsewhere_makes_the_same_object_and_nothing_else_is_taken() {
+    let certificate = SealingCertificate::from_pem(CERTIFICATE, now()).unwrap();
+    for scope in [Scope::Strict, Scope::NamespaceWide, Scope::ClusterWide] {
+        let sealed = sealed_secret(&certificate, request("s", scope), &[plain("k", VALUE)]).unwrap();
+        let text = sealed["spec"]["encryptedData"]["k"].as_str().unwrap();
+        assert_eq!(of_sealed(&certificate, request("s", scope), "k", text).unwrap(), sealed);
+    }
+    let refused = |text: &str| match of_sealed(&certificate, request("s", Scope::Strict), "k", text).unwrap_err() {
+        ManifestError::Sealed { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    let bytes = |length: u16, rest: usize| STANDARD.encode([&length.to_be_bytes()[..], &vec![7; rest]].concat());
+    let mebibyte = 1024 * 1024;
+    for (text, reason) in [
+        ("correct horse battery staple".to_owned(), SealedError::Encoding),
+        (String::new(), SealedError::Form),
+        (STANDARD.encode(VALUE), SealedError::Form),
+        (bytes(256, 256 + 15), SealedError::Form),
+        (bytes(512, 512 + 16), SealedError::Form),
+        (bytes(256, 256 + 16 + mebibyte + 1), SealedError::TooLarge),
+        ("A".repeat(4 * mebibyte), SealedError::TooLarge),
+    ] {
+        assert_eq!(refused(&text), reason);
+    }
+    assert!(of_sealed(&certificate, request("s", Scope::Strict), "k", &bytes(256, 256 + 16 + mebibyte)).is_ok());
+    let text = bytes(256, 256 + 16);
+    let error = of_sealed(&certificate, request("s", Scope::Strict), "a/b", &text).unwrap_err().to_string();
+    assert!(error.starts_with("key \"a/b\" must be"), "{error}");
+    let error = of_sealed(&certificate, request("S", Scope::Strict), "k", &text).unwrap_err().to_string();
+    assert!(error.starts_with("name \"S\" must be"), "{error}");
 }

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod joining;
+pub mod secret;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use uuid::Uuid;
 use crate::watch::WatchArguments;
 use access::TokenCommand;
 use joining::{HostCommand, PolicyCommand, TrustCommand};
+use secret::SecretCommand;
 
 /// Explained below every `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
@@ -79,7 +81,7 @@ pub enum Command {
     /// Make the keys that joining hosts believe
     #[command(subcommand)]
     Trust(TrustCommand),
-    /// Seal secrets so that only one edge cluster can open them
+    /// Seal secrets so that only one edge cluster can open them; put them into its repository, list and delete them
     #[command(subcommand)]
     Secret(SecretCommand),
     /// Make, list and revoke tokens for the cluster manager's HTTP API
@@ -622,49 +624,6 @@ pub enum ConfigCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-}
-
-/// `sparkfleet secret ...`.
-#[derive(Debug, Clone, Subcommand)]
-pub enum SecretCommand {
-    /// Print a SealedSecret: put it into the cluster's repository under by-hand/, or apply it. The plain values leave this machine only sealed
-    Seal {
-        /// Cluster name or UUID; its edge sync publishes the certificate that is sealed for
-        #[arg(required_unless_present = "certificate")]
-        cluster: Option<String>,
-        /// Name of the Secret
-        #[arg(long)]
-        name: String,
-        /// Namespace of the Secret
-        #[arg(long, default_value = "fplus-edge")]
-        namespace: String,
-        /// A value: KEY=FILE, or KEY=- for standard input; once for each. Values are never arguments, because others on this machine see these
-        #[arg(long = "from-file", required = true, value_name = "KEY=FILE")]
-        from_file: Vec<String>,
-        /// What the values are bound to
-        #[arg(long, value_enum, default_value_t = SealingScope::Strict)]
-        scope: SealingScope,
-        /// Type of the Secret
-        #[arg(long = "type", default_value = "Opaque")]
-        secret_type: String,
-        /// PEM file of the controller's certificate, instead of the one that the cluster publishes; needs no broker
-        #[arg(long, conflicts_with = "cluster")]
-        certificate: Option<PathBuf>,
-        #[command(flatten)]
-        #[expect(missing_docs, reason = "options are documented where they are defined")]
-        options: Options,
-    },
-}
-
-/// What sealed values are bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SealingScope {
-    /// Namespace and name
-    Strict,
-    /// Namespace
-    NamespaceWide,
-    /// Cluster
-    ClusterWide,
 }
 
 /// `sparkfleet acl ...`.

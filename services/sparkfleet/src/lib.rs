@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! arguments -> cli -> command/{cluster,deployment,config} -> client (a Host Application session) -> fleet (replicas) -> output
+//!                  -> command/secret -> http_api            -> the cluster manager's HTTP API
 //!                  -> command/acl                          -> topic_walls: access control for MQTT servers
 //!                  -> command/service                      -> run() of one service
 //!                  -> enrol                                -> an Edge Node of the quarantine group, Secrets of this cluster
@@ -9,7 +10,7 @@
 //!                  -> watch                                -> a listener that prints every message
 //! ```
 //!
-//! The commands need only the broker: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
+//! The commands need only the broker, those on secrets in repositories aside: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
 //! program holds no state of the fleet, only replicas of it ([`fleet`]), and its configuration is its arguments ([`cli`]).
 
 pub mod broker;
@@ -18,6 +19,7 @@ pub mod client;
 pub mod command;
 pub mod enrol;
 pub mod fleet;
+pub mod http_api;
 pub mod output;
 pub mod trust;
 pub mod up;

@@ -14,6 +14,7 @@
 //! | [`centre`] | ConfigDB, cluster manager and central monitor as processes |
 //! | [`edge`] | a simulated Kubernetes API whose Flux starts edge sync and edge monitor as processes |
 //! | [`end_state`] | what must be equal after every way that leads there |
+//! | [`git_backend`] | another git server than the cluster manager's |
 //! | [`wait`] | waiting for a state, with a bound and a diagnosis |
 #![warn(missing_docs)]
 
@@ -21,6 +22,7 @@ pub mod centre;
 pub mod cli;
 pub mod edge;
 pub mod end_state;
+pub mod git_backend;
 pub mod mosquitto;
 #[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
 pub mod port;

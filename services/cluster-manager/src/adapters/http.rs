@@ -5,7 +5,9 @@
 //! | [`server`] | connections: TLS, how many, how long |
 //! | [`tls`] | the server's certificate, read again when its files change |
 //! | [`people`] | requests -> questions for the state, answers -> responses |
+//! | [`sealed`] | values that were sealed elsewhere |
 //! | [`oidc`] | identities that a provider vouches for |
+//! | [`https_client`] | how others are asked |
 //! | [`desk`] | who waits for which answer |
 //! | [`audit_file`] | the append-only record of every write |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
@@ -17,9 +19,11 @@ use axum::http::{HeaderMap, header};
 mod administration;
 pub mod audit_file;
 pub mod desk;
+pub mod https_client;
 pub mod oidc;
 pub mod openapi;
 pub mod people;
+mod sealed;
 pub mod server;
 pub mod shapes;
 pub mod tls;

@@ -217,7 +217,9 @@ impl ClusterManager {
                 told(Reply::Clusters(devices.collect()))
             }
             Question::Status { cluster } => told(Reply::Status(cluster, Box::new(self.device_of(cluster)?.clone()))),
-            Question::Certificate { cluster, .. } => told(Reply::Certificate(self.sealing_certificate(cluster)?)),
+            Question::Certificate { cluster, .. } | Question::SealingCertificate { cluster } => {
+                told(Reply::Certificate(self.sealing_certificate(cluster)?))
+            }
             Question::Secrets { cluster } => {
                 self.with_repository(cluster)?;
                 let pem = self.sealing_certificate(cluster).ok();

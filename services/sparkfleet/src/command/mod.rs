@@ -80,7 +80,7 @@ fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
 }
 
 /// Names that could have been meant, for an error: not more than a person reads.
-fn candidates<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
+pub(crate) fn candidates<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
     let mut names: Vec<String> = names.take(CANDIDATES_MAX + 1).map(|name| name.as_ref().to_owned()).collect();
     names.sort();
     match names.len() {
@@ -98,6 +98,6 @@ fn etag_option(text: &str) -> anyhow::Result<Option<Uuid>> {
     }
 }
 
-fn usage(error: anyhow::Error) -> anyhow::Error {
+pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     exit::with_code(exit::USAGE, error)
 }

@@ -7,7 +7,8 @@ use e2e::mosquitto::Mosquitto;
 
 use crate::factory::{Up, uuid};
 
-fn git(directory: &Path, arguments: &[&str]) -> (bool, String) {
+/// Runs git; whether it succeeded, and what it said.
+pub fn git(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let output = Command::new("git")
         .current_dir(directory)
         .args(arguments)

@@ -33,7 +33,7 @@ async fn request(site: &Site, line: &str, token: Option<&str>, body: &str) -> Re
 }
 
 /// Makes a token, and waits until the cluster manager says `heard` about it.
-async fn token(site: &Site, arguments: &[&str], heard: &str) -> String {
+pub async fn token(site: &Site, arguments: &[&str], heard: &str) -> String {
     let made = site.cli.json(&[&["token", "create"], arguments].concat()).await;
     let token = made["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("sfp_"));
@@ -54,7 +54,7 @@ async fn knows(site: &Site, token: &str, heard: &str) {
 }
 
 /// From here on the edge's Flux looks at its sources once a day: what arrives sooner was announced to it.
-async fn flux_sleeps(site: &Site) {
+pub async fn flux_sleeps(site: &Site) {
     let template = known::application::FLUX_TEMPLATE.to_string();
     let entry = site.cli.json(&["config", "get", &template, "FluxTemplate"]).await.to_string();
     let rare = entry.replace("\"interval\":\"3m\"", "\"interval\":\"24h\"");
@@ -157,7 +157,7 @@ fn recorded(site: &Site) {
 }
 
 /// None of it stands in a message, in ConfigDB, in a log or in any file of the centre.
-async fn nowhere(site: &Site, secrets: &[&str]) {
+pub async fn nowhere(site: &Site, secrets: &[&str]) {
     let dump = site.cli.run(&["config", "dump"]).await.stdout;
     let logs = format!("{}{}", site.centre.processes.logs(), site.edge.processes.logs());
     let mut files = Vec::new();
@@ -193,6 +193,6 @@ fn collect(directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+pub fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|part| part == needle)
 }

@@ -16,6 +16,7 @@ mod joining;
 mod journey;
 mod kubernetes;
 mod lifecycle;
+mod pushes;
 mod renewal;
 mod resume;
 mod sealing;

@@ -3,25 +3,20 @@
 //! Keys are fetched when the first token comes, and again when they are old or a token names one that is not known, but not more often than [`Limits::again`]: tokens with
 //! made-up key ids must not make this service ask its provider all the time. When the provider is away, the keys that are known go on counting.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+
+use super::https_client::{self, HttpsClient, HttpsError};
 
 /// Signatures by a public key alone: with a shared secret (`HS...`) whoever may check could also sign.
 const ALGORITHMS: [Algorithm; 9] = [
@@ -44,8 +39,6 @@ const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 const FETCH_MAX: Duration = Duration::from_secs(10);
 /// How far clocks may be apart, in seconds.
 const LEEWAY_S: u64 = 60;
-/// Where Debian and others keep the authorities of the system.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// How long keys count.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +61,7 @@ pub struct Provider {
     issuer: String,
     audience: String,
     limits: Limits,
-    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    client: HttpsClient<Empty<Bytes>>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -79,19 +72,10 @@ struct Known {
     tried: Option<Instant>,
 }
 
-/// The provider cannot be asked at all.
+/// The provider cannot be asked at all: the key, and why.
 #[derive(Debug, thiserror::Error)]
-pub enum ProviderError {
-    /// Its authorities.
-    #[error("api.oidc.ca_file: cannot read {}", path.display())]
-    Authorities {
-        /// The file.
-        path: PathBuf,
-    },
-    /// TLS cannot be set up.
-    #[error("TLS to the identity provider cannot be set up")]
-    Tls(#[source] rustls::Error),
-}
+#[error("api.oidc.ca_file: {0}")]
+pub struct ProviderError(#[source] HttpsError);
 
 /// Why a token is not taken. Says nothing of what is in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,27 +100,8 @@ impl Provider {
     /// # Errors
     /// [`ProviderError`] names the key.
     pub fn new(issuer: &str, audience: &str, ca_file: Option<&Path>, limits: Limits) -> Result<Self, ProviderError> {
-        let mut roots = RootCertStore::empty();
-        let authorities = ca_file.unwrap_or(Path::new(SYSTEM_AUTHORITIES));
-        match CertificateDer::pem_file_iter(authorities) {
-            Ok(certificates) => {
-                roots.add_parsable_certificates(certificates.filter_map(Result::ok));
-            }
-            Err(_) if ca_file.is_some() => return Err(ProviderError::Authorities { path: authorities.to_owned() }),
-            // Without any authority only HTTP works, and HTTPS says so.
-            Err(_) => {}
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let tls = builder.map_err(ProviderError::Tls)?.with_root_certificates(roots).with_no_client_auth();
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-        Ok(Self {
-            issuer: issuer.to_owned(),
-            audience: audience.to_owned(),
-            limits,
-            client: Client::builder(TokioExecutor::new()).build(connector),
-            known: Arc::default(),
-        })
+        let client = https_client::client(ca_file).map_err(ProviderError)?;
+        Ok(Self { issuer: issuer.to_owned(), audience: audience.to_owned(), limits, client, known: Arc::default() })
     }
 
     /// The claims of a token, if this provider signed it, for this audience, and it is in time.

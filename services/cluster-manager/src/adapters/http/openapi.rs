@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::administration::NewToken;
 use super::people::VALUE_BYTES_MAX;
+use super::sealed::SEALED_BYTES_MAX;
 use super::shapes;
 use crate::access::Operation;
 
@@ -26,6 +27,7 @@ struct Route {
 enum Takes {
     Nothing,
     Value,
+    SealedValue,
     NewToken,
 }
 
@@ -35,6 +37,7 @@ enum Content {
     Clusters,
     Cluster,
     Secrets,
+    SealingCertificate,
     BootstrapLine,
     Tokens,
     CreatedToken,
@@ -42,6 +45,8 @@ enum Content {
 }
 
 const DRY_RUN: (&str, &str) = ("dryrun", "Present: do everything but keep it");
+const SCOPE: (&str, &str) = ("scope", "What the value is bound to: strict (default), namespace-wide or cluster-wide");
+const TYPE: (&str, &str) = ("type", "Type of the Secret; Opaque by default");
 
 const ROUTES: &[Route] = &[
     Route {
@@ -94,11 +99,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/cluster/{cluster}/secret/{namespace}/{name}/{key}",
         summary: "Seal a value for the cluster and write it as one key of a Secret; the other keys stay",
         operation: Some(Operation::PutSecret),
-        query: &[
-            DRY_RUN,
-            ("scope", "What the value is bound to: strict (default), namespace-wide or cluster-wide"),
-            ("type", "Type of the Secret; Opaque by default"),
-        ],
+        query: &[DRY_RUN, SCOPE, TYPE],
         success: ("204", Content::None),
         takes: Takes::Value,
     },
@@ -110,6 +111,32 @@ const ROUTES: &[Route] = &[
         query: &[DRY_RUN],
         success: ("204", Content::None),
         takes: Takes::Nothing,
+    },
+    Route {
+        method: "get",
+        path: "/v1/cluster/{cluster}/sealing-certificate",
+        summary: "The certificate that values are sealed with for the cluster",
+        operation: Some(Operation::ReadCertificate),
+        query: &[],
+        success: ("200", Content::SealingCertificate),
+        takes: Takes::Nothing,
+    },
+    Route {
+        method: "put",
+        path: "/v1/cluster/{cluster}/sealed-secret/{namespace}/{name}/{key}",
+        summary: "Write a value that is sealed already as one key of a Secret; the other keys stay",
+        operation: Some(Operation::PutSecret),
+        query: &[
+            (
+                "fingerprint",
+                "Required: SHA-256 fingerprint of the certificate that it is sealed for, which the cluster must have at present",
+            ),
+            DRY_RUN,
+            SCOPE,
+            TYPE,
+        ],
+        success: ("204", Content::None),
+        takes: Takes::SealedValue,
     },
     Route {
         method: "get",
@@ -186,6 +213,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Content::Clusters => Some(reference::<Vec<shapes::Cluster>>(generator)),
         Content::Cluster => Some(reference::<shapes::Cluster>(generator)),
         Content::Secrets => Some(reference::<shapes::Secrets>(generator)),
+        Content::SealingCertificate => Some(reference::<shapes::SealingCertificate>(generator)),
         Content::BootstrapLine => Some(reference::<shapes::BootstrapLine>(generator)),
         Content::Tokens => Some(reference::<Vec<shapes::Token>>(generator)),
         Content::CreatedToken => Some(reference::<shapes::CreatedToken>(generator)),
@@ -202,7 +230,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         "responses": { *status: success, "default": refused },
     });
     if let Some(operation) = route.operation {
-        described["operationId"] = Value::from(operation.as_str());
+        // Two routes write a key; only one can have the name of the operation.
+        let id = if matches!(route.takes, Takes::SealedValue) { "put-sealed-secret" } else { operation.as_str() };
+        described["operationId"] = Value::from(id);
         described["security"] = json!([{ "bearer": [] }]);
         let scope = operation.needs().as_str();
         described["description"] = Value::from(format!("Needs the scope `{scope}` or a higher one."));
@@ -212,6 +242,10 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Takes::Value => {
             let description = format!("The value as it is, at most {VALUE_BYTES_MAX} bytes");
             Some((description, json!({ "application/octet-stream": {} })))
+        }
+        Takes::SealedValue => {
+            let form = "The sealed value, base64, as `kubeseal --raw` prints it";
+            Some((format!("{form}; at most {SEALED_BYTES_MAX} bytes"), json!({ "text/plain": {} })))
         }
         Takes::NewToken => Some(("The token that is wanted".to_owned(), json_of(reference::<NewToken>(generator)))),
     };

@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 
 use super::desk::Desk;
 use super::oidc::{IdentityError, Provider};
-use super::{administration, bearer, openapi, shapes};
+use super::{administration, bearer, openapi, sealed, shapes};
 use crate::access::claims::{ClaimError, ClaimRules};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::access::token::TokenHash;
@@ -61,7 +61,7 @@ const STRICT_TRANSPORT: &str = "max-age=31536000";
 pub(super) struct Server {
     desk: Desk,
     peers: Arc<Mutex<Limiter<IpAddr>>>,
-    clock: Clock,
+    pub(super) clock: Clock,
     with_tls: bool,
     identities: Option<Identities>,
     /// The record of writes.
@@ -95,6 +95,8 @@ pub fn router(
         .route("/v1/cluster/{cluster}/secrets", get(secrets))
         .route("/v1/cluster/{cluster}/bootstrap-url", post(bootstrap_url))
         .route("/v1/cluster/{cluster}/secret/{namespace}/{name}/{key}", put(put_secret).delete(delete_secret))
+        .route("/v1/cluster/{cluster}/sealing-certificate", get(sealed::certificate))
+        .route("/v1/cluster/{cluster}/sealed-secret/{namespace}/{name}/{key}", put(sealed::put))
         .route("/v1/tokens", get(administration::tokens).post(administration::create_token))
         .route("/v1/token/{name}", delete(administration::revoke_token))
         .route("/v1/audit", get(administration::audit))
@@ -309,12 +311,25 @@ async fn bootstrap_url(
 }
 
 #[derive(Debug, Deserialize)]
-struct PutQuery {
+pub(super) struct PutQuery {
     /// Present: do everything but keep it. The word is that of Factory+.
     dryrun: Option<String>,
     scope: Option<String>,
     #[serde(rename = "type")]
     secret_type: Option<String>,
+    /// Of the certificate that a sealed value is sealed for.
+    pub(super) fingerprint: Option<String>,
+}
+
+/// A key that somebody wants to write, and may.
+pub(super) struct Wanted {
+    caller: Caller,
+    cluster: Uuid,
+    key: SecretKey,
+    scope: Scope,
+    query: PutQuery,
+    /// The certificate that the cluster has.
+    pub(super) pem: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -322,35 +337,69 @@ struct DeleteQuery {
     dryrun: Option<String>,
 }
 
-type Place = Path<(String, String, String, String)>;
+pub(super) type Place = Path<(String, String, String, String)>;
+
+impl Wanted {
+    /// Whether they may is decided before a value is read.
+    pub(super) async fn read(
+        server: &Server,
+        peer: SocketAddr,
+        Path((cluster, namespace, name, key)): Place,
+        query: PutQuery,
+        headers: &HeaderMap,
+    ) -> Result<Self, Fault> {
+        let bad = |reason: String| Fault::Request(StatusCode::BAD_REQUEST, reason);
+        let cluster = uuid(&cluster)?;
+        let key = SecretKey::new(&namespace, &name, &key).map_err(|error| bad(error.to_string()))?;
+        let scope = query.scope.as_deref().unwrap_or("strict");
+        let scope = scope_of(scope).ok_or_else(|| bad("scope is strict, namespace-wide or cluster-wide".to_owned()))?;
+        let caller = server.caller(peer, headers).await?;
+        let question = Question::Certificate { cluster, key: key.clone() };
+        let Reply::Certificate(pem) = server.ask(&caller, question).await? else { return Err(unexpected()) };
+        Ok(Self { caller, cluster, key, scope, query, pem })
+    }
+
+    /// The certificate, as far as it is good at present.
+    pub(super) fn certificate(&self, server: &Server) -> Result<SealingCertificate, Fault> {
+        let now = Duration::from_millis(server.clock.now().wall);
+        let unusable = |error: sealed_secrets::CertificateError| Fault::from(Refusal::NotAtPresent(error.to_string()));
+        SealingCertificate::from_pem(&self.pem, now).map_err(unusable)
+    }
+
+    /// What is to be sealed.
+    pub(super) fn request(&self) -> sealed_secrets::Request<'_> {
+        let secret_type = self.query.secret_type.as_deref().unwrap_or("Opaque");
+        let (namespace, name) = (self.key.namespace(), self.key.name());
+        sealed_secrets::Request { namespace, name, scope: self.scope, secret_type }
+    }
+
+    /// Which key of it.
+    pub(super) fn key(&self) -> &str {
+        self.key.key()
+    }
+
+    /// Writes the SealedSecret of it.
+    pub(super) async fn write(self, server: &Server, sealed: serde_json::Value) -> Result<StatusCode, Fault> {
+        let fingerprint = sealed_secrets::fingerprint(&self.pem).ok_or_else(unexpected)?;
+        let Self { caller, cluster, key, query, .. } = self;
+        let (sealed, dry_run) = (Box::new(sealed), query.dryrun.is_some());
+        server.ask(&caller, Question::PutSecret { cluster, key, sealed, fingerprint, dry_run }).await?;
+        Ok(StatusCode::NO_CONTENT)
+    }
+}
 
 async fn put_secret(
     State(server): State<Server>,
     ConnectInfo(peer): Peer,
-    Path((cluster, namespace, name, key)): Place,
+    place: Place,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Fault> {
-    let bad = |reason: String| Fault::Request(StatusCode::BAD_REQUEST, reason);
-    let cluster = uuid(&cluster)?;
-    let key = SecretKey::new(&namespace, &name, &key).map_err(|error| bad(error.to_string()))?;
-    let scope = query.scope.as_deref().unwrap_or("strict");
-    let scope = scope_of(scope).ok_or_else(|| bad("scope is strict, namespace-wide or cluster-wide".to_owned()))?;
-    let caller = server.caller(peer, &headers).await?;
-    // Whether they may is decided before their value is read.
-    let question = Question::Certificate { cluster, key: key.clone() };
-    let Reply::Certificate(pem) = server.ask(&caller, question).await? else { return Err(unexpected()) };
-    let value = tokio::time::timeout(BODY_MAX, read(body, &headers)).await;
-    let value =
-        value.map_err(|_| Fault::Request(StatusCode::REQUEST_TIMEOUT, "the value took too long".to_owned()))??;
-    let secret_type = query.secret_type.as_deref().unwrap_or("Opaque");
-    let sealed = seal(&pem, &key, (scope, secret_type), value, server.clock.now().wall)?;
-    let fingerprint = sealed_secrets::fingerprint(&pem).ok_or_else(unexpected)?;
-    let sealed = Box::new(sealed);
-    let question = Question::PutSecret { cluster, key, sealed, fingerprint, dry_run: query.dryrun.is_some() };
-    server.ask(&caller, question).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let wanted = Wanted::read(&server, peer, place, query, &headers).await?;
+    let value = read(body, &headers, VALUE_BYTES_MAX).await?;
+    let sealed = seal(&wanted.certificate(&server)?, wanted.request(), wanted.key(), value)?;
+    wanted.write(&server, sealed).await
 }
 
 async fn delete_secret(
@@ -367,19 +416,24 @@ async fn delete_secret(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn uuid(text: &str) -> Result<Uuid, Fault> {
+pub(super) fn uuid(text: &str) -> Result<Uuid, Fault> {
     Uuid::try_parse(text).map_err(|_| Fault::Request(StatusCode::BAD_REQUEST, "the cluster is no UUID".to_owned()))
 }
 
-/// Reads a value into memory that is overwritten afterwards.
-async fn read(body: Body, headers: &HeaderMap) -> Result<Zeroizing<Vec<u8>>, Fault> {
+/// Reads a value of at most `bytes_max` bytes into memory that is overwritten afterwards.
+pub(super) async fn read(body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Fault> {
+    let value = tokio::time::timeout(BODY_MAX, read_at_leisure(body, headers, bytes_max)).await;
+    value.map_err(|_| Fault::Request(StatusCode::REQUEST_TIMEOUT, "the value took too long".to_owned()))?
+}
+
+async fn read_at_leisure(body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Fault> {
     let too_large = || {
-        let reason = format!("the value is larger than {VALUE_BYTES_MAX} bytes, which a Secret does not hold");
+        let reason = format!("the value is larger than {bytes_max} bytes, which a Secret does not hold");
         Fault::Request(StatusCode::PAYLOAD_TOO_LARGE, reason)
     };
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    let room = announced.unwrap_or(VALUE_BYTES_MAX);
-    if room > VALUE_BYTES_MAX {
+    let room = announced.unwrap_or(bytes_max);
+    if room > bytes_max {
         return Err(too_large());
     }
     // All the room at once: a buffer that grows leaves copies of the value behind.
@@ -388,7 +442,7 @@ async fn read(body: Body, headers: &HeaderMap) -> Result<Zeroizing<Vec<u8>>, Fau
     while let Some(frame) = frames.next().await {
         let cut_short = |_| Fault::Request(StatusCode::BAD_REQUEST, "the value was cut short".to_owned());
         let frame = frame.map_err(cut_short)?;
-        if value.len() + frame.len() > VALUE_BYTES_MAX {
+        if value.len() + frame.len() > bytes_max {
             return Err(too_large());
         }
         value.extend_from_slice(&frame);
@@ -397,18 +451,12 @@ async fn read(body: Body, headers: &HeaderMap) -> Result<Zeroizing<Vec<u8>>, Fau
 }
 
 fn seal(
-    pem: &str,
-    key: &SecretKey,
-    (scope, secret_type): (Scope, &str),
+    certificate: &SealingCertificate,
+    request: sealed_secrets::Request<'_>,
+    key: &str,
     value: Zeroizing<Vec<u8>>,
-    wall: u64,
 ) -> Result<serde_json::Value, Fault> {
-    let unusable = |error: sealed_secrets::CertificateError| Fault::from(Refusal::NotAtPresent(error.to_string()));
-    let certificate = SealingCertificate::from_pem(pem, Duration::from_millis(wall)).map_err(unusable)?;
-    let session_key = random::<SESSION_KEY_BYTES>()?;
-    let (namespace, name) = (key.namespace(), key.name());
-    let request = sealed_secrets::Request { namespace, name, scope, secret_type };
-    let plain = Plain { key: key.key().to_owned(), value, session_key };
-    sealed_secret(&certificate, request, &[plain])
+    let plain = Plain { key: key.to_owned(), value, session_key: random::<SESSION_KEY_BYTES>()? };
+    sealed_secret(certificate, request, &[plain])
         .map_err(|error| Fault::Request(StatusCode::BAD_REQUEST, error.to_string()))
 }

@@ -51,6 +51,15 @@ pub struct Secrets {
     pub secrets: Vec<Secret>,
 }
 
+/// What values are sealed with for a cluster. It is public.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct SealingCertificate {
+    /// The certificate, PEM.
+    pub certificate: String,
+    /// Its SHA-256 fingerprint.
+    pub fingerprint: String,
+}
+
 /// A Secret.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Secret {
