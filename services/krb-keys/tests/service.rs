@@ -167,6 +167,51 @@ async fn a_key_that_cannot_be_written_is_made_once_and_a_foreign_secret_is_left_
     site.stop().await;
 }
 
+/// Runs the service again and again, each time a little longer, until all these are in step: it is killed before, within and after each step.
+async fn run_and_kill(site: &Site, names: &[&str]) {
+    let is_in_step = |name: &&str| {
+        site.get("KerberosKey", name).is_some_and(|key| key["status"]["conditions"][0]["reason"] == "InStep")
+    };
+    for lifetime in 1..60 {
+        let running = site.run();
+        tokio::time::sleep(std::time::Duration::from_millis(lifetime * 4)).await;
+        running.kill().await;
+        if names.iter().all(is_in_step) {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_can_be_asked_about_is_delivered_whenever_the_service_is_killed() {
+    let site = Site::start().await;
+    let names = ["nd1/Test/A", "nd1/Test/B"];
+    site.write_config_map("sealing", "cert.pem", simulator::cluster::SEALING_CERTIFICATE);
+    let pair = json!({
+        "type": "Random", "principal": format!("{}@{REALM}", names[0]),
+        "additionalPrincipals": [format!("{}@{REALM}", names[1])], "secret": "pair/keytab", "sealWith": "sealing/cert.pem",
+    });
+    site.apply_key("pair", pair);
+    // Its KDC is that of the other realm.
+    let trust = format!("krbtgt/{REALM}@{OTHER_REALM}");
+    let key = json!({ "password": "from there", "kvno": 7, "etypes": ["aes128-cts:normal"] });
+    site.write_secret("trust", "key", &key.to_string());
+    site.apply_key("trust", json!({ "type": "PresetTrust", "principal": trust, "secret": "trust/key" }));
+    run_and_kill(&site, &["pair", "trust"]).await;
+    let running = site.run();
+    site.until_in_step("pair").await;
+    site.until_in_step("trust").await;
+    site.cluster.set_sealed_secrets(true).await.unwrap();
+    site.until("the controller's Secret", |site| site.secret("pair", "keytab").is_some()).await;
+    let keytab = site.secret("pair", "keytab").unwrap();
+    for name in names {
+        assert!(site.works(name, &keytab).await, "{name}");
+    }
+    assert_eq!(site.kdc.key_version(&trust), Some(7));
+    running.stop().await;
+    site.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_is_killed_at_any_time_ends_where_one_does_that_is_not() {
     let site = Site::start().await;
@@ -176,18 +221,7 @@ async fn a_service_that_is_killed_at_any_time_ends_where_one_does_that_is_not() 
         "additionalPrincipals": [format!("{}@{REALM}", names[1])], "secret": "pair/keytab",
     });
     site.apply_key("pair", spec);
-    let is_in_step = |site: &Site| {
-        site.get("KerberosKey", "pair").is_some_and(|pair| pair["status"]["conditions"][0]["reason"] == "InStep")
-    };
-    // Each run lives a little longer: it is killed before, within and after each step.
-    for lifetime in 1..60 {
-        let running = site.run();
-        tokio::time::sleep(std::time::Duration::from_millis(lifetime * 4)).await;
-        running.kill().await;
-        if is_in_step(&site) {
-            break;
-        }
-    }
+    run_and_kill(&site, &["pair"]).await;
     let running = site.run();
     site.until_in_step("pair").await;
     let keytab = site.secret("pair", "keytab").unwrap();
