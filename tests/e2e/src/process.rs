@@ -18,6 +18,8 @@ pub struct Process {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// What it leaves in temporary files when it is killed goes with the test's directory.
+    directory: PathBuf,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -49,6 +51,7 @@ impl Process {
             program: program.to_owned(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             environment: environment.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            directory: directory.to_owned(),
             log: directory.join(format!("{name}.log")),
             child: None,
         };
@@ -66,6 +69,7 @@ impl Process {
         let same = log.try_clone().expect("an open file can be opened once more");
         let child = Command::new(&self.program)
             .args(&self.arguments)
+            .env("TMPDIR", &self.directory)
             .envs(self.environment.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::null())
             .stdout(log)
