@@ -13,3 +13,4 @@ pub mod pulls;
 pub mod quarantine;
 pub mod repositories;
 pub mod sparkplug;
+pub mod upkeep;

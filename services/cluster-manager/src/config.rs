@@ -432,7 +432,7 @@ pub const KEYS: &[ConfigKey] = &[
     ConfigKey {
         key: "git.external.url",
         default: "",
-        help: "URL of a repository on the site's own git server, with {name} for its name (https://gitea.example/factory/{name}.git): clusters follow theirs there; absent: here",
+        help: "URL of a repository on the site's own git server, with {name} for its name (https://gitea.example/factory/{name}.git): clusters follow theirs and shared/helm there, no other shared ones; absent: here",
     },
     ConfigKey {
         key: "git.external.credentials_file",

@@ -70,8 +70,8 @@ use adapters::external::External;
 use adapters::git_client::Credentials;
 use adapters::git_push::Hooks;
 use adapters::http::desk::{Desk, QUESTIONS_MAX};
+use adapters::http::identities::Identities;
 use adapters::http::oidc::{Limits, Provider};
-use adapters::http::people::Identities;
 use adapters::http::tls::Tls;
 use adapters::http::{audit_file, people, server};
 use adapters::kdc::Realm;
@@ -157,12 +157,20 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let board = Board::default();
     let scripts =
         bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
-    let people =
-        people::router(desk.clone(), peers, tls.is_some(), identities, &audit_file::path(&config.state_dir), clock);
+    let people = people::router(
+        desk.clone(),
+        peers,
+        tls.is_some(),
+        identities.clone(),
+        &audit_file::path(&config.state_dir),
+        clock,
+    );
     let state_dir = config.state_dir.clone();
     let hooks = tokio::task::spawn_blocking(move || Hooks::install(&state_dir)).await?.context("state_dir")?;
     let (polls, polled) = mpsc::channel(POLLS_MAX);
-    let router = git_http::router(repositories.clone(), desk.clone(), hooks, polls, &config.git);
+    let (pushed, pushes) = mpsc::channel(POLLS_MAX);
+    let links = git_http::Links { desk: desk.clone(), identities, hooks, polls, pushed };
+    let router = git_http::router(repositories.clone(), links, &config.git);
     let router = router.merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
@@ -170,8 +178,19 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let git = &config.git;
     let limit = Duration::from_secs(git.pull_timeout_s);
     let pulls = Pulls::new(repositories.clone(), git.credentials_dir.clone(), git.ca_file.clone(), limit);
-    let outside =
-        Outside { external, sessions, repositories, authority, realm, pulls, board, desk, questions: asked, polled };
+    let outside = Outside {
+        external,
+        sessions,
+        repositories,
+        authority,
+        realm,
+        pulls,
+        board,
+        desk,
+        questions: asked,
+        polled,
+        pushes,
+    };
     let ended = serve(manager, outside, clock, &shutdown, &health).await;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -214,6 +233,7 @@ struct Outside {
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
     polled: mpsc::Receiver<uuid::Uuid>,
+    pushes: mpsc::Receiver<uuid::Uuid>,
 }
 
 fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>> {
@@ -252,13 +272,14 @@ async fn serve(
         desk,
         mut questions,
         mut polled,
+        pushes,
     } = outside;
     let mut calls = JoinSet::new();
     // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
     let (work, inbox) = mpsc::channel::<git_work::Work>(1);
     let mut waiting = VecDeque::new();
     let (outlet, mut results) = mpsc::channel(GIT_RESULTS_MAX);
-    let worker = tokio::spawn(git_work::run(repositories.clone(), external, inbox, outlet));
+    let worker = tokio::spawn(git_work::run(repositories.clone(), external, inbox, pushes, outlet));
     let mut ready = None;
     let ended = loop {
         let is_ready = manager.is_ready();

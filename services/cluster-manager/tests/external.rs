@@ -155,7 +155,8 @@ impl Here {
         let external = External::new(&config, None, Duration::from_secs(60));
         let (work, inbox) = mpsc::channel(1);
         let (outlet, results) = mpsc::channel(1);
-        tokio::spawn(git_work::run(repositories.clone(), external, inbox, outlet));
+        let (_, pushed) = mpsc::channel(1);
+        tokio::spawn(git_work::run(repositories.clone(), external, inbox, pushed, outlet));
         Self { directory, repositories, work, results }
     }
 

@@ -64,7 +64,7 @@ impl Server {
         let (desk, pushes) = desk::start();
         let hooks = Hooks::install(state_dir.path()).unwrap();
         let (polls, polled) = mpsc::channel(64);
-        let router = git_http::router(repositories.clone(), desk, hooks, polls, &config);
+        let router = git_http::router(repositories.clone(), desk::links(desk, hooks, polls), &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
         let server = Self { state_dir, repositories, addr, shutdown, pushes, task, polled };
         for (uuid, path, kind) in

@@ -1,6 +1,7 @@
 //! Identities of a provider that this test runs: discovery, keys, and tokens with one thing wrong at a time.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +13,26 @@ use axum::Router;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use cluster_manager::access::claims::ClaimRules;
+use cluster_manager::adapters::git_http::{self, Links};
+use cluster_manager::adapters::git_push::Hooks;
+use cluster_manager::adapters::http;
+use cluster_manager::adapters::http::identities::Identities;
 use cluster_manager::adapters::http::oidc::{IdentityError, Limits, Provider};
+use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
+use cluster_manager::api::Push;
+use cluster_manager::config::GitConfig;
+use cluster_manager::event::RepositoryFiles;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
+use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+#[path = "support/desk.rs"]
+mod desk;
 
 const AUDIENCE: &str = "sparkfleet";
 
@@ -182,4 +199,104 @@ async fn without_its_keys_nobody_is_taken_and_a_provider_that_calls_itself_other
     assert_eq!(otherwise.verify(&key.sign(&claims)).await, Err(IdentityError::Away));
     let away = Provider::new("http://127.0.0.1:1", AUDIENCE, None, EAGER).unwrap();
     assert_eq!(away.verify(&key.sign(&claims)).await, Err(IdentityError::Away));
+}
+
+/// Runs git in a directory; what it says if it fails.
+async fn git(directory: &std::path::Path, arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("git");
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", "/nonexistent");
+    command.args(["-c", "user.name=x", "-c", "user.email=x@example", "-c", "credential.helper="]);
+    command.env("GIT_TERMINAL_PROMPT", "0").current_dir(directory).args(arguments);
+    let output = command.output().await.unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+const CLUSTER: Uuid = Uuid::from_u128(0xA);
+
+/// A git server with a cluster's repository, which lets operators of `ops` and viewers of `guests` in.
+struct GitServer {
+    addr: SocketAddr,
+    directory: tempfile::TempDir,
+    pushes: Arc<Mutex<Vec<Push>>>,
+    /// Repositories that were pushed to.
+    touched: mpsc::Receiver<Uuid>,
+    stop: Shutdown,
+}
+
+async fn git_server(issuer: &Issuer) -> GitServer {
+    let set = |group: &str| [group.to_owned()].into();
+    let rules = ClaimRules {
+        claim: "groups".to_owned(),
+        viewers: set("guests"),
+        operators: set("ops"),
+        administrators: [].into(),
+        clusters: [].into(),
+    };
+    let identities = Some(Identities { provider: issuer.provider(Limits::default()), rules });
+    let directory = tempfile::tempdir().unwrap();
+    let repositories = Repositories::load(directory.path()).unwrap();
+    let files = RepositoryFiles {
+        initial: [("by-hand/.gitkeep".to_owned(), Vec::new())].into(),
+        message: "x".to_owned(),
+        ..RepositoryFiles::default()
+    };
+    let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+    repositories.write(CLUSTER, &place, &files, 0).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (desk, pushes) = desk::start();
+    let (polls, _) = mpsc::channel(1);
+    let (pushed, touched) = mpsc::channel(1);
+    let links = Links { desk, identities, hooks: Hooks::install(directory.path()).unwrap(), polls, pushed };
+    let router = git_http::router(repositories, links, &GitConfig::default());
+    let stop = Shutdown::new();
+    tokio::spawn(http::server::serve(listener, router, None, stop.clone()));
+    GitServer { addr, directory, pushes, touched, stop }
+}
+
+#[tokio::test]
+async fn whoever_the_provider_vouches_for_clones_and_pushes_as_far_as_their_groups_go() {
+    let (key, stranger) = (Key::new("k1"), Key::new("k1"));
+    let issuer = Issuer::start(&[&key]).await;
+    let GitServer { addr, directory, pushes, mut touched, stop } = git_server(&issuer).await;
+    let of = |groups: Value| {
+        let mut claims = issuer.claims();
+        claims["groups"] = groups;
+        claims
+    };
+    let url = |token: &str| format!("http://ada:{token}@{addr}/git/cluster/A");
+    let operator = key.sign(&of(json!(["ops"])));
+    let viewer = key.sign(&of(json!("guests")));
+    git(directory.path(), &["clone", "--quiet", &url(&operator), "work"]).await.unwrap();
+    let work = directory.path().join("work");
+    std::fs::write(work.join("by-hand/a.yaml"), "a: 1\n").unwrap();
+    git(&work, &["add", "."]).await.unwrap();
+    git(&work, &["commit", "--quiet", "--message", "a"]).await.unwrap();
+    git(&work, &["push", "--quiet", "origin", "main"]).await.unwrap();
+    assert_eq!(pushes.lock().unwrap().len(), 1);
+    assert_eq!(touched.recv().await, Some(CLUSTER), "the repository is looked after");
+
+    // As a bearer, which credential helpers for OpenID Connect can do.
+    let header = format!("http.extraHeader=Authorization: Bearer {viewer}");
+    let plain = format!("http://{addr}/git/cluster/A");
+    git(directory.path(), &["-c", &header, "clone", "--quiet", &plain, "seen"]).await.unwrap();
+    assert!(directory.path().join("seen/by-hand/a.yaml").is_file());
+
+    let mut over = of(json!(["ops"]));
+    over["exp"] = json!(now() - 120);
+    for (token, reason) in [
+        (viewer, "push needs the scope operator"),
+        (key.sign(&of(json!(["cooks"]))), "gives you no scope here"),
+        (key.sign(&over), "it has expired"),
+        (stranger.sign(&of(json!(["ops"]))), "its signature is wrong"),
+        ("a.b.c".to_owned(), "no JSON Web Token"),
+        ("geheim".to_owned(), "To push, log in with a token"),
+    ] {
+        let error = git(&work, &["push", &url(&token), "main:main"]).await.unwrap_err();
+        assert!(error.contains(reason), "{reason}: {error}");
+    }
+    let error = git(directory.path(), &["clone", &url("geheim"), "none"]).await.unwrap_err();
+    assert!(error.contains("Log in with"), "{error}");
+    assert_eq!(pushes.lock().unwrap().len(), 1);
+    stop.trigger();
 }

@@ -50,7 +50,7 @@ impl Both {
         let config = GitConfig { anonymous, ..GitConfig::default() };
         let hooks = Hooks::install(there_dir.path()).unwrap();
         let (polls, _) = mpsc::channel(1);
-        let router = git_http::router(there.clone(), desk::start().0, hooks, polls, &config);
+        let router = git_http::router(there.clone(), desk::links(desk::start().0, hooks, polls), &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };

@@ -28,7 +28,7 @@ const INHERITED: [&str; 8] =
     ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE"];
 
 /// Keeps memory constant however large the repository is, and ends connections that stand still.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 14] = [
     ("core.bigFileThreshold", "16m"),
     ("core.deltaBaseCacheLimit", "16m"),
     ("core.packedGitWindowSize", "16m"),
@@ -36,6 +36,9 @@ const SETTINGS: [(&str, &str); 12] = [
     ("pack.threads", "1"),
     ("pack.windowMemory", "32m"),
     ("pack.deltaCacheSize", "16m"),
+    // When a fetch tidies up: as [`super::upkeep`] does.
+    ("gc.auto", "1024"),
+    ("gc.autoPackLimit", "16"),
     // Whatever tidies up afterwards is part of the child, so that nothing runs on behind it.
     ("gc.autoDetach", "false"),
     ("maintenance.autoDetach", "false"),

@@ -3,8 +3,8 @@
 //! `/git/<group>/<name>`, the same with `.git`, and `/uuid/<uuid>`, each followed by `/info/refs?service=git-upload-pack` or `/git-upload-pack`, and the same with
 //! `git-receive-pack` for pushes ([`super::git_push`]). Reading is done by `git upload-pack --stateless-rpc`, one child a request, with an empty environment, killed when the client goes away or takes too long.
 //!
-//! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones. A person shows a token as the
-//! password, and the state says whether they may read, or push. With `anonymous = "loopback"` a client on this machine reads without. This module must not know what is in a repository.
+//! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones. A person shows a token of ours or of the
+//! identity provider as the password, or as `Authorization: Bearer`, and the state says whether they may read, or push. With `anonymous = "loopback"` a client on this machine reads without. This module must not know what is in a repository.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,11 +38,12 @@ use zeroize::Zeroizing;
 
 use super::git_client;
 use super::git_push::{Allowed, Hooks, Receiver};
+use super::http::bearer;
 use super::http::desk::Desk;
+use super::http::identities::{self, Identities, IdentityFault};
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
 use crate::access::Denied;
-use crate::access::token::TokenHash;
 use crate::api::{self, Credential, Question, Reply};
 use crate::cluster_repo;
 use crate::config::{Anonymous, GitConfig};
@@ -54,12 +55,13 @@ const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// What a request waits for a free child before it is told to come back.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-const NO_PUSH: &str = "To push, log in with a token of the HTTP API as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
+const NO_PUSH: &str = "To push, log in with a token of the HTTP API, or of the identity provider, as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
 
 #[derive(Debug, Clone)]
 struct Server {
     repositories: Repositories,
     desk: Desk,
+    identities: Option<Identities>,
     receiver: Receiver,
     anonymous: Anonymous,
     /// Clusters follow their repositories elsewhere.
@@ -71,13 +73,31 @@ struct Server {
     request_timeout: Duration,
 }
 
-/// The routes below `/git` and `/uuid`. `desk`: where people are known; `hooks`: where their pushes are judged; `polls` is told which clusters ask, and while it is full it is not.
-pub fn router(repositories: Repositories, desk: Desk, hooks: Hooks, polls: Sender<Uuid>, config: &GitConfig) -> Router {
+/// Whom the git server asks and tells.
+#[derive(Debug)]
+pub struct Links {
+    /// Where people are known.
+    pub desk: Desk,
+    /// Who vouches for people, if somebody does.
+    pub identities: Option<Identities>,
+    /// Where pushes are judged.
+    pub hooks: Hooks,
+    /// Told which clusters ask; while it is full it is not.
+    pub polls: Sender<Uuid>,
+    /// Told which repositories were pushed to; while it is full it is not.
+    pub pushed: Sender<Uuid>,
+}
+
+/// The routes below `/git` and `/uuid`.
+pub fn router(repositories: Repositories, links: Links, config: &GitConfig) -> Router {
+    let Links { desk, identities, hooks, polls, pushed } = links;
     let request_timeout = Duration::from_secs(config.request_timeout_s);
-    let receiver = Receiver { hooks, desk: desk.clone(), repositories: repositories.clone(), limit: request_timeout };
+    let (asked, all) = (desk.clone(), repositories.clone());
+    let receiver = Receiver { hooks, desk: asked, repositories: all, limit: request_timeout, pushed };
     let server = Server {
         repositories,
         desk,
+        identities,
         receiver,
         anonymous: config.anonymous,
         has_external: config.external.url.is_some(),
@@ -103,6 +123,10 @@ enum Refusal {
         "Log in with the cluster's UUID or name as user and its git password, or with a token of the HTTP API as the password.\n"
     )]
     Unauthorised,
+    #[error("{0}.\n")]
+    NotAccepted(String),
+    #[error("{0}.\n")]
+    NoScope(String),
     #[error("There is no such repository, or it is not for this user.\n")]
     NotFound,
     #[error("{NO_PUSH}")]
@@ -123,7 +147,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let text = self.to_string();
         let mut response = match self {
-            Self::Unauthorised => {
+            Self::Unauthorised | Self::NotAccepted(_) => {
                 let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
                 let challenge = HeaderValue::from_static("Basic realm=\"Sparkfleet git\", charset=\"UTF-8\"");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
@@ -135,7 +159,9 @@ impl IntoResponse for Refusal {
                 (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response()
             }
             Self::Told(_) => (StatusCode::FORBIDDEN, text).into_response(),
-            Self::Push | Self::Elsewhere | Self::NotSmart => (StatusCode::FORBIDDEN, text).into_response(),
+            Self::NoScope(_) | Self::Push | Self::Elsewhere | Self::NotSmart => {
+                (StatusCode::FORBIDDEN, text).into_response()
+            }
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response(),
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
         };
@@ -214,19 +240,33 @@ impl Server {
             return repository.ok_or(Refusal::NotFound);
         }
         let (_, password) = shown.ok_or(Refusal::Unauthorised)?;
-        if let Some(token) = TokenHash::of(&password) {
-            return self.ask(repository, token, peer, false).await.map(|allowed| allowed.repository);
-        }
-        let user = cluster.ok_or(Refusal::Unauthorised)?;
+        let Some(user) = cluster else {
+            let person = self.person(&password).await?.ok_or(Refusal::Unauthorised)?;
+            return self.ask(repository, person, peer, false).await.map(|allowed| allowed.repository);
+        };
         let may_read = |open: &Open| open.kind == Kind::Shared || open.uuid == user;
         repository.filter(may_read).ok_or(Refusal::NotFound)
     }
 
-    /// Whether the holder of a token may. Of a repository that there is not, no more is said than of one that is not for them.
+    /// Who shows that as a password. None: it has the form of no credential of a person.
+    async fn person(&self, password: &str) -> Result<Option<Credential>, Refusal> {
+        // A password of a cluster that is wrong is no matter of the provider's.
+        let is_signed = password.bytes().filter(|byte| *byte == b'.').count() == 2;
+        let identities = self.identities.as_ref().filter(|_| is_signed);
+        match identities::credential(identities, password).await {
+            Ok(Credential::None) => Ok(None),
+            Ok(credential) => Ok(Some(credential)),
+            Err(IdentityFault::Refused(api::Refusal::Unauthenticated(reason))) => Err(Refusal::NotAccepted(reason)),
+            Err(IdentityFault::Refused(refusal)) => Err(Refusal::Told(refusal)),
+            Err(IdentityFault::NoScope(reason)) => Err(Refusal::NoScope(reason)),
+        }
+    }
+
+    /// Whether a person may. Of a repository that there is not, no more is said than of one that is not for them.
     async fn ask(
         &self,
         repository: Option<Open>,
-        token: TokenHash,
+        person: Credential,
         peer: SocketAddr,
         push: bool,
     ) -> Result<Allowed, Refusal> {
@@ -234,7 +274,7 @@ impl Server {
         let (uuid, shared) = repository.as_ref().map_or(nowhere, |open| (open.uuid, open.kind == Kind::Shared));
         let question = Question::Repository { repository: uuid, shared, push };
         let from = peer.ip().to_canonical();
-        match self.desk.ask(from, Credential::Token(token), question).await {
+        match self.desk.ask(from, person, question).await {
             Ok(Reply::Repository { who, pulled }) => {
                 let repository = repository.ok_or(Refusal::NotFound)?;
                 Ok(Allowed { repository, who, from, pulled })
@@ -254,8 +294,8 @@ impl Server {
         headers: &HeaderMap,
     ) -> Result<Allowed, Refusal> {
         let (_, password) = credentials(headers).ok_or(Refusal::Unauthorised)?;
-        let token = TokenHash::of(&password).ok_or(Refusal::Push)?;
-        let allowed = self.ask(repository, token, peer, true).await?;
+        let person = self.person(&password).await?.ok_or(Refusal::Push)?;
+        let allowed = self.ask(repository, person, peer, true).await?;
         // What is pushed to ours would be lost when it is brought to where the site's server is.
         let is_elsewhere = allowed.repository.kind == Kind::Cluster || allowed.repository.path == HELM_PATH;
         if self.has_external && is_elsewhere { Err(Refusal::Elsewhere) } else { Ok(allowed) }
@@ -378,8 +418,11 @@ impl Server {
     }
 }
 
-/// User and password, as HTTP Basic has them.
+/// User and password, as HTTP Basic has them; what is shown as a bearer is a password without a user.
 fn credentials(headers: &HeaderMap) -> Option<(String, Zeroizing<String>)> {
+    if let Some(shown) = bearer(headers) {
+        return Some((String::new(), Zeroizing::new(shown.to_owned())));
+    }
     let (scheme, credentials) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;

@@ -16,7 +16,9 @@ use futures::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::Sender;
 use tokio_util::io::StreamReader;
+use uuid::Uuid;
 
 use super::git_client;
 use super::http::desk::Desk;
@@ -87,6 +89,8 @@ pub struct Receiver {
     pub repositories: Repositories,
     /// What one may take.
     pub limit: Duration,
+    /// Told which repositories have become more files; while it is full it is not.
+    pub pushed: Sender<Uuid>,
 }
 
 impl Receiver {
@@ -119,6 +123,8 @@ impl Receiver {
         let received = self.run(&allowed, body).await;
         let after = self.main(&allowed.repository).await;
         drop(place);
+        // One that is not told is followed by another.
+        let _ = self.pushed.try_send(allowed.repository.uuid);
         self.tell(&allowed, before, after?).await;
         received
     }

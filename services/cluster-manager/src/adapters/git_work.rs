@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::external::External;
 use super::pulls::chain;
 use super::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError, Written};
+use super::upkeep::Upkeep;
 use crate::event::{
     Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
     SecretWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
@@ -43,34 +44,63 @@ pub enum Work {
     Shared(SharedWork),
 }
 
-/// Answers each piece of work with one result, until nobody gives work any more.
+impl Work {
+    const fn repository(&self) -> Uuid {
+        match self {
+            Self::Git(GitWork { cluster, .. }) | Self::Secret(SecretWork { cluster, .. }) => *cluster,
+            Self::Shared(SharedWork { repository, .. }) => *repository,
+        }
+    }
+}
+
+/// Answers each piece of work with one result, until nobody gives work any more, and looks after the repositories that were worked on, or `pushed` to.
 /// `external`: the git server of the site, which has to have what counts as written.
 pub async fn run(
     repositories: Repositories,
     external: Option<External>,
     mut work: mpsc::Receiver<Work>,
+    mut pushed: mpsc::Receiver<Uuid>,
     results: mpsc::Sender<Event>,
 ) {
-    while let Some(work) = work.recv().await {
-        let repositories = repositories.clone();
-        let result = match work {
-            Work::Git(GitWork { cluster, action }) => {
-                let outcome = work_on_git(repositories, external.as_ref(), cluster, action).await;
-                let outcome = outcome.unwrap_or_else(|reason| GitOutcome::Failed { reason });
-                Event::Git(GitResult { cluster, outcome })
+    let mut upkeep = Upkeep::default();
+    loop {
+        let repository = tokio::select! {
+            biased;
+            work = work.recv() => {
+                let Some(work) = work else { return };
+                let repository = work.repository();
+                let result = carry_out(&repositories, external.as_ref(), work).await;
+                if results.send(result).await.is_err() {
+                    return;
+                }
+                repository
             }
-            Work::Secret(SecretWork { id, cluster, action }) => {
-                let outcome = work_on_secrets(repositories, external.as_ref(), cluster, action).await;
-                Event::Secret(SecretResult { id, cluster, outcome })
-            }
-            Work::Shared(SharedWork { repository, action }) => {
-                let done = tokio::task::spawn_blocking(move || carry_out_shared(&repositories, repository, action));
-                let outcome = done.await.unwrap_or_else(|error| Err(error.to_string()));
-                Event::Shared(SharedResult { repository, branch: None, outcome })
-            }
+            Some(repository) = pushed.recv() => repository,
         };
-        if results.send(result).await.is_err() {
-            return;
+        tokio::select! {
+            () = upkeep.look_after(&repositories, repository) => {}
+            // Whoever ends does not wait for it: it is done the next time.
+            () = results.closed() => return,
+        }
+    }
+}
+
+async fn carry_out(repositories: &Repositories, external: Option<&External>, work: Work) -> Event {
+    let repositories = repositories.clone();
+    match work {
+        Work::Git(GitWork { cluster, action }) => {
+            let outcome = work_on_git(repositories, external, cluster, action).await;
+            let outcome = outcome.unwrap_or_else(|reason| GitOutcome::Failed { reason });
+            Event::Git(GitResult { cluster, outcome })
+        }
+        Work::Secret(SecretWork { id, cluster, action }) => {
+            let outcome = work_on_secrets(repositories, external, cluster, action).await;
+            Event::Secret(SecretResult { id, cluster, outcome })
+        }
+        Work::Shared(SharedWork { repository, action }) => {
+            let done = tokio::task::spawn_blocking(move || carry_out_shared(&repositories, repository, action));
+            let outcome = done.await.unwrap_or_else(|error| Err(error.to_string()));
+            Event::Shared(SharedResult { repository, branch: None, outcome })
         }
     }
 }
@@ -88,7 +118,7 @@ async fn work_on_git(
     };
     let all = repositories.clone();
     let work = async move {
-        let done = tokio::task::spawn_blocking(move || carry_out(&repositories, cluster, action)).await;
+        let done = tokio::task::spawn_blocking(move || carry_out_git(&repositories, cluster, action)).await;
         done.map_err(|error| error.to_string())
     };
     let Some((external, path)) = external.zip(path) else { return work.await };
@@ -169,7 +199,7 @@ fn carry_out_shared(
     main.map(|main| SharedOutcome { main, ..SharedOutcome::default() }).map_err(|error| chain(&error))
 }
 
-fn carry_out(repositories: &Repositories, cluster: Uuid, action: GitAction) -> GitOutcome {
+fn carry_out_git(repositories: &Repositories, cluster: Uuid, action: GitAction) -> GitOutcome {
     let done = match action {
         GitAction::Write { path, store, files, hold } => {
             let place = Place { path, kind: Kind::Cluster, store };

@@ -7,6 +7,7 @@
 //! | [`people`] | requests -> questions for the state, answers -> responses |
 //! | [`sealed`] | values that were sealed elsewhere |
 //! | [`oidc`] | identities that a provider vouches for |
+//! | [`identities`] | who somebody is by what they show |
 //! | [`https_client`] | how others are asked |
 //! | [`desk`] | who waits for which answer |
 //! | [`audit_file`] | the append-only record of every write |
@@ -20,6 +21,7 @@ mod administration;
 pub mod audit_file;
 pub mod desk;
 pub mod https_client;
+pub mod identities;
 pub mod oidc;
 pub mod openapi;
 pub mod people;

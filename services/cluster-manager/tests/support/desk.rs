@@ -7,6 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Grant, Principal};
+use cluster_manager::adapters::git_http::Links;
+use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::http::desk::{Desk, QUESTIONS_MAX};
 use cluster_manager::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
 use configdb_schema::document::TokenScope;
@@ -37,10 +39,20 @@ fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Push>>)
         pushes.lock().unwrap().push(push);
         return Ok(Reply::Written);
     }
-    let Credential::Token(hash) = credential else { return Err(Refusal::Unauthenticated("no token".to_owned())) };
-    let who = principal(hash).ok_or_else(|| Refusal::Unauthenticated("unknown".to_owned()))?;
+    let unknown = || Refusal::Unauthenticated("unknown".to_owned());
+    let who = match credential {
+        Credential::None => return Err(unknown()),
+        Credential::Token(hash) => principal(hash).ok_or_else(unknown)?,
+        Credential::Verified(who) => who.clone(),
+    };
     who.may(question.operation(), question.cluster())?;
     Ok(Reply::Repository { who, pulled: [PULLED.to_owned()].into() })
+}
+
+/// A git server's links to that desk, without a provider of identities.
+pub fn links(desk: Desk, hooks: Hooks, polls: mpsc::Sender<Uuid>) -> Links {
+    let (pushed, _) = mpsc::channel(1);
+    Links { desk, identities: None, hooks, polls, pushed }
 }
 
 pub fn start() -> (Desk, Arc<Mutex<Vec<Push>>>) {

@@ -24,11 +24,9 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::desk::Desk;
-use super::oidc::{IdentityError, Provider};
+use super::identities::{self, Identities, IdentityFault};
 use super::{administration, bearer, openapi, sealed, shapes};
-use crate::access::claims::{ClaimError, ClaimRules};
 use crate::access::rate::{self, Limiter, Rate};
-use crate::access::token::TokenHash;
 use crate::api::{Credential, Question, Refusal, Reply};
 use crate::bootstrap;
 use crate::secrets::{SecretFault, SecretKey, scope_of};
@@ -66,15 +64,6 @@ pub(super) struct Server {
     identities: Option<Identities>,
     /// The record of writes.
     pub(super) audit: Arc<FilePath>,
-}
-
-/// Who is let in because an identity provider vouches for them.
-#[derive(Debug, Clone)]
-pub struct Identities {
-    /// The provider.
-    pub provider: Provider,
-    /// What its claims come to.
-    pub rules: ClaimRules,
 }
 
 /// The API. `rate`: of each address that asks; `audit`: the record of writes.
@@ -200,19 +189,10 @@ impl Server {
 
     async fn credential(&self, headers: &HeaderMap) -> Result<Credential, Fault> {
         let Some(shown) = bearer(headers) else { return Ok(Credential::None) };
-        if let Some(hash) = TokenHash::of(shown) {
-            return Ok(Credential::Token(hash));
-        }
-        let Some(Identities { provider, rules }) = &self.identities else { return Ok(Credential::None) };
-        let claims = provider.verify(shown).await.map_err(|error| match error {
-            IdentityError::Away => Refusal::NotAtPresent(error.to_string()),
-            IdentityError::Refused(_) => Refusal::Unauthenticated(error.to_string()),
-        })?;
-        let principal = rules.principal(&claims).map_err(|error| match error {
-            ClaimError::Subject => Fault::from(Refusal::Unauthenticated(error.to_string())),
-            ClaimError::NoScope => Fault::Request(StatusCode::FORBIDDEN, error.to_string()),
-        })?;
-        Ok(Credential::Verified(principal))
+        identities::credential(self.identities.as_ref(), shown).await.map_err(|fault| match fault {
+            IdentityFault::Refused(refusal) => refusal.into(),
+            IdentityFault::NoScope(reason) => Fault::Request(StatusCode::FORBIDDEN, reason),
+        })
     }
 
     pub(super) async fn ask(&self, caller: &Caller, question: Question) -> Result<Reply, Fault> {

@@ -1,0 +1,46 @@
+//! Who somebody is by what they show, over HTTP and over git: the holder of a token of ours, or somebody whom the identity provider vouches for.
+
+use super::oidc::{IdentityError, Provider};
+use crate::access::claims::{ClaimError, ClaimRules};
+use crate::access::token::TokenHash;
+use crate::api::{Credential, Refusal};
+
+/// Who is let in because an identity provider vouches for them.
+#[derive(Debug, Clone)]
+pub struct Identities {
+    /// The provider.
+    pub provider: Provider,
+    /// What its claims come to.
+    pub rules: ClaimRules,
+}
+
+/// Why what is shown lets nobody in.
+#[derive(Debug)]
+pub enum IdentityFault {
+    /// It is not good, or cannot be checked at present.
+    Refused(Refusal),
+    /// They are who they say, and nothing is granted to them.
+    NoScope(String),
+}
+
+/// What somebody shows, as the state is asked with it. `identities`: None if no provider is configured.
+///
+/// # Errors
+/// [`IdentityFault`]
+pub async fn credential(identities: Option<&Identities>, shown: &str) -> Result<Credential, IdentityFault> {
+    if let Some(hash) = TokenHash::of(shown) {
+        return Ok(Credential::Token(hash));
+    }
+    let Some(Identities { provider, rules }) = identities else { return Ok(Credential::None) };
+    let claims = provider.verify(shown).await.map_err(|error| {
+        IdentityFault::Refused(match error {
+            IdentityError::Away => Refusal::NotAtPresent(error.to_string()),
+            IdentityError::Refused(_) => Refusal::Unauthenticated(error.to_string()),
+        })
+    })?;
+    let principal = rules.principal(&claims).map_err(|error| match error {
+        ClaimError::Subject => IdentityFault::Refused(Refusal::Unauthenticated(error.to_string())),
+        ClaimError::NoScope => IdentityFault::NoScope(error.to_string()),
+    })?;
+    Ok(Credential::Verified(principal))
+}

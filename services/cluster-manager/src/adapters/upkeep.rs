@@ -1,0 +1,181 @@
+//! Keeps repositories from becoming ever more files: each commit leaves some objects of a file each, each larger push a pack. From time to time git makes one pack of them.
+//!
+//! Readers go on meanwhile, and what nobody refers to stays for two weeks, so nothing is taken away under somebody who has just written it. Where the library writes, which does not
+//! touch what it finds, nothing else may write at the same time: the worker on repositories calls this between two pieces of work.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::git_client;
+use super::pulls::chain;
+use super::repositories::Repositories;
+
+/// Objects of a file each that a repository may have, about. A commit makes some five.
+pub const LOOSE_MAX: usize = 1024;
+
+/// Packs that it may have.
+pub const PACKS_MAX: usize = 16;
+
+/// Of the 256 directories of loose objects every eighth is looked into: names are hashes, so these are as full as the others.
+const SAMPLED: usize = 8;
+
+/// Longest time for one repository; work on all others waits for it.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a repository is left alone for which that was not enough, or no use.
+const AGAIN: Duration = Duration::from_secs(3600);
+
+/// References stay the files that they are. What has become unreachable is kept apart for two weeks, and then removed.
+const GC: [&str; 8] =
+    ["-c", "gc.packRefs=false", "-c", "gc.writeCommitGraph=false", "gc", "--quiet", "--cruft", "--prune=2.weeks.ago"];
+
+/// Which repositories are left alone at present.
+#[derive(Debug, Default)]
+pub struct Upkeep {
+    left_alone: BTreeMap<Uuid, Instant>,
+}
+
+impl Upkeep {
+    /// Tidies a repository up if that is due.
+    pub async fn look_after(&mut self, repositories: &Repositories, repository: Uuid) {
+        self.left_alone.retain(|_, since| since.elapsed() < AGAIN);
+        let Some(directory) = repositories.by_uuid(repository).map(|open| open.directory) else { return };
+        if self.left_alone.contains_key(&repository) || !due(&directory).await {
+            return;
+        }
+        let began = Instant::now();
+        let done = git_client::run(&directory, None, &GC, "", LIMIT).await;
+        let elapsed_ms = began.elapsed().as_millis();
+        match &done {
+            Ok(_) => tracing::debug!(repository = %repository, elapsed_ms, "repository tidied up"),
+            Err(error) => {
+                tracing::warn!(repository = %repository, error = chain(error), elapsed_ms, "a repository cannot be tidied up; it goes on growing");
+            }
+        }
+        if done.is_err() || due(&directory).await {
+            self.left_alone.insert(repository, Instant::now());
+        }
+    }
+}
+
+async fn due(directory: &Path) -> bool {
+    let directory = directory.to_owned();
+    tokio::task::spawn_blocking(move || is_due(&directory)).await.unwrap_or(false)
+}
+
+/// Whether a repository has become too many files. Blocks.
+#[must_use]
+pub fn is_due(directory: &Path) -> bool {
+    let files = |below: &str| fs::read_dir(directory.join("objects").join(below)).into_iter().flatten().flatten();
+    let sample = (0..256).step_by(SAMPLED).map(|first| files(&format!("{first:02x}")).count());
+    if sample.sum::<usize>() * SAMPLED > LOOSE_MAX {
+        return true;
+    }
+    let packs = files("pack").filter(|file| file.path().extension().is_some_and(|extension| extension == "pack"));
+    packs.count() > PACKS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::super::repositories::{Kind, Place};
+    use super::*;
+    use crate::event::RepositoryFiles;
+
+    const CLUSTER: Uuid = Uuid::from_u128(0xC1);
+
+    fn git(directory: &Path, arguments: &[&str], input: &str) -> String {
+        let mut child = Command::new("git")
+            .args(["-c", "safe.directory=*", "--git-dir"])
+            .arg(directory)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A repository with a commit.
+    fn repository(state_dir: &Path) -> Repositories {
+        let repositories = Repositories::load(state_dir).unwrap();
+        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+        let files = RepositoryFiles {
+            initial: [("a.yaml".to_owned(), b"a: 1\n".to_vec())].into(),
+            message: "x".to_owned(),
+            ..RepositoryFiles::default()
+        };
+        repositories.write(CLUSTER, &place, &files, 0).unwrap();
+        repositories
+    }
+
+    #[tokio::test]
+    async fn loose_objects_become_one_pack_and_what_nobody_refers_to_stays_for_a_while() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = repository(state_dir.path());
+        let directory = repositories.by_uuid(CLUSTER).unwrap().directory;
+        let mut upkeep = Upkeep::default();
+        upkeep.look_after(&repositories, CLUSTER).await;
+        let count = || git(&directory, &["count-objects"], "");
+        let before = count();
+        assert!(before.starts_with("4 objects"), "a repository of a few files is left as it is: {before}");
+
+        let blobs: String = (0..2 * LOOSE_MAX).map(|n| format!("blob\ndata <<E\n{n}\nE\n")).collect();
+        git(&directory, &["-c", "fastimport.unpackLimit=100000", "fast-import", "--quiet"], &blobs);
+        assert!(is_due(&directory), "{}", count());
+        upkeep.look_after(&repositories, CLUSTER).await;
+        assert!(!is_due(&directory) && count().starts_with("0 objects"), "{}", count());
+        let blob = git(&directory, &["hash-object", "--stdin"], "7\n");
+        git(&directory, &["cat-file", "-e", blob.trim()], "");
+        git(&directory, &["fsck", "--strict"], "");
+        assert!(directory.join("refs/heads/main").is_file(), "references stay where they are");
+        assert!(upkeep.left_alone.is_empty());
+    }
+
+    #[tokio::test]
+    async fn many_packs_become_one_and_a_repository_that_cannot_be_tidied_up_is_left_alone() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = repository(state_dir.path());
+        let directory = repositories.by_uuid(CLUSTER).unwrap().directory;
+        for n in 0..=PACKS_MAX {
+            let blob = git(&directory, &["hash-object", "-w", "--stdin"], &format!("{n}\n"));
+            git(
+                &directory,
+                &["pack-objects", "--quiet", "objects/pack/pack"]
+                    .map(|argument| {
+                        if argument.starts_with("objects") {
+                            directory.join(argument).display().to_string()
+                        } else {
+                            argument.to_owned()
+                        }
+                    })
+                    .each_ref()
+                    .map(String::as_str),
+                &blob,
+            );
+        }
+        assert!(is_due(&directory));
+        // Somebody else tidies up, as git sees it.
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let lock = directory.join("gc.pid");
+        std::fs::write(&lock, format!("{} {}", std::process::id(), host.trim())).unwrap();
+        let mut upkeep = Upkeep::default();
+        upkeep.look_after(&repositories, CLUSTER).await;
+        assert!(is_due(&directory) && upkeep.left_alone.contains_key(&CLUSTER));
+        std::fs::remove_file(lock).unwrap();
+        upkeep.look_after(&repositories, CLUSTER).await;
+        assert!(is_due(&directory), "it is not its turn");
+        Upkeep::default().look_after(&repositories, CLUSTER).await;
+        assert!(!is_due(&directory));
+        git(&directory, &["fsck", "--strict"], "");
+    }
+}
