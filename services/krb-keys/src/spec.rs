@@ -223,7 +223,10 @@ impl KerberosKeyFields {
             _ => return Err(SpecError::Type { key_type: self.key_type.chars().take(64).collect() }),
         };
         if self.has_cluster {
-            return broken("cluster", "is not supported: put the resource into that cluster, whose own krb-keys makes the key there");
+            return broken(
+                "cluster",
+                "is not supported: put the resource into that cluster, whose own krb-keys makes the key there",
+            );
         }
         if self.seal_with.is_some() && self.secret.is_none() {
             return broken("sealWith", "needs secret, which says where the sealed key goes");
