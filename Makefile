@@ -11,7 +11,7 @@ SECONDS_EACH ?= 60
 # What needs the C library of TPMs is tested and linted, but built by nobody who does not ask for it; the end-to-end tests build the bootstrapper with it.
 TPM := bootstrapper/tpm,e2e/tpm
 # So is what needs a KDC.
-KERBEROS := sparkfleet/kerberos,cluster-manager/kerberos,krb-keys/kerberos,kerberos-client/kerberos
+KERBEROS := sparkfleet/kerberos,cluster-manager/kerberos,krb-keys/kerberos,kerberos-client/kerberos,e2e/kerberos
 
 # Tools that the tests start beside cargo: the reference broker and its clients, Python and Node clients where tests use them.
 PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)

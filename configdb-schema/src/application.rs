@@ -53,6 +53,7 @@ applications! {
     GIT_CONFIG GIT_CONFIG "GitConfig" "Git repository configuration" "git-config.json";
     ATTESTATION_POLICY ATTESTATION_POLICY "AttestationPolicy" "Attestation policy" "attestation-policy.json";
     API_TOKEN API_TOKEN "ApiToken" "API token" "api-token.json";
+    EDGE_ACCOUNT EDGE_ACCOUNT "EdgeAccount" "Edge account" "edge-account.json";
 }
 
 /// JSON Schema of the computed registration of an object; nobody writes it as an entry.

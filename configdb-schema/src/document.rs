@@ -2,6 +2,7 @@
 //! reading an entry and writing it back loses nothing. Free-form objects are [`serde_json::Value`].
 
 mod access;
+mod account;
 mod agent;
 mod attestation;
 mod cluster;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use access::{ApiToken, TokenScope};
+pub use account::EdgeAccount;
 pub use agent::AgentConfig;
 pub use attestation::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
@@ -75,6 +77,7 @@ documents! {
     GitConfig GIT_CONFIG;
     AttestationPolicy ATTESTATION_POLICY;
     ApiToken API_TOKEN;
+    EdgeAccount EDGE_ACCOUNT;
 }
 
 fn is_false(b: &bool) -> bool {

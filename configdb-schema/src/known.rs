@@ -61,6 +61,7 @@ pub mod application {
         GIT_CONFIG "38d62a93-b6b4-4f63-bad4-d433e3eaff29" "Git repository configuration",
         ATTESTATION_POLICY "b7d6770a-3902-4722-8891-ff56e695c64a" "Attestation policy",
         API_TOKEN "8940397a-6f43-4911-9883-1248400c5cce" "API token",
+        EDGE_ACCOUNT "7ce9220e-754f-496b-901d-ced0156aa2af" "Edge account",
     }
 
     /// Connection configuration; no entry of it is read here.
@@ -140,6 +141,7 @@ pub mod class {
         EDGE_CLUSTER "f24d354d-abc1-4e32-98e1-0667b3e40b61" rank 1, "Edge cluster";
         EDGE_AGENT "00da3c0b-f62b-4761-a689-39ad0c33f864" rank 1, "Edge Agent";
         EDGE_SERVICE_ACCOUNT "97756c9a-38e6-4238-b78c-3df6f227a6c9" rank 1, "Edge service account";
+        EDGE_GROUP "9ba0de4b-056f-4b5e-b966-2d5d85d07767" rank 2, "Edge group";
         EDGE_DEPLOYMENT "e6f6a6e6-f6b2-422a-bc86-2dcb417a362a" rank 1, "Edge deployment";
         UNS_BRIDGE "178506d2-af52-4c79-8e5d-4958ae7ddfa9" rank 1 below EDGE_DEPLOYMENT, "UNS bridge";
         EDGE_CONNECTION "f371cbfc-de3e-11ef-b361-7b31622bc42f" rank 1, "Edge connection";

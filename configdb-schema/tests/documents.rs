@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use configdb_schema::document::{
-    AgentConfig, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeCluster, EdgeClusterEnrolment,
-    EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant,
-    FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress,
-    TokenScope,
+    AgentConfig, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeAccount, EdgeCluster,
+    EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment,
+    EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration,
+    SparkplugAddress, TokenScope,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -345,6 +345,22 @@ fn tokens_of_people_are_known_by_their_hash_and_end() {
         changed("token", Some(json!("sfp_x"))),
     ] {
         refused(&application::API_TOKEN, &bad);
+    }
+}
+
+#[test]
+fn accounts_name_their_cluster_and_principal_and_are_closed() {
+    let account: EdgeAccount = accepted(&json!({"cluster": A, "principal": "nd1/Paint/Robot@ACME.EXAMPLE",
+        "managed": true, "groups": [B], "node": "Robot"}));
+    assert_eq!((account.groups.len(), account.node.as_deref()), (1, Some("Robot")));
+    accepted::<EdgeAccount>(&json!({"cluster": A, "principal": "p@A", "managed": false}));
+    for bad in [
+        json!({"cluster": A, "managed": true}),
+        json!({"cluster": "x", "principal": "p@A", "managed": true}),
+        json!({"cluster": A, "principal": "p@A", "managed": true, "password": "x"}),
+        json!({"cluster": A, "principal": "p@A", "managed": true, "groups": ["x"]}),
+    ] {
+        refused(&application::EDGE_ACCOUNT, &bad);
     }
 }
 

@@ -5,6 +5,7 @@
 //!                                        ├─> state ──> setup::decide ───────> steps: DCMD to ConfigDB, git work
 //!  every */Sync (births, data) ──────────┤        ├──> reconcile::plan ─────> NCMD index, DCMD manifests to Sync
 //!  every */Join (births, data) ──────────┤        ├──> policy forwarding ───> NCMD policy to Join
+//!  every */Keys (births, data) ──────────┤        ├──> accounts::plan ──────> DCMD to ConfigDB, DCMD answers to Keys
 //!  clusters in the quarantine group ─────┤        ├──> authority::judge ────> the record in ConfigDB, then the sealed answer: NCMD
 //!  git results, deadlines, Setup/Retry ──┤        ├──> a Device per cluster, totals of the node
 //!  questions over HTTP ──────────────────┘        └──> answers, work on secrets
@@ -19,7 +20,8 @@
 //! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
-//! 6. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
+//! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the wish, the account is written to ConfigDB, and the cluster's Keys node is told of it until it shows that it knows.
+//! 7. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
 //! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`].
 //!
@@ -28,6 +30,7 @@
 #![warn(missing_docs)]
 
 pub mod access;
+pub mod accounts;
 pub mod adapters;
 pub mod api;
 pub mod authority;

@@ -172,6 +172,8 @@ pub struct Facts<'a> {
     pub has_status: bool,
     /// Its accounts, in the order of [`Account::ALL`].
     pub accounts: [Option<AccountObject>; 2],
+    /// What is to be done to the accounts of its principals when it goes, some at a time; nothing: there are none.
+    pub account_removals: Vec<WriteRequest>,
     /// Where it stays in repositories of charts.
     pub pins: &'a BTreeMap<Uuid, GitRef>,
     /// Another cluster that has its name.
@@ -482,8 +484,13 @@ impl TearDown<'_> {
 
     fn remove_accounts(&self) -> Option<Decision> {
         let alive = Account::ALL.into_iter().zip(&self.facts.accounts).filter(|(_, object)| object.is_some());
+        let accounts: BTreeSet<Uuid> =
+            alive.map(|(account, _)| account.uuid(self.facts.cluster, self.record)).collect();
+        // One of its own accounts may be that of a principal as well: then it is deleted once.
+        let removals =
+            self.facts.account_removals.iter().filter(|removal| !accounts.contains(&removal.object)).cloned();
         let deletions: Vec<WriteRequest> =
-            alive.map(|(account, _)| request(account.uuid(self.facts.cluster, self.record)).delete_object()).collect();
+            accounts.iter().map(|account| request(*account).delete_object()).chain(removals).collect();
         if !deletions.is_empty() {
             return Some(self.go_on(Action::Write(deletions)));
         }
@@ -571,7 +578,8 @@ fn record_only(facts: &Facts<'_>, record: &EdgeClusterSetup) -> Action {
     Action::Write(vec![with_record(facts, record)])
 }
 
-fn json(document: &impl Document) -> Value {
+/// A document as it is written.
+pub(crate) fn json(document: &impl Document) -> Value {
     serde_json::to_value(document).expect("documents have text keys, which is all that JSON asks for")
 }
 

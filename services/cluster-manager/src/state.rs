@@ -6,6 +6,7 @@
 //!
 //! | module | knows |
 //! |---|---|
+//! | `accounts` | one cluster's Keys: the accounts that it wants, and the answers to it |
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
 //! | `cluster` | one cluster's set-up, status entry, Device and deadlines |
 //! | `edge` | one cluster's Sync: what it reports, what is sent to it |
@@ -19,6 +20,7 @@
 //! | `rollout` | waves: what of one cluster waits, and whom it holds up |
 //! | `repeat` | a command that is sent until it is answered |
 
+mod accounts;
 mod cluster;
 mod configdb;
 mod edge;
@@ -55,6 +57,7 @@ use crate::event::{Effect, Event, GitOutcome, GitResult};
 use crate::rollout::{Rollout, WholeRepository};
 use crate::setup::Repository;
 use crate::{cluster_repo, render};
+use accounts::AccountIndex;
 use cluster::Cluster;
 use configdb::Deployment;
 use edge::Sync;
@@ -137,6 +140,8 @@ pub struct ClusterManager {
     claims: BTreeMap<String, BTreeSet<Uuid>>,
     /// Cluster of an account.
     accounts: BTreeMap<Uuid, Uuid>,
+    /// Accounts of principals of all clusters.
+    edge_accounts: AccountIndex,
     /// Every Sync that was heard, by the name of its cluster.
     syncs: BTreeMap<String, Sync>,
     /// Every Join node that was heard, by the name of its cluster.
@@ -196,6 +201,7 @@ impl ClusterManager {
             dependents: BTreeMap::new(),
             claims: BTreeMap::new(),
             accounts: BTreeMap::new(),
+            edge_accounts: AccountIndex::default(),
             syncs: BTreeMap::new(),
             joins: BTreeMap::new(),
             asking: BTreeMap::new(),
@@ -295,6 +301,7 @@ impl ClusterManager {
                 for join in self.joins.values_mut() {
                     join.on_event(event);
                 }
+                self.lose_keys(event);
                 self.dirty.extend(self.clusters.keys());
             }
             HostEvent::Rejected { topic, reason } => {
@@ -313,6 +320,7 @@ impl ClusterManager {
             match node.edge_node.as_str() {
                 edge_sync_contract::names::EDGE_NODE_ID => self.on_sync_event(node, event, now),
                 join_service_contract::names::EDGE_NODE_ID => self.on_join_event(node, event),
+                krb_keys_contract::names::EDGE_NODE_ID => self.on_keys_event(node, event),
                 enrolment_protocol::metrics::RENEWAL_NODE => self.on_renewal_event(node, event),
                 _ => {
                     if let Some(uuid) = enrolment_protocol::metrics::cluster_of(&self.settings.organisation, node) {
@@ -393,6 +401,9 @@ impl ClusterManager {
             return;
         }
         if refusal.as_deref().is_some_and(|reason| self.on_token_entry_refused(id, reason, now)) {
+            return;
+        }
+        if self.on_account_written(id, refusal.as_deref(), now) {
             return;
         }
         let Some(uuid) = self.requests.remove(id) else { return };

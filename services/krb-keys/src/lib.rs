@@ -12,19 +12,21 @@
 //! 2. `state.rs` takes one resource after another and looks at KDC and Secret; `reconcile.rs` decides the next step from what there is; `adapters/hands.rs` does it, and it is looked again.
 //! 3. What a resource makes is recorded on it first, and a finalizer keeps it until its end is seen to: its principals get no tickets any more (they are never deleted), its keys go.
 //!
-//! `keytab.rs` and `trust.rs` know the forms of what stands in Secrets, `report.rs` the metrics, `event.rs` lists all that comes in and goes out.
+//! 4. The account that a resource wants is told as a Device. The cluster manager keeps accounts, in ConfigDB, and answers by command; the resource is in step when its account is (`account.rs`, `state/accounts.rs`).
+//!
+//! `keytab.rs` and `trust.rs` know the forms of what stands in Secrets, `krb-keys-contract` the metrics, `event.rs` lists all that comes in and goes out.
 //!
 //! A key is replaced only when the KDC said in known words that it is wrong, when somebody asks for it, or when there is none: an outage or a restart replaces nothing. Where nobody can be
 //! asked (the key is sealed, or that of a trust that begins in another realm), it is recorded what was delivered, and done again if that is no longer so. Nothing is stored here but the
-//! bdSeq. Accounts in the Auth service of Factory+ are not kept: `spec.account` is not acted on.
+//! bdSeq.
 #![warn(missing_docs)]
 
+pub mod account;
 pub mod adapters;
 pub mod config;
 pub mod event;
 pub mod keytab;
 pub mod reconcile;
-pub mod report;
 pub mod spec;
 pub mod state;
 pub mod trust;

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use kerberos_client::{Presence, Principal};
 use serde::{Deserialize, Serialize};
 
+use uuid::Uuid;
+
+use crate::account::{AccountStanding, RecordedAccount};
 use crate::keytab::{KeyEntry, OldKey, old_keys};
 use crate::spec::{ConfigMapKey, KeyType, SecretKey, Spec};
 
@@ -30,6 +33,9 @@ pub struct Record {
     /// The last delivery, of a key that nobody can be asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
+    /// The account that it wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Box<RecordedAccount>>,
 }
 
 /// A key was delivered to where nobody can be asked whether it is valid. It is, as long as all of this is as it was.
@@ -51,14 +57,14 @@ pub struct KeyStamp {
 }
 
 impl Record {
-    /// What `spec` makes.
+    /// What `spec` makes, but for the account: that depends on what is known of it.
     #[must_use]
     pub fn of(spec: &Spec) -> Self {
         // What somebody else wrote is not ours to remove.
         let places = spec.secret.clone().filter(|_| !spec.key_type.is_preset()).into_iter().collect();
         let (secrets, sealed) =
             if spec.seal_with.is_some() { (BTreeSet::new(), places) } else { (places, BTreeSet::new()) };
-        Self { principals: spec.principals.iter().cloned().collect(), secrets, sealed, delivery: None }
+        Self { principals: spec.principals.iter().cloned().collect(), secrets, sealed, delivery: None, account: None }
     }
 
     fn with(&self, other: &Self) -> Self {
@@ -67,6 +73,7 @@ impl Record {
             secrets: self.secrets.union(&other.secrets).cloned().collect(),
             sealed: self.sealed.union(&other.sealed).cloned().collect(),
             delivery: self.delivery.clone(),
+            account: other.account.clone().or_else(|| self.account.clone()),
         }
     }
 }
@@ -168,6 +175,8 @@ pub struct Observed {
     pub stale_sealed: BTreeSet<SecretKey>,
     /// What would be recorded of a delivery at this moment. None: the key can be asked about.
     pub delivery: Option<Delivery>,
+    /// What was answered to the account that is recorded.
+    pub account: Option<Result<Uuid, String>>,
 }
 
 /// What other resources have.
@@ -255,6 +264,8 @@ pub enum Decision {
     Done {
         /// When a key must be trimmed, seconds since 1970.
         trim_at_s: Option<u64>,
+        /// How the account stands.
+        account: AccountStanding,
     },
     /// Nothing can be done, for this reason.
     Refused(String),
@@ -280,7 +291,10 @@ pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: &Rules) 
     if let Some(reason) = taken(spec, others) {
         return Decision::Refused(reason);
     }
-    let wanted = Record::of(spec);
+    let answer = observed.account.as_ref();
+    let recorded = wish.meta.record.account.as_deref();
+    let account = spec.account.as_ref().map(|account| Box::new(RecordedAccount::of(account, recorded, answer)));
+    let wanted = Record { account, ..Record::of(spec) };
     let claimed = Meta { finalizer: true, record: wish.meta.record.with(&wanted), ..wish.meta.clone() };
     if claimed != wish.meta {
         return Decision::Do(Action::Mark { meta: claimed, fulfilled: false });
@@ -309,7 +323,8 @@ pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: &Rules) 
         return Decision::Do(Action::Mark { meta: last, fulfilled: wish.meta.force_rekey });
     }
     let trim_at_s = old.iter().map(|old| u64::from(old.followed_s) + rules.expire_old_s).min();
-    Decision::Done { trim_at_s: trim_at_s.filter(|_| is_writable) }
+    let account = AccountStanding::of(recorded, answer);
+    Decision::Done { trim_at_s: trim_at_s.filter(|_| is_writable), account }
 }
 
 /// Two resources with one principal or one place would take each other's keys away for ever.

@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use kerberos_client::{Principal, PrincipalError};
+use krb_keys_contract::{AccountError, AccountWish};
 use serde::{Deserialize, Serialize};
+
+use crate::account::{ACES_IGNORED, AccountFields};
 
 /// Principals of one resource, with the first.
 const PRINCIPALS_MAX: usize = 64;
@@ -142,6 +145,10 @@ pub struct Spec {
     pub seal_with: Option<ConfigMapKey>,
     /// The keys before the newest stay in the keytab for a while.
     pub keep_old_keys: bool,
+    /// The account of the first principal.
+    pub account: Option<Box<AccountWish>>,
+    /// What of the resource is not acted on, for people.
+    pub remark: Option<&'static str>,
 }
 
 /// `spec` of a KerberosKey, as it stands in the resource.
@@ -161,6 +168,8 @@ pub struct KerberosKeyFields {
     pub seal_with: Option<String>,
     /// There is a `cluster`.
     pub has_cluster: bool,
+    /// `account`
+    pub account: Option<AccountFields>,
 }
 
 /// The rule that a resource breaks.
@@ -196,6 +205,9 @@ pub enum SpecError {
         /// As given.
         text: String,
     },
+    /// `account`
+    #[error("spec.account.{0}")]
+    Account(#[from] AccountError),
     /// A field that another one needs.
     #[error("spec.{field} {rule}")]
     Field {
@@ -250,10 +262,16 @@ impl KerberosKeyFields {
         if key_type.is_trust() && self.secret.is_none() {
             return broken("secret", "is missing; with a type of trust it says where the key for both realms stands");
         }
+        if self.account.is_some() && !self.additional_principals.is_empty() {
+            return broken("account", "excludes additionalPrincipals: it is the account of one principal");
+        }
         if self.additional_principals.len() >= PRINCIPALS_MAX {
             return broken("additionalPrincipals", "has more than 63 items");
         }
-        let first = self.principal.parse().map_err(|rule| SpecError::Principal { field: "principal", rule })?;
+        let first: Principal =
+            self.principal.parse().map_err(|rule| SpecError::Principal { field: "principal", rule })?;
+        let account = self.account.as_ref().map(|account| account.validate(&first)).transpose()?.map(Box::new);
+        let remark = self.account.as_ref().filter(|account| account.has_aces).map(|_| ACES_IGNORED);
         let mut principals = vec![first];
         for name in &self.additional_principals {
             let rule = |rule| SpecError::Principal { field: "additionalPrincipals", rule };
@@ -271,7 +289,7 @@ impl KerberosKeyFields {
         let secret = self.secret.as_deref().map(str::parse).transpose()?;
         let seal_with = self.seal_with.as_deref().map(|text| name_and_key("sealWith", text)).transpose()?;
         let seal_with = seal_with.map(|(config_map, key)| ConfigMapKey { config_map, key });
-        Ok(Spec { key_type, principals, secret, seal_with, keep_old_keys: self.keep_old_keys })
+        Ok(Spec { key_type, principals, secret, seal_with, keep_old_keys: self.keep_old_keys, account, remark })
     }
 }
 
@@ -285,7 +303,8 @@ pub fn validate_local(secret: &str, key: &str, format: &str) -> Result<Spec, Spe
     }
     let secret = format!("{secret}/{key}").parse()?;
     let (principals, secret) = (Vec::new(), Some(secret));
-    Ok(Spec { key_type: KeyType::Local, principals, secret, seal_with: None, keep_old_keys: false })
+    let key_type = KeyType::Local;
+    Ok(Spec { key_type, principals, secret, seal_with: None, keep_old_keys: false, account: None, remark: None })
 }
 
 #[cfg(test)]
@@ -335,6 +354,15 @@ mod tests {
     }
 
     #[test]
+    fn an_account_is_that_of_the_principal_and_its_aces_are_only_remarked() {
+        let account =
+            AccountFields { class: Some(uuid::Uuid::nil().to_string()), has_aces: true, ..AccountFields::default() };
+        let spec = KerberosKeyFields { account: Some(account), ..fields("Random") }.validate().unwrap();
+        assert_eq!(spec.account.unwrap().principal, "nd1/Paint/Robot@ACME.EXAMPLE");
+        assert_eq!(spec.remark, Some(ACES_IGNORED));
+    }
+
+    #[test]
     fn what_cannot_be_followed_is_refused_by_field() {
         let many = vec!["a@A".to_owned()];
         let table = [
@@ -365,6 +393,18 @@ mod tests {
             ),
             (KerberosKeyFields { keep_old_keys: true, ..fields("Password") }, "spec.keepOldKeys needs"),
             (KerberosKeyFields { secret: None, ..fields("PresetPassword") }, "spec.secret is missing"),
+            (
+                KerberosKeyFields { account: Some(AccountFields::default()), ..fields("Random") },
+                "spec.account.uuid is missing",
+            ),
+            (
+                KerberosKeyFields {
+                    account: Some(AccountFields::default()),
+                    additional_principals: vec!["b/Paint@A".to_owned()],
+                    ..fields("Random")
+                },
+                "spec.account excludes additionalPrincipals",
+            ),
             (KerberosKeyFields { principal: "-x".to_owned(), ..fields("Random") }, "spec.principal: "),
             (
                 KerberosKeyFields { secret: Some("Upper/key".to_owned()), ..fields("Random") },

@@ -4,18 +4,23 @@
 //! the resource is due again: at once if it changed meanwhile, after a growing pause if it failed, and now and then to see that KDC and Secret still agree.
 //! Nothing begins before both kinds of resource are listed: what is absent from half a list may be wanted.
 
+mod accounts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use krb_keys_contract::KeysNode;
+use krb_keys_contract::node::short;
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
+use crate::account::AccountStanding;
 use crate::event::{Effect, Event, Question, Resource, Status, Trouble};
 use crate::reconcile::{Action, Decision, Delivery, Observed, Others, Record, Rules, decide};
-use crate::report::{KeysNode, short};
 use crate::spec::{Kind, ResourceId, Spec};
+use accounts::Accounts;
 
 /// Steps of one pass. More than any needs: who finds more to do each time works against somebody.
 const STEPS_MAX: u32 = 300;
@@ -44,8 +49,10 @@ pub struct Settings {
 /// How a resource stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
-    /// As it shall be.
-    Ready,
+    /// As it shall be; perhaps with a remark.
+    Ready(Option<&'static str>),
+    /// Its keys are as they shall be, and its account is not known yet.
+    AccountPending,
     /// It breaks a rule, or somebody must do something.
     Refused(String),
     /// It was tried.
@@ -66,6 +73,8 @@ struct Entry {
     /// The last delivery, which may not be recorded yet.
     delivery: Option<Delivery>,
     standing: Option<Standing>,
+    /// What was answered to the account that is recorded.
+    answer: Option<Result<Uuid, String>>,
 }
 
 #[derive(Debug)]
@@ -87,6 +96,7 @@ pub struct State {
     entries: BTreeMap<ResourceId, Entry>,
     pass: Option<Pass>,
     node: KeysNode,
+    accounts: Accounts,
     effects: Effects<Unsaved, Effect>,
 }
 
@@ -102,7 +112,7 @@ impl State {
             ..KeysNode::default()
         };
         let (listed, entries) = (BTreeSet::new(), BTreeMap::new());
-        Self { settings, listed, entries, pass: None, node, effects: Effects::new() }
+        Self { settings, listed, entries, pass: None, node, accounts: Accounts::default(), effects: Effects::new() }
     }
 
     /// The metrics with which the own Edge Node begins.
@@ -121,6 +131,9 @@ impl State {
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
             Event::Timer => {}
+            Event::Node(NodeEvent::Command { device: Some(device), metrics, .. }) => {
+                self.on_account_command(&device, &metrics, now);
+            }
             Event::Node(event) => on_node(&event),
             Event::Listed(kind, resources) => self.on_listed(kind, resources, now),
             Event::Applied(id, resource) => self.on_applied(id, resource, now),
@@ -163,14 +176,24 @@ impl State {
     fn on_applied(&mut self, id: ResourceId, resource: Resource, now: Now) {
         let before = self.entries.get_mut(&id);
         let Some(entry) = before.filter(|entry| entry.resource.uid == resource.uid) else {
-            let entry =
-                Entry { resource, due: now.mono, failures: 0, forced_done: false, delivery: None, standing: None };
+            let entry = Entry {
+                resource,
+                due: now.mono,
+                failures: 0,
+                forced_done: false,
+                delivery: None,
+                standing: None,
+                answer: None,
+            };
             self.entries.insert(id, entry);
             self.reconsider(now);
             return;
         };
         let changed = entry.resource.wish != resource.wish || entry.resource.generation != resource.generation;
         entry.forced_done &= resource.wish.meta.force_rekey;
+        if accounts::told(&entry.resource) != accounts::told(&resource) {
+            entry.answer = None;
+        }
         entry.resource = resource;
         if changed {
             (entry.due, entry.failures) = (now.mono, 0);
@@ -245,7 +268,7 @@ impl State {
         let expire_old_s = self.settings.expire_old.as_secs();
         let Some((pass, entry)) = self.under_way(id) else { return };
         let observed = match seen {
-            Ok(observed) => observed,
+            Ok(observed) => Observed { account: entry.answer.clone(), ..observed },
             Err(trouble) => return self.fail(id, &trouble, now),
         };
         let (forced_done, delivery) = (entry.forced_done, entry.delivery.clone());
@@ -262,14 +285,19 @@ impl State {
                 tracing::info!(resource = %id, action = word(&action), "step");
                 self.effects.push(Effect::Act { id: id.clone(), uid, action });
             }
-            Decision::Done { trim_at_s } => {
+            Decision::Done { trim_at_s, account } => {
                 let trim_in = trim_at_s.map(|at| Duration::from_secs(at.saturating_sub(now.wall / 1000)));
-                self.end(id, Standing::Ready, trim_in, now);
+                let standing = match account {
+                    AccountStanding::InStep => Standing::Ready(remark(entry)),
+                    AccountStanding::Pending => Standing::AccountPending,
+                    AccountStanding::Refused(reason) => Standing::Refused(format!("the account is refused: {reason}")),
+                };
+                self.end(id, standing, trim_in, now);
             }
             Decision::Refused(reason) => self.end(id, Standing::Refused(reason), None, now),
             Decision::Suspended => self.end(id, Standing::Suspended, None, now),
             // Kubernetes says when it is gone.
-            Decision::Released => self.end(id, Standing::Ready, None, now),
+            Decision::Released => self.end(id, Standing::Ready(None), None, now),
         }
     }
 
@@ -308,7 +336,7 @@ impl State {
         let (first, longest) = self.settings.retry;
         let Some(entry) = self.entries.get_mut(id) else { return };
         let wait = match standing {
-            Standing::Ready => {
+            Standing::Ready(_) | Standing::AccountPending => {
                 entry.failures = 0;
                 trim_in.map_or(self.settings.verify, |trim| trim.min(self.settings.verify))
             }
@@ -322,7 +350,9 @@ impl State {
         entry.due = if is_outdated { now.mono } else { now.mono + wait };
         if entry.standing.as_ref() != Some(&standing) {
             match &standing {
-                Standing::Ready | Standing::Suspended => tracing::info!(resource = %id, ?standing, "resource"),
+                Standing::Ready(_) | Standing::AccountPending | Standing::Suspended => {
+                    tracing::info!(resource = %id, ?standing, "resource");
+                }
                 other => tracing::warn!(resource = %id, standing = ?other, "resource"),
             }
         }
@@ -359,7 +389,7 @@ impl State {
     fn settle(&mut self) {
         let before = self.node.clone();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let is_ready = |entry: &&Entry| matches!(entry.standing, Some(Standing::Ready));
+        let is_ready = |entry: &&Entry| matches!(entry.standing, Some(Standing::Ready(_)));
         let problems: BTreeMap<String, String> = self
             .entries
             .iter()
@@ -369,6 +399,7 @@ impl State {
         self.node.ready = count(self.entries.values().filter(is_ready).count());
         self.node.failed = count(problems.len());
         self.node.problems = short(problems);
+        self.tell_accounts();
         let metrics = self.node.changes_since(&before);
         if !metrics.is_empty() {
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
@@ -395,26 +426,36 @@ fn claim<T: Ord + Clone>(
     owned.extend(all.filter(|one| owns(theirs.contains(one), ours.contains(one), is_first)).cloned());
 }
 
+fn remark(entry: &Entry) -> Option<&'static str> {
+    entry.resource.wish.spec.as_ref().ok()?.remark
+}
+
 const fn owns(recorded: bool, recorded_here: bool, is_first: bool) -> bool {
     if recorded == recorded_here { is_first } else { recorded }
 }
 
 fn problem(standing: &Standing) -> Option<String> {
     match standing {
-        Standing::Ready | Standing::Suspended => None,
+        Standing::Ready(_) | Standing::Suspended => None,
+        Standing::AccountPending => Some("waiting for the cluster manager to see to the account".to_owned()),
         Standing::Refused(reason) | Standing::Failed(reason) | Standing::Unknown(reason) => Some(reason.clone()),
     }
 }
 
 fn status(standing: &Standing, generation: i64) -> Status {
     let (status, reason) = match standing {
-        Standing::Ready => ("True", "InStep"),
+        Standing::Ready(_) => ("True", "InStep"),
+        Standing::AccountPending => ("False", "AccountPending"),
         Standing::Refused(_) => ("False", "Refused"),
         Standing::Failed(_) => ("False", "Failed"),
         Standing::Unknown(_) => ("Unknown", "KdcUnreachable"),
         Standing::Suspended => ("Unknown", "Suspended"),
     };
-    let message = problem(standing).unwrap_or_default();
+    let message = match standing {
+        Standing::Ready(remark) => remark.map(str::to_owned),
+        other => problem(other),
+    };
+    let message = message.unwrap_or_default();
     Status { status: status.to_owned(), reason: reason.to_owned(), message, observed_generation: generation }
 }
 
@@ -442,7 +483,9 @@ fn on_node(event: &NodeEvent) {
         NodeEvent::Born { bd_seq, rebirth } => tracing::debug!(bd_seq = bd_seq.get(), rebirth, "krb-keys is born"),
         NodeEvent::Offline { reason } => tracing::warn!(reason, "krb-keys lost its session as edge node"),
         NodeEvent::Forwarded { sent, dropped } => tracing::info!(sent, dropped, "stored values were forwarded"),
-        NodeEvent::Command { .. } => tracing::debug!("command ignored: krb-keys takes no command but rebirth"),
+        NodeEvent::Command { .. } => {
+            tracing::debug!("command ignored: it is neither rebirth nor the answer to an account")
+        }
         NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
         NodeEvent::Stopped => tracing::debug!("edge node stopped"),
     }

@@ -3,10 +3,12 @@
 
 mod support;
 
+use krb_keys_contract::{Answer, KeysReplica};
 use serde_json::{Value, json};
 use simulator::kubernetes::faults::Fault;
-use sparkplug::host::{HostConfig, HostEvent};
-use sparkplug_mqtt::Clock;
+use sparkplug::EdgeNodeDescriptor;
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug_mqtt::{Clock, HostHandle};
 use support::kdc::{OTHER_REALM, REALM, TestKdc};
 use support::{Running, Site, in_time};
 
@@ -425,6 +427,63 @@ async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
     let reason = site.until_is("KerberosKey", "bad", "Refused").await;
     assert!(reason.contains("with a type of trust"), "{reason}");
     assert!(said.contains("Keys/Ready"), "{said}");
+    running.stop().await;
+    host.stop().await;
+    site.stop().await;
+}
+
+/// Listens until the copy of Keys is as it should be.
+async fn until(host: &mut HostHandle, keys: &mut KeysReplica, what: &str, is_so: impl Fn(&KeysReplica) -> bool) {
+    let so = async {
+        while !is_so(keys) {
+            keys.on_event(&host.recv().await.unwrap());
+        }
+    };
+    in_time(what, so).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_is_asked_for_recorded_when_it_is_answered_and_goes_with_its_resource() {
+    const ACCOUNT: &str = "5b2e0d3c-7c3b-4c51-9a86-0f6a1c1f9a10";
+    let site = Site::start().await;
+    let host = sparkplug_mqtt::spawn_host(HostConfig::new(None), &site.broker.config(), Clock::new());
+    let mut host = host.unwrap();
+    while !matches!(in_time("the host", host.recv()).await, Some(HostEvent::Online)) {}
+    let node = EdgeNodeDescriptor::parse("ACME-Test", "Keys").unwrap();
+    let mut keys = KeysReplica::new(node.clone());
+    let mut spec = random(false);
+    spec["account"] = json!({ "class": "00da3c0b-f62b-4761-a689-39ad0c33f864", "name": "Robot", "aces": [{}] });
+    site.apply_key("robot", spec);
+    let running = site.run();
+    site.until_is("KerberosKey", "robot", "AccountPending").await;
+    until(&mut host, &mut keys, "the wish", |keys| keys.is_complete() && keys.accounts().contains_key("robot")).await;
+    let wish = keys.accounts()["robot"].wish.clone();
+    assert_eq!((wish.principal, wish.name.as_deref()), (format!("{NODE}@{REALM}"), Some("Robot")));
+
+    let wish = keys.accounts()["robot"].wish.clone();
+    let answer = |result| HostRequest::Command {
+        node: node.clone(),
+        device: krb_keys_contract::names::account_device("robot"),
+        metrics: Answer::new(&wish, &result).to_metrics(),
+    };
+    host.request(answer(Err("not here".to_owned()))).await.unwrap();
+    let reason = site.until_is("KerberosKey", "robot", "Refused").await;
+    assert_eq!(reason, "the account is refused: not here");
+    host.request(answer(Ok(ACCOUNT.parse().unwrap()))).await.unwrap();
+    let remark = site.until_is("KerberosKey", "robot", "InStep").await;
+    assert!(remark.contains("aces is ignored"), "{remark}");
+    let annotations = site.get("KerberosKey", "robot").unwrap()["metadata"]["annotations"].clone();
+    assert_eq!(annotations["krbkeys.factoryplus.app.amrc.co.uk/account-uuid"], ACCOUNT);
+    running.stop().await;
+
+    // A second start knows it, and asks nobody.
+    until(&mut host, &mut keys, "the end", |keys| !keys.is_complete()).await;
+    let running = site.run();
+    let shown = |keys: &KeysReplica| keys.accounts().get("robot").is_some_and(|account| account.uuid.is_some());
+    until(&mut host, &mut keys, "the account of before", |keys| keys.is_complete() && shown(keys)).await;
+    site.delete("KerberosKey", "robot");
+    until(&mut host, &mut keys, "the end of the wish", |keys| keys.is_complete() && keys.accounts().is_empty()).await;
+    site.until("the end of the resource", |site| site.get("KerberosKey", "robot").is_none()).await;
     running.stop().await;
     host.stop().await;
     site.stop().await;

@@ -1,4 +1,4 @@
-//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB, Sync and Join of every cluster, and clusters that enrol.
+//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB, Sync, Join and Keys of every cluster, and clusters that enrol.
 
 use std::path::Path;
 
@@ -98,7 +98,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(descriptor) }
 }
 
-/// The Host Application: ConfigDB, Sync and Join of every group, and clusters that enrol or renew their certificate.
+/// The Host Application: ConfigDB, Sync, Join and Keys of every group, and clusters that enrol or renew their certificate.
 ///
 /// # Errors
 /// The organisation's name makes no host id.
@@ -109,6 +109,7 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let edge = [
         edge_sync_contract::names::EDGE_NODE_ID,
         join_service_contract::names::EDGE_NODE_ID,
+        krb_keys_contract::names::EDGE_NODE_ID,
         enrolment_protocol::metrics::RENEWAL_NODE,
     ];
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike.

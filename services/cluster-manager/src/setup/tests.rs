@@ -50,6 +50,7 @@ fn ready(organisation: &Organisation) -> Facts<'_> {
         member_of: [known::class::EDGE_CLUSTER, known::class::REPO_GROUP_CLUSTER].into(),
         has_status: true,
         accounts: [account("flux"), account("krbkeys")],
+        account_removals: Vec::new(),
         pins: &NO_PINS,
         name_taken_by: None,
         wanted: Some(Ok(WantedRepository { self_link: "link".to_owned() })),

@@ -20,6 +20,7 @@ use sparkplug::{EdgeNodeDescriptor, Now, TypedMetrics};
 use uuid::Uuid;
 
 use super::ClusterManager;
+use super::accounts::AccountsState;
 use super::edge::{self, EdgeState};
 use super::identity::IdentityEntries;
 use super::join::{self, PolicyForwarding};
@@ -154,6 +155,8 @@ pub struct Cluster {
     pub expecting: Option<EdgeNodeDescriptor>,
     /// Its Join node, if that was asked to be born.
     pub expecting_join: Option<EdgeNodeDescriptor>,
+    /// The accounts of its principals.
+    pub accounts: AccountsState,
     /// Its desired state.
     pub edge: EdgeState,
     /// Its attestation policy.
@@ -198,6 +201,7 @@ impl Cluster {
             rendered_from: BTreeSet::new(),
             expecting: None,
             expecting_join: None,
+            accounts: AccountsState::new(retry, seed.rotate_left(43)),
             edge: EdgeState::new(retry, seed.rotate_left(34)),
             policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
             pins: BTreeMap::new(),
@@ -215,6 +219,7 @@ impl Cluster {
         self.device = before.device;
         self.expecting = before.expecting;
         self.expecting_join = before.expecting_join;
+        self.accounts.expecting = before.accounts.expecting;
         self.policy = before.policy;
         self.git.under_way = before.git.under_way;
         self.principals.under_way = before.principals.under_way;
@@ -234,6 +239,7 @@ impl Cluster {
         self.git.look_again();
         self.edge.retry();
         self.policy.retry();
+        self.accounts.retry();
     }
 
     /// As the outside was told last.
@@ -243,7 +249,7 @@ impl Cluster {
 
     /// Every node that was asked to be born.
     pub fn expected(self) -> impl Iterator<Item = EdgeNodeDescriptor> {
-        self.expecting.into_iter().chain(self.expecting_join)
+        self.expecting.into_iter().chain(self.expecting_join).chain(self.accounts.expecting)
     }
 }
 
@@ -309,6 +315,7 @@ impl ClusterManager {
         if self.replica.is_complete() && !recording {
             self.act(uuid, &decision, &read, (name.as_deref(), blocker.is_some()), now);
         }
+        self.serve_accounts(uuid, name.as_deref().filter(|_| published && !deleting), now);
         let desired = match &name {
             Some(name) => self.reconcile(uuid, name, deleting, now),
             None => self.without_edge(uuid),
@@ -373,6 +380,7 @@ impl ClusterManager {
             member_of: object.map(|object| object.membership.member_of.clone()).unwrap_or_default(),
             has_status: replica.entry(uuid, EdgeClusterStatus::slug()).is_some(),
             accounts: Account::ALL.map(account),
+            account_removals: self.account_removals(uuid),
             name_taken_by: configured.and_then(|config| self.name_taken_by(uuid, &config.name)),
             pins: &cluster.pins,
             wanted: rendered,
@@ -419,8 +427,10 @@ impl ClusterManager {
         let sync = name.as_ref().and_then(|name| edge::sync_node(&self.settings.organisation, name));
         let join = name.as_ref().filter(|_| self.has_policy(uuid));
         let join = join.and_then(|name| join::node(&self.settings.organisation, name));
+        let keys = self.expected_keys(uuid, name.as_ref().map(ClusterName::as_str));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        for (expecting, node) in [(&mut cluster.expecting, sync), (&mut cluster.expecting_join, join)] {
+        let Cluster { expecting, expecting_join, accounts, .. } = cluster;
+        for (expecting, node) in [(expecting, sync), (expecting_join, join), (&mut accounts.expecting, keys)] {
             if *expecting == node {
                 continue;
             }
@@ -436,7 +446,9 @@ impl ClusterManager {
     /// Carries out the next step, or else brings the status entry up to date. One thing at a time.
     fn act(&mut self, uuid: Uuid, decision: &Decision, read: &Read, (name, must_wait): (Option<&str>, bool), now: Now) {
         let cluster = &self.clusters[&uuid];
-        if !cluster.requests.is_empty() {
+        // What is still being written for accounts must not outlive the cluster.
+        let is_ending = matches!(decision.state, Some(SetupState::Deleting | SetupState::Waiting));
+        if !cluster.requests.is_empty() || is_ending && cluster.accounts.is_writing() {
             return;
         }
         match &decision.action {
@@ -574,6 +586,7 @@ impl ClusterManager {
         for name in names.iter().filter(|name| !self.claims.contains_key(*name)) {
             self.syncs.remove(name);
             self.joins.remove(name);
+            self.edge_accounts.forget_keys(name);
         }
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
         let released = self.rollout.remove(uuid);
@@ -585,6 +598,7 @@ impl ClusterManager {
         }
         self.set_dependencies((uuid, None), &cluster.rendered_from, &BTreeSet::new());
         self.accounts.retain(|_, of| *of != uuid);
+        self.forget_accounts(uuid, &cluster.accounts);
         if let Some(deadline) = cluster.deadline {
             self.deadlines.remove(&(deadline, uuid));
         }
@@ -611,6 +625,7 @@ impl ClusterManager {
             cluster.writes.until,
             cluster.git.wait.until,
             cluster.principals.wait.until,
+            cluster.accounts.next_deadline(),
             edge,
             policy,
             source,

@@ -6,8 +6,8 @@ use std::collections::btree_map::Entry::Vacant;
 use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry, Writer, WriterConfig};
 use configdb_schema::document::{
-    AgentConfig, ApiToken, BootstrapScript, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup,
-    EdgeDeployment, JsonObject,
+    AgentConfig, ApiToken, BootstrapScript, EdgeAccount, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout,
+    EdgeClusterSetup, EdgeDeployment, JsonObject,
 };
 use configdb_schema::{Document, known};
 use serde_json::Value;
@@ -83,6 +83,7 @@ impl ClusterManager {
         self.dependents.clear();
         self.claims.clear();
         self.accounts.clear();
+        self.edge_accounts.forget_entries();
         self.requests.clear();
         self.deadlines.clear();
         let entries: Vec<(Uuid, String, Entry)> = self
@@ -160,6 +161,8 @@ impl ClusterManager {
             self.on_identity_entry(object, old, new);
         } else if slug == EdgeClusterRollout::slug() {
             self.read_rollout(object);
+        } else if slug == EdgeAccount::slug() {
+            self.on_account_entry(object, new);
         } else if slug == AgentConfig::slug() {
             self.mark_stale(object);
         } else if slug == EdgeCluster::slug() || slug == EdgeClusterSetup::slug() {
@@ -190,6 +193,7 @@ impl ClusterManager {
     /// Marks the cluster that an object is, or is an account of.
     fn mark_owner(&mut self, object: Uuid) {
         self.shared.mark(object);
+        self.mark_dependent_accounts(object);
         if self.clusters.contains_key(&object) {
             self.dirty.insert(object);
         }

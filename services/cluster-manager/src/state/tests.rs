@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sparkplug::{BdSeq, DeviceId, TypedMetrics};
 use std::sync::Arc;
 
+mod accounts;
 mod identity;
 mod people;
 mod policy;
@@ -472,6 +473,7 @@ struct World {
     disk: Disk,
     edges: BTreeMap<String, Edge>,
     joins: BTreeMap<String, policy::Join>,
+    keys: BTreeMap<String, accounts::Keys>,
     answers: Vec<crate::api::Answer>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     node: NodeMetrics,
@@ -505,6 +507,7 @@ impl World {
             disk: Disk::default(),
             edges: BTreeMap::new(),
             joins: BTreeMap::new(),
+            keys: BTreeMap::new(),
             answers: Vec::new(),
             devices: BTreeMap::new(),
             node: NodeMetrics::default(),
@@ -549,6 +552,8 @@ impl World {
         self.feed(edges);
         let joins: Vec<HostEvent> = self.joins.values().flat_map(policy::Join::birth).collect();
         self.feed(joins);
+        let keys: Vec<HostEvent> = self.keys.values().flat_map(accounts::Keys::birth).collect();
+        self.feed(keys);
         let births = self.db.birth();
         self.feed(births);
         self.feed(self.enrolling.clone().into_iter().collect());
@@ -655,6 +660,11 @@ impl World {
             Effect::Host(HostRequest::Command { node, metrics, .. }) if node.edge_node.as_str() == "Join" => {
                 let join = self.joins.values_mut().find(|join| join.address() == node).expect("it was heard");
                 let events = join.command(&metrics);
+                self.feed(events);
+            }
+            Effect::Host(HostRequest::Command { node, device, metrics }) if node.edge_node.as_str() == "Keys" => {
+                let keys = self.keys.values_mut().find(|keys| keys.address() == node).expect("it was heard");
+                let events = keys.command(&device.expect("the Device of an account"), &metrics);
                 self.feed(events);
             }
             Effect::Host(HostRequest::Command { node, device, metrics }) => {

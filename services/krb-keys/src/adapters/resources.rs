@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use krb_keys_contract::NodeAddress;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::runtime::watcher::{Config as WatchConfig, watcher};
 use kube::{Api, Client, CustomResource, CustomResourceExt, KubeSchema, ResourceExt};
@@ -15,6 +16,7 @@ use service_runtime::health::Health;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::account::AccountFields;
 use crate::event::{Event, Resource, Status, Trouble};
 use crate::reconcile::{Meta, Record, Wish};
 use crate::spec::{KerberosKeyFields, Kind, ResourceId, SpecError, validate_local};
@@ -25,6 +27,8 @@ const FORCE_REKEY: &str = "krbkeys.factoryplus.app.amrc.co.uk/force-rekey";
 const SUSPEND: &str = "krbkeys.factoryplus.app.amrc.co.uk/suspend";
 /// Annotation: the [`Record`].
 const APPLIED: &str = "krbkeys.factoryplus.app.amrc.co.uk/applied";
+/// Annotation: the account that the cluster manager has answered with.
+const ACCOUNT_UUID: &str = "krbkeys.factoryplus.app.amrc.co.uk/account-uuid";
 /// Label: the keytab has keys that others have followed.
 const HAS_OLD_KEYS: &str = "krbkeys.factoryplus.app.amrc.co.uk/has-old-keys";
 /// Finalizer.
@@ -53,6 +57,8 @@ const FIELD_MANAGER: &str = "krb-keys";
 #[x_kube(validation = Rule::new("!(has(self.sealWith) || has(self.cluster)) || has(self.secret)").message("sealWith and cluster need secret"))]
 #[x_kube(validation = Rule::new("!(self.type in ['Trust', 'PresetTrust', 'PresetPassword']) || has(self.secret)").message("this type needs secret"))]
 #[x_kube(validation = Rule::new("!has(self.account) || !has(self.additionalPrincipals)").message("account excludes additionalPrincipals"))]
+#[x_kube(validation = Rule::new("!has(self.account) || has(self.account.uuid) || has(self.account.class)").message("account needs uuid or class"))]
+#[x_kube(validation = Rule::new("!has(self.account) || !has(self.account.name) || has(self.account.class)").message("name of account needs class"))]
 #[serde(rename_all = "camelCase")]
 pub struct KerberosKeySpec {
     /// Disabled, Random, Password, PresetPassword, Trust or PresetTrust.
@@ -78,9 +84,42 @@ pub struct KerberosKeySpec {
     /// Of Factory+; refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<serde_json::Map<String, Value>>,
-    /// Of Factory+'s Auth service; not acted on.
+    /// The account of the principal: an object in ConfigDB, which the cluster manager sees to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub account: Option<serde_json::Map<String, Value>>,
+    pub account: Option<AccountSpec>,
+}
+
+/// The account of a principal.
+#[derive(Debug, Clone, PartialEq, Default, KubeSchema, Serialize, Deserialize)]
+pub struct AccountSpec {
+    /// An object that exists and stays when the account goes. Absent: one is made, and goes with the account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Class of the object: Edge Agent or Edge service account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Name of the object, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Groups that it is a member of, which must be Edge groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<String>>,
+    /// Of Factory+; ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aces: Option<Vec<serde_json::Map<String, Value>>>,
+    /// Where the account is an Edge Node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sparkplug: Option<AccountNode>,
+}
+
+/// An address on Sparkplug.
+#[derive(Debug, Clone, PartialEq, Eq, Default, KubeSchema, Serialize, Deserialize)]
+pub struct AccountNode {
+    /// Edge Node id.
+    pub node: String,
+    /// Group; only that of the cluster, which is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// A random value in a Secret.
@@ -237,6 +276,18 @@ fn fields(spec: KerberosKeySpec) -> KerberosKeyFields {
         secret: spec.secret,
         seal_with: spec.seal_with,
         has_cluster: spec.cluster.is_some(),
+        account: spec.account.map(account),
+    }
+}
+
+fn account(spec: AccountSpec) -> AccountFields {
+    AccountFields {
+        uuid: spec.uuid,
+        class: spec.class,
+        name: spec.name,
+        groups: spec.groups.unwrap_or_default(),
+        has_aces: spec.aces.is_some_and(|aces| !aces.is_empty()),
+        sparkplug: spec.sparkplug.map(|address| NodeAddress { node: address.node, group: address.group }),
     }
 }
 
@@ -260,7 +311,8 @@ pub async fn mark(
         object.finalizers().iter().map(String::as_str).filter(|name| *name != FINALIZER).collect();
     finalizers.extend(meta.finalizer.then_some(FINALIZER));
     let record = serde_json::to_string(&meta.record).map_err(|error| Trouble::Kubernetes(error.to_string()))?;
-    let mut annotations = json!({ APPLIED: record });
+    let account = meta.record.account.as_ref().and_then(|account| account.uuid);
+    let mut annotations = json!({ APPLIED: record, ACCOUNT_UUID: account });
     if fulfilled {
         annotations[FORCE_REKEY] = Value::Null;
     }
@@ -319,19 +371,24 @@ mod tests {
 
     #[test]
     fn an_object_is_read_with_its_annotations() {
+        const CLASS: &str = "00da3c0b-f62b-4761-a689-39ad0c33f864";
         let object = object(json!({
             "apiVersion": "factoryplus.app.amrc.co.uk/v1", "kind": "KerberosKey",
             "metadata": {
                 "name": "op1flux", "uid": "u", "generation": 3, "finalizers": ["other", FINALIZER], "labels": { HAS_OLD_KEYS: "true" },
                 "annotations": { FORCE_REKEY: "yes", SUSPEND: "false", APPLIED: r#"{"principals":["a/T@A"],"secrets":["s/k"]}"# },
             },
-            "spec": { "type": "Random", "principal": "a/T@A", "secret": "s/k", "account": { "class": "x", "sparkplug": { "node": "y" } } },
+            "spec": { "type": "Random", "principal": "a/T@A", "secret": "s/k", "account": { "class": CLASS, "sparkplug": { "node": "y" } } },
             "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "InStep", "observedGeneration": 3 }] },
         }));
         let resource = read(Kind::KerberosKey, &object);
         let Wish { meta, deleting, suspended, spec } = &resource.wish;
         assert!(meta.finalizer && meta.force_rekey && meta.has_old_keys && !suspended && !deleting);
-        assert_eq!(meta.record, Record::of(spec.as_ref().unwrap()));
+        let spec = spec.as_ref().unwrap();
+        assert_eq!(meta.record, Record::of(spec));
+        let account = spec.account.as_ref().unwrap();
+        assert_eq!(account.class, CLASS.parse().ok());
+        assert_eq!(account.sparkplug, Some(NodeAddress { node: "y".to_owned(), group: None }));
         assert_eq!((resource.uid.as_str(), resource.generation), ("u", 3));
         assert_eq!(resource.status.map(|status| status.status), Some("True".to_owned()));
     }
@@ -345,7 +402,7 @@ mod tests {
 
     #[test]
     fn every_name_is_under_the_prefix_of_factory_plus() {
-        for name in [FORCE_REKEY, SUSPEND, APPLIED, HAS_OLD_KEYS, FINALIZER] {
+        for name in [FORCE_REKEY, SUSPEND, APPLIED, ACCOUNT_UUID, HAS_OLD_KEYS, FINALIZER] {
             assert_eq!(name.split('/').next(), Some(crate::MANAGER));
         }
     }

@@ -16,7 +16,15 @@ fn place(text: &str) -> SecretKey {
 
 fn spec(key_type: KeyType, names: &[&str], secret: Option<&str>) -> Spec {
     let principals = names.iter().map(|name| principal(name)).collect();
-    Spec { key_type, principals, secret: secret.map(place), seal_with: None, keep_old_keys: false }
+    Spec {
+        key_type,
+        principals,
+        secret: secret.map(place),
+        seal_with: None,
+        keep_old_keys: false,
+        account: None,
+        remark: None,
+    }
 }
 
 fn sealed(key_type: KeyType, names: &[&str], secret: &str) -> Spec {
@@ -106,6 +114,7 @@ impl World {
             secret: secret.or_else(|| Some(self.look_sealed(sealed.as_ref()?))),
             stale: stale.filter(is_ours).cloned().collect(),
             stale_sealed: stale_sealed.filter(is_ours).cloned().collect(),
+            account: None,
         }
     }
 
@@ -272,7 +281,7 @@ fn has_password(key_type: KeyType) -> bool {
     matches!(key_type, KeyType::Password | KeyType::PresetPassword | KeyType::Trust | KeyType::PresetTrust)
 }
 
-const DONE: Decision = Decision::Done { trim_at_s: None };
+const DONE: Decision = Decision::Done { trim_at_s: None, account: AccountStanding::InStep };
 
 #[test]
 fn each_type_settles_and_a_second_start_changes_nothing() {
@@ -534,7 +543,7 @@ fn old_keys_stay_for_a_while() {
     let mut world = World::new(kept);
     world.settle();
     world.wish.meta.force_rekey = true;
-    assert_eq!(world.settle(), Decision::Done { trim_at_s: Some(NOW_S + EXPIRE_S) });
+    assert_eq!(world.settle(), Decision::Done { trim_at_s: Some(NOW_S + EXPIRE_S), account: AccountStanding::InStep });
     assert!(world.wish.meta.has_old_keys);
     world.now_s += EXPIRE_S;
     assert_eq!(world.settle(), DONE);

@@ -5,7 +5,7 @@ use crate::reconcile::{Material, Meta, SecretSeen, Validity, Wish};
 use crate::spec::KeyType;
 use kerberos_client::{KdcError, Presence, Principal};
 
-fn at(seconds: u64) -> Now {
+pub(super) fn at(seconds: u64) -> Now {
     Now { mono: Duration::from_secs(seconds), wall: 1_800_000_000_000 + seconds * 1000 }
 }
 
@@ -25,11 +25,11 @@ fn principal(name: &str) -> Principal {
     format!("{name}/Test@A").parse().unwrap()
 }
 
-fn id(name: &str) -> ResourceId {
+pub(super) fn id(name: &str) -> ResourceId {
     ResourceId { kind: Kind::KerberosKey, name: name.to_owned() }
 }
 
-fn resource(name: &str) -> Resource {
+pub(super) fn resource(name: &str) -> Resource {
     let secret = Some(format!("{name}/keytab").parse().unwrap());
     let spec = Spec {
         key_type: KeyType::Random,
@@ -37,6 +37,8 @@ fn resource(name: &str) -> Resource {
         secret,
         seal_with: None,
         keep_old_keys: false,
+        account: None,
+        remark: None,
     };
     let meta = Meta { finalizer: true, record: Record::of(&spec), ..Meta::default() };
     let wish = Wish { meta, deleting: false, suspended: false, spec: Ok(spec) };
@@ -44,7 +46,7 @@ fn resource(name: &str) -> Resource {
 }
 
 /// Everything is as `resource` wants it.
-fn in_step(name: &str, validity: Validity) -> Observed {
+pub(super) fn in_step(name: &str, validity: Validity) -> Observed {
     Observed {
         principals: [(principal(name), Presence::Enabled)].into(),
         secret: Some(SecretSeen {
@@ -60,10 +62,10 @@ fn outage() -> Trouble {
     KdcError::Unreachable("nobody there".to_owned()).into()
 }
 
-struct Run(State);
+pub(super) struct Run(pub(super) State);
 
 impl Run {
-    fn new(names: &[&str]) -> Self {
+    pub(super) fn new(names: &[&str]) -> Self {
         let mut run = Self(State::new(settings()));
         let resources = names.iter().map(|name| ((*name).to_owned(), resource(name))).collect();
         assert_eq!(
@@ -75,25 +77,25 @@ impl Run {
     }
 
     /// The effects of one event, but for the metrics.
-    fn on(&mut self, event: Event, seconds: u64) -> Vec<Effect> {
+    pub(super) fn on(&mut self, event: Event, seconds: u64) -> Vec<Effect> {
         self.0.on_event(event, at(seconds));
         let effects = self.0.take_effects().nothing_to_save().into_iter();
         effects.filter(|effect| !matches!(effect, Effect::Node(_))).collect()
     }
 
-    fn begin(&mut self) -> Vec<Effect> {
+    pub(super) fn begin(&mut self) -> Vec<Effect> {
         self.on(Event::Listed(Kind::LocalSecret, BTreeMap::new()), 0)
     }
 }
 
-fn looked_at(effects: &[Effect]) -> Option<&str> {
+pub(super) fn looked_at(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| match effect {
         Effect::Look(id, _) => Some(id.name.as_str()),
         _ => None,
     })
 }
 
-fn told(effects: &[Effect]) -> Option<&str> {
+pub(super) fn told(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| match effect {
         Effect::Tell { status, .. } => Some(status.reason.as_str()),
         _ => None,

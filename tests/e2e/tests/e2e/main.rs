@@ -3,6 +3,8 @@
 //! One test program, because linking a Kubernetes client, git and an MQTT server takes longer than running most of the tests.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "kerberos")]
+mod accounts;
 mod bootstrap;
 mod charts;
 mod command_line;

@@ -7,34 +7,10 @@ use sparkplug::typed::{Form, form};
 use sparkplug::{DataType, Value};
 use uuid::Uuid;
 
+use crate::names;
+
 /// Problems that are told one by one; more are counted. Keeps the metric small whatever the cluster holds.
 const PROBLEMS_TOLD_MAX: usize = 100;
-
-/// Metric names.
-pub mod names {
-    /// UUID; which one it is.
-    pub const INSTANCE_UUID: &str = "Instance_UUID";
-    /// UUID; the cluster that it serves.
-    pub const LINK_CLUSTER_TARGET: &str = "Links/Cluster/Target";
-    /// UUID; the relation to it.
-    pub const LINK_CLUSTER_RELATION: &str = "Links/Cluster/Relation";
-    /// String; always [`SERVICE`].
-    pub const PROPERTIES_SERVICE: &str = "Properties/Service";
-    /// String; version of the service.
-    pub const PROPERTIES_VERSION: &str = "Properties/Version";
-    /// String; the realm's administrator that it is.
-    pub const PROPERTIES_PRINCIPAL: &str = "Properties/Principal";
-    /// UInt32; KerberosKey and LocalSecret resources.
-    pub const KEYS_TOTAL: &str = "Keys/Total";
-    /// UInt32; those that are as they shall be.
-    pub const KEYS_READY: &str = "Keys/Ready";
-    /// UInt32; those that are not, for a reason that is told.
-    pub const KEYS_FAILED: &str = "Keys/Failed";
-    /// String; JSON `{kind and name of the resource: why it is not as it shall be}`.
-    pub const KEYS_PROBLEMS: &str = "Keys/Problems";
-    /// Value of [`PROPERTIES_SERVICE`].
-    pub const SERVICE: &str = "krb-keys";
-}
 
 /// What the service says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,6 +31,8 @@ pub struct KeysNode {
     pub failed: u32,
     /// Why not.
     pub problems: BTreeMap<String, String>,
+    /// Devices of accounts; None: not known yet which there are.
+    pub accounts: Option<u32>,
 }
 
 /// [`KeysNode::problems`] as JSON.
@@ -85,6 +63,8 @@ sparkplug::typed_metrics! {
         ready => names::KEYS_READY,
         failed => names::KEYS_FAILED,
         problems as ProblemsJson => names::KEYS_PROBLEMS,
+        #[optional]
+        accounts => names::ACCOUNTS_TOTAL,
     }
 }
 
