@@ -206,6 +206,10 @@ impl Model {
             }
             return Ok(());
         };
+        if application == draft.uuid && draft.application == Some(None) {
+            let reason = "stops being an application with this request, so nothing can have an entry under it";
+            return Err(Refusal::new(name, reason));
+        }
         // What this program stored is JSON; a store that was tampered with must not stop the writes that repair it.
         let old_value: Option<Value> = old.and_then(|entry| serde_json::from_str(&entry.json).ok());
         let value = match mode {

@@ -279,6 +279,21 @@ fn an_application_with_entries_cannot_be_deleted_and_one_without_changes_every_b
 }
 
 #[test]
+fn what_stops_being_an_application_has_no_entry_under_itself() {
+    let mut model = fresh(Limits::default());
+    let custom = Uuid::from_u128(0xabc);
+    create_application(&mut model, custom, "Shifts");
+    let stop = put(custom).create_object(class::R1_CLASS, None);
+    refused(&mut model, &stop.clone().entry("Shifts", json!(7)), "Shifts", "stops being an application");
+    apply(&mut model, &put(custom).entry("Shifts", json!(7)));
+    refused(&mut model, &stop, "Membership", "delete the entries first");
+    apply(&mut model, &put(custom).delete("Shifts"));
+    apply(&mut model, &stop);
+    let again = Model::from_snapshot(&model.to_snapshot(), Limits::default()).unwrap();
+    assert_eq!(again.application("Shifts"), None);
+}
+
+#[test]
 fn a_schema_is_tried_on_every_existing_entry_first() {
     let mut model = fresh(Limits::default());
     let custom = Uuid::from_u128(0xabc);
