@@ -65,6 +65,16 @@ pub struct ClusterRow {
     pub simulated: bool,
 }
 
+impl ClusterRow {
+    /// How it stands, for people.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let edge = if self.alive { "alive" } else { "away" };
+        let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+        format!("setup {}{reason}, edge {edge}, hosts {} ready", self.setup, self.hosts)
+    }
+}
+
 /// How many of how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Count {
@@ -199,6 +209,17 @@ pub struct DeploymentRow {
     pub applied_at: Option<u64>,
     /// Version of the desired state that it was applied with.
     pub version: Option<u64>,
+}
+
+impl DeploymentRow {
+    /// How it stands, for people.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let ready = self.ready.map_or("", |ready| if ready { ", ready" } else { ", not ready" });
+        let message = self.message.as_ref().filter(|_| self.ready != Some(true));
+        let message = message.map_or_else(String::new, |text| format!(" ({text})"));
+        format!("{}{ready}{message}", self.state)
+    }
 }
 
 /// An active alert.

@@ -1,6 +1,6 @@
 //! `sparkfleet cluster ...`.
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use cluster_manager_contract::SetupState;
 use configdb_contract::WriteRequest;
 use configdb_schema::address::{self, ClusterName};
@@ -187,7 +187,13 @@ async fn wait_alive(client: &mut Client, uuid: Uuid) -> anyhow::Result<()> {
                 _ => None,
             }
         })
-        .await?;
+        .await;
+    let row = client.fleet.clusters().into_iter().find(|row| row.uuid == uuid);
+    let stands = row.map(|row| format!("cluster {}: {}", row.name, row.described()));
+    let settled = match stands {
+        Some(stands) => settled.context(stands)?,
+        None => settled?,
+    };
     settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))
 }
 

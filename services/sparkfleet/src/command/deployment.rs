@@ -1,6 +1,6 @@
 //! `sparkfleet deployment ...`.
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use configdb_contract::WriteRequest;
 use configdb_schema::address;
 use configdb_schema::document::{EdgeDeployment, Info};
@@ -174,7 +174,13 @@ async fn finish(
                     _ => None,
                 }
             })
-            .await?;
+            .await;
+        let row = client.fleet.deployments().into_iter().find(|row| row.uuid == uuid);
+        let stands = row.map(|row| format!("deployment {} is {}", row.name, row.described()));
+        let settled = match stands {
+            Some(stands) => settled.context(stands)?,
+            None => settled?,
+        };
         settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))?;
     }
     let row = client.fleet.deployments().into_iter().find(|row| row.uuid == uuid);

@@ -73,10 +73,7 @@ impl Changes {
     fn described(fleet: &Fleet) -> BTreeMap<String, String> {
         let mut described = BTreeMap::new();
         for row in fleet.clusters() {
-            let edge = if row.alive { "alive" } else { "away" };
-            let reason = row.reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-            let state = format!("setup {}{reason}, edge {edge}, hosts {} ready", row.setup, row.hosts);
-            described.insert(format!("cluster {}", row.name), state);
+            described.insert(format!("cluster {}", row.name), row.described());
         }
         for row in fleet.joining_hosts(None) {
             let reason = host::reason(&row).map_or_else(String::new, |reason| format!(" ({reason})"));
@@ -86,11 +83,7 @@ impl Changes {
             );
         }
         for row in fleet.deployments() {
-            let ready = row.ready.map_or("", |ready| if ready { ", ready" } else { ", not ready" });
-            let message =
-                row.message.filter(|_| row.ready != Some(true)).map_or_else(String::new, |text| format!(" ({text})"));
-            described
-                .insert(format!("deployment {}/{}", row.cluster, row.name), format!("{}{ready}{message}", row.state));
+            described.insert(format!("deployment {}/{}", row.cluster, row.name), row.described());
         }
         for row in fleet.alerts() {
             let since = output::moment(row.since);
