@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{ConnectInfo, Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use configdb_schema::document::TokenScope;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service_runtime::config::ExposeSecret as _;
 use uuid::Uuid;
 
-use super::people::{Fault, Peer, Server, random, unexpected};
+use super::people::{Asker, Fault, Server, random, unexpected};
 use super::{audit_file, shapes};
 use crate::access::Grant;
 use crate::access::token::{self, RANDOM_BYTES, TokenHash};
@@ -40,12 +40,8 @@ pub struct NewToken {
     expires_s: Option<u64>,
 }
 
-pub(super) async fn tokens(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
-    headers: HeaderMap,
-) -> Result<Json<Vec<shapes::Token>>, Fault> {
-    match server.ask(&server.caller(peer, &headers).await?, Question::Tokens).await? {
+pub(super) async fn tokens(asker: Asker) -> Result<Json<Vec<shapes::Token>>, Fault> {
+    match asker.ask(Question::Tokens).await? {
         Reply::Tokens(tokens) => Ok(Json(tokens.into_iter().map(shapes::Token::from).collect())),
         _ => Err(unexpected()),
     }
@@ -53,9 +49,7 @@ pub(super) async fn tokens(
 
 /// The text is made here: nothing but its hash goes further, and who asked has it alone.
 pub(super) async fn create_token(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
-    headers: HeaderMap,
+    asker: Asker,
     wanted: Result<Json<NewToken>, JsonRejection>,
 ) -> Result<Json<shapes::CreatedToken>, Fault> {
     let Json(wanted) = wanted.map_err(|error| Fault::Request(error.status(), error.body_text()))?;
@@ -74,7 +68,7 @@ pub(super) async fn create_token(
     let grant = Grant { scope: wanted.scope, clusters };
     let lifetime = Duration::from_secs(lifetime);
     let question = Question::CreateToken { name: wanted.name.clone(), hash, grant, lifetime };
-    match server.ask(&server.caller(peer, &headers).await?, question).await? {
+    match asker.ask(question).await? {
         Reply::Created { expires } => {
             Ok(Json(shapes::CreatedToken { name: wanted.name, token: text.expose_secret().to_owned(), expires }))
         }
@@ -82,13 +76,8 @@ pub(super) async fn create_token(
     }
 }
 
-pub(super) async fn revoke_token(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-) -> Result<StatusCode, Fault> {
-    server.ask(&server.caller(peer, &headers).await?, Question::RevokeToken { name }).await?;
+pub(super) async fn revoke_token(asker: Asker, Path(name): Path<String>) -> Result<StatusCode, Fault> {
+    asker.ask(Question::RevokeToken { name }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -100,16 +89,15 @@ pub(super) struct AuditQuery {
 
 pub(super) async fn audit(
     State(server): State<Server>,
-    ConnectInfo(peer): Peer,
+    asker: Asker,
     Query(query): Query<AuditQuery>,
-    headers: HeaderMap,
 ) -> Result<Json<Vec<serde_json::Value>>, Fault> {
     let limit = query.limit.unwrap_or(RECORDS);
     if !(1..=audit_file::RECORDS_MAX).contains(&limit) {
         let reason = format!("limit must be from 1 to {}", audit_file::RECORDS_MAX);
         return Err(Fault::Request(StatusCode::BAD_REQUEST, reason));
     }
-    let Reply::Permitted = server.ask(&server.caller(peer, &headers).await?, Question::Audit).await? else {
+    let Reply::Permitted = asker.ask(Question::Audit).await? else {
         return Err(unexpected());
     };
     audit_file::newest(&server.audit, limit).await.map(Json).map_err(|error| {

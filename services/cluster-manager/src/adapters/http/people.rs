@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Path, Query, Request, State};
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{ConnectInfo, FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -175,36 +177,63 @@ const fn status_of(refusal: &Refusal) -> StatusCode {
     }
 }
 
-/// Who asks, and from where.
-#[derive(Debug, Clone)]
-pub(super) struct Caller {
+/// A request, as far as it says who asks.
+pub(super) struct Asker {
+    server: Server,
     from: IpAddr,
-    credential: Credential,
+    headers: HeaderMap,
 }
 
-impl Server {
-    pub(super) async fn caller(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<Caller, Fault> {
-        Ok(Caller { from: peer.ip().to_canonical(), credential: self.credential(headers).await? })
+impl FromRequestParts<Server> for Asker {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, ExtensionRejection> {
+        let ConnectInfo(peer) = ConnectInfo::<SocketAddr>::from_request_parts(parts, server).await?;
+        Ok(Self { server: server.clone(), from: peer.ip().to_canonical(), headers: parts.headers.clone() })
+    }
+}
+
+impl Asker {
+    async fn caller(self) -> Result<Caller, Fault> {
+        let credential = self.credential().await?;
+        Ok(Caller { server: self.server, from: self.from, credential })
     }
 
-    async fn credential(&self, headers: &HeaderMap) -> Result<Credential, Fault> {
-        let Some(shown) = bearer(headers) else { return Ok(Credential::None) };
-        identities::credential(self.identities.as_ref(), shown).await.map_err(|fault| match fault {
+    async fn credential(&self) -> Result<Credential, Fault> {
+        let Some(shown) = bearer(&self.headers) else { return Ok(Credential::None) };
+        identities::credential(self.server.identities.as_ref(), shown).await.map_err(|fault| match fault {
             IdentityFault::Refused(refusal) => refusal.into(),
             IdentityFault::NoScope(reason) => Fault::Request(StatusCode::FORBIDDEN, reason),
         })
     }
 
-    pub(super) async fn ask(&self, caller: &Caller, question: Question) -> Result<Reply, Fault> {
-        Ok(self.desk.ask(caller.from, caller.credential.clone(), question).await?)
+    /// Asks the state as who this is.
+    pub(super) async fn ask(self, question: Question) -> Result<Reply, Fault> {
+        self.caller().await?.ask(question).await
     }
 }
 
-pub(super) type Peer = ConnectInfo<SocketAddr>;
+/// Who asks, and from where.
+struct Caller {
+    server: Server,
+    from: IpAddr,
+    credential: Credential,
+}
+
+impl Caller {
+    async fn ask(&self, question: Question) -> Result<Reply, Fault> {
+        Ok(self.server.desk.ask(self.from, self.credential.clone(), question).await?)
+    }
+}
 
 /// The state answered something that was not asked; nobody is told more than that.
 pub(super) fn unexpected() -> Fault {
     Fault::Request(StatusCode::INTERNAL_SERVER_ERROR, "the answer is not to the question".to_owned())
+}
+
+/// Of a certificate that the state has.
+pub(super) fn fingerprint(pem: &str) -> Result<String, Fault> {
+    sealed_secrets::fingerprint(pem).ok_or_else(unexpected)
 }
 
 /// Bytes that nobody can guess.
@@ -219,12 +248,8 @@ async fn document() -> Response {
     Json(openapi::document()).into_response()
 }
 
-async fn clusters(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
-    headers: HeaderMap,
-) -> Result<Json<Vec<shapes::Cluster>>, Fault> {
-    match server.ask(&server.caller(peer, &headers).await?, Question::Clusters).await? {
+async fn clusters(asker: Asker) -> Result<Json<Vec<shapes::Cluster>>, Fault> {
+    match asker.ask(Question::Clusters).await? {
         Reply::Clusters(devices) => {
             Ok(Json(devices.into_iter().map(|(uuid, device)| shapes::Cluster::new(uuid, device)).collect()))
         }
@@ -232,27 +257,17 @@ async fn clusters(
     }
 }
 
-async fn status(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
-    Path(cluster): Path<String>,
-    headers: HeaderMap,
-) -> Result<Json<shapes::Cluster>, Fault> {
+async fn status(asker: Asker, Path(cluster): Path<String>) -> Result<Json<shapes::Cluster>, Fault> {
     let question = Question::Status { cluster: uuid(&cluster)? };
-    match server.ask(&server.caller(peer, &headers).await?, question).await? {
+    match asker.ask(question).await? {
         Reply::Status(uuid, device) => Ok(Json(shapes::Cluster::new(uuid, *device))),
         _ => Err(unexpected()),
     }
 }
 
-async fn secrets(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
-    Path(cluster): Path<String>,
-    headers: HeaderMap,
-) -> Result<Json<shapes::Secrets>, Fault> {
+async fn secrets(asker: Asker, Path(cluster): Path<String>) -> Result<Json<shapes::Secrets>, Fault> {
     let question = Question::Secrets { cluster: uuid(&cluster)? };
-    match server.ask(&server.caller(peer, &headers).await?, question).await? {
+    match asker.ask(question).await? {
         Reply::Secrets(stored, fingerprint) => Ok(Json(shapes::Secrets::new(stored, fingerprint))),
         _ => Err(unexpected()),
     }
@@ -266,11 +281,9 @@ struct LineQuery {
 
 /// The token is made here: nothing but its hash goes further, and who asked has it alone.
 async fn bootstrap_url(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
+    asker: Asker,
     Path(cluster): Path<String>,
     Query(query): Query<LineQuery>,
-    headers: HeaderMap,
 ) -> Result<Json<shapes::BootstrapLine>, Fault> {
     let cluster = uuid(&cluster)?;
     let lifetime = query.expires_s.map_or(bootstrap::LIFETIME, Duration::from_secs);
@@ -281,7 +294,7 @@ async fn bootstrap_url(
     }
     let token = Token::new(*random::<RANDOM_BYTES>()?);
     let question = Question::BootstrapLine { cluster, hash: token.hash().as_str().to_owned(), lifetime };
-    match server.ask(&server.caller(peer, &headers).await?, question).await? {
+    match asker.ask(question).await? {
         Reply::Offered { url, expires } => {
             let line = bootstrap::line_to(&url, &token);
             Ok(Json(shapes::BootstrapLine { line, url, expires }))
@@ -322,26 +335,24 @@ pub(super) type Place = Path<(String, String, String, String)>;
 impl Wanted {
     /// Whether they may is decided before a value is read.
     pub(super) async fn read(
-        server: &Server,
-        peer: SocketAddr,
+        asker: Asker,
         Path((cluster, namespace, name, key)): Place,
         query: PutQuery,
-        headers: &HeaderMap,
     ) -> Result<Self, Fault> {
         let bad = |reason: String| Fault::Request(StatusCode::BAD_REQUEST, reason);
         let cluster = uuid(&cluster)?;
         let key = SecretKey::new(&namespace, &name, &key).map_err(|error| bad(error.to_string()))?;
         let scope = query.scope.as_deref().unwrap_or("strict");
         let scope = scope_of(scope).ok_or_else(|| bad("scope is strict, namespace-wide or cluster-wide".to_owned()))?;
-        let caller = server.caller(peer, headers).await?;
+        let caller = asker.caller().await?;
         let question = Question::Certificate { cluster, key: key.clone() };
-        let Reply::Certificate(pem) = server.ask(&caller, question).await? else { return Err(unexpected()) };
+        let Reply::Certificate(pem) = caller.ask(question).await? else { return Err(unexpected()) };
         Ok(Self { caller, cluster, key, scope, query, pem })
     }
 
     /// The certificate, as far as it is good at present.
-    pub(super) fn certificate(&self, server: &Server) -> Result<SealingCertificate, Fault> {
-        let now = Duration::from_millis(server.clock.now().wall);
+    pub(super) fn certificate(&self) -> Result<SealingCertificate, Fault> {
+        let now = Duration::from_millis(self.caller.server.clock.now().wall);
         let unusable = |error: sealed_secrets::CertificateError| Fault::from(Refusal::NotAtPresent(error.to_string()));
         SealingCertificate::from_pem(&self.pem, now).map_err(unusable)
     }
@@ -359,40 +370,37 @@ impl Wanted {
     }
 
     /// Writes the SealedSecret of it.
-    pub(super) async fn write(self, server: &Server, sealed: serde_json::Value) -> Result<StatusCode, Fault> {
-        let fingerprint = sealed_secrets::fingerprint(&self.pem).ok_or_else(unexpected)?;
+    pub(super) async fn write(self, sealed: serde_json::Value) -> Result<StatusCode, Fault> {
+        let fingerprint = fingerprint(&self.pem)?;
         let Self { caller, cluster, key, query, .. } = self;
         let (sealed, dry_run) = (Box::new(sealed), query.dryrun.is_some());
-        server.ask(&caller, Question::PutSecret { cluster, key, sealed, fingerprint, dry_run }).await?;
+        caller.ask(Question::PutSecret { cluster, key, sealed, fingerprint, dry_run }).await?;
         Ok(StatusCode::NO_CONTENT)
     }
 }
 
 async fn put_secret(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
+    asker: Asker,
     place: Place,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Fault> {
-    let wanted = Wanted::read(&server, peer, place, query, &headers).await?;
+    let wanted = Wanted::read(asker, place, query).await?;
     let value = read(body, &headers, VALUE_BYTES_MAX).await?;
-    let sealed = seal(&wanted.certificate(&server)?, wanted.request(), wanted.key(), value)?;
-    wanted.write(&server, sealed).await
+    let sealed = seal(&wanted.certificate()?, wanted.request(), wanted.key(), value)?;
+    wanted.write(sealed).await
 }
 
 async fn delete_secret(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
+    asker: Asker,
     Path((cluster, namespace, name, key)): Place,
     Query(query): Query<DeleteQuery>,
-    headers: HeaderMap,
 ) -> Result<StatusCode, Fault> {
     let key = SecretKey::new(&namespace, &name, &key)
         .map_err(|error| Fault::Request(StatusCode::BAD_REQUEST, error.to_string()))?;
     let question = Question::DeleteSecret { cluster: uuid(&cluster)?, key, dry_run: query.dryrun.is_some() };
-    server.ask(&server.caller(peer, &headers).await?, question).await?;
+    asker.ask(question).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -2,11 +2,11 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use sealed_secrets::of_sealed;
 
-use super::people::{Fault, Peer, Place, PutQuery, Server, Wanted, read, unexpected, uuid};
+use super::people::{Asker, Fault, Place, PutQuery, Wanted, fingerprint, read, unexpected, uuid};
 use super::shapes;
 use crate::api::{Question, Reply};
 
@@ -14,15 +14,13 @@ use crate::api::{Question, Reply};
 pub(super) const SEALED_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
 pub(super) async fn certificate(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
+    asker: Asker,
     Path(cluster): Path<String>,
-    headers: HeaderMap,
 ) -> Result<Json<shapes::SealingCertificate>, Fault> {
     let question = Question::SealingCertificate { cluster: uuid(&cluster)? };
-    match server.ask(&server.caller(peer, &headers).await?, question).await? {
+    match asker.ask(question).await? {
         Reply::Certificate(certificate) => {
-            let fingerprint = sealed_secrets::fingerprint(&certificate).ok_or_else(unexpected)?;
+            let fingerprint = fingerprint(&certificate)?;
             Ok(Json(shapes::SealingCertificate { certificate, fingerprint }))
         }
         _ => Err(unexpected()),
@@ -31,8 +29,7 @@ pub(super) async fn certificate(
 
 /// The manifest is made here, so that nothing but the value comes from outside.
 pub(super) async fn put(
-    State(server): State<Server>,
-    ConnectInfo(peer): Peer,
+    asker: Asker,
     place: Place,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
@@ -43,8 +40,8 @@ pub(super) async fn put(
         let reason = "fingerprint must say for which certificate the value is sealed: the SHA-256 that sealing-certificate gives";
         return Err(bad(reason.to_owned()));
     };
-    let wanted = Wanted::read(&server, peer, place, query, &headers).await?;
-    let fingerprint = sealed_secrets::fingerprint(&wanted.pem).ok_or_else(unexpected)?;
+    let wanted = Wanted::read(asker, place, query).await?;
+    let fingerprint = fingerprint(&wanted.pem)?;
     if !sealed_for.eq_ignore_ascii_case(&fingerprint) {
         let reason =
             format!("the cluster seals with another certificate, {fingerprint}: fetch it and seal the value again");
@@ -52,7 +49,7 @@ pub(super) async fn put(
     }
     let sealed = read(body, &headers, SEALED_BYTES_MAX).await?;
     let sealed = std::str::from_utf8(&sealed).map_err(|_| bad("the sealed value is no base64".to_owned()))?;
-    let manifest = of_sealed(&wanted.certificate(&server)?, wanted.request(), wanted.key(), sealed.trim());
+    let manifest = of_sealed(&wanted.certificate()?, wanted.request(), wanted.key(), sealed.trim());
     let manifest = manifest.map_err(|error| bad(error.to_string()))?;
-    wanted.write(&server, manifest).await
+    wanted.write(manifest).await
 }
