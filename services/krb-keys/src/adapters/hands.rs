@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kerberos_client::{Kdc, KdcError, KeyInfo, Presence, Principal};
@@ -308,8 +307,13 @@ fn delivery(principal: &Principal, info: &KeyInfo, found: &Found) -> Delivery {
 }
 
 pub(super) fn random_text() -> Result<Zeroizing<String>, Trouble> {
-    let mut bytes = Zeroizing::new([0; VALUE_BYTES]);
-    let filled = SystemRandom::new().fill(bytes.as_mut());
+    Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(&random::<VALUE_BYTES>()?[..])))
+}
+
+/// Bytes that nobody can guess.
+pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Trouble> {
+    let mut bytes = Zeroizing::new([0; N]);
+    let filled = aws_lc_rs::rand::fill(&mut bytes[..]);
     filled.map_err(|_| KdcError::Local("the operating system gives no random numbers".to_owned()))?;
-    Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_ref())))
+    Ok(bytes)
 }

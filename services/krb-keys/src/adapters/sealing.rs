@@ -7,16 +7,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kerberos_client::{Kdc, KdcError, Principal};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams, Preconditions};
-use kube::{Api, Client, ResourceExt};
+use kerberos_client::{Kdc, Principal};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use kube::{Api, Client};
 use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, Scope, SealingCertificate, fingerprint, sealed_secret};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::hands::{fresh_trust, random_text, stamps};
+use super::hands::{fresh_trust, random, random_text, stamps};
 use super::resources::trouble;
-use super::secrets::TRIES;
+use super::secrets::{TRIES, is_ours, unchanged};
 use crate::event::Trouble;
 use crate::reconcile::{Delivery, KeyStamp, Material, SealedKey, SecretSeen, Validity};
 use crate::spec::{ConfigMapKey, KeyType, SecretKey};
@@ -160,9 +160,7 @@ impl Sealing {
         made: &Unwritten,
     ) -> Result<Delivery, Trouble> {
         let place = &made.of.place;
-        let mut session_key = Zeroizing::new([0; SESSION_KEY_BYTES]);
-        let filled = aws_lc_rs::rand::fill(&mut session_key[..]);
-        filled.map_err(|_| KdcError::Local("the operating system gives no random numbers".to_owned()))?;
+        let session_key = random::<SESSION_KEY_BYTES>()?;
         let plain = Plain { key: place.key.clone(), value: made.value.clone(), session_key };
         let (namespace, name) = (self.namespace.as_str(), place.secret.as_str());
         let request = Request { namespace, name, scope: Scope::Strict, secret_type: "Opaque" };
@@ -213,11 +211,8 @@ impl Sealing {
                         None => data.remove(&place.key),
                     };
                     let is_empty = data.is_empty();
-                    let (uid, resource_version) = (object.uid(), object.resource_version());
-                    let preconditions = Some(Preconditions { uid, resource_version });
-                    let unchanged = DeleteParams { preconditions, ..DeleteParams::default() };
                     if is_empty {
-                        self.sealed.delete(&place.secret, &unchanged).await.map(|_| ())
+                        self.sealed.delete(&place.secret, &unchanged(&object)).await.map(|_| ())
                     } else {
                         self.sealed.replace(&place.secret, &PostParams::default(), &object).await.map(|_| ())
                     }
@@ -239,10 +234,6 @@ impl Sealing {
 
 fn value<'a>(object: &'a DynamicObject, place: &SecretKey) -> Option<&'a str> {
     object.data.get("spec")?.get("encryptedData")?.get(&place.key)?.as_str()
-}
-
-fn is_ours(object: &DynamicObject) -> bool {
-    object.labels().get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
 }
 
 /// Err: why nothing can be sealed for it.

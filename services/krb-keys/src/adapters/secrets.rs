@@ -95,8 +95,9 @@ impl Secrets {
     }
 }
 
-fn is_ours(secret: &Secret) -> bool {
-    secret.labels().get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
+/// Whether an object has our label.
+pub(super) fn is_ours(object: &impl ResourceExt) -> bool {
+    object.labels().get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
 }
 
 fn fresh(name: &str) -> Secret {
@@ -106,7 +107,8 @@ fn fresh(name: &str) -> Secret {
     secret
 }
 
-fn unchanged(secret: &Secret) -> DeleteParams {
-    let preconditions = Preconditions { uid: secret.uid(), resource_version: secret.resource_version() };
+/// Deletes an object only as it was read.
+pub(super) fn unchanged(object: &impl ResourceExt) -> DeleteParams {
+    let preconditions = Preconditions { uid: object.uid(), resource_version: object.resource_version() };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
