@@ -1,5 +1,6 @@
 //! HelmReleases: charts are installed, upgraded and uninstalled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -7,6 +8,7 @@ use tokio::time::Instant;
 
 use super::chart::{ChartError, Release, chart_name, check_chart};
 use super::condition::{self, Outcome};
+use super::git::Checkout;
 use super::sources::source_of;
 use super::{Controllers, Key, RELEASE, SOURCE};
 
@@ -36,39 +38,33 @@ impl Controllers {
         }
     }
 
-    /// Where the chart of a release comes from: the revision of its source. None: nothing is known of it, and what was installed before the simulator's start stays as it is.
+    /// What a release takes its chart from: the revision and where it is checked out. None: nothing is known of it, and what was installed before the simulator's start stays as it is.
     ///
     /// # Errors
     /// What is missing.
-    fn chart_source(&self, key: &Key, object: &Value) -> Result<Option<String>, String> {
-        let source = source_of(key, &object["spec"]["chart"]["spec"]["sourceRef"]);
-        let name = format!("GitRepository '{}/{}'", source.0, source.1);
+    fn chart_source(&self, source: &Key, object: &Value) -> Result<Option<(String, Arc<Checkout>)>, String> {
         if self.kubernetes.get(SOURCE.0, SOURCE.1, &source.0, &source.1).is_err() {
-            return Err(format!("{name} not found"));
+            return Err(format!("{} not found", name_of(source)));
         }
-        let memory = self.sources.get(&source);
-        match memory.and_then(|memory| memory.revision.as_ref().zip(memory.checkout.as_ref())) {
-            None if condition::is_ready(object) => Ok(None),
-            None => Err(format!("{name} has not been fetched")),
-            Some((revision, checkout)) => {
-                let path = chart_path(object);
-                let found = if self.charts.knows(path) { Ok(()) } else { check_chart(&checkout.path(), path) };
-                found.map_err(|rule| format!("{name} at {revision}: chart '{path}' {rule}"))?;
-                Ok(Some(revision.clone()))
-            }
+        let memory = self.sources.get(source);
+        match memory.and_then(|memory| memory.revision.clone().zip(memory.checkout.clone())) {
+            None if !condition::is_ready(object) => Err(format!("{} has not been fetched", name_of(source))),
+            fetched => Ok(fetched),
         }
     }
 
+    fn refuse(&mut self, key: Key, object: &Value, missing: &str) {
+        let message = format!("HelmChart is not ready: {missing}");
+        self.report(MANAGER, object, &Outcome::failed("SourceNotReady", message), json!({}));
+        self.releases.entry(key).or_default().next_due = None;
+    }
+
     async fn reconcile_release(&mut self, key: Key, object: &Value) {
-        let revision = match self.chart_source(&key, object) {
-            Ok(Some(revision)) => revision,
+        let source = source_of(&key, &object["spec"]["chart"]["spec"]["sourceRef"]);
+        let (revision, checkout) = match self.chart_source(&source, object) {
+            Ok(Some(fetched)) => fetched,
             Ok(None) => return,
-            Err(missing) => {
-                let message = format!("HelmChart is not ready: {missing}");
-                self.report(MANAGER, object, &Outcome::failed("SourceNotReady", message), json!({}));
-                self.releases.entry(key).or_default().next_due = None;
-                return;
-            }
+            Err(missing) => return self.refuse(key, object, &missing),
         };
         let generation = object["metadata"]["generation"].as_u64();
         let memory = self.releases.entry(key.clone()).or_default();
@@ -79,6 +75,13 @@ impl Controllers {
         if !is_due {
             return;
         }
+        let path = chart_path(object);
+        let found = if self.charts.knows(path) { Ok(()) } else { check_chart(&checkout.path(), path) };
+        if let Err(rule) = found {
+            let missing = format!("{} at {revision}: chart '{path}' {rule}", name_of(&source));
+            return self.refuse(key, object, &missing);
+        }
+        let memory = self.releases.entry(key.clone()).or_default();
         memory.attempted_revision = Some(revision);
         let is_upgrade = memory.version > 0;
         let is_changed = memory.attempted_generation != generation;
@@ -153,6 +156,11 @@ impl Controllers {
             values: object["spec"]["values"].clone(),
         }
     }
+}
+
+/// A source, for people.
+fn name_of(source: &Key) -> String {
+    format!("GitRepository '{}/{}'", source.0, source.1)
 }
 
 fn chart_path(release: &Value) -> &str {
