@@ -246,6 +246,23 @@ impl Client {
         }
     }
 
+    /// The same; whatever goes wrong, it is said how things stand then.
+    ///
+    /// # Errors
+    /// As [`Client::until`].
+    pub async fn until_or<T>(
+        &mut self,
+        what: &str,
+        found: impl FnMut(&Fleet) -> Option<T>,
+        stands: impl FnOnce(&Fleet) -> Option<String>,
+    ) -> anyhow::Result<T> {
+        let waited = self.until(what, found).await;
+        match stands(&self.fleet) {
+            Some(stands) => waited.context(stands),
+            None => waited,
+        }
+    }
+
     async fn until_at<T>(
         &mut self,
         deadline: Instant,

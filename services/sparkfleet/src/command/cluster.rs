@@ -1,6 +1,6 @@
 //! `sparkfleet cluster ...`.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use cluster_manager_contract::SetupState;
 use configdb_contract::WriteRequest;
 use configdb_schema::address::{self, ClusterName};
@@ -177,23 +177,25 @@ async fn create(entry: EdgeCluster, uuid: Option<Uuid>, wait: bool, options: &Op
     Ok(())
 }
 
+fn row(fleet: &Fleet, uuid: Uuid) -> Option<ClusterRow> {
+    fleet.clusters().into_iter().find(|row| row.uuid == uuid)
+}
+
 async fn wait_alive(client: &mut Client, uuid: Uuid) -> anyhow::Result<()> {
     let settled = client
-        .until("the cluster to be set up and its edge sync to be born", |fleet| {
-            let row = fleet.clusters().into_iter().find(|row| row.uuid == uuid)?;
-            match row.setup.as_str() {
-                "refused" => Some(Err(row.reason.unwrap_or_default())),
-                "ready" if row.alive && row.hosts.total > 0 => Some(Ok(())),
-                _ => None,
-            }
-        })
-        .await;
-    let row = client.fleet.clusters().into_iter().find(|row| row.uuid == uuid);
-    let stands = row.map(|row| format!("cluster {}: {}", row.name, row.described()));
-    let settled = match stands {
-        Some(stands) => settled.context(stands)?,
-        None => settled?,
-    };
+        .until_or(
+            "the cluster to be set up and its edge sync to be born",
+            |fleet| {
+                let row = row(fleet, uuid)?;
+                match row.setup.as_str() {
+                    "refused" => Some(Err(row.reason.unwrap_or_default())),
+                    "ready" if row.alive && row.hosts.total > 0 => Some(Ok(())),
+                    _ => None,
+                }
+            },
+            |fleet| row(fleet, uuid).map(|row| format!("cluster {}: {}", row.name, row.described())),
+        )
+        .await?;
     settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))
 }
 

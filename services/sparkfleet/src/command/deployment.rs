@@ -1,6 +1,6 @@
 //! `sparkfleet deployment ...`.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use configdb_contract::WriteRequest;
 use configdb_schema::address;
 use configdb_schema::document::{EdgeDeployment, Info};
@@ -61,6 +61,10 @@ pub fn deletion(uuid: Uuid) -> WriteRequest {
         .by(writer())
         .delete(configdb_schema::application::EDGE_DEPLOYMENT.slug)
         .delete(configdb_schema::application::AGENT_CONFIG.slug)
+}
+
+fn row(fleet: &Fleet, uuid: Uuid) -> Option<DeploymentRow> {
+    fleet.deployments().into_iter().find(|row| row.uuid == uuid)
 }
 
 /// The deployment with that UUID, or `CLUSTER/NAME`, or a name that only one has.
@@ -166,24 +170,22 @@ async fn finish(
         // A write that changes nothing leaves the entry at its older revision, and the edge at the version made from it.
         let wanted = client.fleet.config.entry(uuid, slug).map_or(revision, |entry| entry.revision);
         let settled = client
-            .until("the edge to report the deployment applied and ready", |fleet| {
-                let row = fleet.deployments().into_iter().find(|row| row.uuid == uuid)?;
-                match (row.state.as_str(), row.ready) {
-                    ("refused", _) => Some(Err(row.message.unwrap_or_default())),
-                    ("applied", Some(true)) if row.version.is_some_and(|version| version >= wanted) => Some(Ok(())),
-                    _ => None,
-                }
-            })
-            .await;
-        let row = client.fleet.deployments().into_iter().find(|row| row.uuid == uuid);
-        let stands = row.map(|row| format!("deployment {} is {}", row.name, row.described()));
-        let settled = match stands {
-            Some(stands) => settled.context(stands)?,
-            None => settled?,
-        };
+            .until_or(
+                "the edge to report the deployment applied and ready",
+                |fleet| {
+                    let row = row(fleet, uuid)?;
+                    match (row.state.as_str(), row.ready) {
+                        ("refused", _) => Some(Err(row.message.unwrap_or_default())),
+                        ("applied", Some(true)) if row.version.is_some_and(|version| version >= wanted) => Some(Ok(())),
+                        _ => None,
+                    }
+                },
+                |fleet| row(fleet, uuid).map(|row| format!("deployment {} is {}", row.name, row.described())),
+            )
+            .await?;
         settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))?;
     }
-    let row = client.fleet.deployments().into_iter().find(|row| row.uuid == uuid);
+    let row = row(&client.fleet, uuid);
     let state = if wait { "ready" } else { done };
     let value = json!({ "uuid": uuid, "revision": revision, "state": state, "deployment": row });
     let name = row.as_ref().map_or_else(|| uuid.to_string(), |row| format!("{}/{}", row.cluster, row.name));
