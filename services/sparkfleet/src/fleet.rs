@@ -55,6 +55,8 @@ pub struct ClusterRow {
     pub monitored: bool,
     /// The edge has taken over what is wanted of it.
     pub agreed: bool,
+    /// Why the edge holds what it is sent, until an operator decides; None: it does not.
+    pub held: Option<String>,
     /// Hosts that are ready, and all.
     pub hosts: Count,
     /// Deployments that are ready, and all that are wanted.
@@ -70,7 +72,8 @@ impl ClusterRow {
     #[must_use]
     pub fn described(&self) -> String {
         let edge = if self.alive { "alive" } else { "away" };
-        let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+        let reason =
+            self.held.as_ref().or(self.reason.as_ref()).map_or_else(String::new, |reason| format!(" ({reason})"));
         format!("setup {}{reason}, edge {edge}, hosts {} ready", self.setup, self.hosts)
     }
 }
@@ -199,7 +202,7 @@ pub struct DeploymentRow {
     pub chart: String,
     /// Host that it is pinned to.
     pub host: Option<String>,
-    /// `refused` by the centre, `sending`, or what the edge says: pending, applied, refused, failed, deleting.
+    /// `refused` by the centre, `sending`, `held` by the edge until an operator decides, or what the edge says: pending, applied, refused, failed, deleting.
     pub state: String,
     /// Ready as Flux says; None while it says nothing.
     pub ready: Option<bool>,
@@ -229,7 +232,7 @@ pub struct AlertRow {
     pub monitor: String,
     /// Which node it is about.
     pub node: String,
-    /// `Offline` or `Will_Not_Reload`.
+    /// `Offline`, `Will_Not_Reload`, or `Held` of a cluster's group.
     pub alert: &'static str,
     /// Since when, UTC ms.
     pub since: u64,
@@ -367,7 +370,10 @@ impl Fleet {
         ClusterRow {
             uuid,
             setup: managed.map_or_else(|| "unknown".to_owned(), |cluster| cluster.setup.state.to_string()),
-            reason: managed.and_then(|cluster| cluster.setup.reason.clone().or_else(|| cluster.rollout.reason.clone())),
+            reason: managed
+                .and_then(|cluster| cluster.setup.reason.clone().or_else(|| cluster.rollout.reason.clone()))
+                .or_else(|| sync?.node()?.desired_error.clone()),
+            held: managed.and_then(|cluster| cluster.held().map(str::to_owned)),
             since: managed.map(|cluster| cluster.setup.since),
             alive: sync.is_some_and(SyncReplica::is_alive),
             // The birth that answered this program's own request is younger than the edge's life.
@@ -381,7 +387,8 @@ impl Fleet {
                 total: sync.hosts().len(),
             }),
             deployments: Count { ready, total },
-            alerts: alerts.iter().filter(|alert| alert.monitor.group.as_str() == group && !refused).count(),
+            alerts: alerts.iter().filter(|alert| alert.monitor.group.as_str() == group && !refused).count()
+                + usize::from(managed.is_some_and(|cluster| cluster.held().is_some())),
             simulated: sync.and_then(SyncReplica::node).is_some_and(|node| node.simulated),
             name,
             group,
@@ -437,7 +444,12 @@ impl Fleet {
             (None, None) if cluster.is_none() => {
                 ("refused".to_owned(), Some(format!("there is no cluster {}", entry.cluster)))
             }
-            (None, None) => ("sending".to_owned(), None),
+            (None, None) => {
+                match self.manager.cluster(entry.cluster).and_then(|cluster| cluster.desired.held.clone()) {
+                    Some(held) => ("held".to_owned(), Some(held)),
+                    None => ("sending".to_owned(), None),
+                }
+            }
         };
         DeploymentRow {
             uuid,
@@ -491,6 +503,13 @@ impl Fleet {
                 since: alert.since,
             })
             .collect();
+        let held = self.manager.clusters().filter(|(_, cluster)| cluster.held().is_some());
+        rows.extend(held.map(|(_, cluster)| AlertRow {
+            monitor: self.manager.node().to_string(),
+            node: cluster.group.clone(),
+            alert: "Held",
+            since: cluster.desired.held_since.unwrap_or_default(),
+        }));
         rows.sort_by(|a, b| (a.since, &a.monitor, &a.node).cmp(&(b.since, &b.monitor, &b.node)));
         rows
     }

@@ -58,9 +58,10 @@ pub fn table(rows: &[ClusterRow], now: u64) -> Table {
             (true, false) => "unmonitored",
             (false, _) => "away",
         };
+        let edge = if row.held.is_some() { "held" } else { edge };
         let edge = if row.simulated { format!("{edge} (simulated)") } else { edge.to_owned() };
         let since = row.alive_since.or(row.since).map_or_else(String::new, |since| output::age(since, now));
-        let reason = row.reason.clone().unwrap_or_default();
+        let reason = row.held.clone().or_else(|| row.reason.clone()).unwrap_or_default();
         table.row([
             row.name.clone(),
             row.setup.clone(),
@@ -207,7 +208,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let deployments: Vec<DeploymentRow> =
         client.fleet.deployments().into_iter().filter(|deployment| deployment.cluster == row.name).collect();
     let mut alerts = client.fleet.alerts();
-    alerts.retain(|alert| alert.monitor.split('/').next() == Some(&row.group));
+    alerts.retain(|alert| alert.monitor.split('/').next() == Some(&row.group) || alert.node == row.group);
     let git = client.fleet.manager.cluster(row.uuid).and_then(|cluster| cluster.git_url.clone());
     let value = json!({ "cluster": row, "git": git, "hosts": hosts, "deployments": deployments, "alerts": alerts });
     let lines = || {

@@ -11,7 +11,7 @@ use service_runtime::shutdown::Shutdown;
 use service_runtime::{config, exit, logging};
 use sparkplug_mqtt::MqttConfig;
 
-use crate::cli::ServiceArguments;
+use crate::cli::{ConfigDbArguments, ServiceArguments};
 
 /// Keys of `[http]`, the same in every service.
 const HTTP_KEYS: &[ConfigKey] = &[ConfigKey {
@@ -24,8 +24,9 @@ const HTTP_KEYS: &[ConfigKey] = &[ConfigKey {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn configdb(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    let (config, shutdown) = begin("configdb", arguments)?;
+pub async fn configdb(arguments: &ConfigDbArguments) -> anyhow::Result<()> {
+    let (config, shutdown) = begin::<configdb::Config>("configdb", &arguments.service)?;
+    let config = configdb::Config { new_store: arguments.new_store, ..config };
     configdb::run(config, shutdown, Health::new()).await
 }
 
