@@ -8,7 +8,9 @@ use configdb_schema::document::JsonObject;
 use configdb_schema::{NameRule, Organisation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
@@ -38,14 +40,6 @@ pub struct Config {
     pub identity: IdentityConfig,
     /// Waiting times.
     pub timing: TimingConfig,
-}
-
-/// Health and metrics.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpConfig {
-    /// Address for `/livez`, `/readyz` and `/metrics`; none: not served.
-    pub listen: Option<SocketAddr>,
 }
 
 /// Who may read without logging in.
@@ -230,6 +224,12 @@ pub struct TimingConfig {
     pub away_s: u64,
     /// Seconds that neither Sync nor Flux of a cluster must be heard before no other repository waits for it.
     pub flux_away_s: u64,
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
 }
 
 impl Default for Config {

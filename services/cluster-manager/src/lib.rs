@@ -142,9 +142,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let git_url = config.git.public_url.clone().unwrap_or_else(|| format!("{scheme}://{local}"));
     let git_url = git_url.trim_end_matches('/').to_owned();
     tracing::info!(addr = %local, url = git_url, "serving git and the API");
-    if let Some(addr) = config.http.listen {
-        service_runtime::health::serve(addr, health.clone(), shutdown.clone()).await?;
-    }
 
     let settings =
         Settings { charts_commit: Some(charts_commit), ..settings(&config, organisation.clone(), git_url, &authority) };

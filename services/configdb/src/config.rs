@@ -6,6 +6,7 @@ use configdb_schema::Organisation;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
 use sparkplug_mqtt::MqttConfig;
 
 use crate::model::Limits;
@@ -26,6 +27,12 @@ pub struct Config {
     pub http: HttpConfig,
     /// The MQTT servers.
     pub mqtt: MqttConfig,
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
 }
 
 impl Default for Config {

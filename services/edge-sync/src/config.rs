@@ -9,6 +9,7 @@ pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
 use sparkplug_mqtt::{MqttConfig, Password};
 use uuid::Uuid;
@@ -113,6 +114,12 @@ pub struct IdentityConfig {
 impl Default for IdentityConfig {
     fn default() -> Self {
         Self { renew: true, username: None, password: Password::default(), cert_file: None, key_file: None }
+    }
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
     }
 }
 

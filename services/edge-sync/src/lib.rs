@@ -47,7 +47,7 @@ pub mod validate;
 
 use anyhow::Context;
 use service_runtime::exit;
-use service_runtime::health::{self, Health};
+use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug_mqtt::Clock;
@@ -81,9 +81,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let unusable =
         |error| exit::with_code(exit::CONFIG, anyhow::Error::new(error).context("the configuration is not usable"));
     let checked = config.validate(seed).map_err(unusable)?;
-    if let Some(addr) = config.http.listen {
-        health::serve(addr, health.clone(), shutdown.child()).await?;
-    }
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
     let sealing = SealingService { namespace: config.sealing.namespace, service: config.sealing.service };
     let mut renewals = JoinSet::new();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
 use service_runtime::logging::LogFormat;
+use service_runtime::service::ServiceConfig;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
@@ -61,6 +62,12 @@ pub struct LogSection {
     pub format: LogFormat,
     /// In the syntax of `RUST_LOG`.
     pub filter: String,
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
 }
 
 impl Default for Config {

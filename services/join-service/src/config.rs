@@ -11,6 +11,7 @@ pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -104,6 +105,12 @@ pub struct JoinConfig {
     pub hellos_per_second_max: u32,
     /// Evidence that is judged in one second.
     pub evidence_per_second_max: u32,
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
 }
 
 impl Default for Config {

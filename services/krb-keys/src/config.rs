@@ -10,6 +10,7 @@ pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
 use sparkplug::EdgeNodeDescriptor;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -54,6 +55,12 @@ pub struct ClusterConfig {
     pub name: String,
     /// Its object in ConfigDB.
     pub uuid: Option<Uuid>,
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
 }
 
 impl Default for Config {

@@ -6,6 +6,7 @@
 //! | [`config`] | defaults, TOML file and environment become one checked value; secrets stay secret |
 //! | [`keys`] | documented configuration keys, printed by `--help` and compared with the real ones in tests |
 //! | [`logging`] | one way to write logs, to stderr or a file |
+//! | [`service`] | the common start of a service: signals, and health where it is configured |
 //! | [`health`] | `/livez`, `/readyz` and `/metrics` over HTTP |
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
 //! | [`backoff`] | pure, jittered exponential back-off |
@@ -24,6 +25,7 @@ pub mod exit;
 pub mod health;
 pub mod keys;
 pub mod logging;
+pub mod service;
 pub mod shutdown;
 
 pub use effects::{Effects, Saved, Unsaved};

@@ -211,6 +211,12 @@ impl ConfigReplica {
         self.told.revision
     }
 
+    /// Version of the program; empty before the first birth.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.told.version
+    }
+
     /// Size that no message of ConfigDB exceeds.
     #[must_use]
     pub const fn message_bytes_max(&self) -> Option<u64> {
