@@ -500,6 +500,30 @@ END_OF_FILE
 
 # ---- 6: edge sync and edge monitor
 
+# What Flux installs them with: for each release with the cluster's UUID a word NAME/GENERATION/OBSERVED/READY/STALLED, in $found.
+look_at_release() {
+	value '{range .items[*]}{.metadata.name}/{.metadata.generation}/{.status.observedGeneration}/{.status.conditions[?(@.type=="Ready")].status}/{.status.conditions[?(@.type=="Stalled")].status} {end}' \
+		helmreleases.helm.toolkit.fluxcd.io -n "$namespace" -l "factoryplus.app.amrc.co.uk/uuid=$cluster_uuid"
+}
+
+# A pod that runs is no proof that its release does: Helm installs what it can before it fails.
+release_is_ready() {
+	look_at_release || return 1
+	[ -n "$found" ] || return 1
+	for release in $found; do
+		state=${release#*/}
+		generation=${state%%/*}
+		case ${state#*/} in
+		"$generation/True/"*) ;;
+		"$generation/"*/True)
+			diagnose_edge >&2
+			fail "Flux has given the release ${release%%/*} up" "mend what is said above, then have Flux try again: at=\$(date +%s); kubectl annotate --overwrite -n $namespace helmreleases.helm.toolkit.fluxcd.io/${release%%/*} reconcile.fluxcd.io/requestedAt=\$at reconcile.fluxcd.io/resetAt=\$at"
+			;;
+		*) return 1 ;;
+		esac
+	done
+}
+
 are_born() {
 	value '{.metadata.generation} {.status.observedGeneration} {.status.availableReplicas}' deployments.apps "$edge_deployment" -n "$namespace" || return 1
 	# shellcheck disable=SC2086 # three words
@@ -520,6 +544,8 @@ wait_for_births() {
 	begin 'edge sync and edge monitor'
 	advice="a pod that runs and is not ready has not reached the broker, or was refused there: kubectl logs -n $namespace deployment/$edge_deployment"
 	wait_until 'edge sync and edge monitor are born' diagnose_edge are_born
+	advice="mend what Flux says of the release above (kubectl describe helmreleases.helm.toolkit.fluxcd.io -n $namespace); it comes from the chart and the values of the EdgeCluster entry: sparkfleet config get $cluster_name EdgeCluster"
+	wait_until 'Flux says that their release is ready' diagnose_edge release_is_ready
 }
 
 usage() {
@@ -560,7 +586,7 @@ main() {
 	install_flux
 	follow_repository
 	wait_for_births
-	say "" "Edge cluster $cluster_name is alive: edge sync and edge monitor are born in group $cluster_group."
+	say "" "Edge cluster $cluster_name is alive: edge sync and edge monitor are born in group $cluster_group, and Flux says that their release is ready."
 }
 
 # The last line: a script that was cut off on its way does nothing.
