@@ -101,9 +101,11 @@ async fn deployments_that_cannot_be_rendered(site: &Site) {
     }
     // Without a cluster there is nobody to refuse it; the command line says what is missing.
     let nowhere = cli.run(&["deployment", "create", "X", "--cluster", "Nowhere"]).await;
-    nowhere.refused(2, "Nowhere");
+    nowhere.refused(7, "Nowhere");
     let host = cli.run(&["deployment", "create", "X", "--cluster", NAME, "--chart", "No such chart"]).await;
-    host.refused(2, "No such chart");
+    host.refused(7, "No such chart");
+    let host = cli.run(&["deployment", "create", "X", "--cluster", NAME, "--host", "nohost", "--wait"]).await;
+    host.refused(7, "there are: paint-shop-");
 }
 
 async fn templates_with_unknown_placeholders(site: &Site) {
