@@ -297,6 +297,12 @@ look_for_flux() {
 		esac
 		definitions=$((definitions + 1))
 	done
+	# Without it a release that failed once is never tried again.
+	if [ "$definitions" -eq 3 ] && [ -z "$flux_fault" ]; then
+		value '{.spec.versions[?(@.name=="v2")].schema.openAPIV3Schema.properties.spec.properties.install.properties.strategy.type}' \
+			customresourcedefinitions.apiextensions.k8s.io helmreleases.helm.toolkit.fluxcd.io
+		[ -n "$found" ] || flux_fault=" its HelmReleases have no install.strategy;"
+	fi
 	whole=no
 	case $controllers in
 	*source-controller*) case $controllers in *kustomize-controller*) case $controllers in *helm-controller*) whole=yes ;; esac ;; esac ;;

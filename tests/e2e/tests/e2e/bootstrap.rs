@@ -257,7 +257,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
     kubernetes.apply("flux", old).unwrap();
     let refused = place.shell.run(&script, &["--yes"]).await;
     let flux =
-        ["a Flux that fits", "helmreleases.helm.toolkit.fluxcd.io has v2beta1, needed is v2", "Flux 2.3 or newer"];
+        ["a Flux that fits", "helmreleases.helm.toolkit.fluxcd.io has v2beta1, needed is v2", "Flux 2.7 or newer"];
     refused.failed(1, &flux);
 
     let annotations = json!({ "sparkfleet.io/cluster": Uuid::nil() });
