@@ -89,9 +89,9 @@ fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
 pub(crate) fn not_found<T: AsRef<str>>(kind: &str, wanted: &str, names: impl IntoIterator<Item = T>) -> anyhow::Error {
     let names: Vec<T> = names.into_iter().collect();
     let hint = nearest(wanted, names.iter().map(AsRef::as_ref));
-    let hint = hint.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
+    let hint = hint.map_or_else(|| ";".to_owned(), |name| format!("; did you mean {name:?}?"));
     let all = candidates(names.iter());
-    exit::with_code(exit::NOT_FOUND, anyhow!("there is no {kind} {wanted:?}{hint}; there are: {all}"))
+    exit::with_code(exit::NOT_FOUND, anyhow!("there is no {kind} {wanted:?}{hint} there are: {all}"))
 }
 
 /// The name that somebody has mistyped, if one is near: one edit for each three characters, and one at least. `CLUSTER/NAME` is also near by its name alone.
@@ -145,7 +145,7 @@ mod tests {
     fn a_name_that_is_not_there_names_the_nearest_and_all() {
         let error = not_found("cluster", "paint_shp", ["Body_Shop", "Paint_Shop"]);
         assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
-        let text = "there is no cluster \"paint_shp\"; did you mean \"Paint_Shop\"?; there are: Body_Shop, Paint_Shop";
+        let text = "there is no cluster \"paint_shp\"; did you mean \"Paint_Shop\"? there are: Body_Shop, Paint_Shop";
         assert_eq!(error.to_string(), text);
         let far = not_found("cluster", "Nowhere", ["Body_Shop"]).to_string();
         assert_eq!(far, "there is no cluster \"Nowhere\"; there are: Body_Shop");

@@ -38,7 +38,7 @@ fn a_host_that_the_cluster_does_not_have_is_refused_with_those_that_it_has() {
     }
     let error = check_host(&bench.fleet, NAME, Some("paint-2")).unwrap_err();
     assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
-    let text = "cluster Paint_Shop: there is no host \"paint-2\"; did you mean \"paint-1\"?; there are: paint-1";
+    let text = "cluster Paint_Shop: there is no host \"paint-2\"; did you mean \"paint-1\"? there are: paint-1";
     assert_eq!(format!("{error:#}"), text);
 }
 
@@ -57,7 +57,7 @@ fn a_deployment_is_found_by_name_by_cluster_and_by_uuid() {
     assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
     assert_eq!(
         error.to_string(),
-        "there is no deployment \"Ofen\"; did you mean \"Paint_Shop/Oven\"?; there are: Paint_Shop/Oven"
+        "there is no deployment \"Ofen\"; did you mean \"Paint_Shop/Oven\"? there are: Paint_Shop/Oven"
     );
     let error = find(&bench.fleet, "Paint_Shop/Ofen").unwrap_err();
     assert!(error.to_string().contains("did you mean \"Paint_Shop/Oven\"?"), "{error}");
