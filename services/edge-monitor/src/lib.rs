@@ -74,7 +74,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let _watches = match scope {
         Scope::Edge { .. } => {
             let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
-            Some(kubernetes::watch(&client, &config.kubernetes.namespace, inbox_sender.clone(), health.clone()))
+            Some(kubernetes::watch(&client, &config.kubernetes.namespace, &inbox_sender, health.clone()))
         }
         Scope::Central { .. } => None,
     };

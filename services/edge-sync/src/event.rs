@@ -1,6 +1,7 @@
 //! Everything that can come in and everything that can go out: the index of this service.
 
 use edge_sync_contract::{Digest, Sources};
+pub use kubernetes_client::error::{ErrorClass, KubernetesError};
 use serde_json::Value;
 use service_runtime::{Effects, Saved, Unsaved};
 use sparkplug::Metric;
@@ -88,27 +89,6 @@ pub enum Deletion {
     Gone,
     /// It waits for its finalizers.
     Waiting,
-}
-
-/// How to go on after an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ErrorClass {
-    /// The API server was not reached, or could not answer.
-    Unreachable,
-    /// Somebody else changed the object in the meantime: look again.
-    Conflict,
-    /// The API server understood and refused.
-    Refused,
-}
-
-/// An error of the Kubernetes API.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct KubernetesError {
-    /// How to go on.
-    pub class: ErrorClass,
-    /// For people, without secrets.
-    pub message: String,
 }
 
 /// An object that is ready to be applied.

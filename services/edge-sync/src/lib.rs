@@ -30,7 +30,7 @@
 //! What is guaranteed, and where: versions never fall (`state/index.rs`, `record.rs`); nothing is deleted from ignorance (`state.rs`: nothing happens before every list is
 //! complete; `reconcile.rs`); a large removal waits visibly and then goes on slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
 //! While the broker or the centre is away, everything runs on; while the API server is away, what is known is kept and `Desired/Error` tells. What others change in an object
-//! without deleting it or touching its marks is not noticed; Flux' own drift detection is there for that.
+//! is applied again, ever more seldom while they go on (`state/deployment.rs`); in kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
 #![warn(missing_docs)]
 
 pub mod adapters;

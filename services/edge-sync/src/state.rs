@@ -137,7 +137,7 @@ impl State {
             sealing: Sealing::new(settings.sealing, settings.sealing_refresh, retry(settings.sealing_retry, 2)),
             source: Source::new(retry(settings.retry, 4)),
             flux: Flux::new(retry(settings.retry, 5)),
-            link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(30)), 3)),
+            link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(10)), 3)),
             reports: Reports::default(),
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -162,7 +162,7 @@ impl State {
         }
         match event {
             Event::IndexLoaded(Ok(stored)) => {
-                self.answered();
+                self.answered(now);
                 if self.index.on_loaded(stored) {
                     self.index_accepted();
                 }
@@ -172,7 +172,7 @@ impl State {
                 self.index.on_error(&error, now.mono);
             }
             Event::IndexSaved { resource_version, saved } => {
-                self.answered();
+                self.answered(now);
                 self.index.on_saved(resource_version, saved);
                 self.index_accepted();
             }
@@ -185,7 +185,7 @@ impl State {
             }
             Event::Annotated(result) => {
                 match &result {
-                    Ok(()) => self.answered(),
+                    Ok(()) => self.answered(now),
                     Err(error) => self.failed(error, now),
                 }
                 self.source.on_answer(result, now.mono);
@@ -193,16 +193,16 @@ impl State {
             Event::FluxChanged => self.flux.changed(),
             Event::FluxSeen(seen) => {
                 match &seen {
-                    Ok(_) => self.answered(),
+                    Ok(_) => self.answered(now),
                     Err(error) => self.failed(error, now),
                 }
                 self.flux.on_answer(seen, now.mono);
             }
-            Event::Probed(Ok(())) => self.answered(),
-            Event::Probed(Err(error)) => {
-                self.failed(&error, now);
-                self.link.probe_failed(now.mono);
+            Event::Probed(Ok(())) => self.answered(now),
+            Event::Probed(Err(error)) if error.class == ErrorClass::Unreachable => {
+                self.link.probe_failed(&error, now.mono);
             }
+            Event::Probed(Err(_)) => self.answered(now),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => self.on_command(device.as_ref(), &metrics),
             Event::Node(_) | Event::Deadline => {}
             Event::Stop => {
@@ -250,7 +250,7 @@ impl State {
         if let Observation::Failed(error) = observation {
             return self.watch_failed(Watch::Nodes, &error, now);
         }
-        self.watch_answered(&Watch::Nodes);
+        self.watch_answered(&Watch::Nodes, &observation, now);
         let nodes = self.nodes.get_or_insert_default();
         match observation {
             Observation::Listed(listed) => *nodes = listed.into_iter().map(|node| (node.node, node.host)).collect(),
@@ -269,7 +269,7 @@ impl State {
         if let Observation::Failed(error) = &observation {
             return self.watch_failed(watch, error, now);
         }
-        self.watch_answered(&watch);
+        self.watch_answered(&watch, &observation, now);
         let touched = self.objects.observe(kind, observation);
         self.objects_changed(touched);
     }
@@ -283,7 +283,7 @@ impl State {
     ) {
         match &failed {
             Some((_, error)) => self.failed(error, now),
-            None => self.answered(),
+            None => self.answered(now),
         }
         for object in applied {
             let touched = self.objects.applied(object);
@@ -299,7 +299,7 @@ impl State {
         let owner = self.deleting.remove(key);
         match result {
             Ok(deletion) => {
-                self.answered();
+                self.answered(now);
                 let touched = self.objects.deleted(key, uid, deletion);
                 self.objects_changed(touched.into_iter().collect());
             }
@@ -393,8 +393,8 @@ impl State {
 
     // ---- what follows from it
 
-    fn answered(&mut self) {
-        if self.link.answered() {
+    fn answered(&mut self, now: Now) {
+        if self.link.answered(now.mono) {
             self.reachable_again();
         }
     }
@@ -417,14 +417,15 @@ impl State {
 
     fn watch_failed(&mut self, watch: Watch, error: &KubernetesError, now: Now) {
         self.failed(error, now);
-        if error.class != ErrorClass::Unreachable {
-            self.link.watch_refused(watch, error);
-        }
+        self.link.watch_interrupted(watch, error);
     }
 
-    fn watch_answered(&mut self, watch: &Watch) {
+    fn watch_answered<T>(&mut self, watch: &Watch, observation: &Observation<T>, now: Now) {
         self.link.watch_answered(watch);
-        self.answered();
+        // What an open watch tells is no answer to a request.
+        if matches!(observation, Observation::Listed(_) | Observation::NotInstalled) {
+            self.answered(now);
+        }
     }
 
     fn index_accepted(&mut self) {
@@ -570,11 +571,18 @@ impl State {
                 digest: entry.digest,
                 objects: manifests.objects.len(),
                 applied_at: now.wall,
+                generation: None,
             };
             let prepared = |position: &usize| {
                 let (key, manifest) = manifests.objects.get(*position)?;
-                let is_ours = self.objects.get(key).is_some();
-                Some(PreparedObject { key: key.clone(), is_ours, body: marks.put_on(manifest) })
+                let known = self.objects.get(key);
+                if known.is_some_and(|known| known.is_changed) {
+                    tracing::warn!(deployment = %uuid, object = %key, "changed by somebody else since it was applied: it is applied again");
+                }
+                // A new object counts from 1; an apply changes what is there, or there were no reason for it. A wrong guess costs a second write.
+                let generation = known.map_or(Some(1), |known| known.generation.map(|generation| generation + 1));
+                let body = Marks { generation, ..marks }.put_on(manifest);
+                Some(PreparedObject { key: key.clone(), is_ours: known.is_some(), body })
             };
             let objects = positions.iter().filter_map(prepared).collect();
             self.effects.push(Effect::Apply { deployment: uuid, digest: entry.digest, objects });

@@ -31,7 +31,16 @@ fn key(name: &str) -> ObjectKey {
 fn prepared(namespace: &str, name: &str, version: u64, is_ours: bool) -> PreparedObject {
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"version": version.to_string()}});
     let digest = Digest::of(&manifest);
-    let marks = Marks { namespace, deployment: DEPLOYMENT, name: "Cell 1", version, digest, objects: 1, applied_at: 9 };
+    let marks = Marks {
+        namespace,
+        deployment: DEPLOYMENT,
+        name: "Cell 1",
+        version,
+        digest,
+        objects: 1,
+        applied_at: 9,
+        generation: None,
+    };
     PreparedObject { key: key(name), is_ours, body: marks.put_on(&manifest) }
 }
 

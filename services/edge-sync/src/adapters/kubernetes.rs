@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use kubernetes_client::error;
 
 use crate::event::{Effect, ErrorClass, Event, KubernetesError};
 use crate::object::{Kind, WatchedObject};
 
 /// No single request takes longer, whatever the API server does; after it the answer is that there was none.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Of an error that is reported on Sparkplug.
-const MESSAGE_CHARACTERS_MAX: usize = 512;
+/// Nor the question whether it answers, which is asked where another request had no answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the sealed secrets controller is.
 #[derive(Debug, Clone)]
@@ -86,41 +86,5 @@ impl Kubernetes {
 
 /// One request, or the error that it took too long.
 async fn within_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, KubernetesError> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(|error| classified(&error)),
-        Err(_) => Err(KubernetesError {
-            class: ErrorClass::Unreachable,
-            message: format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()),
-        }),
-    }
-}
-
-fn classified(error: &kube::Error) -> KubernetesError {
-    match error {
-        kube::Error::Api(status) => {
-            let class = match status.code {
-                409 => ErrorClass::Conflict,
-                429 | 500.. => ErrorClass::Unreachable,
-                _ => ErrorClass::Refused,
-            };
-            // What stands between us and the API server may answer with a page; its beginning is enough.
-            let message: String = status.message.trim().chars().take(MESSAGE_CHARACTERS_MAX).collect();
-            KubernetesError { class, message: format!("{message} ({})", status.code) }
-        }
-        kube::Error::SerdeError(error) => {
-            KubernetesError { class: ErrorClass::Refused, message: format!("the answer cannot be read: {error}") }
-        }
-        other => {
-            let mut message = other.to_string();
-            let mut cause = std::error::Error::source(other).and_then(std::error::Error::source);
-            while let Some(error) = cause {
-                let text = error.to_string();
-                if !message.contains(&text) {
-                    message = format!("{message}: {text}");
-                }
-                cause = error.source();
-            }
-            KubernetesError { class: ErrorClass::Unreachable, message }
-        }
-    }
+    error::within(REQUEST_TIMEOUT, request).await
 }
