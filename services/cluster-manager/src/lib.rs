@@ -109,6 +109,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let state_dir = config.state_dir.clone();
     let charts_dir = config.git.charts_dir.clone();
     let (repositories, charts_commit) = tokio::task::spawn_blocking(move || {
+        state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
         let repositories = Repositories::load(&state_dir)?;
         let charts_commit = git_work::write_shared(&repositories, charts_dir.as_deref())?;
         anyhow::Ok((repositories, charts_commit))

@@ -7,6 +7,7 @@
 //! | [`keys`] | documented configuration keys, printed by `--help` and compared with the real ones in tests |
 //! | [`logging`] | one way to write logs, to stderr or a file |
 //! | [`health`] | `/livez`, `/readyz` and `/metrics` over HTTP |
+//! | [`state_dir`] | the directory of a service's own files: absolute, closed to others |
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
 //! | [`backoff`] | pure, jittered exponential back-off |
 //! | [`atomic_file`] | replace a file completely or not at all |
@@ -25,5 +26,6 @@ pub mod health;
 pub mod keys;
 pub mod logging;
 pub mod shutdown;
+pub mod state_dir;
 
 pub use effects::{Effects, Saved, Unsaved};
