@@ -304,6 +304,7 @@ async fn serve(
                 Ok(Some(Effect::Shared(shared))) => waiting.push_back(git_work::Work::Shared(shared)),
                 Ok(Some(Effect::Principals(work))) => drop(calls.spawn(realm.clone().carry_out(work))),
                 Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
+                Ok(Some(Effect::Record(record))) => desk.record(*record),
                 Ok(Some(Effect::Offer { cluster, offer })) => board.set(cluster, offer),
                 Ok(Some(Effect::Script(script))) => board.set_script(script),
                 Ok(_) => {}
