@@ -11,6 +11,7 @@ use serde_json::Value;
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
@@ -23,7 +24,7 @@ pub struct Config {
     /// Prefix of all Sparkplug groups.
     pub organisation: String,
     /// Where repositories, their passwords, the bdSeq and the record of writes are kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// The MQTT server.
     pub mqtt: MqttConfig,
     /// Health and metrics.
@@ -236,7 +237,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("/var/lib/sparkfleet/cluster-manager"),
+            state_dir: StateDir::from("/var/lib/sparkfleet/cluster-manager"),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
             git: GitConfig::default(),

@@ -1,12 +1,11 @@
 //! The configuration of this service.
 
-use std::path::PathBuf;
-
 use configdb_schema::Organisation;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 
 use crate::model::Limits;
@@ -18,7 +17,7 @@ pub struct Config {
     /// Prefix of every group id.
     pub organisation: String,
     /// Directory of the database and of the bdSeq.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// No message is larger; no object can hold more.
     pub message_bytes_max: usize,
     /// Objects that are not deleted.
@@ -39,7 +38,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("/var/lib/sparkfleet/configdb"),
+            state_dir: StateDir::from("/var/lib/sparkfleet/configdb"),
             message_bytes_max: Limits::default().message_bytes_max,
             objects_max: Limits::default().objects_max,
             http: HttpConfig::default(),

@@ -30,8 +30,7 @@ const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 /// The configuration is not valid, the database cannot be opened, or a commit failed for good.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
     let (organisation, limits) = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    std::fs::create_dir_all(&config.state_dir)
-        .with_context(|| format!("state_dir {} cannot be made", config.state_dir.display()))?;
+    config.state_dir.create().with_context(|| format!("state_dir {} cannot be made", config.state_dir.display()))?;
     let store = SqliteStore::open(&config.state_dir.join("configdb.sqlite")).await?;
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &configdb_node(&organisation));
     run_on(store, &organisation, limits, &config.mqtt, bd_seq, shutdown, health).await

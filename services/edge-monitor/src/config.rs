@@ -1,6 +1,5 @@
 //! The configuration file's keys, their defaults and what they mean; and one validated value made of them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use configdb_schema::{ClusterName, Organisation};
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug::GroupId;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -27,7 +27,7 @@ pub struct Config {
     /// Whom to watch.
     pub mode: Mode,
     /// Where the bdSeq is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// Own identity; None: derived from the cluster's, or from the organisation's name at the centre.
     pub instance: Option<Uuid>,
     /// What is watched is a simulation.
@@ -96,7 +96,7 @@ impl Default for Config {
         Self {
             organisation: "ACME".to_owned(),
             mode: Mode::Edge,
-            state_dir: PathBuf::from("."),
+            state_dir: StateDir::from("."),
             instance: None,
             simulated: false,
             cluster: ClusterConfig::default(),

@@ -175,7 +175,7 @@ impl Running {
 
 fn config(mqtt: MqttConfig, state_dir: &Path) -> edge_monitor::Config {
     edge_monitor::Config {
-        state_dir: state_dir.to_owned(),
+        state_dir: state_dir.into(),
         simulated: true,
         reload: ReloadConfig {
             jitter_ms: 50,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
 use sparkplug_mqtt::{MqttConfig, Password};
 use uuid::Uuid;
@@ -30,7 +31,7 @@ pub struct Config {
     /// First part of the group.
     pub organisation: String,
     /// Where the bdSeq is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// The cluster is a simulation.
     pub simulated: bool,
     /// The cluster.
@@ -127,7 +128,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("."),
+            state_dir: StateDir::from("."),
             simulated: false,
             cluster: ClusterConfig::default(),
             kubernetes: KubernetesConfig::default(),

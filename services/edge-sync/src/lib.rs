@@ -91,7 +91,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let kubernetes = Kubernetes::new(client, &checked.settings.namespace, &checked.settings.kinds, sealing);
     let (inbox, mut news) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
-    let session = Session::new(checked.node, config.mqtt, config.state_dir, clock);
+    let session = Session::new(checked.node, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one load or save, one certificate, one probe, some applies, one pass of deletions.
     let mut rim = Rim { kubernetes, session, health, answers: JoinSet::new() };
     rim.health.component(MQTT, false, "waits until the cluster has been listed");

@@ -37,7 +37,7 @@ struct Running {
 impl Running {
     fn start(cluster: &TestCluster, broker: &Mosquitto, state_dir: &Path) -> Self {
         let config = edge_sync::Config {
-            state_dir: state_dir.to_owned(),
+            state_dir: state_dir.into(),
             simulated: true,
             cluster: ClusterConfig { name: "Test".to_owned(), uuid: Some(Uuid::from_u128(0xC)) },
             kubernetes: KubernetesConfig {

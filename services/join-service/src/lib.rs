@@ -90,7 +90,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let kubernetes = Kubernetes::new(client, &config.kubernetes.namespace);
     let (inbox, mut news) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
-    let sessions = Sessions::new(checked.node, &checked.settings, config.mqtt, config.state_dir, clock);
+    let sessions = Sessions::new(checked.node, &checked.settings, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one for the leader's lease, one or two for each attempt that is worked on.
     let mut rim = Rim { kubernetes, sessions, health, answers: JoinSet::new() };
     let mut state = State::new(checked.settings, trust, clock.now());

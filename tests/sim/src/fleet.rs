@@ -277,6 +277,8 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Host(request) => Some(Action::Host(request)),
             ManagerEffect::Node(update) => Some(Action::Node(update)),
             ManagerEffect::Git(work) => Some(Action::Git(work)),
+            // Nobody keeps records here.
+            ManagerEffect::Record(_) => None,
             // Nobody fetches a script here.
             ManagerEffect::Offer { .. } | ManagerEffect::Script(_) => None,
             // Nobody enrols here: the simulated manager has no authority.

@@ -68,6 +68,7 @@ impl Sessions {
             Effect::Host(request) => self.host.request(request).await.map(|()| None),
             Effect::Git(_)
             | Effect::Answer(_)
+            | Effect::Record(_)
             | Effect::Secret(_)
             | Effect::Shared(_)
             | Effect::Principals(_)

@@ -38,7 +38,7 @@ impl Broker {
     pub fn config(&self) -> configdb::Config {
         configdb::Config {
             mqtt: self.mqtt(),
-            state_dir: self.directory.path().join("state"),
+            state_dir: self.directory.path().join("state").into(),
             ..configdb::Config::default()
         }
     }

@@ -73,7 +73,7 @@ impl Scene {
 
     pub fn start_with(&self, replica: u8, distribution: Distribution, trust: TrustConfig) -> Running {
         let config = join_service::Config {
-            state_dir: self.directory.path().join(format!("state-{replica}")),
+            state_dir: self.directory.path().join(format!("state-{replica}")).into(),
             simulated: true,
             replica: format!("join-{replica}"),
             cluster: ClusterConfig { name: "Cell".to_owned(), uuid: Some(CLUSTER) },
