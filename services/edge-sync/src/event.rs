@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::flux::FluxReport;
 use crate::hosts::ObservedNode;
-use crate::object::{Kind, ObjectKey, ObservedObject};
+use crate::object::{Kind, ObjectKey, ObservedObject, Readiness};
 use crate::record::{IndexRecord, StoredRecord};
 
 /// Everything that can come in.
@@ -57,6 +57,15 @@ pub enum Event {
     FluxChanged,
     /// Answer to [`Effect::LookAtFlux`].
     FluxSeen(Result<FluxReport, KubernetesError>),
+    /// Something may have changed of what these releases have made.
+    WorkloadsChanged(Vec<String>),
+    /// Answer to [`Effect::LookAtWorkloads`].
+    WorkloadsSeen {
+        /// Which release.
+        release: String,
+        /// Whether what it has made runs.
+        seen: Result<Readiness, KubernetesError>,
+    },
     /// Answer to [`Effect::Probe`].
     Probed(Result<(), KubernetesError>),
     /// From the own Edge Node.
@@ -140,6 +149,11 @@ pub enum Effect {
     Annotate(Sources),
     /// Read what Flux has made of the cluster's repository.
     LookAtFlux,
+    /// Read whether what a release has made runs.
+    LookAtWorkloads {
+        /// Name of its HelmRelease.
+        release: String,
+    },
     /// Ask the API server whether it answers.
     Probe,
     /// Everything is known: start the Edge Node with these metrics of its own. Once, before every [`Effect::Node`].

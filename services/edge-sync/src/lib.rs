@@ -14,11 +14,11 @@
 //!
 //! 1. *Observe* (`adapters/kubernetes/observe.rs`): nodes, and the objects that carry Sync's label. The marks on those objects (version, digest, number) are the
 //!    memory of what is applied; nothing else is stored but the accepted index.
-//! 2. *Validate* (`validate.rs`): manifests are checked again at the edge. What is refused is refused for one deployment.
+//! 2. *Validate* (`validate.rs`): manifests are checked again at the edge, and Flux acts for them as an account of few rights (`confine.rs`). What is refused is refused for one deployment.
 //! 3. *Plan* (`reconcile.rs`): what is missing or old is applied; only when it is in place, what is left over is deleted. What the accepted index does not list is removed.
 //! 4. *Apply* (`adapters/kubernetes/apply.rs`): objects of one deployment one after another, several deployments at a time. Deletions name the very state of the object that
 //!    was looked at.
-//! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. The node is born when everything has been listed, so its birth is true.
+//! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. A deployment is ready when Flux says so of its release and what that has made runs (`workload.rs`). The node is born when everything has been listed, so its birth is true.
 //!
 //! What Flux makes of the cluster's own repository is reported as well (`flux.rs`), so that the centre sees whether a change of it was taken.
 //!
@@ -35,6 +35,7 @@
 
 pub mod adapters;
 pub mod config;
+pub mod confine;
 pub mod event;
 pub mod flux;
 pub mod hosts;
@@ -44,6 +45,7 @@ pub mod record;
 pub mod renewal;
 pub mod state;
 pub mod validate;
+pub mod workload;
 
 use anyhow::Context;
 use service_runtime::exit;

@@ -18,6 +18,7 @@ pub mod prune;
 pub mod reports;
 pub mod sealing;
 pub mod source;
+pub mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,10 +32,11 @@ use uuid::Uuid;
 
 use crate::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
 use crate::hosts::{self, ObservedNode};
-use crate::object::{Kind, Marks, ObjectKey, ObservedObject};
+use crate::object::{Kind, Marks, ObjectKey, ObservedObject, Readiness};
 use crate::reconcile::{self, Plan};
 use crate::record::RECORD_NAME;
 use crate::validate::Rules;
+use crate::workload;
 use deployment::{Deployment, Desired};
 use flux::Flux;
 use index::{IndexKeeper, Taken};
@@ -44,6 +46,7 @@ use prune::{PruneLimits, Pruner};
 use reports::Reports;
 use sealing::Sealing;
 use source::Source;
+use workloads::Workloads;
 
 /// Manifests that came before the index that lists them, at most; each may have the size of one message. Those beyond are sent again.
 const EARLY_MAX: usize = 32;
@@ -81,6 +84,9 @@ pub struct Settings {
     pub seed: u64,
 }
 
+/// Kind of what Helm installs.
+const RELEASE: &str = "HelmRelease";
+
 /// The state of Sync.
 #[derive(Debug)]
 pub struct State {
@@ -98,6 +104,7 @@ pub struct State {
     sealing: Sealing,
     source: Source,
     flux: Flux,
+    workloads: Workloads,
     link: Link,
     reports: Reports,
     /// Deployments to be planned again.
@@ -137,6 +144,7 @@ impl State {
             sealing: Sealing::new(settings.sealing, settings.sealing_refresh, retry(settings.sealing_retry, 2)),
             source: Source::new(retry(settings.retry, 4)),
             flux: Flux::new(retry(settings.retry, 5)),
+            workloads: Workloads::new(retry(settings.retry, 6)),
             link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(10)), 3)),
             reports: Reports::default(),
             dirty: BTreeSet::new(),
@@ -198,6 +206,16 @@ impl State {
                 }
                 self.flux.on_answer(seen, now.mono);
             }
+            Event::WorkloadsChanged(releases) => self.on_workloads(&releases),
+            Event::WorkloadsSeen { release, seen } => {
+                match &seen {
+                    Ok(_) => self.answered(now),
+                    Err(error) => self.failed(error, now),
+                }
+                self.workloads.on_answer(&release, seen, now.mono);
+                let named = self.objects.releases().filter(|(name, _)| *name == release);
+                self.touched.extend(named.filter_map(|(_, deployment)| deployment));
+            }
             Event::Probed(Ok(())) => self.answered(now),
             Event::Probed(Err(error)) if error.class == ErrorClass::Unreachable => {
                 self.link.probe_failed(&error, now.mono);
@@ -224,6 +242,7 @@ impl State {
             self.sealing.next_deadline(),
             self.source.next_deadline(),
             self.flux.next_deadline(),
+            self.workloads.next_deadline(),
             self.link.next_deadline(),
         ];
         let deployments = self.deployments.values().map(Deployment::next_deadline);
@@ -270,8 +289,22 @@ impl State {
             return self.watch_failed(watch, error, now);
         }
         self.watch_answered(&watch, &observation, now);
+        let is_less = matches!(observation, Observation::Listed(_) | Observation::Gone(_) | Observation::NotInstalled);
         let touched = self.objects.observe(kind, observation);
+        if is_less && &*kind.kind == RELEASE {
+            self.workloads.keep(&self.objects.releases().map(|(name, _)| name).collect());
+        }
         self.objects_changed(touched);
+    }
+
+    fn on_workloads(&mut self, releases: &[String]) {
+        let mut is_of_others = false;
+        for release in releases {
+            is_of_others |= !self.workloads.changed(release);
+        }
+        if is_of_others {
+            self.flux.changed();
+        }
     }
 
     fn on_applied(
@@ -410,6 +443,7 @@ impl State {
         self.index.retry_now();
         self.source.retry_now();
         self.flux.retry_now();
+        self.workloads.retry_now();
         for deployment in self.deployments.values_mut() {
             deployment.retry_now();
         }
@@ -518,6 +552,9 @@ impl State {
         self.start_applies(now);
         self.start_deletes(now);
         self.report(now);
+        // What is reported asks for what it has to know.
+        let looks = self.workloads.next_effects(now.mono);
+        self.effects.extend(looks);
     }
 
     fn knows_all(&self) -> bool {
@@ -628,11 +665,13 @@ impl State {
             updates.extend(self.reports.set_hosts(hosts::named(nodes)));
         }
         for uuid in std::mem::take(&mut self.touched) {
+            let observed = self.objects.of(uuid);
+            let runs = workloads_of(&observed, &mut self.workloads);
             let device = self.deployments.get(&uuid).map(|deployment| {
                 let fallen = self.index.accepted().and_then(|record| record.fallen(uuid));
                 let desired =
                     Desired { has_index: self.index.accepted().is_some(), entry: self.index.entry(uuid), fallen };
-                deployment.report(desired, &self.objects.of(uuid), self.reports.deployment(uuid))
+                deployment.report(desired, &observed, runs.as_ref(), self.reports.deployment(uuid))
             });
             let update = self.reports.set_deployment(uuid, device);
             if update.is_some() {
@@ -708,6 +747,18 @@ impl State {
             self.ready = Some(ready);
         }
     }
+}
+
+/// Whether what the releases among these have made runs; None: that is not known yet.
+fn workloads_of(observed: &[&ObservedObject], workloads: &mut Workloads) -> Option<Readiness> {
+    let is_installed = |object: &&&ObservedObject| {
+        let is_ready = object.readiness.as_ref().is_some_and(|readiness| readiness.ready == Some(true));
+        is_ready && &*object.key.kind.kind == RELEASE
+    };
+    let verdicts = observed.iter().filter(is_installed);
+    let verdicts: Vec<_> =
+        verdicts.map(|object| workloads.of(&object.key.name, &object.resource_version).cloned()).collect();
+    verdicts.into_iter().collect::<Option<Vec<_>>>().map(workload::worst)
 }
 
 #[cfg(test)]

@@ -67,6 +67,9 @@ impl Kubernetes {
             Effect::Apply { deployment, objects, .. } => self.apply(deployment, objects).await,
             Effect::Delete { key, uid, resource_version } => self.delete(key, uid, resource_version).await,
             Effect::Annotate(sources) => Event::Annotated(self.annotate_sources(sources).await),
+            Effect::LookAtWorkloads { release } => {
+                Event::WorkloadsSeen { seen: self.look_at_workloads(&release).await, release }
+            }
             Effect::LookAtFlux => Event::FluxSeen(self.look_at_flux().await),
             Effect::FetchCertificate => Event::Certificate(self.certificate().await),
             Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => {

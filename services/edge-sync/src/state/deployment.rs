@@ -6,7 +6,7 @@ use edge_sync_contract::{DeploymentDevice, DeploymentState, DesiredDeployment, D
 use service_runtime::backoff::Backoff;
 
 use crate::event::{ErrorClass, KubernetesError};
-use crate::object::{ObjectKey, ObservedObject};
+use crate::object::{ObjectKey, ObservedObject, Readiness};
 use crate::reconcile::{self, Plan};
 use crate::validate::ValidManifests;
 
@@ -212,11 +212,12 @@ impl Deployment {
         apply.into_iter().chain(delete).min()
     }
 
-    /// What is reported. `said`: the last report.
+    /// What is reported. `runs`: whether what its releases have made runs, None if that is not known yet; `said`: the last report.
     pub fn report(
         &self,
         desired: Desired,
         observed: &[&ObservedObject],
+        runs: Option<&Readiness>,
         said: Option<&DeploymentDevice>,
     ) -> DeploymentDevice {
         let Desired { has_index, entry, fallen } = desired;
@@ -228,7 +229,13 @@ impl Deployment {
         let applied = reconcile::applied_set(observed, digest);
         let is_desired = applied.as_ref().is_some_and(|set| Some(set.digest) == digest);
         let (refused_digest, reason) = self.refusal(entry, fallen, is_desired, reason);
-        let (ready, message) = readiness(observed);
+        let (ready, message) = match (readiness(observed), runs) {
+            ((Some(true), _), None) => {
+                (said.and_then(|said| said.ready), said.and_then(|said| said.message.as_deref()))
+            }
+            ((Some(true), _), Some(runs)) if runs.ready != Some(true) => (runs.ready, runs.message.as_deref()),
+            (verdict, _) => verdict,
+        };
         let mut device = DeploymentDevice {
             name: self.name(observed, said),
             state,

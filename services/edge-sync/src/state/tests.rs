@@ -544,8 +544,9 @@ fn flux_readiness_follows_the_releases_of_a_deployment() {
         for (name, readiness) in [("a", first), ("b", second)] {
             let mut object = bench.cluster.observed(&ObjectKey { kind: release(), name: name.to_owned() }).unwrap();
             object.readiness = readiness.map(|(ready, message)| Readiness { ready, message: Some(message.to_owned()) });
-            for shown in bench.on(Event::Objects(release(), Observation::Changed(object))) {
-                assert!(shown.starts_with("1: applied v1") || shown.starts_with("node v1 hosts 1/1"), "{shown}");
+            for shown in bench.run_on(Event::Objects(release(), Observation::Changed(object))) {
+                let is_report = shown.starts_with("1: applied v1") || shown.starts_with("node v1 hosts 1/1");
+                assert!(is_report || shown.starts_with("look at what "), "{shown}");
             }
         }
         let device = bench.published.deployment(1).unwrap();
@@ -553,6 +554,35 @@ fn flux_readiness_follows_the_releases_of_a_deployment() {
         let node = bench.published.node.clone().unwrap();
         assert_eq!(node.deployments_ready, u32::from(ready == Some(true)));
     }
+}
+
+#[test]
+fn a_deployment_is_ready_when_what_its_release_has_made_runs() {
+    let mut bench = Bench::born();
+    let manifest = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "a"}, "spec": {}});
+    bench.deploy(1, &[(1, &DesiredManifests::new(1, "Cell 1", vec![manifest]))]);
+    let said = |bench: &Bench| {
+        let device = bench.published.deployment(1).unwrap();
+        (device.ready, device.message)
+    };
+    let starting = |ready| Readiness { ready, message: Some("Deployment a: 0 of 1 pods run".to_owned()) };
+    bench.cluster.workloads = Some(starting(None));
+    let mut object = bench.cluster.observed(&ObjectKey { kind: release(), name: "a".to_owned() }).unwrap();
+    object.readiness = Some(Readiness { ready: Some(true), message: Some("released".to_owned()) });
+    // Before anybody has looked it is not said to be ready.
+    let shown = bench.on(Event::Objects(release(), Observation::Changed(object)));
+    assert_eq!((shown.last().map(String::as_str), said(&bench).0), (Some("look at what a has made"), None));
+    let changed = || Event::WorkloadsChanged(vec!["a".to_owned()]);
+    bench.run_on(Event::WorkloadsSeen { release: "a".to_owned(), seen: Ok(starting(None)) });
+    assert_eq!(said(&bench), (None, starting(None).message));
+    bench.cluster.workloads = Some(starting(Some(false)));
+    bench.run_on(changed());
+    assert_eq!(said(&bench), (Some(false), starting(None).message));
+    bench.cluster.workloads = None;
+    bench.run_on(changed());
+    assert_eq!(said(&bench), (Some(true), Some("released".to_owned())));
+    // Of what others have installed the cluster's repository may be what it is about.
+    assert_eq!(bench.run_on(Event::WorkloadsChanged(vec!["edge-cluster".to_owned()]))[0], "look at Flux");
 }
 
 #[test]

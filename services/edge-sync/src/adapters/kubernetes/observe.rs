@@ -1,5 +1,7 @@
 //! Reading: the watches, the record of the accepted index, the sealing certificate.
 
+use std::collections::BTreeSet;
+
 use edge_sync_contract::source::REPOSITORY_KUSTOMIZATION;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{GetParams, ListParams};
@@ -14,8 +16,9 @@ use super::{Kubernetes, PROBE_TIMEOUT, within_time};
 use crate::event::{ErrorClass, Event, KubernetesError, Observation};
 use crate::flux::{self, FluxReport, LABEL_KUSTOMIZATION};
 use crate::hosts::{ObservedNode, WatchedNode};
-use crate::object::{LABEL_MANAGED_BY, MANAGER, ObservedObject, WatchedObject};
+use crate::object::{LABEL_MANAGED_BY, MANAGER, ObservedObject, Readiness, WatchedObject};
 use crate::record::{IndexRecord, RECORD_KEY, RECORD_NAME, StoredRecord};
+use crate::workload::{self, LABEL_RELEASE, WatchedWorkload};
 
 impl Kubernetes {
     /// Watches nodes and all kinds until the inbox is gone or the result is dropped.
@@ -41,6 +44,10 @@ impl Kubernetes {
         watches.follow(self.kustomizations(), ours, |_| Some(()), inbox.clone(), changed);
         let applied = all().labels(&applied_from_repository());
         watches.follow(self.releases(), applied, |_| Some(()), inbox.clone(), changed);
+        for kind in workload::KINDS {
+            let read = |object: WatchedWorkload| workload::release_of(&object);
+            watches.follow(self.workloads(kind), all().labels(LABEL_RELEASE), read, inbox.clone(), workloads_changed);
+        }
         watches
     }
 
@@ -100,7 +107,39 @@ impl Kubernetes {
             }
         });
         let releases = releases.await.map_err(|error| of("HelmReleases", error))?;
-        Ok(flux::judge(kustomization.as_ref(), name, &releases))
+        let names: BTreeSet<String> = releases.iter().map(ResourceExt::name_any).collect();
+        let mut workloads = Vec::new();
+        for (release, readiness) in self.list_workloads(LABEL_RELEASE).await? {
+            workloads.extend(release.filter(|release| names.contains(release)).map(|_| readiness));
+        }
+        Ok(flux::judge(kustomization.as_ref(), name, &releases, workloads))
+    }
+
+    /// Reads whether what a release has made runs.
+    ///
+    /// # Errors
+    /// The API server did not say.
+    pub async fn look_at_workloads(&self, release: &str) -> Result<Readiness, KubernetesError> {
+        let made = self.list_workloads(&format!("{LABEL_RELEASE}={release}")).await?;
+        Ok(workload::worst(made.into_iter().map(|(_, readiness)| readiness)))
+    }
+
+    /// Workloads with these labels: whose they are, and whether they run.
+    async fn list_workloads(&self, labels: &str) -> Result<Vec<(Option<String>, Readiness)>, KubernetesError> {
+        let params = ListParams::default().labels(labels);
+        let mut all = Vec::new();
+        for kind in workload::KINDS {
+            let listed = within_time(self.workloads(kind).list(&params)).await;
+            let listed =
+                listed.map_err(|error| KubernetesError { message: format!("{kind}s: {}", error.message), ..error })?;
+            all.extend(listed.items.iter().map(|one| (workload::release_of(one), workload::judge(kind, one))));
+        }
+        Ok(all)
+    }
+
+    fn workloads(&self, kind: &str) -> Api<WatchedWorkload> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
     fn kustomizations(&self) -> Api<WatchedObject> {
@@ -122,6 +161,15 @@ impl Kubernetes {
     /// It did not answer.
     pub async fn probe(&self) -> Result<(), KubernetesError> {
         error::within(PROBE_TIMEOUT, self.client.apiserver_version()).await.map(|_| ())
+    }
+}
+
+/// A watch that is interrupted begins again with a list, which says it all.
+fn workloads_changed(news: News<String>) -> Option<Event> {
+    match news {
+        News::Listed(all) => Some(Event::WorkloadsChanged(all)),
+        News::Changed(one) | News::Gone(one) => Some(Event::WorkloadsChanged(vec![one])),
+        News::NotInstalled | News::Interrupted(_) => None,
     }
 }
 

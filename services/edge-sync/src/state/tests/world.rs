@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
 use crate::flux::FluxReport;
 use crate::hosts::ObservedNode;
-use crate::object::{ANNOTATION_GENERATION, Kind, LABEL_UUID, ObjectKey, ObservedObject};
+use crate::object::{ANNOTATION_GENERATION, Kind, LABEL_UUID, ObjectKey, ObservedObject, Readiness};
 use crate::record::{IndexRecord, StoredRecord};
 use crate::state::prune::PruneLimits;
 use crate::state::{Settings, State};
@@ -124,6 +124,8 @@ pub struct Cluster {
     pub failing: BTreeMap<ObjectKey, KubernetesError>,
     /// What Flux has made of the cluster's repository.
     pub flux: FluxReport,
+    /// Whether what releases have made runs; None: it does.
+    pub workloads: Option<Readiness>,
 }
 
 impl Cluster {
@@ -299,6 +301,10 @@ impl Cluster {
             Effect::Probe => Some(Event::Probed(if self.is_away { Err(away()) } else { Ok(()) })),
             Effect::Annotate(_) => Some(Event::Annotated(if self.is_away { Err(away()) } else { Ok(()) })),
             Effect::LookAtFlux => Some(Event::FluxSeen(if self.is_away { Err(away()) } else { Ok(self.flux.clone()) })),
+            Effect::LookAtWorkloads { release } => {
+                let runs = self.workloads.clone().unwrap_or(Readiness { ready: Some(true), message: None });
+                Some(Event::WorkloadsSeen { release, seen: if self.is_away { Err(away()) } else { Ok(runs) } })
+            }
             Effect::FetchCertificate => Some(Event::Certificate(Err(error(ErrorClass::Refused, "503")))),
             Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => None,
         }
@@ -464,6 +470,7 @@ pub fn show(effect: &Effect) -> String {
         }
         Effect::Delete { key, .. } => format!("delete {}", key.name),
         Effect::LookAtFlux => "look at Flux".to_owned(),
+        Effect::LookAtWorkloads { release } => format!("look at what {release} has made"),
         Effect::Annotate(sources) => format!("annotate {}", sources.repository),
         Effect::FetchCertificate => "certificate".to_owned(),
         Effect::Probe => "probe".to_owned(),
