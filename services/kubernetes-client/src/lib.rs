@@ -59,10 +59,17 @@ pub enum ClientError {
 /// # Errors
 /// [`ClientError`]
 pub async fn connect(url: Option<&str>) -> Result<Client, ClientError> {
-    let mut config = match url {
+    client(match url {
         Some(url) => kube::Config::new(url.parse().map_err(|_| ClientError::Url { url: url.to_owned() })?),
         None => kube::Config::infer().await.map_err(ClientError::Inference)?,
-    };
+    })
+}
+
+/// A client by this configuration.
+///
+/// # Errors
+/// [`ClientError::Client`]
+pub fn client(mut config: kube::Config) -> Result<Client, ClientError> {
     // A service decides when something is tried again; a second retry below it would only hide for how long nothing has worked.
     config.default_retry = false;
     let Some(token) = take_file_token(&mut config) else {
