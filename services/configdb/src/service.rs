@@ -8,7 +8,7 @@ use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node};
 
 use crate::config::Config;
@@ -60,8 +60,7 @@ pub async fn run_on<S: Store>(
     let first = committed(&mut store, first, &health).await?;
     let node_config = EdgeNodeConfig {
         message_bytes_max: limits.message_bytes_max,
-        heartbeat: Some(HEARTBEAT),
-        ..EdgeNodeConfig::new(configdb_node(organisation))
+        ..EdgeNodeConfig::for_any_reader(configdb_node(organisation))
     };
     let node = spawn_edge_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -74,7 +74,7 @@ struct Centre {
 impl Centre {
     fn start(broker: &Mosquitto) -> Self {
         let node = names::sync_node(GroupId::new("ACME-Test").unwrap());
-        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::new(None) };
+        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         Self { host, replica: SyncReplica::new(node) }
     }

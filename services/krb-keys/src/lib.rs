@@ -40,7 +40,7 @@ use kerberos_client::Kdc;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
 use sparkplug_mqtt::{BdSeqStore, Clock};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -80,9 +80,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let (inbox, mut news) = mpsc::channel(INBOX_MAX);
     let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
     let node = EdgeNodeConfig {
-        heartbeat: Some(HEARTBEAT),
         payload_uuid: Some(Arc::from(FACTORY_PLUS.to_string())),
-        ..EdgeNodeConfig::new(descriptor.clone())
+        ..EdgeNodeConfig::for_any_reader(descriptor.clone())
     };
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
     let mut node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;

@@ -149,7 +149,7 @@ impl Client {
         let host_id = HostId::new(&connection.host_id).context("--host-id").map_err(wrong)?;
         let filters = filters(&organisation, scope);
         let clock = Clock::new();
-        let config = HostConfig { filters, ..HostConfig::new(Some(host_id)) };
+        let config = HostConfig { filters, ..HostConfig::of_contracts(Some(host_id)) };
         let host = sparkplug_mqtt::spawn_host(config, &mqtt_config(connection)?, clock)
             .map_err(|error| wrong(anyhow::Error::new(error).context("connection options")))?;
         let fleet = Fleet::new(organisation)?;
@@ -262,8 +262,10 @@ impl Client {
             Some(found) => Ok(found),
             None => {
                 let mut error = anyhow!("waited {} for {what}; not reached", humantime::format_duration(self.timeout));
-                if let Some(rejected) = &self.rejected {
-                    error = anyhow!("{rejected}").context(error.to_string());
+                let hints: Vec<String> =
+                    [self.rejected.clone(), self.fleet.missing_births()].into_iter().flatten().collect();
+                if !hints.is_empty() {
+                    error = anyhow!("{}", hints.join("; ")).context(error.to_string());
                 }
                 Err(exit::with_code(exit::TIMEOUT, error))
             }

@@ -22,6 +22,9 @@ use uuid::Uuid;
 
 pub use alerts::AlertRow;
 
+/// Of so many nodes it is told that births are missing.
+const MISSING_TOLD_MAX: usize = 5;
+
 /// State of a deployment that nobody wants any more, and that its edge has not reported gone.
 pub const REMOVING: &str = "removing";
 
@@ -375,6 +378,16 @@ impl Fleet {
     /// All `EdgeCluster` entries that can be read, by UUID.
     pub fn cluster_entries(&self) -> impl Iterator<Item = (Uuid, EdgeCluster)> {
         self.documents()
+    }
+
+    /// For people: whose births have not arrived, although their node is alive.
+    #[must_use]
+    pub fn missing_births(&self) -> Option<String> {
+        let syncs = self.syncs.values().filter_map(SyncReplica::missing_births);
+        let missing: Vec<String> = self.config.missing_births().into_iter().chain(syncs).take(MISSING_TOLD_MAX).collect();
+        (!missing.is_empty()).then(|| {
+            format!("{}; if they never do, the MQTT server may alter topics or drop messages", missing.join(", "))
+        })
     }
 
     /// All `EdgeDeployment` entries that can be read, by UUID.

@@ -80,7 +80,7 @@ impl Operator {
             format!("spBv1.0/+/+/{sync}/#"),
         ];
         let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).into();
-        let config = HostConfig { filters, ..HostConfig::new(Some(HostId::new("bench.operator")?)) };
+        let config = HostConfig { filters, ..HostConfig::of_contracts(Some(HostId::new("bench.operator")?)) };
         let host = sparkplug_mqtt::spawn_host(config, mqtt, clock)?;
         for node in [configdb.clone(), manager.clone()] {
             host.request(HostRequest::Expect { node }).await?;

@@ -411,6 +411,13 @@ impl ConfigReplica {
         self.changes.push_back(Change::ObjectGone { object: uuid });
     }
 
+    /// For people: which births of a living ConfigDB have not arrived. None: all have, or nothing is known.
+    #[must_use]
+    pub fn missing_births(&self) -> Option<String> {
+        let told = self.told.objects.filter(|told| self.alive && self.confirmed < *told)?;
+        Some(format!("of {} the births of {} of its {told} devices have arrived", self.node, self.confirmed))
+    }
+
     fn check_complete(&mut self) {
         let announced = self.told.objects.filter(|_| self.alive && !self.complete);
         if announced.is_some_and(|announced| self.confirmed >= announced) {

@@ -340,7 +340,7 @@ impl Published {
     }
 
     pub fn deployments(&self) -> usize {
-        self.devices.keys().filter(|device| device.as_str().starts_with("deployment.")).count()
+        self.devices.keys().filter(|device| device.as_str().starts_with("deployment-")).count()
     }
 }
 
