@@ -82,6 +82,7 @@ impl Edge {
         for (field, value) in changes.as_object().unwrap() {
             spec[field] = value.clone();
         }
+        spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         self.ours("helm.toolkit.fluxcd.io/v2", "HelmRelease", "r", "spec", spec)
     }
 
@@ -239,7 +240,7 @@ fn a_chart_gets_no_further_than_pods_of_its_own() {
     for denied in [
         "get secrets",
         "create helmreleases.helm.toolkit.fluxcd.io",
-        "create serviceaccounts/token",
+        "create serviceaccounts --subresource=token",
         "impersonate users",
     ] {
         let words: Vec<&str> = ["auth", "can-i"].into_iter().chain(denied.split(' ')).collect();
