@@ -21,7 +21,8 @@ pub use attestation::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
 };
 pub use cluster::{
-    AccountStep, EdgeCluster, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef, Host, WAVE_MAX,
+    AccountStep, EdgeCluster, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef,
+    Host, RecoveryDecision, WAVE_MAX,
 };
 pub use deployment::EdgeDeployment;
 pub use identity::{
@@ -68,6 +69,7 @@ documents! {
     EdgeClusterEnrolment EDGE_CLUSTER_ENROLMENT;
     EdgeClusterIdentity EDGE_CLUSTER_IDENTITY;
     EdgeClusterRollout EDGE_CLUSTER_ROLLOUT;
+    EdgeClusterRecovery EDGE_CLUSTER_RECOVERY;
     FluxTemplate FLUX_TEMPLATE;
     HelmChartTemplate HELM_CHART_TEMPLATE;
     K8sTemplate K8S_TEMPLATE;

@@ -4,9 +4,9 @@
 
 use configdb_schema::document::{
     AgentConfig, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeAccount, EdgeCluster,
-    EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment,
-    EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info, K8sTemplate, Registration,
-    SparkplugAddress, TokenScope,
+    EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup,
+    EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info,
+    K8sTemplate, Registration, SparkplugAddress, TokenScope,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -288,6 +288,20 @@ fn rollouts_have_a_wave_and_pins_of_one_kind() {
         json!({"pin": {}}),
     ] {
         refused(&application::EDGE_CLUSTER_ROLLOUT, &bad);
+    }
+}
+
+#[test]
+fn recoveries_name_the_store_and_an_epoch_that_was_raised() {
+    let recovery: EdgeClusterRecovery = accepted(&json!({"store": A, "epoch": 2, "decision": "adopt"}));
+    assert_eq!((recovery.store.to_string().as_str(), recovery.epoch), (A, 2));
+    for bad in [
+        json!({"store": A, "epoch": 0, "decision": "adopt"}),
+        json!({"store": "x", "epoch": 1, "decision": "adopt"}),
+        json!({"store": A, "epoch": 1, "decision": "delete"}),
+        json!({"epoch": 1, "decision": "discard"}),
+    ] {
+        refused(&application::EDGE_CLUSTER_RECOVERY, &bad);
     }
 }
 

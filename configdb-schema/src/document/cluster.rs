@@ -26,6 +26,28 @@ pub struct EdgeCluster {
     pub values: Option<JsonObject>,
 }
 
+/// An operator's decision that a cluster follows this store, although it followed another one or a later state of it. Closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeClusterRecovery {
+    /// The store that the decision was made for; in another one the entry means nothing.
+    pub store: Uuid,
+    /// Part of every desired state of the cluster; at least 1.
+    pub epoch: u64,
+    /// What was decided.
+    pub decision: RecoveryDecision,
+}
+
+/// What becomes of what runs at the edge and the store does not list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecoveryDecision {
+    /// It was written back before.
+    Adopt,
+    /// It is deleted.
+    Discard,
+}
+
 /// The wave of clusters that name none: the last one.
 pub const WAVE_MAX: u8 = 9;
 

@@ -377,6 +377,7 @@ fn count(totals: &NodeMetrics) {
         ("ready", totals.clusters_ready),
         ("refused", totals.clusters_refused),
         ("deleting", totals.clusters_deleting),
+        ("held", totals.clusters_held),
     ] {
         metrics::gauge!("sparkfleet_clusters", "state" => state).set(f64::from(number));
     }

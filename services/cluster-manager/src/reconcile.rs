@@ -27,6 +27,8 @@ pub struct Reported<'a> {
     pub index_version: u64,
     /// Digest of that index.
     pub index_digest: Option<Digest>,
+    /// It accepted that index from this store, and holds nothing.
+    pub follows_us: bool,
     /// Its deployments.
     pub deployments: &'a BTreeMap<Uuid, DeploymentDevice>,
 }
@@ -124,9 +126,9 @@ pub fn plan(
     }
     assigned.deployments.clone_from(&deployments);
     assigned.retried.retain(|uuid, _| wishes.contains_key(uuid));
-    let mut index = DesiredIndex { version: 0, deployments };
+    let mut index = DesiredIndex { version: 0, deployments, origin: None, follows: None, entries: None };
     let digest = index.digest();
-    let agreed = reported.index_digest == Some(digest);
+    let agreed = reported.index_digest == Some(digest) && reported.follows_us;
     index.version = version((reported.index_version, reported.index_digest), &mut assigned.index, digest, revision);
     let manifests = if agreed { missing(wishes, reported, assigned) } else { BTreeSet::new() };
     Plan { index, digest, agreed, manifests, refused }
@@ -242,8 +244,12 @@ mod tests {
     impl Edge {
         fn plan(&self, wishes: &[(Uuid, Wish)], assigned: &mut Assigned, revision: u64) -> Plan {
             let wishes = wishes.iter().cloned().collect();
-            let reported =
-                Reported { index_version: self.version, index_digest: self.digest, deployments: &self.deployments };
+            let reported = Reported {
+                index_version: self.version,
+                index_digest: self.digest,
+                follows_us: true,
+                deployments: &self.deployments,
+            };
             plan(&wishes, &BTreeMap::new(), reported, assigned, revision)
         }
 

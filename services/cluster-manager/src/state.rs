@@ -457,6 +457,7 @@ impl ClusterManager {
         step(&mut totals.clusters_refused, u32::from(cluster.state == SetupState::Refused));
         let deleting = matches!(cluster.state, SetupState::Deleting | SetupState::Waiting);
         step(&mut totals.clusters_deleting, u32::from(deleting));
+        step(&mut totals.clusters_held, u32::from(cluster.held));
         step(&mut totals.deployments_total, cluster.deployments);
         step(&mut totals.deployments_refused, cluster.refused);
     }

@@ -22,6 +22,8 @@ pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>) -> Vec<M
     let node = ConfigNode {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         store: Some(model.identity()),
+        epoch: model.epoch(),
+        timelines: model.timelines().clone(),
         message_bytes_max: Some(model.limits().message_bytes_max as u64),
         last_request: last.cloned(),
         revision: model.revision(),
@@ -35,9 +37,18 @@ pub(crate) fn objects_metric(objects: usize) -> Metric {
     Metric::new(names::CONFIG_OBJECTS, objects as u64)
 }
 
+/// What precedes the data of the first transaction of a run of the process.
+pub(crate) fn timelines_metric(model: &Model) -> Metric {
+    Metric::new(names::CONFIG_TIMELINES, model.timelines().to_string())
+}
+
 /// What follows the data of each turn.
 pub(crate) fn revision_metrics(model: &Model) -> Vec<Metric> {
-    vec![Metric::new(names::CONFIG_REVISION, model.revision()), objects_metric(model.object_count())]
+    vec![
+        Metric::new(names::CONFIG_EPOCH, model.epoch()),
+        Metric::new(names::CONFIG_REVISION, model.revision()),
+        objects_metric(model.object_count()),
+    ]
 }
 
 /// The metrics of an object's device.

@@ -18,6 +18,9 @@ pub struct Config {
     pub organisation: String,
     /// Directory of the database and of the bdSeq.
     pub state_dir: StateDir,
+    /// An empty database is begun although there was one; not a key, but an argument.
+    #[serde(skip)]
+    pub new_store: bool,
     /// No message is larger; no object can hold more.
     pub message_bytes_max: usize,
     /// Objects that are not deleted.
@@ -39,6 +42,7 @@ impl Default for Config {
         Self {
             organisation: "ACME".to_owned(),
             state_dir: StateDir::from("/var/lib/sparkfleet/configdb"),
+            new_store: false,
             message_bytes_max: Limits::default().message_bytes_max,
             objects_max: Limits::default().objects_max,
             http: HttpConfig::default(),

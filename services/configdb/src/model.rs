@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use configdb_contract::Entry;
 use configdb_schema::application::by_uuid;
+use configdb_schema::document::EdgeClusterRecovery;
 use configdb_schema::document::{Membership, Registration};
 use configdb_schema::known;
+use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
 use crate::births;
@@ -98,6 +100,8 @@ pub(crate) struct ApplicationState {
 pub struct Model {
     limits: Limits,
     identity: Uuid,
+    timelines: Timelines,
+    epoch: u64,
     revision: u64,
     objects: BTreeMap<Uuid, Object>,
     live: usize,
@@ -114,10 +118,12 @@ pub struct Inconsistent(String);
 impl Model {
     /// An empty store.
     #[must_use]
-    pub const fn new(identity: Uuid, limits: Limits) -> Self {
+    pub fn new(identity: Uuid, limits: Limits) -> Self {
         Self {
             limits,
             identity,
+            timelines: Timelines::default(),
+            epoch: 0,
             revision: 0,
             objects: BTreeMap::new(),
             live: 0,
@@ -131,7 +137,11 @@ impl Model {
     /// # Errors
     /// [`Inconsistent`] names the row that fits nothing.
     pub fn from_snapshot(snapshot: &Snapshot, limits: Limits) -> Result<Self, Inconsistent> {
-        let mut model = Self { revision: snapshot.revision, ..Self::new(snapshot.identity, limits) };
+        let mut model = Self {
+            revision: snapshot.revision,
+            timelines: snapshot.timelines.clone(),
+            ..Self::new(snapshot.identity, limits)
+        };
         for row in &snapshot.objects {
             model.put_object(row);
         }
@@ -151,6 +161,7 @@ impl Model {
                 )));
             }
             owner.entries.insert(*application, entry.clone());
+            model.raise_epoch(*application, entry);
         }
         let applications: Vec<Uuid> = model.applications.keys().copied().collect();
         for application in applications {
@@ -164,6 +175,32 @@ impl Model {
     #[must_use]
     pub const fn identity(&self) -> Uuid {
         self.identity
+    }
+
+    /// Which run of the process wrote which revisions.
+    #[must_use]
+    pub const fn timelines(&self) -> &Timelines {
+        &self.timelines
+    }
+
+    /// This run of the process begins with the transaction that follows `revision`.
+    pub fn begin_timeline(&mut self, timeline: u64, revision: u64) {
+        self.timelines.begin(timeline, revision);
+    }
+
+    /// Highest epoch that an operator has raised for a cluster in this store.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn raise_epoch(&mut self, application: Uuid, entry: &StoredEntry) {
+        if application == known::application::EDGE_CLUSTER_RECOVERY
+            && let Ok(recovery) = serde_json::from_str::<EdgeClusterRecovery>(&entry.json)
+            && recovery.store == self.identity
+        {
+            self.epoch = self.epoch.max(recovery.epoch);
+        }
     }
 
     /// Revision of the last transaction.
@@ -229,6 +266,7 @@ impl Model {
     pub fn to_snapshot(&self) -> Snapshot {
         Snapshot {
             identity: self.identity,
+            timelines: self.timelines.clone(),
             revision: self.revision,
             objects: self.objects.iter().map(|(uuid, object)| object.row(*uuid)).collect(),
             applications: self.applications.iter().map(|(uuid, a)| (*uuid, a.slug.clone())).collect(),

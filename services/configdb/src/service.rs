@@ -10,12 +10,13 @@ use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node};
+use uuid::Uuid;
 
 use crate::config::Config;
 use crate::event::{Effect, Event};
 use crate::model::Limits;
 use crate::state::{State, Turn};
-use crate::store::{SqliteStore, Store};
+use crate::store::{SqliteStore, Store, StoreError};
 
 /// Commands taken into one turn: few enough that an answer is not held up by many others, many enough that a burst of writes shares one sync of the disk.
 const TURN_EVENTS_MAX: usize = 64;
@@ -31,8 +32,17 @@ const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
     let (organisation, limits) = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     config.state_dir.create().with_context(|| format!("state_dir {} cannot be made", config.state_dir.display()))?;
-    let store = SqliteStore::open(&config.state_dir.join("configdb.sqlite")).await?;
+    let file = config.state_dir.join("configdb.sqlite");
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &configdb_node(&organisation));
+    let store = if config.new_store {
+        SqliteStore::open(&file).await?
+    } else {
+        let opened = SqliteStore::open_known(&file, bd_seq.is_used()).await;
+        opened.map_err(|error| match error {
+            StoreError::Lost { .. } => exit::with_code(exit::REFUSED, error),
+            other => other.into(),
+        })?
+    };
     run_on(store, &organisation, limits, &config.mqtt, bd_seq, shutdown, health).await
 }
 
@@ -55,7 +65,7 @@ pub async fn run_on<S: Store>(
     let started = Instant::now();
     let clock = Clock::new();
     let mut state = State::new(&store.load().await?, limits)?;
-    state.on_event(Event::Start, clock.now());
+    state.on_event(Event::Start { timeline: Uuid::new_v4().as_u64_pair().0 }, clock.now());
     let first = state.take_turn();
     let first = committed(&mut store, first, &health).await?;
     let node_config = EdgeNodeConfig {
@@ -189,7 +199,8 @@ async fn committed<S: Store>(store: &mut S, turn: Turn, health: &Health) -> anyh
                 if attempt == COMMIT_ATTEMPTS {
                     return Err(error).context("a transaction could not be stored; nothing of it was published");
                 }
-                tracing::error!(attempt, error = %error, "commit failed, trying again");
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(attempt, error = %error, cause, "commit failed, trying again");
                 effects = unsaved;
                 attempt += 1;
                 tokio::time::sleep(COMMIT_PAUSE).await;

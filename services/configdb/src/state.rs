@@ -16,7 +16,7 @@ use sparkplug::{Metric, Now};
 use uuid::Uuid;
 
 use crate::event::{Effect, Event};
-use crate::model::{Inconsistent, Limits, Model, Origin, Publication, Refusal};
+use crate::model::{Applied, Inconsistent, Limits, Model, Origin, Publication, Refusal};
 use crate::store::{Commit, Snapshot};
 use crate::{births, builtin};
 use requests::{Known, RequestLog};
@@ -58,6 +58,8 @@ pub struct State {
     published: Option<(u64, usize)>,
     /// Objects born in this turn, those that died in it again included.
     births: usize,
+    /// Of this run of the process, until its first transaction has begun it.
+    timeline: Option<u64>,
 }
 
 impl State {
@@ -75,6 +77,7 @@ impl State {
             answers: Vec::new(),
             published: None,
             births: 0,
+            timeline: None,
         })
     }
 
@@ -99,7 +102,7 @@ impl State {
     /// Takes an event in.
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
-            Event::Start => self.start(now),
+            Event::Start { timeline } => self.start(timeline, now),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => {
                 match Command::parse(device.as_ref(), &metrics) {
                     Ok(Command::Write(request)) => self.on_write(&request, now),
@@ -127,6 +130,9 @@ impl State {
         if births > 0 {
             effects.push(of_node(vec![births::objects_metric(announced)]));
         }
+        if self.commit.timelines.is_some() {
+            effects.push(of_node(vec![births::timelines_metric(&self.model)]));
+        }
         effects.extend(std::mem::take(&mut self.data));
         let present = (self.model.revision(), self.model.object_count());
         if self.published.replace(present) != Some(present) {
@@ -138,10 +144,14 @@ impl State {
         Turn { commit, effects }
     }
 
-    fn start(&mut self, now: Now) {
+    fn start(&mut self, timeline: u64, now: Now) {
+        self.timeline = Some(timeline);
+        if self.model.timelines().is_empty() {
+            self.begin_timeline(self.model.revision());
+        }
         for request in builtin::requests(&self.model) {
             let origin = Origin { writer: builtin::WRITER, builtin: true, time: now.wall };
-            match self.model.apply(&request, origin) {
+            match self.apply(&request, origin) {
                 Ok(applied) => self.commit.transactions.extend(applied.transaction),
                 // The site has arranged its objects such that the default does not fit; it is the site's store.
                 Err(refusal) => tracing::info!(object_id = %request.object, error = %refusal, "default not written"),
@@ -167,7 +177,7 @@ impl State {
             }
         }
         let writer = request.writer.as_deref().unwrap_or("unknown");
-        let applied = self.model.apply(request, Origin { writer, builtin: false, time: now.wall });
+        let applied = self.apply(request, Origin { writer, builtin: false, time: now.wall });
         let result = match applied {
             Ok(applied) => {
                 self.counters.applied += 1;
@@ -184,6 +194,22 @@ impl State {
         };
         self.commit.requests.push(self.requests.record(digest, result.clone()));
         self.answer(&result);
+    }
+
+    /// Applies a request; the first that changes something begins the timeline of this run.
+    fn apply(&mut self, request: &WriteRequest, origin: Origin<'_>) -> Result<Applied, Refusal> {
+        let revision = self.model.revision();
+        let applied = self.model.apply(request, origin)?;
+        if applied.transaction.is_some() {
+            self.begin_timeline(revision);
+        }
+        Ok(applied)
+    }
+
+    fn begin_timeline(&mut self, revision: u64) {
+        let Some(timeline) = self.timeline.take() else { return };
+        self.model.begin_timeline(timeline, revision);
+        self.commit.timelines = Some(self.model.timelines().clone());
     }
 
     fn publish(&mut self, object: Uuid, publication: Publication) {

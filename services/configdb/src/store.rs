@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use configdb_contract::{HistoryEntry, ReplayRequest, RequestResult};
+use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
 use crate::model::StoredEntry;
@@ -92,6 +93,8 @@ pub struct RecordedRequest {
 pub struct Commit {
     /// In order.
     pub transactions: Vec<Transaction>,
+    /// The timelines, where one has begun with these transactions.
+    pub timelines: Option<Timelines>,
     /// Answers, applied and refused.
     pub requests: Vec<RecordedRequest>,
     /// Recorded requests with a smaller sequence are forgotten.
@@ -102,7 +105,7 @@ impl Commit {
     /// Whether there is nothing to store.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.transactions.is_empty() && self.requests.is_empty()
+        self.transactions.is_empty() && self.requests.is_empty() && self.timelines.is_none()
     }
 }
 
@@ -111,6 +114,8 @@ impl Commit {
 pub struct Snapshot {
     /// Made with the store, and its identity for ever.
     pub identity: Uuid,
+    /// Which run of the process wrote which revisions.
+    pub timelines: Timelines,
     /// Of the last transaction.
     pub revision: u64,
     /// All objects, deleted ones too.
@@ -154,6 +159,17 @@ pub enum StoreError {
         what: &'static str,
         /// What stands there.
         value: String,
+    },
+    /// There was a store, and what is there now holds nothing.
+    #[error(
+        "the database {} holds nothing, but {mark}; restore it from a backup (configdb.sqlite and configdb.sqlite-wal belong together), or start with --new-store: clusters that follow the lost store then hold until `sparkfleet recover`",
+        path.display()
+    )]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// What says that there was one.
+        mark: &'static str,
     },
     /// Reading or writing.
     #[error("the database cannot {step}")]

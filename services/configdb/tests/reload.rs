@@ -129,7 +129,7 @@ proptest! {
         let disk = MemoryStore::new(Uuid::from_u128(0x5));
         let mut state = State::new(&disk.load_now(), Limits::default()).unwrap();
         let mut now = Now::default();
-        state.on_event(Event::Start, now);
+        state.on_event(Event::Start { timeline: 1 }, now);
         disk.commit_now(&state.take_turn().commit);
         for (i, request) in requests.iter().enumerate() {
             now.mono += Duration::from_millis(1);

@@ -28,7 +28,7 @@ fn command(request: &WriteRequest) -> Event {
 
 async fn started(store: &mut impl Store) -> State {
     let mut state = State::new(&store.load().await.unwrap(), Limits::default()).unwrap();
-    state.on_event(Event::Start, now(1));
+    state.on_event(Event::Start { timeline: 1 }, now(1));
     store.commit(&state.take_turn().commit).await.unwrap();
     state
 }
@@ -59,7 +59,7 @@ async fn what_was_committed_before_a_kill_is_loaded_published_and_answered_after
     let snapshot = store.load().await.unwrap();
     let mut again = State::new(&snapshot, Limits::default()).unwrap();
     assert_eq!(again.model().to_snapshot(), state.model().to_snapshot());
-    again.on_event(Event::Start, now(3));
+    again.on_event(Event::Start { timeline: 2 }, now(3));
     let turn = again.take_turn();
     assert!(turn.commit.is_empty());
     let device = device_id(Uuid::from_u128(1));
@@ -183,7 +183,7 @@ async fn ten_thousand_objects_are_stored_loaded_and_fit_their_births() {
     let mut again = State::new(&store.load().await.unwrap(), Limits::default()).unwrap();
     assert_eq!(again.model().object_count(), before + 10_000);
     assert_eq!(again.model().to_snapshot(), state.model().to_snapshot());
-    again.on_event(Event::Start, now(3));
+    again.on_event(Event::Start { timeline: 3 }, now(3));
     let config = sparkplug::edge_node::EdgeNodeConfig::new(configdb_contract::configdb_node(
         &configdb_schema::Organisation::new("ACME").unwrap(),
     ));

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use edge_sync_contract::Digest;
+use edge_sync_contract::{Digest, Entries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -28,6 +28,8 @@ pub const ANNOTATION_DIGEST: &str = "sparkfleet.io/digest";
 pub const ANNOTATION_OBJECTS: &str = "sparkfleet.io/objects";
 /// Annotation: name of the deployment for people.
 pub const ANNOTATION_NAME: &str = "sparkfleet.io/name";
+/// Annotation of one object of a deployment: entries of ConfigDB that the manifests were made from, JSON.
+pub const ANNOTATION_ENTRIES: &str = "sparkfleet.io/entries";
 /// Annotation: when the object was applied, UTC ms.
 pub const ANNOTATION_APPLIED_AT: &str = "sparkfleet.io/applied-at";
 
@@ -160,6 +162,8 @@ pub struct ObservedObject {
     pub generation: Option<i64>,
     /// Somebody else has changed what is desired of it since it was applied.
     pub is_changed: bool,
+    /// Entries that the manifests were made from; the first object of a deployment has them.
+    pub entries: Option<Entries>,
     /// It is being deleted and waits for its finalizers.
     pub deleting: bool,
     /// Its Ready condition, if it has one.
@@ -190,6 +194,7 @@ impl ObservedObject {
             applied_at: number(ANNOTATION_APPLIED_AT),
             generation: meta.generation,
             is_changed: applied.zip(meta.generation).is_some_and(|(applied, present)| applied != present),
+            entries: annotation(ANNOTATION_ENTRIES).and_then(|text| Entries::from_text(text).ok()),
             deleting: meta.deletion_timestamp.is_some(),
             readiness: object.status.as_ref().and_then(|status| readiness(meta, status)),
         })
@@ -236,6 +241,8 @@ pub struct Marks<'a> {
     pub applied_at: u64,
     /// Generation that the object is expected to have when it is applied; None: its kind does not count them.
     pub generation: Option<i64>,
+    /// Entries that they are made from; only on one of the objects.
+    pub entries: Option<&'a Entries>,
 }
 
 impl Marks<'_> {
@@ -259,6 +266,9 @@ impl Marks<'_> {
         let generation = self.generation.map(|generation| (ANNOTATION_GENERATION, generation.to_string()));
         for (name, value) in annotations.into_iter().chain(generation) {
             metadata["annotations"][name] = Value::from(value);
+        }
+        if let Some(text) = self.entries.and_then(Entries::to_text) {
+            metadata["annotations"][ANNOTATION_ENTRIES] = Value::from(text);
         }
         object
     }
@@ -287,6 +297,7 @@ mod tests {
             objects: 2,
             applied_at: 99,
             generation: Some(3),
+            entries: Some(&Entries([("Info".to_owned(), json!({"name": "x"}))].into())),
         };
         marks.put_on(&json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "x", "labels": {"own": "y"}}, "spec": {"values": {"a": 1}}}))
@@ -302,6 +313,7 @@ mod tests {
         assert_eq!(observed.deployment, Some(Uuid::from_u128(1)));
         assert_eq!((observed.version, observed.objects, observed.applied_at), (Some(4), Some(2), Some(99)));
         assert_eq!((observed.digest, observed.name.as_deref()), (Some(Digest::of(&json!([]))), Some("Cell 1")));
+        assert_eq!(observed.entries.unwrap().0["Info"]["name"], "x");
         assert_eq!((observed.deleting, observed.readiness), (false, None));
     }
 

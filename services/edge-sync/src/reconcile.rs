@@ -150,6 +150,7 @@ mod tests {
             applied_at: Some(content * 10),
             generation: None,
             is_changed: false,
+            entries: None,
             deleting: false,
             readiness: None,
         }
@@ -157,7 +158,7 @@ mod tests {
 
     fn manifests(content: u64, names: &[&str]) -> ValidManifests {
         let objects = names.iter().map(|name| (key(name), json!({}))).collect();
-        ValidManifests { entry: entry(content), name: String::new(), objects, bytes: 0 }
+        ValidManifests { entry: entry(content), name: String::new(), objects, entries: None, bytes: 0 }
     }
 
     fn planned(wanted: u64, manifests: Option<&ValidManifests>, observed: &[ObservedObject]) -> Plan {

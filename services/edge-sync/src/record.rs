@@ -35,6 +35,8 @@ impl IndexRecord {
     /// What `index` becomes when it follows `previous`: no deployment's version falls, and none changes its digest without growing.
     #[must_use]
     pub fn following(previous: Option<&Self>, index: DesiredIndex) -> Self {
+        // What its sender knew of this receiver matters to nobody once it is accepted.
+        let index = DesiredIndex { follows: None, ..index };
         let falls = |uuid: &Uuid, wanted: &DesiredDeployment| {
             let known = previous?.entry(*uuid)?;
             let grows = wanted.version > known.version || *wanted == known;
@@ -60,7 +62,9 @@ impl IndexRecord {
     #[must_use]
     pub fn to_text(&self) -> String {
         // Written as an index of its own, so that reading checks it in the same way.
-        let kept = DesiredIndex { version: self.index.version, deployments: self.kept.clone() };
+        let deployments = self.kept.clone();
+        let kept =
+            DesiredIndex { version: self.index.version, deployments, origin: None, follows: None, entries: None };
         json!({"index": self.index.to_json(), "kept": kept.to_json()}).to_string()
     }
 
@@ -88,7 +92,9 @@ mod tests {
     }
 
     fn index(version: u64, entries: &[(u128, DesiredDeployment)]) -> DesiredIndex {
-        DesiredIndex { version, deployments: entries.iter().map(|(n, entry)| (Uuid::from_u128(*n), *entry)).collect() }
+        let deployments = entries.iter().map(|(n, entry)| (Uuid::from_u128(*n), *entry)).collect();
+        let origin = "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok();
+        DesiredIndex { version, deployments, origin, follows: None, entries: None }
     }
 
     #[test]

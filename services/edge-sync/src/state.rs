@@ -114,6 +114,8 @@ pub struct State {
     repeat_index: bool,
     repeat_source: bool,
     repeat: BTreeSet<Uuid>,
+    /// Somebody has asked for the entries that everything here was made from.
+    gives_entries: bool,
     is_born: bool,
     is_stopping: bool,
     ready: Option<(bool, String)>,
@@ -152,6 +154,7 @@ impl State {
             repeat_index: false,
             repeat_source: false,
             repeat: BTreeSet::new(),
+            gives_entries: false,
             is_born: false,
             is_stopping: false,
             ready: None,
@@ -351,16 +354,30 @@ impl State {
             Ok(None) => {}
             Ok(Some(SyncCommand::Index(index))) => {
                 let version = index.version;
+                let was_held = self.index.held();
                 match self.index.on_command(index) {
                     Taken::Waiting => {}
                     Taken::Old => tracing::debug!(version, "older index ignored"),
                     Taken::Repeat => self.repeat_index = true,
+                    Taken::Held(hold) => {
+                        self.repeat_index = true;
+                        if was_held != Some(hold) {
+                            tracing::warn!(version, reason = %hold, "index held: nothing of it is applied until an operator decides");
+                        }
+                    }
                     Taken::Refused => {
                         tracing::warn!(version, "index refused, its version was given before with another digest")
                     }
                 }
             }
-            Ok(Some(SyncCommand::Source(desired))) => self.repeat_source |= self.source.on_command(desired),
+            Ok(Some(SyncCommand::GiveEntries(give))) => {
+                self.gives_entries = give;
+                self.touched.extend(self.deployments.keys());
+            }
+            Ok(Some(SyncCommand::Source(desired))) => match self.index.hold_of(&desired) {
+                Some(hold) => self.source.hold(hold.to_string()),
+                None => self.repeat_source |= self.source.on_command(desired),
+            },
             Ok(Some(SyncCommand::Manifests { deployment, desired })) => self.on_manifests(deployment, desired),
             Err(error) => {
                 tracing::warn!(%error, "command refused");
@@ -609,6 +626,7 @@ impl State {
                 objects: manifests.objects.len(),
                 applied_at: now.wall,
                 generation: None,
+                entries: None,
             };
             let prepared = |position: &usize| {
                 let (key, manifest) = manifests.objects.get(*position)?;
@@ -618,7 +636,8 @@ impl State {
                 }
                 // A new object counts from 1; an apply changes what is there, or there were no reason for it. A wrong guess costs a second write.
                 let generation = known.map_or(Some(1), |known| known.generation.map(|generation| generation + 1));
-                let body = Marks { generation, ..marks }.put_on(manifest);
+                let entries = manifests.entries.as_ref().filter(|_| *position == 0);
+                let body = Marks { generation, entries, ..marks }.put_on(manifest);
                 Some(PreparedObject { key: key.clone(), is_ours: known.is_some(), body })
             };
             let objects = positions.iter().filter_map(prepared).collect();
@@ -671,7 +690,10 @@ impl State {
                 let fallen = self.index.accepted().and_then(|record| record.fallen(uuid));
                 let desired =
                     Desired { has_index: self.index.accepted().is_some(), entry: self.index.entry(uuid), fallen };
-                deployment.report(desired, &observed, runs.as_ref(), self.reports.deployment(uuid))
+                let mut device = deployment.report(desired, &observed, runs.as_ref(), self.reports.deployment(uuid));
+                let entries = observed.iter().find_map(|object| object.entries.as_ref());
+                device.entries = entries.filter(|_| self.gives_entries).cloned();
+                device
             });
             let update = self.reports.set_deployment(uuid, device);
             if update.is_some() {
@@ -718,10 +740,14 @@ impl State {
             simulated: self.settings.simulated,
             cluster_uuid: self.settings.cluster_uuid,
             cluster_name: self.settings.cluster_name.clone(),
+            cluster_entries: accepted.and_then(|r| r.index.entries.clone()).filter(|_| self.gives_entries),
             sealing_certificate: self.sealing.certificate().map(str::to_owned),
             sealing_error: self.sealing.error().map(str::to_owned),
             desired_version: accepted.map_or(0, |record| record.index.version),
             desired_digest: accepted.map(|record| record.index.digest()),
+            desired_origin: accepted.and_then(|record| record.index.origin),
+            desired_held: Some(self.index.held().is_some()),
+            desired_hold_reason: self.index.held().map(|hold| hold.to_string()),
             desired_error: (!errors.is_empty()).then(|| errors.join("; ")),
             source_version: Some(self.source.version()),
             source_commit: self.source.told().map(|told| told.repository),

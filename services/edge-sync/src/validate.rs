@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use edge_sync_contract::{DesiredDeployment, DesiredManifests, canonical_json};
+use edge_sync_contract::{DesiredDeployment, DesiredManifests, Entries, canonical_json};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -41,6 +41,8 @@ pub struct ValidManifests {
     pub name: String,
     /// In the order in which they are to be applied; keys are unique.
     pub objects: Vec<(ObjectKey, Value)>,
+    /// Entries that they are made from.
+    pub entries: Option<Entries>,
     /// Size as JSON.
     pub bytes: usize,
 }
@@ -84,7 +86,7 @@ impl Rules {
             bytes += canonical_json(&manifest).len();
             objects.push((key, manifest));
         }
-        Ok(ValidManifests { entry, name: desired.name, objects, bytes })
+        Ok(ValidManifests { entry, name: desired.name, objects, entries: desired.entries, bytes })
     }
 
     fn check(&self, deployment: Uuid, manifest: &Value) -> Result<ObjectKey, (&'static str, String)> {

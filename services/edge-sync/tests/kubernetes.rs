@@ -194,7 +194,16 @@ async fn the_record_is_replaced_only_by_who_has_read_it() {
     assert_eq!(kubernetes.load_index().await, Ok(StoredRecord::default()));
     let record = |version: u64| {
         let entry = DesiredManifests::new(version, "n", vec![]).entry();
-        IndexRecord::following(None, DesiredIndex { version, deployments: [(DEPLOYMENT, entry)].into() })
+        IndexRecord::following(
+            None,
+            DesiredIndex {
+                version,
+                deployments: [(DEPLOYMENT, entry)].into(),
+                origin: None,
+                follows: None,
+                entries: None,
+            },
+        )
     };
     let save = async |version: u64, replaces: Option<String>| {
         let record = record(version);

@@ -18,6 +18,7 @@ use join_attestation::EkHash;
 use join_protocol::terms::RequestId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sparkplug::replication::Origin;
 use uuid::Uuid;
 
 mod request;
@@ -171,6 +172,27 @@ pub struct PolicyRecord {
     pub revision: u64,
     /// The entry; None: the cluster has none.
     pub entry: Option<String>,
+    /// State of the store that it was derived from; None: its sender did not say.
+    #[serde(default, with = "origin_text", skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+mod origin_text {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use sparkplug::replication::Origin;
+
+    pub(super) fn serialize<S: Serializer>(origin: &Option<Origin>, serializer: S) -> Result<S::Ok, S::Error> {
+        match origin {
+            Some(origin) => serializer.collect_str(origin),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Origin>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
 }
 
 /// The one host that may join the control plane.

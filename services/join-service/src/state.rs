@@ -28,6 +28,7 @@ use join_protocol::refusal::RefusalCode;
 use join_protocol::secret::{Entropy, Secret, cluster_id};
 use join_protocol::terms::{Address, Kind, RequestId, Suite};
 use join_protocol::transcript::Hash;
+use join_service_contract::names::RECOVER_ENTRIES;
 use join_service_contract::{DesiredPolicy, JoinCounters, JoinNode};
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::NodeEvent;
@@ -52,6 +53,8 @@ use seen::SeenHosts;
 const KINDS: [Kind; 3] = [Kind::Join, Kind::Rejoin, Kind::Renew];
 /// How long keys of hellos and evidence are used, ms. Those of the epoch before stay good.
 const KEY_EPOCH_MS: u64 = 3_600_000;
+/// Largest policy that is told when it is asked for: it has to fit into a birth.
+const ENTRY_BYTES_MAX: usize = 128 * 1024;
 /// How often what must end is looked for.
 const SWEEP: Duration = Duration::from_secs(10);
 /// Attempts that are worked on at the same time; hosts repeat the evidence of others.
@@ -119,6 +122,8 @@ pub struct State {
     cache: Cache,
     leadership: Leadership,
     policy: PolicyKeeper,
+    /// Somebody has asked for the entry of the policy.
+    gives_entry: bool,
     limits: Limits,
     seen: SeenHosts,
     counters: JoinCounters,
@@ -165,6 +170,7 @@ impl State {
             cluster_id,
             cache: Cache::default(),
             policy,
+            gives_entry: false,
             seen: SeenHosts::default(),
             counters,
             totals: Totals::default(),
@@ -270,11 +276,12 @@ impl State {
 
     /// Takes over what the store says of the policy, whoever wrote it.
     fn follow_policy(&mut self) {
-        let Some(stored) = self.cache.policy().filter(|stored| stored.is.version > self.policy.version()) else {
-            return;
-        };
-        let PolicyRecord { version, revision, entry } = stored.is.clone();
-        self.policy.apply(DesiredPolicy { version, revision, entry });
+        let known = (self.policy.version(), self.policy.desired().and_then(|desired| desired.origin));
+        let is_new =
+            |stored: &PolicyRecord| stored.version > known.0 || stored.version == known.0 && stored.origin != known.1;
+        let Some(stored) = self.cache.policy().filter(|stored| is_new(&stored.is)) else { return };
+        let PolicyRecord { version, revision, entry, origin } = stored.is.clone();
+        self.policy.apply(DesiredPolicy { version, revision, entry, origin, follows: None });
         self.issuer.set_policy(issuer_policy(&self.settings, &self.policy, self.cluster_id));
         // A host that was revoked has its tokens revoked at once.
         self.sweep_at = Duration::ZERO;
@@ -357,6 +364,12 @@ impl State {
             policy_version: self.policy.version(),
             policy_digest: self.policy.digest(),
             policy_revision: desired.map_or(0, |desired| desired.revision),
+            policy_origin: desired.and_then(|desired| desired.origin),
+            policy_held: Some(self.policy.held().is_some()),
+            policy_hold_reason: self.policy.held().map(|hold| hold.to_string()),
+            policy_entry: desired
+                .and_then(|desired| desired.entry.clone())
+                .filter(|entry| self.gives_entry && entry.len() <= ENTRY_BYTES_MAX),
             policy_state: self.policy.state(),
             policy_error: self.policy.error().cloned(),
             hosts_total: hosts.total,
@@ -378,6 +391,9 @@ impl State {
     }
 
     fn on_command(&mut self, metrics: &[sparkplug::Metric], now: Now) {
+        if let Some(give) = metrics.iter().find(|metric| &*metric.name == RECOVER_ENTRIES) {
+            self.gives_entry = give.as_bool() == Some(true);
+        }
         let desired = match DesiredPolicy::from_metrics(metrics) {
             Ok(Some(desired)) => desired,
             Ok(None) => return,
@@ -385,8 +401,8 @@ impl State {
         };
         match self.policy.take(&desired) {
             Taken::New => {
-                let DesiredPolicy { version, revision, entry } = desired;
-                let text = to_text(&PolicyRecord { version, revision, entry });
+                let DesiredPolicy { version, revision, entry, origin, follows: _ } = desired;
+                let text = to_text(&PolicyRecord { version, revision, entry, origin });
                 let operation = match self.cache.version(&Key::Policy) {
                     None => Operation::Create { key: Key::Policy, text },
                     Some(known) => {
@@ -395,7 +411,7 @@ impl State {
                 };
                 self.run(Work::Policy, vec![operation], Effects::new());
             }
-            Taken::Repeat | Taken::Older | Taken::Refused => {
+            Taken::Repeat | Taken::Older | Taken::Refused | Taken::Held => {
                 self.effects.extend(self.reports.repeat_policy(now.wall).map(Effect::Node));
             }
         }

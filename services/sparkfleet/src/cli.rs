@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod joining;
+pub mod recover;
 pub mod secret;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 use crate::watch::WatchArguments;
 use access::TokenCommand;
 use joining::{HostCommand, PolicyCommand, TrustCommand};
+use recover::RecoverCommand;
 use secret::SecretCommand;
 
 /// Explained below every `--help`.
@@ -81,6 +83,9 @@ pub enum Command {
     /// Read and write ConfigDB entries
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Decide what clusters follow after ConfigDB was restored from a backup, or lost
+    #[command(subcommand)]
+    Recover(RecoverCommand),
     /// List, show, approve and revoke hosts that join by attestation
     #[command(subcommand)]
     Host(HostCommand),
@@ -101,7 +106,7 @@ pub enum Command {
     Acl(AclCommand),
     /// Run the ConfigDB against a broker
     #[command(name = "configdb")]
-    ConfigDb(ServiceArguments),
+    ConfigDb(ConfigDbArguments),
     /// Run the cluster manager and its git server against a broker
     ClusterManager(ServiceArguments),
     /// Run an edge sync on an edge cluster
@@ -267,6 +272,17 @@ pub struct ServiceArguments {
     /// Form of the log on standard error: human or json; SPARKFLEET_LOG filters it
     #[arg(long, env = "SPARKFLEET_LOG_FORMAT", default_value = "human")]
     pub log_format: service_runtime::logging::LogFormat,
+}
+
+/// `sparkfleet configdb`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigDbArguments {
+    /// What every service takes.
+    #[command(flatten)]
+    pub service: ServiceArguments,
+    /// Begin an empty database although this ConfigDB has run with one before
+    #[arg(long)]
+    pub new_store: bool,
 }
 
 /// `sparkfleet simulate-cluster`.

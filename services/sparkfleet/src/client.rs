@@ -15,7 +15,7 @@ use join_service_contract::JoinReplica;
 use service_runtime::exit;
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::session::QoS;
-use sparkplug::{EdgeNodeDescriptor, HostId};
+use sparkplug::{EdgeNodeDescriptor, HostId, Metric};
 use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -311,6 +311,30 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Listens until `found`, or for so long at most.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn hear_for(&mut self, at_most: Duration, found: impl FnMut(&Fleet) -> Option<()>) -> anyhow::Result<()> {
+        let deadline = self.deadline.min(Instant::now() + at_most);
+        let _: Option<()> = self.until_at(deadline, "", found).await?;
+        Ok(())
+    }
+
+    /// Asks Sync and Join of a cluster to tell the entries that they keep, or to stop telling them.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn give_entries(&mut self, cluster: &str, give: bool) -> anyhow::Result<()> {
+        let sync = self.fleet.sync(cluster).map(|sync| sync.address().clone());
+        let join = self.fleet.join(cluster).map(|join| join.address().clone());
+        for node in sync.into_iter().chain(join) {
+            let metrics = vec![Metric::new(edge_sync_contract::names::RECOVER_ENTRIES, give)];
+            self.host.request(HostRequest::Command { node, device: None, metrics }).await?;
+        }
+        Ok(())
     }
 
     fn take(&mut self, event: &HostEvent) {

@@ -71,6 +71,8 @@ pub struct ClusterRow {
     pub flux: Option<FluxRow>,
     /// The edge has taken over what is wanted of it.
     pub agreed: bool,
+    /// Why the edge holds what it is sent, until an operator decides; None: it does not.
+    pub held: Option<String>,
     /// Hosts that are ready, and all.
     pub hosts: Count,
     /// Deployments that are ready, and all that are wanted.
@@ -257,7 +259,7 @@ pub struct DeploymentRow {
     pub chart: String,
     /// Host that it is pinned to.
     pub host: Option<String>,
-    /// `refused` by the cluster manager, `sending`, [`REMOVING`], or what the edge says: pending, applied, refused, failed, deleting.
+    /// `refused` by the cluster manager, `sending`, `held` by the edge until an operator decides, [`REMOVING`], or what the edge says: pending, applied, refused, failed, deleting.
     pub state: String,
     /// Ready as Flux says; None while it says nothing.
     pub ready: Option<bool>,
@@ -431,7 +433,10 @@ impl Fleet {
         ClusterRow {
             uuid,
             setup: managed.map_or_else(|| "unknown".to_owned(), |cluster| cluster.setup.state.to_string()),
-            reason: managed.and_then(|cluster| cluster.setup.reason.clone().or_else(|| cluster.rollout.reason.clone())),
+            reason: managed
+                .and_then(|cluster| cluster.setup.reason.clone().or_else(|| cluster.rollout.reason.clone()))
+                .or_else(|| sync?.node()?.desired_error.clone()),
+            held: managed.and_then(|cluster| cluster.held().map(str::to_owned)),
             since: managed.map(|cluster| cluster.setup.since),
             seen: sync.is_some() || self.was_seen(uuid, managed),
             alive: sync.is_some_and(SyncReplica::is_alive),
@@ -540,7 +545,12 @@ impl Fleet {
             (None, None) if cluster.is_none() => {
                 ("refused".to_owned(), Some(format!("there is no cluster {}", entry.cluster)))
             }
-            (None, None) => ("sending".to_owned(), None),
+            (None, None) => {
+                match self.manager.cluster(entry.cluster).and_then(|cluster| cluster.desired.held.clone()) {
+                    Some(held) => ("held".to_owned(), Some(held)),
+                    None => ("sending".to_owned(), None),
+                }
+            }
         };
         DeploymentRow {
             uuid,

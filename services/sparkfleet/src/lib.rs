@@ -21,6 +21,7 @@ pub mod enrol;
 pub mod fleet;
 pub mod http_api;
 pub mod output;
+pub mod recovery;
 pub mod trust;
 pub mod up;
 pub mod watch;
@@ -43,6 +44,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Status { options } => command::status::run(&options).await,
         Command::Alert(command) => command::alert::run(command).await,
         Command::Config(command) => command::config::run(command).await,
+        Command::Recover(command) => command::recover::run(command).await,
         Command::Host(command) => command::host::run(command).await,
         Command::Policy(command) => command::policy::run(command).await,
         Command::Trust(command) => command::trust::run(command).await,

@@ -12,6 +12,7 @@
 //! | [`edge_node`] | the Edge Node machine |
 //! | [`host`] | the Host Application machine |
 //! | [`typed`] | Rust structs as metrics: births, changes, and back |
+//! | [`replication`] | desired states: where they come from, and what a receiver makes of one |
 //!
 //! A machine is fed with inputs and the time ([`Now`]), and drained with `poll_output`; `next_deadline`
 //! says when it wants to be called again. Whoever drives it owns the socket and the clock.
@@ -62,6 +63,7 @@ pub mod host;
 pub mod metric;
 pub mod name;
 pub mod payload;
+pub mod replication;
 pub mod seq;
 pub mod session;
 pub mod state;

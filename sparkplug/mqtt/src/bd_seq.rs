@@ -51,6 +51,12 @@ impl BdSeqStore {
         Self::File(directory.join(format!("{group}.{edge_node}.bd_seq")))
     }
 
+    /// Whether a session was ever begun from here: a number is stored, whichever it is.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        matches!(self, Self::File(path) if path.exists())
+    }
+
     /// The number for the next session; 0 if none was ever stored.
     ///
     /// # Errors
@@ -103,10 +109,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path().join("deep/er");
         let store = BdSeqStore::in_directory(&state, &node("ACME-Plant 1", "Sync"));
-        assert_eq!(store.load().unwrap(), BdSeq::ZERO);
+        assert_eq!((store.load().unwrap(), store.is_used()), (BdSeq::ZERO, false));
         store.store(BdSeq::from_wire(254).unwrap()).unwrap();
         store.store(BdSeq::from_wire(255).unwrap()).unwrap();
-        assert_eq!(store.load().unwrap().get(), 255);
+        assert_eq!((store.load().unwrap().get(), store.is_used()), (255, true));
         let names: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["ACME-Plant=201.Sync.bd_seq"]);
     }

@@ -76,7 +76,7 @@ pub fn policy(hosts: u64) -> anyhow::Result<DesiredPolicy> {
     let entry = json!({"variants": ["simulated"], "bank": "sha256", "lock": {"pcr": 15},
         "pcrs": {"4": {"expected": [hex::encode(measured)]}},
         "endorsement": {"require": "enrolment", "enrolled": enrolled}});
-    Ok(DesiredPolicy { version: 1, revision: 1, entry: Some(entry.to_string()) })
+    Ok(DesiredPolicy { version: 1, revision: 1, entry: Some(entry.to_string()), ..DesiredPolicy::default() })
 }
 
 /// The join service, alone in a thread: what the thread takes is what the service takes.

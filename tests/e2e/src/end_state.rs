@@ -12,7 +12,7 @@ use crate::cli::Cli;
 use crate::wire::Reader;
 
 /// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, or a commit, which is made over times. What the index holds is compared.
-const METRICS_LEFT_OUT: [&str; 15] = [
+const METRICS_LEFT_OUT: [&str; 18] = [
     "bdSeq",
     "Config/Revision",
     "Config/Store",
@@ -20,6 +20,9 @@ const METRICS_LEFT_OUT: [&str; 15] = [
     "Version",
     "Desired/Version",
     "Desired/Digest",
+    "Desired/Origin",
+    "Policy/Origin",
+    "Config/Timelines",
     "Git/Commit",
     "Source/Version",
     "Source/Commit",
@@ -31,7 +34,8 @@ const METRICS_LEFT_OUT: [&str; 15] = [
 ];
 
 /// Annotations that hold a time, a revision, a version or a commit.
-const ANNOTATIONS_LEFT_OUT: [&str; 4] = [
+const ANNOTATIONS_LEFT_OUT: [&str; 5] = [
+    "sparkfleet.io/entries",
     "sparkfleet.io/version",
     "sparkfleet.io/applied-at",
     "factoryplus.app.amrc.co.uk/config-revision",
@@ -218,7 +222,7 @@ fn without_versions(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(without_versions).collect(),
         Value::Object(fields) => {
             let is_index = fields.contains_key("deployments");
-            let is_kept = |key: &str| key != "version" && !(is_index && key == "digest");
+            let is_kept = |key: &str| !["version", "origin"].contains(&key) && !(is_index && key == "digest");
             let kept = fields.iter().filter(|(key, _)| is_kept(key));
             kept.map(|(key, value)| (key.clone(), without_versions(value))).collect::<Map<_, _>>().into()
         }
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn of_an_accepted_index_only_versions_and_what_is_made_of_them_are_left_out() {
-        let index = json!({ "version": 7, "digest": "of versions", "deployments": { "a": { "version": 6, "digest": "of manifests" } } });
+        let index = json!({ "version": 7, "origin": "s/0/t/7", "digest": "of versions", "deployments": { "a": { "version": 6, "digest": "of manifests" } } });
         let record = json!({ "index.json": json!({ "index": index }).to_string() });
         let kept = json!({ "index.json": { "index": { "deployments": { "a": { "digest": "of manifests" } } } } });
         assert_eq!(without_versions(&record), kept);

@@ -191,6 +191,17 @@ impl Processes {
         self.lock().get_mut(name).unwrap_or_else(|| panic!("there is no {name}")).restart();
     }
 
+    /// Starts it again with more arguments, which it keeps.
+    ///
+    /// # Panics
+    /// There is none of that name, or it cannot be started.
+    pub fn restart_with(&self, name: &str, more: &[&str]) {
+        let mut all = self.lock();
+        let process = all.get_mut(name).unwrap_or_else(|| panic!("there is no {name}"));
+        process.arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        process.restart();
+    }
+
     /// Its process id.
     ///
     /// # Panics

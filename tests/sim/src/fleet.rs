@@ -157,7 +157,7 @@ pub(crate) fn boot_configdb(disk: &Disk, mutation: Option<Mutation>, seed: u64, 
     let store = disk.store().expect("ConfigDB's disk has a database");
     let limits = Limits::default();
     let mut state = ConfigState::new(&store.load_now(), limits).expect("the database was written by this program");
-    state.on_event(ConfigEvent::Start, now);
+    state.on_event(ConfigEvent::Start { timeline: seed }, now);
     let config = EdgeNodeConfig {
         seed,
         message_bytes_max: limits.message_bytes_max,

@@ -110,7 +110,11 @@ impl World {
                 let Ok(Some(SyncCommand::Index(index))) = SyncCommand::from_event(device.as_ref(), &metrics) else {
                     return Some(NodeEvent::Command { device, metrics, timestamp });
                 };
-                let empty = DesiredIndex { version: index.version + 1, deployments: std::collections::BTreeMap::new() };
+                let empty = DesiredIndex {
+                    version: index.version + 1,
+                    deployments: std::collections::BTreeMap::new(),
+                    ..index
+                };
                 let metric = Metric::new(edge_sync_contract::names::DESIRED_INDEX, empty.to_json().to_string());
                 Some(NodeEvent::Command { device: None, metrics: vec![metric], timestamp })
             }

@@ -145,8 +145,12 @@ pub struct DesiredState {
     pub version: u64,
     /// Digest of the index.
     pub digest: Option<String>,
-    /// Sync reports this digest.
+    /// Sync reports this digest, from this store.
     pub agreed: bool,
+    /// Why the edge holds what it is sent, until an operator decides; None: it does not.
+    pub held: Option<String>,
+    /// UTC ms since when the edge or its Join holds something.
+    pub held_since: Option<u64>,
 }
 
 /// The attestation policy at the cluster's Join node.
@@ -162,6 +166,8 @@ pub struct JoinReport {
     pub policy_state: Option<String>,
     /// Why nobody is admitted by it.
     pub policy_error: Option<String>,
+    /// Why Join holds what it is sent, until an operator decides; None: it does not.
+    pub policy_held: Option<String>,
 }
 
 /// How the edge of a cluster is bootstrapped.
@@ -290,6 +296,14 @@ pub struct ClusterDevice {
     pub rollout: RolloutReport,
 }
 
+impl ClusterDevice {
+    /// Why the edge holds something of what it is sent, until an operator decides; None: it does not.
+    #[must_use]
+    pub fn held(&self) -> Option<&str> {
+        self.desired.held.as_deref().or(self.join.policy_held.as_deref())
+    }
+}
+
 // Who reads the Device of a manager of another version needs its name, group and state only.
 sparkplug::typed_metrics! {
     ClusterDevice {
@@ -318,6 +332,10 @@ sparkplug::typed_metrics! {
         #[optional]
         desired.agreed => names::DESIRED_AGREED,
         #[optional]
+        desired.held => names::DESIRED_HELD,
+        #[optional]
+        desired.held_since as form::Nullable<form::DateTime> => names::HELD_SINCE,
+        #[optional]
         deployments_refused => names::DEPLOYMENTS_REFUSED,
         #[optional]
         join.alive => names::JOIN_ALIVE,
@@ -329,6 +347,8 @@ sparkplug::typed_metrics! {
         join.policy_state => names::POLICY_STATE,
         #[optional]
         join.policy_error => names::POLICY_ERROR,
+        #[optional]
+        join.policy_held => names::POLICY_HELD,
         #[optional]
         bootstrap.url => names::BOOTSTRAP_URL,
         #[optional]
@@ -372,7 +392,13 @@ mod tests {
             git_commit: None,
             sync_alive: true,
             sync_since: Some(77),
-            desired: DesiredState { version: 9, digest: Some("ab".to_owned()), agreed: false },
+            desired: DesiredState {
+                version: 9,
+                digest: Some("ab".to_owned()),
+                agreed: false,
+                held: Some("older".to_owned()),
+                held_since: Some(5),
+            },
             deployments_refused: RefusedDeployments([(Uuid::from_u128(1), "why \"so\"".to_owned())].into()),
             join: JoinReport {
                 alive: true,
@@ -380,6 +406,7 @@ mod tests {
                 policy_revision: 4,
                 policy_state: Some("invalid".to_owned()),
                 policy_error: Some("pcrs: no register is enforced".to_owned()),
+                policy_held: Some("another store".to_owned()),
             },
             bootstrap: BootstrapReport {
                 url: Some("http://127.0.0.1:1/bootstrap/x".to_owned()),

@@ -24,6 +24,8 @@ pub const CLUSTERS_READY: &str = "Clusters/Ready";
 pub const CLUSTERS_REFUSED: &str = "Clusters/Refused";
 /// UInt32: clusters under tear-down, those that wait for its end included.
 pub const CLUSTERS_DELETING: &str = "Clusters/Deleting";
+/// UInt32: clusters that hold what they are sent, until an operator decides.
+pub const CLUSTERS_HELD: &str = "Clusters/Held";
 /// UInt32: deployments on clusters that have a Device.
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
 /// Of the node UInt32: deployments that are refused centrally or by their edge. Of a Device String JSON `{deployment uuid: reason}`.
@@ -64,8 +66,14 @@ pub const SYNC_SINCE: &str = "Sync/Since";
 pub const DESIRED_VERSION: &str = "Desired/Version";
 /// String or null: digest of that index.
 pub const DESIRED_DIGEST: &str = "Desired/Digest";
-/// Boolean: Sync reports that digest.
+/// Boolean: Sync reports that digest, from the store of this control plane.
 pub const DESIRED_AGREED: &str = "Desired/Agreed";
+
+/// String or null: why the edge holds what it is sent, until an operator decides with `sparkfleet recover`.
+pub const DESIRED_HELD: &str = "Desired/Held";
+
+/// DateTime or null: since when the edge or its Join holds something.
+pub const HELD_SINCE: &str = "Desired/Held Since";
 
 /// String or null: where the script that bootstraps the cluster is fetched with a token; null while it is not set up.
 pub const BOOTSTRAP_URL: &str = "Bootstrap/Url";
@@ -82,6 +90,9 @@ pub const POLICY_REVISION: &str = "Policy/Revision";
 pub const POLICY_STATE: &str = "Policy/State";
 /// String or null: why nobody is admitted by it.
 pub const POLICY_ERROR: &str = "Policy/Error";
+
+/// String or null: why Join holds the policy that it is sent, until an operator decides.
+pub const POLICY_HELD: &str = "Policy/Held";
 
 /// String or null: serial number of the cluster's newest certificate that counts.
 pub const IDENTITY_SERIAL: &str = "Identity/Serial";

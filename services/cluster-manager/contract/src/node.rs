@@ -15,6 +15,8 @@ pub struct NodeMetrics {
     pub clusters_refused: u32,
     /// Clusters under tear-down.
     pub clusters_deleting: u32,
+    /// Clusters that hold what they are sent.
+    pub clusters_held: u32,
     /// Deployments on clusters that have a Device.
     pub deployments_total: u32,
     /// Deployments that are refused centrally or by their edge.
@@ -43,6 +45,8 @@ sparkplug::typed_metrics! {
         #[optional]
         clusters_deleting => names::CLUSTERS_DELETING,
         #[optional]
+        clusters_held => names::CLUSTERS_HELD,
+        #[optional]
         deployments_total => names::DEPLOYMENTS_TOTAL,
         #[optional]
         deployments_refused => names::DEPLOYMENTS_REFUSED,
@@ -68,6 +72,7 @@ mod tests {
             clusters_ready: 4,
             clusters_refused: 1,
             clusters_deleting: 2,
+            clusters_held: 1,
             deployments_total: 90,
             deployments_refused: 3,
             git_url: "http://127.0.0.1:4000".to_owned(),

@@ -123,6 +123,8 @@ pub struct Share {
     pub deployments: u32,
     /// Of them refused.
     pub refused: u32,
+    /// It holds what it is sent.
+    pub held: bool,
 }
 
 /// What was rendered, and from what.
@@ -432,18 +434,33 @@ impl ClusterManager {
         let join = join.and_then(|name| join::node(&self.settings.organisation, name));
         let keys = self.expected_keys(uuid, name.as_ref().map(ClusterName::as_str));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let mut forgotten = Vec::new();
         let Cluster { expecting, expecting_join, accounts, .. } = cluster;
         for (expecting, node) in [(expecting, sync), (expecting_join, join), (&mut accounts.expecting, keys)] {
             if *expecting == node {
                 continue;
             }
             if let Some(node) = std::mem::replace(expecting, node.clone()) {
-                self.effects.push(Effect::Host(HostRequest::Forget { node }));
+                forgotten.push(node);
             }
             if let Some(node) = node {
                 self.effects.push(Effect::Host(HostRequest::Expect { node }));
             }
         }
+        forgotten.into_iter().for_each(|node| self.forget(node));
+    }
+
+    /// A node is not asked for its birth any more. Its death may go unheard from here on, so what is known of it is dropped.
+    pub(super) fn forget(&mut self, node: EdgeNodeDescriptor) {
+        if let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) {
+            let name = String::from(name);
+            match node.edge_node.as_str() {
+                edge_sync_contract::names::EDGE_NODE_ID => drop(self.syncs.remove(&name)),
+                join_service_contract::names::EDGE_NODE_ID => drop(self.joins.remove(&name)),
+                _ => self.edge_accounts.forget_keys(&name),
+            }
+        }
+        self.effects.push(Effect::Host(HostRequest::Forget { node }));
     }
 
     /// Carries out the next step, or else brings the status entry up to date. One thing at a time.
@@ -545,7 +562,7 @@ impl ClusterManager {
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
         let reason = decision.reason.or_else(|| cluster.writes.reason.clone()).or(foreign);
         let (desired, deployments_refused) = desired;
-        let device = ClusterDevice {
+        let mut device = ClusterDevice {
             group: format!("{}-{name}", self.settings.organisation),
             namespace: spec.map(|spec| spec.namespace.clone()).unwrap_or_default(),
             setup: Setup { state, step: decision.step, reason, since },
@@ -571,8 +588,14 @@ impl ClusterManager {
             tracing::info!(cluster_id = %uuid, name = device.name, state = %state, reason, "cluster");
         }
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let held = device.held().is_some();
         let share =
-            Share { state, deployments: count(deployments), refused: count(device.deployments_refused.0.len()) };
+            Share { state, deployments: count(deployments), refused: count(device.deployments_refused.0.len()), held };
+        let held_since = before.and_then(|device| device.desired.held_since).or(Some(now.wall));
+        device.desired.held_since = held_since.filter(|_| device.held().is_some());
+        if let (None, Some(reason)) = (before.and_then(|device| device.held()), device.held()) {
+            tracing::warn!(cluster_id = %uuid, name = device.name, reason, "the cluster holds what it is sent until an operator decides: sparkfleet recover");
+        }
         let shared = cluster.share.replace(share.clone());
         if before != Some(&device) {
             let metrics = device.to_metrics();
@@ -619,7 +642,7 @@ impl ClusterManager {
             self.count(share, false);
         }
         for node in cluster.expected() {
-            self.effects.push(Effect::Host(HostRequest::Forget { node }));
+            self.forget(node);
         }
     }
 

@@ -13,7 +13,6 @@ use configdb_schema::{Document, known};
 use serde_json::Value;
 use sparkplug::Now;
 use sparkplug::edge_node::NodeUpdate;
-use sparkplug::host::HostRequest;
 use uuid::Uuid;
 
 use super::ClusterManager;
@@ -114,7 +113,7 @@ impl ClusterManager {
                 Some(known) => known.take_over(cluster),
                 None => {
                     for node in cluster.expected() {
-                        self.effects.push(Effect::Host(HostRequest::Forget { node }));
+                        self.forget(node);
                     }
                     if share.is_some() {
                         let device = cluster_manager_contract::names::device(uuid);

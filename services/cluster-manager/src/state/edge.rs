@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cluster_manager_contract::{DesiredState, RefusedDeployments, RolloutReport};
-use configdb_schema::document::AgentConfig;
+use configdb_schema::document::{AgentConfig, EdgeCluster, EdgeClusterRecovery, EdgeDeployment, Info};
 use configdb_schema::{ClusterName, Document, Organisation};
-use edge_sync_contract::{Change, DeploymentDevice, DesiredManifests, Digest, SyncReplica, names};
+use edge_sync_contract::{Change, DeploymentDevice, DesiredManifests, Digest, Entries, SyncNode, SyncReplica, names};
 use sparkplug::host::HostEvent;
+use sparkplug::replication::{Origin, Point};
 use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
 use uuid::Uuid;
 
@@ -30,6 +31,12 @@ const ATTEMPTS_IN_WINDOW: u32 = 3;
 
 /// Most deployments on one cluster: their index must fit into one message of 256 KiB.
 pub const DEPLOYMENTS_MAX: usize = 1_500;
+
+/// Bytes that one deployment takes in the index.
+const ENTRY_BYTES: usize = 140;
+
+/// Bytes that are left for the cluster's own entries in the index of a cluster with [`DEPLOYMENTS_MAX`] deployments.
+const ENTRIES_BYTES_MIN: usize = 16 * 1024;
 
 /// Most Syncs that are listened to; more than any organisation has clusters.
 const SYNCS_MAX: usize = 20_000;
@@ -82,6 +89,27 @@ impl Sync {
     }
 }
 
+/// What tells one index from the next: its version and digest, and what the edge judges it by, without the revision, which moves with every write to ConfigDB.
+type SentIndex = (u64, Digest, SentOrigin);
+
+/// Store and epoch, and whether the store contains what the receiver accepted.
+pub(super) type SentOrigin = (Option<(Uuid, u64)>, bool);
+
+/// What a receiver that accepted something judges the next desired state by, without its revision.
+pub(super) fn sent_origin(origin: Option<Origin>, follows: Option<Point>, accepted: Option<Origin>) -> SentOrigin {
+    let from = origin.map(|origin| (origin.store, origin.epoch));
+    let contains = follows.zip(accepted).is_some_and(|(end, accepted)| end.revision >= accepted.point.revision);
+    (from, contains)
+}
+
+/// See [`ClusterManager::provenance`].
+struct Provenance {
+    origin: Option<Origin>,
+    follows: Option<Point>,
+    sent: SentOrigin,
+    entries: Option<Entries>,
+}
+
 /// The desired state of one cluster, and what is unanswered of it.
 #[derive(Debug, Clone)]
 pub struct EdgeState {
@@ -95,7 +123,7 @@ pub struct EdgeState {
     pub names_stale: bool,
     /// Whether deployments wait for an earlier wave; the wave is told beside it.
     pub rollout: RolloutReport,
-    index: Option<Repeat<(u64, Digest)>>,
+    index: Option<Repeat<SentIndex>>,
     manifests: BTreeMap<Uuid, Repeat<(u64, Digest)>>,
     compared_at: Option<Duration>,
     compare_at: Option<Duration>,
@@ -137,7 +165,8 @@ impl EdgeState {
 
     /// When there is something to compare or to repeat. While a comparison is put off, so is every repetition.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let repeats = self.index.iter().chain(self.manifests.values()).map(|repeat| repeat.next);
+        let manifests = self.manifests.values().map(|repeat| repeat.next);
+        let repeats = self.index.iter().map(|repeat| repeat.next).chain(manifests);
         self.compare_at.or_else(|| repeats.min())
     }
 
@@ -214,7 +243,13 @@ impl ClusterManager {
             Some(sync) if !sync.replica.is_complete() => Edge::Unknown,
             Some(sync) => {
                 let left = sync.replica.deployments().len();
-                let empty = edge_sync_contract::DesiredIndex { version: 0, deployments: BTreeMap::new() };
+                let empty = edge_sync_contract::DesiredIndex {
+                    version: 0,
+                    deployments: BTreeMap::new(),
+                    origin: None,
+                    follows: None,
+                    entries: None,
+                };
                 let accepted = sync.replica.node().is_some_and(|node| node.desired_digest == Some(empty.digest()));
                 if left == 0 && accepted { Edge::Empty } else { Edge::Busy(left) }
             }
@@ -293,10 +328,15 @@ impl ClusterManager {
         let sync = self.syncs.get(name).filter(|sync| {
             sync.replica.is_complete() && sync.replica.node().is_some_and(|node| node.cluster_uuid == uuid)
         });
+        let node = sync.and_then(|sync| sync.replica.node());
+        let provenance = self.provenance(uuid, node.and_then(|node| node.desired_origin));
+        let held = node.and_then(held);
         let reported = sync.and_then(|sync| {
-            let node = sync.replica.node()?;
+            let node = node?;
             let deployments = sync.replica.deployments();
-            Some(Reported { index_version: node.desired_version, index_digest: node.desired_digest, deployments })
+            let follows_us = follows(provenance.origin, node.desired_origin, node.desired_held);
+            let (index_version, index_digest) = (node.desired_version, node.desired_digest);
+            Some(Reported { index_version, index_digest, follows_us, deployments })
         });
         let Some(reported) = reported else {
             if deleting || self.away_at(name).is_some_and(|at| at <= now.mono) {
@@ -305,32 +345,65 @@ impl ClusterManager {
             let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
             return cluster.edge.not_heard(&wishes);
         };
-        let held = self.hold(uuid, &mut wishes, reported.deployments);
+        // What is born while a later state of the store arrives is a mixture of two: nothing may be concluded from it.
+        if !self.replica.is_one_state() {
+            return self.clusters.get(&uuid).map(|cluster| cluster.edge.told()).unwrap_or_default();
+        }
+        let waiting = self.hold(uuid, &mut wishes, reported.deployments);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
         let edge = &mut cluster.edge;
-        edge.rollout = held.report;
-        self.rollout.wait(uuid, held.waits_for);
-        self.dirty.extend(self.rollout.compared(uuid, held.unsettled));
+        edge.rollout = waiting.report;
+        self.rollout.wait(uuid, waiting.waits_for);
+        self.dirty.extend(self.rollout.compared(uuid, waiting.unsettled));
         edge.take_retry(reported.deployments);
         let unattributed = if deleting { &nothing } else { &self.unattributed };
         let revision = self.replica.revision().max(self.newest_revision);
-        let plan = reconcile::plan(&wishes, unattributed, reported, &mut edge.assigned, revision);
-        edge.desired =
-            DesiredState { version: plan.index.version, digest: Some(plan.digest.to_string()), agreed: plan.agreed };
+        let mut plan = reconcile::plan(&wishes, unattributed, reported, &mut edge.assigned, revision);
+        (plan.index.origin, plan.index.follows) = (provenance.origin, provenance.follows);
+        plan.index.entries = provenance.entries;
+        let (version, digest) = (plan.index.version, Some(plan.digest.to_string()));
+        edge.desired = DesiredState { version, digest, agreed: plan.agreed, held, held_since: None };
         edge.refused.clone_from(&plan.refused);
-        self.send(uuid, name, &plan, now);
+        self.send(uuid, name, &plan, provenance.sent, now);
         self.clusters.get(&uuid).map(|cluster| cluster.edge.told()).unwrap_or_default()
     }
 
+    /// Where that comes from which a cluster is sent: this store, at the epoch that an operator released the cluster to.
+    pub(super) fn origin(&self, uuid: Uuid) -> Option<Origin> {
+        let recovery = self.replica.document::<EdgeClusterRecovery>(uuid).unwrap_or_else(|error| {
+            tracing::warn!(cluster_id = %uuid, error = %error, "EdgeClusterRecovery cannot be read; the cluster is not released");
+            None
+        });
+        let released = recovery.filter(|recovery| Some(recovery.store) == self.replica.store());
+        self.replica.origin(released.map_or(0, |recovery| recovery.epoch))
+    }
+
+    /// What an index says beside what the cluster shall have, to an edge that accepted its last one from there.
+    fn provenance(&self, uuid: Uuid, accepted: Option<Origin>) -> Provenance {
+        let origin = self.origin(uuid);
+        let follows = accepted.and_then(|accepted| self.replica.follows(accepted));
+        let deployments = self.deployments.get(&uuid).map_or(0, BTreeMap::len);
+        let room = DEPLOYMENTS_MAX.saturating_sub(deployments) * ENTRY_BYTES + ENTRIES_BYTES_MIN;
+        let entries = self.entries(uuid, &[EdgeCluster::slug(), Info::slug()], room);
+        Provenance { origin, follows, sent: sent_origin(origin, follows, accepted), entries }
+    }
+
+    /// What the edge keeps of ConfigDB, so that a control plane that lost it can have it again. None: there is no room for it in the message.
+    fn entries(&self, object: Uuid, slugs: &[&str], room: usize) -> Option<Entries> {
+        let entry = |slug: &&str| Some(((*slug).to_owned(), self.replica.entry(object, slug)?.value().ok()?));
+        let entries = Entries(slugs.iter().filter_map(entry).collect());
+        entries.to_text().is_some_and(|text| text.len() * 2 <= room).then_some(entries)
+    }
+
     /// Sends the index until it is agreed, then the manifests until each is applied or refused.
-    fn send(&mut self, uuid: Uuid, name: &str, plan: &Plan, now: Now) {
+    fn send(&mut self, uuid: Uuid, name: &str, plan: &Plan, origin: SentOrigin, now: Now) {
         let Some(node) = self.clusters.get(&uuid).and_then(|cluster| cluster.expecting.clone()) else { return };
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let edge = &mut cluster.edge;
         if plan.agreed {
             edge.index = None;
         } else {
-            let what = (plan.index.version, plan.digest);
+            let what = (plan.index.version, plan.digest, origin);
             if Repeat::send(&mut edge.index, what, edge.retry, edge.seed, now) {
                 self.effects.push(Effect::Host(plan.index.to_request(node.clone())));
             }
@@ -364,7 +437,12 @@ impl ClusterManager {
             // Rendered again rather than kept: what waits for an edge that is away would fill the memory.
             match self.render(uuid, deployment, name) {
                 Ok(rendered) if rendered.digest == digest => {
-                    let desired = DesiredManifests::new(version, rendered.name, rendered.manifests);
+                    let slugs = [EdgeDeployment::slug(), AgentConfig::slug(), Info::slug()];
+                    let bytes: usize = rendered.manifests.iter().map(|manifest| manifest.to_string().len() + 1).sum();
+                    let room = self.settings.deployment.manifests_bytes_max.saturating_sub(bytes);
+                    let entries = self.entries(deployment, &slugs, room);
+                    let mut desired = DesiredManifests::new(version, rendered.name, rendered.manifests);
+                    desired.entries = entries;
                     self.effects.push(Effect::Host(desired.to_request(node.clone(), deployment)));
                 }
                 _ => {
@@ -453,6 +531,17 @@ impl ClusterManager {
         render::deployment(input, &self.catalog, &self.settings.deployment)
             .map_err(|error: RenderError| error.to_string())
     }
+}
+
+/// Why a Sync holds what it is sent; None: it does not.
+fn held(node: &SyncNode) -> Option<String> {
+    (node.desired_held == Some(true)).then(|| node.desired_hold_reason.clone().unwrap_or_default())
+}
+
+/// Whether what a receiver reports was accepted from this store and epoch, and it holds nothing. One that does not judge follows everybody.
+pub(super) fn follows(ours: Option<Origin>, accepted: Option<Origin>, held: Option<bool>) -> bool {
+    let is_ours = || ours.is_none_or(|ours| accepted.is_some_and(|accepted| accepted.is_of(ours)));
+    held.is_none_or(|held| !held && is_ours())
 }
 
 fn unrenderable(wishes: &BTreeMap<Uuid, Wish>) -> BTreeMap<Uuid, String> {

@@ -15,6 +15,7 @@ use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
 use uuid::Uuid;
 
 use super::ClusterManager;
+use super::edge::{SentOrigin, follows, sent_origin};
 use super::repeat::Repeat;
 use crate::event::Effect;
 use crate::reconcile;
@@ -22,11 +23,14 @@ use crate::reconcile;
 /// Most Join nodes that are listened to; more than any organisation has clusters.
 const JOINS_MAX: usize = 20_000;
 
+/// What tells one policy from the next: its version and digest, and what Join judges it by.
+type SentPolicy = (u64, PolicyDigest, SentOrigin);
+
 /// The policy of one cluster on its way.
 #[derive(Debug, Clone)]
 pub struct PolicyForwarding {
     assigned: Option<(u64, PolicyDigest)>,
-    repeat: Option<Repeat<(u64, PolicyDigest)>>,
+    repeat: Option<Repeat<SentPolicy>>,
     report: JoinReport,
     retry: (Duration, Duration),
     seed: u64,
@@ -85,16 +89,20 @@ impl ClusterManager {
             version: 0,
             revision: entry.map_or(0, |entry| entry.revision),
             entry: entry.map(|entry| entry.json.to_string()),
+            ..DesiredPolicy::default()
         }
     }
 
     /// Compares the policy that a cluster's Join shall have with what it reports, and sends it until they agree.
     pub(super) fn forward_policy(&mut self, uuid: Uuid, name: &str, deleting: bool, now: Now) -> JoinReport {
         // Without knowing everything, that there is no entry cannot be concluded.
-        let known = self.replica.is_complete();
+        let known = self.replica.is_complete() && self.replica.is_one_state();
         let mut desired = self.policy(uuid, deleting);
+        desired.origin = self.origin(uuid);
         let revision = self.replica.revision().max(self.newest_revision);
         let join = self.joins.get(name).filter(|join| join.node().is_some_and(|node| node.cluster_uuid == uuid));
+        let accepted = join.and_then(|join| join.node()?.policy_origin);
+        desired.follows = accepted.and_then(|accepted| self.replica.follows(accepted));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return JoinReport::default() };
         let forwarding = &mut cluster.policy;
         let Some((join, node)) = join.and_then(|join| Some((join, join.node()?))) else {
@@ -107,6 +115,8 @@ impl ClusterManager {
         forwarding.report.policy_state = Some(node.policy_state.to_string());
         forwarding.report.policy_revision = node.policy_revision;
         forwarding.report.policy_error.clone_from(&node.policy_error);
+        let held = node.policy_held == Some(true);
+        forwarding.report.policy_held = held.then(|| node.policy_hold_reason.clone().unwrap_or_default());
         if !join.is_alive() || !join.is_in_track() || !known {
             forwarding.repeat = None;
             forwarding.report.policy_agreed = false;
@@ -114,7 +124,8 @@ impl ClusterManager {
         }
         let digest = desired.digest();
         let reported = (node.policy_version, node.policy_digest);
-        let agreed = node.policy_digest == Some(digest);
+        let follows_us = follows(desired.origin, node.policy_origin, node.policy_held);
+        let agreed = node.policy_digest == Some(digest) && follows_us;
         desired.version = reconcile::version(reported, &mut forwarding.assigned, digest, revision);
         forwarding.report.policy_agreed = agreed;
         if agreed {
@@ -125,7 +136,7 @@ impl ClusterManager {
                 Some(format!("the entry has more than {POLICY_BYTES_MAX} bytes and is not sent"));
         } else if Repeat::send(
             &mut forwarding.repeat,
-            (desired.version, digest),
+            (desired.version, digest, sent_origin(desired.origin, desired.follows, accepted)),
             forwarding.retry,
             forwarding.seed,
             now,

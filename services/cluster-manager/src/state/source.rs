@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use configdb_schema::known;
+use edge_sync_contract::SyncNode;
 use edge_sync_contract::source::{DesiredSource, OTHERS_MAX, Others, Sources};
 use sparkplug::Now;
 use uuid::Uuid;
@@ -43,8 +44,12 @@ impl SourceForwarding {
 impl ClusterManager {
     /// Compares the commits of the cluster's repositories with what its Sync has heard, and sends them until it has. A Sync that reports no version cannot tell Flux.
     pub(super) fn forward_source(&mut self, uuid: Uuid, name: &str, now: Now) {
+        // What an operator has to decide first is not decided by the commits of a repository either.
+        let is_held = |node: &SyncNode| node.desired_held == Some(true);
+        let known = self.sync_of(uuid, name).and_then(|sync| sync.replica.node()?.desired_origin);
+        let (origin, follows) = (self.origin(uuid), known.and_then(|accepted| self.replica.follows(accepted)));
         let reported = self.sync_of(uuid, name).filter(|sync| sync.is_alive()).and_then(|sync| {
-            let node = sync.replica.node()?;
+            let node = sync.replica.node().filter(|node| !is_held(node))?;
             let told = node.source_commit.map(|repository| Sources {
                 repository,
                 charts: node.source_charts,
@@ -69,7 +74,7 @@ impl ClusterManager {
         }
         let version = reconcile::version(reported, &mut forwarding.assigned, sources.clone(), revision);
         if Repeat::send(&mut forwarding.repeat, (version, sources.clone()), forwarding.retry, forwarding.seed, now) {
-            self.effects.push(Effect::Host(DesiredSource { version, sources }.to_request(node)));
+            self.effects.push(Effect::Host(DesiredSource { version, sources, origin, follows }.to_request(node)));
         }
     }
 

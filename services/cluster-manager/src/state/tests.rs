@@ -13,6 +13,7 @@ use edge_sync_contract::{
     DeploymentDevice, DeploymentState, DesiredIndex, Digest, HostDevice, SyncCommand, SyncDevice, SyncNode,
 };
 use serde_json::{Value, json};
+use sparkplug::replication::{Outcome as Judgement, Receiver, Timelines};
 use sparkplug::{BdSeq, DeviceId, TypedMetrics};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ mod identity;
 mod people;
 mod policy;
 mod principals;
+mod recovery;
 mod repositories;
 mod rollout;
 mod shared_repositories;
@@ -88,6 +90,8 @@ mod entry_of {
 
 #[derive(Debug, Clone)]
 struct ConfigDb {
+    store: Uuid,
+    timelines: Timelines,
     objects: BTreeMap<Uuid, Object>,
     revision: u64,
     etags: u128,
@@ -97,7 +101,17 @@ struct ConfigDb {
 
 impl ConfigDb {
     fn new() -> Self {
-        let mut db = Self { objects: BTreeMap::new(), revision: 10, etags: 0, answered: BTreeMap::new(), refuse: None };
+        let mut timelines = Timelines::default();
+        timelines.begin(1, 0);
+        let mut db = Self {
+            store: STORE,
+            timelines,
+            objects: BTreeMap::new(),
+            revision: 10,
+            etags: 0,
+            answered: BTreeMap::new(),
+            refuse: None,
+        };
         let chart = json!({"chart": "edge-cluster", "values": {"cluster": {"name": "{{name}}", "uuid": "{{uuid}}"}}});
         db.put(known::chart::CLUSTER, "HelmChartTemplate", chart);
         let agent = json!({"chart": "edge-agent", "values": {"name": "{{name}}", "uuid": "{{uuid}}", "hostname": "{{hostname}}"}});
@@ -218,7 +232,8 @@ impl ConfigDb {
 
     fn node_metrics(&self) -> Vec<Metric> {
         vec![
-            Metric::new(configdb_contract::names::CONFIG_STORE, STORE.to_string()),
+            Metric::new(configdb_contract::names::CONFIG_STORE, self.store.to_string()),
+            Metric::new(configdb_contract::names::CONFIG_TIMELINES, self.timelines.to_string()),
             Metric::new(configdb_contract::names::CONFIG_REVISION, self.revision),
             Metric::new(configdb_contract::names::CONFIG_OBJECTS, self.objects.len() as u64),
         ]
@@ -256,6 +271,8 @@ struct Edge {
     deaf: bool,
     /// What it applies does not become ready.
     unready: bool,
+    /// It judges where an index comes from.
+    judge: Option<Receiver<Digest>>,
     /// Its Flux fails with what it is told of.
     flux_fails: bool,
     commands: usize,
@@ -273,6 +290,7 @@ impl Edge {
             refuses: false,
             deaf: false,
             unready: false,
+            judge: None,
             flux_fails: false,
             commands: 0,
         }
@@ -332,6 +350,15 @@ impl Edge {
         events
     }
 
+    /// Tells what is held.
+    fn judged(&mut self) -> HostEvent {
+        let held = self.judge.as_ref().and_then(Receiver::held);
+        self.node.desired_held = Some(held.is_some());
+        self.node.desired_hold_reason = held.map(|hold| hold.to_string());
+        let metrics = self.node_metrics();
+        HostEvent::NodeData { node: self.address(), timestamp: 0, metrics }
+    }
+
     // long: each command that an edge takes
     fn command(&mut self, device: Option<&DeviceId>, metrics: &[Metric]) -> Vec<HostEvent> {
         self.commands += 1;
@@ -341,8 +368,10 @@ impl Edge {
         let mut events = Vec::new();
         match SyncCommand::from_event(device, metrics).unwrap().unwrap() {
             SyncCommand::Index(index) => {
-                if index.version <= self.node.desired_version {
-                    return Vec::new();
+                match self.judge.as_mut().map(|judge| judge.receive(&index.stamp())) {
+                    None if index.version <= self.node.desired_version => return Vec::new(),
+                    None | Some(Judgement::Accepted) => {}
+                    Some(_) => return vec![self.judged()],
                 }
                 for uuid in index
                     .deployments
@@ -367,9 +396,15 @@ impl Edge {
                 }
                 self.node.desired_version = index.version;
                 self.node.desired_digest = Some(index.digest());
+                if let Some(judge) = &mut self.judge {
+                    judge.set_accepted(Some(index.stamp()));
+                    self.node.desired_origin = index.origin;
+                    events.push(self.judged());
+                }
                 events.extend(self.listed_again(&index));
                 self.index = Some(index);
             }
+            SyncCommand::GiveEntries(_) => panic!("the manager does not ask for entries"),
             SyncCommand::Source(desired) => {
                 assert!(self.node.source_version.is_some_and(|version| version < desired.version), "{desired:?}");
                 self.node.source_version = Some(desired.version);
@@ -433,7 +468,7 @@ impl Disk {
         let outcome = match work.action {
             _ if self.broken => GitOutcome::Failed { reason: "disk full".to_owned() },
             GitAction::Write { path, store, files, hold } => {
-                assert_eq!(store, STORE);
+                assert!([STORE, recovery::OTHER_STORE].contains(&store));
                 self.open.insert(work.cluster, path);
                 let found = self.repositories.get(&work.cluster);
                 if found.is_some_and(|found| hold && *found != files) {

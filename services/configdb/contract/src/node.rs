@@ -1,5 +1,6 @@
 //! The metrics of ConfigDB's own node, without those that every Edge Node has.
 
+use sparkplug::replication::Timelines;
 use sparkplug::typed::form;
 use uuid::Uuid;
 
@@ -13,6 +14,10 @@ pub struct ConfigNode {
     pub version: String,
     /// Identity of the store.
     pub store: Option<Uuid>,
+    /// Highest epoch that an operator has raised in it.
+    pub epoch: u64,
+    /// Which run of the process wrote which revisions.
+    pub timelines: Timelines,
     /// No message of the node is larger, in bytes.
     pub message_bytes_max: Option<u64>,
     /// The answer to the last request; None: there was none yet.
@@ -30,6 +35,10 @@ sparkplug::typed_metrics! {
         version => names::PROPERTIES_VERSION,
         (|_| false.into()) => names::PROPERTIES_SIMULATED,
         store as form::Nullable<form::UuidString> => names::CONFIG_STORE,
+        #[optional]
+        epoch => names::CONFIG_EPOCH,
+        #[optional]
+        timelines as form::Parsed => names::CONFIG_TIMELINES,
         #[optional]
         message_bytes_max => names::CONFIG_MESSAGE_BYTES_MAX,
         #[optional]
@@ -62,6 +71,8 @@ mod tests {
         let node = ConfigNode {
             version: "1.2.3".to_owned(),
             store: Some(Uuid::from_u128(7)),
+            epoch: 4,
+            timelines: "00000000000000aa/0 00000000000000bb/3".parse().unwrap(),
             message_bytes_max: Some(1000),
             last_request: Some(result.clone()),
             revision: 3,
@@ -71,9 +82,23 @@ mod tests {
         assert_eq!(ConfigNode::from_metrics(&metrics), Ok(node));
         let types: Vec<DataType> = metrics.iter().map(|metric| metric.datatype).collect();
         use DataType as T;
-        assert_eq!(types, [T::String, T::String, T::Boolean, T::String, T::UInt64, T::String, T::UInt64, T::UInt64]);
-        assert_eq!(metrics[5], result.to_metric());
-        assert_eq!(ConfigNode::default().to_metrics()[5], Metric::null(names::REQUEST_RESULT, DataType::String));
+        assert_eq!(
+            types,
+            [
+                T::String,
+                T::String,
+                T::Boolean,
+                T::String,
+                T::UInt64,
+                T::String,
+                T::UInt64,
+                T::String,
+                T::UInt64,
+                T::UInt64
+            ]
+        );
+        assert_eq!(metrics[7], result.to_metric());
+        assert_eq!(ConfigNode::default().to_metrics()[7], Metric::null(names::REQUEST_RESULT, DataType::String));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! It knows whether it is complete: NBIRTH seen, as many objects born since as the node says there are, nothing missed. While it is not, the
 //! last known content stays readable, but what is absent in it may exist: derive deletions only from a complete replica.
 //! A DDEATH counts when the revision that it belongs to arrives: an object that dies and is born again in between (because its birth got another shape) is not gone.
-//! After a rebirth, objects that were not born again are gone when (and only when) the replica is complete again. A birth with another `Config/Store` is another database:
+//! A rebirth at the very state of the store that is here already changes nothing: the replica stays complete, or is so again.
+//! After any other rebirth, objects that were not born again are gone when (and only when) the replica is complete again. A birth with another `Config/Store` is another database:
 //! everything is dropped at once and told as [`Change::StoreReplaced`], without a deletion of each object.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,6 +15,7 @@ use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::document::{Membership, Registration};
 use serde::de::DeserializeOwned;
 use sparkplug::host::HostEvent;
+use sparkplug::replication::{Origin, Point};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
 
@@ -118,6 +120,8 @@ pub struct ConfigReplica {
     /// What the node said since its birth.
     told: Box<ConfigNode>,
     confirmed: u64,
+    /// The content is a state of the store at this revision or a later one; None: it is a mixture of two states.
+    basis: Option<u64>,
     /// Died, but the revision that says so has not arrived.
     dying: BTreeSet<Uuid>,
     objects: BTreeMap<Uuid, ObjectReplica>,
@@ -136,6 +140,7 @@ impl ConfigReplica {
             store: None,
             told: Box::default(),
             confirmed: 0,
+            basis: None,
             dying: BTreeSet::new(),
             objects: BTreeMap::new(),
             applications: BTreeMap::new(),
@@ -154,6 +159,7 @@ impl ConfigReplica {
                     for object in std::mem::take(&mut self.dying) {
                         self.remove(object);
                     }
+                    self.basis = self.basis.map(|_| self.told.revision);
                 }
                 self.check_complete();
             }
@@ -217,6 +223,31 @@ impl ConfigReplica {
         &self.told.version
     }
 
+    /// Highest epoch that an operator has raised in the store.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.told.epoch
+    }
+
+    /// Where that comes from which is derived from this content for somebody who was released to `epoch`; None while the content is no state of the store, but a mixture of two.
+    #[must_use]
+    pub fn origin(&self, epoch: u64) -> Option<Origin> {
+        Some(Origin { store: self.store?, epoch, point: self.told.timelines.at(self.basis?)? })
+    }
+
+    /// Whether the content is a state of the store, and not a mixture of two, as it is while another state than the one that is here is being born.
+    #[must_use]
+    pub const fn is_one_state(&self) -> bool {
+        self.basis.is_some()
+    }
+
+    /// The last state in this store of the timeline that somebody accepted a state of; None: the store knows nothing of it.
+    #[must_use]
+    pub fn follows(&self, accepted: Origin) -> Option<Point> {
+        let revision = self.basis.filter(|_| self.store == Some(accepted.store))?;
+        self.told.timelines.last_of(accepted.point.timeline, revision)
+    }
+
     /// Size that no message of ConfigDB exceeds.
     #[must_use]
     pub const fn message_bytes_max(&self) -> Option<u64> {
@@ -277,8 +308,18 @@ impl ConfigReplica {
     }
 
     fn on_node_birth(&mut self, metrics: &[Metric]) {
+        if self.is_at(metrics) {
+            self.alive = true;
+            let results = self.read_node_metrics(metrics);
+            self.changes.extend(results);
+            if !std::mem::replace(&mut self.complete, true) {
+                self.changes.push_back(Change::BecameComplete);
+            }
+            return;
+        }
         self.lose("ConfigDB is born again; its objects follow");
         self.alive = true;
+        self.basis = None;
         self.confirmed = 0;
         self.dying.clear();
         *self.told = ConfigNode { revision: self.told.revision, ..ConfigNode::default() };
@@ -304,6 +345,24 @@ impl ConfigReplica {
         self.check_complete();
     }
 
+    /// Whether a birth is that of the very state of the store that is here, with nothing of a later one.
+    fn is_at(&self, birth: &[Metric]) -> bool {
+        let mut born = ConfigNode::default();
+        for metric in birth.iter().filter(|metric| !metric.is_historical) {
+            if born.merge([metric]).is_err() {
+                return false;
+            }
+        }
+        let point = |node: &ConfigNode| node.timelines.at(node.revision);
+        let counted = usize::try_from(self.confirmed) == Ok(self.objects.len()) && born.objects == Some(self.confirmed);
+        let is_settled = self.basis == Some(self.told.revision) && self.dying.is_empty() && counted;
+        is_settled
+            && born.store.is_some()
+            && born.store == self.store
+            && point(&born).is_some()
+            && point(&born) == point(&self.told)
+    }
+
     /// Yields what tells of a result, and what cannot be read. One unreadable metric does not spoil the others.
     fn read_node_metrics(&mut self, metrics: &[Metric]) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -327,11 +386,13 @@ impl ConfigReplica {
         match self.objects.get(&uuid) {
             None => {
                 self.confirmed += 1;
+                self.moved_on(None);
                 self.changes.push_back(Change::ObjectBorn { object: uuid });
             }
             Some(known) => {
                 self.confirmed += u64::from(!known.confirmed);
                 if (&known.registration, &known.membership) != (&born.registration, &born.membership) {
+                    self.moved_on(None);
                     self.changes.push_back(Change::ObjectChanged { object: uuid });
                 }
             }
@@ -373,6 +434,7 @@ impl ConfigReplica {
             }
         }
         if (&known.registration, &known.membership) != (&object.registration, &object.membership) {
+            self.moved_on(None);
             self.changes.push_back(Change::ObjectChanged { object: uuid });
         }
         self.objects.insert(uuid, object);
@@ -426,6 +488,7 @@ impl ConfigReplica {
                 self.remove(uuid);
             }
             self.complete = true;
+            self.basis = Some(self.told.revision);
             self.changes.push_back(Change::BecameComplete);
         }
     }
@@ -437,7 +500,16 @@ impl ConfigReplica {
         }
     }
 
+    /// Something of a later transaction than the last revision that was heard has come.
+    fn moved_on(&mut self, revision: Option<u64>) {
+        let at_least = revision.unwrap_or(0).max(self.told.revision.saturating_add(1));
+        if self.complete {
+            self.basis = self.basis.map(|basis| basis.max(at_least));
+        }
+    }
+
     fn entry_changed(&mut self, object: Uuid, slug: &Arc<str>, old: Option<Entry>, new: Option<Entry>) {
+        self.moved_on(new.as_ref().map(|entry| entry.revision));
         self.changes.push_back(Change::Entry { object, slug: slug.clone(), old, new });
     }
 

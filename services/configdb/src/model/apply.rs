@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use configdb_contract::{RegistrationChange, WriteRequest};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use configdb_schema::known;
 use sparkplug::Metric;
 use uuid::Uuid;
 
@@ -228,6 +229,9 @@ impl Model {
             Some(Some(slug)) => self.put_application(draft.uuid, slug),
             Some(None) => self.remove_application(draft.uuid),
             None => {}
+        }
+        if let Some(recovery) = draft.object.entries.get(&known::application::EDGE_CLUSTER_RECOVERY) {
+            self.raise_epoch(known::application::EDGE_CLUSTER_RECOVERY, recovery);
         }
         self.objects.insert(draft.uuid, draft.object);
         if let Some(schema) = draft.schema {

@@ -34,7 +34,7 @@ impl Bench {
 
     fn on(disk: MemoryStore) -> Self {
         let mut state = State::new(&disk.load_now(), Limits::default()).unwrap();
-        state.on_event(Event::Start, now(1));
+        state.on_event(Event::Start { timeline: 1 }, now(1));
         let mut bench = Self { disk, state, wall: 1 };
         bench.turn();
         bench
@@ -188,7 +188,7 @@ fn killed_before_the_commit_nothing_has_happened_and_the_repeated_request_is_car
 /// A fresh process on the disk; checks that it publishes exactly what is stored.
 fn restarted(disk: &MemoryStore) -> Bench {
     let mut state = State::new(&disk.load_now(), Limits::default()).unwrap();
-    state.on_event(Event::Start, now(40));
+    state.on_event(Event::Start { timeline: 2 }, now(40));
     let turn = state.take_turn();
     assert!(turn.commit.is_empty(), "nothing to add");
     let births: Vec<_> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
@@ -355,6 +355,6 @@ fn a_replica_fed_by_the_real_machines_equals_the_model_and_loses_only_what_was_d
 
 fn restarted_effects(disk: &MemoryStore) -> Vec<Effect> {
     let mut state = State::new(&disk.load_now(), Limits::default()).unwrap();
-    state.on_event(Event::Start, now(1));
+    state.on_event(Event::Start { timeline: 3 }, now(1));
     state.take_turn().effects.nothing_to_save().into_iter().collect()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use configdb_contract::{HistoryEntry, ReplayRequest};
+use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
 use super::{Commit, ObjectRow, RecordedRequest, Snapshot, Store, StoreError};
@@ -18,6 +19,7 @@ pub struct MemoryStore {
 #[derive(Debug, Clone)]
 struct Disk {
     identity: Uuid,
+    timelines: Timelines,
     revision: u64,
     objects: BTreeMap<Uuid, ObjectRow>,
     applications: BTreeMap<Uuid, Arc<str>>,
@@ -32,6 +34,7 @@ impl MemoryStore {
     pub fn new(identity: Uuid) -> Self {
         let disk = Disk {
             identity,
+            timelines: Timelines::default(),
             revision: 0,
             objects: BTreeMap::new(),
             applications: BTreeMap::new(),
@@ -55,6 +58,7 @@ impl MemoryStore {
         let disk = self.lock();
         Snapshot {
             identity: disk.identity,
+            timelines: disk.timelines.clone(),
             revision: disk.revision,
             objects: disk.objects.values().cloned().collect(),
             applications: disk.applications.iter().map(|(uuid, slug)| (*uuid, slug.clone())).collect(),
@@ -72,6 +76,9 @@ impl MemoryStore {
     /// As [`Store::commit`], at once.
     pub fn commit_now(&self, commit: &Commit) {
         let mut disk = self.lock();
+        if let Some(timelines) = &commit.timelines {
+            disk.timelines = timelines.clone();
+        }
         for transaction in &commit.transactions {
             disk.revision = transaction.revision;
             if let Some(row) = &transaction.object {

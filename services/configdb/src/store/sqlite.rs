@@ -29,9 +29,13 @@ const MIGRATIONS: &[&[&str]] = &[&[
     "CREATE TABLE request (sequence BIGINT PRIMARY KEY, digest TEXT NOT NULL, result TEXT NOT NULL)",
 ]];
 
+/// Why there must have been a store.
+const USED: &str = "this ConfigDB has run with one before";
+
 /// The store.
 #[derive(Debug)]
 pub struct SqliteStore {
+    path: PathBuf,
     connection: AnyConnection,
 }
 
@@ -43,13 +47,37 @@ impl SqliteStore {
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
         let opened = Self::connect(path).await;
-        opened
-            .map_err(|source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source })?
-            .migrated()
-            .await
+        let connection =
+            opened.map_err(|source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source })?;
+        Self { path: PathBuf::from(path), connection }.migrated().await
     }
 
-    async fn connect(path: &Path) -> Result<Self, sqlx::Error> {
+    /// Opens the file as [`SqliteStore::open`] does, unless there was a store and what is there now holds nothing. `was_used`: somebody else says that there was one.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`]; [`StoreError::Lost`].
+    pub async fn open_known(path: &Path, was_used: bool) -> Result<Self, StoreError> {
+        let lost = |mark| StoreError::Lost { path: PathBuf::from(path), mark };
+        if !path.exists() {
+            return if was_used { Err(lost(USED)) } else { Self::open(path).await };
+        }
+        sqlx::any::install_default_drivers();
+        let opened = Self::connect(path).await;
+        let connection =
+            opened.map_err(|source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source })?;
+        let mut store = Self { path: PathBuf::from(path), connection };
+        if store.meta("schema_version").await?.is_none() {
+            store.close().await;
+            return Err(lost(if was_used {
+                USED
+            } else {
+                "its file is there without the write-ahead log that filled it"
+            }));
+        }
+        store.migrated().await
+    }
+
+    async fn connect(path: &Path) -> Result<AnyConnection, sqlx::Error> {
         let mut connection = AnyConnection::connect(&url(path)).await?;
         // Exclusive before the first access, so that a second process is refused at once and the log needs no shared memory.
         for pragma in [
@@ -60,7 +88,18 @@ impl SqliteStore {
         ] {
             sqlx::query(pragma).execute(&mut connection).await?;
         }
-        Ok(Self { connection })
+        Ok(connection)
+    }
+
+    /// A connection whose transaction failed may be in the middle of it for ever.
+    async fn reconnect(&mut self) -> Result<(), sqlx::Error> {
+        // The file is locked by the connection that has it: that one goes first.
+        let nowhere = AnyConnection::connect("sqlite::memory:").await?;
+        let failed = std::mem::replace(&mut self.connection, nowhere);
+        // What it did not commit is not stored; a failure to say goodbye changes nothing about that.
+        let _ = failed.close().await;
+        self.connection = Self::connect(&self.path).await?;
+        Ok(())
     }
 
     async fn migrated(mut self) -> Result<Self, StoreError> {
@@ -103,11 +142,13 @@ impl Store for SqliteStore {
     async fn load(&mut self) -> Result<Snapshot, StoreError> {
         let identity = self.meta("identity").await?.unwrap_or_default();
         let revision = self.meta("revision").await?.unwrap_or_else(|| "0".to_owned());
+        let timelines = self.meta("timelines").await?.unwrap_or_default();
         let objects = "SELECT uuid, class, rank, owner, deleted, member_of, subclass_of FROM object";
         let entries = "SELECT object, application, json, etag, revision, builtin FROM entry";
         let requests = "SELECT sequence, digest, result FROM request ORDER BY sequence";
         Ok(Snapshot {
             identity: parsed("meta.identity", &identity)?,
+            timelines: parsed("meta.timelines", &timelines)?,
             revision: parsed("meta.revision", &revision)?,
             objects: self.rows(objects).await?.iter().map(object_row).collect::<Result<_, _>>()?,
             applications: self
@@ -132,6 +173,11 @@ impl Store for SqliteStore {
                                  ON CONFLICT (key) DO UPDATE SET value = excluded.value";
                 sqlx::query(statement).bind(last.revision.to_string()).execute(&mut *database).await?;
             }
+            if let Some(timelines) = &commit.timelines {
+                let statement = "INSERT INTO meta (key, value) VALUES ('timelines', $1) \
+                                 ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+                sqlx::query(statement).bind(timelines.to_string()).execute(&mut *database).await?;
+            }
             for request in &commit.requests {
                 let result = serde_json::to_string(&request.result).map_err(|e| sqlx::Error::Encode(e.into()))?;
                 sqlx::query("INSERT INTO request (sequence, digest, result) VALUES ($1, $2, $3)")
@@ -145,7 +191,11 @@ impl Store for SqliteStore {
             forget.execute(&mut *database).await?;
             database.commit().await
         };
-        stored.await.map_err(io("store a transaction"))
+        let stored = stored.await.map_err(io("store a transaction"));
+        if stored.is_err() {
+            self.reconnect().await.map_err(io("be opened again"))?;
+        }
+        stored
     }
 
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {

@@ -4,14 +4,17 @@
 //! Reading checks the shape and the digest. Which kinds and namespaces a manifest may have is not known here.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 use sparkplug::host::HostRequest;
+use sparkplug::replication::{Origin, OriginError, Point, Stamp};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric};
 use uuid::Uuid;
 
 use crate::digest::Digest;
-use crate::names::{DESIRED_INDEX, DESIRED_MANIFESTS, DESIRED_SOURCE, SyncDevice};
+use crate::entries::Entries;
+use crate::names::{DESIRED_INDEX, DESIRED_MANIFESTS, DESIRED_SOURCE, RECOVER_ENTRIES, SyncDevice};
 use crate::source::DesiredSource;
 
 /// What the index says of one deployment.
@@ -30,6 +33,12 @@ pub struct DesiredIndex {
     pub version: u64,
     /// Every deployment.
     pub deployments: BTreeMap<Uuid, DesiredDeployment>,
+    /// State of the store that it was derived from; None: the sender does not say.
+    pub origin: Option<Origin>,
+    /// The last state, in that store, of the timeline that the receiver reported.
+    pub follows: Option<Point>,
+    /// Entries that the cluster itself is made from; the digest does not depend on them.
+    pub entries: Option<Entries>,
 }
 
 /// The manifests of one deployment.
@@ -41,6 +50,8 @@ pub struct DesiredManifests {
     pub name: String,
     /// Kubernetes objects, to be applied in this order. Never null.
     pub manifests: Vec<Value>,
+    /// Entries that they are made from; the digest does not depend on them.
+    pub entries: Option<Entries>,
     digest: Digest,
 }
 
@@ -49,6 +60,8 @@ pub struct DesiredManifests {
 pub enum SyncCommand {
     /// NCMD [`DESIRED_INDEX`].
     Index(DesiredIndex),
+    /// NCMD [`RECOVER_ENTRIES`].
+    GiveEntries(bool),
     /// NCMD [`DESIRED_SOURCE`].
     Source(DesiredSource),
     /// DCMD [`DESIRED_MANIFESTS`] to the device of a deployment.
@@ -86,7 +99,16 @@ impl DesiredIndex {
     /// As on the wire.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({"version": self.version, "digest": self.digest().to_string(), "deployments": self.deployments_json()})
+        let mut value = json!({"version": self.version, "digest": self.digest().to_string(), "deployments": self.deployments_json()});
+        put_origin(&mut value, self.origin, self.follows);
+        put_entries(&mut value, self.entries.as_ref());
+        value
+    }
+
+    /// What a receiver judges it by.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp<Digest> {
+        Stamp { origin: self.origin, follows: self.follows, version: self.version, digest: self.digest() }
     }
 
     fn deployments_json(&self) -> Value {
@@ -116,7 +138,9 @@ impl DesiredIndex {
             let digest = digest.parse().map_err(|e| document.error(&at(".digest"), e))?;
             deployments.insert(uuid, DesiredDeployment { version, digest });
         }
-        let index = Self { version: document.version, deployments };
+        let (origin, follows) = origin_of(&document.members).map_err(|(member, rule)| document.error(member, rule))?;
+        let entries = document.entries()?;
+        let index = Self { version: document.version, deployments, origin, follows, entries };
         document.check_digest(index.digest(), "deployments")?;
         Ok(index)
     }
@@ -134,7 +158,7 @@ impl DesiredManifests {
     #[must_use]
     pub fn new(version: u64, name: impl Into<String>, manifests: Vec<Value>) -> Self {
         let digest = Digest::of_manifests(&manifests);
-        Self { version, name: name.into(), manifests, digest }
+        Self { version, name: name.into(), manifests, entries: None, digest }
     }
 
     /// Digest of the manifests.
@@ -152,7 +176,9 @@ impl DesiredManifests {
     /// As on the wire.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({"version": self.version, "digest": self.digest.to_string(), "name": self.name, "manifests": self.manifests})
+        let mut value = json!({"version": self.version, "digest": self.digest.to_string(), "name": self.name, "manifests": self.manifests});
+        put_entries(&mut value, self.entries.as_ref());
+        value
     }
 
     /// From the wire. The digest must be that of the manifests.
@@ -171,7 +197,7 @@ impl DesiredManifests {
         if let Some(position) = manifests.iter().position(|manifest| !manifest.is_object()) {
             return Err(document.error(&format!("manifests[{position}]"), "must be a Kubernetes object"));
         }
-        let desired = Self::new(document.version, name, manifests);
+        let desired = Self { entries: document.entries()?, ..Self::new(document.version, name, manifests) };
         document.check_digest(desired.digest, "manifests")?;
         Ok(desired)
     }
@@ -193,6 +219,10 @@ impl SyncCommand {
         let target = device.map(SyncDevice::parse);
         match target {
             None => {
+                let give = metrics.iter().find(|metric| &*metric.name == RECOVER_ENTRIES);
+                if let Some(give) = give.and_then(Metric::as_bool) {
+                    return Ok(Some(Self::GiveEntries(give)));
+                }
                 let Some(metric) = metrics.iter().find(|metric| &*metric.name == DESIRED_INDEX) else {
                     let Some(metric) = metrics.iter().find(|metric| &*metric.name == DESIRED_SOURCE) else {
                         return Ok(None);
@@ -211,6 +241,33 @@ impl SyncCommand {
             Some(_) => Ok(None),
         }
     }
+}
+
+/// Writes where a desired state comes from.
+pub(crate) fn put_origin(value: &mut Value, origin: Option<Origin>, follows: Option<Point>) {
+    if let Some(origin) = origin {
+        value["origin"] = json!(origin.to_string());
+    }
+    if let Some(follows) = follows {
+        value["follows"] = json!(follows.to_string());
+    }
+}
+
+fn put_entries(value: &mut Value, entries: Option<&Entries>) {
+    if let Some(text) = entries.and_then(Entries::to_text) {
+        value["entries"] = json!(text);
+    }
+}
+
+/// Reads what [`put_origin`] wrote; the error has the member and its rule.
+pub(crate) fn origin_of(
+    members: &Map<String, Value>,
+) -> Result<(Option<Origin>, Option<Point>), (&'static str, OriginError)> {
+    fn read<T: FromStr<Err = OriginError>>(value: Option<&Value>) -> Result<Option<T>, OriginError> {
+        value.map(|value| value.as_str().unwrap_or_default().parse()).transpose()
+    }
+    let origin = read(members.get("origin")).map_err(|rule| ("origin", rule))?;
+    Ok((origin, read(members.get("follows")).map_err(|rule| ("follows", rule))?))
 }
 
 fn text_of(metric: &Metric, deployment: Option<Uuid>) -> Result<&str, CommandError> {
@@ -260,6 +317,11 @@ impl Document {
         }
     }
 
+    fn entries(&self) -> Result<Option<Entries>, CommandError> {
+        let read = |text: &Value| Entries::from_text(text.as_str().unwrap_or_default());
+        self.members.get("entries").map(read).transpose().map_err(|rule| self.error("entries", rule))
+    }
+
     fn check_digest(&self, digest: Digest, of: &str) -> Result<(), CommandError> {
         if digest == self.digest {
             return Ok(());
@@ -286,6 +348,9 @@ mod tests {
         DesiredIndex {
             version: 9,
             deployments: [(Uuid::from_u128(1), manifests().entry()), (Uuid::from_u128(2), other)].into(),
+            origin: "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok(),
+            follows: "00000000000000aa/9".parse().ok(),
+            entries: Some(Entries([("EdgeCluster".to_owned(), json!({"name": "Cell"}))].into())),
         }
     }
 
@@ -324,7 +389,10 @@ mod tests {
     #[test]
     fn an_index_names_the_field_at_fault() {
         let good = index().to_json();
-        let cases: [(&str, Value, &str); 9] = [
+        let cases: [(&str, Value, &str); 12] = [
+            ("/entries", json!("[]"), "Desired/Index entries must be a JSON object"),
+            ("/origin", json!("x"), "Desired/Index origin must be STORE/EPOCH/TIMELINE/REVISION"),
+            ("/follows", json!(1), "Desired/Index follows must be TIMELINE/REVISION"),
             ("/version", json!(0), "Desired/Index version must be an integer of at least 1"),
             ("/version", json!("1"), "Desired/Index version must be an integer of at least 1"),
             ("/digest", json!("abc"), "Desired/Index digest must be the 64 lower-case hex digits of a SHA-256 digest"),

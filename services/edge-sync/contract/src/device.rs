@@ -9,6 +9,7 @@ use sparkplug::typed::{TypedMetrics, form};
 use uuid::Uuid;
 
 use crate::digest::Digest;
+use crate::entries::Entries;
 use crate::names::{SyncDevice, deployment, host};
 
 /// A host of the cluster.
@@ -124,6 +125,8 @@ pub struct DeploymentDevice {
     pub message: Option<String>,
     /// When the manifests were applied, UTC ms.
     pub applied_at: Option<u64>,
+    /// Entries that they were made from, while they are asked for.
+    pub entries: Option<Entries>,
 }
 
 sparkplug::typed_metrics! {
@@ -137,6 +140,8 @@ sparkplug::typed_metrics! {
         ready => deployment::READY,
         message => deployment::MESSAGE,
         applied_at as form::Nullable<form::DateTime> => deployment::APPLIED_AT,
+        #[optional]
+        entries as form::Nullable<form::Plain> => deployment::ENTRIES,
     }
 }
 
@@ -171,6 +176,7 @@ mod tests {
             ready: Some(false),
             message: Some("install retries exhausted".to_owned()),
             applied_at: Some(1_700_000_000_000),
+            entries: Some(Entries([("Info".to_owned(), serde_json::json!({"name": "x"}))].into())),
         }
     }
 
@@ -213,6 +219,7 @@ mod tests {
             "Ready Boolean",
             "Message String",
             "Applied At DateTime",
+            "Entries String",
         ];
         assert_eq!(listed(DeploymentDevice::default().to_metrics()), expected);
         assert_eq!(listed(full().to_metrics()), expected);

@@ -23,6 +23,7 @@
 pub mod command;
 pub mod device;
 pub mod digest;
+pub mod entries;
 pub mod names;
 pub mod node;
 pub mod replica;
@@ -31,6 +32,7 @@ pub mod source;
 pub use command::{CommandError, DesiredDeployment, DesiredIndex, DesiredManifests, SyncCommand};
 pub use device::{DeploymentDevice, DeploymentState, HostDevice};
 pub use digest::{Digest, canonical_json};
+pub use entries::Entries;
 pub use names::SyncDevice;
 pub use node::SyncNode;
 pub use replica::{Change, SyncReplica};

@@ -29,6 +29,12 @@ pub const SEALING_ERROR: &str = "Sealing/Error";
 pub const DESIRED_VERSION: &str = "Desired/Version";
 /// Digest of the accepted index (String, null before the first).
 pub const DESIRED_DIGEST: &str = "Desired/Digest";
+/// Where the accepted index comes from (String, `STORE/EPOCH/TIMELINE/REVISION`, null before the first or if its sender did not say).
+pub const DESIRED_ORIGIN: &str = "Desired/Origin";
+/// What the control plane sends is held: nothing of it is applied until an operator decides (Boolean; absent: this Sync does not judge where an index comes from).
+pub const DESIRED_HELD: &str = "Desired/Held";
+/// Why (String, null if it is not).
+pub const DESIRED_HOLD_REASON: &str = "Desired/Hold Reason";
 /// Why the last index was refused, or what keeps the accepted one from being carried out (String, null if nothing).
 pub const DESIRED_ERROR: &str = "Desired/Error";
 /// Version of the last commits of its repositories that Sync has heard of (UInt64, 0 before the first; absent: this Sync cannot tell Flux).
@@ -55,6 +61,11 @@ pub const HOSTS_READY: &str = "Hosts/Ready";
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
 /// Of them with `Ready` true (UInt32).
 pub const DEPLOYMENTS_READY: &str = "Deployments/Ready";
+
+/// Entries of ConfigDB that the cluster itself was last made from (String JSON `{slug: entry}`; null while nobody has asked for it by [`RECOVER_ENTRIES`], or if none came).
+pub const CLUSTER_ENTRIES: &str = "Cluster/Entries";
+/// NCMD, Boolean: whether [`CLUSTER_ENTRIES`] and [`deployment::ENTRIES`] are to be told.
+pub const RECOVER_ENTRIES: &str = "Recover/Entries";
 
 /// NCMD: the complete index of desired deployments (String JSON).
 pub const DESIRED_INDEX: &str = "Desired/Index";
@@ -99,6 +110,8 @@ pub mod deployment {
     pub const READY: &str = "Ready";
     /// Message of the Ready condition (String or null).
     pub const MESSAGE: &str = "Message";
+    /// Entries of ConfigDB that the applied manifests were made from (String JSON `{slug: entry}`; null while nobody has asked for it, or if none came).
+    pub const ENTRIES: &str = "Entries";
     /// When the manifests were applied (DateTime or null).
     pub const APPLIED_AT: &str = "Applied At";
 }

@@ -1,13 +1,16 @@
 //! The metrics of the Sync node itself, without those that every Edge Node has.
 
+use sparkplug::replication::Origin;
 use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::digest::Digest;
+use crate::entries::Entries;
 use crate::names::{
-    CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION,
-    HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE, SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_APPLIED,
-    SOURCE_CHARTS, SOURCE_COMMIT, SOURCE_ERROR, SOURCE_MESSAGE, SOURCE_OTHERS, SOURCE_READY, SOURCE_VERSION, VERSION,
+    CLUSTER_ENTRIES, CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_ERROR,
+    DESIRED_HELD, DESIRED_HOLD_REASON, DESIRED_ORIGIN, DESIRED_VERSION, HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE,
+    SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_APPLIED, SOURCE_CHARTS, SOURCE_COMMIT, SOURCE_ERROR,
+    SOURCE_MESSAGE, SOURCE_OTHERS, SOURCE_READY, SOURCE_VERSION, VERSION,
 };
 use crate::source::{Commit, Others};
 
@@ -22,6 +25,8 @@ pub struct SyncNode {
     pub cluster_uuid: Uuid,
     /// Name of the cluster.
     pub cluster_name: String,
+    /// Entries that the cluster was last made from, while they are asked for.
+    pub cluster_entries: Option<Entries>,
     /// Certificate to seal secrets with, PEM.
     pub sealing_certificate: Option<String>,
     /// Why the certificate could not be read.
@@ -30,6 +35,12 @@ pub struct SyncNode {
     pub desired_version: u64,
     /// Digest of the accepted index.
     pub desired_digest: Option<Digest>,
+    /// Where the accepted index comes from.
+    pub desired_origin: Option<Origin>,
+    /// What the control plane sends is held; None: this Sync does not judge where an index comes from.
+    pub desired_held: Option<bool>,
+    /// Why it is held.
+    pub desired_hold_reason: Option<String>,
     /// Why the last index was refused, or what keeps the accepted one from being carried out.
     pub desired_error: Option<String>,
     /// Version of the last commits that it has heard of, 0 before the first; None: this Sync cannot tell Flux.
@@ -67,10 +78,18 @@ sparkplug::typed_metrics! {
         simulated => SIMULATED,
         cluster_uuid as form::UuidString => CLUSTER_UUID,
         cluster_name => CLUSTER_NAME,
+        #[optional]
+        cluster_entries as form::Nullable<form::Plain> => CLUSTER_ENTRIES,
         sealing_certificate => SEALING_CERTIFICATE,
         sealing_error => SEALING_ERROR,
         desired_version => DESIRED_VERSION,
         desired_digest as form::Nullable<form::Parsed> => DESIRED_DIGEST,
+        #[optional]
+        desired_origin as form::Nullable<form::Parsed> => DESIRED_ORIGIN,
+        #[optional]
+        desired_held => DESIRED_HELD,
+        #[optional]
+        desired_hold_reason => DESIRED_HOLD_REASON,
         desired_error => DESIRED_ERROR,
         #[optional]
         source_version => SOURCE_VERSION,
@@ -111,10 +130,14 @@ mod tests {
             (SIMULATED, "Boolean"),
             (CLUSTER_UUID, "String"),
             (CLUSTER_NAME, "String"),
+            (CLUSTER_ENTRIES, "String"),
             (SEALING_CERTIFICATE, "String"),
             (SEALING_ERROR, "String"),
             (DESIRED_VERSION, "UInt64"),
             (DESIRED_DIGEST, "String"),
+            (DESIRED_ORIGIN, "String"),
+            (DESIRED_HELD, "Boolean"),
+            (DESIRED_HOLD_REASON, "String"),
             (DESIRED_ERROR, "String"),
             (SOURCE_VERSION, "UInt64"),
             (SOURCE_COMMIT, "String"),

@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use serde_json::{Value as Json, json};
 use sparkplug::host::HostRequest;
+use sparkplug::replication::{Origin, Point};
 use sparkplug::typed::MetricValue;
 use sparkplug::{DataType, EdgeNodeDescriptor, Metric, Value};
 
-use crate::command::CommandError;
+use crate::command::{CommandError, origin_of, put_origin};
 use crate::names::DESIRED_SOURCE;
 
 /// The GitRepository of the cluster's repository, in Sync's own namespace, as the default Flux template calls it.
@@ -126,6 +127,10 @@ pub struct DesiredSource {
     pub version: u64,
     /// The commits.
     pub sources: Sources,
+    /// As of [`crate::DesiredIndex`].
+    pub origin: Option<Origin>,
+    /// Likewise.
+    pub follows: Option<Point>,
 }
 
 impl DesiredSource {
@@ -139,6 +144,7 @@ impl DesiredSource {
         if !self.sources.others.0.is_empty() {
             value["others"] = self.sources.others.to_json();
         }
+        put_origin(&mut value, self.origin, self.follows);
         value
     }
 
@@ -171,7 +177,10 @@ impl DesiredSource {
             Json::Null => Others::default(),
             others => Others::from_json(others).map_err(|rule| error(Some(version), " others", rule.to_owned()))?,
         };
-        Ok(Self { version, sources: Sources { repository, charts, others } })
+        let none = serde_json::Map::new();
+        let (origin, follows) = origin_of(value.as_object().unwrap_or(&none))
+            .map_err(|(member, rule)| error(Some(version), &format!(" {member}"), rule.to_string()))?;
+        Ok(Self { version, sources: Sources { repository, charts, others }, origin, follows })
     }
 
     /// The request to a Host Application that sends it.
@@ -197,7 +206,12 @@ mod tests {
         for (charts, others) in
             [(None, Others::default()), (Some("89abcdef0123456789abcdef0123456789abcdef".parse().unwrap()), others)]
         {
-            let desired = DesiredSource { version: 3, sources: Sources { repository: commit, charts, others } };
+            let desired = DesiredSource {
+                version: 3,
+                sources: Sources { repository: commit, charts, others },
+                origin: "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok(),
+                follows: None,
+            };
             assert_eq!(
                 Others::from_value(&desired.sources.others.to_value().unwrap()).as_ref(),
                 Ok(&desired.sources.others)

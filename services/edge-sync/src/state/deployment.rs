@@ -250,6 +250,7 @@ impl Deployment {
             ready,
             message: message.map(cut),
             applied_at: applied.and_then(|set| set.applied_at),
+            entries: None,
         };
         if let Some(said) = said.filter(|_| self.is_applying) {
             // Half of an apply is no state to report: what was before stays until it has ended.

@@ -1,14 +1,14 @@
 //! The accepted index: how it is loaded, how the next one is stored, and which one is refused.
 //!
 //! An index is accepted when the record of it is stored, never before. Only one save is under way; of the indexes that come meanwhile the
-//! newest waits.
+//! newest waits. Where it comes from decides whether it is taken at all: from a store that is older than what was accepted, or from another one, nothing is.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
-use edge_sync_contract::{CommandError, DesiredDeployment, DesiredIndex};
+use edge_sync_contract::{CommandError, DesiredDeployment, DesiredIndex, DesiredSource, Digest};
 use service_runtime::backoff::Backoff;
 use service_runtime::{Effects, Saved};
+use sparkplug::replication::{Hold, Outcome, Receiver};
 use uuid::Uuid;
 
 use crate::event::{Effect, ErrorClass, KubernetesError};
@@ -32,6 +32,8 @@ pub enum Taken {
     Old,
     /// It is refused; the error tells.
     Refused,
+    /// It comes from where nothing may come from: nothing is applied or deleted by it.
+    Held(Hold),
 }
 
 /// Keeps the accepted index.
@@ -39,6 +41,7 @@ pub enum Taken {
 pub struct IndexKeeper {
     is_loaded: bool,
     accepted: Option<IndexRecord>,
+    receiver: Receiver<Digest>,
     resource_version: Option<String>,
     unreadable: Option<String>,
     refused: Option<String>,
@@ -56,6 +59,7 @@ impl IndexKeeper {
         Self {
             is_loaded: false,
             accepted: None,
+            receiver: Receiver::default(),
             resource_version: None,
             unreadable: None,
             refused: None,
@@ -90,30 +94,46 @@ impl IndexKeeper {
 
     /// Takes an index that arrived.
     pub fn on_command(&mut self, index: DesiredIndex) -> Taken {
-        let newest = self.waiting.as_ref().or(self.accepted.as_ref().map(|record| &record.index));
-        let Some(newest) = newest else {
-            self.waiting = Some(index);
-            return Taken::Waiting;
-        };
-        match index.version.cmp(&newest.version) {
-            Ordering::Less => Taken::Old,
-            Ordering::Equal if index == *newest => {
+        match self.receiver.receive(&index.stamp()) {
+            Outcome::Accepted => {
+                self.waiting = Some(index);
+                self.know_newest();
+                Taken::Waiting
+            }
+            Outcome::Duplicate => {
                 self.refused = None;
                 if self.waiting.is_some() { Taken::Waiting } else { Taken::Repeat }
             }
-            Ordering::Equal => {
-                let (version, digest) = (newest.version, newest.digest());
+            Outcome::Stale => Taken::Old,
+            Outcome::Conflict => {
+                let (version, digest) = (index.version, index.digest());
+                let known = self.newest().map_or(digest, DesiredIndex::digest);
                 self.refused = Some(format!(
-                    "Desired/Index version {version} was given with digest {digest} before, not with {}; send it with a version above {version}",
-                    index.digest()
+                    "Desired/Index version {version} was given with digest {known} before, not with {digest}; send it with a version above {version}"
                 ));
                 Taken::Refused
             }
-            Ordering::Greater => {
-                self.waiting = Some(index);
-                Taken::Waiting
-            }
+            Outcome::Held(hold) => Taken::Held(hold),
         }
+    }
+
+    /// Why what the control plane sends is held.
+    pub fn held(&self) -> Option<Hold> {
+        self.receiver.held()
+    }
+
+    /// Why commits would be held that come from there.
+    pub fn hold_of(&self, source: &DesiredSource) -> Option<Hold> {
+        self.receiver.hold_of(source.origin, source.follows)
+    }
+
+    fn newest(&self) -> Option<&DesiredIndex> {
+        self.waiting.as_ref().or(self.accepted.as_ref().map(|record| &record.index))
+    }
+
+    fn know_newest(&mut self) {
+        let newest = self.newest().map(DesiredIndex::stamp);
+        self.receiver.set_accepted(newest);
     }
 
     /// Takes an index that cannot be read.
@@ -209,6 +229,7 @@ impl IndexKeeper {
             self.waiting = None;
         }
         self.accepted = Some(record);
+        self.know_newest();
     }
 
     fn settled(&mut self) {

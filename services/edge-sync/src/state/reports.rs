@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use edge_sync_contract::names::{
-    DESIRED_DIGEST, DESIRED_ERROR, DESIRED_VERSION, SOURCE_CHARTS, SOURCE_COMMIT, SOURCE_ERROR, SOURCE_VERSION,
-    deployment,
+    DESIRED_DIGEST, DESIRED_ERROR, DESIRED_HELD, DESIRED_ORIGIN, DESIRED_VERSION, SOURCE_CHARTS, SOURCE_COMMIT,
+    SOURCE_ERROR, SOURCE_VERSION, deployment,
 };
 use edge_sync_contract::{DeploymentDevice, HostDevice, SyncDevice, SyncNode};
 use sparkplug::edge_node::NodeUpdate;
@@ -92,7 +92,12 @@ impl Reports {
     /// Says again what answers an index.
     pub fn repeat_index(&self, now: u64) -> Option<NodeUpdate> {
         let metrics = self.node.as_ref()?.to_metrics();
-        Some(repeat(None, metrics, &[DESIRED_VERSION, DESIRED_DIGEST, DESIRED_ERROR], now))
+        Some(repeat(
+            None,
+            metrics,
+            &[DESIRED_VERSION, DESIRED_DIGEST, DESIRED_ORIGIN, DESIRED_HELD, DESIRED_ERROR],
+            now,
+        ))
     }
 
     /// Says again what answers new commits.

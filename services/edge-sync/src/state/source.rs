@@ -56,6 +56,11 @@ impl Source {
         false
     }
 
+    /// What came is not followed.
+    pub fn hold(&mut self, reason: String) {
+        self.error = Some(reason);
+    }
+
     /// The API answers again.
     pub fn retry_now(&mut self) {
         self.retry_at = None;
@@ -114,7 +119,8 @@ mod tests {
 
     fn desired(version: u64) -> DesiredSource {
         let repository = format!("{version:040x}").parse().unwrap();
-        DesiredSource { version, sources: Sources { repository, charts: None, others: Others::default() } }
+        let sources = Sources { repository, charts: None, others: Others::default() };
+        DesiredSource { version, sources, origin: None, follows: None }
     }
 
     fn annotate(version: u64) -> Option<Effect> {

@@ -6,10 +6,11 @@ mod world;
 use std::collections::BTreeMap;
 
 use edge_sync_contract::names::{DESIRED_INDEX, DESIRED_MANIFESTS};
-use edge_sync_contract::{DeploymentState, DesiredManifests, SyncDevice};
+use edge_sync_contract::{DeploymentState, DesiredIndex, DesiredManifests, Entries, SyncDevice};
 use serde_json::json;
 use sparkplug::Metric;
 use sparkplug::edge_node::NodeEvent;
+use sparkplug::replication::Origin;
 
 use super::*;
 use crate::event::ErrorClass;
@@ -666,7 +667,13 @@ fn early_manifests_and_kept_manifests_are_bounded() {
     };
     let all: Vec<_> = (0..100).map(|n| (n, large(n))).collect();
     let listed: BTreeMap<_, _> = all.iter().map(|(n, set)| (uuid(*n), set.entry())).collect();
-    bench.run_on(index_command(&edge_sync_contract::DesiredIndex { version: 1, deployments: listed }));
+    bench.run_on(index_command(&edge_sync_contract::DesiredIndex {
+        version: 1,
+        deployments: listed,
+        origin: None,
+        follows: None,
+        entries: None,
+    }));
     for (n, set) in &all {
         bench.run_on(manifests_command(*n, set));
         assert!(bench.published.deployment(*n).unwrap().is_applied(set.digest()));
@@ -698,4 +705,77 @@ fn how_far_flux_is_is_reported_when_it_changes() {
         (node.source_applied, node.source_ready, node.source_message.as_deref()),
         (commit, Some(false), Some("no"))
     );
+}
+
+/// An index that was derived from that state of a store.
+fn from(index: DesiredIndex, origin: &str) -> DesiredIndex {
+    DesiredIndex { origin: Some(format!("{}/{origin}", uuid(7)).parse().unwrap()), ..index }
+}
+
+fn held(bench: &Bench) -> Option<String> {
+    let node = bench.state.node_report().unwrap();
+    assert_eq!(node.desired_held, Some(node.desired_hold_reason.is_some()));
+    node.desired_hold_reason.clone()
+}
+
+#[test]
+fn an_index_of_an_older_or_another_store_changes_nothing_until_an_operator_raises_the_epoch() {
+    let mut bench = Bench::born();
+    let (first, second, third) = (manifests(1, 1, &["x"]), manifests(1, 2, &["y"]), manifests(1, 3, &["z"]));
+    bench.run_on(index_command(&from(index(5, &[(1, &first), (2, &second)]), "0/00000000000000aa/20")));
+    bench.run_on(manifests_command(1, &first));
+    bench.run_on(manifests_command(2, &second));
+    assert_eq!((bench.cluster.keys(), held(&bench)), (vec!["x".to_owned(), "y".to_owned()], None));
+    let without = |version| index(version, &[(1, &first), (3, &third)]);
+    let mut other = from(without(7), "0/00000000000000bb/90");
+    other.origin = other.origin.map(|origin| Origin { store: uuid(8), ..origin });
+    let older = from(without(6), "0/00000000000000aa/18");
+    for (held_back, reason) in [(older, "older than this cluster by 2 revisions"), (other, "another store")] {
+        let effects = bench.run_on(index_command(&held_back));
+        assert!(!effects.iter().any(|effect| effect.starts_with("save")), "{effects:?}");
+        assert!(held(&bench).unwrap().contains(reason));
+        bench.run_on(manifests_command(3, &third));
+        bench.pass(3600 * SECOND);
+        assert_eq!(bench.cluster.keys(), ["x", "y"]);
+    }
+    // Nor are commits followed that come from there.
+    let sources = edge_sync_contract::Sources {
+        repository: "0123456789abcdef0123456789abcdef01234567".parse().unwrap(),
+        charts: None,
+        others: edge_sync_contract::Others::default(),
+    };
+    let source = edge_sync_contract::DesiredSource { version: 3, sources, origin: None, follows: None };
+    bench.run_on(command(source.to_request(sync())));
+    assert!(bench.state.node_report().unwrap().source_error.is_some());
+    // The record has the origin, so a restart forgets nothing of it.
+    let mut again = bench.restarted();
+    again.run_on(index_command(&from(without(8), "0/00000000000000aa/19")));
+    assert!(held(&again).unwrap().contains("by 1 revisions"));
+    again.run_on(index_command(&from(without(8), "1/00000000000000bb/3")));
+    assert_eq!(held(&again), None);
+    again.run_on(manifests_command(3, &third));
+    again.pass(3600 * SECOND);
+    assert_eq!(again.cluster.keys(), ["x", "z"]);
+    assert_eq!(again.state.node_report().unwrap().desired_origin.map(|origin| origin.epoch), Some(1));
+}
+
+#[test]
+fn the_entries_that_something_was_made_from_are_told_to_who_asks() {
+    let mut bench = Bench::born();
+    let entries = |name: &str| Some(Entries([("Info".to_owned(), json!({"name": name}))].into()));
+    let mut set = manifests(1, 1, &["x", "y"]);
+    set.entries = entries("Oven");
+    bench.run_on(index_command(&DesiredIndex { entries: entries("Alpha"), ..index(1, &[(1, &set)]) }));
+    bench.run_on(manifests_command(1, &set));
+    assert_eq!(bench.published.deployment(1).unwrap().entries, None);
+    let mut again = bench.restarted();
+    let ask = |give: bool| {
+        let metrics = vec![Metric::new(edge_sync_contract::names::RECOVER_ENTRIES, give)];
+        Event::Node(NodeEvent::Command { device: None, metrics, timestamp: None })
+    };
+    again.run_on(ask(true));
+    assert_eq!(again.published.deployment(1).unwrap().entries, entries("Oven"));
+    assert_eq!(again.state.node_report().unwrap().cluster_entries, entries("Alpha"));
+    again.run_on(ask(false));
+    assert_eq!(again.published.deployment(1).unwrap().entries, None);
 }

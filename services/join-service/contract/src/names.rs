@@ -23,6 +23,16 @@ pub const CLUSTER_NAME: &str = "Cluster/Name";
 pub const REPLICA: &str = "Replica/Name";
 /// Version of the policy that was sent last and taken over (UInt64, 0 before the first).
 pub const POLICY_VERSION: &str = "Policy/Version";
+/// Where the policy comes from (String, `STORE/EPOCH/TIMELINE/REVISION`, null before the first or if its sender did not say).
+pub const POLICY_ORIGIN: &str = "Policy/Origin";
+/// What the control plane sends is held: the policy in force stays until an operator decides (Boolean; absent: this service does not judge where a policy comes from).
+pub const POLICY_HELD: &str = "Policy/Held";
+/// The policy's entry (String JSON, null while nobody has asked for it by [`RECOVER_ENTRIES`], without an entry, or if it is too large for a message).
+pub const POLICY_ENTRY: &str = "Policy/Entry";
+/// NCMD, Boolean: whether [`POLICY_ENTRY`] is to be told.
+pub const RECOVER_ENTRIES: &str = "Recover/Entries";
+/// Why (String, null if it is not).
+pub const POLICY_HOLD_REASON: &str = "Policy/Hold Reason";
 /// Digest of it (String, null before the first).
 pub const POLICY_DIGEST: &str = "Policy/Digest";
 /// Revision of ConfigDB at which its entry stands (UInt64, 0 without an entry).

@@ -1,13 +1,14 @@
 //! The metrics of the Join node itself, without those that every Edge Node has and without its counters.
 
+use sparkplug::replication::Origin;
 use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::names::{
     CLUSTER_NAME, CLUSTER_UUID, CONTROL_PLANE_HOLDER, CONTROL_PLANE_UNTIL, ERROR, HOSTS_MEMBERS, HOSTS_PENDING,
-    HOSTS_TOTAL, POLICY_DIGEST, POLICY_ERROR, POLICY_REVISION, POLICY_STATE, POLICY_VERSION, REPLICA, SERVICE,
-    SERVICE_NAME, SIMULATED, TICKETS_ACKNOWLEDGED, TICKETS_ISSUED, TICKETS_RESENT, TOKENS_LIVE, TOKENS_REVOKED,
-    VERSION,
+    HOSTS_TOTAL, POLICY_DIGEST, POLICY_ENTRY, POLICY_ERROR, POLICY_HELD, POLICY_HOLD_REASON, POLICY_ORIGIN,
+    POLICY_REVISION, POLICY_STATE, POLICY_VERSION, REPLICA, SERVICE, SERVICE_NAME, SIMULATED, TICKETS_ACKNOWLEDGED,
+    TICKETS_ISSUED, TICKETS_RESENT, TOKENS_LIVE, TOKENS_REVOKED, VERSION,
 };
 use crate::policy::{PolicyDigest, PolicyState};
 
@@ -30,6 +31,14 @@ pub struct JoinNode {
     pub policy_digest: Option<PolicyDigest>,
     /// Revision of its entry; 0 without one.
     pub policy_revision: u64,
+    /// Where it comes from.
+    pub policy_origin: Option<Origin>,
+    /// What the control plane sends is held; None: this service does not judge where a policy comes from.
+    pub policy_held: Option<bool>,
+    /// Why it is held.
+    pub policy_hold_reason: Option<String>,
+    /// The policy's entry, while it is asked for.
+    pub policy_entry: Option<String>,
     /// What it does.
     pub policy_state: PolicyState,
     /// Why it admits nobody, or why the last command was refused.
@@ -71,6 +80,14 @@ sparkplug::typed_metrics! {
         policy_version => POLICY_VERSION,
         policy_digest as form::Nullable<form::Parsed> => POLICY_DIGEST,
         policy_revision => POLICY_REVISION,
+        #[optional]
+        policy_origin as form::Nullable<form::Parsed> => POLICY_ORIGIN,
+        #[optional]
+        policy_held => POLICY_HELD,
+        #[optional]
+        policy_hold_reason => POLICY_HOLD_REASON,
+        #[optional]
+        policy_entry => POLICY_ENTRY,
         policy_state as form::Parsed => POLICY_STATE,
         policy_error => POLICY_ERROR,
         hosts_total => HOSTS_TOTAL,
@@ -116,6 +133,10 @@ mod tests {
             "Policy/Version UInt64",
             "Policy/Digest String",
             "Policy/Revision UInt64",
+            "Policy/Origin String",
+            "Policy/Held Boolean",
+            "Policy/Hold Reason String",
+            "Policy/Entry String",
             "Policy/State String",
             "Policy/Error String",
             "Hosts/Total UInt32",
@@ -132,7 +153,7 @@ mod tests {
         ];
         assert_eq!(listed, expected);
         assert_eq!(JoinNode::from_metrics(&metrics), Ok(node.clone()));
-        let digest = DesiredPolicy { version: 1, revision: 0, entry: None }.digest();
+        let digest = DesiredPolicy { version: 1, ..DesiredPolicy::default() }.digest();
         let later = JoinNode {
             policy_version: 1,
             policy_digest: Some(digest),

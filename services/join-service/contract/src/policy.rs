@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sparkplug::host::HostRequest;
+use sparkplug::replication::{Origin, OriginError, Point, Stamp};
 use sparkplug::{EdgeNodeDescriptor, Metric};
 
 use crate::names::DESIRED_POLICY;
@@ -16,7 +17,7 @@ use crate::names::DESIRED_POLICY;
 pub const POLICY_BYTES_MAX: usize = 900 * 1024;
 
 /// The policy that a cluster is to be judged by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DesiredPolicy {
     /// Grows with every change; at least 1.
     pub version: u64,
@@ -24,6 +25,10 @@ pub struct DesiredPolicy {
     pub revision: u64,
     /// The `AttestationPolicy` entry as JSON; None: the cluster has none.
     pub entry: Option<String>,
+    /// State of the store that it was derived from; None: the sender does not say.
+    pub origin: Option<Origin>,
+    /// The last state, in that store, of the timeline that the receiver reported.
+    pub follows: Option<Point>,
 }
 
 /// A command could not be used. It names the field and the rule; version and digest are what the sender finds in the report.
@@ -59,7 +64,20 @@ impl DesiredPolicy {
     /// As on the wire.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({"version": self.version, "revision": self.revision, "digest": self.digest().to_string(), "policy": self.entry})
+        let mut value = json!({"version": self.version, "revision": self.revision, "digest": self.digest().to_string(), "policy": self.entry});
+        if let Some(origin) = self.origin {
+            value["origin"] = json!(origin.to_string());
+        }
+        if let Some(follows) = self.follows {
+            value["follows"] = json!(follows.to_string());
+        }
+        value
+    }
+
+    /// What a receiver judges it by.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp<PolicyDigest> {
+        Stamp { origin: self.origin, follows: self.follows, version: self.version, digest: self.digest() }
     }
 
     /// From the wire. The digest must be that of revision and entry.
@@ -87,7 +105,11 @@ impl DesiredPolicy {
             Some(Value::Null) => None,
             _ => return Err(error("policy", "must be a text that holds JSON, or null")),
         };
-        let desired = Self { version, revision, entry };
+        let text_of = |member: &str| document.get(member).map(|value| value.as_str().unwrap_or_default());
+        let rule = |member: &'static str| move |rule: OriginError| error(member, rule.to_string());
+        let origin = text_of("origin").map(str::parse).transpose().map_err(rule("origin"))?;
+        let follows = text_of("follows").map(str::parse).transpose().map_err(rule("follows"))?;
+        let desired = Self { version, revision, entry, origin, follows };
         if desired.digest() != digest {
             let rule =
                 format!("is not that of the policy, which is {}; send the command again whole", desired.digest());
@@ -203,12 +225,18 @@ mod tests {
     use sparkplug::GroupId;
 
     fn desired() -> DesiredPolicy {
-        DesiredPolicy { version: 3, revision: 17, entry: Some(r#"{"bank":"sha256"}"#.to_owned()) }
+        DesiredPolicy {
+            version: 3,
+            revision: 17,
+            entry: Some(r#"{"bank":"sha256"}"#.to_owned()),
+            origin: "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok(),
+            follows: "00000000000000aa/9".parse().ok(),
+        }
     }
 
     #[test]
     fn what_is_sent_is_what_is_read() {
-        let none = DesiredPolicy { version: 4, revision: 0, entry: None };
+        let none = DesiredPolicy { version: 4, ..DesiredPolicy::default() };
         for desired in [desired(), none] {
             let join = crate::names::join_node(GroupId::new("ACME-Cell").unwrap());
             let HostRequest::Command { device: None, metrics, .. } = desired.to_request(join) else { panic!() };
@@ -227,6 +255,8 @@ mod tests {
         };
         assert_eq!(message("version", json!(0)), "Desired/Policy version must be an integer of at least 1");
         assert_eq!(message("revision", json!("1")), "Desired/Policy revision must be an integer of at least 0");
+        assert!(message("origin", json!("x")).starts_with("Desired/Policy origin must be STORE/EPOCH"));
+        assert!(message("follows", json!(1)).starts_with("Desired/Policy follows must be TIMELINE"));
         assert!(message("digest", json!("ab")).starts_with("Desired/Policy digest must be the 64"));
         assert!(message("revision", json!(18)).starts_with("Desired/Policy digest is not that of the policy"));
         assert!(message("policy", json!({})).starts_with("Desired/Policy policy must be a text"));
@@ -240,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_digest_is_of_revision_and_entry() {
-        let none = |revision| DesiredPolicy { version: 1, revision, entry: None }.digest();
+        let none = |revision| DesiredPolicy { version: 1, revision, ..DesiredPolicy::default() }.digest();
         assert_eq!(none(0), none(5), "without an entry there is no revision");
         assert_eq!(desired().digest(), DesiredPolicy { version: 9, ..desired() }.digest());
         assert_ne!(desired().digest(), DesiredPolicy { revision: 18, ..desired() }.digest());

@@ -4,11 +4,13 @@ use configdb_schema::document::AttestationPolicy;
 use join_attestation::{HostVerifier, Policy};
 use join_protocol::terms::Variant;
 use join_service_contract::{DesiredPolicy, PolicyDigest, PolicyState};
+use sparkplug::replication::{Hold, Outcome, Receiver};
 
 /// The policy, and what is said of it.
 #[derive(Debug)]
 pub struct PolicyKeeper {
     desired: Option<DesiredPolicy>,
+    receiver: Receiver<PolicyDigest>,
     /// Of `desired`; a policy may be large, and what is said of it is compared at every event.
     digest: Option<PolicyDigest>,
     state: PolicyState,
@@ -30,6 +32,8 @@ pub enum Taken {
     Older,
     /// It cannot be taken over.
     Refused,
+    /// It comes from where nothing may come from.
+    Held,
 }
 
 impl PolicyKeeper {
@@ -38,6 +42,7 @@ impl PolicyKeeper {
     pub fn new() -> Self {
         Self {
             desired: None,
+            receiver: Receiver::default(),
             digest: None,
             state: PolicyState::Unknown,
             error: Some("no policy was sent to this cluster: nobody is admitted".to_owned()),
@@ -93,19 +98,32 @@ impl PolicyKeeper {
 
     /// Compares a command with what is in force.
     pub fn take(&mut self, command: &DesiredPolicy) -> Taken {
-        let Some(known) = &self.desired else { return Taken::New };
-        if command.version < known.version {
-            return Taken::Older;
+        let was_held = self.held();
+        match self.receiver.receive(&command.stamp()) {
+            Outcome::Accepted => Taken::New,
+            Outcome::Stale => Taken::Older,
+            Outcome::Duplicate => {
+                self.refused = None;
+                Taken::Repeat
+            }
+            Outcome::Conflict => {
+                let version = command.version;
+                self.refuse(format!("version {version} is in force with another digest; send a greater version"));
+                Taken::Refused
+            }
+            Outcome::Held(hold) => {
+                if was_held != Some(hold) {
+                    tracing::warn!(version = command.version, reason = %hold, "policy held: the one in force stays until an operator decides");
+                }
+                Taken::Held
+            }
         }
-        if command.version > known.version {
-            return Taken::New;
-        }
-        if Some(command.digest()) == self.digest {
-            self.refused = None;
-            return Taken::Repeat;
-        }
-        self.refuse(format!("version {} is in force with another digest; send a greater version", known.version));
-        Taken::Refused
+    }
+
+    /// Why what the control plane sends is held.
+    #[must_use]
+    pub const fn held(&self) -> Option<Hold> {
+        self.receiver.held()
     }
 
     /// A command could not be read, or not be stored.
@@ -139,6 +157,7 @@ impl PolicyKeeper {
         tracing::info!(version = desired.version, revision = desired.revision, state = %self.state, "policy taken over");
         self.verifier = HostVerifier::new(policy);
         self.digest = Some(desired.digest());
+        self.receiver.set_accepted(Some(desired.stamp()));
         self.desired = Some(desired);
     }
 }
@@ -148,7 +167,8 @@ mod tests {
     use super::*;
 
     fn desired(version: u64, entry: Option<&str>) -> DesiredPolicy {
-        DesiredPolicy { version, revision: 7, entry: entry.map(str::to_owned) }
+        let origin = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12".parse().ok();
+        DesiredPolicy { version, revision: 7, entry: entry.map(str::to_owned), origin, follows: None }
     }
 
     #[test]
@@ -162,6 +182,15 @@ mod tests {
         assert_eq!(keeper.take(&desired(2, None)), Taken::Repeat);
         assert_eq!(keeper.take(&desired(2, Some("{}"))), Taken::Refused);
         assert!(keeper.error().unwrap().starts_with("version 2 is in force with another digest"));
+        // A store that is another one, or older, changes nothing: not even who is kept out.
+        let from = |origin: &str| DesiredPolicy { origin: origin.parse().ok(), ..desired(4, Some("{}")) };
+        for (origin, reason) in [
+            ("00000000-0000-0000-0000-000000000008/0/00000000000000ab/12", "another store"),
+            ("00000000-0000-0000-0000-000000000007/0/00000000000000ab/10", "older than this cluster by 2 revisions"),
+        ] {
+            assert_eq!((keeper.take(&from(origin)), keeper.state()), (Taken::Held, PolicyState::None));
+            assert!(keeper.held().unwrap().to_string().contains(reason));
+        }
         assert_eq!(keeper.take(&desired(3, Some("{}"))), Taken::New);
         keeper.apply(desired(3, Some("{}")));
         assert_eq!(keeper.state(), PolicyState::Invalid);

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use join_service_contract::names::{POLICY_DIGEST, POLICY_ERROR, POLICY_STATE, POLICY_VERSION};
+use join_service_contract::names::{
+    POLICY_DIGEST, POLICY_ERROR, POLICY_HELD, POLICY_ORIGIN, POLICY_STATE, POLICY_VERSION,
+};
 use join_service_contract::{HostState, JoinCounters, JoinHost, JoinNode, host_device};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::{Metric, TypedMetrics};
@@ -130,7 +132,8 @@ impl Reports {
 
     /// Says again what answers a policy, as historical values: values that did not change would otherwise not be sent. Who missed the data before sees the gap in `seq`.
     pub fn repeat_policy(&self, now: u64) -> Option<NodeUpdate> {
-        let names: BTreeSet<&str> = [POLICY_VERSION, POLICY_DIGEST, POLICY_STATE, POLICY_ERROR].into();
+        let names: BTreeSet<&str> =
+            [POLICY_VERSION, POLICY_DIGEST, POLICY_ORIGIN, POLICY_HELD, POLICY_STATE, POLICY_ERROR].into();
         let named = self.node()?.to_metrics().into_iter().filter(|metric| names.contains(&*metric.name));
         let metrics = named.map(|metric| metric.at(now).historical()).collect();
         Some(NodeUpdate::Historical { device: None, metrics })

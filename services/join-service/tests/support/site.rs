@@ -134,5 +134,5 @@ pub fn entry(enrolled: &[Value], revoked: &[String]) -> Value {
 }
 
 pub fn policy(version: u64, entry: &Value) -> DesiredPolicy {
-    DesiredPolicy { version, revision: 100 + version, entry: Some(entry.to_string()) }
+    DesiredPolicy { version, revision: 100 + version, entry: Some(entry.to_string()), ..DesiredPolicy::default() }
 }

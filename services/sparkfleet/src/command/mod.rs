@@ -11,6 +11,7 @@ pub mod deployment;
 pub mod host;
 pub mod identity;
 pub mod policy;
+pub mod recover;
 pub mod rollout;
 pub mod secret;
 pub mod service;

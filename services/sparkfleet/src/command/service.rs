@@ -9,7 +9,7 @@ use service_runtime::shutdown::Shutdown;
 use service_runtime::{config, exit, logging};
 use sparkplug_mqtt::MqttConfig;
 
-use crate::cli::ServiceArguments;
+use crate::cli::{ConfigDbArguments, ServiceArguments};
 
 /// Keys of `[http]`, the same in every service.
 const HTTP_KEYS: &[ConfigKey] = &[ConfigKey {
@@ -22,8 +22,10 @@ const HTTP_KEYS: &[ConfigKey] = &[ConfigKey {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn configdb(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    start("configdb", arguments, configdb::run).await
+pub async fn configdb(arguments: &ConfigDbArguments) -> anyhow::Result<()> {
+    let new_store = arguments.new_store;
+    let service = |config, shutdown, health| configdb::run(configdb::Config { new_store, ..config }, shutdown, health);
+    start("configdb", &arguments.service, service).await
 }
 
 /// Runs the cluster manager.

@@ -16,7 +16,7 @@ pub struct AlertRow {
     pub cluster: Option<String>,
     /// Which node it is about; None: the cluster as a whole.
     pub node: Option<String>,
-    /// `Offline`, `Will_Not_Reload`, or `Identity`: somebody should look at the cluster's certificates and tokens.
+    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), or `Identity`: somebody should look at the cluster's certificates and tokens.
     pub alert: &'static str,
     /// Since when, UTC ms; None: not known.
     pub since: Option<u64>,
@@ -49,6 +49,14 @@ impl Fleet {
             if is_wanted && !is_alive && self.was_seen(uuid, Some(cluster)) {
                 rows.push(self.sync_away(cluster));
             }
+            rows.extend(cluster.held().map(|reason| AlertRow {
+                cluster: Some(cluster.name.clone()),
+                node: None,
+                alert: "Held",
+                since: cluster.desired.held_since,
+                reason: reason.to_owned(),
+                monitor: self.manager.node().to_string(),
+            }));
             rows.extend(cluster.identity.alert.as_ref().map(|alert| AlertRow {
                 cluster: Some(cluster.name.clone()),
                 node: None,

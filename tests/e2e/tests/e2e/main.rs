@@ -19,6 +19,7 @@ mod journey;
 mod kubernetes;
 mod lifecycle;
 mod pushes;
+mod recovery;
 mod renewal;
 mod resume;
 mod sealing;

@@ -303,3 +303,81 @@ fn a_typed_document_is_read_from_an_entry() {
     assert!(replica.document::<Info>(uuid(1)).is_err());
     assert_eq!(replica.document::<Info>(uuid(3)).unwrap(), None);
 }
+
+const TIMELINES: &str = "000000000000000a/0 000000000000000b/8";
+
+fn born_at(store: Uuid, timelines: &str, revision: u64, objects: u64) -> HostEvent {
+    let HostEvent::NodeBirth { node, bd_seq, timestamp, uuid, metrics } = node_birth(store, revision, objects) else {
+        panic!("a birth")
+    };
+    let more = Metric::new(names::CONFIG_TIMELINES, timelines);
+    let metrics = metrics.iter().cloned().chain([more]).collect();
+    HostEvent::NodeBirth { node, bd_seq, timestamp, uuid, metrics }
+}
+
+fn settled() -> ConfigReplica {
+    let mut replica = ConfigReplica::new(node());
+    let births = [object_birth(uuid(1), info(3, "\"a\"")), object_birth(uuid(2), no_info())];
+    feed(&mut replica, &[born_at(STORE, TIMELINES, 9, 2)]);
+    assert_eq!(replica.origin(0), None, "what is not known completely comes from nowhere");
+    feed(&mut replica, &births);
+    replica
+}
+
+fn revision(replica: &ConfigReplica) -> Option<u64> {
+    replica.origin(0).map(|origin| origin.point.revision)
+}
+
+#[test]
+fn what_is_derived_says_from_which_state_of_the_store_it_comes() {
+    let mut replica = settled();
+    let origin = replica.origin(7).unwrap();
+    assert_eq!((origin.store, origin.epoch, origin.point), (STORE, 7, Point { timeline: 0xb, revision: 9 }));
+    // A turn of ConfigDB: its data come before the revision that they add up to.
+    feed(&mut replica, &[object_data(uuid(2), vec![info(12, "\"b\"")])]);
+    assert_eq!(revision(&replica), Some(12));
+    feed(&mut replica, &[object_data(uuid(2), vec![no_info()])]);
+    assert_eq!(revision(&replica), Some(12));
+    feed(&mut replica, &[node_data(13, 2)]);
+    assert_eq!(revision(&replica), Some(13));
+    feed(&mut replica, &[object_data(uuid(1), vec![no_info()])]);
+    assert_eq!(revision(&replica), Some(14), "a deletion has no revision of its own");
+    // What was derived from an earlier run of ConfigDB is part of this store, up to the end of that run.
+    let accepted = |store, timeline| Origin { store, epoch: 0, point: Point { timeline, revision: 5 } };
+    assert_eq!(replica.follows(accepted(STORE, 0xa)), Some(Point { timeline: 0xa, revision: 7 }));
+    assert_eq!(replica.follows(accepted(STORE, 0xc)), None);
+    assert_eq!(replica.follows(accepted(uuid(6), 0xa)), None);
+}
+
+#[test]
+fn a_mixture_of_two_states_comes_from_nowhere() {
+    let mut replica = settled();
+    // A later state is born; until it is complete, deletions of it are not known.
+    let later = "000000000000000a/0 000000000000000b/8 000000000000000c/10";
+    feed(&mut replica, &[born_at(STORE, later, 12, 1)]);
+    assert_eq!(replica.origin(0), None);
+    feed(&mut replica, &[object_birth(uuid(1), info(11, "\"c\""))]);
+    assert_eq!(replica.origin(0).unwrap().point, Point { timeline: 0xc, revision: 12 });
+    feed(&mut replica, &[born_at(uuid(6), later, 12, 1)]);
+    assert_eq!(replica.origin(0), None);
+}
+
+#[test]
+fn a_rebirth_at_the_same_state_leaves_the_replica_complete_and_tells_nothing() {
+    let mut replica = settled();
+    let births = [object_birth(uuid(1), info(3, "\"a\"")), object_birth(uuid(2), no_info())];
+    assert_eq!(feed(&mut replica, &[born_at(STORE, TIMELINES, 9, 2)]), [""; 0]);
+    assert!(replica.is_complete());
+    assert_eq!(feed(&mut replica, &births), [""; 0]);
+    // Lost and found again: complete at once.
+    let lost = HostEvent::Offline { reason: "gone".to_owned() };
+    feed(&mut replica, &[lost]);
+    assert!(!replica.is_complete() && replica.origin(0).is_some(), "what was known is still a state of the store");
+    assert_eq!(feed(&mut replica, &[born_at(STORE, TIMELINES, 9, 2)]), ["complete"]);
+    assert_eq!(feed(&mut replica, &[object_data(uuid(2), vec![info(10, "\"b\"")])]).len(), 1);
+    // The same revision of another run is another state, and so is one of which something is here already.
+    assert_ne!(feed(&mut replica, &[born_at(STORE, TIMELINES, 9, 2)]), [""; 0]);
+    let mut other = settled();
+    assert_ne!(feed(&mut other, &[born_at(STORE, "000000000000000a/0 000000000000000c/8", 9, 2)]), [""; 0]);
+    assert!(!other.is_complete());
+}

@@ -62,10 +62,10 @@ pub fn manifests(version: u64, content: u64, names: &[&str]) -> DesiredManifests
 
 pub fn index(version: u64, deployments: &[(u128, &DesiredManifests)]) -> DesiredIndex {
     let entries = deployments.iter().map(|(n, manifests)| (uuid(*n), manifests.entry()));
-    DesiredIndex { version, deployments: entries.collect() }
+    DesiredIndex { version, deployments: entries.collect(), origin: None, follows: None, entries: None }
 }
 
-fn sync() -> EdgeNodeDescriptor {
+pub fn sync() -> EdgeNodeDescriptor {
     EdgeNodeDescriptor::parse("ACME-Cell", "Sync").unwrap()
 }
 

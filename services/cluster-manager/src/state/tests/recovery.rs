@@ -1,0 +1,129 @@
+//! A ConfigDB that was restored from a backup, or replaced: the edge holds, it shows, and only an operator's decision ends it.
+
+use super::*;
+
+pub(super) const OTHER_STORE: Uuid = Uuid::from_u128(0x58);
+const SECOND: Uuid = Uuid::from_u128(0xD2);
+
+impl World {
+    /// ConfigDB is started again on this content.
+    fn restart_db(&mut self, db: ConfigDb, timeline: u64) {
+        self.db = db;
+        self.db.timelines.begin(timeline, self.db.revision);
+        let births = self.db.birth();
+        self.feed(births);
+        self.run(Duration::from_secs(300));
+    }
+
+    fn decide(&mut self, epoch: u64) {
+        let store = self.db.store;
+        self.put(CLUSTER, "EdgeClusterRecovery", json!({"store": store, "epoch": epoch, "decision": "discard"}));
+        self.settle();
+    }
+
+    fn at_edge(&self) -> Vec<Uuid> {
+        self.edges["Paint_Shop"].deployments.keys().copied().collect()
+    }
+
+    fn held(&self) -> &str {
+        self.device().desired.held.as_deref().unwrap_or("nothing")
+    }
+}
+
+/// As [`running`], with an edge that judges.
+fn judging() -> World {
+    let mut world = running();
+    let edge = world.edges.get_mut("Paint_Shop").unwrap();
+    edge.judge = Some(Receiver::default());
+    edge.node.desired_held = Some(false);
+    let events = edge.birth();
+    world.feed(events);
+    world.settle();
+    assert!(world.device().desired.agreed, "the first store that is heard is followed");
+    assert!(world.edges["Paint_Shop"].node.desired_origin.is_some_and(|origin| origin.store == STORE));
+    world
+}
+
+#[test]
+fn a_store_from_a_backup_deletes_nothing_however_far_it_comes_until_an_operator_decides() {
+    let mut world = judging();
+    let backup = world.db.clone();
+    world.put_deployment(SECOND, "Robot_Cell_4");
+    world.settle();
+    assert_eq!(world.at_edge(), [DEPLOYMENT, SECOND]);
+    world.restart_db(backup, 2);
+    assert_eq!(world.at_edge(), [DEPLOYMENT, SECOND]);
+    assert!(world.held().starts_with("the control plane is older than this cluster by"), "{}", world.held());
+    assert_eq!((world.node.clusters_held, world.device().desired.agreed), (1, false));
+    // Its revisions come to be greater than what the edge has seen.
+    for n in 0..40_u32 {
+        world.put(known::chart::EDGE_AGENT, "Info", json!({"name": n.to_string()}));
+    }
+    world.put_deployment(Uuid::from_u128(0xD3), "Robot_Cell_5");
+    world.run(Duration::from_secs(300));
+    assert_eq!(world.at_edge(), [DEPLOYMENT, SECOND], "nothing is deleted, and nothing added");
+    let commands = world.edges["Paint_Shop"].commands;
+    world.run(Duration::from_secs(600));
+    assert!(world.edges["Paint_Shop"].commands - commands <= 20, "what is held is not sent in a hot loop");
+    world.decide(1);
+    assert_eq!(world.at_edge(), [DEPLOYMENT, Uuid::from_u128(0xD3)]);
+    assert_eq!((world.held(), world.node.clusters_held), ("nothing", 0));
+    assert!(world.device().desired.agreed && world.device().desired.held_since.is_none());
+}
+
+#[test]
+fn a_restart_of_the_same_store_goes_on_and_the_later_store_coming_back_ends_the_hold() {
+    let mut world = judging();
+    let backup = world.db.clone();
+    world.put_deployment(SECOND, "Robot_Cell_4");
+    world.settle();
+    let (later, after) = (world.db.clone(), world.db.clone());
+    world.restart_db(later, 2);
+    world.put_deployment(Uuid::from_u128(0xD3), "Robot_Cell_5");
+    world.settle();
+    assert_eq!((world.at_edge().len(), world.held()), (3, "nothing"));
+    let newest = world.db.clone();
+    world.restart_db(after, 3);
+    assert_eq!((world.at_edge().len(), world.node.clusters_held), (3, 1), "a copy of the same store, stopped earlier");
+    world.restart_db(backup, 4);
+    assert_eq!((world.at_edge().len(), world.node.clusters_held), (3, 1));
+    world.restart_db(newest, 5);
+    assert_eq!((world.at_edge().len(), world.held()), (3, "nothing"));
+    world.delete(SECOND, "EdgeDeployment");
+    world.settle();
+    assert_eq!(world.at_edge().len(), 2, "what is asked for is done");
+}
+
+#[test]
+fn another_store_with_the_same_cluster_deletes_nothing_and_a_decision_for_one_cluster_is_for_that_one() {
+    let mut world = judging();
+    let first = world.db.clone();
+    let mut empty = ConfigDb { store: OTHER_STORE, ..ConfigDb::new() };
+    empty.put(CLUSTER, "EdgeCluster", json!({"name": "Paint_Shop", "namespace": "fplus-edge"}));
+    world.restart_db(empty, 7);
+    world.settle();
+    assert_eq!(world.at_edge(), [DEPLOYMENT]);
+    assert!(world.held().contains("another store"), "{}", world.held());
+    // A decision that was made for another store, as a loaded dump brings it.
+    world.put(CLUSTER, "EdgeClusterRecovery", json!({"store": STORE, "epoch": 5, "decision": "discard"}));
+    world.settle();
+    assert_eq!(world.at_edge(), [DEPLOYMENT]);
+    world.decide(1);
+    assert_eq!((world.at_edge().len(), world.held()), (0, "nothing"));
+    // What was decided against comes back.
+    world.restart_db(first, 8);
+    assert_eq!(world.at_edge().len(), 0);
+    assert!(world.held().contains("epoch"), "{}", world.held());
+}
+
+#[test]
+fn a_sync_that_dies_while_its_cluster_is_unknown_is_not_alive_when_the_cluster_is_known_again() {
+    let mut world = judging();
+    let first = world.db.clone();
+    world.restart_db(ConfigDb { store: OTHER_STORE, ..ConfigDb::new() }, 7);
+    assert!(world.devices.is_empty() && world.forgotten.contains("ACME-Paint_Shop/Sync"));
+    // Its death is told to nobody who has forgotten it.
+    world.edges.clear();
+    world.restart_db(first, 8);
+    assert!(!world.device().sync_alive, "{:?}", world.device());
+}

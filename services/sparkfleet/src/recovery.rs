@@ -1,0 +1,224 @@
+//! What a cluster's edge has and ConfigDB has, side by side; and the writes that bring ConfigDB to what the edge has. Pure.
+
+use std::collections::BTreeSet;
+
+use configdb_contract::{ObjectReplica, WriteRequest};
+use configdb_schema::document::{
+    AttestationPolicy, EdgeCluster, EdgeClusterRecovery, EdgeDeployment, RecoveryDecision,
+};
+use configdb_schema::{Document, known};
+use edge_sync_contract::{DeploymentDevice, DeploymentState, Entries, SyncReplica};
+use join_service_contract::JoinReplica;
+use serde::{Deserialize as _, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::fleet::Fleet;
+
+/// A deployment by its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Named {
+    /// For people.
+    pub name: String,
+    /// Its object.
+    pub uuid: Uuid,
+}
+
+/// How a cluster's edge and ConfigDB stand to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Its object.
+    pub uuid: Uuid,
+    /// Why it holds what it is sent; None: it does not.
+    pub held: Option<String>,
+    /// ConfigDB has no `EdgeCluster` entry of it.
+    pub is_unknown: bool,
+    /// It accepted what it runs from another store.
+    pub follows_another: bool,
+    /// Deployments that ConfigDB has and the edge has not.
+    pub only_here: Vec<Named>,
+    /// Deployments that run at the edge and ConfigDB does not have.
+    pub only_at_edge: Vec<Named>,
+    /// Deployments whose entries are others here than those that run at the edge.
+    pub different: Vec<Named>,
+    /// Deployments at the edge that keep no entries to compare or to write back.
+    pub without_entries: Vec<Named>,
+    /// Epoch that an operator's decision needs.
+    pub next_epoch: u64,
+}
+
+impl Comparison {
+    /// Whether an operator has to decide before the cluster follows this control plane.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.held.is_some() || self.is_unknown || self.follows_another
+    }
+
+    /// How it stands, for people.
+    #[must_use]
+    pub fn described(&self) -> String {
+        match &self.held {
+            Some(reason) => format!("held: {reason}"),
+            None if self.is_unknown => "ConfigDB does not know this cluster".to_owned(),
+            None if self.follows_another => "follows another store".to_owned(),
+            None => "follows".to_owned(),
+        }
+    }
+}
+
+/// Whether everything that was asked for with `Recover/Entries` has been given, as far as the edge has it.
+#[must_use]
+pub fn has_given(sync: &SyncReplica) -> bool {
+    let applied = sync.deployments().values().filter(|device| device.version > 0);
+    sync.is_complete() && applied.clone().count() == applied.filter(|device| device.entries.is_some()).count()
+}
+
+/// Compares one cluster. None: its Sync was not heard.
+#[must_use]
+pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
+    let sync = fleet.sync(name)?;
+    let node = sync.node()?;
+    let uuid = node.cluster_uuid;
+    let join = fleet.join(name).and_then(JoinReplica::node);
+    let held = node.desired_hold_reason.clone().or_else(|| join?.policy_hold_reason.clone());
+    let mut here: BTreeSet<Named> = fleet
+        .deployment_entries()
+        .filter(|(_, entry)| entry.cluster == uuid)
+        .map(|(uuid, entry)| Named { name: entry.name, uuid })
+        .collect();
+    let mut comparison = Comparison {
+        cluster: name.to_owned(),
+        uuid,
+        held,
+        is_unknown: fleet.config.entry(uuid, EdgeCluster::slug()).is_none(),
+        follows_another: node.desired_origin.is_some_and(|origin| Some(origin.store) != fleet.config.store()),
+        only_here: Vec::new(),
+        only_at_edge: Vec::new(),
+        different: Vec::new(),
+        without_entries: Vec::new(),
+        next_epoch: 0,
+    };
+    let running = sync.deployments().iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
+    for (uuid, device) in running {
+        let named = Named { name: device.name.clone(), uuid: *uuid };
+        let is_here = here.iter().any(|known| known.uuid == *uuid);
+        here.retain(|known| known.uuid != *uuid);
+        if device.entries.is_none() {
+            comparison.without_entries.push(named.clone());
+        }
+        if !is_here {
+            comparison.only_at_edge.push(named);
+        } else if differs(fleet, *uuid, device) {
+            comparison.different.push(named);
+        }
+    }
+    comparison.only_here = here.into_iter().collect();
+    let reported = [node.desired_origin, join.and_then(|join| join.policy_origin)];
+    let newest = reported.into_iter().flatten().map(|origin| origin.epoch).max().unwrap_or(0);
+    comparison.next_epoch = newest.max(fleet.config.epoch()).saturating_add(1);
+    Some(comparison)
+}
+
+fn differs(fleet: &Fleet, uuid: Uuid, device: &DeploymentDevice) -> bool {
+    let entries = device.entries.iter().flat_map(|entries| &entries.0);
+    entries.into_iter().any(|(slug, value)| {
+        let here = fleet.config.entry(uuid, slug).and_then(|entry| entry.value().ok());
+        here.as_ref() != Some(value)
+    })
+}
+
+/// Why a cluster cannot be adopted: something at its edge cannot be written back, and would be deleted.
+#[must_use]
+pub fn obstacle(fleet: &Fleet, comparison: &Comparison) -> Option<String> {
+    let lost: Vec<&str> = comparison
+        .without_entries
+        .iter()
+        .filter(|named| comparison.only_at_edge.contains(named))
+        .map(|named| named.name.as_str())
+        .collect();
+    if !lost.is_empty() {
+        return Some(format!("the edge keeps no entries of {}; write them by hand first", lost.join(", ")));
+    }
+    let kept = fleet.sync(&comparison.cluster).and_then(|sync| sync.node()?.cluster_entries.clone());
+    let has_cluster = kept.is_some_and(|entries| entries.0.contains_key(EdgeCluster::slug()));
+    (comparison.is_unknown && !has_cluster).then(|| {
+        let Comparison { cluster, uuid, .. } = comparison;
+        format!(
+            "the edge keeps no EdgeCluster entry; create it first: sparkfleet cluster create {cluster} --uuid {uuid}"
+        )
+    })
+}
+
+/// The writes that bring ConfigDB to what runs at the edge: first the cluster, then what is on it. Ids and writer are the caller's.
+#[must_use]
+pub fn adoption(
+    fleet: &Fleet,
+    comparison: &Comparison,
+    mut request: impl FnMut(Uuid) -> WriteRequest,
+) -> [Vec<WriteRequest>; 2] {
+    let Some(sync) = fleet.sync(&comparison.cluster) else { return Default::default() };
+    let put = |request: WriteRequest, entries: &std::collections::BTreeMap<String, Value>| {
+        entries.iter().fold(request, |request, (slug, value)| request.entry(slug.as_str(), value.clone()))
+    };
+    let own = sync.node().and_then(|node| node.cluster_entries.clone());
+    let cluster = own
+        .filter(|_| comparison.is_unknown)
+        .map(|entries| put(request(comparison.uuid).create_object(known::class::EDGE_CLUSTER, None), &entries.0));
+    let mut on_it = Vec::new();
+    for named in comparison.only_at_edge.iter().chain(&comparison.different) {
+        let Some(entries) = sync.deployments().get(&named.uuid).and_then(|device| device.entries.as_ref()) else {
+            continue;
+        };
+        let is_live = |object: &ObjectReplica| object.registration.as_ref().is_some_and(|known| !known.deleted);
+        let written = match fleet.config.object(named.uuid).filter(|object| is_live(object)) {
+            Some(_) => request(named.uuid),
+            None => request(named.uuid).create_object(class_of(entries), None),
+        };
+        on_it.push(put(written, &entries.0));
+    }
+    let policy =
+        fleet.join(&comparison.cluster).and_then(JoinReplica::node).and_then(|join| join.policy_entry.as_ref());
+    let policy = policy.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if let Some(policy) = policy.filter(|_| fleet.config.entry(comparison.uuid, AttestationPolicy::slug()).is_none()) {
+        on_it.push(request(comparison.uuid).entry(AttestationPolicy::slug(), policy));
+    }
+    [cluster.into_iter().collect(), on_it]
+}
+
+/// The class that `sparkfleet deployment create` gives such a deployment.
+fn class_of(entries: &Entries) -> Uuid {
+    let entry = entries.0.get(EdgeDeployment::slug()).and_then(|entry| EdgeDeployment::deserialize(entry).ok());
+    let is_agent = entry.is_some_and(|entry| entry.chart_templates() == [known::chart::EDGE_AGENT]);
+    if is_agent { known::class::EDGE_AGENT } else { known::class::EDGE_DEPLOYMENT }
+}
+
+/// Deployments at the edge that ConfigDB does not have for this cluster: what a release would delete.
+#[must_use]
+pub fn would_be_deleted(fleet: &Fleet, cluster: &str) -> Vec<Named> {
+    let Some(sync) = fleet.sync(cluster) else { return Vec::new() };
+    let Some(uuid) = sync.node().map(|node| node.cluster_uuid) else { return Vec::new() };
+    let is_here = |deployment: Uuid| {
+        let entry = fleet.config.document::<EdgeDeployment>(deployment).ok().flatten();
+        entry.is_some_and(|entry| entry.cluster == uuid)
+    };
+    let running = sync.deployments().iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
+    let lost = running.filter(|(uuid, _)| !is_here(**uuid));
+    lost.map(|(uuid, device)| Named { name: device.name.clone(), uuid: *uuid }).collect()
+}
+
+/// The write that releases the cluster.
+///
+/// # Errors
+/// ConfigDB was not heard.
+pub fn release(
+    fleet: &Fleet,
+    comparison: &Comparison,
+    decision: RecoveryDecision,
+    request: WriteRequest,
+) -> anyhow::Result<WriteRequest> {
+    let store = fleet.config.store().ok_or_else(|| anyhow::anyhow!("ConfigDB does not say which store it has"))?;
+    let recovery = EdgeClusterRecovery { store, epoch: comparison.next_epoch, decision };
+    Ok(request.create_object(known::class::EDGE_CLUSTER, None).document(&recovery)?)
+}

@@ -1,0 +1,226 @@
+//! ConfigDB is restored from a backup, or lost, while clusters live: nothing is deleted that nobody asked to delete, it shows, and an operator's decision ends it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use e2e::centre::{Centre, free_port};
+use e2e::cli::Cli;
+use e2e::edge::Edge;
+use e2e::mosquitto::Mosquitto;
+use e2e::recorder::Recorder;
+use e2e::wait;
+use serde_json::Value;
+use uuid::Uuid;
+
+const CLUSTER: Uuid = uuid::uuid!("c1000000-0000-4000-8000-00000000000a");
+
+/// A centre, and a cluster `Alpha` with two deployments, of which a backup of ConfigDB knows the first.
+struct Factory {
+    cli: Cli,
+    centre: Centre,
+    edge: Edge,
+    recorder: Recorder,
+    _broker: Mosquitto,
+}
+
+impl Factory {
+    async fn start() -> Self {
+        let broker = Mosquitto::start();
+        let recorder = Recorder::start(broker.address()).await;
+        let centre = Centre::start(broker.address(), free_port());
+        let cli = Cli::new(&format!("mqtt://{}", broker.address()));
+        cli.json(&["cluster", "create", "Alpha", "--uuid", &CLUSTER.to_string()]).await;
+        let password = centre.git_password(CLUSTER).await;
+        let link = set_up(&cli).await;
+        let edge = Edge::start("Alpha", 1, &link, &password, broker.address()).await;
+        let factory = Self { cli, centre, edge, recorder, _broker: broker };
+        factory.deploy("Oven_1").await;
+        factory.stop_configdb().await;
+        copy(&factory.centre.state_dir("configdb"), &factory.centre.directory().join("backup"));
+        factory.centre.processes.restart("configdb");
+        factory.deploy("Oven_2").await;
+        factory
+    }
+
+    async fn deploy(&self, name: &str) {
+        let create = ["deployment", "create", name, "--cluster", "Alpha", "--wait", "--timeout", "120s"];
+        assert_eq!(self.cli.json(&create).await["state"], "ready");
+    }
+
+    async fn stop_configdb(&self) {
+        assert!(self.centre.processes.kill("configdb"));
+    }
+
+    /// ConfigDB comes back with the database of the backup, but with the bdSeq that it was at.
+    fn restore(&self) {
+        let (state, backup) = (self.centre.state_dir("configdb"), self.centre.directory().join("backup"));
+        remove_database(&state);
+        for file in fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path()).filter(|path| is_database(path)) {
+            fs::copy(&file, state.join(file.file_name().unwrap())).unwrap();
+        }
+        self.centre.processes.restart("configdb");
+    }
+
+    /// The cluster as `cluster list` has it, once it is held, or not any more.
+    async fn row(&self, is_held: bool) -> Value {
+        let until = Instant::now() + wait::PATIENCE;
+        while Instant::now() < until {
+            let listed = self.cli.run(&["cluster", "list", "--output", "json"]).await;
+            let rows: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap_or_default();
+            let is_it = |row: &Value| row["name"] == "Alpha" && row["held"].is_string() == is_held;
+            if let Some(row) = rows.into_iter().find(is_it) {
+                return row;
+            }
+            tokio::time::sleep(wait::LOOK).await;
+        }
+        panic!("waited for Alpha to be held: {is_held}\n{}", self.centre.processes.tails());
+    }
+
+    async fn held(&self) -> Value {
+        self.row(true).await
+    }
+
+    /// Helm releases of deployments that Kubernetes has at the edge.
+    fn running(&self) -> Vec<String> {
+        let releases = self.edge.cluster.kubernetes().list("helm.toolkit.fluxcd.io/v2", "HelmRelease", None);
+        let names = releases.iter().filter_map(|release| {
+            let name = release.pointer("/metadata/annotations/sparkfleet.io~1name")?.as_str()?;
+            Some(name.to_owned())
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// Deaths of deployments that the edge has published.
+    fn deletions(&self) -> usize {
+        let of_deployment = "spBv1.0/ACME-Alpha/DDEATH/Sync/deployment.";
+        self.recorder.messages().iter().filter(|message| message.topic.starts_with(of_deployment)).count()
+    }
+
+    fn assert_untouched(&self) {
+        assert_eq!(self.running(), ["Oven_1", "Oven_2"]);
+        assert_eq!(self.deletions(), 0);
+    }
+
+    async fn adopt(&self) {
+        self.cli.json(&["recover", "adopt", "Alpha", "--timeout", "120s"]).await;
+        self.assert_untouched();
+        let listed = self.cli.json(&["deployment", "list"]).await;
+        let names: Vec<&str> = listed.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["Oven_1", "Oven_2"]);
+        self.row(false).await;
+        // What is asked for from here on is done.
+        self.cli.json(&["deployment", "delete", "Alpha/Oven_2", "--wait", "--timeout", "120s"]).await;
+        assert_eq!((self.running(), self.deletions()), (vec!["Oven_1".to_owned()], 1));
+    }
+
+    async fn end(self) {
+        self.edge.stop().await;
+    }
+}
+
+async fn set_up(cli: &Cli) -> String {
+    let until = Instant::now() + wait::PATIENCE;
+    while Instant::now() < until {
+        let setup = cli.run(&["config", "get", &CLUSTER.to_string(), "EdgeClusterSetup", "--output", "json"]).await;
+        let setup: Value = serde_json::from_str(&setup.stdout).unwrap_or_default();
+        if setup["ready"] == true {
+            return setup["self_link"].as_str().unwrap().to_owned();
+        }
+        tokio::time::sleep(wait::LOOK).await;
+    }
+    panic!("Alpha is not set up")
+}
+
+fn is_database(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("configdb.sqlite"))
+}
+
+fn remove_database(state: &Path) {
+    for path in fs::read_dir(state).unwrap().map(|entry| entry.unwrap().path()).filter(|path| is_database(path)) {
+        fs::remove_file(path).unwrap();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for path in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_is_older_than_a_deployment_deletes_nothing_and_adopt_brings_it_back() {
+    let factory = Factory::start().await;
+    factory.stop_configdb().await;
+    factory.restore();
+    let held = factory.held().await;
+    assert!(held["held"].as_str().unwrap().contains("older than this cluster by"), "{held:#}");
+    assert!(held["alerts"].as_u64() >= Some(1), "{held:#}");
+    factory.assert_untouched();
+    let status = factory.cli.json(&["recover", "status", "Alpha"]).await;
+    assert_eq!(status[0]["only_at_edge"][0]["name"], "Oven_2", "{status:#}");
+    factory.adopt().await;
+    factory.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dump_from_before_a_deployment_loaded_into_an_empty_store_deletes_nothing() {
+    let factory = Factory::start().await;
+    // The dump is of the store without the second deployment.
+    let dump = factory.cli.json(&["config", "dump"]).await;
+    let second = factory.cli.json(&["deployment", "show", "Alpha/Oven_2"]).await["deployment"]["uuid"].clone();
+    let second = second.as_str().unwrap();
+    let mut dump = dump;
+    for of_application in dump["configs"].as_object_mut().unwrap().values_mut() {
+        of_application.as_object_mut().unwrap().shift_remove(second);
+    }
+    factory.stop_configdb().await;
+    remove_database(&factory.centre.state_dir("configdb"));
+    new_store(&factory).await;
+    factory.cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
+    let held = factory.held().await;
+    assert!(held["held"].as_str().unwrap().contains("another store"), "{held:#}");
+    factory.assert_untouched();
+    factory.adopt().await;
+    factory.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_store_with_the_clusters_old_name_deletes_nothing_and_discard_asks_first() {
+    let factory = Factory::start().await;
+    factory.stop_configdb().await;
+    remove_database(&factory.centre.state_dir("configdb"));
+    new_store(&factory).await;
+    factory.cli.json(&["cluster", "create", "Alpha", "--uuid", &CLUSTER.to_string()]).await;
+    let held = factory.held().await;
+    assert!(held["held"].as_str().unwrap().contains("another store"), "{held:#}");
+    factory.assert_untouched();
+    let refused = factory.cli.run(&["recover", "discard", "Alpha"]).await;
+    refused.refused(2, "--yes");
+    factory.assert_untouched();
+    factory.cli.json(&["recover", "discard", "Alpha", "--yes", "--timeout", "120s"]).await;
+    wait::until("the deployments to be deleted", || factory.running().is_empty().then_some(()), String::new).await;
+    factory.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_control_plane_is_rebuilt_from_what_the_edge_keeps() {
+    let factory = Factory::start().await;
+    factory.stop_configdb().await;
+    remove_database(&factory.centre.state_dir("configdb"));
+    new_store(&factory).await;
+    factory.adopt().await;
+    factory.end().await;
+}
+
+/// ConfigDB begins with an empty database where it had one: only if it is told to.
+async fn new_store(factory: &Factory) {
+    factory.centre.processes.restart("configdb");
+    let refused = || (!factory.centre.processes.runs("configdb")).then_some(());
+    wait::until("ConfigDB to refuse an empty database", refused, || factory.centre.processes.tails()).await;
+    assert!(factory.centre.processes.logs().contains("--new-store"));
+    factory.centre.processes.restart_with("configdb", &["--new-store"]);
+}
