@@ -25,7 +25,7 @@ pub struct MqttConfig {
     pub all_servers: bool,
     /// Version of MQTT. Default 3.1.1, which every server speaks.
     pub protocol: Protocol,
-    /// First part of every MQTT client id; the rest is made of the Sparkplug ids. Change it where two systems share one server. Default `sparkfleet`.
+    /// First part of every MQTT client id; then come the Sparkplug ids and 128 random bits. Change it where two systems share one server. Default `sparkfleet`.
     pub client_id_prefix: String,
     /// User name for the server; not set: anonymous, or by client certificate alone.
     pub username: Option<String>,
@@ -190,7 +190,11 @@ impl MqttConfig {
             "Host Applications: a session on every server at once, for servers that know nothing of each other",
         ),
         key("mqtt.protocol", "3.1.1", "version of MQTT, 3.1.1 or 5"),
-        key("mqtt.client_id_prefix", "sparkfleet", "first part of every MQTT client id; letters, digits, - and _"),
+        key(
+            "mqtt.client_id_prefix",
+            "sparkfleet",
+            "first part of every MQTT client id, which ends with random digits; letters, digits, - and _",
+        ),
         key("mqtt.username", "", "user name; absent: anonymous, or by client certificate alone"),
         key("mqtt.password", "", "password; better given as mqtt.password_file"),
         key("mqtt.ca_file", "", "PEM file of the authorities that sign server certificates; required for mqtts://"),

@@ -111,7 +111,8 @@ pub fn spawn_edge_node(
     clock: Clock,
 ) -> Result<EdgeNodeHandle, SpawnError> {
     let node = config.descriptor.clone();
-    let connector = Connector::new(mqtt.clone(), client_id::of_edge_node(&mqtt.client_id_prefix, &node))?;
+    let client_id = client_id::of_edge_node(&mqtt.client_id_prefix, &node, &bd_seq)?;
+    let connector = Connector::new(mqtt.clone(), client_id)?;
     let config = EdgeNodeConfig {
         bd_seq: bd_seq.load()?,
         servers: connector.servers(),
