@@ -213,11 +213,31 @@ impl TestCluster {
             }
         };
         self.certificate = Some(tokio::spawn(serve).abort_handle());
+        self.pod_at(address.ip()).await;
         let ports = json!([{"name": "http", "port": address.port()}]);
+        let pod = json!({"kind": "Pod", "namespace": self.namespace, "name": "sealing"});
         let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": SEALED_SECRETS.1},
-            "subsets": [{"addresses": [{"ip": address.ip().to_string()}], "ports": ports}]});
+            "subsets": [{"addresses": [{"ip": address.ip().to_string(), "targetRef": pod}], "ports": ports}]});
         let api = self.api("v1", "Endpoints");
         api.create(&PostParams::default(), &serde_json::from_value(endpoints).unwrap()).await.unwrap();
+    }
+
+    /// The API server proxies only to addresses of pods. This one never runs.
+    async fn pod_at(&self, address: IpAddr) {
+        let pods = self.api("v1", "Pod");
+        let spec = json!({"nodeName": "nowhere", "containers": [{"name": "main", "image": "none"}]});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sealing"}, "spec": spec});
+        let pod: DynamicObject = serde_json::from_value(pod).unwrap();
+        // Refused until the namespace has its service account.
+        let made = async {
+            while pods.create(&PostParams::default(), &pod).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        in_time("a pod", made).await;
+        let address = address.to_string();
+        let status = json!({"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}});
+        pods.patch_status("sealing", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
 
     pub async fn stop(mut self) {
