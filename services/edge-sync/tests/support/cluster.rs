@@ -126,6 +126,35 @@ impl TestCluster {
         api.patch_status(name, &PatchParams::default(), &status).await.unwrap();
     }
 
+    /// A node of the test's own.
+    pub async fn make_node(&self) -> String {
+        let name = format!("{}-node", self.namespace);
+        let nodes = self.cluster_api("v1", "Node");
+        let node =
+            serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        let keys = [
+            "machineID",
+            "systemUUID",
+            "bootID",
+            "kernelVersion",
+            "osImage",
+            "containerRuntimeVersion",
+            "kubeProxyVersion",
+            "operatingSystem",
+            "architecture",
+        ];
+        let mut info: Value = keys.into_iter().map(|key| (key.to_owned(), json!("test"))).collect();
+        info["kubeletVersion"] = json!("v1.34.0");
+        let status = Patch::Merge(json!({"status": {"nodeInfo": info}}));
+        nodes.patch_status(&name, &PatchParams::default(), &status).await.unwrap();
+        name
+    }
+
+    pub async fn remove_node(&self, name: &str) {
+        self.cluster_api("v1", "Node").delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
     /// A token that the API server knows; of an account without rights.
     pub async fn token(&self) -> String {
         if self.simulated.is_some() {
@@ -162,12 +191,8 @@ impl TestCluster {
         match &self.simulated {
             Some(simulated) => simulated.kubernetes().remove_backend(&self.namespace, SEALED_SECRETS.1),
             None => {
-                let slices = self.api("discovery.k8s.io/v1", "EndpointSlice");
-                slices.delete(SEALED_SECRETS.1, &DeleteParams::default()).await.unwrap();
-                // The API server's own list of endpoints follows a moment later.
-                let kubernetes = self.kubernetes(&[]);
-                let gone = async { while kubernetes.certificate().await.is_ok() {} };
-                in_time("the endpoint to be gone", gone).await;
+                let none = Patch::Merge(json!({"subsets": []}));
+                self.api("v1", "Endpoints").patch(SEALED_SECRETS.1, &PatchParams::default(), &none).await.unwrap();
             }
         }
     }
@@ -188,15 +213,31 @@ impl TestCluster {
             }
         };
         self.certificate = Some(tokio::spawn(serve).abort_handle());
-        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {"name": SEALED_SECRETS.1, "labels": {"kubernetes.io/service-name": SEALED_SECRETS.1}},
-            "endpoints": [{"addresses": [address.ip().to_string()], "conditions": {"ready": true}}],
-            "ports": [{"name": "http", "port": address.port(), "protocol": "TCP"}]});
-        let slices = self.api("discovery.k8s.io/v1", "EndpointSlice");
-        slices.create(&PostParams::default(), &serde_json::from_value(slice).unwrap()).await.unwrap();
-        let kubernetes = self.kubernetes(&[]);
-        let there = async { while kubernetes.certificate().await.is_err() {} };
-        in_time("the endpoint", there).await;
+        self.pod_at(address.ip()).await;
+        let ports = json!([{"name": "http", "port": address.port()}]);
+        let pod = json!({"kind": "Pod", "namespace": self.namespace, "name": "sealing"});
+        let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": SEALED_SECRETS.1},
+            "subsets": [{"addresses": [{"ip": address.ip().to_string(), "targetRef": pod}], "ports": ports}]});
+        let api = self.api("v1", "Endpoints");
+        api.create(&PostParams::default(), &serde_json::from_value(endpoints).unwrap()).await.unwrap();
+    }
+
+    /// The API server proxies only to addresses of pods. This one never runs.
+    async fn pod_at(&self, address: IpAddr) {
+        let pods = self.api("v1", "Pod");
+        let spec = json!({"nodeName": "nowhere", "containers": [{"name": "main", "image": "none"}]});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sealing"}, "spec": spec});
+        let pod: DynamicObject = serde_json::from_value(pod).unwrap();
+        // Refused until the namespace has its service account.
+        let made = async {
+            while pods.create(&PostParams::default(), &pod).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        in_time("a pod", made).await;
+        let address = address.to_string();
+        let status = json!({"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}});
+        pods.patch_status("sealing", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
 
     pub async fn stop(mut self) {
