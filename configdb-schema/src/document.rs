@@ -21,7 +21,8 @@ pub use attestation::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
 };
 pub use cluster::{
-    AccountStep, EdgeCluster, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef, Host, WAVE_MAX,
+    AccountStep, EdgeCluster, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef, Host, PodSecurity,
+    WAVE_MAX,
 };
 pub use deployment::EdgeDeployment;
 pub use identity::{

@@ -23,7 +23,7 @@ use crate::output::{self, Table};
 pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
     match command {
         ClusterCommand::Create { name, namespace, bare, uuid, wait, options } => {
-            let entry = EdgeCluster { name, namespace, bare, chart: None, values: None };
+            let entry = EdgeCluster { name, namespace, bare, ..EdgeCluster::default() };
             create(entry, uuid, wait, &options).await
         }
         ClusterCommand::List { options } => {
@@ -231,6 +231,8 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
 async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
     let row = find(&client.fleet, wanted)?;
+    let entry = client.fleet.cluster_entries().find(|(uuid, _)| *uuid == row.uuid);
+    let left = entry.map(|(_, entry)| removal_at_the_edge(&entry.namespace)).unwrap_or_default();
     let deployments: Vec<(Uuid, String)> = client
         .fleet
         .deployment_entries()
@@ -253,8 +255,30 @@ async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Opti
         client.until("the tear-down to be complete", gone).await?;
     }
     let state = if wait { "deleted" } else { "deleting" };
-    let value = json!({ "uuid": row.uuid, "name": row.name, "revision": result.revision, "state": state });
-    output::print(options.presentation.output, || vec![format!("{} {state}", row.name)], &value)?;
+    let value =
+        json!({ "uuid": row.uuid, "name": row.name, "revision": result.revision, "state": state, "at_the_edge": left });
+    let lines = || {
+        let mut lines = vec![format!("{} {state}", row.name)];
+        if !left.is_empty() {
+            lines.push(
+                "What runs there of Sparkfleet itself, and its credentials, stay. To remove them, on that cluster:"
+                    .to_owned(),
+            );
+            lines.extend(left.iter().map(|command| format!("  {command}")));
+        }
+        lines
+    };
+    output::print(options.presentation.output, lines, &value)?;
     client.close().await;
     Ok(())
+}
+
+/// Commands that remove from a Kubernetes cluster what the bootstrap script and the cluster's repository have brought. What Flux has applied goes before the account by which it does so.
+fn removal_at_the_edge(namespace: &str) -> Vec<String> {
+    vec![
+        format!("kubectl delete kustomizations.kustomize.toolkit.fluxcd.io self-link -n {namespace}"),
+        format!("kubectl wait --for=delete helmreleases.helm.toolkit.fluxcd.io --all -n {namespace} --timeout=5m"),
+        format!("kubectl delete namespace {namespace}"),
+        format!("kubectl delete clusterrolebinding sparkfleet-flux-{namespace}"),
+    ]
 }

@@ -135,7 +135,8 @@ impl Rendered {
                     assert!(is_there, "nobody makes namespace {namespace}: {object}");
                 }
                 None => {
-                    let is_shared = ["sealed-secrets", "sealed-secrets-unsealer", "sealedsecrets.bitnami.com"].contains(&name);
+                    let is_shared =
+                        ["sealed-secrets", "sealed-secrets-unsealer", "sealedsecrets.bitnami.com"].contains(&name);
                     assert!(is_shared || name.contains(NAMESPACE), "two installations would both have {name}");
                 }
             }
@@ -246,10 +247,15 @@ fn the_chart_of_an_edge_cluster_is_whole_and_its_services_take_what_it_configure
     least.is_whole();
     let named = BTreeSet::from(["sealed-secrets", "sparkfleet-edge"]);
     assert_eq!(least.names("Deployment"), named, "what is not enabled is not there");
-    let without = json!({ "cluster": { "name": "Paint_Shop", "uuid": CLUSTER }, "sealedSecrets": { "install": false } });
+    let without =
+        json!({ "cluster": { "name": "Paint_Shop", "uuid": CLUSTER }, "sealedSecrets": { "install": false } });
     let without = Rendered::new("edge-cluster", &without);
     assert_eq!(without.names("Deployment"), BTreeSet::from(["sparkfleet-edge"]));
-    assert!(without.names("Namespace").iter().all(|name| name.starts_with(NAMESPACE)), "{:?}", without.names("Namespace"));
+    assert!(
+        without.names("Namespace").iter().all(|name| name.starts_with(NAMESPACE)),
+        "{:?}",
+        without.names("Namespace")
+    );
 }
 
 #[test]
