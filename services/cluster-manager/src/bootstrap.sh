@@ -234,19 +234,22 @@ check_rights() {
 		may create namespaces
 	fi
 	may patch namespaces
-	for resource in secrets gitrepositories.source.toolkit.fluxcd.io kustomizations.kustomize.toolkit.fluxcd.io; do
+	for resource in secrets serviceaccounts gitrepositories.source.toolkit.fluxcd.io kustomizations.kustomize.toolkit.fluxcd.io; do
 		may create "$resource" --namespace "$namespace"
 		may patch "$resource" --namespace "$namespace"
 	done
 	if [ -n "$enrolment_job" ]; then
-		for resource in jobs.batch serviceaccounts roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io; do
+		for resource in jobs.batch roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io; do
 			may create "$resource" --namespace "$namespace"
 			may patch "$resource" --namespace "$namespace"
 		done
 		may delete jobs.batch --namespace "$namespace"
 	fi
+	# Flux applies the repository as an account that may do everything; whoever binds that must be allowed to.
+	may create clusterrolebindings.rbac.authorization.k8s.io
+	may bind clusterroles.rbac.authorization.k8s.io
 	if [ "$flux_state" = absent ]; then
-		for resource in customresourcedefinitions.apiextensions.k8s.io clusterroles.rbac.authorization.k8s.io clusterrolebindings.rbac.authorization.k8s.io; do
+		for resource in customresourcedefinitions.apiextensions.k8s.io clusterroles.rbac.authorization.k8s.io; do
 			may create "$resource"
 		done
 		may create deployments.apps --namespace flux-system
@@ -454,6 +457,44 @@ $manifests
 END_OF_FILE
 }
 
+# What names no account gets no rights, and nothing refers to another namespace; else whoever may write a release could do everything.
+flux_locks='--default-service-account=default --no-cross-namespace-refs=true'
+
+# Puts what is missing of $flux_locks into $unlocked, as controller/argument.
+look_for_locks() {
+	unlocked=
+	for controller in kustomize-controller helm-controller; do
+		value '{.spec.template.spec.containers[0].args}' deployments.apps "$controller" -n "$flux_namespace" || return 1
+		for lock in $flux_locks; do
+			case $found in *"${lock%=*}"*) ;; *) unlocked="$unlocked $controller/$lock" ;; esac
+		done
+	done
+}
+
+# Only of a Flux that this script has installed, be it in an earlier run: others may count on what they have.
+lock_flux() {
+	look_for_flux
+	missing=
+	look_for_locks || return 1
+	value '{.metadata.managedFields[*].manager}' deployments.apps helm-controller -n "$flux_namespace" || return 1
+	case $found in
+	*sparkfleet-bootstrap*)
+		for lock in $unlocked; do
+			try patch deployments.apps "${lock%%/*}" -n "$flux_namespace" --type=json \
+				-p '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"'"${lock#*/}"'"}]' || return 1
+		done
+		;;
+	*)
+		if [ -n "$unlocked" ]; then
+			say "  this Flux is not limited; what names no account may do everything. To limit it, add as arguments:"
+			for lock in $unlocked; do
+				say "    ${lock%%/*}: ${lock#*/}"
+			done
+		fi
+		;;
+	esac
+}
+
 flux_runs() {
 	look_for_flux
 	missing=
@@ -478,6 +519,8 @@ install_flux() {
 		apply_flux ||
 			fail "Flux cannot be installed from ${flux_source:-this script}" "look at what kubectl says; where the site has no way to that address, give a mirror or a file: --flux FILE-OR-URL"
 	fi
+	lock_flux ||
+		fail "Flux cannot be given its limits ($flux_locks)" "see whether the Kubernetes API answers, and whether the rights include to patch Deployments in namespace ${flux_namespace:-flux-system}"
 	advice="if its images cannot be pulled, make them available to the cluster; kubectl get pods -n ${flux_namespace:-flux-system} shows them"
 	wait_until 'Flux runs' diagnose_flux flux_runs
 }

@@ -728,9 +728,21 @@ impl Config {
     /// First layer of every deployment's values.
     #[must_use]
     pub fn base_values(&self) -> JsonObject {
-        let values = [("realm", &self.edge.realm), ("directory_url", &self.edge.directory_url)];
-        let present = values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Value::from(value.clone()?))));
-        present.collect()
+        let texts = [("realm", &self.edge.realm), ("directory_url", &self.edge.directory_url)];
+        let present = texts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Value::from(value.clone()?))));
+        let mut values: JsonObject = present.collect();
+        values.insert("organisation".to_owned(), Value::from(self.organisation.as_str()));
+        let mut mqtt = JsonObject::new();
+        if !self.edge.mqtt_servers.is_empty() {
+            mqtt.insert("servers".to_owned(), Value::from(self.edge.mqtt_servers.clone()));
+        }
+        if let Some(secret) = &self.edge.mqtt_secret {
+            mqtt.insert("secretName".to_owned(), Value::from(secret.as_str()));
+        }
+        if !mqtt.is_empty() {
+            values.insert("mqtt".to_owned(), Value::Object(mqtt));
+        }
+        values
     }
 }
 

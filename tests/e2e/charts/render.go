@@ -54,7 +54,13 @@ func run() error {
 			}
 			return other
 		},
-		"dict":    func() map[string]interface{} { return map[string]interface{}{} },
+		"dict": func(pairs ...interface{}) map[string]interface{} {
+			made := map[string]interface{}{}
+			for i := 0; i+1 < len(pairs); i += 2 {
+				made[fmt.Sprint(pairs[i])] = pairs[i+1]
+			}
+			return made
+		},
 		"include": execute,
 		"indent":  indent,
 		"list":    func(items ...interface{}) []interface{} { return items },

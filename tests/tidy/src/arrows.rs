@@ -40,7 +40,7 @@ pub fn rank(package: &str) -> Option<Rank> {
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" | "kerberos-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
-        | "krb-keys" | "simulator" => Some(Rank::Service),
+        | "krb-keys" | "edge-agent" | "simulator" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
         "sim" | "tck" | "e2e" | "bench" | "tidy" => Some(Rank::Tests),
         "join-protocol" => Some(Rank::Contract),

@@ -23,7 +23,7 @@ use crate::output::{self, Table};
 pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
     match command {
         ClusterCommand::Create { name, namespace, bare, uuid, wait, options } => {
-            let entry = EdgeCluster { name, namespace, bare, chart: None, values: None };
+            let entry = EdgeCluster { name, namespace, bare, ..EdgeCluster::default() };
             create(entry, uuid, wait, &options).await
         }
         ClusterCommand::List { options } => {
@@ -204,7 +204,8 @@ fn left_at_the_edge(namespace: &str) -> Vec<String> {
 fn removal(namespace: &str) -> String {
     format!(
         "kubectl delete -n {namespace} --ignore-not-found kustomizations.kustomize.toolkit.fluxcd.io self-link && \
-         kubectl delete -n {namespace} --all helmreleases.helm.toolkit.fluxcd.io && kubectl delete --ignore-not-found namespace {namespace}"
+         kubectl delete -n {namespace} --all helmreleases.helm.toolkit.fluxcd.io && kubectl delete --ignore-not-found namespace {namespace} && \
+         kubectl delete --ignore-not-found clusterrolebinding sparkfleet-flux-{namespace}"
     )
 }
 
