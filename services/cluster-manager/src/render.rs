@@ -76,7 +76,9 @@ pub enum RenderError {
         name: String,
     },
     /// The name has a dot, which some MQTT servers take for a level of the topic.
-    #[error("name {name:?} has a dot; it becomes an edge node id, in which some MQTT servers and Host Applications allow none: use - or _")]
+    #[error(
+        "name {name:?} has a dot; it becomes an edge node id, in which some MQTT servers and Host Applications allow none: use - or _"
+    )]
     Dot {
         /// The name.
         name: String,

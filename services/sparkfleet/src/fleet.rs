@@ -386,7 +386,8 @@ impl Fleet {
     #[must_use]
     pub fn missing_births(&self) -> Option<String> {
         let syncs = self.syncs.values().filter_map(SyncReplica::missing_births);
-        let missing: Vec<String> = self.config.missing_births().into_iter().chain(syncs).take(MISSING_TOLD_MAX).collect();
+        let missing: Vec<String> =
+            self.config.missing_births().into_iter().chain(syncs).take(MISSING_TOLD_MAX).collect();
         (!missing.is_empty()).then(|| {
             format!("{}; if they never do, the MQTT server may alter topics or drop messages", missing.join(", "))
         })

@@ -27,7 +27,8 @@ pub fn run() {
     for (name, metrics) in cases {
         let metrics: Vec<Metric> = metrics.into_iter().map(|metric| metric.at(NOW)).collect();
         for (form, kind) in [(Form::Birth, "birth"), (Form::Data, "data")] {
-            let payload = Payload { timestamp: Some(NOW), seq: Some(1), metrics: metrics.clone(), ..Payload::default() };
+            let payload =
+                Payload { timestamp: Some(NOW), seq: Some(1), metrics: metrics.clone(), ..Payload::default() };
             let place = |name: &str| metrics.iter().position(|m| &*m.name == name).map(|i| i as u64 + 1);
             let aliased = EncodeOptions { aliases: Some(&place), ..EncodeOptions::new(form) };
             let plain = EncodeOptions::new(form);
@@ -39,7 +40,10 @@ pub fn run() {
                 aliased.to_string(),
                 strict.to_string(),
                 tahu.to_string(),
-                crate::figures::ratio(f64::from(u32::try_from(tahu).unwrap_or(u32::MAX)), f64::from(u32::try_from(strict).unwrap_or(u32::MAX))),
+                crate::figures::ratio(
+                    f64::from(u32::try_from(tahu).unwrap_or(u32::MAX)),
+                    f64::from(u32::try_from(strict).unwrap_or(u32::MAX)),
+                ),
             ]);
         }
     }

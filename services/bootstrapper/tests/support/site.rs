@@ -75,7 +75,8 @@ pub struct Site {
 
 impl Site {
     pub fn start(broker: &Mosquitto, issuers: Vec<TestIssuer>) -> Self {
-        let config = HostConfig { rebirth_jitter: std::time::Duration::from_millis(10), ..HostConfig::of_contracts(None) };
+        let config =
+            HostConfig { rebirth_jitter: std::time::Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         Self { host, issuers, nodes: BTreeMap::new(), alive: BTreeMap::new(), heard: String::new() }
     }

@@ -146,7 +146,8 @@ impl Centre {
     pub fn start(broker: &Mosquitto) -> Self {
         let node = names::join_node(GroupId::new("ACME-Cell").unwrap());
         let filters = vec![("spBv1.0/ACME-Cell/#".to_owned(), sparkplug::session::QoS::AtLeastOnce)];
-        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), filters, ..HostConfig::of_contracts(None) };
+        let config =
+            HostConfig { rebirth_jitter: Duration::from_millis(10), filters, ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         Self { host, replica: JoinReplica::new(node) }
     }

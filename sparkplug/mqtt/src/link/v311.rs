@@ -111,7 +111,9 @@ fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
             other => format!("{server} refuses the connection: {other:?}"),
         },
         ConnectionError::MqttState(StateError::Deserialization(mqttbytes::Error::PayloadSizeLimitExceeded(bytes))) => {
-            format!("a packet of {bytes} bytes arrived from {server}; at most {SKIPPED_MAX} times {max} are read (mqtt.packet_bytes_max)")
+            format!(
+                "a packet of {bytes} bytes arrived from {server}; at most {SKIPPED_MAX} times {max} are read (mqtt.packet_bytes_max)"
+            )
         }
         ConnectionError::MqttState(StateError::Deserialization(codec)) => reason::codec(server, codec, max, "3.1.1"),
         ConnectionError::MqttState(StateError::AwaitPingResp) => reason::no_pong(server),

@@ -102,6 +102,6 @@ fn what_a_tear_down_leaves_is_named_with_the_command_that_removes_it() {
     assert!(lines[0].contains("namespace edge-7"), "{lines:?}");
     let command = lines[2].trim();
     let parts: Vec<&str> = command.split(" && ").collect();
-    assert_eq!(parts.len(), 3, "{command}");
+    assert_eq!(parts.len(), 4, "{command}");
     assert!(parts.iter().all(|part| part.starts_with("kubectl delete ") && part.contains("edge-7")), "{command}");
 }
