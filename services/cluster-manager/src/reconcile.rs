@@ -407,8 +407,12 @@ mod tests {
         edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
         edge.apply(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
         let unattributed = [(A, "no JSON".to_owned()), (B, "no JSON".to_owned())].into();
-        let reported =
-            Reported { index_version: edge.version, index_digest: edge.digest, deployments: &edge.deployments };
+        let reported = Reported {
+            index_version: edge.version,
+            index_digest: edge.digest,
+            follows_us: true,
+            deployments: &edge.deployments,
+        };
         let plan = plan(&BTreeMap::new(), &unattributed, reported, &mut Assigned::default(), 9);
         assert!(plan.agreed);
         assert_eq!(plan.refused, [(A, "no JSON".to_owned())].into());

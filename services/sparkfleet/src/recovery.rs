@@ -72,7 +72,8 @@ impl Comparison {
 #[must_use]
 pub fn has_given(sync: &SyncReplica) -> bool {
     let applied = sync.deployments().values().filter(|device| device.version > 0);
-    sync.is_complete() && applied.clone().count() == applied.filter(|device| device.entries.is_some()).count()
+    let own = sync.node().is_some_and(|node| node.cluster_entries.is_some());
+    own && sync.is_complete() && applied.clone().count() == applied.filter(|device| device.entries.is_some()).count()
 }
 
 /// Compares one cluster. None: its Sync was not heard.

@@ -450,15 +450,12 @@ impl ClusterManager {
         forgotten.into_iter().for_each(|node| self.forget(node));
     }
 
-    /// A node is not asked for its birth any more. Its death may go unheard from here on, so what is known of it is dropped.
+    /// A node is not asked for its birth any more. The death of a Sync may go unheard from here on, so what is known of it is dropped.
     pub(super) fn forget(&mut self, node: EdgeNodeDescriptor) {
-        if let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) {
-            let name = String::from(name);
-            match node.edge_node.as_str() {
-                edge_sync_contract::names::EDGE_NODE_ID => drop(self.syncs.remove(&name)),
-                join_service_contract::names::EDGE_NODE_ID => drop(self.joins.remove(&name)),
-                _ => self.edge_accounts.forget_keys(&name),
-            }
+        let name = self.settings.organisation.cluster_of_group(node.group.as_str()).map(String::from);
+        // A Join without a policy is not waited for, but goes on being told that there is none.
+        if let Some(name) = name.filter(|_| node.edge_node.as_str() == edge_sync_contract::names::EDGE_NODE_ID) {
+            self.syncs.remove(&name);
         }
         self.effects.push(Effect::Host(HostRequest::Forget { node }));
     }

@@ -112,6 +112,10 @@ impl ClusterManager {
                 // Its Device is not born again: it is told what differs.
                 Some(known) => known.take_over(cluster),
                 None => {
+                    for name in cluster.claims.iter().filter(|name| !self.claims.contains_key(*name)) {
+                        self.joins.remove(name);
+                        self.edge_accounts.forget_keys(name);
+                    }
                     for node in cluster.expected() {
                         self.forget(node);
                     }

@@ -155,10 +155,7 @@ async fn discard(wanted: &str, yes: bool, options: &Options) -> anyhow::Result<(
         return Err(usage(anyhow!("{wanted} follows this control plane already; nothing is held")));
     }
     let going = recovery::would_be_deleted(&client.fleet, wanted);
-    for named in &going {
-        eprintln!("will be deleted at the edge: {} ({})", named.name, named.uuid);
-    }
-    if !yes && !confirmed(wanted, going.len())? {
+    if !yes && !confirmed(wanted, &going)? {
         return Err(exit::with_code(exit::REFUSED, anyhow!("nothing was changed")));
     }
     release(&mut client, row, RecoveryDecision::Discard).await?;
@@ -168,11 +165,17 @@ async fn discard(wanted: &str, yes: bool, options: &Options) -> anyhow::Result<(
     finish(client, &rows).await
 }
 
-fn confirmed(cluster: &str, going: usize) -> anyhow::Result<bool> {
+fn confirmed(cluster: &str, going: &[Named]) -> anyhow::Result<bool> {
+    let count = going.len();
     if !std::io::stdin().is_terminal() {
-        return Err(usage(anyhow!("there is no terminal to ask on; add --yes to delete {going} deployments")));
+        let error =
+            anyhow!("there is no terminal to ask on; add --yes to delete {count} deployments: {}", names(going));
+        return Err(usage(error));
     }
-    eprint!("delete {going} deployments at {cluster}? [y/N] ");
+    for named in going {
+        eprintln!("will be deleted at the edge: {} ({})", named.name, named.uuid);
+    }
+    eprint!("delete {count} deployments at {cluster}? [y/N] ");
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
