@@ -72,9 +72,7 @@ impl Bench {
         let entry = EdgeCluster {
             name: name.to_owned(),
             namespace: "fplus-edge".to_owned(),
-            bare: false,
-            chart: None,
-            values: None,
+            ..EdgeCluster::default()
         };
         if !self.objects.contains_key(&uuid) {
             self.entry(uuid, &entry);
