@@ -41,6 +41,7 @@ fn prepared(namespace: &str, name: &str, version: u64, is_ours: bool) -> Prepare
         objects: 1,
         applied_at: 9,
         generation: None,
+        entries: None,
     };
     PreparedObject { key: key(name), is_ours, body: marks.put_on(&manifest) }
 }
@@ -61,6 +62,7 @@ fn prepared_release(namespace: &str, name: &str, generation: i64) -> PreparedObj
         objects: 1,
         applied_at: 9,
         generation,
+        entries: None,
     };
     let key = ObjectKey { kind: RELEASE.parse().unwrap(), name: name.to_owned() };
     PreparedObject { key, is_ours: false, body: marks.put_on(&manifest) }

@@ -91,7 +91,7 @@ impl Scene {
             mqtt: self.broker.config(),
             ..join_service::Config::default()
         };
-        std::fs::create_dir_all(&config.state_dir).unwrap();
+        std::fs::create_dir_all(&*config.state_dir).unwrap();
         let shutdown = Shutdown::new();
         let task = tokio::spawn(join_service::run(config, shutdown.clone(), Health::new()));
         Running { shutdown, task }
