@@ -71,6 +71,7 @@ impl Watches {
     }
 }
 
+// long: one loop whose arms share the state of one watch.
 /// Watches until the inbox is gone.
 async fn run<K, T, E, W>(
     resource: String,

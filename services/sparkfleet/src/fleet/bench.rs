@@ -69,11 +69,7 @@ impl Bench {
 
     /// A cluster that is set up, as the manager tells of it.
     pub(crate) fn cluster(&mut self, uuid: Uuid, name: &str, change: impl FnOnce(&mut ClusterDevice)) {
-        let entry = EdgeCluster {
-            name: name.to_owned(),
-            namespace: "fplus-edge".to_owned(),
-            ..EdgeCluster::default()
-        };
+        let entry = EdgeCluster { name: name.to_owned(), namespace: "fplus-edge".to_owned(), ..EdgeCluster::default() };
         if !self.objects.contains_key(&uuid) {
             self.entry(uuid, &entry);
         }
