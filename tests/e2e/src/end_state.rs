@@ -222,7 +222,7 @@ fn without_versions(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(without_versions).collect(),
         Value::Object(fields) => {
             let is_index = fields.contains_key("deployments");
-            let is_kept = |key: &str| !["version", "origin"].contains(&key) && !(is_index && key == "digest");
+            let is_kept = |key: &str| !(["version", "origin"].contains(&key) || is_index && key == "digest");
             let kept = fields.iter().filter(|(key, _)| is_kept(key));
             kept.map(|(key, value)| (key.clone(), without_versions(value))).collect::<Map<_, _>>().into()
         }

@@ -259,10 +259,11 @@ fn put_entries(value: &mut Value, entries: Option<&Entries>) {
     }
 }
 
+/// Where a desired state comes from, and what of that the receiver knows.
+type Provenance = (Option<Origin>, Option<Point>);
+
 /// Reads what [`put_origin`] wrote; the error has the member and its rule.
-pub(crate) fn origin_of(
-    members: &Map<String, Value>,
-) -> Result<(Option<Origin>, Option<Point>), (&'static str, OriginError)> {
+pub(crate) fn origin_of(members: &Map<String, Value>) -> Result<Provenance, (&'static str, OriginError)> {
     fn read<T: FromStr<Err = OriginError>>(value: Option<&Value>) -> Result<Option<T>, OriginError> {
         value.map(|value| value.as_str().unwrap_or_default().parse()).transpose()
     }

@@ -136,6 +136,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     /// Whatever happens to the store, what is accepted without an operator contains every transaction that was accepted before.
+    // long: an arm for each thing that can happen to a store
     #[test]
     fn without_an_operator_nothing_that_was_accepted_is_lost(steps in steps()) {
         let fresh = |identity: u128, timeline| {
