@@ -71,8 +71,8 @@ impl Watches {
     }
 }
 
-// long: one loop whose arms share the state of one watch.
 /// Watches until the inbox is gone.
+// long: one loop whose arms share the state of one watch.
 async fn run<K, T, E, W>(
     resource: String,
     begin: impl Fn() -> W + Send,
