@@ -3,6 +3,9 @@
 CARGO ?= cargo
 # More arguments for `make up`, `make test` and `make bench`, for example ARGS="--clusters 5".
 ARGS ?=
+# The minor version of the real Kubernetes that is tested with: a folder of tests/kubernetes/programs.
+KUBERNETES ?= 1.34
+export KUBERNETES
 # How many seeds `make soak` simulates.
 SEEDS ?= 1000
 # How long `make fuzz` spends on each target.
@@ -19,10 +22,12 @@ NODE_TESTS := $(wildcard tests/*/package.json tests/*/*/package.json)
 # A software TPM with its tools, and those that read the certificates which are issued.
 TPM_TOOLS := swtpm swtpm_setup tpm2_quote libtss2 openssl ssh-keygen
 KERBEROS_TOOLS := krb5kdc kadmind kadmin
-TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+# What builds and starts real Kubernetes: Go, or what it is taken from where it is too old.
+KUBERNETES_TOOLS := go python3 pip git ip setpriv unshare
+TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
+.PHONY: help up test kubernetes check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -36,6 +41,11 @@ up: ## build, and run a whole simulated factory on this machine (ARGS=... for `s
 test: ## every test; installs missing Debian packages; last line: N passed, N failed, N skipped
 	@.ci/tools $(TEST_TOOLS)
 	@.ci/test --features $(TPM),$(KERBEROS) $(ARGS)
+
+kubernetes: ## build real Kubernetes and Flux (11 minutes, once), and test on them (KUBERNETES=1.35 for another version)
+	@.ci/tools cargo cc libtss2 mosquitto $(KUBERNETES_TOOLS)
+	@.ci/kubernetes $(KUBERNETES)
+	@KUBERNETES_ONLY=1 .ci/test --features $(TPM),$(KERBEROS) $(ARGS)
 
 check: fmt clippy tidy doc shellcheck deny ## format, lints, rules of the repository, documentation, scripts, dependencies
 

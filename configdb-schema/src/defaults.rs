@@ -24,10 +24,6 @@ const fn individual(uuid: Uuid, name: &'static str, class: Uuid) -> KnownObject 
 static OBJECTS: &[KnownObject] = &[
     individual(chart::CLUSTER, "Edge cluster services", class::SYSTEM_HELM_CHART),
     individual(chart::EDGE_AGENT, "Edge agent", class::SYSTEM_HELM_CHART),
-    individual(chart::UNS_BRIDGE, "UNS bridge", class::SYSTEM_HELM_CHART),
-    individual(chart::MODBUS_REST, "Modbus to REST", class::HELM_CHART),
-    individual(chart::MQTT, "MQTT broker", class::HELM_CHART),
-    individual(chart::OPCUA_SERVER, "OPC UA server", class::HELM_CHART),
     individual(repository::HELM_CHARTS, "Shared Helm charts", class::REPO_GROUP_SHARED),
 ];
 
@@ -59,10 +55,6 @@ macro_rules! file {
 static TEMPLATES: &[(Uuid, &Application, &str)] = &[
     (chart::CLUSTER, &application::HELM_CHART_TEMPLATE, file!("chart-cluster")),
     (chart::EDGE_AGENT, &application::HELM_CHART_TEMPLATE, file!("chart-edge-agent")),
-    (chart::MODBUS_REST, &application::HELM_CHART_TEMPLATE, file!("chart-modbus-rest")),
-    (chart::MQTT, &application::HELM_CHART_TEMPLATE, file!("chart-mqtt")),
-    (chart::UNS_BRIDGE, &application::HELM_CHART_TEMPLATE, file!("chart-uns-bridge")),
-    (chart::OPCUA_SERVER, &application::HELM_CHART_TEMPLATE, file!("chart-opcua-server")),
     (class::KIND_GIT_REPOSITORY, &application::K8S_TEMPLATE, file!("k8s-git-repository")),
     (class::KIND_HELM_RELEASE, &application::K8S_TEMPLATE, file!("k8s-helm-release")),
     (known::application::FLUX_TEMPLATE, &application::FLUX_TEMPLATE, file!("flux-template")),

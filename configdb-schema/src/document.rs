@@ -22,7 +22,7 @@ pub use attestation::{
 };
 pub use cluster::{
     AccountStep, EdgeCluster, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef,
-    Host, RecoveryDecision, WAVE_MAX,
+    Host, PodSecurity, RecoveryDecision, WAVE_MAX,
 };
 pub use deployment::EdgeDeployment;
 pub use identity::{

@@ -252,14 +252,6 @@ pub mod chart {
     pub const CLUSTER: Uuid = uuid!("585aee52-838c-5d3c-aa46-ad9517487b54");
     /// Edge agent.
     pub const EDGE_AGENT: Uuid = uuid!("3e369413-c7c9-5304-8459-af006cdcf218");
-    /// Modbus to REST bridge.
-    pub const MODBUS_REST: Uuid = uuid!("105f5aab-8b0f-59d3-8ae1-c56bcb00aced");
-    /// Local MQTT broker.
-    pub const MQTT: Uuid = uuid!("eea3966a-0d6d-5a33-ba96-efba8d5f7b6a");
-    /// UNS bridge.
-    pub const UNS_BRIDGE: Uuid = uuid!("b42c99e1-24f5-53fc-a5e6-6ce93574b2c3");
-    /// OPC UA server.
-    pub const OPCUA_SERVER: Uuid = uuid!("37e08620-0e84-5f20-bd75-48b49a4e942a");
 }
 
 /// Repositories of [`crate::defaults`].
@@ -325,10 +317,6 @@ mod tests {
         for (uuid, name) in [
             (chart::CLUSTER, "Chart:Cluster"),
             (chart::EDGE_AGENT, "Chart:EdgeAgent"),
-            (chart::MODBUS_REST, "Chart:ModbusRest"),
-            (chart::MQTT, "Chart:MQTT"),
-            (chart::UNS_BRIDGE, "Chart:UNSBridge"),
-            (chart::OPCUA_SERVER, "Chart:OPCUAServer"),
             (repository::HELM_CHARTS, "Repository:Helm"),
             (class::REPO_GROUP_SHARED, "Repository group:Shared"),
             (class::REPO_GROUP_CLUSTER, "Repository group:Cluster"),

@@ -38,6 +38,9 @@ fn edge_clusters_are_closed_and_keep_their_values() {
         "values": {"sealedSecrets": {"enabled": false}}, "bare": true}));
     assert!(cluster.bare);
     accepted::<EdgeCluster>(&json!({"name": "P", "namespace": "n"}));
+    let open: EdgeCluster = accepted(&json!({"name": "P", "namespace": "n", "podSecurity": "privileged"}));
+    assert_eq!(open.pod_security.name(), "privileged");
+    refused(&application::EDGE_CLUSTER, &json!({"name": "P", "namespace": "n", "podSecurity": "none"}));
     for bad in [
         json!({"name": "P"}),
         json!({"namespace": "n"}),
@@ -419,4 +422,38 @@ fn every_schema_is_valid_json_schema_and_every_default_obeys_its_schema() {
         );
         assert!(known.contains(&entry.object));
     }
+}
+
+/// What a fresh store names is there: each chart with the image of the centre, each directory that Flux is to apply in the repository that it is looked for in.
+#[test]
+fn default_templates_name_nothing_that_is_not_shipped() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let image = std::fs::read_to_string(root.join("compose/Dockerfile")).unwrap();
+    let mut charts = 0;
+    for entry in defaults::entries() {
+        if entry.application.slug == "HelmChartTemplate" {
+            let template: HelmChartTemplate = serde_json::from_str(entry.json).unwrap();
+            let chart = &template.chart;
+            assert_eq!(template.source, None, "{chart} comes from the shared repository");
+            for file in ["Chart.yaml", "values.yaml"] {
+                assert!(root.join("helm").join(chart).join(file).is_file(), "helm/{chart} has no {file}");
+            }
+            assert!(image.contains(&format!("COPY helm/{chart} /usr/share/sparkfleet/charts/{chart}\n")), "{chart}");
+            // A chart that takes none of them ignores what it is told.
+            let values = std::fs::read_to_string(root.join("helm").join(chart).join("values.yaml")).unwrap();
+            for key in template.values.keys() {
+                assert!(values.lines().any(|line| line.starts_with(&format!("{key}:"))), "{chart}: {key}");
+            }
+            charts += 1;
+        }
+        if entry.application.slug == "FluxTemplate" {
+            let template: Value = serde_json::from_str(entry.json).unwrap();
+            let items = template.as_object().unwrap().values().flat_map(|items| items.as_array().unwrap());
+            for item in items.filter(|item| item["kind"] == "Kustomization") {
+                let from = (item["spec"]["path"].as_str(), item["spec"]["sourceRef"]["name"].as_str());
+                assert_eq!(from, (Some("./"), Some("self-link")), "only the cluster's own repository has manifests");
+            }
+        }
+    }
+    assert!(charts >= 2, "{charts}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sparkplug::host::{HostApplication, HostConfig, HostEvent, HostOutput, HostRequest, Liveness};
 use sparkplug::metric::Metric;
-use sparkplug::payload::{Compression, CompressionAlgorithm, EncodeOptions, Form, Payload, encode};
+use sparkplug::payload::{Compression, CompressionAlgorithm, Dialect, EncodeOptions, Form, Payload, encode};
 use sparkplug::session::{TransportAction, TransportEvent};
 use sparkplug::state::HostState;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId, Now};
@@ -179,7 +179,7 @@ fn sparkplug(choice: u8, reader: &mut Reader<'_>) -> (String, Bytes) {
     let alias = |name: &str| name.strip_prefix('m').and_then(|n| n.parse().ok());
     let aliases: Option<sparkplug::payload::AliasOf<'_>> = if shape % 2 == 1 { Some(&alias) } else { None };
     let payload = Payload { timestamp: Some(timestamp), seq, metrics, ..Payload::default() };
-    let bytes = encode(&payload, &EncodeOptions { form, aliases, uint32_as_long: false });
+    let bytes = encode(&payload, &EncodeOptions { form, aliases, dialect: Dialect::Strict });
     let compression = Compression { algorithm: CompressionAlgorithm::Deflate, bytes_min: 0 };
     let compressed = (shape % 8 == 7).then(|| compression.apply(&bytes, timestamp, seq)).flatten();
     (topic, compressed.unwrap_or(bytes))

@@ -18,9 +18,12 @@ pub struct EdgeCluster {
     /// Chart template of the cluster's own services; None: the cluster manager's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<Uuid>,
-    /// The site manages Flux itself: no `flux-system` Kustomization.
+    /// The site manages Flux itself: the bootstrap script installs none.
     #[serde(default, skip_serializing_if = "is_false")]
     pub bare: bool,
+    /// Pod Security Standard that the namespace enforces.
+    #[serde(default, skip_serializing_if = "PodSecurity::is_default", rename = "podSecurity")]
+    pub pod_security: PodSecurity,
     /// Values that go over those of the chart template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<JsonObject>,
@@ -46,6 +49,35 @@ pub enum RecoveryDecision {
     Adopt,
     /// It is deleted.
     Discard,
+}
+
+/// A Pod Security Standard of Kubernetes: what pods may ask of their host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PodSecurity {
+    /// Everything: directories and devices of the host, its network, all its rights. Whoever may write a release has the host.
+    Privileged,
+    /// Nothing by which a pod gets at its host.
+    #[default]
+    Baseline,
+    /// Nothing but what a hardened pod needs.
+    Restricted,
+}
+
+impl PodSecurity {
+    /// As the label of a namespace says it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
+
+    const fn is_default(&self) -> bool {
+        matches!(self, Self::Baseline)
+    }
 }
 
 /// The wave of clusters that name none: the last one.

@@ -13,6 +13,7 @@ use join_protocol::terms::{Role, Suite};
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::logging::LogFormat;
+use service_runtime::state_dir::StateDir;
 use sparkplug::GroupId;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -27,7 +28,7 @@ pub struct Config {
     /// First part of the group.
     pub organisation: String,
     /// Where the bdSeq is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// What the host wants to be.
     pub role: RoleChoice,
     /// Name that it asks for.
@@ -229,7 +230,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("/var/lib/sparkfleet"),
+            state_dir: StateDir::from("/var/lib/sparkfleet"),
             role: RoleChoice::default(),
             node_name: None,
             addresses: Vec::new(),

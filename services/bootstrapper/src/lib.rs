@@ -79,7 +79,7 @@ pub async fn run(config: Config, platform: Platform, stop: Shutdown) -> anyhow::
     }
     let clock = Clock::new();
     let Platform { attester, disk, installer, reboot, supervisor, root, boot } = platform;
-    let session = Session::new(checked.group.clone(), config.mqtt.clone(), config.state_dir.clone(), clock);
+    let session = Session::new(checked.group.clone(), config.mqtt.clone(), config.state_dir.to_path_buf(), clock);
     let (say, mut said) = mpsc::channel(ACTIVITIES_MAX);
     let mut state = State::new(checked.settings.clone());
     let parts = Parts { attester, disk, installer, reboot, root, boot };

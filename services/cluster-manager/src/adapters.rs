@@ -5,6 +5,7 @@ pub mod bootstrap_http;
 pub mod external;
 pub mod git_client;
 pub mod git_http;
+pub mod git_places;
 pub mod git_push;
 pub mod git_work;
 pub mod http;

@@ -59,7 +59,8 @@ pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const EDGE_DEPLOYMENT: &str = "sparkfleet-edge";
 
 /// What Flux objects of the default templates need.
-const FLUX_NEEDED: &str = "Flux 2.3 or newer (GitRepository v1, Kustomization v1, HelmRelease v2)";
+const FLUX_NEEDED: &str =
+    "Flux 2.7 or newer (GitRepository v1, Kustomization v1, HelmRelease v2 with install.strategy)";
 
 /// Name of the Secret with the token, and of what the enrolment runs as.
 pub const ENROLMENT: &str = "sparkfleet-enrolment";

@@ -234,19 +234,22 @@ check_rights() {
 		may create namespaces
 	fi
 	may patch namespaces
-	for resource in secrets gitrepositories.source.toolkit.fluxcd.io kustomizations.kustomize.toolkit.fluxcd.io; do
+	for resource in secrets serviceaccounts gitrepositories.source.toolkit.fluxcd.io kustomizations.kustomize.toolkit.fluxcd.io; do
 		may create "$resource" --namespace "$namespace"
 		may patch "$resource" --namespace "$namespace"
 	done
 	if [ -n "$enrolment_job" ]; then
-		for resource in jobs.batch serviceaccounts roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io; do
+		for resource in jobs.batch roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io; do
 			may create "$resource" --namespace "$namespace"
 			may patch "$resource" --namespace "$namespace"
 		done
 		may delete jobs.batch --namespace "$namespace"
 	fi
+	# Flux applies the repository as an account that may do everything; whoever binds that must be allowed to.
+	may create clusterrolebindings.rbac.authorization.k8s.io
+	may bind clusterroles.rbac.authorization.k8s.io
 	if [ "$flux_state" = absent ]; then
-		for resource in customresourcedefinitions.apiextensions.k8s.io clusterroles.rbac.authorization.k8s.io clusterrolebindings.rbac.authorization.k8s.io; do
+		for resource in customresourcedefinitions.apiextensions.k8s.io clusterroles.rbac.authorization.k8s.io; do
 			may create "$resource"
 		done
 		may create deployments.apps --namespace flux-system
@@ -297,6 +300,12 @@ look_for_flux() {
 		esac
 		definitions=$((definitions + 1))
 	done
+	# Without it a release that failed once is never tried again.
+	if [ "$definitions" -eq 3 ] && [ -z "$flux_fault" ]; then
+		value '{.spec.versions[?(@.name=="v2")].schema.openAPIV3Schema.properties.spec.properties.install.properties.strategy.type}' \
+			customresourcedefinitions.apiextensions.k8s.io helmreleases.helm.toolkit.fluxcd.io
+		[ -n "$found" ] || flux_fault=" its HelmReleases have no install.strategy;"
+	fi
 	whole=no
 	case $controllers in
 	*source-controller*) case $controllers in *kustomize-controller*) case $controllers in *helm-controller*) whole=yes ;; esac ;; esac ;;
@@ -448,6 +457,44 @@ $manifests
 END_OF_FILE
 }
 
+# What names no account gets no rights, and nothing refers to another namespace; else whoever may write a release could do everything.
+flux_locks='--default-service-account=default --no-cross-namespace-refs=true'
+
+# Puts what is missing of $flux_locks into $unlocked, as controller/argument.
+look_for_locks() {
+	unlocked=
+	for controller in kustomize-controller helm-controller; do
+		value '{.spec.template.spec.containers[0].args}' deployments.apps "$controller" -n "$flux_namespace" || return 1
+		for lock in $flux_locks; do
+			case $found in *"${lock%=*}"*) ;; *) unlocked="$unlocked $controller/$lock" ;; esac
+		done
+	done
+}
+
+# Only of a Flux that this script has installed, be it in an earlier run: others may count on what they have.
+lock_flux() {
+	look_for_flux
+	missing=
+	look_for_locks || return 1
+	value '{.metadata.managedFields[*].manager}' deployments.apps helm-controller -n "$flux_namespace" || return 1
+	case $found in
+	*sparkfleet-bootstrap*)
+		for lock in $unlocked; do
+			try patch deployments.apps "${lock%%/*}" -n "$flux_namespace" --type=json \
+				-p '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"'"${lock#*/}"'"}]' || return 1
+		done
+		;;
+	*)
+		if [ -n "$unlocked" ]; then
+			say "  this Flux is not limited; what names no account may do everything. To limit it, add as arguments:"
+			for lock in $unlocked; do
+				say "    ${lock%%/*}: ${lock#*/}"
+			done
+		fi
+		;;
+	esac
+}
+
 flux_runs() {
 	look_for_flux
 	missing=
@@ -472,6 +519,8 @@ install_flux() {
 		apply_flux ||
 			fail "Flux cannot be installed from ${flux_source:-this script}" "look at what kubectl says; where the site has no way to that address, give a mirror or a file: --flux FILE-OR-URL"
 	fi
+	lock_flux ||
+		fail "Flux cannot be given its limits ($flux_locks)" "see whether the Kubernetes API answers, and whether the rights include to patch Deployments in namespace ${flux_namespace:-flux-system}"
 	advice="if its images cannot be pulled, make them available to the cluster; kubectl get pods -n ${flux_namespace:-flux-system} shows them"
 	wait_until 'Flux runs' diagnose_flux flux_runs
 }
@@ -500,6 +549,30 @@ END_OF_FILE
 
 # ---- 6: edge sync and edge monitor
 
+# What Flux installs them with: for each release with the cluster's UUID a word NAME/GENERATION/OBSERVED/READY/STALLED, in $found.
+look_at_release() {
+	value '{range .items[*]}{.metadata.name}/{.metadata.generation}/{.status.observedGeneration}/{.status.conditions[?(@.type=="Ready")].status}/{.status.conditions[?(@.type=="Stalled")].status} {end}' \
+		helmreleases.helm.toolkit.fluxcd.io -n "$namespace" -l "factoryplus.app.amrc.co.uk/uuid=$cluster_uuid"
+}
+
+# A pod that runs is no proof that its release does: Helm installs what it can before it fails.
+release_is_ready() {
+	look_at_release || return 1
+	[ -n "$found" ] || return 1
+	for release in $found; do
+		state=${release#*/}
+		generation=${state%%/*}
+		case ${state#*/} in
+		"$generation/True/"*) ;;
+		"$generation/"*/True)
+			diagnose_edge >&2
+			fail "Flux has given the release ${release%%/*} up" "mend what is said above, then have Flux try again: at=\$(date +%s); kubectl annotate --overwrite -n $namespace helmreleases.helm.toolkit.fluxcd.io/${release%%/*} reconcile.fluxcd.io/requestedAt=\$at reconcile.fluxcd.io/resetAt=\$at"
+			;;
+		*) return 1 ;;
+		esac
+	done
+}
+
 are_born() {
 	value '{.metadata.generation} {.status.observedGeneration} {.status.availableReplicas}' deployments.apps "$edge_deployment" -n "$namespace" || return 1
 	# shellcheck disable=SC2086 # three words
@@ -520,6 +593,8 @@ wait_for_births() {
 	begin 'edge sync and edge monitor'
 	advice="a pod that runs and is not ready has not reached the broker, or was refused there: kubectl logs -n $namespace deployment/$edge_deployment"
 	wait_until 'edge sync and edge monitor are born' diagnose_edge are_born
+	advice="mend what Flux says of the release above (kubectl describe helmreleases.helm.toolkit.fluxcd.io -n $namespace); it comes from the chart and the values of the EdgeCluster entry: sparkfleet config get $cluster_name EdgeCluster"
+	wait_until 'Flux says that their release is ready' diagnose_edge release_is_ready
 }
 
 usage() {
@@ -560,7 +635,7 @@ main() {
 	install_flux
 	follow_repository
 	wait_for_births
-	say "" "Edge cluster $cluster_name is alive: edge sync and edge monitor are born in group $cluster_group."
+	say "" "Edge cluster $cluster_name is alive: edge sync and edge monitor are born in group $cluster_group, and Flux says that their release is ready."
 }
 
 # The last line: a script that was cut off on its way does nothing.

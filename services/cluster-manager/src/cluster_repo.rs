@@ -29,8 +29,14 @@ pub const DIRECTORY: &str = "edo/cluster";
 /// The file that makes a cluster follow its repository.
 pub const SELF_LINK: &str = "self-link.yaml";
 
-/// The file that a bare cluster does not get: its site manages Flux.
-const FLUX_SYSTEM: &str = "flux-system.yaml";
+/// The file with the namespace and with the account by which Flux applies the repository; what follows the repository needs them.
+const RIGHTS: &str = "rights.yaml";
+
+/// Account by which Flux applies the repository, and with it the cluster's own services. It may do everything: what an operator pushes can be anything.
+pub const FLUX_ACCOUNT: &str = "sparkfleet-flux";
+
+/// Label of what Flux leaves when it is in the repository no more: the namespace, because everything is in it, and the rights by which Flux takes the rest away.
+const STAYS: &str = "kustomize.toolkit.fluxcd.io/prune";
 
 /// The file for the repository of the cluster's own chart, if that is not the shared one.
 const CHART_SOURCE: &str = "edge-cluster-source.yaml";
@@ -118,7 +124,7 @@ pub enum ClusterRepoError {
 pub struct ClusterRepo {
     /// The files.
     pub files: RepositoryFiles,
-    /// Content of [`SELF_LINK`], for the bootstrap.
+    /// Content of [`RIGHTS`] and [`SELF_LINK`], for the bootstrap.
     pub self_link: String,
 }
 
@@ -160,16 +166,14 @@ pub fn render(
         .with("url.helm", shared.as_str())
         .with("name", spec.name.as_str())
         .with("uuid", cluster.to_string());
-    let mut owned = BTreeMap::new();
+    let rights = yaml(RIGHTS, &rights(cluster, spec))?;
+    let mut owned = BTreeMap::from([(RIGHTS.to_owned(), rights.clone().into_bytes())]);
     let mut self_link = String::new();
     for (file, items) in catalog.flux()?.all_files() {
-        if spec.bare && file == FLUX_SYSTEM {
-            continue;
-        }
         let items: Vec<Value> = items.iter().map(configdb_schema::document::FluxItem::to_value).collect();
         let yaml = documents(file, &items, &context, shared_pin)?;
         if file == SELF_LINK {
-            self_link.clone_from(&yaml);
+            self_link = format!("{rights}---\n{yaml}");
         }
         owned.insert(file.to_owned(), yaml.into_bytes());
     }
@@ -209,7 +213,45 @@ fn helm_release(
     let values = render::layered(base_values(settings), chart, template, &context, spec.values.as_ref())?;
     let repository = render::git_repository_name(template.source, None);
     let release = Release { uuid: cluster, template, repository, values };
-    Ok(in_namespace(release.manifest(catalog)?, spec))
+    Ok(by_flux_account(in_namespace(release.manifest(catalog)?, spec)))
+}
+
+/// The namespace of the cluster, and the account by which Flux applies its repository.
+fn rights(cluster: Uuid, spec: &EdgeCluster) -> [Value; 3] {
+    let namespace = spec.namespace.as_str();
+    let stays = || json!({ STAYS: "disabled" });
+    let mut labels = stays();
+    labels["pod-security.kubernetes.io/enforce"] = Value::from(spec.pod_security.name());
+    let annotations = json!({ bootstrap::CLUSTER_ANNOTATION: cluster });
+    let bound = format!("{FLUX_ACCOUNT}-{namespace}");
+    [
+        json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": { "name": namespace, "labels": labels, "annotations": annotations },
+        }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": { "name": FLUX_ACCOUNT, "namespace": namespace, "labels": stays() },
+            "automountServiceAccountToken": false,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": bound, "labels": stays() },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "kind": "ServiceAccount", "name": FLUX_ACCOUNT, "namespace": namespace }],
+        }),
+    ]
+}
+
+/// Flux that is installed for several tenants gives no rights to what names no account.
+fn by_flux_account(mut manifest: Value) -> Value {
+    if let Some(Value::Object(spec)) = manifest.get_mut("spec") {
+        spec.entry("serviceAccountName").or_insert_with(|| Value::from(FLUX_ACCOUNT));
+    }
+    manifest
 }
 
 /// The GitRepository of a chart that is not in the shared repository.
@@ -294,7 +336,11 @@ fn documents(
         {
             render::stay_at(&mut document, pin);
         }
-        documents.push(document);
+        let is_followed = document.get("kind").and_then(Value::as_str) == Some("Kustomization")
+            && document["apiVersion"]
+                .as_str()
+                .is_some_and(|version| version.starts_with("kustomize.toolkit.fluxcd.io/"));
+        documents.push(if is_followed { by_flux_account(document) } else { document });
     }
     yaml(file, &documents)
 }

@@ -8,7 +8,10 @@ use configdb_schema::document::JsonObject;
 use configdb_schema::{NameRule, Organisation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
@@ -21,7 +24,7 @@ pub struct Config {
     /// Prefix of all Sparkplug groups.
     pub organisation: String,
     /// Where repositories, their passwords, the bdSeq and the record of writes are kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// The MQTT server.
     pub mqtt: MqttConfig,
     /// Health and metrics.
@@ -38,14 +41,6 @@ pub struct Config {
     pub identity: IdentityConfig,
     /// Waiting times.
     pub timing: TimingConfig,
-}
-
-/// Health and metrics.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpConfig {
-    /// Address for `/livez`, `/readyz` and `/metrics`; none: not served.
-    pub listen: Option<SocketAddr>,
 }
 
 /// Who may read without logging in.
@@ -232,11 +227,17 @@ pub struct TimingConfig {
     pub flux_away_s: u64,
 }
 
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("/var/lib/sparkfleet/cluster-manager"),
+            state_dir: StateDir::from("/var/lib/sparkfleet/cluster-manager"),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
             git: GitConfig::default(),
@@ -727,9 +728,21 @@ impl Config {
     /// First layer of every deployment's values.
     #[must_use]
     pub fn base_values(&self) -> JsonObject {
-        let values = [("realm", &self.edge.realm), ("directory_url", &self.edge.directory_url)];
-        let present = values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Value::from(value.clone()?))));
-        present.collect()
+        let texts = [("realm", &self.edge.realm), ("directory_url", &self.edge.directory_url)];
+        let present = texts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Value::from(value.clone()?))));
+        let mut values: JsonObject = present.collect();
+        values.insert("organisation".to_owned(), Value::from(self.organisation.as_str()));
+        let mut mqtt = JsonObject::new();
+        if !self.edge.mqtt_servers.is_empty() {
+            mqtt.insert("servers".to_owned(), Value::from(self.edge.mqtt_servers.clone()));
+        }
+        if let Some(secret) = &self.edge.mqtt_secret {
+            mqtt.insert("secretName".to_owned(), Value::from(secret.as_str()));
+        }
+        if !mqtt.is_empty() {
+            values.insert("mqtt".to_owned(), Value::Object(mqtt));
+        }
+        values
     }
 }
 

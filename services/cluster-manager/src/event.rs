@@ -11,6 +11,7 @@ use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
 
+use crate::access::audit::AuditRecord;
 use crate::api::{Answer, Asked};
 use crate::bootstrap::Offer;
 use crate::bootstrap::site::SiteScript;
@@ -51,6 +52,8 @@ pub enum Effect {
     Git(GitWork),
     /// Over HTTP.
     Answer(Box<Answer>),
+    /// On the disk: the record of a write that came another way than over HTTP.
+    Record(Box<AuditRecord>),
     /// On the disk; each is answered by one [`Event::Secret`].
     Secret(SecretWork),
     /// On the disk, or with another git server; each is answered by one [`Event::Shared`].

@@ -109,6 +109,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let state_dir = config.state_dir.clone();
     let charts_dir = config.git.charts_dir.clone();
     let (repositories, charts_commit) = tokio::task::spawn_blocking(move || {
+        state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
         let repositories = Repositories::load(&state_dir)?;
         let charts_commit = git_work::write_shared(&repositories, charts_dir.as_deref())?;
         anyhow::Ok((repositories, charts_commit))
@@ -142,9 +143,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let git_url = config.git.public_url.clone().unwrap_or_else(|| format!("{scheme}://{local}"));
     let git_url = git_url.trim_end_matches('/').to_owned();
     tracing::info!(addr = %local, url = git_url, "serving git and the API");
-    if let Some(addr) = config.http.listen {
-        service_runtime::health::serve(addr, health.clone(), shutdown.clone()).await?;
-    }
 
     let settings =
         Settings { charts_commit: Some(charts_commit), ..settings(&config, organisation.clone(), git_url, &authority) };
@@ -303,6 +301,7 @@ async fn serve(
                 Ok(Some(Effect::Shared(shared))) => waiting.push_back(git_work::Work::Shared(shared)),
                 Ok(Some(Effect::Principals(work))) => drop(calls.spawn(realm.clone().carry_out(work))),
                 Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
+                Ok(Some(Effect::Record(record))) => desk.record(*record),
                 Ok(Some(Effect::Offer { cluster, offer })) => board.set(cluster, offer),
                 Ok(Some(Effect::Script(script))) => board.set_script(script),
                 Ok(_) => {}

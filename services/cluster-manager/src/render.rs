@@ -75,6 +75,14 @@ pub enum RenderError {
         /// The name.
         name: String,
     },
+    /// The name has a dot, which some MQTT servers take for a level of the topic.
+    #[error(
+        "name {name:?} has a dot; it becomes an edge node id, in which some MQTT servers and Host Applications allow none: use - or _"
+    )]
+    Dot {
+        /// The name.
+        name: String,
+    },
     /// No chart is named.
     #[error("chart is missing; name the object of a chart template")]
     NoChart,
@@ -120,6 +128,9 @@ pub enum RenderError {
 pub fn deployment(input: Input<'_>, catalog: &Catalog, settings: &Settings) -> Result<Rendered, RenderError> {
     let name = &input.deployment.name;
     EdgeNodeId::new(name)?;
+    if name.contains('.') {
+        return Err(RenderError::Dot { name: name.clone() });
+    }
     if CLUSTER_NODES_RESERVED.contains(&name.as_str()) {
         return Err(RenderError::ReservedName { name: name.clone() });
     }

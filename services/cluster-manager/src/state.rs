@@ -50,7 +50,7 @@ use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
-use crate::access::rate::Rate;
+use crate::access::rate::{Limiter, Rate};
 use crate::bootstrap::site::SiteScript;
 use crate::catalog::Catalog;
 use crate::event::{Effect, Event, GitOutcome, GitResult};
@@ -116,6 +116,11 @@ pub struct Left {
     pub shared: Vec<(Uuid, Uuid)>,
 }
 
+/// How often the status entry of one cluster is written. Each is kept in the history.
+const STATUSES: Rate = Rate { per_minute: 6, burst: 20 };
+/// Clusters whose entries are counted; more than any organisation has.
+const STATUSES_CLUSTERS_MAX: usize = 20_000;
+
 /// The state.
 #[derive(Debug)]
 pub struct ClusterManager {
@@ -159,6 +164,8 @@ pub struct ClusterManager {
     dirty: BTreeSet<Uuid>,
     /// Deadlines of clusters, in order.
     deadlines: BTreeSet<(Duration, Uuid)>,
+    /// How often the status entry of a cluster is written: what it says comes from the cluster.
+    statuses: Limiter<Uuid>,
     left: Vec<LeftRepository>,
     shared: SharedRepositories,
     /// The site's own bootstrap script.
@@ -211,6 +218,7 @@ impl ClusterManager {
             requests: BTreeMap::new(),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            statuses: Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX),
             shared: SharedRepositories::new(left.shared, &settings, seed),
             left: left.clusters,
             script: None,
@@ -312,7 +320,7 @@ impl ClusterManager {
         self.replica.on_event(event);
         while let Some(change) = self.replica.poll_change() {
             self.writer.on_change(&change, now);
-            self.on_change(change);
+            self.on_change(change, now);
             self.answer_tokens(now);
         }
         self.take_writer_outputs(now);

@@ -1,9 +1,22 @@
 //! What a Sync reports -> the `EdgeClusterStatus` entry.
 //!
+//! A cluster says what it likes: texts are cut, hosts are counted, and what is no certificate of that size is none.
+//!
 //! This module must not know when it is written; it never says that a cluster has nothing because its Sync is away.
 
 use configdb_schema::document::{EdgeClusterStatus, Host};
 use edge_sync_contract::SyncReplica;
+
+/// Hosts that an entry tells of: the first by name.
+const HOSTS_MAX: usize = 1000;
+/// Longest text of a host, characters; a name in DNS has 253.
+const TEXT_CHARACTERS_MAX: usize = 253;
+/// Largest certificate, bytes; an ordinary one has 2 KiB.
+const CERTIFICATE_BYTES_MAX: usize = 16 * 1024;
+
+fn text(of: &str) -> String {
+    of.chars().take(TEXT_CHARACTERS_MAX).collect()
+}
 
 /// The entry that shall be, given the one that is. None: nothing complete is known, so it stays.
 #[must_use]
@@ -13,21 +26,24 @@ pub fn render(sync: &SyncReplica, before: Option<&EdgeClusterStatus>) -> Option<
         .hosts()
         .values()
         .map(|host| Host {
-            hostname: host.hostname.clone(),
-            arch: host.architecture.clone(),
-            k8s_version: host.kubernetes_version.clone(),
+            hostname: text(&host.hostname),
+            arch: text(&host.architecture),
+            k8s_version: text(&host.kubernetes_version),
             control_plane: host.control_plane,
-            os_version: host.operating_system.clone(),
+            os_version: text(&host.operating_system),
             ready: host.ready,
-            specialised: host.specialised.clone(),
+            specialised: host.specialised.as_deref().map(text),
             extra: serde_json::Map::new(),
         })
         .collect();
     hosts.sort_by(|a, b| a.hostname.cmp(&b.hostname));
+    hosts.truncate(HOSTS_MAX);
     let before = before.cloned().unwrap_or_default();
     // A certificate that cannot be read for the moment is still the one to seal with.
     let unreadable = node.sealing_error.is_some() && node.sealing_certificate.is_none();
-    let kubeseal_cert = if unreadable { before.kubeseal_cert } else { node.sealing_certificate.clone() };
+    let told = node.sealing_certificate.as_ref();
+    let is_none = told.is_some_and(|told| told.len() > CERTIFICATE_BYTES_MAX);
+    let kubeseal_cert = if unreadable || is_none { before.kubeseal_cert } else { told.cloned() };
     Some(EdgeClusterStatus { hosts: Some(hosts), kubeseal_cert, extra: before.extra })
 }
 
@@ -81,6 +97,24 @@ mod tests {
         assert_eq!(status.kubeseal_cert.as_deref(), Some("PEM"));
         assert_eq!(status.extra["note"], "by hand");
         assert_eq!(render(&replica(&["b", "a"], 2, Some("PEM"), None), Some(&status)), Some(status));
+    }
+
+    #[test]
+    fn what_a_cluster_says_is_bounded() {
+        let before = EdgeClusterStatus { kubeseal_cert: Some("PEM".to_owned()), ..EdgeClusterStatus::default() };
+        let long = "x".repeat(200_000);
+        let mut sync = replica(&["a"], 1, Some(&long), None);
+        let host = HostDevice { operating_system: long, ready: true, ..HostDevice::default() };
+        let device = SyncDevice::Host("a".to_owned()).id().unwrap();
+        sync.on_event(&HostEvent::DeviceBirth {
+            node: node(),
+            device,
+            timestamp: 2,
+            metrics: host.to_metrics().into(),
+        });
+        let status = render(&sync, Some(&before)).unwrap();
+        assert_eq!(status.kubeseal_cert.as_deref(), Some("PEM"));
+        assert!(serde_json::to_string(&status).unwrap().len() < 1000);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use cluster_manager::config::{Anonymous, ExternalConfig, GitConfig};
 use cluster_manager::event::RepositoryFiles;
 use cluster_manager::password_file;
 use service_runtime::shutdown::Shutdown;
+use service_runtime::state_dir::StateDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -57,12 +58,18 @@ impl Server {
 
     async fn start_with(config: GitConfig) -> Self {
         let state_dir = tempfile::tempdir().unwrap();
-        let repositories = Repositories::load(state_dir.path()).unwrap();
+        let path = state_dir.path().to_owned();
+        Self::start_in(state_dir, &path, config).await
+    }
+
+    /// `path`: how the program names that directory.
+    async fn start_in(state_dir: tempfile::TempDir, path: &Path, config: GitConfig) -> Self {
+        let repositories = Repositories::load(path).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         let (desk, pushes) = desk::start();
-        let hooks = Hooks::install(state_dir.path()).unwrap();
+        let hooks = Hooks::install(path).unwrap();
         let (polls, polled) = mpsc::channel(64);
         let router = git_http::router(repositories.clone(), desk::links(desk, hooks, polls), &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
@@ -389,6 +396,59 @@ async fn without_the_hook_nothing_is_pushed() {
     let error = work.push(&["origin", "main"]).await.unwrap_err();
     assert!(error.contains("500"), "{error}");
     assert_eq!(server.main(A), before);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_rules_of_pushes_hold_with_a_relative_state_directory() {
+    let state_dir = tempfile::tempdir().unwrap();
+    let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
+    let relative = up.join(state_dir.path().strip_prefix("/").unwrap());
+    assert!(relative.is_relative() && relative.is_dir());
+    let config = StateDir::from(relative.as_path());
+    let server = Server::start_in(state_dir, &config, GitConfig::default()).await;
+    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/cluster/A")).await;
+    work.commit("edo/cluster/evil.yaml", "evil").await;
+    let before = server.main(A);
+    let error = work.push(&["origin", "main"]).await.unwrap_err();
+    assert!(error.contains("only what is below by-hand/ is yours"), "{error}");
+    assert_eq!(server.main(A), before);
+    // Whoever hands a relative path to the hooks themselves is no worse off.
+    let hooks = Hooks::install(&relative).unwrap();
+    assert!(format!("{hooks:?}").contains("\"/"), "{hooks:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_that_the_hook_has_not_marked_is_undone() {
+    let server = Server::start(Anonymous::Loopback).await;
+    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/shared/helm")).await;
+    let before = server.main(SHARED);
+    std::fs::write(server.state_dir.path().join("hooks/pre-receive"), "#!/bin/sh\nexit 0\n").unwrap();
+    work.commit("evil", "evil").await;
+    let error = work.push(&["origin", "main", "main:refs/heads/evil"]).await.unwrap_err();
+    assert!(error.contains("500"), "{error}");
+    assert_eq!(server.main(SHARED), before);
+    let refs = git(&["ls-remote", &server.url("/git/shared/helm")]).await;
+    assert!(!String::from_utf8(refs.stdout).unwrap().contains("evil"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn malformed_objects_are_not_taken() {
+    let server = Server::start(Anonymous::Loopback).await;
+    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/shared/helm")).await;
+    let at = work.directory.to_str().unwrap();
+    let before = server.main(SHARED);
+    // A tree whose entry a checkout would place into the repository itself.
+    let script = "blob=$(echo evil | git hash-object -w --stdin) && \
+        tree=$(printf '100644 blob %s\\t.git\\n' $blob | git mktree) && \
+        commit=$(git -c user.name=x -c user.email=x@example commit-tree -p HEAD -m evil $tree) && git update-ref refs/heads/main $commit";
+    let made = Command::new("sh").args(["-ec", script]).current_dir(at).output().await.unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    let error = work.push(&["origin", "main"]).await.unwrap_err();
+    assert!(error.contains("hasDotgit"), "{error}");
+    assert_eq!(server.main(SHARED), before);
     server.stop().await;
 }
 

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 use tokio::process::Command;
-use tokio::sync::mpsc;
+use tokio::sync::{RwLock, mpsc};
 use uuid::Uuid;
 
 #[path = "support/desk.rs"]
@@ -66,6 +66,8 @@ struct Issuer {
     url: String,
     keys: Arc<Mutex<Vec<Value>>>,
     asked: Arc<AtomicUsize>,
+    /// It answers while somebody may come in.
+    open: Arc<RwLock<()>>,
 }
 
 impl Issuer {
@@ -76,16 +78,22 @@ impl Issuer {
         let asked = Arc::new(AtomicUsize::new(0));
         let discovery = json!({"issuer": url, "jwks_uri": format!("{url}/keys")}).to_string();
         let (published, counted) = (Arc::clone(&keys), Arc::clone(&asked));
+        let open = Arc::new(RwLock::new(()));
+        let entrance = Arc::clone(&open);
         let set = move || {
             counted.fetch_add(1, Ordering::SeqCst);
             let keys = published.lock().unwrap().clone();
-            std::future::ready(json!({ "keys": keys }).to_string())
+            let entrance = Arc::clone(&entrance);
+            async move {
+                let _in = entrance.read().await;
+                json!({ "keys": keys }).to_string()
+            }
         };
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(move || std::future::ready(discovery)))
             .route("/keys", get(set));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, keys, asked }
+        Self { url, keys, asked, open }
     }
 
     fn provider(&self, limits: Limits) -> Provider {
@@ -186,6 +194,25 @@ async fn a_key_that_is_not_known_is_asked_for_but_not_all_the_time() {
     assert!(eager.verify(&token).await.is_ok(), "the provider has changed its keys");
     issuer.keys.lock().unwrap().clear();
     assert!(eager.verify(&token).await.is_ok(), "a known key is not asked for");
+}
+
+#[tokio::test]
+async fn nobody_whose_key_is_known_waits_for_a_provider_that_does_not_answer() {
+    let (known, unknown) = (Key::new("k1"), Key::new("k2"));
+    let issuer = Issuer::start(&[&known]).await;
+    let provider = issuer.provider(EAGER);
+    let token = known.sign(&issuer.claims());
+    provider.verify(&token).await.unwrap();
+    let closed = issuer.open.write().await;
+    let (asking, strange) = (provider.clone(), unknown.sign(&issuer.claims()));
+    let waiting = tokio::spawn(async move { asking.verify(&strange).await });
+    while issuer.asked() < 2 {
+        tokio::task::yield_now().await;
+    }
+    provider.verify(&token).await.unwrap();
+    assert!(!waiting.is_finished(), "the provider has not answered yet");
+    drop(closed);
+    assert!(waiting.await.unwrap().is_err());
 }
 
 #[tokio::test]

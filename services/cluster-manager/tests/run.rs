@@ -16,7 +16,7 @@ mod port;
 
 fn config(state_dir: &tempfile::TempDir, git: SocketAddr) -> Config {
     Config {
-        state_dir: state_dir.path().to_owned(),
+        state_dir: state_dir.path().into(),
         mqtt: MqttConfig { servers: vec![format!("mqtt://{}", port::free())], ..MqttConfig::default() },
         git: GitConfig { listen: git, anonymous: Anonymous::Loopback, ..GitConfig::default() },
         ..Config::default()

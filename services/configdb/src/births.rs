@@ -6,7 +6,7 @@ use configdb_contract::command::device_id;
 use configdb_contract::{ConfigNode, RequestResult, entry, names};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use sparkplug::edge_node::NodeUpdate;
-use sparkplug::payload::{Form, metric_bytes};
+use sparkplug::payload::{Dialect, Form, metric_bytes};
 use sparkplug::{Metric, TypedMetrics};
 use uuid::Uuid;
 
@@ -82,12 +82,15 @@ pub(crate) fn entry_metric(slug: &Arc<str>, application: Uuid, object: &Object) 
 /// Bytes of the DBIRTH with these metrics, at most.
 pub(crate) fn birth_bytes(metrics: &[Metric]) -> usize {
     PAYLOAD_BYTES
-        + metrics.iter().map(|m| metric_bytes(&m.clone().at(SOME_TIME), Form::Birth, None, false)).sum::<usize>()
+        + metrics
+            .iter()
+            .map(|m| metric_bytes(&m.clone().at(SOME_TIME), Form::Birth, None, Dialect::Tahu))
+            .sum::<usize>()
 }
 
 /// Bytes that one more application adds to a birth.
 pub(crate) fn null_entry_bytes(slug: &Arc<str>, application: Uuid) -> usize {
-    metric_bytes(&entry::to_metric(slug, application, None).at(SOME_TIME), Form::Birth, None, false)
+    metric_bytes(&entry::to_metric(slug, application, None).at(SOME_TIME), Form::Birth, None, Dialect::Tahu)
 }
 
 /// The births of all objects, for a node that knows none of them.

@@ -1,11 +1,11 @@
 //! The configuration of this service.
 
-use std::path::PathBuf;
-
 use configdb_schema::Organisation;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 
 use crate::model::Limits;
@@ -17,7 +17,7 @@ pub struct Config {
     /// Prefix of every group id.
     pub organisation: String,
     /// Directory of the database and of the bdSeq.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// An empty database is begun although there was one; not a key, but an argument.
     #[serde(skip)]
     pub new_store: bool,
@@ -31,11 +31,17 @@ pub struct Config {
     pub mqtt: MqttConfig,
 }
 
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("/var/lib/sparkfleet/configdb"),
+            state_dir: StateDir::from("/var/lib/sparkfleet/configdb"),
             new_store: false,
             message_bytes_max: Limits::default().message_bytes_max,
             objects_max: Limits::default().objects_max,

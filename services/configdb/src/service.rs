@@ -8,7 +8,7 @@ use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node};
 use uuid::Uuid;
 
@@ -31,8 +31,7 @@ const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 /// The configuration is not valid, the database cannot be opened, or a commit failed for good.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
     let (organisation, limits) = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    std::fs::create_dir_all(&config.state_dir)
-        .with_context(|| format!("state_dir {} cannot be made", config.state_dir.display()))?;
+    config.state_dir.create().with_context(|| format!("state_dir {} cannot be made", config.state_dir.display()))?;
     let file = config.state_dir.join("configdb.sqlite");
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &configdb_node(&organisation));
     let store = if config.new_store {
@@ -71,8 +70,7 @@ pub async fn run_on<S: Store>(
     let first = committed(&mut store, first, &health).await?;
     let node_config = EdgeNodeConfig {
         message_bytes_max: limits.message_bytes_max,
-        heartbeat: Some(HEARTBEAT),
-        ..EdgeNodeConfig::new(configdb_node(organisation))
+        ..EdgeNodeConfig::for_any_reader(configdb_node(organisation))
     };
     let node = spawn_edge_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -218,7 +218,8 @@ impl State {
             Publication::Nothing => return,
             Publication::Everything => births::everything_anew(&self.model),
             Publication::Died => NodeUpdate::DeviceDeath { device },
-            Publication::Changed(metrics) => NodeUpdate::Set { device: Some(device), metrics },
+            // An entry that is gone has no ETag any more.
+            Publication::Changed(metrics) => NodeUpdate::Replace { device: Some(device), metrics },
             Publication::Born => {
                 let Some(born) = self.model.live_object(object) else { return };
                 NodeUpdate::DeviceBirth { device, metrics: births::object_metrics(&self.model, object, born) }

@@ -1,6 +1,5 @@
 //! The configuration file's keys, their defaults and what they mean; and one validated value made of them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use configdb_schema::{ClusterName, Organisation};
@@ -9,6 +8,8 @@ pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug::GroupId;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -26,7 +27,7 @@ pub struct Config {
     /// Whom to watch.
     pub mode: Mode,
     /// Where the bdSeq is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// Own identity; None: derived from the cluster's, or from the organisation's name at the centre.
     pub instance: Option<Uuid>,
     /// What is watched is a simulation.
@@ -84,12 +85,18 @@ pub struct ReloadConfig {
     pub deadline_ms: u64,
 }
 
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
             mode: Mode::Edge,
-            state_dir: PathBuf::from("."),
+            state_dir: StateDir::from("."),
             instance: None,
             simulated: false,
             cluster: ClusterConfig::default(),

@@ -40,7 +40,7 @@ mod watch;
 
 use anyhow::Context;
 use service_runtime::exit;
-use service_runtime::health::{self, Health};
+use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
@@ -70,14 +70,11 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let scope = settings.scope.clone();
     let mut state = State::new(settings);
-    if let Some(addr) = config.http.listen {
-        health::serve(addr, health.clone(), shutdown.child()).await?;
-    }
     let (inbox_sender, mut inbox) = mpsc::channel(INBOX_MAX);
     let _watches = match scope {
         Scope::Edge { .. } => {
             let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
-            Some(kubernetes::watch(&client, &config.kubernetes.namespace, inbox_sender.clone(), health.clone()))
+            Some(kubernetes::watch(&client, &config.kubernetes.namespace, &inbox_sender, health.clone()))
         }
         Scope::Central { .. } => None,
     };

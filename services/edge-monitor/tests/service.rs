@@ -57,7 +57,7 @@ impl Site {
             seed: 1,
             config_retry: Duration::from_millis(200),
         });
-        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::new(None) };
+        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         let directory = tempfile::tempdir().unwrap();
         Self { broker, cluster, agents, directory, host, replica: MonitorReplica::new() }
@@ -175,7 +175,7 @@ impl Running {
 
 fn config(mqtt: MqttConfig, state_dir: &Path) -> edge_monitor::Config {
     edge_monitor::Config {
-        state_dir: state_dir.to_owned(),
+        state_dir: state_dir.into(),
         simulated: true,
         reload: ReloadConfig {
             jitter_ms: 50,

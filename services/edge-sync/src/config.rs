@@ -9,6 +9,8 @@ pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
 use sparkplug_mqtt::{MqttConfig, Password};
 use uuid::Uuid;
@@ -29,7 +31,7 @@ pub struct Config {
     /// First part of the group.
     pub organisation: String,
     /// Where the bdSeq is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// The cluster is a simulation.
     pub simulated: bool,
     /// The cluster.
@@ -116,11 +118,17 @@ impl Default for IdentityConfig {
     }
 }
 
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("."),
+            state_dir: StateDir::from("."),
             simulated: false,
             cluster: ClusterConfig::default(),
             kubernetes: KubernetesConfig::default(),

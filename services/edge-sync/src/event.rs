@@ -1,6 +1,7 @@
 //! Everything that can come in and everything that can go out: the index of this service.
 
 use edge_sync_contract::{Digest, Sources};
+pub use kubernetes_client::error::{ErrorClass, KubernetesError};
 use serde_json::Value;
 use service_runtime::{Effects, Saved, Unsaved};
 use sparkplug::Metric;
@@ -9,7 +10,7 @@ use uuid::Uuid;
 
 use crate::flux::FluxReport;
 use crate::hosts::ObservedNode;
-use crate::object::{Kind, ObjectKey, ObservedObject};
+use crate::object::{Kind, ObjectKey, ObservedObject, Readiness};
 use crate::record::{IndexRecord, StoredRecord};
 
 /// Everything that can come in.
@@ -56,6 +57,15 @@ pub enum Event {
     FluxChanged,
     /// Answer to [`Effect::LookAtFlux`].
     FluxSeen(Result<FluxReport, KubernetesError>),
+    /// Something may have changed of what these releases have made.
+    WorkloadsChanged(Vec<String>),
+    /// Answer to [`Effect::LookAtWorkloads`].
+    WorkloadsSeen {
+        /// Which release.
+        release: String,
+        /// Whether what it has made runs.
+        seen: Result<Readiness, KubernetesError>,
+    },
     /// Answer to [`Effect::Probe`].
     Probed(Result<(), KubernetesError>),
     /// From the own Edge Node.
@@ -88,27 +98,6 @@ pub enum Deletion {
     Gone,
     /// It waits for its finalizers.
     Waiting,
-}
-
-/// How to go on after an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ErrorClass {
-    /// The API server was not reached, or could not answer.
-    Unreachable,
-    /// Somebody else changed the object in the meantime: look again.
-    Conflict,
-    /// The API server understood and refused.
-    Refused,
-}
-
-/// An error of the Kubernetes API.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct KubernetesError {
-    /// How to go on.
-    pub class: ErrorClass,
-    /// For people, without secrets.
-    pub message: String,
 }
 
 /// An object that is ready to be applied.
@@ -160,6 +149,11 @@ pub enum Effect {
     Annotate(Sources),
     /// Read what Flux has made of the cluster's repository.
     LookAtFlux,
+    /// Read whether what a release has made runs.
+    LookAtWorkloads {
+        /// Name of its HelmRelease.
+        release: String,
+    },
     /// Ask the API server whether it answers.
     Probe,
     /// Everything is known: start the Edge Node with these metrics of its own. Once, before every [`Effect::Node`].

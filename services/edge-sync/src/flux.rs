@@ -22,9 +22,15 @@ pub struct FluxReport {
     pub message: Option<String>,
 }
 
-/// Judges the Kustomization of the cluster's repository, and the releases that it has applied. They must have been read after it: what is read before may be of an earlier commit.
+/// Judges the Kustomization of the cluster's repository, the releases that it has applied, and the workloads of those. Each must have been read after what made it: what is read before may be
+/// of an earlier commit.
 #[must_use]
-pub fn judge(kustomization: Option<&WatchedObject>, name: &str, releases: &[WatchedObject]) -> FluxReport {
+pub fn judge(
+    kustomization: Option<&WatchedObject>,
+    name: &str,
+    releases: &[WatchedObject],
+    workloads: Vec<Readiness>,
+) -> FluxReport {
     let Some(kustomization) = kustomization else {
         return FluxReport { message: Some(format!("there is no Kustomization {name}")), ..FluxReport::default() };
     };
@@ -44,6 +50,11 @@ pub fn judge(kustomization: Option<&WatchedObject>, name: &str, releases: &[Watc
         let message = message.filter(|_| is_ready.is_some());
         let message = message.unwrap_or_else(|| "Flux has not finished with it".to_owned());
         unready.push(format!("{kind} {}: {message}", object.name_any()));
+    }
+    for Readiness { ready, message } in workloads {
+        has_failed |= ready == Some(false);
+        is_under_way |= ready.is_none();
+        unready.extend(message.filter(|_| ready != Some(true)));
     }
     // What has failed has failed, whatever is still under way.
     let ready = (has_failed || !is_under_way).then_some(!has_failed);
@@ -75,7 +86,7 @@ mod tests {
     }
 
     fn judged(releases: &[WatchedObject]) -> (Option<bool>, Option<String>) {
-        let report = judge(Some(&kustomization("True", &format!("main@sha1:{COMMIT}"))), "self-link", releases);
+        let report = judge(Some(&kustomization("True", &format!("main@sha1:{COMMIT}"))), "self-link", releases, vec![]);
         assert_eq!(report.applied, COMMIT.parse().ok());
         (report.ready, report.message)
     }
@@ -96,12 +107,25 @@ mod tests {
 
     #[test]
     fn what_is_not_applied_is_not_said_to_be() {
-        let failed = judge(Some(&kustomization("False", "")), "self-link", &[]);
+        let failed = judge(Some(&kustomization("False", "")), "self-link", &[], vec![]);
         assert_eq!((failed.applied, failed.ready), (None, Some(false)));
         assert_eq!(failed.message.as_deref(), Some("Kustomization self-link: self-link says False"));
-        let none = judge(None, "self-link", &[]);
+        let none = judge(None, "self-link", &[], vec![]);
         assert_eq!((none.applied, none.ready), (None, None));
         assert_eq!(none.message.as_deref(), Some("there is no Kustomization self-link"));
+    }
+
+    #[test]
+    fn what_a_release_has_made_must_run() {
+        let judged = |ready| {
+            let workload = Readiness { ready, message: Some("Deployment a: 0 of 1 pods run".to_owned()) };
+            let kustomization = kustomization("True", &format!("main@sha1:{COMMIT}"));
+            let report = judge(Some(&kustomization), "self-link", &[release("a", "True", 2)], vec![workload]);
+            (report.ready, report.message.is_some())
+        };
+        assert_eq!(judged(Some(true)), (Some(true), false));
+        assert_eq!(judged(None), (None, true));
+        assert_eq!(judged(Some(false)), (Some(false), true));
     }
 
     #[test]

@@ -14,11 +14,11 @@
 //!
 //! 1. *Observe* (`adapters/kubernetes/observe.rs`): nodes, and the objects that carry Sync's label. The marks on those objects (version, digest, number) are the
 //!    memory of what is applied; nothing else is stored but the accepted index.
-//! 2. *Validate* (`validate.rs`): manifests are checked again at the edge. What is refused is refused for one deployment.
+//! 2. *Validate* (`validate.rs`): manifests are checked again at the edge, and Flux acts for them as an account of few rights (`confine.rs`). What is refused is refused for one deployment.
 //! 3. *Plan* (`reconcile.rs`): what is missing or old is applied; only when it is in place, what is left over is deleted. What the accepted index does not list is removed.
 //! 4. *Apply* (`adapters/kubernetes/apply.rs`): objects of one deployment one after another, several deployments at a time. Deletions name the very state of the object that
 //!    was looked at.
-//! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. The node is born when everything has been listed, so its birth is true.
+//! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. A deployment is ready when Flux says so of its release and what that has made runs (`workload.rs`). The node is born when everything has been listed, so its birth is true.
 //!
 //! What Flux makes of the cluster's own repository is reported as well (`flux.rs`), so that the centre sees whether a change of it was taken.
 //!
@@ -30,11 +30,12 @@
 //! What is guaranteed, and where: versions never fall (`state/index.rs`, `record.rs`); nothing is deleted from ignorance (`state.rs`: nothing happens before every list is
 //! complete; `reconcile.rs`); a large removal waits visibly and then goes on slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
 //! While the broker or the centre is away, everything runs on; while the API server is away, what is known is kept and `Desired/Error` tells. What others change in an object
-//! without deleting it or touching its marks is not noticed; Flux' own drift detection is there for that.
+//! is applied again, ever more seldom while they go on (`state/deployment.rs`); in kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
 #![warn(missing_docs)]
 
 pub mod adapters;
 pub mod config;
+pub mod confine;
 pub mod event;
 pub mod flux;
 pub mod hosts;
@@ -44,10 +45,11 @@ pub mod record;
 pub mod renewal;
 pub mod state;
 pub mod validate;
+pub mod workload;
 
 use anyhow::Context;
 use service_runtime::exit;
-use service_runtime::health::{self, Health};
+use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug_mqtt::Clock;
@@ -81,9 +83,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let unusable =
         |error| exit::with_code(exit::CONFIG, anyhow::Error::new(error).context("the configuration is not usable"));
     let checked = config.validate(seed).map_err(unusable)?;
-    if let Some(addr) = config.http.listen {
-        health::serve(addr, health.clone(), shutdown.child()).await?;
-    }
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
     let sealing = SealingService { namespace: config.sealing.namespace, service: config.sealing.service };
     let mut renewals = JoinSet::new();
@@ -94,7 +93,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let kubernetes = Kubernetes::new(client, &checked.settings.namespace, &checked.settings.kinds, sealing);
     let (inbox, mut news) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
-    let session = Session::new(checked.node, config.mqtt, config.state_dir, clock);
+    let session = Session::new(checked.node, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one load or save, one certificate, one probe, some applies, one pass of deletions.
     let mut rim = Rim { kubernetes, session, health, answers: JoinSet::new() };
     rim.health.component(MQTT, false, "waits until the cluster has been listed");

@@ -33,6 +33,9 @@ pub const ANNOTATION_ENTRIES: &str = "sparkfleet.io/entries";
 /// Annotation: when the object was applied, UTC ms.
 pub const ANNOTATION_APPLIED_AT: &str = "sparkfleet.io/applied-at";
 
+/// Annotation: the generation that the object got when it was applied. Another one means that somebody else has changed what was applied.
+pub const ANNOTATION_GENERATION: &str = "sparkfleet.io/generation";
+
 /// An API version and a kind, written `helm.toolkit.fluxcd.io/v2/HelmRelease` or `v1/ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
@@ -155,6 +158,10 @@ pub struct ObservedObject {
     pub name: Option<String>,
     /// When it was applied, UTC ms.
     pub applied_at: Option<u64>,
+    /// How often what is desired of it was changed; None: its kind does not count that.
+    pub generation: Option<i64>,
+    /// Somebody else has changed what is desired of it since it was applied.
+    pub is_changed: bool,
     /// Entries that the manifests were made from; the first object of a deployment has them.
     pub entries: Option<Entries>,
     /// It is being deleted and waits for its finalizers.
@@ -174,6 +181,7 @@ impl ObservedObject {
             return None;
         }
         let number = |name: &str| annotation(name).and_then(|text| text.parse().ok());
+        let applied = annotation(ANNOTATION_GENERATION).and_then(|text| text.parse::<i64>().ok());
         Some(Self {
             key: ObjectKey { kind: kind.clone(), name: meta.name.clone()? },
             uid: meta.uid.clone().unwrap_or_default(),
@@ -184,6 +192,8 @@ impl ObservedObject {
             objects: annotation(ANNOTATION_OBJECTS).and_then(|text| text.parse().ok()),
             name: annotation(ANNOTATION_NAME).map(str::to_owned),
             applied_at: number(ANNOTATION_APPLIED_AT),
+            generation: meta.generation,
+            is_changed: applied.zip(meta.generation).is_some_and(|(applied, present)| applied != present),
             entries: annotation(ANNOTATION_ENTRIES).and_then(|text| Entries::from_text(text).ok()),
             deleting: meta.deletion_timestamp.is_some(),
             readiness: object.status.as_ref().and_then(|status| readiness(meta, status)),
@@ -229,6 +239,8 @@ pub struct Marks<'a> {
     pub objects: usize,
     /// UTC ms.
     pub applied_at: u64,
+    /// Generation that the object is expected to have when it is applied; None: its kind does not count them.
+    pub generation: Option<i64>,
     /// Entries that they are made from; only on one of the objects.
     pub entries: Option<&'a Entries>,
 }
@@ -251,7 +263,8 @@ impl Marks<'_> {
         for (name, value) in labels {
             metadata["labels"][name] = Value::from(value);
         }
-        for (name, value) in annotations {
+        let generation = self.generation.map(|generation| (ANNOTATION_GENERATION, generation.to_string()));
+        for (name, value) in annotations.into_iter().chain(generation) {
             metadata["annotations"][name] = Value::from(value);
         }
         if let Some(text) = self.entries.and_then(Entries::to_text) {
@@ -283,6 +296,7 @@ mod tests {
             digest: Digest::of(&json!([])),
             objects: 2,
             applied_at: 99,
+            generation: Some(3),
             entries: Some(&Entries([("Info".to_owned(), json!({"name": "x"}))].into())),
         };
         marks.put_on(&json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
@@ -301,6 +315,19 @@ mod tests {
         assert_eq!((observed.digest, observed.name.as_deref()), (Some(Digest::of(&json!([]))), Some("Cell 1")));
         assert_eq!(observed.entries.unwrap().0["Info"]["name"], "x");
         assert_eq!((observed.deleting, observed.readiness), (false, None));
+    }
+
+    #[test]
+    fn another_generation_than_that_of_the_apply_is_a_change_by_somebody_else() {
+        for (generation, is_changed) in [(json!(3), false), (json!(4), true), (Value::Null, false)] {
+            let mut object = marked();
+            object["metadata"]["generation"] = generation.clone();
+            assert_eq!(read(object).unwrap().is_changed, is_changed, "{generation}");
+        }
+        let mut unmarked = marked();
+        unmarked["metadata"]["generation"] = json!(4);
+        unmarked["metadata"]["annotations"].as_object_mut().unwrap().remove(ANNOTATION_GENERATION);
+        assert!(!read(unmarked).unwrap().is_changed, "applied by an older version");
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn plan(
     for (position, (key, _)) in manifests.objects.iter().enumerate() {
         match observed.iter().find(|object| object.key == *key) {
             Some(object) if object.deleting => going = Some(key),
-            Some(object) if object.digest == Some(entry.digest) && object.objects == Some(manifests.objects.len()) => {}
+            Some(object) if is_of(object, entry.digest) && object.objects == Some(manifests.objects.len()) => {}
             Some(_) => missing.push(position),
             None => match owner(key) {
                 Some(other) => return Plan::Blocked(format!("{key} belongs to deployment {other}")),
@@ -100,9 +100,14 @@ pub fn applied_set(observed: &[&ObservedObject], preferred: Option<Digest>) -> O
     sets.max_by_key(|set| (Some(set.digest) == preferred, set.version))
 }
 
+/// What was applied with that digest, and nobody has changed since.
+fn is_of(object: &ObservedObject, digest: Digest) -> bool {
+    object.digest == Some(digest) && !object.is_changed
+}
+
 /// Every object that was applied with that digest is still there. Each of them says how many they were.
 fn is_complete(observed: &[&ObservedObject], digest: Digest) -> bool {
-    let in_place = observed.iter().filter(|object| object.digest == Some(digest) && !object.deleting);
+    let in_place = observed.iter().filter(|object| is_of(object, digest) && !object.deleting);
     let (mut count, mut objects) = (0, BTreeSet::new());
     for object in in_place {
         count += 1;
@@ -143,6 +148,8 @@ mod tests {
             objects: Some(objects),
             name: None,
             applied_at: Some(content * 10),
+            generation: None,
+            is_changed: false,
             entries: None,
             deleting: false,
             readiness: None,
@@ -180,6 +187,15 @@ mod tests {
         assert_eq!(planned(2, None, &observed), Plan::NeedManifests);
         assert_eq!(planned(2, Some(&set), &[]), Plan::Apply(vec![0, 1, 2]));
         assert_eq!(planned(2, None, &[]), Plan::NeedManifests);
+    }
+
+    #[test]
+    fn what_somebody_else_changed_is_applied_again_and_not_complete() {
+        let set = manifests(1, &["a", "b"]);
+        let mut observed = [object("a", 1, 2), object("b", 1, 2)];
+        observed[1].is_changed = true;
+        assert_eq!(planned(1, Some(&set), &observed), Plan::Apply(vec![1]));
+        assert_eq!(planned(1, None, &observed), Plan::NeedManifests);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod prune;
 pub mod reports;
 pub mod sealing;
 pub mod source;
+pub mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,10 +32,11 @@ use uuid::Uuid;
 
 use crate::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
 use crate::hosts::{self, ObservedNode};
-use crate::object::{Kind, Marks, ObjectKey, ObservedObject};
+use crate::object::{Kind, Marks, ObjectKey, ObservedObject, Readiness};
 use crate::reconcile::{self, Plan};
 use crate::record::RECORD_NAME;
 use crate::validate::Rules;
+use crate::workload;
 use deployment::{Deployment, Desired};
 use flux::Flux;
 use index::{IndexKeeper, Taken};
@@ -44,6 +46,7 @@ use prune::{PruneLimits, Pruner};
 use reports::Reports;
 use sealing::Sealing;
 use source::Source;
+use workloads::Workloads;
 
 /// Manifests that came before the index that lists them, at most; each may have the size of one message. Those beyond are sent again.
 const EARLY_MAX: usize = 32;
@@ -81,6 +84,9 @@ pub struct Settings {
     pub seed: u64,
 }
 
+/// Kind of what Helm installs.
+const RELEASE: &str = "HelmRelease";
+
 /// The state of Sync.
 #[derive(Debug)]
 pub struct State {
@@ -98,6 +104,7 @@ pub struct State {
     sealing: Sealing,
     source: Source,
     flux: Flux,
+    workloads: Workloads,
     link: Link,
     reports: Reports,
     /// Deployments to be planned again.
@@ -139,7 +146,8 @@ impl State {
             sealing: Sealing::new(settings.sealing, settings.sealing_refresh, retry(settings.sealing_retry, 2)),
             source: Source::new(retry(settings.retry, 4)),
             flux: Flux::new(retry(settings.retry, 5)),
-            link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(30)), 3)),
+            workloads: Workloads::new(retry(settings.retry, 6)),
+            link: Link::new(retry((Duration::from_secs(1), Duration::from_secs(10)), 3)),
             reports: Reports::default(),
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -165,7 +173,7 @@ impl State {
         }
         match event {
             Event::IndexLoaded(Ok(stored)) => {
-                self.answered();
+                self.answered(now);
                 if self.index.on_loaded(stored) {
                     self.index_accepted();
                 }
@@ -175,7 +183,7 @@ impl State {
                 self.index.on_error(&error, now.mono);
             }
             Event::IndexSaved { resource_version, saved } => {
-                self.answered();
+                self.answered(now);
                 self.index.on_saved(resource_version, saved);
                 self.index_accepted();
             }
@@ -188,7 +196,7 @@ impl State {
             }
             Event::Annotated(result) => {
                 match &result {
-                    Ok(()) => self.answered(),
+                    Ok(()) => self.answered(now),
                     Err(error) => self.failed(error, now),
                 }
                 self.source.on_answer(result, now.mono);
@@ -196,16 +204,26 @@ impl State {
             Event::FluxChanged => self.flux.changed(),
             Event::FluxSeen(seen) => {
                 match &seen {
-                    Ok(_) => self.answered(),
+                    Ok(_) => self.answered(now),
                     Err(error) => self.failed(error, now),
                 }
                 self.flux.on_answer(seen, now.mono);
             }
-            Event::Probed(Ok(())) => self.answered(),
-            Event::Probed(Err(error)) => {
-                self.failed(&error, now);
-                self.link.probe_failed(now.mono);
+            Event::WorkloadsChanged(releases) => self.on_workloads(&releases),
+            Event::WorkloadsSeen { release, seen } => {
+                match &seen {
+                    Ok(_) => self.answered(now),
+                    Err(error) => self.failed(error, now),
+                }
+                self.workloads.on_answer(&release, seen, now.mono);
+                let named = self.objects.releases().filter(|(name, _)| *name == release);
+                self.touched.extend(named.filter_map(|(_, deployment)| deployment));
             }
+            Event::Probed(Ok(())) => self.answered(now),
+            Event::Probed(Err(error)) if error.class == ErrorClass::Unreachable => {
+                self.link.probe_failed(&error, now.mono);
+            }
+            Event::Probed(Err(_)) => self.answered(now),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => self.on_command(device.as_ref(), &metrics),
             Event::Node(_) | Event::Deadline => {}
             Event::Stop => {
@@ -227,6 +245,7 @@ impl State {
             self.sealing.next_deadline(),
             self.source.next_deadline(),
             self.flux.next_deadline(),
+            self.workloads.next_deadline(),
             self.link.next_deadline(),
         ];
         let deployments = self.deployments.values().map(Deployment::next_deadline);
@@ -253,7 +272,7 @@ impl State {
         if let Observation::Failed(error) = observation {
             return self.watch_failed(Watch::Nodes, &error, now);
         }
-        self.watch_answered(&Watch::Nodes);
+        self.watch_answered(&Watch::Nodes, &observation, now);
         let nodes = self.nodes.get_or_insert_default();
         match observation {
             Observation::Listed(listed) => *nodes = listed.into_iter().map(|node| (node.node, node.host)).collect(),
@@ -272,9 +291,23 @@ impl State {
         if let Observation::Failed(error) = &observation {
             return self.watch_failed(watch, error, now);
         }
-        self.watch_answered(&watch);
+        self.watch_answered(&watch, &observation, now);
+        let is_less = matches!(observation, Observation::Listed(_) | Observation::Gone(_) | Observation::NotInstalled);
         let touched = self.objects.observe(kind, observation);
+        if is_less && &*kind.kind == RELEASE {
+            self.workloads.keep(&self.objects.releases().map(|(name, _)| name).collect());
+        }
         self.objects_changed(touched);
+    }
+
+    fn on_workloads(&mut self, releases: &[String]) {
+        let mut is_of_others = false;
+        for release in releases {
+            is_of_others |= !self.workloads.changed(release);
+        }
+        if is_of_others {
+            self.flux.changed();
+        }
     }
 
     fn on_applied(
@@ -286,7 +319,7 @@ impl State {
     ) {
         match &failed {
             Some((_, error)) => self.failed(error, now),
-            None => self.answered(),
+            None => self.answered(now),
         }
         for object in applied {
             let touched = self.objects.applied(object);
@@ -302,7 +335,7 @@ impl State {
         let owner = self.deleting.remove(key);
         match result {
             Ok(deletion) => {
-                self.answered();
+                self.answered(now);
                 let touched = self.objects.deleted(key, uid, deletion);
                 self.objects_changed(touched.into_iter().collect());
             }
@@ -410,8 +443,8 @@ impl State {
 
     // ---- what follows from it
 
-    fn answered(&mut self) {
-        if self.link.answered() {
+    fn answered(&mut self, now: Now) {
+        if self.link.answered(now.mono) {
             self.reachable_again();
         }
     }
@@ -427,6 +460,7 @@ impl State {
         self.index.retry_now();
         self.source.retry_now();
         self.flux.retry_now();
+        self.workloads.retry_now();
         for deployment in self.deployments.values_mut() {
             deployment.retry_now();
         }
@@ -434,14 +468,15 @@ impl State {
 
     fn watch_failed(&mut self, watch: Watch, error: &KubernetesError, now: Now) {
         self.failed(error, now);
-        if error.class != ErrorClass::Unreachable {
-            self.link.watch_refused(watch, error);
-        }
+        self.link.watch_interrupted(watch, error);
     }
 
-    fn watch_answered(&mut self, watch: &Watch) {
+    fn watch_answered<T>(&mut self, watch: &Watch, observation: &Observation<T>, now: Now) {
         self.link.watch_answered(watch);
-        self.answered();
+        // What an open watch tells is no answer to a request.
+        if matches!(observation, Observation::Listed(_) | Observation::NotInstalled) {
+            self.answered(now);
+        }
     }
 
     fn index_accepted(&mut self) {
@@ -534,6 +569,9 @@ impl State {
         self.start_applies(now);
         self.start_deletes(now);
         self.report(now);
+        // What is reported asks for what it has to know.
+        let looks = self.workloads.next_effects(now.mono);
+        self.effects.extend(looks);
     }
 
     fn knows_all(&self) -> bool {
@@ -587,13 +625,20 @@ impl State {
                 digest: entry.digest,
                 objects: manifests.objects.len(),
                 applied_at: now.wall,
+                generation: None,
                 entries: None,
             };
             let prepared = |position: &usize| {
                 let (key, manifest) = manifests.objects.get(*position)?;
-                let is_ours = self.objects.get(key).is_some();
+                let known = self.objects.get(key);
+                if known.is_some_and(|known| known.is_changed) {
+                    tracing::warn!(deployment = %uuid, object = %key, "changed by somebody else since it was applied: it is applied again");
+                }
+                // A new object counts from 1; an apply changes what is there, or there were no reason for it. A wrong guess costs a second write.
+                let generation = known.map_or(Some(1), |known| known.generation.map(|generation| generation + 1));
                 let entries = manifests.entries.as_ref().filter(|_| *position == 0);
-                Some(PreparedObject { key: key.clone(), is_ours, body: Marks { entries, ..marks }.put_on(manifest) })
+                let body = Marks { generation, entries, ..marks }.put_on(manifest);
+                Some(PreparedObject { key: key.clone(), is_ours: known.is_some(), body })
             };
             let objects = positions.iter().filter_map(prepared).collect();
             self.effects.push(Effect::Apply { deployment: uuid, digest: entry.digest, objects });
@@ -639,13 +684,14 @@ impl State {
             updates.extend(self.reports.set_hosts(hosts::named(nodes)));
         }
         for uuid in std::mem::take(&mut self.touched) {
+            let observed = self.objects.of(uuid);
+            let runs = workloads_of(&observed, &mut self.workloads);
             let device = self.deployments.get(&uuid).map(|deployment| {
                 let fallen = self.index.accepted().and_then(|record| record.fallen(uuid));
                 let desired =
                     Desired { has_index: self.index.accepted().is_some(), entry: self.index.entry(uuid), fallen };
-                let objects = self.objects.of(uuid);
-                let mut device = deployment.report(desired, &objects, self.reports.deployment(uuid));
-                let entries = objects.iter().find_map(|object| object.entries.as_ref());
+                let mut device = deployment.report(desired, &observed, runs.as_ref(), self.reports.deployment(uuid));
+                let entries = observed.iter().find_map(|object| object.entries.as_ref());
                 device.entries = entries.filter(|_| self.gives_entries).cloned();
                 device
             });
@@ -727,6 +773,18 @@ impl State {
             self.ready = Some(ready);
         }
     }
+}
+
+/// Whether what the releases among these have made runs; None: that is not known yet.
+fn workloads_of(observed: &[&ObservedObject], workloads: &mut Workloads) -> Option<Readiness> {
+    let is_installed = |object: &&&ObservedObject| {
+        let is_ready = object.readiness.as_ref().is_some_and(|readiness| readiness.ready == Some(true));
+        is_ready && &*object.key.kind.kind == RELEASE
+    };
+    let verdicts = observed.iter().filter(is_installed);
+    let verdicts: Vec<_> =
+        verdicts.map(|object| workloads.of(&object.key.name, &object.resource_version).cloned()).collect();
+    verdicts.into_iter().collect::<Option<Vec<_>>>().map(workload::worst)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use edge_sync_contract::{DesiredDeployment, DesiredManifests, Entries, canonical
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::confine::{self, confine};
 use crate::object::{Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey};
 
 /// Objects of one deployment, at most: one apply is sequential and must end.
@@ -16,6 +17,9 @@ pub const OBJECTS_MAX: usize = 64;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Longest object name that Kubernetes takes (RFC 1123 subdomain).
 const OBJECT_NAME_MAX: usize = 253;
+
+/// Names of ConfigMaps of the edge's own services, which believe what stands there, begin like this.
+const OTHERS: [&str; 2] = ["join-", "sparkfleet-"];
 
 /// What may be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,10 +75,11 @@ impl Rules {
         let mut objects = Vec::with_capacity(desired.manifests.len());
         let mut keys = BTreeSet::new();
         let mut bytes = 0;
-        for (position, manifest) in desired.manifests.into_iter().enumerate() {
+        for (position, mut manifest) in desired.manifests.into_iter().enumerate() {
             let refused =
                 |(field, rule): (&str, String)| Refusal { at: format!("manifests[{position}] {field}"), rule };
             let key = self.check(deployment, &manifest).map_err(refused)?;
+            confine(&key.kind, &mut manifest, &self.namespace).map_err(refused)?;
             if !keys.insert(key.clone()) {
                 return Err(refused(("metadata.name", format!("repeats {key}; each object may occur once"))));
             }
@@ -99,12 +104,11 @@ impl Rules {
         if &*kind.kind == "ConfigMap" && name == self.record {
             return Err(("metadata.name", format!("must not be {name}, in which Sync keeps the accepted index")));
         }
-        self.own_namespace("metadata.namespace", metadata.get("namespace"))?;
-        if &*kind.kind == "HelmRelease" {
-            let spec = |field: &str| manifest.get("spec").and_then(|spec| spec.get(field));
-            self.own_namespace("spec.targetNamespace", spec("targetNamespace"))?;
-            self.own_namespace("spec.storageNamespace", spec("storageNamespace"))?;
+        if &*kind.kind == "ConfigMap" && OTHERS.iter().any(|prefix| name.starts_with(prefix)) {
+            let rule = format!("must not begin with {}, as what the edge's own services keep", OTHERS.join(" or "));
+            return Err(("metadata.name", rule));
         }
+        confine::own_namespace("metadata.namespace", metadata.get("namespace"), &self.namespace)?;
         for field in ["generateName", "uid", "resourceVersion", "managedFields", "finalizers", "ownerReferences"] {
             if metadata.contains_key(field) {
                 return Err(("metadata", format!("must not have {field}, which belongs to the cluster")));
@@ -125,14 +129,6 @@ impl Rules {
             let kinds: Vec<_> = self.kinds.iter().map(ToString::to_string).collect();
             ("kind", format!("{api_version}/{kind} is not allowed on this cluster; allowed are {}", kinds.join(", ")))
         })
-    }
-
-    fn own_namespace(&self, field: &'static str, value: Option<&Value>) -> Result<(), (&'static str, String)> {
-        match value {
-            None | Some(Value::Null) => Ok(()),
-            Some(Value::String(namespace)) if *namespace == self.namespace => Ok(()),
-            Some(other) => Err((field, format!("must be absent or {:?}, not {other}", self.namespace))),
-        }
     }
 }
 
@@ -238,10 +234,6 @@ mod tests {
                 with("/spec/targetNamespace", json!("other")),
                 "manifests[0] spec.targetNamespace must be absent or \"edge\"",
             ),
-            (
-                with("/spec/storageNamespace", json!("other")),
-                "manifests[0] spec.storageNamespace must be absent or \"edge\"",
-            ),
             (with("/metadata/managedFields", json!([])), "manifests[0] metadata must not have managedFields"),
             (with("/metadata/finalizers", json!(["x"])), "manifests[0] metadata must not have finalizers"),
             (with("/metadata/labels", json!([])), "manifests[0] metadata must have an object of texts as labels"),
@@ -270,9 +262,16 @@ mod tests {
     }
 
     #[test]
-    fn the_record_of_the_accepted_index_cannot_be_overwritten() {
-        let record = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "edge-sync-desired"}});
-        let error = validate(vec![record]).unwrap_err();
+    fn what_the_services_keep_cannot_be_overwritten() {
+        let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        for name in ["join-host-00", "sparkfleet-join"] {
+            let error = validate(vec![map(name)]).unwrap_err();
+            assert!(
+                error.starts_with("manifests[0] metadata.name must not begin with join- or sparkfleet-"),
+                "{error}"
+            );
+        }
+        let error = validate(vec![map("edge-sync-desired")]).unwrap_err();
         assert!(error.starts_with("manifests[0] metadata.name must not be edge-sync-desired"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The Kubernetes adapters against an API server: the simulated one, or the one that KUBECONFIG names.
+//! The Kubernetes adapters against an API server: the simulated one, or the one that KUBECONFIG names. What holds of one holds of the other.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod support;
@@ -8,16 +8,17 @@ use edge_sync::event::{Deletion, Effect, ErrorClass, Event, Observation, Prepare
 use edge_sync::object::{Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, Marks, ObjectKey, ObservedObject};
 use edge_sync::record::{IndexRecord, RECORD_NAME, StoredRecord};
 use edge_sync_contract::{Commit, DesiredIndex, DesiredManifests, Digest, Others, Sources};
-use kube::api::{DeleteParams, PostParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::{Api, ResourceExt as _};
-use serde_json::json;
-use support::cluster::TestCluster;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use simulator::kubernetes::faults::Fault;
+use support::cluster::{Cable, TestCluster};
 use support::in_time;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 const CONFIG_MAP: &str = "v1/ConfigMap";
+const RELEASE: &str = "helm.toolkit.fluxcd.io/v2/HelmRelease";
 const DEPLOYMENT: Uuid = Uuid::from_u128(0xD);
 
 fn kind() -> Kind {
@@ -39,9 +40,38 @@ fn prepared(namespace: &str, name: &str, version: u64, is_ours: bool) -> Prepare
         digest,
         objects: 1,
         applied_at: 9,
+        generation: None,
         entries: None,
     };
     PreparedObject { key: key(name), is_ours, body: marks.put_on(&manifest) }
+}
+
+/// A release with values, suspended so that a Flux that runs there leaves it alone.
+fn prepared_release(namespace: &str, name: &str, generation: i64) -> PreparedObject {
+    let chart = json!({"spec": {"chart": "x", "sourceRef": {"kind": "GitRepository", "name": "none"}}});
+    let manifest = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": name},
+        "spec": {"interval": "1m", "chart": chart, "values": {"version": "1"}}});
+    let digest = Digest::of(&manifest);
+    let generation = Some(generation);
+    let marks = Marks {
+        namespace,
+        deployment: DEPLOYMENT,
+        name: "Cell 1",
+        version: 1,
+        digest,
+        objects: 1,
+        applied_at: 9,
+        generation,
+        entries: None,
+    };
+    let key = ObjectKey { kind: RELEASE.parse().unwrap(), name: name.to_owned() };
+    PreparedObject { key, is_ours: false, body: marks.put_on(&manifest) }
+}
+
+fn with(object: &Value, field: &str, value: Value) -> Value {
+    let mut object = object.clone();
+    object[field] = value;
+    object
 }
 
 async fn answer(kubernetes: &Kubernetes, effect: Effect) -> Event {
@@ -208,6 +238,7 @@ async fn the_record_is_replaced_only_by_who_has_read_it() {
 #[tokio::test]
 async fn nodes_are_listed_and_a_kind_that_does_not_exist_is_not_installed() {
     let cluster = TestCluster::start().await;
+    let name = cluster.make_node().await;
     let nothing = "sparkfleet.example/v1/Nothing";
     let kubernetes = cluster.kubernetes(&[nothing]);
     let (sender, mut inbox) = mpsc::channel(16);
@@ -221,10 +252,9 @@ async fn nodes_are_listed_and_a_kind_that_does_not_exist_is_not_installed() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(
-        nodes.iter().all(|node| !node.host.hostname.is_empty() && !node.host.kubernetes_version.is_empty()),
-        "{nodes:?}"
-    );
+    let node = nodes.iter().find(|node| node.node == name).unwrap();
+    assert_eq!((&*node.host.hostname, &*node.host.kubernetes_version), (&*name, "v1.34.0"));
+    cluster.remove_node(&name).await;
     cluster.stop().await;
 }
 
@@ -233,51 +263,168 @@ async fn an_api_server_that_is_not_there_is_unreachable_and_one_that_refuses_is_
     let address = support::mosquitto::port::free();
     let client = kubernetes_client::connect(Some(&format!("http://{address}"))).await.unwrap();
     let cluster = TestCluster::start().await;
-    let away = TestCluster { simulated: None, client, namespace: "x".to_owned() };
-    let error = away.kubernetes(&[]).probe().await.unwrap_err();
+    let error = cluster.kubernetes_by(client, &[]).probe().await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Unreachable, "{error}");
     assert!(error.message.contains("refused"), "the reason is told to its end: {error}");
 
     assert_eq!(cluster.kubernetes(&[]).probe().await, Ok(()));
-    let bad = PreparedObject {
-        body: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": 7}),
-        ..prepared("x", "x", 1, false)
-    };
-    assert_eq!(apply(&cluster.kubernetes(&[CONFIG_MAP]), vec![bad]).await, (vec![], Some(ErrorClass::Refused)));
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn a_watch_that_missed_changes_lists_again() {
-    let cluster = TestCluster::simulated().await;
-    let kubernetes = cluster.kubernetes(&[CONFIG_MAP]);
+async fn a_value_of_a_wrong_type_is_a_failure_of_that_object_and_no_outage() {
+    let cluster = TestCluster::start().await;
+    let kubernetes = cluster.kubernetes(&[CONFIG_MAP, RELEASE]);
+    let config_map = prepared(&cluster.namespace, "x", 1, false);
+    let mut release = prepared_release(&cluster.namespace, "x", 1);
+    release.body["spec"]["interval"] = json!(7);
+    for (object, field) in [
+        (
+            PreparedObject { body: with(&config_map.body, "data", json!(7)), ..config_map.clone() },
+            ".data: expected map",
+        ),
+        (
+            PreparedObject { body: with(&config_map.body, "data", json!({"a": 7})), ..config_map },
+            ".data.a: expected string",
+        ),
+        (release, ".spec.interval: expected string"),
+    ] {
+        let effect = Effect::Apply { deployment: DEPLOYMENT, digest: Digest::of(&json!(1)), objects: vec![object] };
+        let Event::Applied { failed: Some((_, error)), .. } = answer(&kubernetes, effect).await else {
+            panic!("a failure")
+        };
+        assert_eq!(error.class, ErrorClass::Refused, "{error}");
+        assert!(error.message.contains(field) && error.message.ends_with("(500)"), "{error}");
+    }
+    let elsewhere = prepared("no-such-namespace", "x", 1, true);
+    let effect = Effect::Apply { deployment: DEPLOYMENT, digest: Digest::of(&json!(1)), objects: vec![elsewhere] };
+    let Event::Applied { failed: Some((_, error)), .. } = answer(&kubernetes, effect).await else {
+        panic!("a failure")
+    };
+    assert_eq!(error.class, ErrorClass::Refused, "{error}");
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn what_somebody_else_changes_in_a_release_is_seen_and_what_controllers_write_is_not() {
+    let cluster = TestCluster::start().await;
+    let kubernetes = cluster.kubernetes(&[RELEASE]);
+    let (applied, failed) = apply(&kubernetes, vec![prepared_release(&cluster.namespace, "x", 1)]).await;
+    assert_eq!((failed, applied[0].generation, applied[0].is_changed), (None, Some(1), false));
+    let releases = cluster.api("helm.toolkit.fluxcd.io/v2", "HelmRelease");
     let (sender, mut inbox) = mpsc::channel(16);
     let _watches = kubernetes.watch(&sender);
-    apply(&kubernetes, vec![prepared(&cluster.namespace, "x", 1, false)]).await;
-    while !matches!(news(&mut inbox).await, Observation::Changed(_)) {}
-    let simulated = cluster.simulated.as_ref().unwrap().kubernetes();
-    simulated.set_latency(std::time::Duration::from_millis(100));
-    simulated.break_watches(simulator::kubernetes::faults::Break::Cut);
-    cluster.config_maps().delete("x", &DeleteParams::default()).await.unwrap();
-    simulated.expire_log();
-    loop {
+    let mut seen = async || loop {
+        match in_time("news of a watch", inbox.recv()).await.unwrap() {
+            Event::Objects(_, Observation::Listed(listed)) => break listed[0].clone(),
+            Event::Objects(_, Observation::Changed(object)) => break object,
+            _ => {}
+        }
+    };
+    assert!(!seen().await.is_changed);
+    let conditions = json!([{"type": "Ready", "status": "True", "reason": "x", "message": "m", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let status = Patch::Merge(json!({"status": {"conditions": conditions}}));
+    releases.patch_status("x", &PatchParams::default(), &status).await.unwrap();
+    assert!(!seen().await.is_changed, "a status is no change");
+    let finalizers = Patch::Merge(json!({"metadata": {"finalizers": ["finalizers.fluxcd.io/x"]}}));
+    releases.patch("x", &PatchParams::default(), &finalizers).await.unwrap();
+    assert!(!seen().await.is_changed, "nor are metadata");
+
+    let edit = Patch::Merge(json!({"spec": {"values": {"version": "by hand"}, "suspend": true}}));
+    releases.patch("x", &PatchParams::default(), &edit).await.unwrap();
+    let changed = seen().await;
+    assert!(changed.is_changed);
+    let again =
+        PreparedObject { is_ours: true, ..prepared_release(&cluster.namespace, "x", changed.generation.unwrap() + 1) };
+    let (repaired, _) = apply(&kubernetes, vec![again]).await;
+    assert!(!repaired[0].is_changed && repaired[0].generation > changed.generation);
+    let object = releases.get("x").await.unwrap();
+    assert_eq!(object.data["spec"]["values"]["version"], "1");
+    assert_eq!(object.data["spec"]["suspend"], true, "what is not in the manifest stays");
+    // A guess that is wrong is put right.
+    let guessed = PreparedObject { is_ours: true, ..prepared_release(&cluster.namespace, "x", 99) };
+    let (right, _) = apply(&kubernetes, vec![guessed]).await;
+    assert!(!right[0].is_changed && right[0].generation == repaired[0].generation);
+    releases
+        .patch("x", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}})))
+        .await
+        .unwrap();
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_that_missed_changes_lists_again_soon_after_the_server_is_back() {
+    let cluster = TestCluster::start().await;
+    let cable = Cable::to(&cluster).await;
+    let kubernetes = cluster.kubernetes_by(cable.client(&cluster), &[CONFIG_MAP]);
+    let (sender, mut inbox) = mpsc::channel(16);
+    let _watches = kubernetes.watch(&sender);
+    apply(&cluster.kubernetes(&[CONFIG_MAP]), vec![prepared(&cluster.namespace, "x", 1, false)]).await;
+    while !matches!(news(&mut inbox).await, Observation::Listed(listed) if listed.len() == 1) {
+        // The list may be older than the object; then the object comes as a change.
+        if matches!(news(&mut inbox).await, Observation::Changed(_)) {
+            break;
+        }
+    }
+    cable.cut();
+    // Long enough for pauses to grow.
+    for _ in 0..4 {
         match news(&mut inbox).await {
-            Observation::Listed(listed) => break assert_eq!(listed, vec![]),
-            Observation::Gone(_) => break,
             Observation::Failed(error) => assert_eq!(error.class, ErrorClass::Unreachable, "{error}"),
             other => panic!("{other:?}"),
         }
     }
+    cluster.config_maps().delete("x", &DeleteParams::default()).await.unwrap();
+    if let Some(simulated) = &cluster.simulated {
+        simulated.kubernetes().restart();
+    }
+    cable.mend();
+    let back = async {
+        loop {
+            match news(&mut inbox).await {
+                Observation::Listed(listed) => break assert_eq!(listed, vec![]),
+                Observation::Failed(error) => assert_eq!(error.class, ErrorClass::Unreachable, "{error}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(kubernetes_client::watch::PAUSE_MAX, back).await.expect("a list within the longest pause");
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_read_again_from_its_file() {
+    let cluster = TestCluster::start().await;
+    let refuse = || {
+        // A simulated API server knows no tokens.
+        if let Some(simulated) = &cluster.simulated {
+            simulated.kubernetes().inject(Fault::next(1, 401));
+        }
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "expired").unwrap();
+    let mut config = cluster.config.clone();
+    config.auth_info = Default::default();
+    config.auth_info.token_file = Some(file.path().display().to_string());
+    let kubernetes = cluster.kubernetes_by(kubernetes_client::client(config).unwrap(), &[CONFIG_MAP]);
+    refuse();
+    let error = kubernetes.load_index().await.unwrap_err();
+    assert!(error.class == ErrorClass::Refused && error.message.ends_with("(401)"), "{error}");
+
+    std::fs::write(file.path(), cluster.token().await).unwrap();
+    refuse();
+    // Refused for what it may do is not refused for who it is.
+    let answer = kubernetes.load_index().await;
+    assert!(answer.as_ref().map_or_else(|error| error.message.ends_with("(403)"), |_| true), "{answer:?}");
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn how_far_flux_is_with_the_repository_is_read_whenever_something_of_it_changes() {
-    let cluster = TestCluster::simulated().await;
+    let cluster = TestCluster::start().await;
     let kubernetes = cluster.kubernetes(&[]);
     let (sender, mut inbox) = mpsc::channel(16);
     let _watches = kubernetes.watch(&sender);
-    let api = cluster.simulated.as_ref().unwrap().kubernetes();
     let seen = async || match answer(&kubernetes, Effect::LookAtFlux).await {
         Event::FluxSeen(seen) => seen.unwrap(),
         other => panic!("{other:?}"),
@@ -285,54 +432,57 @@ async fn how_far_flux_is_with_the_repository_is_read_whenever_something_of_it_ch
     assert_eq!(seen().await.message.as_deref(), Some("there is no Kustomization self-link"));
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let source = json!({"kind": "GitRepository", "name": "none"});
-    // Suspended, so that the simulated Flux leaves them alone.
+    // Suspended, so that a Flux that runs there leaves them alone.
     let spec = json!({"suspend": true, "interval": "1m", "prune": false, "sourceRef": source});
     let chart = json!({"suspend": true, "interval": "1m", "chart": {"spec": {"chart": "x", "sourceRef": source}}});
-    let put = |api_version: &str, kind: &str, name: &str, status: serde_json::Value| {
+    let put = async |api_version: &str, kind: &str, name: &str, status: Value| {
         let labels = json!({"kustomize.toolkit.fluxcd.io/name": "self-link"});
         let metadata = json!({"name": name, "namespace": cluster.namespace, "labels": labels});
         let spec = if kind == "HelmRelease" { &chart } else { &spec };
-        api.apply("test", json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}))
-            .unwrap();
-        let place = simulator::kubernetes::Place { api_version, kind, namespace: &cluster.namespace, name };
-        api.merge_status("test", &place, status).unwrap();
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+        cluster.put(object, status).await;
     };
-    let ready = |ready: &str| json!([{"type": "Ready", "status": ready, "message": "as the test says", "observedGeneration": 1}]);
+    let ready = |ready: &str| {
+        json!([{"type": "Ready", "status": ready, "reason": "Test", "message": "as the test says",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}])
+    };
     let applied = json!({"conditions": ready("True"), "lastAppliedRevision": format!("main@sha1:{commit}")});
-    put("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "self-link", applied);
-    put("helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge", json!({"conditions": ready("False")}));
+    put("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "self-link", applied).await;
+    put("helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge", json!({"conditions": ready("False")})).await;
     let found = seen().await;
     assert_eq!((found.applied, found.ready), (commit.parse().ok(), Some(false)));
     assert_eq!(found.message.as_deref(), Some("HelmRelease edge: as the test says"));
-    // Each watch has listed, and tells the next change.
-    for _ in 0..2 {
-        while !matches!(in_time("a list", inbox.recv()).await, Some(Event::FluxChanged)) {}
+    put("helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge", json!({"conditions": ready("True")})).await;
+    // However many changes came before: the last one is told, and then it is seen.
+    while seen().await.ready != Some(true) {
+        in_time("a change", inbox.recv()).await.unwrap();
     }
-    put("helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge", json!({"conditions": ready("True")}));
+    assert_eq!(seen().await.message, None);
     while !matches!(in_time("a change", inbox.recv()).await, Some(Event::FluxChanged)) {}
-    assert_eq!((seen().await.ready, seen().await.message), (Some(true), None));
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn the_sealing_certificate_is_read_through_the_api_server() {
-    let cluster = TestCluster::simulated().await;
+    let mut cluster = TestCluster::start().await;
     let kubernetes = cluster.kubernetes(&[]);
+    let absent = kubernetes.certificate().await.unwrap_err();
+    assert!(absent.message.ends_with("(404)"), "{absent}");
+    cluster.start_sealing().await;
     let text = kubernetes.certificate().await.unwrap();
     assert!(text.contains("-----BEGIN CERTIFICATE-----"), "{text}");
-    cluster.simulated.as_ref().unwrap().set_sealed_secrets(false).await.unwrap();
+    cluster.stop_sealing().await;
     let error = kubernetes.certificate().await.unwrap_err();
-    let reason = "service sealed-secrets in namespace sealed-secrets: ";
-    assert!(error.message.starts_with(reason) && error.message.ends_with("(503)"), "{error}");
+    let reason = format!("service sealed-secrets in namespace {}: ", cluster.namespace);
+    assert!(error.message.starts_with(&reason) && error.message.ends_with("(503)"), "{error}");
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn flux_is_told_of_every_source_that_follows_a_repository_with_a_new_commit() {
-    let cluster = TestCluster::simulated().await;
+    let cluster = TestCluster::start().await;
     let kubernetes = cluster.kubernetes(&[CONFIG_MAP]);
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository"));
-    let sources: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
+    let sources = cluster.api("source.toolkit.fluxcd.io/v1", "GitRepository");
     for (name, url) in
         [("helm-a", "http://git/uuid/1"), ("helm-b", "http://git/uuid/1"), ("other", "http://git/uuid/2")]
     {

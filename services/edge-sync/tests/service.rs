@@ -37,7 +37,7 @@ struct Running {
 impl Running {
     fn start(cluster: &TestCluster, broker: &Mosquitto, state_dir: &Path) -> Self {
         let config = edge_sync::Config {
-            state_dir: state_dir.to_owned(),
+            state_dir: state_dir.into(),
             simulated: true,
             cluster: ClusterConfig { name: "Test".to_owned(), uuid: Some(Uuid::from_u128(0xC)) },
             kubernetes: KubernetesConfig {
@@ -74,7 +74,7 @@ struct Centre {
 impl Centre {
     fn start(broker: &Mosquitto) -> Self {
         let node = names::sync_node(GroupId::new("ACME-Test").unwrap());
-        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::new(None) };
+        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         Self { host, replica: SyncReplica::new(node) }
     }

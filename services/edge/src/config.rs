@@ -1,13 +1,13 @@
 //! One file for both services: what they share stands once, at the top; what only one of them has stands in its own section.
 
-use std::path::PathBuf;
-
 use edge_monitor::config::ReloadConfig;
 use edge_sync::config::{ClusterConfig, IdentityConfig, KubernetesConfig, SealingConfig, SyncConfig};
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
 use service_runtime::logging::LogFormat;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ pub struct Config {
     /// First part of the group.
     pub organisation: String,
     /// Where the bdSeq of both nodes is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// The cluster is a simulation.
     pub simulated: bool,
     /// The cluster.
@@ -61,6 +61,12 @@ pub struct LogSection {
     pub format: LogFormat,
     /// In the syntax of `RUST_LOG`.
     pub filter: String,
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
 }
 
 impl Default for Config {

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use arguments::{Arguments, Asked};
 use config::Config;
-use service_runtime::health::{self, Health};
+use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use service_runtime::{exit, logging};
+use service_runtime::{exit, logging, service};
 
 fn main() -> ExitCode {
     let arguments = match arguments::parse(std::env::args_os().skip(1)) {
@@ -34,16 +34,10 @@ fn start(arguments: Arguments) -> anyhow::Result<()> {
     let config: Config = service_runtime::config::load("edge", arguments.config.as_deref())?;
     logging::init(config.log.format, &config.log.filter).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(config))
+    runtime.block_on(service::run(config, run))
 }
 
-async fn run(config: Config) -> anyhow::Result<()> {
-    let shutdown = Shutdown::on_signals()?;
-    let health = Health::new();
-    if let Some(addr) = config.http.listen {
-        let serving = health::serve(addr, health.clone(), shutdown.child()).await;
-        serving.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-    }
+async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
     let (sync, monitor) = config.split();
     let one_ends_both = |ended: anyhow::Result<()>| {
         shutdown.trigger();

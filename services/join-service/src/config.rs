@@ -11,6 +11,8 @@ pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -24,7 +26,7 @@ pub struct Config {
     /// First part of the groups.
     pub organisation: String,
     /// Where the bdSeq is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// The cluster is a simulation.
     pub simulated: bool,
     /// Name of this replica; empty: a random one.
@@ -106,11 +108,17 @@ pub struct JoinConfig {
     pub evidence_per_second_max: u32,
 }
 
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("."),
+            state_dir: StateDir::from("."),
             simulated: false,
             replica: String::new(),
             cluster: ClusterConfig::default(),
@@ -164,7 +172,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "trust.directory",
         "",
-        "directory with issuer.key, issuer.certificates, master.key and, where needed, master.salt, ca.crt, ca.key, sa.key, sa.pub, front-proxy-ca.key, front-proxy-ca.crt, etcd-ca.key, etcd-ca.crt, k3s-server-token; readable by nobody else",
+        "directory with issuer.key, issuer.certificates, root.pub, master.key and, where needed, master.salt, ca.crt, ca.key, sa.key, sa.pub, front-proxy-ca.key, front-proxy-ca.crt, etcd-ca.key, etcd-ca.crt, k3s-server-token; readable by nobody else",
     ),
     key("trust.secret", "", "instead: a Kubernetes Secret in kubernetes.namespace with these keys"),
     key("join.distribution", "kubeadm", "kubeadm or k3s"),

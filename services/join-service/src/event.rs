@@ -2,6 +2,7 @@
 
 use join_protocol::terms::RequestId;
 use join_tickets::kubeadm::BootstrapToken;
+pub use kubernetes_client::error::{ErrorClass, KubernetesError as StoreError};
 use service_runtime::{Effects, Saved, Unsaved};
 use sparkplug::Metric;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
@@ -53,27 +54,6 @@ pub enum Observation<T> {
     Gone(T),
     /// The watch is interrupted and is tried again; what is known may be old.
     Failed(StoreError),
-}
-
-/// How to go on after an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ErrorClass {
-    /// The API server was not reached, or could not answer.
-    Unreachable,
-    /// It is there already, or was changed by somebody else: look again.
-    Conflict,
-    /// The API server understood and refused.
-    Refused,
-}
-
-/// An error of the Kubernetes API.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct StoreError {
-    /// How to go on.
-    pub class: ErrorClass,
-    /// For people, without secrets.
-    pub message: String,
 }
 
 /// A transaction stopped at an operation; those before it were done.

@@ -44,7 +44,7 @@ use anyhow::Context;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use join_protocol::secret::Secret;
 use service_runtime::exit;
-use service_runtime::health::{self, Health};
+use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
@@ -83,9 +83,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let unusable =
         |error| exit::with_code(exit::CONFIG, anyhow::Error::new(error).context("the configuration is not usable"));
     let checked = config.validate(&name).map_err(unusable)?;
-    if let Some(addr) = config.http.listen {
-        health::serve(addr, health.clone(), shutdown.child()).await?;
-    }
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
     let trust =
         adapters::trust::read(&config.trust, &client, &config.kubernetes.namespace, checked.settings.cluster_uuid);
@@ -93,7 +90,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let kubernetes = Kubernetes::new(client, &config.kubernetes.namespace);
     let (inbox, mut news) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
-    let sessions = Sessions::new(checked.node, &checked.settings, config.mqtt, config.state_dir, clock);
+    let sessions = Sessions::new(checked.node, &checked.settings, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one for the leader's lease, one or two for each attempt that is worked on.
     let mut rim = Rim { kubernetes, sessions, health, answers: JoinSet::new() };
     let mut state = State::new(checked.settings, trust, clock.now());

@@ -1,6 +1,5 @@
 //! The configuration file's keys, their defaults and what they mean; and the checked settings made of them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use configdb_schema::address::{KEYS_NODE, v5};
@@ -10,6 +9,8 @@ pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
 use sparkplug::EdgeNodeDescriptor;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -23,7 +24,7 @@ pub struct Config {
     /// First part of every group.
     pub organisation: String,
     /// Where the bdSeq is kept, and for a moment keys.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// Own identity; None: the cluster's krbkeys account.
     pub instance: Option<Uuid>,
     /// The cluster.
@@ -56,11 +57,17 @@ pub struct ClusterConfig {
     pub uuid: Option<Uuid>,
 }
 
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             organisation: "ACME".to_owned(),
-            state_dir: PathBuf::from("."),
+            state_dir: StateDir::from("."),
             instance: None,
             cluster: ClusterConfig::default(),
             kubernetes: KubernetesConfig::default(),

@@ -38,9 +38,9 @@ use anyhow::Context as _;
 use configdb_schema::known::special::FACTORY_PLUS;
 use kerberos_client::Kdc;
 use service_runtime::exit;
-use service_runtime::health::{self, Health};
+use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
 use sparkplug_mqtt::{BdSeqStore, Clock};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -73,9 +73,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         .validate()
         .context("the configuration is not usable")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    if let Some(addr) = config.http.listen {
-        health::serve(addr, health.clone(), shutdown.child()).await?;
-    }
     let kdc = Kdc::open(config.kerberos.clone(), &config.state_dir.join("keys")).context("state_dir: keys")?;
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
     let hands = Hands::new(client.clone(), &config.kubernetes.namespace, kdc);
@@ -83,9 +80,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let (inbox, mut news) = mpsc::channel(INBOX_MAX);
     let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
     let node = EdgeNodeConfig {
-        heartbeat: Some(HEARTBEAT),
         payload_uuid: Some(Arc::from(FACTORY_PLUS.to_string())),
-        ..EdgeNodeConfig::new(descriptor.clone())
+        ..EdgeNodeConfig::for_any_reader(descriptor.clone())
     };
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
     let mut node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;

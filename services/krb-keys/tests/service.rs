@@ -403,7 +403,7 @@ async fn a_sealed_password_and_a_sealed_trust_are_those_of_the_kdc() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
     let site = Site::start().await;
-    let host = sparkplug_mqtt::spawn_host(HostConfig::new(None), &site.broker.config(), Clock::new());
+    let host = sparkplug_mqtt::spawn_host(HostConfig::of_contracts(None), &site.broker.config(), Clock::new());
     let mut host = host.unwrap();
     while !matches!(in_time("the host", host.recv()).await, Some(HostEvent::Online)) {}
     site.apply_key("good", random(false));
@@ -446,7 +446,7 @@ async fn until(host: &mut HostHandle, keys: &mut KeysReplica, what: &str, is_so:
 async fn an_account_is_asked_for_recorded_when_it_is_answered_and_goes_with_its_resource() {
     const ACCOUNT: &str = "5b2e0d3c-7c3b-4c51-9a86-0f6a1c1f9a10";
     let site = Site::start().await;
-    let host = sparkplug_mqtt::spawn_host(HostConfig::new(None), &site.broker.config(), Clock::new());
+    let host = sparkplug_mqtt::spawn_host(HostConfig::of_contracts(None), &site.broker.config(), Clock::new());
     let mut host = host.unwrap();
     while !matches!(in_time("the host", host.recv()).await, Some(HostEvent::Online)) {}
     let node = EdgeNodeDescriptor::parse("ACME-Test", "Keys").unwrap();

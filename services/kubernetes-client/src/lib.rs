@@ -1,11 +1,23 @@
-//! How an edge service reaches the Kubernetes API of its cluster: the `[kubernetes]` table of its configuration, and the client made of it; and what a
-//! watch tells ([`watch`]). Imports nothing of ours, and knows no kind of object.
+//! How an edge service reaches the Kubernetes API of its cluster: the `[kubernetes]` table of its configuration, and the client made of it; what a
+//! watch tells ([`watch`]); and how to go on after an error ([`error`]). Imports nothing of ours, and knows no kind of object.
 #![warn(missing_docs)]
 
+pub mod error;
+mod token;
 pub mod watch;
 
+use std::path::PathBuf;
+
 use kube::Client;
+use kube::client::ClientBuilder;
 use serde::{Deserialize, Serialize};
+use token::FileToken;
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
+use tower::util::MapRequestLayer;
+
+/// Requests that wait for a connection, at most; more wait before they are made. As many as the client itself lets wait.
+const REQUESTS_WAITING_MAX: usize = 1024;
 
 /// The API of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,11 +59,36 @@ pub enum ClientError {
 /// # Errors
 /// [`ClientError`]
 pub async fn connect(url: Option<&str>) -> Result<Client, ClientError> {
-    let mut config = match url {
+    client(match url {
         Some(url) => kube::Config::new(url.parse().map_err(|_| ClientError::Url { url: url.to_owned() })?),
         None => kube::Config::infer().await.map_err(ClientError::Inference)?,
-    };
+    })
+}
+
+/// A client by this configuration.
+///
+/// # Errors
+/// [`ClientError::Client`]
+pub fn client(mut config: kube::Config) -> Result<Client, ClientError> {
     // A service decides when something is tried again; a second retry below it would only hide for how long nothing has worked.
     config.default_retry = false;
-    Client::try_from(config).map_err(ClientError::Client)
+    let Some(token) = take_file_token(&mut config) else {
+        return Client::try_from(config).map_err(ClientError::Client);
+    };
+    let on_requests = token.clone();
+    let client = ClientBuilder::try_from(config).map_err(ClientError::Client)?;
+    let client = client.with_layer(&MapRequestLayer::new(move |request| on_requests.put_on(request)));
+    let client = client.with_layer(&BufferLayer::new(REQUESTS_WAITING_MAX));
+    Ok(client.with_layer(&RetryLayer::new(token)).build())
+}
+
+/// The token of a file, if that is what the configuration would authenticate with.
+fn take_file_token(config: &mut kube::Config) -> Option<FileToken> {
+    let auth = &mut config.auth_info;
+    if auth.token.is_some() || auth.auth_provider.is_some() || (auth.username.is_some() && auth.password.is_some()) {
+        return None;
+    }
+    let token = FileToken::read(PathBuf::from(auth.token_file.as_ref()?))?;
+    auth.token_file = None;
+    Some(token)
 }

@@ -39,6 +39,8 @@ pub const SERVICES: &[&str] = &[
     "cluster-manager",
     "edge-sync",
     "edge-monitor",
+    "join-service",
+    "krb-keys",
     "monitor",
     "simulator",
     "edge",

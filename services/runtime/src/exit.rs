@@ -22,6 +22,8 @@ pub const UNAVAILABLE: u8 = 4;
 pub const REFUSED: u8 = 5;
 /// The wanted state was not reached in the time given.
 pub const TIMEOUT: u8 = 6;
+/// What was named does not exist: no cluster, deployment, host, object or entry of that name.
+pub const NOT_FOUND: u8 = 7;
 /// Ended by a signal before it was done.
 pub const INTERRUPTED: u8 = 130;
 

@@ -6,7 +6,9 @@
 //! | [`config`] | defaults, TOML file and environment become one checked value; secrets stay secret |
 //! | [`keys`] | documented configuration keys, printed by `--help` and compared with the real ones in tests |
 //! | [`logging`] | one way to write logs, to stderr or a file |
+//! | [`service`] | the common start of a service: signals, and health where it is configured |
 //! | [`health`] | `/livez`, `/readyz` and `/metrics` over HTTP |
+//! | [`state_dir`] | the directory of a service's own files: absolute, closed to others |
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
 //! | [`backoff`] | pure, jittered exponential back-off |
 //! | [`atomic_file`] | replace a file completely or not at all |
@@ -24,6 +26,8 @@ pub mod exit;
 pub mod health;
 pub mod keys;
 pub mod logging;
+pub mod service;
 pub mod shutdown;
+pub mod state_dir;
 
 pub use effects::{Effects, Saved, Unsaved};

@@ -116,8 +116,15 @@ where
     Ok(())
 }
 
+/// Libraries that say each failure of a request, which the services say themselves, once and with what follows. A directive for the same target says otherwise.
+const SILENT: &str = "kube_client::client=off,kube_runtime::watcher=off";
+
 fn parse(filter: &str, origin: &'static str) -> Result<EnvFilter, FilterError> {
-    EnvFilter::try_new(filter).map_err(|source| FilterError { filter: filter.to_owned(), origin, source })
+    EnvFilter::try_new(format!("{SILENT},{filter}")).map_err(|source| FilterError {
+        filter: filter.to_owned(),
+        origin,
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -137,6 +144,27 @@ mod tests {
             error.to_string().starts_with("log filter \"info,x=loud\" from the configuration is invalid"),
             "{error}"
         );
+    }
+
+    /// What is written of two errors, with a filter.
+    fn written(filter: &str) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(file.reopen().unwrap());
+        let filter = parse(filter, "the configuration").unwrap();
+        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::error!(target: "kube_client::client::builder", "failed with status 503");
+            tracing::warn!(target: "edge_sync", "object not applied");
+        });
+        std::fs::read_to_string(file.path()).unwrap()
+    }
+
+    #[test]
+    fn what_services_say_themselves_is_not_said_by_libraries_unless_asked_for() {
+        let of_service = written("info");
+        assert!(of_service.contains("object not applied") && !of_service.contains("failed with"), "{of_service}");
+        let all = written("info,kube_client::client=error");
+        assert!(all.contains("object not applied") && all.contains("failed with status 503"), "{all}");
     }
 
     #[test]

@@ -252,6 +252,10 @@ impl Chart for AgentChart {
             let deployment = format!("edge-agent-{name}");
             release
                 .apply(vec![agent::spark_node(uuid, &format!("edge-agent.{name}")), release.deployment(&deployment)])?;
+            if !release.has_host(&deployment) {
+                self.agents.stop(uuid).await;
+                return release.set_available(&deployment);
+            }
             let started =
                 self.agents.start(uuid, release.display_name(), &release.kubernetes, &release.namespace).await;
             started.map_err(|error| ChartError(format!("values.name {:?}: {error}", release.display_name())))?;

@@ -8,10 +8,12 @@
 //!
 //! A chart must be in the repository that the release names, at the revision that is fetched, unless there is code for it: that comes with the simulator.
 //!
-//! A release whose value `simulated.fails` is a text fails with that text, whatever its chart is: as a real one fails with values that its chart refuses. It is tried again at its
-//! interval, on request, and when its values change.
+//! A release whose value `simulated.fails` is a text fails with that text, whatever its chart is, after its objects were made. What fails is tried again as `install.strategy` and
+//! `upgrade.strategy` of the release say; without them never, until it changes. Helm waits until the Deployments of the release are available, for which their pods need hosts
+//! that match, unless `disableWait` says that it does not.
 //!
-//! What it does not do: OCI and Helm repositories, buckets, kustomize overlays and substitutions, health checks, decryption, dependencies, chart templates, rollback.
+//! What it does not do: OCI and Helm repositories, buckets, kustomize overlays and substitutions, health checks, decryption, dependencies, chart templates, rollback, and the
+//! seconds that Helm takes between two looks at what it waits for.
 //! Repositories are fetched one after another.
 
 pub mod chart;
@@ -22,6 +24,7 @@ pub mod manifests;
 
 mod kustomizations;
 mod releases;
+mod schedule;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -46,7 +49,7 @@ const RELEASE: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
 /// How the simulated controllers behave.
 #[derive(Debug, Clone)]
 pub struct FluxOptions {
-    /// How long after a failure it is tried again, unless the object's interval is shorter.
+    /// How long after a failure it is tried again, at most: sooner if the object says so.
     pub retry: Duration,
     /// How often due times are looked at; changes of objects are seen at once.
     pub tick: Duration,

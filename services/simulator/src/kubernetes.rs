@@ -300,6 +300,12 @@ impl Kubernetes {
         locked(&self.inner.faults).break_watches(how);
     }
 
+    /// What a restart of the API server is for its clients: watches end, and those that missed a write are answered 410 Gone when they come back.
+    pub fn restart(&self) {
+        self.store().restart_log();
+        self.break_watches(Break::Cut);
+    }
+
     /// Forgets the log: every watch, open or resumed, is answered 410 Gone.
     pub fn expire_log(&self) {
         // An expiry cannot be refused.

@@ -47,7 +47,7 @@ async fn story() -> Story {
     let flux_options = FluxOptions { retry: Duration::from_millis(50), tick: Duration::from_millis(20) };
     let spec = ClusterSpec { flux_options, ..ClusterSpec::new("Paint_Shop") };
     let cluster = SimulatedCluster::start(spec, Charts::new().with("edge-agent", chart)).await.unwrap();
-    let config = HostConfig { rebirth_jitter: Duration::ZERO, ..HostConfig::new(None) };
+    let config = HostConfig { rebirth_jitter: Duration::ZERO, ..HostConfig::of_contracts(None) };
     let mut host = sparkplug_mqtt::spawn_host(config, &mqtt, Clock::new()).unwrap();
     while !matches!(soon("own session", host.recv()).await, Some(HostEvent::Online)) {}
     let node = EdgeNodeDescriptor::parse("ACME-Paint_Shop", "Robot_Cell_3").unwrap();

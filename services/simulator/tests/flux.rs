@@ -184,6 +184,79 @@ async fn a_release_that_is_told_to_fail_fails_as_an_upgrade_is_tried_again_on_re
     cluster.stop().await;
 }
 
+fn with_strategy(mut release: Value, strategy: &Value) -> Value {
+    for action in ["install", "upgrade"] {
+        release["spec"][action] = json!({ "strategy": strategy });
+    }
+    release
+}
+
+fn stalled(object: Option<&Value>) -> Option<String> {
+    let conditions = object?.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|c| c["type"] == "Stalled").map(|c| format!("{}: {}", c["reason"], c["message"]))
+}
+
+#[tokio::test]
+async fn a_failed_release_stays_failed_unless_its_strategy_says_otherwise_and_its_deployment_is_there() {
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    let repository = charts(&["charts/reader"]);
+    api.apply("sync", charts_repository(repository.path(), main_branch())).unwrap();
+    let failing = || release("reader", "charts/reader", json!({"name": "Gate", "simulated": {"fails": "no"}}));
+    api.apply("sync", failing()).unwrap();
+    until(api, HELM, "HelmRelease", "reader", |o| stalled(o).is_some()).await;
+    let object = api.get(HELM, "HelmRelease", "fplus-edge", "reader").unwrap();
+    assert_eq!(stalled(Some(&object)).unwrap(), "\"RetriesExceeded\": \"Failed to install after 1 attempt(s)\"");
+    assert!(api.get("apps/v1", "Deployment", "fplus-edge", "reader-gate").is_ok(), "what it has made is there");
+    // Asked to reconcile, it is not tried again; asked to begin anew, it is.
+    let counted = |o: Option<&Value>| o.and_then(|o| stalled(Some(o)));
+    ask(api, "HelmRelease", "reader", "again");
+    let handled =
+        |o: Option<&Value>| o.is_some_and(|o| o.pointer("/status/lastHandledReconcileAt") == Some(&json!("again")));
+    until(api, HELM, "HelmRelease", "reader", handled).await;
+    assert!(counted(Some(&api.get(HELM, "HelmRelease", "fplus-edge", "reader").unwrap())).unwrap().contains("after 1"));
+    let anew = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "anew", "reconcile.fluxcd.io/resetAt": "anew"}}});
+    api.merge("test", &place("HelmRelease", "reader"), anew).unwrap();
+    until(api, HELM, "HelmRelease", "reader", |o| counted(o).is_some_and(|why| why.contains("after 2"))).await;
+
+    api.apply("sync", with_strategy(failing(), &json!({"name": "RetryOnFailure", "retryInterval": "20ms"}))).unwrap();
+    let failed_again =
+        |o: Option<&Value>| ready(o).is_some_and(|(ok, m)| !ok && m.contains("install failed")) && stalled(o).is_none();
+    until(api, HELM, "HelmRelease", "reader", failed_again).await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn helm_waits_for_a_pod_that_has_no_host_unless_it_is_told_not_to() {
+    let cluster = cluster(Charts::new()).await;
+    let api = cluster.kubernetes();
+    let repository = charts(&["charts/reader"]);
+    api.apply("sync", charts_repository(repository.path(), main_branch())).unwrap();
+    let on = |host: &str| release("reader", "charts/reader", json!({"name": "Gate", "hostname": host}));
+    api.apply("sync", on("nohost")).unwrap();
+    let progressing =
+        |o: Option<&Value>| o.and_then(|o| o.pointer("/status/conditions/0/reason")) == Some(&json!("Progressing"));
+    until(api, HELM, "HelmRelease", "reader", progressing).await;
+    let deployment = || api.get("apps/v1", "Deployment", "fplus-edge", "reader-gate").unwrap();
+    assert_eq!(deployment()["status"]["availableReplicas"], 0);
+    cluster.add_host(&HostSpec::worker("nohost")).unwrap();
+    until(api, HELM, "HelmRelease", "reader", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    assert_eq!(deployment()["status"]["availableReplicas"], 1);
+
+    let mut without = on("elsewhere");
+    without["spec"]["timeout"] = json!("100ms");
+    api.apply("sync", without.clone()).unwrap();
+    until(api, HELM, "HelmRelease", "reader", |o| {
+        ready(o).is_some_and(|(_, m)| m.contains("context deadline exceeded"))
+    })
+    .await;
+    without["spec"]["upgrade"] = json!({"disableWait": true});
+    api.apply("sync", without).unwrap();
+    until(api, HELM, "HelmRelease", "reader", |o| ready(o).is_some_and(|(ok, _)| ok)).await;
+    assert_eq!(deployment()["status"]["availableReplicas"], 0, "ready says nothing of the pod");
+    cluster.stop().await;
+}
+
 fn git(directory: &Path, arguments: &[&str]) {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
     let output = Command::new("git").current_dir(directory).args(identity).args(arguments).output().unwrap();

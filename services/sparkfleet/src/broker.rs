@@ -7,18 +7,22 @@
 //! - Only loopback addresses, because there is no TLS, and everybody who reaches the port may connect, unless a [`Guard`] says otherwise.
 //! - Nothing outlives the process: retained messages (STATE) are published again by the hosts when they reconnect.
 //! - QoS 0 messages beyond [`CLIENT_QUEUE_MESSAGES`] waiting for one slow client are dropped; its Sparkplug host sees a gap and asks for rebirth.
+//! - Each message is compared with every filter that holds a wildcard, so it suits some 1,000 clusters; beyond that use Mosquitto or another server.
 //! - Client ids must not hold `/`, `\` or control characters, and at most 128 bytes.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mqtt5::broker::auth::{AuthProvider, AuthResult};
 use mqtt5::broker::config::{AuthConfig, RateLimitConfig, StorageBackend, StorageConfig};
+use mqtt5::broker::events::{BrokerEventHandler, ClientDisconnectEvent};
+use mqtt5::broker::router::MessageRouter;
 use mqtt5::broker::{BrokerConfig as Mqtt5Config, BrokerShutdownHandle, MqttBroker};
 use mqtt5::packet::connect::ConnectPacket;
 use mqtt5::protocol::v5::reason_codes::ReasonCode;
@@ -27,6 +31,12 @@ use tokio::task::JoinHandle;
 /// Messages that may wait for one client, for each of QoS 0 and QoS 1. A client that replicates a whole fleet gets the births of all nodes at once after a restart: tens of thousands of
 /// messages, faster than it can decode them. The queues are made as they fill, so an idle client costs nothing.
 pub const CLIENT_QUEUE_MESSAGES: usize = 100_000;
+
+/// Level of the protocol that MQTT 5 names in CONNECT.
+const MQTT_5: u8 = 5;
+
+/// Client ids of which the version is remembered.
+const VERSIONS_MAX: usize = 100_000;
 
 /// Longest time that [`Broker::stop`] waits for the sessions to end.
 const STOP_MAX: Duration = Duration::from_secs(5);
@@ -125,11 +135,11 @@ impl Broker {
         }
         try_listen(listen).await?;
         let failed = |reason: String| BrokerError::Start { listen, reason };
-        let mut broker =
-            MqttBroker::with_config(mqtt5_config(&config)).await.map_err(|error| failed(error.to_string()))?;
-        if let Some(guard) = config.guard {
-            broker = broker.with_auth_provider(Arc::new(Guarded(guard)));
-        }
+        let versions = Arc::new(Versions::default());
+        let settings = mqtt5_config(&config).with_event_handler(Arc::clone(&versions) as Arc<dyn BrokerEventHandler>);
+        let broker = MqttBroker::with_config(settings).await.map_err(|error| failed(error.to_string()))?;
+        let door = Door { guard: config.guard, router: broker.router(), versions };
+        let mut broker = broker.with_auth_provider(Arc::new(door));
         let local_addr = broker.local_addr().ok_or_else(|| failed("it has no address".to_owned()))?;
         let mut ready = broker.ready_receiver();
         let shutdown = broker.shutdown_handle();
@@ -179,32 +189,88 @@ impl Drop for Broker {
     }
 }
 
-/// A guard, in the words of the library.
-struct Guarded(Arc<dyn Guard>);
+/// Which version of MQTT each connected client speaks, and on how many connections: two while one takes the other over.
+#[derive(Default)]
+struct Versions(Mutex<HashMap<String, (u8, u32)>>);
+
+impl Versions {
+    /// Takes a new connection in; the version that the client spoke on the one before it, if that lasts.
+    fn enter(&self, client: &str, version: u8) -> Option<u8> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= VERSIONS_MAX {
+            // Of connections that came to nothing nobody tells the end.
+            known.clear();
+        }
+        let entry = known.entry(client.to_owned()).or_insert((version, 0));
+        let before = (entry.1 > 0).then_some(entry.0);
+        *entry = (version, entry.1 + 1);
+        before
+    }
+
+    fn leave(&self, client: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, connections)) = known.get_mut(client) {
+            *connections -= 1;
+            if *connections == 0 {
+                known.remove(client);
+            }
+        }
+    }
+}
+
+impl BrokerEventHandler for Versions {
+    fn on_client_disconnect<'a>(&'a self, event: ClientDisconnectEvent) -> Answer<'a, ()> {
+        self.leave(&event.client_id);
+        Box::pin(ready(()))
+    }
+}
+
+/// Lets clients in.
+struct Door {
+    guard: Option<Arc<dyn Guard>>,
+    router: Arc<MessageRouter>,
+    versions: Arc<Versions>,
+}
+
+impl Door {
+    fn judge(&self, connect: &ConnectPacket) -> AuthResult {
+        let user = connect.username.as_deref();
+        let Some(guard) = &self.guard else { return AuthResult::success() };
+        match (guard.admits(user, connect.password.as_deref().unwrap_or_default()), user) {
+            (true, Some(user)) => AuthResult::success_with_user(user),
+            (true, None) => AuthResult::success(),
+            (false, _) => AuthResult::fail(ReasonCode::BadUsernameOrPassword),
+        }
+    }
+}
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-impl AuthProvider for Guarded {
+impl AuthProvider for Door {
     fn authenticate<'a>(
         &'a self,
         connect: &'a ConnectPacket,
         _client_addr: SocketAddr,
     ) -> Answer<'a, mqtt5::error::Result<AuthResult>> {
-        let user = connect.username.as_deref();
-        let result = match (self.0.admits(user, connect.password.as_deref().unwrap_or_default()), user) {
-            (true, Some(user)) => AuthResult::success_with_user(user),
-            (true, None) => AuthResult::success(),
-            (false, _) => AuthResult::fail(ReasonCode::BadUsernameOrPassword),
-        };
-        Box::pin(ready(Ok(result)))
+        Box::pin(async move {
+            let result = self.judge(connect);
+            if result.authenticated {
+                // Whoever is taken over would be sent a DISCONNECT of MQTT 5, which 3.1.1 does not have: there the connection just ends, and the will is published.
+                let before = self.versions.enter(&connect.client_id, connect.protocol_version);
+                if before.is_some_and(|version| version < MQTT_5) {
+                    self.router.disconnect_client(&connect.client_id).await;
+                }
+            }
+            Ok(result)
+        })
     }
 
     fn authorize_publish<'a>(&'a self, _client: &str, user: Option<&'a str>, topic: &'a str) -> Answer<'a, bool> {
-        Box::pin(ready(self.0.may_publish(user, topic)))
+        Box::pin(ready(self.guard.as_ref().is_none_or(|guard| guard.may_publish(user, topic))))
     }
 
     fn authorize_subscribe<'a>(&'a self, _client: &str, user: Option<&'a str>, filter: &'a str) -> Answer<'a, bool> {
-        Box::pin(ready(self.0.may_subscribe(user, filter)))
+        Box::pin(ready(self.guard.as_ref().is_none_or(|guard| guard.may_subscribe(user, filter))))
     }
 }
 

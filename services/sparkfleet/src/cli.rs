@@ -20,7 +20,7 @@ use secret::SecretCommand;
 
 /// Explained below every `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
-5 refused (the reason is printed); 6 not reached in time; 130 interrupted.";
+5 refused (the reason is printed); 6 not reached in time; 7 not found; 130 interrupted.";
 
 /// Commission and run factory edge clusters over nothing but an MQTT broker and Sparkplug.
 #[derive(Debug, Parser)]
@@ -71,6 +71,15 @@ pub enum Command {
     /// Create, list, show, move and delete deployments on edge clusters
     #[command(subcommand)]
     Deployment(DeploymentCommand),
+    /// Show on one page whether the broker, the central services and every cluster are well, and what waits
+    Status {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List active alerts of all clusters and central services
+    #[command(subcommand)]
+    Alert(AlertCommand),
     /// Read and write ConfigDB entries
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -363,13 +372,13 @@ pub enum ClusterCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// List edge clusters with their setup and liveness
+    /// List edge clusters with their setup, their liveness and what Flux says of their own release
     List {
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Show one edge cluster: setup, hosts, deployments, alerts
+    /// Show one edge cluster: setup, Flux, hosts, deployments, alerts
     Show {
         /// Name or UUID
         cluster: String,
@@ -411,7 +420,7 @@ pub enum ClusterCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Delete an edge cluster; its tear-down runs in order
+    /// Delete an edge cluster; its tear-down runs in order, and what stays on its Kubernetes is printed with the command that removes it
     Delete {
         /// Name or UUID
         cluster: String,
@@ -480,7 +489,7 @@ pub enum DeploymentCommand {
         /// Chart template: name or UUID
         #[arg(long, default_value = "Edge agent")]
         chart: String,
-        /// Host to run on; floating without
+        /// Host to run on, one that the cluster has; floating without
         #[arg(long)]
         host: Option<String>,
         /// Helm values, as a JSON or YAML file; - for standard input
@@ -493,7 +502,7 @@ pub enum DeploymentCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// List deployments with what the edge reports of them
+    /// List deployments with what the edge reports of them, also those that it is still removing
     List {
         /// Only of this cluster (name or UUID)
         #[arg(long)]
@@ -531,6 +540,23 @@ pub enum DeploymentCommand {
         /// Wait until the edge reports it gone
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet alert ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AlertCommand {
+    /// List active alerts, the oldest first
+    List {
+        /// Only of this cluster (name or UUID)
+        #[arg(long)]
+        cluster: Option<String>,
+        /// End with exit code 1 if there is any
+        #[arg(long)]
+        check: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

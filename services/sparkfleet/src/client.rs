@@ -10,6 +10,7 @@ use configdb_contract::{
 };
 use configdb_schema::Document;
 use configdb_schema::address::{self, ClusterName, Organisation};
+use edge_sync_contract::SyncReplica;
 use join_service_contract::JoinReplica;
 use service_runtime::exit;
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
@@ -27,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a command waits for monitors and join services to be born again, of which it shows only alerts and how hosts joined.
 const MONITORS_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a look at the whole waits for a central service that may be away.
+const SERVICE_WAIT: Duration = Duration::from_secs(5);
 
 /// Changes asked for in one go when a history is read.
 const HISTORY_PAGE: u64 = 200;
@@ -104,6 +108,40 @@ impl Client {
     /// # Errors
     /// With [`exit::UNAVAILABLE`] if the broker is not reached, [`exit::TIMEOUT`] if ConfigDB does not answer, [`exit::CONFIG`] for unusable options.
     pub async fn open(options: &Options, scope: Scope) -> anyhow::Result<Self> {
+        let mut client = Self::start(options, scope).await?;
+        client.expect(client.fleet.config.node().clone()).await?;
+        client.until("ConfigDB to be born", |fleet| fleet.config.is_complete().then_some(())).await?;
+        if scope != Scope::Config {
+            client.expect(client.fleet.manager.node().clone()).await?;
+            client.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
+            client.hear_joins(scope).await?;
+        }
+        if scope == Scope::Fleet {
+            client.hear_fleet().await?;
+        }
+        Ok(client)
+    }
+
+    /// Connects, and hears of the whole fleet what can be heard soon: whoever is away is missing in it.
+    ///
+    /// # Errors
+    /// As [`Client::open`], but for what does not answer.
+    pub async fn look(options: &Options) -> anyhow::Result<Self> {
+        let mut client = Self::start(options, Scope::Fleet).await?;
+        client.expect(client.fleet.config.node().clone()).await?;
+        client.expect(client.fleet.manager.node().clone()).await?;
+        let wait = client.deadline.min(Instant::now() + SERVICE_WAIT);
+        let heard = |fleet: &Fleet| (fleet.config.is_complete() && fleet.manager.is_complete()).then_some(());
+        let _: Option<()> = client.until_at(wait, "", heard).await?;
+        client.hear_joins(Scope::Fleet).await?;
+        let names = client.expect_edges().await?;
+        let wait = client.deadline.min(Instant::now() + MONITORS_WAIT);
+        let heard = |fleet: &Fleet| (has_syncs(fleet, &names) && has_monitors(fleet, &names)).then_some(());
+        let _: Option<()> = client.until_at(wait, "", heard).await?;
+        Ok(client)
+    }
+
+    async fn start(options: &Options, scope: Scope) -> anyhow::Result<Self> {
         let connection = &options.connection;
         let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
         let organisation =
@@ -111,7 +149,7 @@ impl Client {
         let host_id = HostId::new(&connection.host_id).context("--host-id").map_err(wrong)?;
         let filters = filters(&organisation, scope);
         let clock = Clock::new();
-        let config = HostConfig { filters, ..HostConfig::new(Some(host_id)) };
+        let config = HostConfig { filters, ..HostConfig::of_contracts(Some(host_id)) };
         let host = sparkplug_mqtt::spawn_host(config, &mqtt_config(connection)?, clock)
             .map_err(|error| wrong(anyhow::Error::new(error).context("connection options")))?;
         let fleet = Fleet::new(organisation)?;
@@ -131,16 +169,6 @@ impl Client {
             rejected: None,
         };
         client.connect().await?;
-        client.expect(client.fleet.config.node().clone()).await?;
-        client.until("ConfigDB to be born", |fleet| fleet.config.is_complete().then_some(())).await?;
-        if scope != Scope::Config {
-            client.expect(client.fleet.manager.node().clone()).await?;
-            client.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
-            client.hear_joins(scope).await?;
-        }
-        if scope == Scope::Fleet {
-            client.hear_fleet().await?;
-        }
         Ok(client)
     }
 
@@ -183,28 +211,24 @@ impl Client {
     }
 
     async fn hear_fleet(&mut self) -> anyhow::Result<()> {
-        let names: Vec<String> = self
-            .fleet
-            .manager
-            .clusters()
-            .filter(|(_, cluster)| cluster.sync_alive)
-            .map(|(_, cluster)| cluster.name.clone())
-            .collect();
+        let names = self.expect_edges().await?;
+        let syncs_heard = |fleet: &Fleet| has_syncs(fleet, &names).then_some(());
+        self.until("every edge sync that is alive to be born", syncs_heard).await?;
+        let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
+        let _: Option<()> = self.until_at(wait, "", |fleet| has_monitors(fleet, &names).then_some(())).await?;
+        Ok(())
+    }
+
+    /// Asks for the births of the central monitor, and of Sync and monitor of each cluster whose Sync is alive; the names of those.
+    async fn expect_edges(&mut self) -> anyhow::Result<Vec<String>> {
+        let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.sync_alive);
+        let names: Vec<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
         for name in &names {
             self.expect_cluster(name).await?;
         }
-        let syncs_heard = |fleet: &Fleet| {
-            names
-                .iter()
-                .all(|name| fleet.sync(name).is_some_and(edge_sync_contract::SyncReplica::is_complete))
-                .then_some(())
-        };
-        self.until("every edge sync that is alive to be born", syncs_heard).await?;
-        let monitors_wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
-        let _: Option<()> = self
-            .until_at(monitors_wait, "", |fleet| (fleet.edge_monitors_alive() >= names.len()).then_some(()))
-            .await?;
-        Ok(())
+        let central = self.fleet.organisation().central_group();
+        self.expect(EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE)?).await?;
+        Ok(names)
     }
 
     /// Asks for the births of a cluster's Sync and monitor.
@@ -238,8 +262,10 @@ impl Client {
             Some(found) => Ok(found),
             None => {
                 let mut error = anyhow!("waited {} for {what}; not reached", humantime::format_duration(self.timeout));
-                if let Some(rejected) = &self.rejected {
-                    error = anyhow!("{rejected}").context(error.to_string());
+                let hints: Vec<String> =
+                    [self.rejected.clone(), self.fleet.missing_births()].into_iter().flatten().collect();
+                if !hints.is_empty() {
+                    error = anyhow!("{}", hints.join("; ")).context(error.to_string());
                 }
                 Err(exit::with_code(exit::TIMEOUT, error))
             }
@@ -446,6 +472,16 @@ impl Client {
     pub async fn close(self) {
         self.host.stop().await;
     }
+}
+
+/// Whether the Sync of each of these clusters is replicated.
+fn has_syncs(fleet: &Fleet, names: &[String]) -> bool {
+    names.iter().all(|name| fleet.sync(name).is_some_and(SyncReplica::is_complete))
+}
+
+/// Whether as many edge monitors are alive as there are names, and the central one.
+fn has_monitors(fleet: &Fleet, names: &[String]) -> bool {
+    fleet.edge_monitors_alive() >= names.len() && fleet.is_central_monitor_alive()
 }
 
 fn applied(result: RequestResult) -> anyhow::Result<RequestResult> {

@@ -1,20 +1,32 @@
 //! What the command line knows of the fleet: the replicas of ConfigDB, cluster manager, every Sync, every Join and every monitor, joined into rows for people.
 //! Pure: fed with [`HostEvent`]s. It must not know how the events arrive or how rows are printed.
 
+mod alerts;
+#[cfg(test)]
+pub(crate) mod bench;
+
 use std::collections::BTreeMap;
 
-use cluster_manager_contract::{ManagerReplica, SetupState};
+use cluster_manager_contract::{ClusterDevice, ManagerReplica, SetupState};
 use configdb_contract::{Change, ConfigReplica};
 use configdb_schema::Document;
 use configdb_schema::address::{self, Organisation};
-use configdb_schema::document::{EdgeCluster, EdgeDeployment, Info};
-use edge_monitor_contract::{ActiveAlert, AlertKind, MonitorReplica, Presence};
+use configdb_schema::document::{EdgeCluster, EdgeClusterStatus, EdgeDeployment, Info};
+use edge_monitor_contract::{MonitorReplica, Presence};
 use edge_sync_contract::{DeploymentDevice, SyncReplica};
 use join_service_contract::{HostState, JoinHost, JoinReplica};
 use serde::Serialize;
 use sparkplug::host::HostEvent;
 use sparkplug::{EdgeNodeDescriptor, NameError};
 use uuid::Uuid;
+
+pub use alerts::AlertRow;
+
+/// Of so many nodes it is told that births are missing.
+const MISSING_TOLD_MAX: usize = 5;
+
+/// State of a deployment that nobody wants any more, and that its edge has not reported gone.
+pub const REMOVING: &str = "removing";
 
 /// The fleet as far as it was heard.
 #[derive(Debug)]
@@ -47,12 +59,16 @@ pub struct ClusterRow {
     pub reason: Option<String>,
     /// Since when it is in that state, UTC ms.
     pub since: Option<u64>,
+    /// Its edge sync was born at some time, as far as is known.
+    pub seen: bool,
     /// The edge sync is alive.
     pub alive: bool,
     /// Since when, UTC ms.
     pub alive_since: Option<u64>,
     /// The edge monitor is alive.
     pub monitored: bool,
+    /// What Flux says of the edge's own release and Kustomization; None: edge sync, which reports it, was not heard.
+    pub flux: Option<FluxRow>,
     /// The edge has taken over what is wanted of it.
     pub agreed: bool,
     /// Why the edge holds what it is sent, until an operator decides; None: it does not.
@@ -61,7 +77,7 @@ pub struct ClusterRow {
     pub hosts: Count,
     /// Deployments that are ready, and all that are wanted.
     pub deployments: Count,
-    /// Active alerts.
+    /// Active alerts about it: as many as [`Fleet::alerts`] has of this cluster.
     pub alerts: usize,
     /// What shows here comes from a simulator.
     pub simulated: bool,
@@ -71,10 +87,51 @@ impl ClusterRow {
     /// How it stands, for people.
     #[must_use]
     pub fn described(&self) -> String {
-        let edge = if self.alive { "alive" } else { "away" };
-        let reason =
-            self.held.as_ref().or(self.reason.as_ref()).map_or_else(String::new, |reason| format!(" ({reason})"));
-        format!("setup {}{reason}, edge {edge}, hosts {} ready", self.setup, self.hosts)
+        let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+        let flux = self.flux.as_ref().filter(|flux| flux.ready == Some(false));
+        let flux = flux.map_or_else(String::new, |flux| format!(", {}", flux.described()));
+        format!("setup {}{reason}, edge {}{flux}, hosts {} ready", self.setup, self.edge(), self.hosts)
+    }
+
+    /// How its edge stands: `alive`, `unmonitored` (its monitor is not alive), `away`, or `not yet` before its first birth.
+    #[must_use]
+    pub const fn edge(&self) -> &'static str {
+        match (self.alive, self.monitored, self.seen) {
+            (true, true, _) => "alive",
+            (true, false, _) => "unmonitored",
+            (false, _, true) => "away",
+            (false, _, false) => "not yet",
+        }
+    }
+}
+
+/// What Flux says of what it applies from a cluster's own repository: the Kustomization and the releases in it, that of edge sync and edge monitor among them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FluxRow {
+    /// Everything is ready; None: Flux has not looked at all of it.
+    pub ready: Option<bool>,
+    /// What is not ready, and why.
+    pub message: Option<String>,
+    /// Commit of the cluster's repository that was applied last.
+    pub commit: Option<String>,
+}
+
+impl FluxRow {
+    /// In a word: `ready`, `failed` or `pending`.
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match self.ready {
+            Some(true) => "ready",
+            Some(false) => "failed",
+            None => "pending",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let message = self.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        format!("Flux {}{message}", self.state())
     }
 }
 
@@ -202,11 +259,13 @@ pub struct DeploymentRow {
     pub chart: String,
     /// Host that it is pinned to.
     pub host: Option<String>,
-    /// `refused` by the centre, `sending`, `held` by the edge until an operator decides, or what the edge says: pending, applied, refused, failed, deleting.
+    /// `refused` by the cluster manager, `sending`, `held` by the edge until an operator decides, [`REMOVING`], or what the edge says: pending, applied, refused, failed, deleting.
     pub state: String,
     /// Ready as Flux says; None while it says nothing.
     pub ready: Option<bool>,
-    /// Reason of a refusal or failure, else Flux' message.
+    /// Why it is in this state: of a refusal, a failure, or of what keeps it from being removed.
+    pub reason: Option<String>,
+    /// The reason, or else Flux' message.
     pub message: Option<String>,
     /// When the edge applied it, UTC ms.
     pub applied_at: Option<u64>,
@@ -219,23 +278,22 @@ impl DeploymentRow {
     #[must_use]
     pub fn described(&self) -> String {
         let ready = self.ready.map_or("", |ready| if ready { ", ready" } else { ", not ready" });
-        let message = self.message.as_ref().filter(|_| self.ready != Some(true));
-        let message = message.map_or_else(String::new, |text| format!(" ({text})"));
+        let message = self.trouble().map_or_else(String::new, |text| format!(" ({text})"));
         format!("{}{ready}{message}", self.state)
     }
-}
 
-/// An active alert.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AlertRow {
-    /// Who raised it.
-    pub monitor: String,
-    /// Which node it is about.
-    pub node: String,
-    /// `Offline`, `Will_Not_Reload`, or `Held` of a cluster's group.
-    pub alert: &'static str,
-    /// Since when, UTC ms.
-    pub since: u64,
+    /// What a person has to know: the reason, whatever runs meanwhile, else Flux' message unless all is well.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        let message = self.message.as_deref().filter(|_| self.ready != Some(true));
+        self.reason.as_deref().or(message)
+    }
+
+    /// Nobody wants it any more; its edge has not reported it gone.
+    #[must_use]
+    pub fn is_being_removed(&self) -> bool {
+        self.state == REMOVING
+    }
 }
 
 impl Fleet {
@@ -324,6 +382,17 @@ impl Fleet {
         self.documents()
     }
 
+    /// For people: whose births have not arrived, although their node is alive.
+    #[must_use]
+    pub fn missing_births(&self) -> Option<String> {
+        let syncs = self.syncs.values().filter_map(SyncReplica::missing_births);
+        let missing: Vec<String> =
+            self.config.missing_births().into_iter().chain(syncs).take(MISSING_TOLD_MAX).collect();
+        (!missing.is_empty()).then(|| {
+            format!("{}; if they never do, the MQTT server may alter topics or drop messages", missing.join(", "))
+        })
+    }
+
     /// All `EdgeDeployment` entries that can be read, by UUID.
     pub fn deployment_entries(&self) -> impl Iterator<Item = (Uuid, EdgeDeployment)> {
         self.documents()
@@ -340,7 +409,7 @@ impl Fleet {
         let mut names: BTreeMap<Uuid, String> =
             self.manager.clusters().map(|(uuid, c)| (uuid, c.name.clone())).collect();
         names.extend(self.cluster_entries().map(|(uuid, entry)| (uuid, entry.name)));
-        let alerts: Vec<ActiveAlert> = self.monitors.alerts().collect();
+        let alerts = self.alerts();
         let deployments = self.deployments();
         let mut rows: Vec<ClusterRow> =
             names.into_iter().map(|(uuid, name)| self.cluster_row(uuid, name, &alerts, &deployments)).collect();
@@ -348,13 +417,7 @@ impl Fleet {
         rows
     }
 
-    fn cluster_row(
-        &self,
-        uuid: Uuid,
-        name: String,
-        alerts: &[ActiveAlert],
-        deployments: &[DeploymentRow],
-    ) -> ClusterRow {
+    fn cluster_row(&self, uuid: Uuid, name: String, alerts: &[AlertRow], deployments: &[DeploymentRow]) -> ClusterRow {
         let managed = self.manager.cluster(uuid);
         let refused = managed.is_some_and(|cluster| cluster.setup.state == SetupState::Refused);
         let group = address::ClusterName::new(name.clone())
@@ -364,7 +427,8 @@ impl Fleet {
         let sync = if refused { None } else { self.sync(&name) };
         let monitor = EdgeNodeDescriptor::parse(&group, address::MONITOR_NODE).ok();
         let presence = monitor.and_then(|node| self.monitors.monitor(&node)).map(|view| view.presence());
-        let own = deployments.iter().filter(|row| row.cluster == name && !refused);
+        let is_own = |row: &&DeploymentRow| row.cluster == name && !refused && !row.is_being_removed();
+        let own = deployments.iter().filter(is_own);
         let (ready, total) =
             own.fold((0, 0), |(ready, total), row| (ready + usize::from(row.ready == Some(true)), total + 1));
         ClusterRow {
@@ -375,24 +439,35 @@ impl Fleet {
                 .or_else(|| sync?.node()?.desired_error.clone()),
             held: managed.and_then(|cluster| cluster.held().map(str::to_owned)),
             since: managed.map(|cluster| cluster.setup.since),
+            seen: sync.is_some() || self.was_seen(uuid, managed),
             alive: sync.is_some_and(SyncReplica::is_alive),
             // The birth that answered this program's own request is younger than the edge's life.
             alive_since: managed
                 .and_then(|cluster| cluster.sync_since)
                 .or_else(|| sync.and_then(SyncReplica::alive_since)),
             monitored: presence == Some(Presence::Alive) && !refused,
+            flux: sync.and_then(SyncReplica::node).map(|node| FluxRow {
+                ready: node.source_ready,
+                message: node.source_message.clone(),
+                commit: node.source_applied.map(|commit| commit.to_string()),
+            }),
             agreed: managed.is_some_and(|cluster| cluster.desired.agreed),
             hosts: sync.map_or_else(Count::default, |sync| Count {
                 ready: sync.hosts().values().filter(|host| host.ready).count(),
                 total: sync.hosts().len(),
             }),
             deployments: Count { ready, total },
-            alerts: alerts.iter().filter(|alert| alert.monitor.group.as_str() == group && !refused).count()
-                + usize::from(managed.is_some_and(|cluster| cluster.held().is_some())),
+            alerts: alerts.iter().filter(|alert| alert.cluster.as_ref() == Some(&name) && !refused).count(),
             simulated: sync.and_then(SyncReplica::node).is_some_and(|node| node.simulated),
             name,
             group,
         }
+    }
+
+    /// Whether the edge sync of a cluster was born at some time: the cluster manager has heard it, or has written down what it reported.
+    fn was_seen(&self, uuid: Uuid, managed: Option<&ClusterDevice>) -> bool {
+        managed.is_some_and(|cluster| cluster.sync_since.is_some())
+            || self.config.entry(uuid, EdgeClusterStatus::slug()).is_some()
     }
 
     /// Hosts of all clusters, or of the one of that name.
@@ -424,13 +499,40 @@ impl Fleet {
             .collect()
     }
 
-    /// Deployments by cluster and name.
+    /// Deployments by cluster and name: those that are wanted, and those that are still being removed.
     #[must_use]
     pub fn deployments(&self) -> Vec<DeploymentRow> {
         let clusters: BTreeMap<Uuid, String> = self.cluster_entries().map(|(uuid, entry)| (uuid, entry.name)).collect();
         let mut rows: Vec<DeploymentRow> =
             self.deployment_entries().map(|(uuid, entry)| self.deployment_row(uuid, entry, &clusters)).collect();
+        rows.extend(self.removing(&rows));
         rows.sort_by(|a, b| (&a.cluster, &a.name, a.uuid).cmp(&(&b.cluster, &b.name, b.uuid)));
+        rows
+    }
+
+    /// Deployments that an edge reports and that are not wanted there.
+    fn removing(&self, wanted: &[DeploymentRow]) -> Vec<DeploymentRow> {
+        let mut rows = Vec::new();
+        for sync in self.syncs.values() {
+            let Some(cluster) = self.organisation.cluster_of_group(sync.address().group.as_str()) else { continue };
+            let is_wanted = |uuid: &Uuid| wanted.iter().any(|row| row.uuid == *uuid && row.cluster == cluster.as_str());
+            for (uuid, device) in sync.deployments().iter().filter(|(uuid, _)| !is_wanted(uuid)) {
+                let name = if device.name.is_empty() { uuid.to_string() } else { device.name.clone() };
+                rows.push(DeploymentRow {
+                    uuid: *uuid,
+                    name,
+                    cluster: cluster.as_str().to_owned(),
+                    chart: String::new(),
+                    host: None,
+                    state: REMOVING.to_owned(),
+                    ready: device.ready,
+                    reason: device.reason.clone(),
+                    message: told(device),
+                    applied_at: device.applied_at,
+                    version: Some(device.version),
+                });
+            }
+        }
         rows
     }
 
@@ -438,9 +540,9 @@ impl Fleet {
         let cluster = clusters.get(&entry.cluster);
         let refused = self.manager.cluster(entry.cluster).and_then(|c| c.deployments_refused.0.get(&uuid));
         let device = cluster.and_then(|name| self.sync(name)).and_then(|sync| sync.deployments().get(&uuid));
-        let (state, message) = match (refused, device) {
+        let (state, reason) = match (refused, device) {
             (Some(reason), _) => ("refused".to_owned(), Some(reason.clone())),
-            (None, Some(device)) => (device.state.to_string(), told(device)),
+            (None, Some(device)) => (device.state.to_string(), device.reason.clone()),
             (None, None) if cluster.is_none() => {
                 ("refused".to_owned(), Some(format!("there is no cluster {}", entry.cluster)))
             }
@@ -458,7 +560,8 @@ impl Fleet {
             host: entry.hostname.clone(),
             state,
             ready: device.and_then(|device| device.ready),
-            message,
+            message: reason.clone().or_else(|| device.and_then(told)),
+            reason,
             applied_at: device.and_then(|device| device.applied_at),
             version: device.map(|device| device.version),
             name: entry.name,
@@ -472,11 +575,21 @@ impl Fleet {
         info.map_or_else(|| object.to_string(), |info| info.name)
     }
 
+    /// Names of all objects that have one, deleted ones left out.
+    pub fn object_names(&self) -> impl Iterator<Item = String> {
+        self.documents::<Info>().filter(|(uuid, _)| self.is_live(*uuid)).map(|(_, info)| info.name)
+    }
+
+    /// Whether the object is not marked deleted.
+    fn is_live(&self, object: Uuid) -> bool {
+        let registration = self.config.object(object).and_then(|object| object.registration.as_ref());
+        registration.is_none_or(|registration| !registration.deleted)
+    }
+
     /// Objects whose Info has that name, deleted ones left out.
     pub fn named(&self, name: &str) -> impl Iterator<Item = Uuid> {
-        let live =
-            |uuid: &Uuid| self.config.object(*uuid).and_then(|o| o.registration.as_ref()).is_none_or(|r| !r.deleted);
-        self.documents::<Info>().filter(move |(_, info)| info.name == name).map(|(uuid, _)| uuid).filter(live)
+        let named = self.documents::<Info>().filter(move |(_, info)| info.name == name).map(|(uuid, _)| uuid);
+        named.filter(|uuid| self.is_live(*uuid))
     }
 
     /// How many edge monitors are alive; the central one does not count.
@@ -486,35 +599,11 @@ impl Fleet {
         let edge = self.monitors.monitors().filter(|(node, _)| node.group.as_str() != central);
         edge.filter(|(_, view)| view.presence() == Presence::Alive).count()
     }
-
-    /// Active alerts, the oldest first.
-    #[must_use]
-    pub fn alerts(&self) -> Vec<AlertRow> {
-        let mut rows: Vec<AlertRow> = self
-            .monitors
-            .alerts()
-            .map(|alert| AlertRow {
-                monitor: alert.monitor.to_string(),
-                node: alert.device.as_str().to_owned(),
-                alert: match alert.kind {
-                    AlertKind::Offline => "Offline",
-                    AlertKind::WillNotReload => "Will_Not_Reload",
-                },
-                since: alert.since,
-            })
-            .collect();
-        let held = self.manager.clusters().filter(|(_, cluster)| cluster.held().is_some());
-        rows.extend(held.map(|(_, cluster)| AlertRow {
-            monitor: self.manager.node().to_string(),
-            node: cluster.group.clone(),
-            alert: "Held",
-            since: cluster.desired.held_since.unwrap_or_default(),
-        }));
-        rows.sort_by(|a, b| (a.since, &a.monitor, &a.node).cmp(&(b.since, &b.monitor, &b.node)));
-        rows
-    }
 }
 
 fn told(device: &DeploymentDevice) -> Option<String> {
     device.reason.clone().or_else(|| device.message.clone())
 }
+
+#[cfg(test)]
+mod tests;

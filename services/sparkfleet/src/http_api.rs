@@ -18,7 +18,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::cli::secret::ApiOptions;
-use crate::command::{candidates, read, usage};
+use crate::command::{not_found, read, usage};
 
 /// Largest answer: a list of everything that there is.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -74,8 +74,8 @@ impl Api {
         let uuid = Uuid::try_parse(wanted).ok();
         let found = rows.iter().find(|row| Some(row.uuid) == uuid || row.name == wanted);
         found.cloned().ok_or_else(|| {
-            let names = candidates(rows.iter().map(|row| row.name.as_str()));
-            usage(anyhow!("there is no cluster {wanted:?} that the token is for; there are: {names}"))
+            let error = not_found("cluster", wanted, rows.iter().map(|row| row.name.as_str()));
+            error.context("among the clusters that the token is for")
         })
     }
 

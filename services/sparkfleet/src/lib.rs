@@ -1,7 +1,7 @@
 //! The one program: command line, each service as a subcommand, and `up`, which runs the whole factory in one process.
 //!
 //! ```text
-//! arguments -> cli -> command/{cluster,deployment,config} -> client (a Host Application session) -> fleet (replicas) -> output
+//! arguments -> cli -> command/{cluster,deployment,status,...} -> client (a Host Application session) -> fleet (replicas) -> output
 //!                  -> command/secret -> http_api            -> the cluster manager's HTTP API
 //!                  -> command/acl                          -> topic_walls: access control for MQTT servers
 //!                  -> command/service                      -> run() of one service
@@ -41,6 +41,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Secret(command) => command::secret::run(command).await,
         Command::Token(command) => command::token::run(command).await,
         Command::Acl(command) => command::acl::run(&command),
+        Command::Status { options } => command::status::run(&options).await,
+        Command::Alert(command) => command::alert::run(command).await,
         Command::Config(command) => command::config::run(command).await,
         Command::Recover(command) => command::recover::run(command).await,
         Command::Host(command) => command::host::run(command).await,

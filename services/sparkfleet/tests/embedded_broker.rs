@@ -5,6 +5,8 @@
 mod replication;
 
 use std::future::Future;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -60,5 +62,66 @@ async fn a_burst_of_ten_thousand_messages_arrives_whole_and_in_order() {
 async fn ten_thousand_devices_are_born_and_replicated_through_the_embedded_broker() {
     let broker = started().await;
     replication::ten_thousand_devices(&mqtt(&broker.url())).await;
+    broker.stop().await;
+}
+
+/// A client that speaks bytes: CONNECT with a will on `will`, and the CONNACK.
+fn raw_client(broker: SocketAddr, version: u8, client_id: &str, user: Option<&str>) -> TcpStream {
+    let text = |text: &str| [&u16::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
+    let properties = if version == 5 { vec![0] } else { vec![] };
+    let mut flags = 0b0000_0110;
+    let mut content = [text(client_id), properties.clone(), text("will"), text("gone")].concat();
+    if let Some(user) = user {
+        flags |= 0b1100_0000;
+        content.extend([text(user), text("any")].concat());
+    }
+    let head = [text("MQTT"), vec![version, flags, 0, 0], properties].concat();
+    let length = u8::try_from(head.len() + content.len()).unwrap();
+    let mut socket = TcpStream::connect(broker).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket.write_all(&[vec![0x10, length], head, content].concat()).unwrap();
+    let mut connack = [0; 2];
+    socket.read_exact(&mut connack).unwrap();
+    let mut rest = vec![0; connack[1].into()];
+    socket.read_exact(&mut rest).unwrap();
+    assert_eq!((connack[0], rest[1]), (0x20, 0), "the connection is accepted");
+    socket
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_shows_a_name_is_let_in_where_nobody_guards_the_door() {
+    let broker = started().await;
+    let address = broker.local_addr();
+    for version in [4, 5] {
+        tokio::task::spawn_blocking(move || raw_client(address, version, "node-red", Some("somebody"))).await.unwrap();
+    }
+    broker.stop().await;
+}
+
+/// The standard gives MQTT 5 a DISCONNECT with a reason for it, and 3.1.1 nothing but the end of the connection; in both the will is published.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_taken_over_hears_what_its_version_of_mqtt_has_for_it() {
+    let broker = started().await;
+    let address = broker.local_addr();
+    let mut reader =
+        spawn_listener(vec![("will".to_owned(), QoS::AtMostOnce)], &mqtt(&broker.url()), Clock::new()).unwrap();
+    assert_eq!(soon("reader", reader.recv()).await, Some(ListenerEvent::Online));
+    for (first, second, heard) in [(4, 4, 0), (4, 5, 0), (5, 4, 0xe0), (4, 4, 0)] {
+        let (said, last) = tokio::task::spawn_blocking(move || {
+            let mut old = raw_client(address, first, "same", None);
+            let new = raw_client(address, second, "same", None);
+            let mut said = Vec::new();
+            old.read_to_end(&mut said).unwrap();
+            (said, new)
+        })
+        .await
+        .unwrap();
+        assert_eq!(said.first().copied().unwrap_or_default(), heard, "{first} taken over by {second}: {said:?}");
+        let will = soon("the will", reader.recv()).await;
+        assert!(matches!(will, Some(ListenerEvent::Message { ref topic, .. }) if topic == "will"), "{will:?}");
+        drop(last);
+        let will = soon("the will of the other", reader.recv()).await;
+        assert!(matches!(will, Some(ListenerEvent::Message { ref topic, .. }) if topic == "will"), "{will:?}");
+    }
     broker.stop().await;
 }

@@ -173,6 +173,18 @@ impl Properties {
         self.0.is_none()
     }
 
+    /// These, with what `changes` say.
+    pub(crate) fn overlaid(&self, changes: &Self) -> Self {
+        if self.is_empty() {
+            return changes.clone();
+        }
+        let mut all = self.clone();
+        for (key, value) in changes.pairs() {
+            all.set(key.clone(), value.clone());
+        }
+        all
+    }
+
     /// Properties whose keys are known to differ.
     pub(crate) fn of_distinct(pairs: Pairs) -> Self {
         Self((!pairs.is_empty()).then(|| Arc::new(pairs)))
@@ -462,6 +474,10 @@ impl Template {
             .any(|(_, t, value)| !t.is_basic() || value.as_ref().is_some_and(|v| v.datatype() != *t))
         {
             return Err("a parameter of the template has no basic type, or not the type of its value");
+        }
+        // tck-id-payloads-template-parameter-name-required
+        if self.parameters.iter().any(|(name, ..)| name.is_empty()) {
+            return Err("a parameter of the template has no name");
         }
         self.metrics.iter().try_for_each(Metric::check)
     }

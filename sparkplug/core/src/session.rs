@@ -74,6 +74,15 @@ pub enum TransportEvent {
         /// Topic of one of the messages; one such event a node.
         topic: String,
     },
+    /// A message arrived that is larger than the driver hands on; its payload was skipped.
+    Oversized {
+        /// Topic text as received.
+        topic: String,
+        /// Of its payload.
+        bytes: usize,
+        /// Retain flag as received.
+        retain: bool,
+    },
     /// The server has taken the first `publishes` of this session's publishes for certain: it has answered to something that was sent after them. Needed by an Edge Node
     /// with store and forward only.
     Received {

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use console::Words;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
+use sparkplug::payload::Dialect;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, PropertyValue};
 use sparkplug_mqtt::{BdSeqStore, Clock, MqttConfig, NodeUpdates, Store, StoreWhenFull, spawn_edge_node};
 
@@ -54,6 +55,9 @@ struct Args {
     /// Use aliases
     #[arg(long)]
     aliases: bool,
+    /// How metrics are written: strict, or tahu for readers that keep no births
+    #[arg(long, default_value = "strict")]
+    dialect: Dialect,
     /// Directory that keeps the bdSeq over restarts; without it the node begins at 0
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
@@ -84,8 +88,12 @@ async fn main() -> anyhow::Result<()> {
         Some(directory) => BdSeqStore::in_directory(directory, &descriptor),
         None => BdSeqStore::Memory,
     };
-    let config =
-        EdgeNodeConfig { primary_host: args.primary_host, aliases: args.aliases, ..EdgeNodeConfig::new(descriptor) };
+    let config = EdgeNodeConfig {
+        primary_host: args.primary_host,
+        aliases: args.aliases,
+        dialect: args.dialect,
+        ..EdgeNodeConfig::new(descriptor)
+    };
     let mqtt = MqttConfig {
         store: args.store,
         store_directory: args.store_dir,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use sparkplug::payload::Dialect;
+
 use crate::password::Password;
 use crate::pem::PemError;
 use crate::server_address::ServerAddress;
@@ -23,7 +25,7 @@ pub struct MqttConfig {
     pub all_servers: bool,
     /// Version of MQTT. Default 3.1.1, which every server speaks.
     pub protocol: Protocol,
-    /// First part of every MQTT client id; the rest is made of the Sparkplug ids. Change it where two systems share one server. Default `sparkfleet`.
+    /// First part of every MQTT client id; then come the Sparkplug ids and 128 random bits. Change it where two systems share one server. Default `sparkfleet`.
     pub client_id_prefix: String,
     /// User name for the server; not set: anonymous, or by client certificate alone.
     pub username: Option<String>,
@@ -39,13 +41,16 @@ pub struct MqttConfig {
     pub keep_alive_s: u64,
     /// Seconds that opening a connection may take, name resolution and TLS included; also the longest time a write may be stuck. Default 5.
     pub connect_timeout_s: u64,
-    /// Largest MQTT packet that is sent or taken. A larger one that arrives ends the session, because MQTT has no way to skip it: give the server a limit
-    /// below it. Default 16 MiB.
+    /// Largest MQTT packet that is sent or taken. In MQTT 5 the server knows it; in 3.1.1 a larger message is read and dropped up to four times that size, beyond which the session
+    /// ends: give the server a limit below it. Default 16 MiB.
     pub packet_bytes_max: usize,
     /// Events that may wait for the application before the socket is read more slowly; see the crate's section on back-pressure. Default 10,000.
     pub waiting_events_max: usize,
     /// The same in bytes of payload. Default 64 MiB.
     pub waiting_bytes_max: usize,
+    /// For which readers Edge Nodes write births and data, and Host Applications commands: `strict` or `tahu`. Not set: what the `EdgeNodeConfig` or `HostConfig` says.
+    #[serde(with = "dialect")]
+    pub dialect: Option<Dialect>,
     /// Edge Nodes: where data are kept while nobody can be told. Default off: births tell the last values, and who needs no history should not pay for it.
     pub store: Store,
     /// Directory of a store on disk; each Edge Node has a directory of its own in it.
@@ -151,6 +156,7 @@ impl Default for MqttConfig {
             packet_bytes_max: 16 * 1024 * 1024,
             waiting_events_max: 10_000,
             waiting_bytes_max: 64 * 1024 * 1024,
+            dialect: None,
             store: Store::Off,
             store_directory: None,
             store_bytes_max: 16 * 1024 * 1024,
@@ -184,7 +190,11 @@ impl MqttConfig {
             "Host Applications: a session on every server at once, for servers that know nothing of each other",
         ),
         key("mqtt.protocol", "3.1.1", "version of MQTT, 3.1.1 or 5"),
-        key("mqtt.client_id_prefix", "sparkfleet", "first part of every MQTT client id; letters, digits, - and _"),
+        key(
+            "mqtt.client_id_prefix",
+            "sparkfleet",
+            "first part of every MQTT client id, which ends with random digits; letters, digits, - and _",
+        ),
         key("mqtt.username", "", "user name; absent: anonymous, or by client certificate alone"),
         key("mqtt.password", "", "password; better given as mqtt.password_file"),
         key("mqtt.ca_file", "", "PEM file of the authorities that sign server certificates; required for mqtts://"),
@@ -195,7 +205,7 @@ impl MqttConfig {
         key(
             "mqtt.packet_bytes_max",
             "16777216",
-            "largest MQTT packet sent or taken, in bytes; a larger one ends the session",
+            "largest MQTT packet sent or taken, in bytes; a larger message is skipped",
         ),
         key(
             "mqtt.waiting_events_max",
@@ -203,6 +213,11 @@ impl MqttConfig {
             "events that may wait for the service before the socket is read more slowly",
         ),
         key("mqtt.waiting_bytes_max", "67108864", "the same in bytes of payload"),
+        key(
+            "mqtt.dialect",
+            "",
+            "how metrics are written: strict, as the standard says, or tahu, with the datatype in data, for clients that keep no births; absent: tahu",
+        ),
         key(
             "mqtt.store",
             "off",
@@ -360,6 +375,25 @@ impl MqttConfig {
             );
         }
         Ok(())
+    }
+}
+
+/// A dialect as its name.
+mod dialect {
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use sparkplug::payload::Dialect;
+
+    #[expect(clippy::ref_option, reason = "serde hands it over so")]
+    pub(super) fn serialize<S: Serializer>(dialect: &Option<Dialect>, serializer: S) -> Result<S::Ok, S::Error> {
+        match dialect {
+            Some(dialect) => serializer.collect_str(dialect),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dialect>, D::Error> {
+        let name = Option::<String>::deserialize(deserializer)?;
+        name.map(|name| name.parse().map_err(de::Error::custom)).transpose()
     }
 }
 

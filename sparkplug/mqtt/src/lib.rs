@@ -98,7 +98,7 @@ pub enum SpawnError {
 
 /// Starts an Edge Node that is born with `metrics` (and `bdSeq` and `Node Control/Rebirth`) as soon as it can.
 ///
-/// The number of servers, the store and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the
+/// The number of servers, the store, the dialect (if set there) and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the
 /// bdSeq and the certificate files, so it may block on the disk for a moment.
 ///
 /// # Errors
@@ -111,12 +111,14 @@ pub fn spawn_edge_node(
     clock: Clock,
 ) -> Result<EdgeNodeHandle, SpawnError> {
     let node = config.descriptor.clone();
-    let connector = Connector::new(mqtt.clone(), client_id::of_edge_node(&mqtt.client_id_prefix, &node))?;
+    let client_id = client_id::of_edge_node(&mqtt.client_id_prefix, &node, &bd_seq)?;
+    let connector = Connector::new(mqtt.clone(), client_id)?;
     let config = EdgeNodeConfig {
         bd_seq: bd_seq.load()?,
         servers: connector.servers(),
         seed: seed(config.seed),
         store: store_of(mqtt),
+        dialect: mqtt.dialect.unwrap_or(config.dialect),
         ..config
     };
     let mut machine = EdgeNode::new(config, metrics, clock.now())?;
@@ -136,7 +138,7 @@ pub fn spawn_edge_node(
 /// Starts a Host Application; without a host id in `config`, a listener.
 ///
 /// With `mqtt.all_servers` it has a session on each of the servers, with a STATE and a will of its own, and one replica of all; the limits in `config` and `mqtt` then count for
-/// each session. The number of servers in `config` is taken from `mqtt`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the certificate
+/// each session. The number of servers in `config` is taken from `mqtt`, and the dialect if it is set there; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the certificate
 /// files, so it may block on the disk for a moment.
 ///
 /// # Errors
@@ -144,6 +146,7 @@ pub fn spawn_edge_node(
 pub fn spawn_host(config: HostConfig, mqtt: &MqttConfig, clock: Clock) -> Result<HostHandle, MqttConfigError> {
     let client_id = client_id::of_host(&mqtt.client_id_prefix, config.host_id.as_ref());
     let connector = Connector::new(mqtt.clone(), client_id)?;
+    let config = HostConfig { dialect: mqtt.dialect.unwrap_or(config.dialect), ..config };
     if !mqtt.all_servers || connector.servers() == 1 {
         let (requests, outlet) = spawn_session(config, connector, clock);
         return Ok(HostHandle { requests, outlet });

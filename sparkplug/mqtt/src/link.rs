@@ -34,6 +34,8 @@ pub(crate) enum Signal {
     Accepted,
     /// PUBLISH.
     Message { topic: String, payload: Bytes, retain: bool },
+    /// PUBLISH that is larger than `packet_bytes_max`; its payload is gone.
+    Oversized { topic: String, bytes: usize, retain: bool },
     /// SUBACK: for each filter why it was refused.
     Subscribed(Vec<Option<String>>),
     /// PUBACK, with the reason if the server did not take the message.

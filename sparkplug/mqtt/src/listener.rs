@@ -34,7 +34,7 @@ pub enum ListenerEvent {
         /// Its retain flag: true for what the server had stored.
         retain: bool,
     },
-    /// Messages were dropped because the application did not take them fast enough.
+    /// Messages were dropped because the application did not take them fast enough, or one because it is larger than `mqtt.packet_bytes_max`.
     Lost {
         /// Topic of one of them; one such event a node.
         topic: String,
@@ -143,7 +143,9 @@ impl Machine for Listener {
             TransportEvent::Message { topic, payload, retain } => {
                 self.tell(ListenerEvent::Message { topic, payload, retain });
             }
-            TransportEvent::Lost { topic } => self.tell(ListenerEvent::Lost { topic }),
+            TransportEvent::Lost { topic } | TransportEvent::Oversized { topic, .. } => {
+                self.tell(ListenerEvent::Lost { topic });
+            }
             TransportEvent::Received { .. } => {}
             TransportEvent::Outdated => {
                 if self.phase == Phase::Online {

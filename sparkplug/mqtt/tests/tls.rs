@@ -122,3 +122,37 @@ async fn a_renewed_certificate_is_taken_up_by_another_session() {
         node.stop().await;
     }
 }
+
+#[tokio::test]
+async fn another_valid_certificate_cannot_end_a_session_by_what_it_knows_of_the_client_id() {
+    let server = server(&|directory| {
+        certificates::write(directory);
+        certificates::write_client(directory, "other");
+    });
+    let directory = server.directory();
+    let mut node = started(&with_client_certificate(&server, Protocol::V311));
+    let event = soon("a birth", node.recv()).await;
+    let Some(NodeEvent::Born { bd_seq: first, .. }) = event else { panic!("{event:?}") };
+    let (host, port) = (server.address().ip().to_string(), server.address().port().to_string());
+    let publish = |id: &str, topic: &str, file: &Path| {
+        let mut command = std::process::Command::new("mosquitto_pub");
+        command.args(["-h", &host, "-p", &port, "--insecure", "-i", id, "-t", topic, "-f"]).arg(file);
+        for (option, file) in [("--cafile", "ca.pem"), ("--cert", "other.pem"), ("--key", "other.key")] {
+            command.arg(option).arg(directory.join(file));
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let rebirth = directory.join("rebirth");
+    let metric = [b"\x0a\x14Node Control/Rebirth".as_slice(), b"\x20\x0b\x70\x01"].concat();
+    std::fs::write(&rebirth, [&[0x12, u8::try_from(metric.len()).unwrap()], metric.as_slice()].concat()).unwrap();
+    for id in ["sparkfleet.Plant.Press", "sparkfleet.Plant.Press.", "sparkfleet.host.Press"] {
+        publish(id, "other", &rebirth);
+    }
+    // The server has worked on them before this.
+    publish("asks", "spBv1.0/Plant/NCMD/Press", &rebirth);
+    let event = soon("the answer", node.recv()).await;
+    let Some(NodeEvent::Born { bd_seq, rebirth: true }) = event else { panic!("{event:?}") };
+    assert_eq!(bd_seq, first, "it is the same session");
+    node.stop().await;
+}

@@ -68,7 +68,8 @@ impl Observer {
     fn start(mqtt: &MqttConfig) -> anyhow::Result<Self> {
         let group = format!("ACME-{CLUSTER}");
         let filters = vec![(format!("spBv1.0/{group}/#"), QoS::AtLeastOnce)];
-        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), filters, ..HostConfig::new(None) };
+        let config =
+            HostConfig { rebirth_jitter: Duration::from_millis(10), filters, ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, mqtt, Clock::new())?;
         Ok(Self { host, replica: JoinReplica::new(names::join_node(GroupId::new(group)?)) })
     }

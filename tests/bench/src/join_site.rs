@@ -94,7 +94,7 @@ impl Service {
     /// Its files cannot be written, or no thread can be started.
     pub fn start(cluster: &SimulatedCluster, mqtt: &MqttConfig, directory: &Path) -> anyhow::Result<Self> {
         let config = join_service::Config {
-            state_dir: directory.to_owned(),
+            state_dir: directory.to_owned().into(),
             simulated: true,
             replica: "join-0".to_owned(),
             cluster: ClusterConfig { name: CLUSTER.to_owned(), uuid: Some(CLUSTER_UUID) },

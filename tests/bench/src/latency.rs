@@ -85,11 +85,11 @@ async fn start_centre(
     let store = configdb::store::SqliteStore::open(&directory.join("configdb.sqlite")).await?;
     let manager = cluster_manager::Config {
         organisation: organisation.as_str().to_owned(),
-        state_dir: directory.join("cluster-manager"),
+        state_dir: directory.join("cluster-manager").into(),
         mqtt: mqtt.clone(),
         ..cluster_manager::Config::default()
     };
-    std::fs::create_dir_all(&manager.state_dir)?;
+    manager.state_dir.create()?;
     let bd_seq = BdSeqStore::in_directory(directory, &configdb_node(organisation));
     let (organisation, mqtt, stop) = (organisation.clone(), mqtt.clone(), shutdown.child());
     let mut services = JoinSet::new();

@@ -9,7 +9,7 @@ use edge_sync::State;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
 use edge_sync::flux::FluxReport;
 use edge_sync::hosts::ObservedNode;
-use edge_sync::object::{Kind, ObjectKey, ObservedObject, WatchedObject};
+use edge_sync::object::{Kind, ObjectKey, ObservedObject, Readiness, WatchedObject};
 use edge_sync::record::{IndexRecord, StoredRecord};
 use edge_sync::state::Settings;
 use edge_sync::state::prune::PruneLimits;
@@ -213,6 +213,10 @@ impl Kubernetes {
             }
             Effect::Annotate(_) => news.push_back(Event::Annotated(Ok(()))),
             Effect::Probe => news.push_back(Event::Probed(Ok(()))),
+            Effect::LookAtWorkloads { release } => {
+                let seen = Ok(Readiness { ready: Some(true), message: None });
+                news.push_back(Event::WorkloadsSeen { release, seen });
+            }
             Effect::LookAtFlux => news.push_back(Event::FluxSeen(Ok(FluxReport::default()))),
             // There is no sealed secrets controller, and the others are the caller's.
             Effect::FetchCertificate | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => {}

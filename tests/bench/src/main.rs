@@ -8,6 +8,7 @@
 //! | [`replicate`] | a fresh replica of a whole ConfigDB |
 //! | [`attestation`] | TPM evidence that one core judges in a second |
 //! | [`join`] | an attested join: from hello to ticket, what a ticket costs, bytes |
+//! | [`dialect`] | what the dialects of Sparkplug take on the wire |
 //! | [`raw`] | what the MQTT server alone takes for the same bytes |
 //!
 //! | module | knows |
@@ -19,6 +20,7 @@
 
 mod attestation;
 mod centre;
+mod dialect;
 mod edge_process;
 mod figures;
 mod fleet;
@@ -91,6 +93,8 @@ enum Benchmark {
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=4_000))]
         hosts: u32,
     },
+    /// What the dialects of Sparkplug take on the wire.
+    Dialect,
     /// Size, memory and start of the edge process, if it is built.
     Edge,
     /// A fresh replica of a whole ConfigDB.
@@ -115,11 +119,16 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
             replicate::run(REPLICATED).await?;
             attestation::run(JUDGED)?;
             join::run(JOINING).await?;
+            dialect::run();
             edge_process::run().await
         }
         Benchmark::Latency { clusters, changes } => latency::run(latency::Plan { clusters, changes }).await,
         Benchmark::Attestation { count } => attestation::run(count),
         Benchmark::Join { hosts } => join::run(hosts).await,
+        Benchmark::Dialect => {
+            dialect::run();
+            Ok(())
+        }
         Benchmark::Edge => edge_process::run().await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
         Benchmark::Centre { clusters, changes } => centre::run(&clusters, changes).await,

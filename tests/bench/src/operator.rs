@@ -80,7 +80,7 @@ impl Operator {
             format!("spBv1.0/+/+/{sync}/#"),
         ];
         let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).into();
-        let config = HostConfig { filters, ..HostConfig::new(Some(HostId::new("bench.operator")?)) };
+        let config = HostConfig { filters, ..HostConfig::of_contracts(Some(HostId::new("bench.operator")?)) };
         let host = sparkplug_mqtt::spawn_host(config, mqtt, clock)?;
         for node in [configdb.clone(), manager.clone()] {
             host.request(HostRequest::Expect { node }).await?;
@@ -116,13 +116,8 @@ impl Operator {
     pub async fn create(&mut self, plants: &[Plant]) -> anyhow::Result<()> {
         for plant in plants {
             let info = Info { name: plant.name.clone(), ..Info::default() };
-            let entry = EdgeCluster {
-                name: plant.name.clone(),
-                namespace: NAMESPACE.to_owned(),
-                chart: None,
-                bare: false,
-                values: None,
-            };
+            let entry =
+                EdgeCluster { name: plant.name.clone(), namespace: NAMESPACE.to_owned(), ..EdgeCluster::default() };
             let cluster = self.put(plant.cluster).create_object(known::class::EDGE_CLUSTER, None);
             self.submit(cluster.document(&info)?.document(&entry)?)?;
         }

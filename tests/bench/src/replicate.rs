@@ -97,7 +97,7 @@ pub async fn run(objects: usize) -> anyhow::Result<()> {
 fn host(organisation: &Organisation, mqtt: &MqttConfig, id: &str, clock: Clock) -> anyhow::Result<HostHandle> {
     let node = configdb_node(organisation);
     let filter = (format!("spBv1.0/{}/+/{}/#", node.group, node.edge_node), QoS::AtLeastOnce);
-    let config = HostConfig { filters: vec![filter], ..HostConfig::new(Some(HostId::new(id)?)) };
+    let config = HostConfig { filters: vec![filter], ..HostConfig::of_contracts(Some(HostId::new(id)?)) };
     Ok(sparkplug_mqtt::spawn_host(config, mqtt, clock)?)
 }
 

@@ -48,14 +48,32 @@ func run() error {
 	}
 	all.Funcs(template.FuncMap{
 		"contains": func(part, text string) bool { return strings.Contains(text, part) },
+		"default": func(other, value interface{}) interface{} {
+			if truth, _ := template.IsTrue(value); truth {
+				return value
+			}
+			return other
+		},
+		"dict": func(pairs ...interface{}) map[string]interface{} {
+			made := map[string]interface{}{}
+			for i := 0; i+1 < len(pairs); i += 2 {
+				made[fmt.Sprint(pairs[i])] = pairs[i+1]
+			}
+			return made
+		},
 		"include": execute,
 		"indent":  indent,
 		"list":    func(items ...interface{}) []interface{} { return items },
+		// A cluster that has nothing.
+		"lookup": func(apiVersion, kind, namespace, name string) map[string]interface{} {
+			return map[string]interface{}{}
+		},
 		"nindent": func(spaces int, text string) string { return "\n" + indent(spaces, text) },
 		"quote":   func(value interface{}) string { return strconv.Quote(fmt.Sprint(value)) },
 		"sha256sum": func(text string) string {
 			return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 		},
+		"squote": func(value interface{}) string { return "'" + fmt.Sprint(value) + "'" },
 		"toJson": toJSON,
 		// JSON is YAML.
 		"toYaml": toJSON,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sparkplug::payload::{
-    Encoder, Form, Inflated, Limits, MetricRef, PayloadRef, RawPayload, ValueRef, WireValue, decode, decode_ref,
+    Dialect, Encoder, Form, Inflated, Limits, MetricRef, PayloadRef, RawPayload, ValueRef, WireValue, decode, decode_ref,
     frame_bytes, payload_room,
 };
 use sparkplug::{DataType, Properties, PropertyValue, Value};
@@ -416,8 +416,8 @@ impl Codec for Resolved {
     fn encode(&self, message: &Written) -> impl AsRef<[u8]> {
         let frame = frame_bytes(message.timestamp, message.seq, None, None);
         let metrics = message.metrics.iter().map(|(metric, alias)| (metric, *alias));
-        let bytes = payload_room(frame, metrics, message.form, false);
-        let mut encoder = Encoder::with_capacity(message.form, false, message.timestamp, bytes);
+        let bytes = payload_room(frame, metrics, message.form, Dialect::Strict);
+        let mut encoder = Encoder::with_capacity(message.form, Dialect::Strict, message.timestamp, bytes);
         for (metric, alias) in &message.metrics {
             encoder.metric(metric, *alias, !metric.properties.is_empty());
         }

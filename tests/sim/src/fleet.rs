@@ -20,7 +20,7 @@ use edge_monitor_contract::{identity, names as monitor_names};
 use edge_sync::event::Event as SyncEvent;
 use edge_sync::state::prune::PruneLimits;
 use edge_sync::state::{Settings as SyncSettings, State as SyncState};
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::host::HostConfig;
 use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, Now, Value};
@@ -111,7 +111,7 @@ pub fn group(cluster_name: &str) -> GroupId {
 #[must_use]
 pub fn sync_node_config(cluster_name: &str, seed: u64) -> EdgeNodeConfig {
     let node = edge_sync_contract::names::sync_node(group(cluster_name));
-    EdgeNodeConfig { seed, heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(node) }
+    EdgeNodeConfig { seed, ..EdgeNodeConfig::for_any_reader(node) }
 }
 
 /// Starts the program of a role.
@@ -150,7 +150,7 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
 
 /// A Host Application of that name.
 pub(crate) fn host(name: &str) -> HostConfig {
-    HostConfig::new(Some(HostId::new(name).expect("host names of a run are host ids")))
+    HostConfig::of_contracts(Some(HostId::new(name).expect("host names of a run are host ids")))
 }
 
 pub(crate) fn boot_configdb(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now) -> Boot {
@@ -161,8 +161,7 @@ pub(crate) fn boot_configdb(disk: &Disk, mutation: Option<Mutation>, seed: u64, 
     let config = EdgeNodeConfig {
         seed,
         message_bytes_max: limits.message_bytes_max,
-        heartbeat: Some(HEARTBEAT),
-        ..EdgeNodeConfig::new(configdb_node(&organisation()))
+        ..EdgeNodeConfig::for_any_reader(configdb_node(&organisation()))
     };
     let mut program = ConfigDb { state, store, forgets: mutation == Some(Mutation::PublishesBeforeItStores), turns: 0 };
     let actions = program.turn();
@@ -277,6 +276,8 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Host(request) => Some(Action::Host(request)),
             ManagerEffect::Node(update) => Some(Action::Node(update)),
             ManagerEffect::Git(work) => Some(Action::Git(work)),
+            // Nobody keeps records here.
+            ManagerEffect::Record(_) => None,
             // Nobody fetches a script here.
             ManagerEffect::Offer { .. } | ManagerEffect::Script(_) => None,
             // Nobody enrols here: the simulated manager has no authority.

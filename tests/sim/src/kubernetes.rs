@@ -12,7 +12,7 @@ use edge_sync::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Obs
 use edge_sync::flux::FluxReport;
 use edge_sync::hosts::ObservedNode;
 use edge_sync::object::{
-    ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject, WatchedObject,
+    ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject, Readiness, WatchedObject,
 };
 use edge_sync::record::{IndexRecord, StoredRecord};
 use edge_sync_contract::{HostDevice, Sources};
@@ -515,6 +515,7 @@ fn refused_all(effect: Effect) -> Carried {
         Effect::Delete { key, uid, .. } => Event::Deleted { key, uid, result: Err(unreachable()) },
         Effect::Annotate(_) => Event::Annotated(Err(unreachable())),
         Effect::LookAtFlux => Event::FluxSeen(Err(unreachable())),
+        Effect::LookAtWorkloads { release } => Event::WorkloadsSeen { release, seen: Err(unreachable()) },
         Effect::FetchCertificate => Event::Certificate(Err(unreachable())),
         Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => Event::Probed(Err(unreachable())),
     };
@@ -560,6 +561,9 @@ impl Cluster {
                 Event::Annotated(Ok(()))
             }
             Effect::LookAtFlux => Event::FluxSeen(Ok(FluxReport::default())),
+            Effect::LookAtWorkloads { release } => {
+                Event::WorkloadsSeen { release, seen: Ok(Readiness { ready: Some(true), message: None }) }
+            }
             Effect::FetchCertificate => Event::Certificate(Ok(CERTIFICATE.to_owned())),
             Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => Event::Probed(Ok(())),
         };

@@ -40,9 +40,9 @@ pub fn rank(package: &str) -> Option<Rank> {
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" | "kerberos-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
-        | "krb-keys" | "simulator" => Some(Rank::Service),
+        | "krb-keys" | "edge-agent" | "simulator" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
-        "sim" | "tck" | "e2e" | "bench" | "tidy" => Some(Rank::Tests),
+        "sim" | "tck" | "e2e" | "kubernetes-tests" | "bench" | "tidy" => Some(Rank::Tests),
         "join-protocol" => Some(Rank::Contract),
         contract if contract.ends_with("-contract") => Some(Rank::Contract),
         _ => None,
@@ -89,11 +89,13 @@ pub fn check_imports(packages: &[String], imports: &[Import]) -> Vec<Finding> {
         unknown.map(|name| Finding::of(name, "unknown package: give it a rank in tests/tidy/src/arrows.rs")).collect();
     for Import { from, to, dev } in imports {
         let (Some(from_rank), Some(to_rank)) = (rank(from), rank(to)) else { continue };
-        // The simulator is the neighbour that tests of a service, or of a part of one, need.
-        let simulated_neighbour = *dev && to == "simulator" && matches!(from_rank, Rank::Service | Rank::Part);
-        // Benchmarks measure what end-to-end tests start.
-        let same_surroundings = from == "bench" && to == "e2e";
-        if !may_import(from_rank).contains(&to_rank) && !simulated_neighbour && !same_surroundings {
+        // The simulator and a real control plane are the neighbours that tests of a service, or of a part of one, need.
+        let neighbour = matches!(to.as_str(), "simulator" | "kubernetes-tests");
+        let test_neighbour = *dev && neighbour && matches!(from_rank, Rank::Service | Rank::Part);
+        // Benchmarks measure what end-to-end tests start, and these run on real control planes, too.
+        let same_surroundings = (from == "bench" && to == "e2e")
+            || (*dev && from_rank == Rank::Tests && matches!(to.as_str(), "e2e" | "kubernetes-tests"));
+        if !may_import(from_rank).contains(&to_rank) && !test_neighbour && !same_surroundings {
             let message = format!("imports {to}, but {from_rank:?} may only import {:?}", may_import(from_rank));
             findings.push(Finding::of(from, message));
         }

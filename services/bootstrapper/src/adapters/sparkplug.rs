@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate, UpdateError};
 use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, Metric};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, SpawnError};
 use uuid::Uuid;
@@ -38,7 +38,7 @@ impl Session {
             .expect("a UUID holds only characters that are allowed in an edge node id");
         let descriptor = EdgeNodeDescriptor { group: self.group.clone(), edge_node };
         let store = BdSeqStore::in_directory(&self.state_dir, &descriptor);
-        let config = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(descriptor) };
+        let config = EdgeNodeConfig::for_any_reader(descriptor);
         self.node = Some(sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?);
         Ok(())
     }

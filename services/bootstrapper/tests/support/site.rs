@@ -21,7 +21,7 @@ use super::{PATIENCE, in_time};
 /// Configuration of a host that believes the test's root.
 pub fn config(broker: &Mosquitto, directory: &Path, name: &str) -> Config {
     Config {
-        state_dir: directory.join("bdseq"),
+        state_dir: directory.join("bdseq").into(),
         node_name: Some(name.to_owned()),
         addresses: vec!["10.0.0.7".to_owned()],
         suites: vec!["x25519".to_owned()],
@@ -41,7 +41,7 @@ pub struct Running {
 
 impl Running {
     pub fn start(config: Config, platform: Platform) -> Self {
-        std::fs::create_dir_all(&config.state_dir).unwrap();
+        config.state_dir.create().unwrap();
         let shutdown = Shutdown::new();
         let task = tokio::spawn(bootstrapper::run(config, platform, shutdown.clone()));
         Self { shutdown, task }
@@ -75,7 +75,8 @@ pub struct Site {
 
 impl Site {
     pub fn start(broker: &Mosquitto, issuers: Vec<TestIssuer>) -> Self {
-        let config = HostConfig { rebirth_jitter: std::time::Duration::from_millis(10), ..HostConfig::new(None) };
+        let config =
+            HostConfig { rebirth_jitter: std::time::Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         Self { host, issuers, nodes: BTreeMap::new(), alive: BTreeMap::new(), heard: String::new() }
     }

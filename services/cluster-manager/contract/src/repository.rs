@@ -12,12 +12,12 @@ use crate::names::{
 };
 
 /// What a Device id of a shared repository begins with; its UUID follows.
-const PREFIX: &str = "repository.";
+const PREFIX: &str = "repository-";
 
 /// Device id of a shared repository.
 #[must_use]
 pub fn device(repository: Uuid) -> DeviceId {
-    DeviceId::new(format!("{PREFIX}{}", repository.hyphenated())).expect("hex digits, dots and hyphens are allowed")
+    DeviceId::new(format!("{PREFIX}{}", repository.hyphenated())).expect("letters, hex digits and hyphens are allowed")
 }
 
 /// The repository of a Device, if its id is as [`device`] writes it.
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(repository(&device(uuid)), Some(uuid));
         assert_eq!(names::cluster(&device(uuid)), None);
         assert_eq!(repository(&names::device(uuid)), None);
-        assert_eq!(repository(&DeviceId::new("repository.00000000-0000-0000-0000-00000000ABCD").unwrap()), None);
+        assert_eq!(repository(&DeviceId::new("repository-00000000-0000-0000-0000-00000000ABCD").unwrap()), None);
     }
 
     #[test]

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -29,7 +28,7 @@ use subtle::ConstantTimeEq;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc::Sender;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use tokio::time::Instant;
 use tokio_util::io::{ReaderStream, StreamReader};
 use tower_http::decompression::RequestDecompressionLayer;
@@ -37,6 +36,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::git_client;
+use super::git_places::{Place, Places};
 use super::git_push::{Allowed, Hooks, Receiver};
 use super::http::bearer;
 use super::http::desk::Desk;
@@ -55,6 +55,15 @@ const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// What a request waits for a free child before it is told to come back.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
+/// What the first bytes of a request's body may take. Until then there is no child for it.
+const BODY_FIRST_MAX: Duration = Duration::from_secs(10);
+
+/// What the whole body of a clone or fetch may take: it is small.
+const BODY_MAX: Duration = Duration::from_secs(60);
+
+/// Who somebody is that reads without logging in.
+const ANONYMOUS: &str = "anonymous";
+
 const NO_PUSH: &str = "To push, log in with a token of the HTTP API, or of the identity provider, as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
 
 #[derive(Debug, Clone)]
@@ -69,7 +78,7 @@ struct Server {
     /// Told which clusters ask.
     polls: Sender<Uuid>,
     /// Bounds the children: each takes memory and a core while it packs.
-    children: Arc<Semaphore>,
+    children: Places,
     request_timeout: Duration,
 }
 
@@ -102,7 +111,7 @@ pub fn router(repositories: Repositories, links: Links, config: &GitConfig) -> R
         anonymous: config.anonymous,
         has_external: config.external.url.is_some(),
         polls,
-        children: Arc::new(Semaphore::new(config.children_max)),
+        children: Places::new(config.children_max),
         request_timeout,
     };
     Router::new()
@@ -139,6 +148,8 @@ enum Refusal {
     NotSmart,
     #[error("Too many clones at a time; try again.\n")]
     Busy,
+    #[error("The body of the request did not come in time.\n")]
+    Slow,
     #[error("The repository cannot be read; see the log of the cluster manager.\n")]
     Broken,
 }
@@ -163,6 +174,7 @@ impl IntoResponse for Refusal {
                 (StatusCode::FORBIDDEN, text).into_response()
             }
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response(),
+            Self::Slow => (StatusCode::REQUEST_TIMEOUT, text).into_response(),
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
         };
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -225,27 +237,29 @@ async fn push(
 }
 
 impl Server {
-    /// Whoever is not logged in learns nothing about which repositories there are.
+    /// The repository, and who reads it. Whoever is not logged in learns nothing about which repositories there are.
     async fn authorise(
         &self,
         repository: Option<Open>,
         peer: SocketAddr,
         headers: &HeaderMap,
-    ) -> Result<Open, Refusal> {
+    ) -> Result<(Open, String), Refusal> {
         let shown = credentials(headers);
         let cluster = shown.as_ref().and_then(|(user, password)| self.log_in(user, password));
         // A poll that is not told is followed by another.
         let _ = cluster.map(|cluster| self.polls.try_send(cluster));
         if self.anonymous == Anonymous::Loopback && peer.ip().to_canonical().is_loopback() {
-            return repository.ok_or(Refusal::NotFound);
+            let who = cluster.map_or_else(|| ANONYMOUS.to_owned(), |cluster| cluster.to_string());
+            return repository.map(|open| (open, who)).ok_or(Refusal::NotFound);
         }
         let (_, password) = shown.ok_or(Refusal::Unauthorised)?;
         let Some(user) = cluster else {
             let person = self.person(&password).await?.ok_or(Refusal::Unauthorised)?;
-            return self.ask(repository, person, peer, false).await.map(|allowed| allowed.repository);
+            let allowed = self.ask(repository, person, peer, false).await?;
+            return Ok((allowed.repository, allowed.who.name));
         };
         let may_read = |open: &Open| open.kind == Kind::Shared || open.uuid == user;
-        repository.filter(may_read).ok_or(Refusal::NotFound)
+        repository.filter(may_read).map(|open| (open, user.to_string())).ok_or(Refusal::NotFound)
     }
 
     /// Who shows that as a password. None: it has the form of no credential of a person.
@@ -309,17 +323,17 @@ impl Server {
         body: Body,
     ) -> Result<Response, Refusal> {
         let allowed = self.may_push(repository, peer, headers).await?;
-        let place = self.place().await?;
+        let body = begun(body).await?;
+        let place = self.place(&allowed.who.name).await?;
         // A task of its own: a push that has begun is told and recorded, also when its sender goes away.
         let received = tokio::spawn(self.receiver.clone().receive(allowed, body, place)).await;
         let answered = received.unwrap_or_else(|error| Err(error.to_string())).map_err(broken)?;
         Ok(answer("application/x-git-receive-pack-result", Body::from(answered)))
     }
 
-    /// A place for a child.
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let waiting = tokio::time::timeout(WAIT_MAX, Arc::clone(&self.children).acquire_owned());
-        waiting.await.map_err(|_| Refusal::Busy)?.map_err(|_| Refusal::Busy)
+    /// A place for a child of somebody.
+    async fn place(&self, who: &str) -> Result<Place, Refusal> {
+        self.children.take(who, WAIT_MAX).await.ok_or(Refusal::Busy)
     }
 
     fn log_in(&self, user: &str, password: &str) -> Option<Uuid> {
@@ -343,15 +357,15 @@ impl Server {
             Some("git-upload-pack") => {}
             Some("git-receive-pack") => {
                 let allowed = self.may_push(repository, peer, headers).await?;
-                let _place = self.place().await?;
+                let _place = self.place(&allowed.who.name).await?;
                 let refs = self.receiver.advertise(&allowed).await.map_err(broken)?;
                 return Ok(answer("application/x-git-receive-pack-advertisement", Body::from(refs)));
             }
             _ => return Err(Refusal::NotSmart),
         }
-        let repository = self.authorise(repository, peer, headers).await?;
+        let reader = self.authorise(repository, peer, headers).await?;
         let protocol = protocol(headers);
-        let (child, _stdin) = self.spawn(&repository, &["--advertise-refs"], protocol.as_deref()).await?;
+        let (child, _stdin) = self.spawn(&reader, &["--advertise-refs"], protocol.as_deref()).await?;
         // Protocol version 2 begins without the line that names the service.
         let preamble: &[u8] = match protocol.as_deref() {
             Some(protocol) if protocol.split(':').any(|part| part == "version=2") => b"",
@@ -369,9 +383,10 @@ impl Server {
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
-        let repository = self.authorise(repository, peer, headers).await?;
-        let (child, stdin) = self.spawn(&repository, &[], protocol(headers).as_deref()).await?;
-        let deadline = child.deadline;
+        let reader = self.authorise(repository, peer, headers).await?;
+        let body = begun(body).await?;
+        let (child, stdin) = self.spawn(&reader, &[], protocol(headers).as_deref()).await?;
+        let deadline = child.deadline.min(Instant::now() + BODY_MAX);
         // Both ways at the same time: the child may answer before it has read everything.
         tokio::spawn(async move {
             let copied = tokio::time::timeout_at(deadline, feed(body, stdin)).await;
@@ -384,11 +399,11 @@ impl Server {
 
     async fn spawn(
         &self,
-        repository: &Open,
+        (repository, who): &(Open, String),
         arguments: &[&str],
         protocol: Option<&str>,
     ) -> Result<(Running, ChildStdin), Refusal> {
-        let permit = self.place().await?;
+        let place = self.place(who).await?;
         let mut safe_directory = std::ffi::OsString::from("safe.directory=");
         safe_directory.push(&repository.directory);
         let mut command = git_client::program();
@@ -414,7 +429,7 @@ impl Server {
             Refusal::Broken
         })?;
         let stdin = child.stdin.take().expect("stdin was asked for");
-        Ok((Running { child, deadline: Instant::now() + self.request_timeout, _permit: permit }, stdin))
+        Ok((Running { child, deadline: Instant::now() + self.request_timeout, _place: place }, stdin))
     }
 }
 
@@ -450,6 +465,13 @@ fn protocol(headers: &HeaderMap) -> Option<String> {
     (value.len() <= 100 && value.chars().all(harmless)).then(|| value.to_owned())
 }
 
+/// The body, once its first bytes are there.
+async fn begun(body: Body) -> Result<Body, Refusal> {
+    let mut stream = body.into_data_stream();
+    let first = tokio::time::timeout(BODY_FIRST_MAX, stream.next()).await.map_err(|_| Refusal::Slow)?;
+    Ok(Body::from_stream(futures::stream::iter(first).chain(stream)))
+}
+
 async fn feed(body: Body, mut stdin: ChildStdin) -> std::io::Result<()> {
     let stream = body.into_data_stream().map_err(std::io::Error::other);
     let mut reader = Box::pin(StreamReader::new(stream)).take(REQUEST_BYTES_MAX);
@@ -462,7 +484,7 @@ async fn feed(body: Body, mut stdin: ChildStdin) -> std::io::Result<()> {
 struct Running {
     child: Child,
     deadline: Instant,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Running {

@@ -1,8 +1,9 @@
 //! Pushes of people: to `by-hand/` of a cluster's repository, and to shared ones. Git receives them; before any ref moves, a hook of ours has judged what they change.
+//! The hook leaves a mark. If refs moved without it, git did not run the hook: they are moved back, and the push is refused.
 //!
 //! A push that has begun goes on when its sender goes away: what it did to the repository is told to the state and recorded in any case. This module must not know who may push.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
@@ -15,12 +16,12 @@ use axum::body::{Body, Bytes};
 use futures::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Sender;
 use tokio_util::io::StreamReader;
 use uuid::Uuid;
 
 use super::git_client;
+use super::git_places::Place;
 use super::http::desk::Desk;
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
@@ -37,6 +38,9 @@ const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 const TELL_TRIES: u32 = 60;
 const TELL_PAUSE: Duration = Duration::from_secs(1);
 
+/// What git calls a ref's object where there is none.
+const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
+
 const HOOK: &str = include_str!("pre-receive.sh");
 
 /// Where pushes are judged.
@@ -51,17 +55,24 @@ impl Hooks {
     pub fn install(state_dir: &Path) -> io::Result<Self> {
         let directory = state_dir.join("hooks");
         std::fs::create_dir_all(&directory)?;
+        // Git works in the repository's directory: a relative path would be another place there, and git goes on without a hook that it does not find.
+        let directory = directory.canonicalize()?;
         let hook = directory.join("pre-receive");
         service_runtime::atomic_file::write(&hook, HOOK.as_bytes(), Some(0o700)).map_err(io::Error::other)?;
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o700))?;
         Ok(Self(directory))
     }
 
-    /// Git leaves a hook out that it cannot run, such as on a volume without programs; then nothing may be pushed.
-    async fn can_run(&self) -> bool {
-        let mut command = Command::new(self.0.join("pre-receive"));
-        command.arg("test").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().await.is_ok_and(|status| status.success())
+    /// Where the hook marks one push as judged. The file's name is nobody else's.
+    fn mark(&self) -> PathBuf {
+        self.0.join(format!("judged-{}", Uuid::new_v4()))
+    }
+
+    /// Git leaves a hook out that it does not find or cannot run, such as on a volume without programs; then nothing may be pushed. It is git that is asked, in the repository.
+    async fn can_run(&self, repository: &Path, limit: Duration) -> bool {
+        let path = format!("core.hooksPath={}", self.0.display());
+        let arguments = ["-c", &path, "hook", "run", "pre-receive", "--", "test"];
+        git_client::run(repository, None, &arguments, "", limit).await.is_ok()
     }
 }
 
@@ -112,15 +123,22 @@ impl Receiver {
     ///
     /// # Errors
     /// Git does not work here; for the log.
-    pub async fn receive(self, allowed: Allowed, body: Body, place: OwnedSemaphorePermit) -> Result<Bytes, String> {
-        if !self.hooks.can_run().await {
+    pub async fn receive(self, allowed: Allowed, body: Body, place: Place) -> Result<Bytes, String> {
+        if !self.hooks.can_run(&allowed.repository.directory, self.limit).await {
             return Err(
                 "the hook that judges pushes cannot be run; is the state directory on a volume without programs?"
                     .to_owned(),
             );
         }
         let before = self.main(&allowed.repository).await?;
-        let received = self.run(&allowed, body).await;
+        let refs = self.refs(&allowed).await?;
+        let mark = self.hooks.mark();
+        let received = self.run(&allowed, body, &mark).await;
+        let received = match tokio::fs::remove_file(&mark).await {
+            Ok(()) => received,
+            // No ref has moved where git refused the push before it asked the hook.
+            Err(_) => self.move_back(&allowed, &refs).await.and(received),
+        };
         let after = self.main(&allowed.repository).await;
         drop(place);
         // One that is not told is followed by another.
@@ -129,8 +147,46 @@ impl Receiver {
         received
     }
 
-    async fn run(&self, allowed: &Allowed, body: Body) -> Result<Bytes, String> {
+    /// Every ref with its object.
+    async fn refs(&self, allowed: &Allowed) -> Result<BTreeMap<String, String>, String> {
+        let arguments = ["for-each-ref", "--format=%(objectname) %(refname)"];
+        let refs = git_client::run(&allowed.repository.directory, None, &arguments, "", self.limit).await;
+        let refs = refs.map_err(|error| error.to_string())?;
+        Ok(refs.lines().filter_map(|line| line.split_once(' ')).map(|(id, name)| (name.into(), id.into())).collect())
+    }
+
+    /// Moves refs that are not as `before` back: nothing judged the push.
+    async fn move_back(&self, allowed: &Allowed, before: &BTreeMap<String, String>) -> Result<(), String> {
+        let now = self.refs(allowed).await?;
+        let mut orders = String::new();
+        for name in before.keys().chain(now.keys()).collect::<BTreeSet<_>>() {
+            let (old, new) = (before.get(name), now.get(name).map_or(NO_OBJECT, String::as_str));
+            match old {
+                Some(old) if old == new => {}
+                Some(old) => orders.push_str(&format!("update {name} {old} {new}\n")),
+                None => orders.push_str(&format!("delete {name} {new}\n")),
+            }
+        }
+        if orders.is_empty() {
+            return Ok(());
+        }
+        let directory = &allowed.repository.directory;
+        let moved = git_client::run(directory, None, &["update-ref", "--stdin"], &orders, self.limit).await;
+        let (who, repository) = (&allowed.who.name, allowed.repository.uuid);
+        match moved {
+            Ok(_) => {
+                tracing::error!(who, %repository, "git did not run the hook that judges pushes; a push was undone")
+            }
+            Err(error) => {
+                tracing::error!(who, %repository, error = %error, "git did not run the hook that judges pushes, and a push cannot be undone");
+            }
+        }
+        Err("git did not run the hook that judges pushes".to_owned())
+    }
+
+    async fn run(&self, allowed: &Allowed, body: Body, mark: &Path) -> Result<Bytes, String> {
         let mut command = self.command(allowed, &[]);
+        command.env("SPARKFLEET_MARK", mark);
         let mut child = command.stdin(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("git has no input or output".to_owned());
@@ -180,6 +236,8 @@ impl Receiver {
             .arg("-c")
             .arg(setting("core.hooksPath", &self.hooks.0))
             .args(["-c", "receive.denyNonFastForwards=true", "-c", "receive.autogc=false"])
+            // Malformed objects, and names that a checkout would place elsewhere, such as `.git`.
+            .args(["-c", "receive.fsckObjects=true"])
             .arg("-c")
             .arg(format!("receive.maxInputSize={PUSH_BYTES_MAX}"))
             .arg("-c")

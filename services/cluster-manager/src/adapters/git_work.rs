@@ -225,8 +225,6 @@ pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> R
         initial: [
             ("README.md".to_owned(), SHARED_README.as_bytes().to_vec()),
             ("charts/.gitkeep".to_owned(), Vec::new()),
-            // What the default Flux template lets every cluster that is not bare apply.
-            ("flux-system/.gitkeep".to_owned(), Vec::new()),
         ]
         .into(),
         message: "Shared charts".to_owned(),

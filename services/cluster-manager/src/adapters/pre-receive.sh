@@ -1,9 +1,11 @@
 #!/bin/sh
 # Judges a push before any ref moves; what it writes, whoever pushes reads. What is pushed is not part of the repository yet.
 # SPARKFLEET_PUSH: by-hand (a cluster's repository) or shared. SPARKFLEET_PULLED: branches that are pulled from elsewhere, one a line.
+# SPARKFLEET_MARK: file to make, which shows that git has run this.
 set -eu
 
 [ "${1-}" = test ] && exit 0
+: >"$SPARKFLEET_MARK"
 
 refuse() {
 	echo "Refused: $*" >&2

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
 use sparkplug::host::HostConfig;
 use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, HostId, Metric, NameError};
@@ -68,6 +68,7 @@ impl Sessions {
             Effect::Host(request) => self.host.request(request).await.map(|()| None),
             Effect::Git(_)
             | Effect::Answer(_)
+            | Effect::Record(_)
             | Effect::Secret(_)
             | Effect::Shared(_)
             | Effect::Principals(_)
@@ -92,10 +93,10 @@ pub fn own_descriptor(organisation: &Organisation) -> Result<EdgeNodeDescriptor,
     cluster_manager_contract::names::node(organisation.as_str())
 }
 
-/// The Edge Node, with a heartbeat.
+/// The Edge Node.
 #[must_use]
 pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
-    EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(descriptor) }
+    EdgeNodeConfig::for_any_reader(descriptor)
 }
 
 /// The Host Application: ConfigDB, Sync, Join and Keys of every group, and clusters that enrol or renew their certificate.
@@ -118,5 +119,5 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let filters = [configdb, enrolling].into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
-    Ok(HostConfig { filters, ..HostConfig::new(Some(host_id)) })
+    Ok(HostConfig { filters, ..HostConfig::of_contracts(Some(host_id)) })
 }

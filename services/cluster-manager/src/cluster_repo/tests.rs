@@ -49,14 +49,14 @@ fn the_shared_charts_stay_where_they_are_pinned() {
     let charts = parsed(&text(&repo, "helm-charts.yaml"));
     assert_eq!(charts[0]["spec"]["ref"], json!({"tag": "v2"}));
     // Its own repository must be followed: nothing could ever be taken back otherwise.
-    assert_eq!(parsed(&repo.self_link)[0]["spec"]["ref"], json!({"branch": "main"}));
+    assert_eq!(parsed(&repo.self_link)[3]["spec"]["ref"], json!({"branch": "main"}));
 }
 
 #[test]
 fn the_default_templates_make_the_repository_of_factory_plus() {
     let repo = rendered(json!({}), &catalog()).unwrap();
     let names: Vec<_> = repo.files.owned.keys().map(String::as_str).collect();
-    assert_eq!(names, ["edge-cluster.yaml", "flux-system.yaml", "helm-charts.yaml", "self-link.yaml"]);
+    assert_eq!(names, ["edge-cluster.yaml", "helm-charts.yaml", "rights.yaml", "self-link.yaml"]);
     assert_eq!(repo.files.directory.as_deref(), Some("edo/cluster"));
     assert_eq!(repo.files.initial.keys().collect::<Vec<_>>(), ["README.md", "by-hand/.gitkeep"]);
     let [release] = &parsed(&text(&repo, "edge-cluster.yaml"))[..] else { panic!("one document") };
@@ -70,10 +70,15 @@ fn the_default_templates_make_the_repository_of_factory_plus() {
             "cluster": {"name": "Paint_Shop", "uuid": CLUSTER.to_string()},
         })
     );
-    assert_eq!(repo.self_link, text(&repo, "self-link.yaml"));
+    assert_eq!(release["spec"]["serviceAccountName"], FLUX_ACCOUNT);
     let links = parsed(&repo.self_link);
-    assert_eq!(links.len(), 2);
-    assert_eq!(links[0]["spec"]["url"], "https://git.acme.example/git/cluster/Paint_Shop");
+    let kinds: Vec<_> = links.iter().map(|link| link["kind"].as_str().unwrap()).collect();
+    // What follows the repository does so with rights that must be there before.
+    assert_eq!(kinds, ["Namespace", "ServiceAccount", "ClusterRoleBinding", "GitRepository", "Kustomization"]);
+    assert_eq!(links[3]["spec"]["url"], "https://git.acme.example/git/cluster/Paint_Shop");
+    assert_eq!(links[4]["spec"]["serviceAccountName"], FLUX_ACCOUNT);
+    assert_eq!(links[..3], parsed(&text(&repo, "rights.yaml")));
+    assert!(links[..3].iter().all(|link| link["metadata"]["labels"][STAYS] == "disabled"), "{links:?}");
     let charts = parsed(&text(&repo, "helm-charts.yaml"));
     assert_eq!(charts[0]["spec"]["url"], "https://git.acme.example/git/shared/helm");
 }
@@ -113,10 +118,13 @@ fn a_site_with_a_kdc_gets_the_keys_of_its_accounts_and_their_definitions_before(
 }
 
 #[test]
-fn a_bare_cluster_manages_flux_itself() {
-    let repo = rendered(json!({"bare": true}), &catalog()).unwrap();
-    assert!(!repo.files.owned.contains_key("flux-system.yaml"));
-    assert_eq!(repo.files.owned.len(), 3);
+fn a_namespace_lets_no_pod_at_its_host_unless_the_cluster_says_so() {
+    for (spec, level) in [(json!({}), "baseline"), (json!({"podSecurity": "privileged"}), "privileged")] {
+        let namespace = parsed(&text(&rendered(spec, &catalog()).unwrap(), "rights.yaml"))[0].clone();
+        assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], level);
+        // The script puts the same annotation on: whoever applies the other's manifest takes nothing away.
+        assert_eq!(namespace["metadata"]["annotations"][bootstrap::CLUSTER_ANNOTATION], CLUSTER.to_string());
+    }
 }
 
 #[test]
@@ -184,7 +192,7 @@ fn yaml_of_tricky_texts_means_the_same_to_a_reader_of_yaml_1_1() {
     let template = json!({"self-link.yaml": [map, map]});
     catalog.set(known::application::FLUX_TEMPLATE, "FluxTemplate", Some(&template.to_string()));
     let repo = rendered(json!({}), &catalog).unwrap();
-    assert_eq!(parsed(&repo.self_link), [map.clone(), map.clone()]);
+    assert_eq!(parsed(&repo.self_link)[3..], [map.clone(), map.clone()]);
     // The words that YAML 1.1 reads as something else than text stand in quotes.
     for word in ["yes", "no", "on", "off", "y", "n", "1_000", "0x1f", "2001-01-01", "12:30:45", "="] {
         assert!(!repo.self_link.contains(&format!(": {word}\n")), "{word} is not quoted");

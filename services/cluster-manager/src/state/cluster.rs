@@ -145,6 +145,8 @@ pub struct Cluster {
     pub requests: BTreeSet<String>,
     /// Waiting after a refused request.
     pub writes: Wait,
+    /// When its status entry, which was written too often, may be written again.
+    status_at: Option<Duration>,
     /// Its repository.
     pub git: Git,
     /// Its principals in the KDC.
@@ -185,6 +187,7 @@ impl Cluster {
             orphan: None,
             requests: BTreeSet::new(),
             writes: Wait::new(retry, seed),
+            status_at: None,
             git: Git {
                 state: Repository::Behind,
                 under_way: None,
@@ -505,6 +508,12 @@ impl ClusterManager {
         if read.status.as_ref() == Some(&status) {
             return;
         }
+        let waits = self.statuses.take(uuid, now.mono).err().map(|too_often| now.mono + too_often.wait);
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        cluster.status_at = waits;
+        if waits.is_some() {
+            return;
+        }
         match WriteRequest::put("", uuid).document(&status) {
             Ok(write) => self.submit(uuid, vec![write], now),
             Err(error) => tracing::warn!(cluster_id = %uuid, error = %error, "status has no JSON form"),
@@ -643,6 +652,7 @@ impl ClusterManager {
             (cluster.edge.next_deadline(), cluster.policy.next_deadline(), cluster.source.next_deadline());
         let waits = [
             cluster.writes.until,
+            cluster.status_at,
             cluster.git.wait.until,
             cluster.principals.wait.until,
             cluster.accounts.next_deadline(),

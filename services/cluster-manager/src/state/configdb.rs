@@ -11,6 +11,7 @@ use configdb_schema::document::{
 };
 use configdb_schema::{Document, known};
 use serde_json::Value;
+use sparkplug::Now;
 use sparkplug::edge_node::NodeUpdate;
 use uuid::Uuid;
 
@@ -38,7 +39,7 @@ pub struct Deployment {
 
 impl ClusterManager {
     /// Takes one change of the replica.
-    pub(super) fn on_change(&mut self, change: Change) {
+    pub(super) fn on_change(&mut self, change: Change, now: Now) {
         match change {
             Change::StoreReplaced { old, new } => {
                 tracing::warn!(%old, %new, "another ConfigDB answers; nothing is concluded until it is known completely");
@@ -62,7 +63,12 @@ impl ClusterManager {
             Change::ObjectBorn { object } | Change::ObjectChanged { object } | Change::ObjectGone { object } => {
                 self.mark_owner(object);
             }
-            Change::Entry { object, slug, old, new } => self.on_entry(object, &slug, old.as_ref(), new.as_ref()),
+            Change::Entry { object, slug, old, new } => {
+                if *slug == *ApiToken::slug() {
+                    self.record_token(object, old.as_ref(), new.as_ref(), now);
+                }
+                self.on_entry(object, &slug, old.as_ref(), new.as_ref());
+            }
             Change::Result(_) | Change::History(_) => {}
         }
     }

@@ -510,6 +510,7 @@ struct World {
     joins: BTreeMap<String, policy::Join>,
     keys: BTreeMap<String, accounts::Keys>,
     answers: Vec<crate::api::Answer>,
+    records: Vec<crate::access::audit::AuditRecord>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     node: NodeMetrics,
     /// What the HTTP server offers; gone when the manager is killed.
@@ -544,6 +545,7 @@ impl World {
             joins: BTreeMap::new(),
             keys: BTreeMap::new(),
             answers: Vec::new(),
+            records: Vec::new(),
             devices: BTreeMap::new(),
             node: NodeMetrics::default(),
             offers: BTreeMap::new(),
@@ -673,6 +675,7 @@ impl World {
             }
             Effect::Principals(work) => self.work_on_principals(work),
             Effect::Answer(answer) => self.answers.push(*answer),
+            Effect::Record(record) => self.records.push(*record),
             Effect::Secret(work) => {
                 let result = self.disk.carry_out_secret(work);
                 self.manager.on_event(Event::Secret(result), self.now);
@@ -1274,6 +1277,24 @@ fn the_status_stays_when_sync_goes_away() {
     world.settle();
     let hosts = world.db.json(CLUSTER, "EdgeClusterStatus").unwrap()["hosts"].as_array().unwrap().len();
     assert_eq!(hosts, 1);
+}
+
+#[test]
+fn a_status_that_changes_all_the_time_is_written_now_and_then_and_the_last_one_at_last() {
+    let mut world = running();
+    let before = world.db.revision;
+    for n in 0..200 {
+        let edge = world.edges.get_mut("Paint_Shop").unwrap();
+        edge.node.sealing_certificate = Some(format!("PEM {n}"));
+        let events = edge.birth();
+        world.feed(events);
+        world.run(Duration::ZERO);
+    }
+    let written = world.db.revision - before;
+    assert!((1..=25).contains(&written), "{written} entries");
+    world.run(Duration::from_secs(60));
+    let status = world.db.json(CLUSTER, "EdgeClusterStatus").unwrap();
+    assert_eq!(status["kubeseal_cert"], "PEM 199");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use configdb_contract::WriteRequest;
+use configdb_contract::{Entry, WriteRequest};
 use configdb_schema::document::{ApiToken, Info};
 use configdb_schema::{Document as _, known};
 use sparkplug::Now;
@@ -12,11 +12,12 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::people::Who;
-use crate::access::Grant;
-use crate::access::audit::AuditResult;
+use crate::access::audit::{AuditRecord, AuditResult};
 use crate::access::token::{TokenHash, object};
+use crate::access::{Grant, Operation};
 use crate::api::{Refusal, Reply};
 use crate::authority;
+use crate::event::Effect;
 
 /// What is to become of a token.
 #[derive(Debug)]
@@ -140,6 +141,27 @@ impl ClusterManager {
         let record = wanted.who.record(AuditResult::Refused { reason: refusal.to_string() }, now);
         self.answer(wanted.id, Err(refusal), record);
         true
+    }
+
+    /// Records a change of a token that nobody asked for over HTTP: whoever may write to ConfigDB made it, over the broker. The name that they give is their claim.
+    pub(super) fn record_token(&mut self, object: Uuid, old: Option<&Entry>, new: Option<&Entry>, now: Now) {
+        if self.people.changes.iter().any(|wanted| wanted.object == object) {
+            return;
+        }
+        let token = |entry: &Entry| entry.parse::<ApiToken>().ok();
+        let (before, after) = (old.and_then(token), new.and_then(token));
+        let operation = if new.is_some() { Operation::CreateToken } else { Operation::RevokeToken };
+        let who = after.as_ref().map_or_else(|| "not told".to_owned(), |token| token.by.clone());
+        let target = after.or(before).map_or_else(|| object.to_string(), |token| token.name);
+        self.effects.push(Effect::Record(Box::new(AuditRecord {
+            at: now.wall,
+            who: format!("claimed:{who}"),
+            from: "broker".to_owned(),
+            operation,
+            cluster: None,
+            target,
+            result: AuditResult::Done { commit: None },
+        })));
     }
 
     /// Answers those whose change is in force.

@@ -217,6 +217,12 @@ impl ConfigReplica {
         self.told.revision
     }
 
+    /// Version of the program; empty before the first birth.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.told.version
+    }
+
     /// Highest epoch that an operator has raised in the store.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
@@ -465,6 +471,13 @@ impl ConfigReplica {
             self.entry_changed(uuid, &slug, Some(old), None);
         }
         self.changes.push_back(Change::ObjectGone { object: uuid });
+    }
+
+    /// For people: which births of a living ConfigDB have not arrived. None: all have, or nothing is known.
+    #[must_use]
+    pub fn missing_births(&self) -> Option<String> {
+        let told = self.told.objects.filter(|told| self.alive && self.confirmed < *told)?;
+        Some(format!("of {} the births of {} of its {told} devices have arrived", self.node, self.confirmed))
     }
 
     fn check_complete(&mut self) {

@@ -171,7 +171,7 @@ fn what_does_not_exist_cannot_be_written_and_the_message_says_what_to_do() {
         "create it with Registration",
     );
     refused(&mut model, &put(CLUSTER).create_object(OTHER, None), "Registration", "does not exist; create it first");
-    refused(&mut model, &put(CLUSTER).create_object(chart::MQTT, None), "Registration", "is an individual");
+    refused(&mut model, &put(CLUSTER).create_object(chart::EDGE_AGENT, None), "Registration", "is an individual");
     refused(&mut model, &put(CLUSTER).create_object(class::EDGE_CLUSTER, Some(OTHER)), "Registration", "owner");
     create_cluster(&mut model, CLUSTER);
     refused(&mut model, &put(CLUSTER).entry("Colour", json!(1)), "Colour", "known are AgentConfig");
@@ -418,6 +418,6 @@ fn defaults_follow_the_program_until_the_site_touches_them() {
     apply(&mut model, &put(flux).entry("FluxTemplate", json!({"self-link.yaml": [], "mine.yaml": []})));
     assert!(builtin::requests(&model).is_empty());
     apply(&mut model, &put(flux).delete("FluxTemplate"));
-    apply(&mut model, &put(chart::MQTT).delete_object());
+    apply(&mut model, &put(chart::EDGE_AGENT).delete_object());
     assert!(builtin::requests(&model).is_empty(), "what the site deleted stays deleted");
 }

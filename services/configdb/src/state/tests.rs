@@ -85,7 +85,7 @@ fn line(effect: &Effect) -> String {
                 ),
             }
         }
-        Effect::Node(NodeUpdate::Set { device: Some(device), metrics }) => {
+        Effect::Node(NodeUpdate::Replace { device: Some(device), metrics }) => {
             format!("data {device} {}", metrics.iter().map(|m| &*m.name).collect::<Vec<_>>().join(","))
         }
         Effect::Node(NodeUpdate::DeviceBirth { device, .. }) => format!("birth {device}"),
@@ -282,7 +282,7 @@ impl Line {
         let configdb = configdb_node(&Organisation::new("ACME").unwrap());
         let time = now(10);
         let mut node = EdgeNode::new(EdgeNodeConfig::new(configdb.clone()), bench.state.node_metrics(), time).unwrap();
-        let mut host = HostApplication::new(HostConfig::new(None), time);
+        let mut host = HostApplication::new(HostConfig::of_contracts(None), time);
         for event in [TransportEvent::Connected, TransportEvent::Subscribed] {
             host.on_transport(event, time);
         }

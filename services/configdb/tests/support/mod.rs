@@ -38,7 +38,7 @@ impl Broker {
     pub fn config(&self) -> configdb::Config {
         configdb::Config {
             mqtt: self.mqtt(),
-            state_dir: self.directory.path().join("state"),
+            state_dir: self.directory.path().join("state").into(),
             ..configdb::Config::default()
         }
     }
@@ -84,7 +84,7 @@ impl Reader {
     pub async fn start(broker: &Broker) -> Self {
         let node = configdb_node(&Organisation::new("ACME").unwrap());
         let clock = Clock::new();
-        let host = spawn_host(HostConfig::new(None), &broker.mqtt(), clock).unwrap();
+        let host = spawn_host(HostConfig::of_contracts(None), &broker.mqtt(), clock).unwrap();
         host.request(HostRequest::Expect { node: node.clone() }).await.unwrap();
         let writer = Writer::new(WriterConfig::new(node.clone()), 1);
         Self { host, replica: ConfigReplica::new(node), writer, clock, changes: Vec::new(), answers: Vec::new() }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use sparkplug::host::HostEvent;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
-use uuid::Uuid;
 
-use crate::{AlertKind, EDGE_NODE_ID, MonitorNode, MonitoredNodeDevice};
+use crate::{EDGE_NODE_ID, MonitorNode, MonitoredNodeDevice};
 
 /// How far what a monitor said can be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,21 +25,6 @@ pub struct MonitorView {
     presence: Presence,
     node: Metrics,
     devices: BTreeMap<DeviceId, Metrics>,
-}
-
-/// An active alert.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActiveAlert {
-    /// Who raised it.
-    pub monitor: EdgeNodeDescriptor,
-    /// The device that stands for the node.
-    pub device: DeviceId,
-    /// The node, if its UUID is known.
-    pub node: Option<Uuid>,
-    /// Of which kind.
-    pub kind: AlertKind,
-    /// Since when, UTC ms.
-    pub since: u64,
 }
 
 /// Replica of every monitor that was heard.
@@ -153,26 +137,6 @@ impl MonitorReplica {
         self.monitors.get(node)
     }
 
-    /// Every active alert, by monitor, device and kind. Those of a dead or stale monitor are included: they were true when it was last heard.
-    pub fn alerts(&self) -> impl Iterator<Item = ActiveAlert> {
-        self.monitors.iter().flat_map(|(monitor, view)| {
-            view.devices().flat_map(move |(id, device)| {
-                let active =
-                    AlertKind::ALL.into_iter().map(|kind| (kind, device.alert(kind))).filter(|(_, alert)| alert.active);
-                let alerts: Vec<ActiveAlert> = active
-                    .map(|(kind, alert)| ActiveAlert {
-                        monitor: monitor.clone(),
-                        device: id.clone(),
-                        node: device.node,
-                        kind,
-                        since: alert.since,
-                    })
-                    .collect();
-                alerts
-            })
-        })
-    }
-
     fn change(&mut self, node: &EdgeNodeDescriptor, change: impl FnOnce(&mut MonitorView)) -> bool {
         match self.monitors.get_mut(node) {
             Some(view) => {
@@ -191,8 +155,9 @@ fn is_monitor(node: &EdgeNodeDescriptor) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alert, NodeState, identity};
+    use crate::{Alert, AlertKind, NodeState, identity};
     use sparkplug::BdSeq;
+    use uuid::Uuid;
 
     fn node(id: &str) -> EdgeNodeDescriptor {
         EdgeNodeDescriptor::parse("ACME-Paint", id).unwrap()
@@ -224,14 +189,18 @@ mod tests {
         }
     }
 
+    /// The alert of each device of the monitor.
+    fn offline(replica: &MonitorReplica) -> Vec<(String, Alert)> {
+        let devices = replica.monitor(&node("Monitor")).unwrap().devices();
+        devices.map(|(id, device)| (id.as_str().to_owned(), device.alert(AlertKind::Offline))).collect()
+    }
+
     #[test]
-    fn an_alert_is_listed_with_its_time_until_data_clears_it() {
+    fn an_alert_is_known_with_its_time_until_data_clears_it() {
         let mut replica = MonitorReplica::new();
         assert!(replica.on_event(&born("Monitor")));
         assert!(replica.on_event(&device_born(true)));
-        let alerts: Vec<ActiveAlert> = replica.alerts().collect();
-        assert_eq!(alerts.len(), 1);
-        assert_eq!((alerts[0].kind, alerts[0].since, alerts[0].device.as_str()), (AlertKind::Offline, 10, "Robot"));
+        assert_eq!(offline(&replica), [("Robot".to_owned(), Alert { active: true, since: 10 })]);
         let cleared = MonitoredNodeDevice { offline: Alert { active: false, since: 20 }, ..device(true) };
         let data = HostEvent::DeviceData {
             node: node("Monitor"),
@@ -240,7 +209,7 @@ mod tests {
             metrics: cleared.changes_since(&device(true)),
         };
         assert!(replica.on_event(&data));
-        assert_eq!(replica.alerts().count(), 0);
+        assert_eq!(offline(&replica), [("Robot".to_owned(), Alert { active: false, since: 20 })]);
     }
 
     #[test]
@@ -251,7 +220,7 @@ mod tests {
         replica.on_event(&HostEvent::NodeDeath { node: node("Monitor"), timestamp: 3 });
         replica.on_event(&HostEvent::NodeStale { node: node("Monitor"), reason: "gap".into() });
         assert_eq!(replica.monitor(&node("Monitor")).unwrap().presence(), Presence::Dead);
-        assert_eq!(replica.alerts().count(), 1);
+        assert_eq!(offline(&replica).len(), 1);
     }
 
     #[test]

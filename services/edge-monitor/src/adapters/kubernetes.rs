@@ -1,24 +1,23 @@
 //! Kubernetes: SparkplugNode, SealedSecret and ConfigMap resources of the own namespace, watched and translated.
 //!
-//! A watch never ends by itself: errors are told once each time they change, and the watch begins again after a growing pause with a complete list. Nothing is
-//! written to Kubernetes. Of ConfigMaps only the metadata are read.
+//! Nothing is written to Kubernetes. Of ConfigMaps only the metadata are read.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Config as WatchConfig, watcher};
+use kube::runtime::watcher::Config as WatchConfig;
 use kube::{Api, Client, CustomResource, CustomResourceExt, KubeSchema, Resource, ResourceExt};
+use kubernetes_client::watch::{News, Watches};
 use serde::{Deserialize, Serialize};
+use service_runtime::health::Health;
 use tokio::sync::mpsc;
 
 use crate::currency::SealedSecret;
 use crate::event::{AGENT_CONFIG_PREFIX, AgentConfig, Event, REVISION_ANNOTATION, Watch};
 use crate::spec::NodeResource;
+
+/// Health component: the watch of SparkplugNode resources.
+const KUBERNETES: &str = "kubernetes";
 
 /// An edge node that the edge monitor of its cluster watches.
 #[expect(clippy::duplicated_attributes, reason = "two columns of one type")]
@@ -93,111 +92,56 @@ pub fn custom_resource_definition() -> CustomResourceDefinition {
     SparkplugNode::crd()
 }
 
-/// Watches all three kinds until the inbox is gone or `watches` is dropped.
-pub fn watch(
-    client: &Client,
-    namespace: &str,
-    inbox: mpsc::Sender<Event>,
-    health: service_runtime::health::Health,
-) -> Watches {
-    let mut tasks = tokio::task::JoinSet::new();
+/// Watches all three kinds until the inbox is gone or the result is dropped.
+pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, health: Health) -> Watches {
+    let mut watches = Watches::default();
+    let all = WatchConfig::default;
     let nodes = Api::<DeserializeGuard<SparkplugNode>>::namespaced(client.clone(), namespace);
-    let report = move |error: Option<&watcher::Error>| match error {
-        None => health.component("kubernetes", true, "watching SparkplugNode resources"),
-        Some(error) => health.component("kubernetes", false, format!("cannot watch SparkplugNode resources: {error}")),
+    let node_event = move |news: News<(String, NodeResource)>| {
+        report(&health, &news);
+        told(news).map(Event::Nodes)
     };
-    tasks.spawn(run(
-        watcher(nodes, WatchConfig::default()),
-        "sparkplugnodes",
-        inbox.clone(),
-        node,
-        Event::Nodes,
-        report,
-    ));
-    let secrets = Api::<DeserializeGuard<SealedSecretResource>>::namespaced(client.clone(), namespace);
+    watches.follow(nodes, all(), node, inbox.clone(), node_event);
     // Sealed Secrets need not be installed: then nobody names one.
-    tasks.spawn(run(
-        watcher(secrets, WatchConfig::default()),
-        "sealedsecrets",
-        inbox.clone(),
-        secret,
-        Event::Secrets,
-        |_| {},
-    ));
+    let secrets = Api::<DeserializeGuard<SealedSecretResource>>::namespaced(client.clone(), namespace);
+    watches.follow(secrets, all(), secret, inbox.clone(), |news| secret_told(news).map(Event::Secrets));
     let configs = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client.clone(), namespace);
-    tasks.spawn(run(
-        watcher(configs, WatchConfig::default()),
-        "configmaps",
-        inbox,
-        config,
-        Event::AgentConfigs,
-        |_| {},
-    ));
-    Watches { _tasks: tasks }
+    watches.follow(configs, all(), config, inbox.clone(), |news| told(news).map(Event::AgentConfigs));
+    watches
 }
 
-/// Running watches; they end when this is dropped.
-#[derive(Debug)]
-pub struct Watches {
-    _tasks: tokio::task::JoinSet<()>,
-}
-
-async fn run<K, T, S>(
-    stream: S,
-    kind: &'static str,
-    inbox: mpsc::Sender<Event>,
-    translate: impl Fn(K) -> Option<(String, T)>,
-    event: impl Fn(Watch<T>) -> Event,
-    report: impl Fn(Option<&watcher::Error>),
-) where
-    S: futures::Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static,
-    K: ResourceExt + Clone + Send + 'static,
-{
-    let mut stream = std::pin::pin!(stream.default_backoff());
-    let mut listing = BTreeMap::new();
-    let mut last_error = String::new();
-    while let Some(item) = stream.next().await {
-        let news = match item {
-            Ok(watcher::Event::Init) => {
-                listing.clear();
-                None
-            }
-            Ok(watcher::Event::InitApply(object)) => {
-                listing.extend(translate(object));
-                None
-            }
-            Ok(watcher::Event::InitDone) => {
-                last_error.clear();
-                report(None);
-                Some(Watch::Listed(std::mem::take(&mut listing)))
-            }
-            Ok(watcher::Event::Apply(object)) => translate(object).map(|(name, value)| Watch::Applied(name, value)),
-            Ok(watcher::Event::Delete(object)) => Some(Watch::Deleted(object.name_any())),
-            Err(error) => {
-                let text = error.to_string();
-                if text != last_error {
-                    tracing::warn!(kind, error = %chain(&error), "watch of a kind of resource failed, trying again");
-                    last_error = text;
-                }
-                report(Some(&error));
-                None
-            }
-        };
-        let Some(news) = news else { continue };
-        if inbox.send(event(news)).await.is_err() {
-            return;
+fn report(health: &Health, news: &News<(String, NodeResource)>) {
+    match news {
+        News::NotInstalled => health.component(KUBERNETES, false, "the cluster does not know SparkplugNode resources"),
+        News::Interrupted(error) => {
+            health.component(KUBERNETES, false, format!("cannot watch SparkplugNode resources: {error}"));
+        }
+        News::Listed(_) | News::Changed(_) | News::Gone(_) => {
+            health.component(KUBERNETES, true, "watching SparkplugNode resources");
         }
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
+/// None: nothing is known that was not.
+fn told<T>(news: News<(String, T)>) -> Option<Watch<T>> {
+    match news {
+        News::Listed(all) => Some(Watch::Listed(all.into_iter().collect())),
+        News::Changed((name, value)) => Some(Watch::Applied(name, value)),
+        News::Gone((name, _)) => Some(Watch::Deleted(name)),
+        News::NotInstalled | News::Interrupted(_) => None,
     }
-    text
+}
+
+/// As [`told`]. One that cannot be read counts as it was, until it is gone.
+fn secret_told(news: News<(String, Option<SealedSecret>)>) -> Option<Watch<SealedSecret>> {
+    match news {
+        News::Listed(all) => {
+            Some(Watch::Listed(all.into_iter().filter_map(|(name, secret)| Some((name, secret?))).collect()))
+        }
+        News::Changed((name, secret)) => Some(Watch::Applied(name, secret?)),
+        News::Gone((name, _)) => Some(Watch::Deleted(name)),
+        News::NotInstalled | News::Interrupted(_) => None,
+    }
 }
 
 fn node(DeserializeGuard(object): DeserializeGuard<SparkplugNode>) -> Option<(String, NodeResource)> {
@@ -221,12 +165,15 @@ fn node(DeserializeGuard(object): DeserializeGuard<SparkplugNode>) -> Option<(St
     }
 }
 
-fn secret(DeserializeGuard(object): DeserializeGuard<SealedSecretResource>) -> Option<(String, SealedSecret)> {
-    let object = object
-        .inspect_err(|invalid| {
-            tracing::warn!(name = invalid.metadata.name, error = invalid.error, "SealedSecret is not readable")
-        })
-        .ok()?;
+fn secret(DeserializeGuard(object): DeserializeGuard<SealedSecretResource>) -> Option<(String, Option<SealedSecret>)> {
+    let object = match object {
+        Ok(object) => object,
+        Err(invalid) => {
+            let name = invalid.metadata.name?;
+            tracing::warn!(name, error = invalid.error, "SealedSecret is not readable");
+            return Some((name, None));
+        }
+    };
     let status = object.status.clone().unwrap_or_default();
     let secret = SealedSecret {
         uid: object.uid()?,
@@ -234,7 +181,7 @@ fn secret(DeserializeGuard(object): DeserializeGuard<SealedSecretResource>) -> O
         observed_generation: status.observed_generation,
         is_synced: status.conditions.iter().any(|condition| condition.kind == "Synced" && condition.status == "True"),
     };
-    Some((object.name_any(), secret))
+    Some((object.name_any(), Some(secret)))
 }
 
 fn config(object: PartialObjectMeta<ConfigMap>) -> Option<(String, AgentConfig)> {

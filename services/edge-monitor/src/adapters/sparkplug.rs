@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use configdb_schema::address::MONITOR_NODE;
 use edge_monitor_contract::identity;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
 use sparkplug::host::HostConfig;
 use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, NameError};
@@ -91,13 +91,12 @@ pub fn own_descriptor(scope: &Scope) -> Result<EdgeNodeDescriptor, NameError> {
     }
 }
 
-/// The Edge Node: no aliases, the Factory+ marker in every payload, a heartbeat.
+/// The Edge Node: no aliases, the Factory+ marker in every payload.
 #[must_use]
 pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig {
-        heartbeat: Some(HEARTBEAT),
         payload_uuid: Some(Arc::from(identity::FACTORY_PLUS.to_string())),
-        ..EdgeNodeConfig::new(descriptor)
+        ..EdgeNodeConfig::for_any_reader(descriptor)
     }
 }
 
@@ -108,7 +107,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 pub fn host_config(scope: &Scope) -> Result<HostConfig, NameError> {
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(scope)?;
     let host_id = HostId::new(format!("{group}.{edge_node}"))?;
-    let config = HostConfig::new(Some(host_id));
+    let config = HostConfig::of_contracts(Some(host_id));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filter = |filter: String| (filter, QoS::AtLeastOnce);
     Ok(match scope {

@@ -231,7 +231,7 @@ fn edge_sync_tells_where_a_node_that_was_not_heard_may_be() {
     assert_eq!(monitor.take_requests(), [HostRequest::Expect { node: node("Sync") }]);
     monitor.host(HostEvent::DeviceBirth {
         node: node("Sync"),
-        device: DeviceId::new(format!("deployment.{AGENT}")).unwrap(),
+        device: DeviceId::new(format!("deployment-{AGENT}")).unwrap(),
         timestamp: 0,
         metrics: Arc::from([Metric::new("Name", "Robot")]),
     });

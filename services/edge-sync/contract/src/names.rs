@@ -126,9 +126,9 @@ pub fn sync_node(group: GroupId) -> EdgeNodeDescriptor {
 /// What a device of Sync stands for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SyncDevice {
-    /// `host.<hostname>`
+    /// `host-<hostname>`, with `_` for each dot of the hostname
     Host(String),
-    /// `deployment.<uuid>`
+    /// `deployment-<uuid>`
     Deployment(Uuid),
 }
 
@@ -137,15 +137,15 @@ impl SyncDevice {
     #[must_use]
     pub fn parse(device: &DeviceId) -> Option<Self> {
         let text = device.as_str();
-        if let Some(hostname) = text.strip_prefix("host.") {
-            return (!hostname.is_empty()).then(|| Self::Host(hostname.to_owned()));
+        if let Some(hostname) = text.strip_prefix("host-") {
+            return (!hostname.is_empty()).then(|| Self::Host(hostname.replace('_', ".")));
         }
-        let uuid = text.strip_prefix("deployment.")?;
+        let uuid = text.strip_prefix("deployment-")?;
         // Only the lower-case hyphenated form: another spelling would be a second device of one deployment.
         Uuid::try_parse(uuid).ok().filter(|parsed| parsed.hyphenated().to_string() == uuid).map(Self::Deployment)
     }
 
-    /// The device's id.
+    /// The device's id. It has no dot, because some MQTT servers take one for a level of the topic, and some Host Applications allow none in the names of tags.
     ///
     /// # Errors
     /// A hostname has a character that Sparkplug forbids in ids.
@@ -156,15 +156,16 @@ impl SyncDevice {
     /// Device id of a deployment.
     #[must_use]
     pub fn deployment_id(deployment: Uuid) -> DeviceId {
-        DeviceId::new(Self::Deployment(deployment).to_string()).expect("hex digits, hyphens and a dot make an id")
+        DeviceId::new(Self::Deployment(deployment).to_string()).expect("letters, hex digits and hyphens make an id")
     }
 }
 
 impl fmt::Display for SyncDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Host(hostname) => write!(f, "host.{hostname}"),
-            Self::Deployment(uuid) => write!(f, "deployment.{}", uuid.hyphenated()),
+            // A hostname has no underscore.
+            Self::Host(hostname) => write!(f, "host-{}", hostname.replace('.', "_")),
+            Self::Deployment(uuid) => write!(f, "deployment-{}", uuid.hyphenated()),
         }
     }
 }
@@ -179,13 +180,17 @@ mod tests {
         for device in [SyncDevice::Host("ps-gw1".to_owned()), SyncDevice::Deployment(uuid)] {
             assert_eq!(SyncDevice::parse(&device.id().unwrap()), Some(device));
         }
-        assert_eq!(SyncDevice::deployment_id(uuid).as_str(), "deployment.00000000-0000-0000-0000-000000000007");
+        let dotted = SyncDevice::Host("gw-1.plant.example".to_owned()).id().unwrap();
+        assert_eq!(dotted.as_str(), "host-gw-1_plant_example");
+        assert_eq!(SyncDevice::parse(&dotted), Some(SyncDevice::Host("gw-1.plant.example".to_owned())));
+        assert_eq!(SyncDevice::deployment_id(uuid).as_str(), "deployment-00000000-0000-0000-0000-000000000007");
         for foreign in [
-            "host.",
-            "deployment.7",
-            "deployment.00000000000000000000000000000007",
+            "host-",
+            "host.a",
+            "deployment-7",
+            "deployment-00000000000000000000000000000007",
             "other",
-            "deployment.ABCDEF00-0000-0000-0000-000000000007",
+            "deployment-ABCDEF00-0000-0000-0000-000000000007",
         ] {
             assert_eq!(SyncDevice::parse(&DeviceId::new(foreign).unwrap()), None, "{foreign}");
         }

@@ -98,6 +98,16 @@ impl SyncReplica {
             })
     }
 
+    /// For people: which births of an alive node have not arrived. None: all have, or nothing is known.
+    #[must_use]
+    pub fn missing_births(&self) -> Option<String> {
+        let node = self.node.as_ref().filter(|_| self.is_alive())?;
+        let told = u64::from(node.hosts_total) + u64::from(node.deployments_total);
+        let known = self.hosts.len() + self.deployments.len();
+        (u64::try_from(known).is_ok_and(|known| known < told))
+            .then(|| format!("of {} the births of {known} of its {told} devices have arrived", self.address))
+    }
+
     /// What the node says of itself; None before the first birth that could be read.
     #[must_use]
     pub const fn node(&self) -> Option<&SyncNode> {
@@ -258,6 +268,8 @@ mod tests {
         let mut replica = SyncReplica::new(sync());
         let node = SyncNode { hosts_total: 1, deployments_total: 1, ..SyncNode::default() };
         assert_eq!(replica.on_event(&birth(10, &node)), Some(Change::Born));
+        let missing = "of ACME-Cell/Sync the births of 0 of its 2 devices have arrived";
+        assert_eq!(replica.missing_births().as_deref(), Some(missing));
         assert!(!replica.is_complete());
         let host = HostDevice { hostname: "a".to_owned(), ..HostDevice::default() };
         let event = device_birth(&SyncDevice::Host("a".to_owned()), host.to_metrics());
@@ -265,7 +277,7 @@ mod tests {
         assert!(!replica.is_complete());
         let event = device_birth(&SyncDevice::Deployment(UUID), DeploymentDevice::default().to_metrics());
         assert_eq!(replica.on_event(&event), Some(Change::Deployment(UUID)));
-        assert!(replica.is_complete());
+        assert!(replica.is_complete() && replica.missing_births().is_none());
         replica
     }
 
@@ -317,7 +329,7 @@ mod tests {
         let metrics = vec![Metric::new(names::host::READY, 1_u64)];
         let data = HostEvent::DeviceData { node: sync(), device: device.id().unwrap(), timestamp: 0, metrics };
         assert_eq!(replica.on_event(&data), Some(Change::Host("a".to_owned())));
-        assert_eq!(replica.problems()["host.a"], "metric \"Ready\" must be a Boolean, but is UInt64");
+        assert_eq!(replica.problems()["host-a"], "metric \"Ready\" must be a Boolean, but is UInt64");
         assert!(!replica.is_complete());
         let host = HostDevice { hostname: "a".to_owned(), ..HostDevice::default() };
         replica.on_event(&device_birth(&device, host.to_metrics()));

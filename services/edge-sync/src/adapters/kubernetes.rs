@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use kubernetes_client::error;
 
 use crate::event::{Effect, ErrorClass, Event, KubernetesError};
 use crate::object::{Kind, WatchedObject};
 
 /// No single request takes longer, whatever the API server does; after it the answer is that there was none.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Of an error that is reported on Sparkplug.
-const MESSAGE_CHARACTERS_MAX: usize = 512;
+/// Nor the question whether it answers, which is asked where another request had no answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the sealed secrets controller is.
 #[derive(Debug, Clone)]
@@ -67,6 +67,9 @@ impl Kubernetes {
             Effect::Apply { deployment, objects, .. } => self.apply(deployment, objects).await,
             Effect::Delete { key, uid, resource_version } => self.delete(key, uid, resource_version).await,
             Effect::Annotate(sources) => Event::Annotated(self.annotate_sources(sources).await),
+            Effect::LookAtWorkloads { release } => {
+                Event::WorkloadsSeen { seen: self.look_at_workloads(&release).await, release }
+            }
             Effect::LookAtFlux => Event::FluxSeen(self.look_at_flux().await),
             Effect::FetchCertificate => Event::Certificate(self.certificate().await),
             Effect::Probe | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => {
@@ -86,41 +89,5 @@ impl Kubernetes {
 
 /// One request, or the error that it took too long.
 async fn within_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, KubernetesError> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(|error| classified(&error)),
-        Err(_) => Err(KubernetesError {
-            class: ErrorClass::Unreachable,
-            message: format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()),
-        }),
-    }
-}
-
-fn classified(error: &kube::Error) -> KubernetesError {
-    match error {
-        kube::Error::Api(status) => {
-            let class = match status.code {
-                409 => ErrorClass::Conflict,
-                429 | 500.. => ErrorClass::Unreachable,
-                _ => ErrorClass::Refused,
-            };
-            // What stands between us and the API server may answer with a page; its beginning is enough.
-            let message: String = status.message.trim().chars().take(MESSAGE_CHARACTERS_MAX).collect();
-            KubernetesError { class, message: format!("{message} ({})", status.code) }
-        }
-        kube::Error::SerdeError(error) => {
-            KubernetesError { class: ErrorClass::Refused, message: format!("the answer cannot be read: {error}") }
-        }
-        other => {
-            let mut message = other.to_string();
-            let mut cause = std::error::Error::source(other).and_then(std::error::Error::source);
-            while let Some(error) = cause {
-                let text = error.to_string();
-                if !message.contains(&text) {
-                    message = format!("{message}: {text}");
-                }
-                cause = error.source();
-            }
-            KubernetesError { class: ErrorClass::Unreachable, message }
-        }
-    }
+    error::within(REQUEST_TIMEOUT, request).await
 }

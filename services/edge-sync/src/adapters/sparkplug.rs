@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate, UpdateError};
 use sparkplug::{EdgeNodeDescriptor, Metric};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, SpawnError};
 
@@ -34,7 +34,7 @@ impl Session {
     /// The stored bdSeq or a certificate file cannot be read.
     pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
         let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
-        let config = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(self.descriptor.clone()) };
+        let config = EdgeNodeConfig::for_any_reader(self.descriptor.clone());
         self.node = Some(sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?);
         Ok(())
     }

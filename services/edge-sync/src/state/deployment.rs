@@ -6,7 +6,7 @@ use edge_sync_contract::{DeploymentDevice, DeploymentState, DesiredDeployment, D
 use service_runtime::backoff::Backoff;
 
 use crate::event::{ErrorClass, KubernetesError};
-use crate::object::{ObjectKey, ObservedObject};
+use crate::object::{ObjectKey, ObservedObject, Readiness};
 use crate::reconcile::{self, Plan};
 use crate::validate::ValidManifests;
 
@@ -52,6 +52,7 @@ pub struct Deployment {
     apply_at: Option<Duration>,
     to_delete: Vec<ObjectKey>,
     delete_error: Option<String>,
+    delete_unanswered: bool,
     delete_retry: Backoff,
     delete_at: Option<Duration>,
 }
@@ -71,6 +72,7 @@ impl Deployment {
             apply_at: None,
             to_delete: Vec::new(),
             delete_error: None,
+            delete_unanswered: false,
             delete_at: None,
         }
     }
@@ -177,12 +179,12 @@ impl Deployment {
         }
     }
 
-    /// The API server answers again.
+    /// The API server answers again: what it gave no answer to is tried at once.
     pub fn retry_now(&mut self) {
         if self.failure.as_ref().is_some_and(|failure| failure.class == ErrorClass::Unreachable) {
             self.apply_at = None;
         }
-        if self.delete_error.is_some() {
+        if std::mem::take(&mut self.delete_unanswered) {
             self.delete_at = None;
         }
     }
@@ -199,6 +201,7 @@ impl Deployment {
         if error.class != ErrorClass::Conflict {
             self.delete_error = Some(format!("{key} cannot be deleted: {}", error.message));
         }
+        self.delete_unanswered = error.class == ErrorClass::Unreachable;
         self.delete_at = Some(now + self.delete_retry.next_delay());
     }
 
@@ -209,11 +212,12 @@ impl Deployment {
         apply.into_iter().chain(delete).min()
     }
 
-    /// What is reported. `said`: the last report.
+    /// What is reported. `runs`: whether what its releases have made runs, None if that is not known yet; `said`: the last report.
     pub fn report(
         &self,
         desired: Desired,
         observed: &[&ObservedObject],
+        runs: Option<&Readiness>,
         said: Option<&DeploymentDevice>,
     ) -> DeploymentDevice {
         let Desired { has_index, entry, fallen } = desired;
@@ -225,7 +229,13 @@ impl Deployment {
         let applied = reconcile::applied_set(observed, digest);
         let is_desired = applied.as_ref().is_some_and(|set| Some(set.digest) == digest);
         let (refused_digest, reason) = self.refusal(entry, fallen, is_desired, reason);
-        let (ready, message) = readiness(observed);
+        let (ready, message) = match (readiness(observed), runs) {
+            ((Some(true), _), None) => {
+                (said.and_then(|said| said.ready), said.and_then(|said| said.message.as_deref()))
+            }
+            ((Some(true), _), Some(runs)) if runs.ready != Some(true) => (runs.ready, runs.message.as_deref()),
+            (verdict, _) => verdict,
+        };
         let mut device = DeploymentDevice {
             name: self.name(observed, said),
             state,
@@ -269,6 +279,10 @@ impl Deployment {
         }
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.digest == entry.digest) {
             return (DeploymentState::Failed, Some(failure.reason.clone()));
+        }
+        if let Some(changed) = observed.iter().find(|object| object.is_changed) {
+            let reason = format!("{} was changed by somebody else and is applied again", changed.key);
+            return (DeploymentState::Pending, Some(reason));
         }
         match &self.plan {
             Some(Plan::Blocked(reason)) => (DeploymentState::Refused, Some(reason.clone())),

@@ -89,6 +89,12 @@ impl Objects {
         self.by_deployment.keys().copied()
     }
 
+    /// Names of the HelmReleases, with the deployments that they belong to.
+    pub fn releases(&self) -> impl Iterator<Item = (&str, Option<Uuid>)> {
+        let releases = self.by_key.iter().filter(|(key, _)| &*key.kind.kind == "HelmRelease");
+        releases.map(|(key, object)| (key.name.as_str(), object.deployment))
+    }
+
     fn know(&mut self, kind: &Kind) {
         self.known.insert(kind.clone());
         self.not_installed.remove(kind);

@@ -175,6 +175,42 @@ fn what_others_delete_is_repaired_and_nothing_else_is_applied() {
 }
 
 #[test]
+fn what_somebody_else_changes_is_applied_again_ever_more_seldom() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x", "y"]);
+    bench.deploy(1, &[(1, &set)]);
+    bench.cluster.edit(&key("x"));
+    let effects = bench.run();
+    assert_eq!(effects, ["1: pending v0 (ConfigMap x was changed by somebody else and is applied again)"]);
+    let effects = bench.pass(2 * SECOND);
+    assert_eq!(effects[0], "apply 1: x");
+    assert!(bench.published.deployment(1).unwrap().is_applied(set.digest()));
+    assert_eq!(bench.pass(600 * SECOND), [""; 0]);
+    // Somebody who does not give in.
+    bench.cluster.is_fought = true;
+    bench.cluster.edit(&key("x"));
+    bench.run();
+    let applies = |effects: Vec<String>| effects.iter().filter(|effect| effect.starts_with("apply")).count();
+    assert!((5..25).contains(&applies(bench.pass(600 * SECOND))));
+    assert!((5..25).contains(&applies(bench.pass(600 * SECOND))));
+    bench.cluster.is_fought = false;
+    bench.pass(60 * SECOND);
+    assert!(bench.published.deployment(1).unwrap().is_applied(set.digest()));
+}
+
+#[test]
+fn what_somebody_changed_while_sync_was_away_is_asked_for_and_applied() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    bench.deploy(1, &[(1, &set)]);
+    bench.cluster.edit(&key("x"));
+    let mut bench = bench.restarted();
+    assert_eq!(bench.published.deployment(1).unwrap().digest, None, "so that the manifests are sent");
+    bench.run_on(manifests_command(1, &set));
+    assert!(bench.published.deployment(1).unwrap().is_applied(set.digest()));
+}
+
+#[test]
 fn objects_that_the_new_manifests_lack_are_pruned_after_the_new_ones_are_applied() {
     let mut bench = Bench::born();
     bench.deploy(1, &[(1, &manifests(1, 1, &["x", "y"]))]);
@@ -374,8 +410,9 @@ fn an_api_server_that_is_away_is_said_and_asked_until_it_answers() {
     let expected = [
         "apply 1: x",
         "1: pending v0 (is being applied)",
-        "ready false: the Kubernetes API is not reached: connection refused",
+        "probe",
         "1: failed v0 (ConfigMap x: connection refused)",
+        "ready false: the Kubernetes API is not reached: connection refused",
         "node v1 hosts 1/1 deployments 0/1 (the Kubernetes API is not reached: connection refused)",
     ];
     assert_eq!(effects, expected);
@@ -389,6 +426,34 @@ fn an_api_server_that_is_away_is_said_and_asked_until_it_answers() {
     assert!(effects.contains(&"ready true: the cluster is followed".to_owned()), "{effects:?}");
     assert!(bench.published.deployment(1).unwrap().is_applied(set.digest()));
     assert_eq!(bench.published.node.as_ref().unwrap().desired_error, None);
+}
+
+#[test]
+fn what_the_server_fails_at_has_its_own_pause_and_takes_none_from_others() {
+    for class in [ErrorClass::Refused, ErrorClass::Unreachable] {
+        let mut bench = Bench::born();
+        let sets = ["a", "b", "c"].map(|name| manifests(1, 1, &[name]));
+        for name in ["a", "b"] {
+            bench.cluster.failing.insert(key(name), error(class, "failed"));
+        }
+        bench.run_on(index_command(&index(1, &[(1, &sets[0]), (2, &sets[1]), (3, &sets[2])])));
+        for (n, set) in (1..).zip(&sets) {
+            bench.run_on(manifests_command(n, set));
+        }
+        assert!(bench.published.deployment(3).unwrap().is_applied(sets[2].digest()));
+        let effects = bench.pass(600 * SECOND);
+        let applies = effects.iter().filter(|effect| effect.starts_with("apply")).count();
+        assert!((20..60).contains(&applies), "{class:?}: {applies} applies in ten minutes");
+        assert!(!effects.iter().any(|effect| effect.starts_with("ready")), "{class:?}: {effects:?}");
+        // An outage that is over lets try again only what had no answer; how often it failed is not forgotten.
+        bench.cluster.is_away = true;
+        bench.state.on_event(Event::Probed(Err(error(ErrorClass::Unreachable, "away"))), bench.now);
+        bench.run();
+        bench.cluster.is_away = false;
+        let effects = bench.pass(10 * SECOND);
+        let applies = effects.iter().filter(|effect| effect.starts_with("apply")).count();
+        assert!(if class == ErrorClass::Unreachable { applies >= 2 } else { applies < 2 }, "{class:?}: {effects:?}");
+    }
 }
 
 #[test]
@@ -480,8 +545,9 @@ fn flux_readiness_follows_the_releases_of_a_deployment() {
         for (name, readiness) in [("a", first), ("b", second)] {
             let mut object = bench.cluster.observed(&ObjectKey { kind: release(), name: name.to_owned() }).unwrap();
             object.readiness = readiness.map(|(ready, message)| Readiness { ready, message: Some(message.to_owned()) });
-            for shown in bench.on(Event::Objects(release(), Observation::Changed(object))) {
-                assert!(shown.starts_with("1: applied v1") || shown.starts_with("node v1 hosts 1/1"), "{shown}");
+            for shown in bench.run_on(Event::Objects(release(), Observation::Changed(object))) {
+                let is_report = shown.starts_with("1: applied v1") || shown.starts_with("node v1 hosts 1/1");
+                assert!(is_report || shown.starts_with("look at what "), "{shown}");
             }
         }
         let device = bench.published.deployment(1).unwrap();
@@ -489,6 +555,35 @@ fn flux_readiness_follows_the_releases_of_a_deployment() {
         let node = bench.published.node.clone().unwrap();
         assert_eq!(node.deployments_ready, u32::from(ready == Some(true)));
     }
+}
+
+#[test]
+fn a_deployment_is_ready_when_what_its_release_has_made_runs() {
+    let mut bench = Bench::born();
+    let manifest = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "a"}, "spec": {}});
+    bench.deploy(1, &[(1, &DesiredManifests::new(1, "Cell 1", vec![manifest]))]);
+    let said = |bench: &Bench| {
+        let device = bench.published.deployment(1).unwrap();
+        (device.ready, device.message)
+    };
+    let starting = |ready| Readiness { ready, message: Some("Deployment a: 0 of 1 pods run".to_owned()) };
+    bench.cluster.workloads = Some(starting(None));
+    let mut object = bench.cluster.observed(&ObjectKey { kind: release(), name: "a".to_owned() }).unwrap();
+    object.readiness = Some(Readiness { ready: Some(true), message: Some("released".to_owned()) });
+    // Before anybody has looked it is not said to be ready.
+    let shown = bench.on(Event::Objects(release(), Observation::Changed(object)));
+    assert_eq!((shown.last().map(String::as_str), said(&bench).0), (Some("look at what a has made"), None));
+    let changed = || Event::WorkloadsChanged(vec!["a".to_owned()]);
+    bench.run_on(Event::WorkloadsSeen { release: "a".to_owned(), seen: Ok(starting(None)) });
+    assert_eq!(said(&bench), (None, starting(None).message));
+    bench.cluster.workloads = Some(starting(Some(false)));
+    bench.run_on(changed());
+    assert_eq!(said(&bench), (Some(false), starting(None).message));
+    bench.cluster.workloads = None;
+    bench.run_on(changed());
+    assert_eq!(said(&bench), (Some(true), Some("released".to_owned())));
+    // Of what others have installed the cluster's repository may be what it is about.
+    assert_eq!(bench.run_on(Event::WorkloadsChanged(vec!["edge-cluster".to_owned()]))[0], "look at Flux");
 }
 
 #[test]

@@ -1,14 +1,27 @@
 //! A namespace of its own for each test, on a simulated API server or on the one that KUBECONFIG names.
 
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use edge_sync::adapters::kubernetes::{Kubernetes, SealingService};
 use edge_sync::object::Kind;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, Config};
 use serde_json::{Value, json};
-use simulator::cluster::{ClusterSpec, SEALED_SECRETS, SimulatedCluster};
+use simulator::cluster::{ClusterSpec, SEALED_SECRETS, SEALING_CERTIFICATE, SimulatedCluster};
 use simulator::flux::chart::Charts;
+use simulator::flux::install;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use uuid::Uuid;
+
+use super::in_time;
 
 /// A cluster and the namespace of one test.
 pub struct TestCluster {
@@ -16,41 +29,82 @@ pub struct TestCluster {
     pub simulated: Option<SimulatedCluster>,
     /// Of the API.
     pub client: Client,
+    /// How the API is reached.
+    pub config: Config,
     /// Of the test.
     pub namespace: String,
+    certificate: Option<AbortHandle>,
 }
 
 impl TestCluster {
-    /// The cluster that KUBECONFIG names, else a simulated one.
+    /// The cluster that KUBECONFIG names, else a simulated one. No Flux runs there, but its definitions are installed.
     pub async fn start() -> Self {
         if std::env::var_os("KUBECONFIG").is_none() {
-            return Self::simulated().await;
+            return Self::simulated_as(|spec| ClusterSpec { flux: false, sealed_secrets: false, ..spec }).await;
         }
-        let client = kubernetes_client::connect(None).await.unwrap();
+        let config = Config::infer().await.unwrap();
+        let client = kubernetes_client::client(config.clone()).unwrap();
         let namespace = format!("edge-sync-test-{}", Uuid::new_v4());
-        let api: Api<Namespace> = Api::all(client.clone());
-        let object = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
+        let cluster = Self { simulated: None, client, config, namespace, certificate: None };
+        let api: Api<Namespace> = Api::all(cluster.client.clone());
+        let object = serde_json::from_value(json!({"metadata": {"name": cluster.namespace}})).unwrap();
         api.create(&PostParams::default(), &object).await.unwrap();
-        Self { simulated: None, client, namespace }
+        let definitions =
+            install::manifests().into_iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+        for definition in definitions {
+            let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
+            let api = cluster.cluster_api("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+            let params = PatchParams::apply("edge-sync-test").force();
+            api.patch(&name, &params, &Patch::Apply(&definition)).await.unwrap();
+            let established = async {
+                let is_so = |object: &DynamicObject| {
+                    let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+                    conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
+                };
+                while !is_so(&api.get(&name).await.unwrap()) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            in_time("a definition", established).await;
+        }
+        cluster
     }
 
-    /// A simulated one, for what a bare API server lacks: Flux and Sealed Secrets.
+    /// A simulated one with Flux and Sealed Secrets.
     pub async fn simulated() -> Self {
-        let simulated = SimulatedCluster::start(ClusterSpec::new("Test"), Charts::new()).await.unwrap();
-        let client = kubernetes_client::connect(Some(&simulated.url())).await.unwrap();
+        Self::simulated_as(|spec| spec).await
+    }
+
+    async fn simulated_as(change: impl FnOnce(ClusterSpec) -> ClusterSpec) -> Self {
+        let simulated = SimulatedCluster::start(change(ClusterSpec::new("Test")), Charts::new()).await.unwrap();
+        let config = Config::new(simulated.url().parse().unwrap());
+        let client = kubernetes_client::client(config.clone()).unwrap();
         let namespace = simulated.namespace().to_owned();
-        Self { simulated: Some(simulated), client, namespace }
+        Self { simulated: Some(simulated), client, config, namespace, certificate: None }
     }
 
     pub fn kubernetes(&self, kinds: &[&str]) -> Kubernetes {
+        self.kubernetes_by(self.client.clone(), kinds)
+    }
+
+    /// Of another client.
+    pub fn kubernetes_by(&self, client: Client, kinds: &[&str]) -> Kubernetes {
         let kinds: Vec<Kind> = kinds.iter().map(|kind| kind.parse().unwrap()).collect();
-        let (namespace, service) = SEALED_SECRETS;
-        let sealing = SealingService { namespace: namespace.to_owned(), service: service.to_owned() };
-        Kubernetes::new(self.client.clone(), &self.namespace, &kinds, sealing)
+        let sealing = SealingService { namespace: self.namespace.clone(), service: SEALED_SECRETS.1.to_owned() };
+        Kubernetes::new(client, &self.namespace, &kinds, sealing)
     }
 
     pub fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Objects of any kind in the namespace of the test.
+    pub fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource(api_version, kind))
+    }
+
+    fn cluster_api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource(api_version, kind))
     }
 
     /// Somebody makes a ConfigMap.
@@ -61,19 +115,224 @@ impl TestCluster {
         self.config_maps().create(&PostParams::default(), &object).await.unwrap();
     }
 
+    /// Somebody applies an object, and its controller says how it stands.
+    pub async fn put(&self, object: Value, status: Value) {
+        let text = |field: &str| object[field].as_str().unwrap().to_owned();
+        let api = self.api(&text("apiVersion"), &text("kind"));
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let params = PatchParams::apply("test").force();
+        api.patch(name, &params, &Patch::Apply(&object)).await.unwrap();
+        let status = Patch::Merge(json!({ "status": status }));
+        api.patch_status(name, &PatchParams::default(), &status).await.unwrap();
+    }
+
+    /// A node of the test's own.
+    pub async fn make_node(&self) -> String {
+        let name = format!("{}-node", self.namespace);
+        let nodes = self.cluster_api("v1", "Node");
+        let node =
+            serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        let keys = [
+            "machineID",
+            "systemUUID",
+            "bootID",
+            "kernelVersion",
+            "osImage",
+            "containerRuntimeVersion",
+            "kubeProxyVersion",
+            "operatingSystem",
+            "architecture",
+        ];
+        let mut info: Value = keys.into_iter().map(|key| (key.to_owned(), json!("test"))).collect();
+        info["kubeletVersion"] = json!("v1.34.0");
+        let status = Patch::Merge(json!({"status": {"nodeInfo": info}}));
+        nodes.patch_status(&name, &PatchParams::default(), &status).await.unwrap();
+        name
+    }
+
+    pub async fn remove_node(&self, name: &str) {
+        self.cluster_api("v1", "Node").delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// A token that the API server knows; of an account without rights.
+    pub async fn token(&self) -> String {
+        if self.simulated.is_some() {
+            return "known".to_owned();
+        }
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
+        let account = serde_json::from_value(json!({"metadata": {"name": "somebody"}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        let request = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
+        let answer = accounts.create_token_request("somebody", &PostParams::default(), &request).await.unwrap();
+        answer.status.unwrap().token
+    }
+
     /// Somebody gives an object a finalizer, or takes all away.
     pub async fn set_finalizers(&self, name: &str, finalizers: &[&str]) -> ConfigMap {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
         self.config_maps().patch(name, &PatchParams::default(), &patch).await.unwrap()
     }
 
-    pub async fn stop(self) {
-        match self.simulated {
-            Some(simulated) => simulated.stop().await,
+    /// A sealed secrets controller answers with its certificate behind a Service of the test's namespace.
+    pub async fn start_sealing(&mut self) {
+        let (service, ports) = (SEALED_SECRETS.1, json!([{"name": "http", "port": 8080}]));
+        let object =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": service}, "spec": {"ports": ports}});
+        let services = self.api("v1", "Service");
+        services.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        let Some(simulated) = &self.simulated else { return self.serve_certificate().await };
+        let paths = BTreeMap::from([("v1/cert.pem".to_owned(), SEALING_CERTIFICATE.to_owned())]);
+        simulated.kubernetes().set_backend(&self.namespace, service, paths);
+    }
+
+    /// It answers no more.
+    pub async fn stop_sealing(&mut self) {
+        match &self.simulated {
+            Some(simulated) => simulated.kubernetes().remove_backend(&self.namespace, SEALED_SECRETS.1),
             None => {
-                let api: Api<Namespace> = Api::all(self.client);
-                api.delete(&self.namespace, &DeleteParams::default()).await.unwrap();
+                let none = Patch::Merge(json!({"subsets": []}));
+                self.api("v1", "Endpoints").patch(SEALED_SECRETS.1, &PatchParams::default(), &none).await.unwrap();
             }
         }
+    }
+
+    /// A real API server does not proxy to loopback addresses: the certificate is served on that of the machine.
+    async fn serve_certificate(&mut self) {
+        let listener = TcpListener::bind((own_address(), 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serve = async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                if stream.read(&mut request).await.is_ok() {
+                    let length = SEALING_CERTIFICATE.len();
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+                    let answer = format!("{head}{SEALING_CERTIFICATE}");
+                    stream.write_all(answer.as_bytes()).await.ok();
+                }
+            }
+        };
+        self.certificate = Some(tokio::spawn(serve).abort_handle());
+        self.pod_at(address.ip()).await;
+        let ports = json!([{"name": "http", "port": address.port()}]);
+        let pod = json!({"kind": "Pod", "namespace": self.namespace, "name": "sealing"});
+        let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": SEALED_SECRETS.1},
+            "subsets": [{"addresses": [{"ip": address.ip().to_string(), "targetRef": pod}], "ports": ports}]});
+        let api = self.api("v1", "Endpoints");
+        api.create(&PostParams::default(), &serde_json::from_value(endpoints).unwrap()).await.unwrap();
+    }
+
+    /// The API server proxies only to addresses of pods. This one never runs.
+    async fn pod_at(&self, address: IpAddr) {
+        let pods = self.api("v1", "Pod");
+        let spec = json!({"nodeName": "nowhere", "containers": [{"name": "main", "image": "none"}]});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sealing"}, "spec": spec});
+        let pod: DynamicObject = serde_json::from_value(pod).unwrap();
+        // Refused until the namespace has its service account.
+        let made = async {
+            while pods.create(&PostParams::default(), &pod).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        in_time("a pod", made).await;
+        let address = address.to_string();
+        let status = json!({"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}});
+        pods.patch_status("sealing", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    }
+
+    pub async fn stop(mut self) {
+        if let Some(simulated) = self.simulated.take() {
+            simulated.stop().await;
+        }
+    }
+}
+
+/// Takes the namespace away, also from a test that failed.
+impl Drop for TestCluster {
+    fn drop(&mut self) {
+        if let Some(certificate) = self.certificate.take() {
+            certificate.abort();
+        }
+        if self.simulated.is_some() || std::env::var_os("KUBECONFIG").is_none() {
+            return;
+        }
+        let namespace = self.namespace.clone();
+        let delete = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                // Of its own: that of the test belongs to a runtime that may be ending.
+                let client = Client::try_from(Config::infer().await.unwrap()).unwrap();
+                let api: Api<Namespace> = Api::all(client);
+                if let Err(error) = api.delete(&namespace, &DeleteParams::default()).await {
+                    eprintln!("namespace {namespace} is left behind: {error}");
+                }
+            });
+        };
+        std::thread::spawn(delete).join().ok();
+    }
+}
+
+fn resource(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// The address by which this machine reaches others. No packet is sent.
+fn own_address() -> IpAddr {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect("192.0.2.1:9").unwrap();
+    socket.local_addr().unwrap().ip()
+}
+
+/// What lies between a client and the API server, and can be cut.
+pub struct Cable {
+    address: SocketAddr,
+    is_cut: Arc<AtomicBool>,
+    connections: Arc<Mutex<JoinSet<()>>>,
+    _accepting: JoinSet<()>,
+}
+
+impl Cable {
+    pub async fn to(cluster: &TestCluster) -> Self {
+        let url = &cluster.config.cluster_url;
+        let server = (url.host().unwrap().to_owned(), url.port_u16().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let connections = Arc::new(Mutex::new(JoinSet::new()));
+        let mut accepting = JoinSet::new();
+        let (is_cut_now, all) = (is_cut.clone(), connections.clone());
+        accepting.spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                if is_cut_now.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let server = server.clone();
+                all.lock().unwrap().spawn(async move {
+                    if let Ok(mut far) = TcpStream::connect(server).await {
+                        tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
+                    }
+                });
+            }
+        });
+        Self { address, is_cut, connections, _accepting: accepting }
+    }
+
+    /// A client that reaches the API server over it.
+    pub fn client(&self, cluster: &TestCluster) -> Client {
+        let mut config = cluster.config.clone();
+        let scheme = config.cluster_url.scheme_str().unwrap().to_owned();
+        config.cluster_url = format!("{scheme}://{}", self.address).parse().unwrap();
+        kubernetes_client::client(config).unwrap()
+    }
+
+    /// Ends all connections, and takes no more until it is mended.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        self.connections.lock().unwrap().abort_all();
+    }
+
+    pub fn mend(&self) {
+        self.is_cut.store(false, Ordering::SeqCst);
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
+use kubernetes_client::error;
 use serde_json::{Value, json};
 
 use crate::document::{Document, Key, Leader, Store, from_text};
@@ -29,8 +30,6 @@ const REQUEST: &str = "sparkfleet.io/join-request";
 const TOKENS: &str = "kube-system";
 /// No single request takes longer, whatever the API server does.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-/// Of an error that is reported on Sparkplug.
-const MESSAGE_CHARACTERS_MAX: usize = 512;
 
 /// A client of the cluster's API, limited to one namespace, and to tokens and nodes.
 #[derive(Clone)]
@@ -221,31 +220,7 @@ fn gone_is_a_conflict(error: StoreError) -> StoreError {
 
 /// One request, or the error that it took too long.
 async fn within_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(|error| classified(&error)),
-        Err(_) => Err(StoreError {
-            class: ErrorClass::Unreachable,
-            message: format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()),
-        }),
-    }
-}
-
-fn classified(error: &kube::Error) -> StoreError {
-    match error {
-        kube::Error::Api(status) => {
-            let class = match status.code {
-                409 => ErrorClass::Conflict,
-                429 | 500.. => ErrorClass::Unreachable,
-                _ => ErrorClass::Refused,
-            };
-            let message: String = status.message.trim().chars().take(MESSAGE_CHARACTERS_MAX).collect();
-            StoreError { class, message: format!("{message} ({})", status.code) }
-        }
-        kube::Error::SerdeError(error) => {
-            StoreError { class: ErrorClass::Refused, message: format!("the answer cannot be read: {error}") }
-        }
-        other => StoreError { class: ErrorClass::Unreachable, message: format!("Kubernetes API: {other}") },
-    }
+    error::within(REQUEST_TIMEOUT, request).await
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use join_protocol::limits::EVIDENCE_BYTES_MAX;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeUpdate, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, UpdateError};
 use sparkplug::host::{HostConfig, HostRequest};
 use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, HostId, Metric};
@@ -52,7 +52,7 @@ impl Sessions {
     /// The stored bdSeq or a certificate file cannot be read.
     pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
         let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
-        let config = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(self.descriptor.clone()) };
+        let config = EdgeNodeConfig::for_any_reader(self.descriptor.clone());
         let node = sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?;
         let host = sparkplug_mqtt::spawn_host(self.host_config(), &self.mqtt, self.clock)?;
         self.running = Some((node, host));
@@ -68,7 +68,7 @@ impl Sessions {
             devices_max: 0,
             metrics_max: METRICS_MAX,
             message_bytes_max: 2 * EVIDENCE_BYTES_MAX,
-            ..HostConfig::new(host_id)
+            ..HostConfig::of_contracts(host_id)
         }
     }
 

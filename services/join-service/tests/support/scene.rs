@@ -73,7 +73,7 @@ impl Scene {
 
     pub fn start_with(&self, replica: u8, distribution: Distribution, trust: TrustConfig) -> Running {
         let config = join_service::Config {
-            state_dir: self.directory.path().join(format!("state-{replica}")),
+            state_dir: self.directory.path().join(format!("state-{replica}")).into(),
             simulated: true,
             replica: format!("join-{replica}"),
             cluster: ClusterConfig { name: "Cell".to_owned(), uuid: Some(CLUSTER) },
@@ -91,7 +91,7 @@ impl Scene {
             mqtt: self.broker.config(),
             ..join_service::Config::default()
         };
-        std::fs::create_dir_all(&config.state_dir).unwrap();
+        std::fs::create_dir_all(&*config.state_dir).unwrap();
         let shutdown = Shutdown::new();
         let task = tokio::spawn(join_service::run(config, shutdown.clone(), Health::new()));
         Running { shutdown, task }
@@ -146,7 +146,8 @@ impl Centre {
     pub fn start(broker: &Mosquitto) -> Self {
         let node = names::join_node(GroupId::new("ACME-Cell").unwrap());
         let filters = vec![("spBv1.0/ACME-Cell/#".to_owned(), sparkplug::session::QoS::AtLeastOnce)];
-        let config = HostConfig { rebirth_jitter: Duration::from_millis(10), filters, ..HostConfig::new(None) };
+        let config =
+            HostConfig { rebirth_jitter: Duration::from_millis(10), filters, ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         Self { host, replica: JoinReplica::new(node) }
     }

@@ -51,16 +51,17 @@ pub fn keys_node(group: GroupId) -> EdgeNodeDescriptor {
     EdgeNodeDescriptor::new(group, edge_node)
 }
 
-/// Device of the account that a KerberosKey of that name wants; None if the name makes no id.
+/// Device of the account that a KerberosKey of that name wants, with `_` for each dot of the name, which has no underscore; None if the name makes no id.
 #[must_use]
 pub fn account_device(resource: &str) -> Option<DeviceId> {
-    DeviceId::new(format!("{ACCOUNT_PREFIX}{resource}")).ok()
+    DeviceId::new(format!("{ACCOUNT_PREFIX}{}", resource.replace('.', "_"))).ok()
 }
 
 /// The KerberosKey of a Device; None if it is none of an account.
 #[must_use]
-pub fn resource_of(device: &DeviceId) -> Option<&str> {
-    device.as_str().strip_prefix(ACCOUNT_PREFIX).filter(|resource| !resource.is_empty())
+pub fn resource_of(device: &DeviceId) -> Option<String> {
+    let resource = device.as_str().strip_prefix(ACCOUNT_PREFIX).filter(|resource| !resource.is_empty())?;
+    Some(resource.replace('_', "."))
 }
 
 #[cfg(test)]
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn device_ids_are_read_back_and_foreign_ones_are_not_ours() {
         let device = account_device("robot.cell-3").unwrap();
-        assert_eq!((device.as_str(), resource_of(&device)), ("Account-robot.cell-3", Some("robot.cell-3")));
+        assert_eq!((device.as_str(), resource_of(&device)), ("Account-robot_cell-3", Some("robot.cell-3".to_owned())));
         for foreign in ["Account-", "robot"] {
             assert_eq!(resource_of(&DeviceId::new(foreign).unwrap()), None, "{foreign}");
         }

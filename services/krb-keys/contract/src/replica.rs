@@ -88,14 +88,14 @@ impl KeysReplica {
                 self.device_birth(device, metrics);
             }
             HostEvent::DeviceData { node, device, metrics, .. } if *node == self.address => {
-                let known = resource_of(device).and_then(|resource| self.accounts.get_mut(resource));
+                let known = resource_of(device).and_then(|resource| self.accounts.get_mut(&resource));
                 if let Some(Err(error)) = known.map(|known| known.merge(metrics)) {
                     self.note(device.as_str(), error.to_string());
                 }
             }
             HostEvent::DeviceDeath { node, device, .. } if *node == self.address => {
                 self.problems.remove(device.as_str());
-                resource_of(device).map(|resource| self.accounts.remove(resource));
+                resource_of(device).map(|resource| self.accounts.remove(&resource));
             }
             _ => return false,
         }
@@ -105,12 +105,12 @@ impl KeysReplica {
     fn device_birth(&mut self, device: &DeviceId, metrics: &[Metric]) {
         self.problems.remove(device.as_str());
         let Some(resource) = resource_of(device) else { return };
-        let is_known = self.accounts.remove(resource).is_some();
+        let is_known = self.accounts.remove(&resource).is_some();
         if !is_known && self.accounts.len() >= ACCOUNTS_MAX {
             return self.note("", format!("there are more than {ACCOUNTS_MAX} accounts"));
         }
         match AccountDevice::from_metrics(metrics) {
-            Ok(account) => drop(self.accounts.insert(resource.to_owned(), account)),
+            Ok(account) => drop(self.accounts.insert(resource, account)),
             Err(error) => self.note(device.as_str(), error.to_string()),
         }
     }

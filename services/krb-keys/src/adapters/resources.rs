@@ -7,14 +7,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use krb_keys_contract::NodeAddress;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use kube::runtime::watcher::{Config as WatchConfig, watcher};
+use kube::runtime::watcher::Config as WatchConfig;
 use kube::{Api, Client, CustomResource, CustomResourceExt, KubeSchema, ResourceExt};
-use kubernetes_client::watch::{News, forward};
+use kubernetes_client::watch::{News, Watches};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use service_runtime::health::Health;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use crate::account::AccountFields;
 use crate::event::{Event, Resource, Status, Trouble};
@@ -197,16 +196,16 @@ fn api(client: &Client, namespace: &str, kind: Kind) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &api_resource(kind))
 }
 
-/// Watches both kinds until the inbox is gone or the set is dropped.
-pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, health: &Health) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
+/// Watches both kinds until the inbox is gone or the result is dropped.
+pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, health: &Health) -> Watches {
+    let mut watches = Watches::default();
     for kind in [Kind::KerberosKey, Kind::LocalSecret] {
-        let stream = watcher(api(client, namespace, kind), WatchConfig::default());
         let read = move |object: DynamicObject| Some((object.name_any(), read(kind, &object)));
         let health = health.clone();
-        tasks.spawn(forward(stream, read, inbox.clone(), move |news| event(kind, news, &health)));
+        let event = move |news| event(kind, news, &health);
+        watches.follow(api(client, namespace, kind), WatchConfig::default(), read, inbox.clone(), event);
     }
-    tasks
+    watches
 }
 
 /// None: nothing is known that was not.
@@ -219,8 +218,11 @@ fn event(kind: Kind, news: News<(String, Resource)>, health: &Health) -> Option<
         News::Listed(all) => Event::Listed(kind, all.into_iter().collect::<BTreeMap<_, _>>()),
         News::Changed((name, resource)) => Event::Applied(ResourceId { kind, name }, resource),
         News::Gone((name, _)) => Event::Deleted(ResourceId { kind, name }),
+        News::NotInstalled => {
+            health.component(component, false, "the cluster does not know the kind");
+            return None;
+        }
         News::Interrupted(error) => {
-            tracing::warn!(?kind, %error, "watch failed, trying again");
             health.component(component, false, format!("cannot watch: {error}"));
             return None;
         }

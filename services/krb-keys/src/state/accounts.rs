@@ -43,7 +43,7 @@ impl State {
             Some(Err(reason)) => return tracing::warn!(device_id = %device, reason, "an answer cannot be read"),
             None => return tracing::debug!(device_id = %device, "command ignored: it is no answer"),
         };
-        let Some(name) = resource_of(device).map(str::to_owned) else { return };
+        let Some(name) = resource_of(device) else { return };
         let id = ResourceId { kind: Kind::KerberosKey, name };
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if told(&entry.resource).is_none_or(|wish| wish.digest() != answer.wish) {

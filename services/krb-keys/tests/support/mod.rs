@@ -68,7 +68,7 @@ impl Site {
 
     pub fn config(&self) -> Config {
         Config {
-            state_dir: self.directory.path().join("state"),
+            state_dir: self.directory.path().join("state").into(),
             cluster: ClusterConfig { name: "Test".to_owned(), uuid: Some(Uuid::from_u128(0xC)) },
             kubernetes: KubernetesConfig {
                 namespace: self.cluster.namespace().to_owned(),

@@ -88,7 +88,7 @@ impl Tree {
     /// The known key with the fewest edits to `key`, if there is any key.
     pub(crate) fn nearest(&self, key: &str) -> Option<String> {
         let keys = self.leaves().into_iter().map(|(known, _)| known);
-        keys.min_by_key(|known| (edits(key, known), known.clone()))
+        keys.min_by_key(|known| (strsim::levenshtein(key, known), known.clone()))
     }
 }
 
@@ -101,22 +101,6 @@ pub(crate) fn text_of(value: &Value) -> String {
         Value::Null | Value::Object(_) => String::new(),
         other => other.to_string(),
     }
-}
-
-/// Levenshtein distance: insertions, deletions and replacements of one character.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
@@ -146,7 +130,6 @@ mod tests {
         assert_eq!(tree().nearest("mqtt.prot").as_deref(), Some("mqtt.port"));
         assert_eq!(tree().nearest("lables").as_deref(), Some("labels"));
         assert_eq!(Tree(json!({})).nearest("x"), None);
-        assert_eq!((edits("kitten", "sitting"), edits("", "ab"), edits("ab", "")), (3, 2, 2));
     }
 
     #[test]

@@ -88,10 +88,9 @@ impl Agent {
     ) -> Result<Self, SpawnError> {
         let loaded = spec.load();
         let node = EdgeNodeConfig {
-            aliases: true,
             payload_uuid: Some(special::FACTORY_PLUS.to_string().into()),
             seed: spec.seed,
-            ..EdgeNodeConfig::new(spec.node.clone())
+            ..EdgeNodeConfig::for_any_reader(spec.node.clone())
         };
         let metrics = metrics::node(spec.uuid, loaded.revision.as_deref(), loaded.state);
         let handle = sparkplug_mqtt::spawn_edge_node(node, metrics, &spec.mqtt, spec.bd_seq.clone(), Clock::new())?;

@@ -101,6 +101,12 @@ pub fn parse(text: &str) -> Result<AgentConfig, ConfigError> {
             let field = format!("deviceConnections[{c}].devices[{d}]");
             let fault = |part: &str, rule: String| ConfigError::Field { field: format!("{field}.{part}"), rule };
             let id = DeviceId::new(&device.device_id).map_err(|error| fault("deviceId", error.to_string()))?;
+            if id.as_str().contains('.') {
+                return Err(fault(
+                    "deviceId",
+                    format!("{id} has a dot, which some MQTT servers take for a level of the topic"),
+                ));
+            }
             if !seen.insert(id.as_str().to_owned()) {
                 return Err(fault("deviceId", format!("{id} occurs twice")));
             }

@@ -13,6 +13,7 @@ use configdb_schema::address::k8s_name_capped;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
+use super::schedule;
 use crate::kubernetes::error::ApiError;
 use crate::kubernetes::{Kubernetes, Place};
 
@@ -184,7 +185,7 @@ impl Release {
         Ok(())
     }
 
-    /// A Deployment of one pod that says it is available. No container runs.
+    /// A Deployment of one pod. No container runs.
     pub fn deployment(&self, name: &str) -> Value {
         let hostname = self.values["hostname"].as_str().filter(|host| !host.is_empty());
         let mut pod =
@@ -203,26 +204,51 @@ impl Release {
         })
     }
 
-    /// Marks a Deployment available, as its controller would.
+    /// Says how a Deployment stands, as its controller would: available, if there is a host for its pod.
     pub fn set_available(&self, name: &str) -> Result<(), ChartError> {
         Ok(set_available(&self.kubernetes, &self.namespace, name)?)
     }
+
+    /// Whether there is a host for the pod of a Deployment.
+    pub fn has_host(&self, deployment: &str) -> bool {
+        let object = self.kubernetes.get("apps/v1", "Deployment", &self.namespace, deployment);
+        object.is_ok_and(|object| schedule::has_host(&self.kubernetes, &object["spec"]["template"]["spec"]))
+    }
+
+    /// Whether all Deployments of the release are available, which Helm waits for.
+    pub(super) fn is_available(&self) -> bool {
+        let objects = self.kubernetes.list("apps/v1", "Deployment", Some(&self.namespace));
+        let own = |object: &&Arc<Value>| {
+            object["metadata"]["labels"]["helm.toolkit.fluxcd.io/name"].as_str() == Some(&self.name)
+        };
+        objects.iter().filter(own).all(|object| {
+            let is_seen = object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation");
+            is_seen && object.pointer("/status/availableReplicas") == object.pointer("/spec/replicas")
+        })
+    }
 }
 
-/// Marks a Deployment available, as its controller would.
+/// Says how a Deployment stands, as its controller would: available, if there is a host for its pod.
 pub(super) fn set_available(kubernetes: &Kubernetes, namespace: &str, name: &str) -> Result<(), ApiError> {
     let place = Place { api_version: "apps/v1", kind: "Deployment", namespace, name };
     let object = kubernetes.get(place.api_version, place.kind, place.namespace, place.name)?;
-    if object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation") {
+    let available = i32::from(schedule::has_host(kubernetes, &object["spec"]["template"]["spec"]));
+    let is_seen = object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation");
+    if is_seen && object["status"]["availableReplicas"] == available {
         return Ok(());
     }
     let time = crate::kubernetes::store::timestamp(crate::kubernetes::wall_ms());
+    let (status, reason, message) = match available {
+        0 => ("False", "MinimumReplicasUnavailable", "no host matches the pod's node selector and tolerations"),
+        _ => ("True", "MinimumReplicasAvailable", "simulated: no container runs"),
+    };
     let status = json!({
         "observedGeneration": object["metadata"]["generation"],
-        "replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1,
+        "replicas": 1, "readyReplicas": available, "availableReplicas": available, "updatedReplicas": 1,
+        "unavailableReplicas": 1 - available,
         "conditions": [{
-            "type": "Available", "status": "True", "reason": "MinimumReplicasAvailable",
-            "message": "simulated: no container runs", "lastTransitionTime": time, "lastUpdateTime": time
+            "type": "Available", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": time, "lastUpdateTime": time
         }]
     });
     kubernetes.merge_status("kube-controller-manager", &place, status)?;

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 /// Annotation that asks for a reconciliation at once.
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
+/// Annotations that, with the value of the one above, let a stalled release be tried anew.
+const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
+const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
+
 /// Flux's finalizer.
 pub const FINALIZER: &str = "finalizers.fluxcd.io";
 
@@ -19,23 +23,36 @@ pub struct Outcome {
     pub reason: &'static str,
     /// Message for people.
     pub message: String,
+    /// It is still under way: whether it will be ready is not known.
+    pub is_progressing: bool,
+    /// Why it is not tried again.
+    pub stalled: Option<String>,
 }
 
 impl Outcome {
     /// Ready.
     pub fn ready(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { ready: true, reason, message: message.into() }
+        Self { ready: true, reason, message: message.into(), is_progressing: false, stalled: None }
     }
 
     /// Not ready.
     pub fn failed(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { ready: false, reason, message: message.into() }
+        Self { ready: false, ..Self::ready(reason, message) }
+    }
+
+    /// Under way.
+    pub fn progressing(message: impl Into<String>) -> Self {
+        Self { is_progressing: true, ..Self::failed("Progressing", message) }
     }
 }
 
 /// The status patch that tells an outcome; `lastTransitionTime` only changes with the status.
 pub fn status(object: &Value, outcome: &Outcome, time: &str) -> Value {
-    let value = if outcome.ready { "True" } else { "False" };
+    let value = match outcome.ready {
+        _ if outcome.is_progressing => "Unknown",
+        true => "True",
+        false => "False",
+    };
     let before = ready_condition(object);
     let since = before.filter(|c| c["status"] == value).and_then(|c| c["lastTransitionTime"].as_str()).unwrap_or(time);
     let mut status = json!({
@@ -45,6 +62,12 @@ pub fn status(object: &Value, outcome: &Outcome, time: &str) -> Value {
             "lastTransitionTime": since, "observedGeneration": object["metadata"]["generation"]
         }]
     });
+    if let (Some(why), Some(conditions)) = (&outcome.stalled, status["conditions"].as_array_mut()) {
+        conditions.push(json!({
+            "type": "Stalled", "status": "True", "reason": "RetriesExceeded", "message": why,
+            "lastTransitionTime": since, "observedGeneration": object["metadata"]["generation"]
+        }));
+    }
     if let Some(request) = requested_at(object) {
         status["lastHandledReconcileAt"] = json!(request);
     }
@@ -69,6 +92,12 @@ pub fn is_observed(object: &Value) -> bool {
 pub fn pending_request(object: &Value) -> Option<&str> {
     requested_at(object)
         .filter(|at| object.pointer("/status/lastHandledReconcileAt").and_then(Value::as_str) != Some(at))
+}
+
+/// Whether the pending request says that what is stalled is to be tried anew.
+pub fn asks_anew(object: &Value) -> bool {
+    let annotations = &object["metadata"]["annotations"];
+    pending_request(object).is_some_and(|at| [RESET_AT, FORCE_AT].iter().any(|name| annotations[*name] == at))
 }
 
 fn requested_at(object: &Value) -> Option<&str> {
@@ -102,7 +131,12 @@ pub fn finalizers(object: &Value, present: bool) -> Option<Value> {
 
 /// `spec.interval` (Go's notation: `1h30m`, `2m0s`, `500ms`), or a default.
 pub fn interval(object: &Value, default: Duration) -> Duration {
-    object["spec"]["interval"].as_str().and_then(go_duration).filter(|d| !d.is_zero()).unwrap_or(default)
+    duration(&object["spec"]["interval"]).filter(|d| !d.is_zero()).unwrap_or(default)
+}
+
+/// A duration in Go's notation.
+pub fn duration(value: &Value) -> Option<Duration> {
+    value.as_str().and_then(go_duration)
 }
 
 fn go_duration(text: &str) -> Option<Duration> {

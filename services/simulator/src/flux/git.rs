@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use semver::{Version, VersionReq};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -50,6 +51,33 @@ impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote").field("url", &self.url).field("reference", &self.reference).finish_non_exhaustive()
     }
+}
+
+impl Remote {
+    /// What a GitRepository names; `secret` is the one of its `spec.secretRef` ([`secret_name`]).
+    pub fn of(object: &Value, secret: Option<&Value>) -> Self {
+        // The order in which one field outdoes another is that of Flux.
+        let reference = None
+            .or_else(|| text(object, "/spec/ref/commit").map(Reference::Commit))
+            .or_else(|| text(object, "/spec/ref/semver").map(Reference::Semver))
+            .or_else(|| text(object, "/spec/ref/tag").map(Reference::Tag))
+            .or_else(|| text(object, "/spec/ref/branch").map(Reference::Branch))
+            .unwrap_or_else(|| Reference::Branch("master".to_string()));
+        let data = |field: &str| secret.and_then(|secret| STANDARD.decode(secret["data"][field].as_str()?).ok());
+        let plain = |field: &str| data(field).and_then(|bytes| String::from_utf8(bytes).ok());
+        let credentials = plain("username").zip(plain("password"));
+        let ca = data("ca.crt").or_else(|| data("caFile"));
+        Self { url: text(object, "/spec/url").unwrap_or_default(), reference, credentials, ca }
+    }
+}
+
+/// The Secret that a GitRepository takes its credentials from, in its own namespace.
+pub fn secret_name(object: &Value) -> Option<String> {
+    text(object, "/spec/secretRef/name")
+}
+
+fn text(object: &Value, pointer: &str) -> Option<String> {
+    object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_string)
 }
 
 /// Why a repository cannot be fetched.

@@ -27,7 +27,7 @@ pub fn manifests() -> Vec<Value> {
                 "replicas": 1, "selector": { "matchLabels": { "app": name } },
                 "template": {
                     "metadata": { "labels": { "app": name } },
-                    "spec": { "containers": [{ "name": "manager", "image": format!("sparkfleet.simulated/{name}") }] }
+                    "spec": { "containers": [{ "name": "manager", "image": format!("sparkfleet.simulated/{name}"), "args": ["--watch-all-namespaces=true"] }] }
                 }
             }
         })

@@ -143,6 +143,11 @@ impl Controllers {
         for entry in before.iter().filter(|entry| !is_wanted(entry)) {
             let Some((namespace, name, api_version, kind)) = entry.parts() else { continue };
             let place = Place { api_version: &api_version, kind: &kind, namespace: &namespace, name: &name };
+            let found = self.kubernetes.get(&api_version, &kind, &namespace, &name);
+            if found.is_ok_and(|object| object["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/prune"] == "disabled")
+            {
+                continue;
+            }
             match self.kubernetes.delete(&place) {
                 Ok(_) => tracing::debug!(kind, namespace, name, "simulated Flux pruned"),
                 Err(error) if error.is_not_found() => {}

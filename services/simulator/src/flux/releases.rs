@@ -14,6 +14,12 @@ use super::{Controllers, Key, RELEASE, SOURCE};
 
 const MANAGER: &str = "helm-controller";
 
+/// How long Helm waits for what it has installed, unless the release says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Pause of the strategy RetryOnFailure, unless the release says otherwise.
+const RETRY_INTERVAL: Duration = Duration::from_secs(300);
+
 /// What is remembered of a HelmRelease.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -23,6 +29,14 @@ pub(super) struct Memory {
     /// Revision of the source that the chart came from.
     attempted_revision: Option<String>,
     next_due: Option<Instant>,
+    /// What is attempted makes another version of the release.
+    is_new: bool,
+    /// Failures since the last success or change.
+    failures: u64,
+    /// Until when Helm waits for what it has installed; meanwhile it does nothing else with the release.
+    waits_until: Option<Instant>,
+    /// Why the release failed for good.
+    stalled: Option<Outcome>,
 }
 
 impl Controllers {
@@ -30,7 +44,9 @@ impl Controllers {
         let objects = self.objects(RELEASE);
         self.releases.retain(|key, _| objects.contains_key(key));
         for (key, object) in objects {
-            if condition::is_deleted(&object) {
+            if self.releases.get(&key).is_some_and(|memory| memory.waits_until.is_some()) {
+                self.wait(key, &object).await;
+            } else if condition::is_deleted(&object) {
                 self.uninstall(key, &object).await;
             } else if !condition::is_suspended(&object) && self.set_finalizer(MANAGER, &object, true) {
                 self.reconcile_release(key, &object).await;
@@ -68,9 +84,19 @@ impl Controllers {
         };
         let generation = object["metadata"]["generation"].as_u64();
         let memory = self.releases.entry(key.clone()).or_default();
+        let is_changed = memory.attempted_generation != generation;
+        let is_other = is_changed || memory.attempted_revision.as_ref() != Some(&revision);
+        if !is_other
+            && !condition::asks_anew(object)
+            && let Some(stalled) = memory.stalled.clone()
+        {
+            if condition::pending_request(object).is_some() {
+                self.report(MANAGER, object, &stalled, json!({}));
+            }
+            return;
+        }
         let is_due = memory.next_due.is_none_or(|due| Instant::now() >= due)
-            || memory.attempted_generation != generation
-            || memory.attempted_revision.as_ref() != Some(&revision)
+            || is_other
             || condition::pending_request(object).is_some();
         if !is_due {
             return;
@@ -83,22 +109,71 @@ impl Controllers {
         }
         let memory = self.releases.entry(key.clone()).or_default();
         memory.attempted_revision = Some(revision);
-        let is_upgrade = memory.version > 0;
-        let is_changed = memory.attempted_generation != generation;
         memory.attempted_generation = generation;
+        memory.stalled = None;
+        if is_other {
+            memory.failures = 0;
+        }
+        memory.is_new = is_changed || memory.version == 0;
+        let timeout = condition::duration(&object["spec"]["timeout"]).unwrap_or(TIMEOUT);
         let release = self.release(&key, object);
-        let installed = match release.told_to_fail() {
+        let installed = self.charts.find(&release.chart).install(&release).await;
+        // What a failing release has made stays.
+        let installed = installed.and_then(|()| match release.told_to_fail() {
             Some(reason) => Err(ChartError(reason.to_owned())),
-            None => self.charts.find(&release.chart).install(&release).await,
-        };
+            None => Ok(()),
+        });
+        // What was ready is not waited for again when its interval has passed.
+        let is_attempt = is_other || !condition::is_ready(object);
+        let waits = is_attempt && object["spec"][self.action(&key)]["disableWait"] != true;
+        match installed {
+            Ok(()) if waits && !release.is_available() => {
+                let message = format!("Running '{}' action with timeout of {}s", self.action(&key), timeout.as_secs());
+                self.report(MANAGER, object, &Outcome::progressing(message), json!({}));
+                self.releases.entry(key).or_default().waits_until = Some(Instant::now() + timeout);
+            }
+            installed => self.finish(key, object, &release, installed),
+        }
+    }
 
+    /// Looks whether what was installed is available now. What had no host may have one.
+    async fn wait(&mut self, key: Key, object: &Value) {
+        let release = self.release(&key, object);
+        let memory = self.releases.entry(key.clone()).or_default();
+        let is_over = memory.waits_until.is_none_or(|until| Instant::now() >= until);
+        let is_same = memory.attempted_generation == object["metadata"]["generation"].as_u64();
+        if is_same && !condition::is_deleted(object) && !release.is_available() {
+            // A pod that found no host is looked at again.
+            let again = self.charts.find(&release.chart).install(&release).await;
+            if let Err(error) = again {
+                return self.finish(key, object, &release, Err(error));
+            }
+        }
+        if release.is_available() {
+            self.finish(key, object, &release, Ok(()));
+        } else if is_over {
+            self.finish(key, object, &release, Err(ChartError("context deadline exceeded".to_owned())));
+        }
+    }
+
+    /// What Helm is about with a release.
+    fn action(&self, key: &Key) -> &'static str {
+        let is_upgrade = self.releases.get(key).is_some_and(|memory| memory.version > 0);
+        if is_upgrade { "upgrade" } else { "install" }
+    }
+
+    fn finish(&mut self, key: Key, object: &Value, release: &Release, installed: Result<(), ChartError>) {
+        let action = self.action(&key);
+        let longest = self.options.retry;
         let interval = condition::interval(object, Duration::from_secs(120));
         let memory = self.releases.entry(key).or_default();
+        memory.waits_until = None;
         let (outcome, wait) = match installed {
             Ok(()) => {
-                memory.version += u64::from(is_changed || !is_upgrade);
-                let (reason, action) =
-                    if memory.version > 1 { ("UpgradeSucceeded", "upgrade") } else { ("InstallSucceeded", "install") };
+                memory.version += u64::from(std::mem::take(&mut memory.is_new));
+                memory.failures = 0;
+                let reason = if memory.version > 1 { "UpgradeSucceeded" } else { "InstallSucceeded" };
+                let action = if memory.version > 1 { "upgrade" } else { "install" };
                 let message = format!(
                     "Helm {action} succeeded for release {}/{}.v{} with chart {} (simulated)",
                     release.namespace, release.name, memory.version, release.chart
@@ -106,16 +181,23 @@ impl Controllers {
                 (Outcome::ready(reason, message), interval)
             }
             Err(error) => {
-                let (reason, action) =
-                    if is_upgrade { ("UpgradeFailed", "upgrade") } else { ("InstallFailed", "install") };
+                memory.failures += 1;
+                let reason = if action == "upgrade" { "UpgradeFailed" } else { "InstallFailed" };
                 let message = format!(
                     "Helm {action} failed for release {}/{} with chart {}: {error}",
                     release.namespace, release.name, release.chart
                 );
-                (Outcome::failed(reason, message), interval.min(self.options.retry))
+                let mut outcome = Outcome::failed(reason, message);
+                let pause = retry_pause(&object["spec"][action], memory.failures);
+                if pause.is_none() {
+                    outcome.stalled = Some(format!("Failed to {action} after {} attempt(s)", memory.failures));
+                    memory.stalled = Some(outcome.clone());
+                }
+                (outcome, pause.unwrap_or(interval).min(longest))
             }
         };
         memory.next_due = Some(Instant::now() + wait);
+        let generation = memory.attempted_generation;
         tracing::debug!(
             release = release.name,
             chart = release.chart,
@@ -156,6 +238,16 @@ impl Controllers {
             values: object["spec"]["values"].clone(),
         }
     }
+}
+
+/// When a failed action is tried again, by its `strategy` and `remediation`; None: never, until something changes.
+fn retry_pause(action: &Value, failures: u64) -> Option<Duration> {
+    if action["strategy"]["name"] == "RetryOnFailure" {
+        return Some(condition::duration(&action["strategy"]["retryInterval"]).unwrap_or(RETRY_INTERVAL));
+    }
+    let retries = action["remediation"]["retries"].as_i64().unwrap_or(0);
+    let has_more = u64::try_from(retries).map_or(true, |retries| failures <= retries);
+    has_more.then_some(Duration::ZERO)
 }
 
 /// A source, for people.

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::condition::{self, Outcome};
-use super::git::{Checkout, Reference, Remote};
+use super::git::{self, Checkout, Remote};
 use super::{Controllers, Key, SOURCE};
 
 const MANAGER: &str = "source-controller";
@@ -91,30 +89,12 @@ impl Controllers {
 
     /// URL, reference and credentials of a repository; refuses when the Secret that it names is absent.
     fn remote(&self, key: &Key, object: &Value) -> Result<Remote, String> {
-        let text = |pointer: &str| {
-            object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_string)
-        };
-        // The order in which one field outdoes another is that of Flux.
-        let reference = None
-            .or_else(|| text("/spec/ref/commit").map(Reference::Commit))
-            .or_else(|| text("/spec/ref/semver").map(Reference::Semver))
-            .or_else(|| text("/spec/ref/tag").map(Reference::Tag))
-            .or_else(|| text("/spec/ref/branch").map(Reference::Branch))
-            .unwrap_or_else(|| Reference::Branch("master".to_string()));
-        let url = text("/spec/url").unwrap_or_default();
-        let mut remote = Remote { url, reference, credentials: None, ca: None };
-        let Some(name) = text("/spec/secretRef/name") else { return Ok(remote) };
+        let Some(name) = git::secret_name(object) else { return Ok(Remote::of(object, None)) };
         let secret = self
             .kubernetes
             .get("v1", "Secret", &key.0, &name)
             .map_err(|error| format!("failed to get secret '{}/{name}': {error}", key.0))?;
-        let data = |field: &str| secret["data"][field].as_str().and_then(|text| STANDARD.decode(text).ok());
-        let plain = |field: &str| data(field).and_then(|bytes| String::from_utf8(bytes).ok());
-        if let (Some(username), Some(password)) = (plain("username"), plain("password")) {
-            remote.credentials = Some((username, password));
-        }
-        remote.ca = data("ca.crt").or_else(|| data("caFile"));
-        Ok(remote)
+        Ok(Remote::of(object, Some(&secret)))
     }
 }
 

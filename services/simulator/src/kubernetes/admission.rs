@@ -39,6 +39,28 @@ pub fn default_object(kind: &Kind, object: &mut Value, time: &str) {
     }
 }
 
+/// Refuses an applied configuration with a value of a wrong type, as the API server does before it looks at anything else. Of built-in kinds it knows the maps of texts, and how many
+/// replicas are wanted.
+pub fn check_types(kind: &Kind, configuration: &Value) -> Result<(), ApiError> {
+    let texts = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let metadata = json!({ "type": "object", "properties": { "labels": texts, "annotations": texts } });
+    let own = match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "ConfigMap" | "Secret") => json!({ "data": texts, "binaryData": texts, "stringData": texts }),
+        ("apps", _) => json!({ "spec": { "type": "object", "properties": { "replicas": { "type": "integer" } } } }),
+        _ => json!({}),
+    };
+    let built_in = json!({ "type": "object", "properties": own });
+    let schema = kind.schema.as_deref().unwrap_or(&built_in);
+    let wrong = schema::wrong_type(&configuration["metadata"], &metadata, "metadata")
+        .or_else(|| schema::wrong_type(configuration, schema, ""));
+    let Some((field, wanted)) = wrong else { return Ok(()) };
+    let text = |field: &str| configuration["metadata"][field].as_str().unwrap_or_default();
+    let object = format!("{}/{}; {}, Kind={}", text("namespace"), text("name"), kind.api_version(), kind.kind);
+    let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
+    let value = configuration.pointer(&pointer).unwrap_or(&Value::Null);
+    Err(ApiError::untyped(&object, &field, &wanted, value))
+}
+
 fn default_to(object: &mut Value, field: &str, value: Value) {
     if object.get(field).is_none_or(Value::is_null) {
         object[field] = value;

@@ -114,6 +114,15 @@ impl ApiError {
         error
     }
 
+    /// 500, without a reason: an applied configuration has a value of another type than the schema says.
+    pub fn untyped(object: &str, field: &str, wanted: &str, value: &Value) -> Self {
+        Self::plain(
+            500,
+            "",
+            format!("failed to create typed patch object ({object}): .{field}: expected {wanted}, got {value}"),
+        )
+    }
+
     /// 400.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::plain(400, "BadRequest", message)

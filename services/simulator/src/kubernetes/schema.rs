@@ -64,6 +64,34 @@ pub fn validate(object: &Value, schema: &Value) -> Vec<Cause> {
     causes
 }
 
+/// The first value whose type is another than the schema says: its path, and the type that is wanted. Nulls count as not given.
+pub fn wrong_type(value: &Value, schema: &Value, path: &str) -> Option<(String, String)> {
+    if value.is_null() {
+        return None;
+    }
+    if !has_type(value, schema) {
+        let wanted = match schema["type"].as_str() {
+            Some("object") | None => "map",
+            Some("array") => "list",
+            Some("integer" | "number") => "numeric (int or float)",
+            Some(other) => other,
+        };
+        return Some((path.to_owned(), wanted.to_owned()));
+    }
+    match value {
+        Value::Object(map) => map.iter().find_map(|(name, child)| {
+            let known = schema["properties"].get(name);
+            let node = known.or_else(|| schema.get("additionalProperties").filter(|node| node.is_object()))?;
+            wrong_type(child, node, &join(path, name))
+        }),
+        Value::Array(items) => {
+            let node = schema.get("items")?;
+            items.iter().enumerate().find_map(|(at, item)| wrong_type(item, node, &format!("{path}[{at}]")))
+        }
+        _ => None,
+    }
+}
+
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
 }
@@ -266,6 +294,20 @@ mod tests {
         }
         assert_eq!(validate(&json!({"metadata": {}}), &schema()), [Cause::required("spec", "")]);
         assert_eq!(validate(&json!({"spec": {"name": "n"}}), &schema()).len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_type_is_found_and_nothing_else_is() {
+        for (spec, found) in [
+            (json!({"count": "1"}), Some(("spec.count", "numeric (int or float)"))),
+            (json!({"tags": ["a", 1]}), Some(("spec.tags[1]", "string"))),
+            (json!({"map": {"x": 1}}), Some(("spec.map.x", "string"))),
+            (json!({"map": 7}), Some(("spec.map", "map"))),
+            (json!({"name": null, "mode": "dim", "free": {"x": 1}}), None),
+        ] {
+            let wrong = wrong_type(&json!({"spec": spec}), &schema(), "");
+            assert_eq!(wrong, found.map(|(path, wanted)| (path.to_owned(), wanted.to_owned())), "{spec}");
+        }
     }
 
     #[test]

@@ -69,6 +69,11 @@ impl Store {
         self.log.expire(self.version);
     }
 
+    /// Forgets the log, as a server does that is started again: who does not know the last write is behind.
+    pub fn restart_log(&mut self) {
+        self.log.expire(self.version);
+    }
+
     fn find(&self, id: &ResourceId, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.objects.get(id)?.get(&(namespace.to_string(), name.to_string()))
     }
@@ -230,6 +235,7 @@ impl Store {
                 kind.kind
             )));
         }
+        admission::check_types(kind, &configuration)?;
         check_identity(kind, &mut configuration, namespace, name)?;
         if kind.group.is_empty() && kind.kind == "Secret" {
             admission::default_object(&Kind { schema: None, ..kind.clone() }, &mut configuration, "");

@@ -303,7 +303,7 @@ fn entropy() -> anyhow::Result<Entropy> {
 async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let node = EdgeNodeDescriptor::parse(&administrator.address.group, &administrator.address.node)?;
     let topic = format!("spBv1.0/{}/+/{}", node.group, node.edge_node);
-    let config = HostConfig { filters: vec![(topic, QoS::AtLeastOnce)], ..HostConfig::new(None) };
+    let config = HostConfig { filters: vec![(topic, QoS::AtLeastOnce)], ..HostConfig::of_contracts(None) };
     let clock = Clock::new();
     let mut session = sparkplug_mqtt::spawn_host(config, &mqtt_config(&options.connection)?, clock)?;
     session.request(HostRequest::Expect { node: node.clone() }).await?;

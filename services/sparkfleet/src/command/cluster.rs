@@ -5,15 +5,15 @@ use cluster_manager_contract::SetupState;
 use configdb_contract::WriteRequest;
 use configdb_schema::address::{self, ClusterName};
 use configdb_schema::document::{EdgeCluster, Info};
-use configdb_schema::known;
+use configdb_schema::{Document as _, known};
 use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::usage;
-use crate::cli::{ClusterCommand, Options};
+use super::{alert, not_found, outcome, usage};
+use crate::cli::{ClusterCommand, Connection, Options};
 use crate::client::{Client, Scope, request_id, writer};
-use crate::fleet::{AlertRow, ClusterRow, DeploymentRow, Fleet, HostRow};
+use crate::fleet::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow};
 use crate::output::{self, Table};
 
 /// Carries out a cluster command.
@@ -23,7 +23,7 @@ use crate::output::{self, Table};
 pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
     match command {
         ClusterCommand::Create { name, namespace, bare, uuid, wait, options } => {
-            let entry = EdgeCluster { name, namespace, bare, chart: None, values: None };
+            let entry = EdgeCluster { name, namespace, bare, ..EdgeCluster::default() };
             create(entry, uuid, wait, &options).await
         }
         ClusterCommand::List { options } => {
@@ -51,22 +51,20 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
 /// Clusters as a table, ages counted from `now` (UTC ms).
 #[must_use]
 pub fn table(rows: &[ClusterRow], now: u64) -> Table {
-    let mut table = Table::new(&["CLUSTER", "SETUP", "EDGE", "SINCE", "HOSTS", "DEPLOYMENTS", "ALERTS", "REASON"]);
+    let mut table =
+        Table::new(&["CLUSTER", "SETUP", "EDGE", "SINCE", "FLUX", "HOSTS", "DEPLOYMENTS", "ALERTS", "REASON"]);
     for row in rows {
-        let edge = match (row.alive, row.monitored) {
-            (true, true) => "alive",
-            (true, false) => "unmonitored",
-            (false, _) => "away",
-        };
-        let edge = if row.held.is_some() { "held" } else { edge };
-        let edge = if row.simulated { format!("{edge} (simulated)") } else { edge.to_owned() };
+        let edge = if row.simulated { format!("{} (simulated)", row.edge()) } else { row.edge().to_owned() };
         let since = row.alive_since.or(row.since).map_or_else(String::new, |since| output::age(since, now));
-        let reason = row.held.clone().or_else(|| row.reason.clone()).unwrap_or_default();
+        let flux = row.flux.as_ref().filter(|flux| flux.ready == Some(false)).map(FluxRow::described);
+        let reason =
+            row.held.clone().or_else(|| row.reason.clone()).into_iter().chain(flux).collect::<Vec<_>>().join("; ");
         table.row([
             row.name.clone(),
             row.setup.clone(),
             edge,
             since,
+            row.flux.as_ref().map_or("", FluxRow::state).to_owned(),
             row.hosts.to_string(),
             row.deployments.to_string(),
             row.alerts.to_string(),
@@ -106,16 +104,6 @@ pub fn hosts_table(rows: &[HostRow]) -> Table {
     table
 }
 
-/// Alerts as a table, ages counted from `now` (UTC ms).
-#[must_use]
-pub fn alerts_table(rows: &[AlertRow], now: u64) -> Table {
-    let mut table = Table::new(&["ALERT", "NODE", "SINCE", "MONITOR"]);
-    for row in rows {
-        table.row([row.alert.to_owned(), row.node.clone(), output::age(row.since, now), row.monitor.clone()]);
-    }
-    table
-}
-
 /// The UUID that a cluster gets when nobody chooses one: the same name is the same cluster.
 #[must_use]
 pub fn uuid_of(organisation: &str, name: &str) -> Uuid {
@@ -125,20 +113,20 @@ pub fn uuid_of(organisation: &str, name: &str) -> Uuid {
 /// The cluster with that UUID or name.
 ///
 /// # Errors
-/// With [`exit::USAGE`] when there is none.
+/// With [`exit::NOT_FOUND`] when there is none, naming those that there are.
 pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<ClusterRow> {
     let uuid = Uuid::try_parse(wanted).ok();
     let mut rows = fleet.clusters();
     // Of two clusters with one name the refused one has to be named by its UUID.
     rows.sort_by_key(|row| row.setup == SetupState::Refused.to_string());
-    let found = rows.into_iter().find(|row| Some(row.uuid) == uuid || row.name == wanted);
-    found.ok_or_else(|| usage(anyhow!("there is no cluster {wanted:?}; `sparkfleet cluster list` shows them")))
+    let found = rows.iter().find(|row| Some(row.uuid) == uuid || row.name == wanted).cloned();
+    found.ok_or_else(|| not_found("cluster", wanted, rows.iter().map(|row| row.name.as_str())))
 }
 
 /// The cluster with that UUID or name as ConfigDB has it, whoever is set up under the name.
 ///
 /// # Errors
-/// With [`exit::USAGE`] when there is none, naming those that there are, or when the name is that of several.
+/// With [`exit::NOT_FOUND`] when there is none, naming those that there are; with [`exit::USAGE`] when the name is that of several.
 pub fn entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)> {
     let uuid = Uuid::try_parse(wanted).ok();
     let all: Vec<(Uuid, EdgeCluster)> = fleet.cluster_entries().collect();
@@ -146,10 +134,7 @@ pub fn entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)>
         all.iter().filter(|(of, entry)| Some(*of) == uuid || entry.name == wanted).collect();
     match found[..] {
         [one] => Ok(one.clone()),
-        [] => {
-            let names = super::candidates(all.iter().map(|(_, entry)| entry.name.as_str()));
-            Err(usage(anyhow!("there is no cluster {wanted:?}; there are: {names}")))
-        }
+        [] => Err(not_found("cluster", wanted, all.iter().map(|(_, entry)| entry.name.as_str()))),
         _ => {
             let uuids = super::candidates(found.iter().map(|(uuid, _)| uuid.to_string()));
             Err(usage(anyhow!("{wanted:?} is the name of several clusters; choose one by its UUID: {uuids}")))
@@ -166,16 +151,63 @@ async fn create(entry: EdgeCluster, uuid: Option<Uuid>, wait: bool, options: &Op
         .create_object(known::class::EDGE_CLUSTER, None)
         .document(&Info { name: entry.name.clone(), ..Info::default() })?
         .document(&entry)?;
+    let before = client.fleet.config.entry(uuid, EdgeCluster::slug()).map(|entry| entry.etag);
     let result = client.write(request).await?;
+    let done = outcome(before, result.etags.get(EdgeCluster::slug()).copied());
     if wait {
         client.expect_cluster(name.as_str()).await?;
         wait_alive(&mut client, uuid).await?;
     }
-    let state = if wait { "alive" } else { "created" };
-    let value = json!({ "uuid": uuid, "name": name.as_str(), "revision": result.revision, "state": state });
-    output::print(options.presentation.output, || vec![format!("{} {state} ({uuid})", name.as_str())], &value)?;
+    let state = if wait { "alive" } else { done };
+    let group = client.fleet.organisation().cluster_group(&name);
+    let needed = broker_needs(&options.connection, &group);
+    let value = json!({
+        "uuid": uuid, "name": name.as_str(), "revision": result.revision, "change": done, "state": state, "broker": needed
+    });
+    let lines = || {
+        let alive = if wait { ", alive" } else { "" };
+        let mut lines = vec![format!("{} {done}{alive} ({uuid})", name.as_str())];
+        lines
+            .extend(needed.iter().filter(|_| done != "unchanged").flat_map(|needed| needed.lines().map(str::to_owned)));
+        lines
+    };
+    output::print(options.presentation.output, lines, &value)?;
     client.close().await;
     Ok(())
+}
+
+/// What an MQTT server with access rules needs before it lets a new cluster in. None: who connects without a name meets no such rules.
+fn broker_needs(connection: &Connection, group: &str) -> Option<String> {
+    let is_known_by_name = connection.cert_file.is_some() || connection.username.is_some();
+    is_known_by_name.then(|| {
+        format!(
+            "The MQTT server must let the cluster publish and subscribe in group {group}. Where its rules are files, write them again, and have it read them:\n  \
+             sparkfleet cluster list -o json | sparkfleet acl generate --broker mosquitto --organisation {} --clusters-from - --directory DIRECTORY\n  \
+             kill -HUP $(pidof mosquitto)",
+            connection.organisation
+        )
+    })
+}
+
+/// What a tear-down leaves at the edge, where nobody can reach it from here, and how it is removed.
+fn left_at_the_edge(namespace: &str) -> Vec<String> {
+    vec![
+        format!(
+            "At the edge namespace {namespace} stays, with the cluster's credentials, Flux' link to its repository, and what of it still runs there."
+        ),
+        "This removes it, with kubectl on that cluster:".to_owned(),
+        format!("  {}", removal(namespace)),
+        "Flux itself stays; `flux uninstall` removes it where nothing else needs it.".to_owned(),
+    ]
+}
+
+/// Takes a cluster's own services off its Kubernetes. Flux takes down what it has installed before the namespace goes with the credentials that it needs for that.
+fn removal(namespace: &str) -> String {
+    format!(
+        "kubectl delete -n {namespace} --ignore-not-found kustomizations.kustomize.toolkit.fluxcd.io self-link && \
+         kubectl delete -n {namespace} --all helmreleases.helm.toolkit.fluxcd.io && kubectl delete --ignore-not-found namespace {namespace} && \
+         kubectl delete --ignore-not-found clusterrolebinding sparkfleet-flux-{namespace}"
+    )
 }
 
 fn row(fleet: &Fleet, uuid: Uuid) -> Option<ClusterRow> {
@@ -207,9 +239,9 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let hosts = client.fleet.hosts(Some(&row.name));
     let deployments: Vec<DeploymentRow> =
         client.fleet.deployments().into_iter().filter(|deployment| deployment.cluster == row.name).collect();
-    let mut alerts = client.fleet.alerts();
-    alerts.retain(|alert| alert.monitor.split('/').next() == Some(&row.group) || alert.node == row.group);
+    let alerts = alert::rows(&client.fleet, Some(&row.name));
     let git = client.fleet.manager.cluster(row.uuid).and_then(|cluster| cluster.git_url.clone());
+    let namespace = client.fleet.manager.cluster(row.uuid).map(|cluster| cluster.namespace.clone());
     let value = json!({ "cluster": row, "git": git, "hosts": hosts, "deployments": deployments, "alerts": alerts });
     let lines = || {
         let mut lines = table(std::slice::from_ref(&row), now).lines();
@@ -217,7 +249,8 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
         lines.push(format!("uuid   {}", row.uuid));
         lines.push(format!("group  {}", row.group));
         lines.push(format!("git    {}", git.as_deref().unwrap_or("not yet")));
-        let parts = [hosts_table(&hosts), super::deployment::table(&deployments, now), alerts_table(&alerts, now)];
+        lines.push(format!("flux   {}", flux(&row, namespace.as_deref().unwrap_or("fplus-edge"))));
+        let parts = [hosts_table(&hosts), super::deployment::table(&deployments, now), alert::table(&alerts, now)];
         for part in parts.iter().filter(|part| !part.is_empty()) {
             lines.push(String::new());
             lines.extend(part.lines());
@@ -229,9 +262,30 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     result
 }
 
+/// What is known of Flux at the edge, and where to look when nothing is.
+fn flux(row: &ClusterRow, namespace: &str) -> String {
+    let at_the_edge = format!(
+        "kubectl get -n {namespace} kustomizations.kustomize.toolkit.fluxcd.io,helmreleases.helm.toolkit.fluxcd.io"
+    );
+    match &row.flux {
+        Some(flux) => {
+            let commit = flux.commit.as_ref().map_or_else(String::new, |commit| format!(" at commit {commit}"));
+            let message = flux.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+            format!("{}{commit}{message}", flux.state())
+        }
+        None if row.seen => format!("not known while edge sync is away; at the edge: {at_the_edge}"),
+        None => format!(
+            "not known: edge sync was never born; `sparkfleet cluster bootstrap {}` prints what installs it; at the edge: {at_the_edge}",
+            row.name
+        ),
+    }
+}
+
 async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
     let row = find(&client.fleet, wanted)?;
+    let namespace =
+        client.fleet.cluster_entries().find(|(uuid, _)| *uuid == row.uuid).map(|(_, entry)| entry.namespace);
     let deployments: Vec<(Uuid, String)> = client
         .fleet
         .deployment_entries()
@@ -254,8 +308,20 @@ async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Opti
         client.until("the tear-down to be complete", gone).await?;
     }
     let state = if wait { "deleted" } else { "deleting" };
-    let value = json!({ "uuid": row.uuid, "name": row.name, "revision": result.revision, "state": state });
-    output::print(options.presentation.output, || vec![format!("{} {state}", row.name)], &value)?;
+    let mut value = json!({ "uuid": row.uuid, "name": row.name, "revision": result.revision, "state": state });
+    let namespace = namespace.filter(|_| row.seen);
+    if let Some(namespace) = &namespace {
+        value["at_edge"] = json!({ "namespace": namespace, "remove": removal(namespace) });
+    }
+    let lines = || {
+        let mut lines = vec![format!("{} {state}", row.name)];
+        lines.extend(namespace.iter().flat_map(|namespace| left_at_the_edge(namespace)));
+        lines
+    };
+    output::print(options.presentation.output, lines, &value)?;
     client.close().await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{etag_option, object, read, read_document, usage};
+use super::{etag_option, not_found, object, outcome, read, read_document, usage};
 use crate::cli::{ConfigCommand, Options, OutputForm};
 use crate::client::{Client, Scope, refusal, request_id, writer};
 use crate::fleet::Fleet;
@@ -55,26 +55,28 @@ struct Change {
     class: Option<String>,
 }
 
+fn gone(error: anyhow::Error) -> anyhow::Error {
+    exit::with_code(exit::NOT_FOUND, error)
+}
+
 /// The slug of an application given by slug or UUID.
 fn slug(fleet: &Fleet, wanted: &str) -> anyhow::Result<String> {
     let by_uuid = Uuid::try_parse(wanted).ok().and_then(|uuid| fleet.config.slug_of(uuid));
     let found = by_uuid.or_else(|| fleet.config.applications().map(|(slug, _)| slug).find(|slug| *slug == wanted));
-    found.map(str::to_owned).ok_or_else(|| {
-        let known = fleet.config.applications().map(|(slug, _)| slug).collect::<Vec<_>>().join(", ");
-        usage(anyhow!("there is no application {wanted:?}; there are: {known}"))
-    })
+    let known = || fleet.config.applications().map(|(slug, _)| slug);
+    found.map(str::to_owned).ok_or_else(|| not_found("application", wanted, known()))
 }
 
 async fn get(wanted: &str, application: &str, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Config).await?;
     let uuid = object(&client.fleet, wanted)?;
     let value = if application == REGISTRATION_SLUG || application == MEMBERSHIP_SLUG {
-        let known = client.fleet.config.object(uuid).ok_or_else(|| usage(anyhow!("there is no object {uuid}")))?;
+        let known = client.fleet.config.object(uuid).ok_or_else(|| gone(anyhow!("there is no object {uuid}")))?;
         if application == REGISTRATION_SLUG { json!(known.registration) } else { json!(known.membership) }
     } else {
         let slug = slug(&client.fleet, application)?;
         let entry = client.fleet.config.entry(uuid, &slug);
-        entry.ok_or_else(|| usage(anyhow!("object {uuid} has no entry {slug}")))?.value()?
+        entry.ok_or_else(|| gone(anyhow!("object {uuid} has no entry {slug}")))?.value()?
     };
     // An entry is a document, not a row: people read it as YAML.
     let form =
@@ -113,13 +115,15 @@ async fn write(wanted: &str, application: Option<&str>, change: Change, options:
             "object".to_owned()
         }
     };
+    let before = client.fleet.config.entry(uuid, &what).map(|entry| entry.etag);
     let result = client.write(request).await?;
-    let etag = result.etags.get(&what);
-    let line = match etag {
-        Some(etag) => format!("{what} of {uuid} written: revision {}, ETag {etag}", result.revision),
-        None => format!("{what} of {uuid} deleted: revision {}", result.revision),
-    };
-    output::print(options.presentation.output, || vec![line], &json!(result))?;
+    let etag = result.etags.get(&what).copied();
+    let done = if etag.is_none() { "deleted" } else { outcome(before, etag) };
+    let etag = etag.map_or_else(String::new, |etag| format!(", ETag {etag}"));
+    let line = format!("{what} of {uuid} {done}: revision {}{etag}", result.revision);
+    let mut value = json!(result);
+    value["change"] = json!(done);
+    output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
     Ok(())
 }

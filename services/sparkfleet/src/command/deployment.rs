@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{cluster, object, read_document, usage};
+use super::{cluster, not_found, object, outcome, read_document, usage};
 use crate::cli::{DeploymentCommand, Options};
 use crate::client::{Client, Scope, request_id, writer};
-use crate::fleet::{DeploymentRow, Fleet};
+use crate::fleet::{DeploymentRow, Fleet, REMOVING};
 use crate::output::{self, Table};
 
 /// Carries out a deployment command.
@@ -48,7 +48,7 @@ pub fn table(rows: &[DeploymentRow], now: u64) -> Table {
             row.ready.map_or("", |ready| if ready { "yes" } else { "no" }).to_owned(),
             row.applied_at.map_or_else(String::new, |at| output::age(at, now)),
             // Flux' message about what is ready only takes room; `--output json` has it.
-            row.message.clone().filter(|_| row.ready != Some(true)).unwrap_or_default(),
+            row.trouble().unwrap_or_default().to_owned(),
         ]);
     }
     table
@@ -67,7 +67,10 @@ fn row(fleet: &Fleet, uuid: Uuid) -> Option<DeploymentRow> {
     fleet.deployments().into_iter().find(|row| row.uuid == uuid)
 }
 
-/// The deployment with that UUID, or `CLUSTER/NAME`, or a name that only one has.
+/// The deployment with that UUID, or `CLUSTER/NAME`, or a name that only one has; one that is being removed only where no other is meant.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there are several.
 fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> {
     let rows = fleet.deployments();
     let uuid = Uuid::try_parse(wanted).ok();
@@ -75,10 +78,13 @@ fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> {
         Some((cluster, name)) => row.cluster == cluster && row.name == name,
         None => Some(row.uuid) == uuid || row.name == wanted,
     };
-    let found: Vec<&DeploymentRow> = rows.iter().filter(matches).collect();
+    let mut found: Vec<&DeploymentRow> = rows.iter().filter(matches).collect();
+    if found.iter().any(|row| !row.is_being_removed()) {
+        found.retain(|row| !row.is_being_removed());
+    }
     match found[..] {
         [row] => Ok(row.clone()),
-        [] => Err(usage(anyhow!("there is no deployment {wanted:?}; `sparkfleet deployment list` shows them"))),
+        [] => Err(not_found("deployment", wanted, rows.iter().map(|row| format!("{}/{}", row.cluster, row.name)))),
         _ => {
             let choices =
                 found.iter().map(|row| format!("{}/{}", row.cluster, row.name)).collect::<Vec<_>>().join(", ");
@@ -105,6 +111,7 @@ async fn create(
     };
     let mut client = Client::open(options, Scope::Fleet).await?;
     let cluster = cluster::find(&client.fleet, cluster)?;
+    check_host(&client.fleet, &cluster.name, host.as_deref())?;
     let chart = object(&client.fleet, chart)?;
     let existing =
         client.fleet.deployment_entries().find(|(_, entry)| entry.cluster == cluster.uuid && entry.name == name);
@@ -133,27 +140,43 @@ async fn create(
         .create_object(class, None)
         .document(&Info { name: name.to_owned(), ..Info::default() })?
         .document(&entry)?;
+    let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
+    let before = client.fleet.config.entry(uuid, slug).map(|entry| entry.etag);
     let result = client.write(request).await?;
-    finish(client, uuid, result.revision, wait, "created", options).await
+    let done = outcome(before, result.etags.get(slug).copied());
+    finish(client, uuid, result.revision, wait, done, options).await
+}
+
+/// Refuses a host that the cluster does not have.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`], naming the hosts that there are.
+fn check_host(fleet: &Fleet, cluster: &str, host: Option<&str>) -> anyhow::Result<()> {
+    let Some(host) = host else { return Ok(()) };
+    let hosts = fleet.hosts(Some(cluster));
+    // A cluster that reports no host at all may be away; then the host cannot be checked.
+    if hosts.is_empty() || hosts.iter().any(|known| known.hostname == host) {
+        return Ok(());
+    }
+    let names = hosts.iter().map(|known| known.hostname.as_str());
+    Err(not_found("host", host, names).context(format!("cluster {cluster}")))
 }
 
 async fn relocate(wanted: &str, host: Option<String>, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
     let row = find(&client.fleet, wanted)?;
-    if let Some(host) = &host {
-        let hosts = client.fleet.hosts(Some(&row.cluster));
-        // A cluster that reports no host at all may be away; then the host cannot be checked.
-        if !hosts.is_empty() && !hosts.iter().any(|known| known.hostname == *host) {
-            let names = hosts.iter().map(|known| known.hostname.as_str()).collect::<Vec<_>>().join(", ");
-            return Err(usage(anyhow!("{} has no host {host:?}; it has: {names}", row.cluster)));
-        }
+    if row.is_being_removed() {
+        let error = anyhow!("{}/{} is being removed; create it again instead", row.cluster, row.name);
+        return Err(exit::with_code(exit::REFUSED, error));
     }
+    check_host(&client.fleet, &row.cluster, host.as_deref())?;
     let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
     let etag = client.fleet.config.entry(row.uuid, slug).map(|entry| entry.etag);
     let patch = json!({ "hostname": host });
     let request = WriteRequest::patch(request_id(), row.uuid).by(writer()).entry(slug, patch).if_match(slug, etag);
     let result = client.write(request).await?;
-    finish(client, row.uuid, result.revision, wait, "moved", options).await
+    let done = if outcome(etag, result.etags.get(slug).copied()) == "unchanged" { "unchanged" } else { "moved" };
+    finish(client, row.uuid, result.revision, wait, done, options).await
 }
 
 /// Waits until the edge reports the deployment as it is wanted now, and prints it.
@@ -187,9 +210,10 @@ async fn finish(
     }
     let row = row(&client.fleet, uuid);
     let state = if wait { "ready" } else { done };
-    let value = json!({ "uuid": uuid, "revision": revision, "state": state, "deployment": row });
+    let value = json!({ "uuid": uuid, "revision": revision, "change": done, "state": state, "deployment": row });
     let name = row.as_ref().map_or_else(|| uuid.to_string(), |row| format!("{}/{}", row.cluster, row.name));
-    output::print(options.presentation.output, || vec![format!("{name} {state}")], &value)?;
+    let line = if wait { format!("{name} {done}, {state}") } else { format!("{name} {done}") };
+    output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
     Ok(())
 }
@@ -231,17 +255,39 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
 async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
     let row = find(&client.fleet, wanted)?;
-    let result = client.write(deletion(row.uuid)).await?;
+    let revision = match row.is_being_removed() {
+        true => client.fleet.config.revision(),
+        false => client.write(deletion(row.uuid)).await?.revision,
+    };
     if wait {
-        let gone = |fleet: &Fleet| {
-            let there = fleet.sync(&row.cluster).is_some_and(|sync| sync.deployments().contains_key(&row.uuid));
-            (!there).then_some(())
+        let stands = |fleet: &Fleet| match is_gone(fleet, &row) {
+            true => None,
+            false => Some(format!("deployment {} is {}", row.name, standing(fleet, &row))),
         };
-        client.until("the edge to report the deployment gone", gone).await?;
+        let gone = |fleet: &Fleet| is_gone(fleet, &row).then_some(());
+        client.until_or("the edge to report the deployment gone", gone, stands).await?;
     }
-    let state = if wait { "deleted" } else { "deleting" };
-    let value = json!({ "uuid": row.uuid, "revision": result.revision, "state": state });
+    let state = if wait { "deleted" } else { REMOVING };
+    let value = json!({ "uuid": row.uuid, "revision": revision, "state": state });
     output::print(options.presentation.output, || vec![format!("{}/{} {state}", row.cluster, row.name)], &value)?;
     client.close().await;
     Ok(())
 }
+
+/// Whether the edge has reported a deployment gone. Silence is no report, but from an edge that was never born: nothing has reached it.
+fn is_gone(fleet: &Fleet, row: &DeploymentRow) -> bool {
+    let Some(cluster) = fleet.clusters().into_iter().find(|cluster| cluster.name == row.cluster) else { return true };
+    match fleet.sync(&row.cluster) {
+        Some(sync) => sync.is_alive() && !sync.deployments().contains_key(&row.uuid),
+        None => !cluster.seen,
+    }
+}
+
+/// What keeps a deployment from being gone, for people.
+fn standing(fleet: &Fleet, row: &DeploymentRow) -> String {
+    let now = self::row(fleet, row.uuid).filter(DeploymentRow::is_being_removed);
+    now.map_or_else(|| format!("{REMOVING} (its cluster is away)"), |now| now.described())
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{administrator, candidates, cluster, policy, usage};
+use super::{administrator, candidates, cluster, not_found, policy, usage};
 use crate::cli::Options;
 use crate::cli::joining::HostCommand;
 use crate::client::{Client, Scope};
@@ -63,7 +63,7 @@ pub fn reason(row: &JoiningHostRow) -> Option<String> {
 /// The host with that state disk or name; of several with one name the caller has to choose by cluster or state disk.
 ///
 /// # Errors
-/// With [`exit::USAGE`] when there is none or more than one, naming the candidates.
+/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one, naming the candidates.
 pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
     let all = fleet.joining_hosts(None);
     let (cluster, name) = match wanted.split_once('/') {
@@ -78,11 +78,9 @@ pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
     match found[..] {
         [one] => Ok(one.clone()),
         [] => {
-            let known = candidates(all.iter().map(|row| format!("{}/{}", row.cluster, row.title())));
-            Err(usage(anyhow!(
-                "there is no host {wanted:?} that has proven its TPM; there are: {known}; a host that is missing has not reached a join service, or not \
-                 shown that it owns its TPM"
-            )))
+            // A host that is missing has not reached a join service, or not shown that it owns its TPM.
+            let error = not_found("host", wanted, all.iter().map(|row| format!("{}/{}", row.cluster, row.title())));
+            Err(error.context("among the hosts that have proven their TPM to a join service"))
         }
         _ => {
             let meant = candidates(found.iter().map(|row| format!("{}/{}", row.cluster, row.disk)));

@@ -2,6 +2,7 @@
 
 pub mod acl;
 pub mod administrator;
+pub mod alert;
 pub mod bootstrap;
 pub mod capture;
 pub mod cluster;
@@ -15,12 +16,14 @@ pub mod rollout;
 pub mod secret;
 pub mod service;
 pub mod simulate;
+pub mod status;
 pub mod token;
 pub mod trust;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
 use service_runtime::exit;
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::Path;
 use uuid::Uuid;
@@ -64,7 +67,7 @@ fn read_document(file: &Path) -> anyhow::Result<Value> {
 /// The object with that UUID or that name; of several with one name the caller has to choose by UUID.
 ///
 /// # Errors
-/// With [`exit::USAGE`] when there is none or more than one.
+/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one.
 fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
     if let Ok(uuid) = Uuid::try_parse(wanted) {
         return Ok(uuid);
@@ -72,11 +75,43 @@ fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
     let named: Vec<Uuid> = fleet.named(wanted).collect();
     match named[..] {
         [uuid] => Ok(uuid),
-        [] => Err(usage(anyhow!("there is no object named {wanted:?}; `sparkfleet config list` shows them"))),
+        [] => {
+            let names: BTreeSet<String> = fleet.object_names().collect();
+            Err(not_found("object named", wanted, &names))
+        }
         _ => {
             let uuids = named.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ");
             Err(usage(anyhow!("{wanted:?} is the name of several objects; choose one by its UUID: {uuids}")))
         }
+    }
+}
+
+/// The error for a name that nothing has: the nearest name that there is, and what else there is.
+pub(crate) fn not_found<T: AsRef<str>>(kind: &str, wanted: &str, names: impl IntoIterator<Item = T>) -> anyhow::Error {
+    let names: Vec<T> = names.into_iter().collect();
+    let hint = nearest(wanted, names.iter().map(AsRef::as_ref));
+    let hint = hint.map_or_else(|| ";".to_owned(), |name| format!("; did you mean {name:?}?"));
+    let all = candidates(names.iter());
+    exit::with_code(exit::NOT_FOUND, anyhow!("there is no {kind} {wanted:?}{hint} there are: {all}"))
+}
+
+/// The name that somebody has mistyped, if one is near: one edit for each three characters, and one at least. `CLUSTER/NAME` is also near by its name alone.
+fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = wanted.to_lowercase();
+    let edits = |name: &str| {
+        let compared = if wanted.contains('/') { name } else { name.rsplit('/').next().unwrap_or(name) };
+        strsim::osa_distance(&folded, &compared.to_lowercase())
+    };
+    let near = (wanted.chars().count() / 3).max(1);
+    names.map(|name| (edits(name), name)).filter(|(edits, _)| *edits <= near).min().map(|(_, name)| name)
+}
+
+/// What a write has made of an entry: `created`, `changed` or `unchanged`, by its ETag before and after.
+pub(crate) fn outcome(before: Option<Uuid>, after: Option<Uuid>) -> &'static str {
+    match (before, after) {
+        (None, Some(_)) => "created",
+        (Some(before), Some(after)) if before == after => "unchanged",
+        _ => "changed",
     }
 }
 
@@ -101,4 +136,63 @@ fn etag_option(text: &str) -> anyhow::Result<Option<Uuid>> {
 
 pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     exit::with_code(exit::USAGE, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_there_names_the_nearest_and_all() {
+        let error = not_found("cluster", "paint_shp", ["Body_Shop", "Paint_Shop"]);
+        assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
+        let text = "there is no cluster \"paint_shp\"; did you mean \"Paint_Shop\"? there are: Body_Shop, Paint_Shop";
+        assert_eq!(error.to_string(), text);
+        let far = not_found("cluster", "Nowhere", ["Body_Shop"]).to_string();
+        assert_eq!(far, "there is no cluster \"Nowhere\"; there are: Body_Shop");
+        let none = not_found("cluster", "Nowhere", Vec::<String>::new()).to_string();
+        assert_eq!(none, "there is no cluster \"Nowhere\"; there are: none");
+    }
+
+    #[test]
+    fn the_nearest_name_is_at_most_a_third_away_and_swapped_letters_are_one_edit() {
+        for (wanted, nearby) in [
+            ("Robot_Cell_3", Some("Robot_Cell_1")),
+            ("Rboot_Cell_1", Some("Robot_Cell_1")),
+            ("OVEN", Some("oven")),
+            ("ab", Some("ad")),
+            ("xy", None),
+            ("Robot", None),
+            ("pres", Some("Body_Shop/press")),
+            ("Body_Shpo/press", Some("Body_Shop/press")),
+        ] {
+            assert_eq!(
+                nearest(wanted, ["Robot_Cell_1", "oven", "ad", "Body_Shop/press"].into_iter()),
+                nearby,
+                "{wanted}"
+            );
+        }
+    }
+
+    #[test]
+    fn long_lists_of_names_are_cut() {
+        let names = candidates((0..CANDIDATES_MAX + 5).map(|n| format!("n{n:02}")));
+        assert!(names.ends_with("n19, ..."), "{names}");
+    }
+
+    #[test]
+    fn an_etag_is_an_uuid_or_none() {
+        assert_eq!(etag_option("none").unwrap(), None);
+        assert_eq!(etag_option(&Uuid::nil().to_string()).unwrap(), Some(Uuid::nil()));
+        assert_eq!(exit::code_of(&etag_option("7").unwrap_err()), exit::USAGE);
+    }
+
+    #[test]
+    fn what_a_write_made_is_told_by_its_etags() {
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        assert_eq!(outcome(None, Some(one)), "created");
+        assert_eq!(outcome(Some(one), Some(two)), "changed");
+        assert_eq!(outcome(Some(one), Some(one)), "unchanged");
+        assert_eq!(outcome(Some(one), None), "changed");
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{capture, cluster, etag_option, read_document};
+use super::{capture, cluster, etag_option, outcome, read_document};
 use crate::cli::Options;
 use crate::cli::joining::PolicyCommand;
 use crate::client::{Client, Scope, request_id, writer};
@@ -129,8 +129,11 @@ async fn set(wanted: &str, value: Value, if_match: Option<&str>, options: &Optio
     let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
     let before = current(&client.fleet, uuid)?.map(|(_, entry)| entry.etag);
     let result = write(&mut client, uuid, &policy, asked.unwrap_or(before)).await?;
-    let line = format!("policy of {} written: revision {}", cluster.name, result.revision);
-    output::print(options.presentation.output, || vec![line], &json!(result))?;
+    let done = outcome(before, result.etags.get(AttestationPolicy::slug()).copied());
+    let line = format!("policy of {} {done}: revision {}", cluster.name, result.revision);
+    let mut value = json!(result);
+    value["change"] = json!(done);
+    output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
     Ok(())
 }

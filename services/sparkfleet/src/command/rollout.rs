@@ -106,10 +106,7 @@ fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
     let all = repositories(fleet);
     let uuid = Uuid::try_parse(wanted).ok();
     let found = all.iter().find(|(of, path)| Some(*of) == uuid || path == wanted).map(|(uuid, _)| *uuid);
-    found.ok_or_else(|| {
-        let names = super::candidates(all.iter().map(|(_, path)| path.as_str()));
-        usage(anyhow!("there is no git repository {wanted:?}; there are: {names}"))
-    })
+    found.ok_or_else(|| super::not_found("git repository", wanted, all.iter().map(|(_, path)| path.as_str())))
 }
 
 fn name(fleet: &Fleet, repository: Uuid) -> String {

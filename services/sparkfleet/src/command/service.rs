@@ -1,12 +1,10 @@
 //! Each service on its own: configuration, log, signals, and then the service's own `run`.
 
-use std::path::Path;
-
-use anyhow::Context as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use service_runtime::health::Health;
 use service_runtime::keys::{self, ConfigKey};
+use service_runtime::service::ServiceConfig;
 use service_runtime::shutdown::Shutdown;
 use service_runtime::{config, exit, logging};
 use sparkplug_mqtt::MqttConfig;
@@ -25,9 +23,9 @@ const HTTP_KEYS: &[ConfigKey] = &[ConfigKey {
 /// # Errors
 /// As documented for the exit codes.
 pub async fn configdb(arguments: &ConfigDbArguments) -> anyhow::Result<()> {
-    let (config, shutdown) = begin::<configdb::Config>("configdb", &arguments.service)?;
-    let config = configdb::Config { new_store: arguments.new_store, ..config };
-    configdb::run(config, shutdown, Health::new()).await
+    let new_store = arguments.new_store;
+    let service = |config, shutdown, health| configdb::run(configdb::Config { new_store, ..config }, shutdown, health);
+    start("configdb", &arguments.service, service).await
 }
 
 /// Runs the cluster manager.
@@ -35,8 +33,7 @@ pub async fn configdb(arguments: &ConfigDbArguments) -> anyhow::Result<()> {
 /// # Errors
 /// As documented for the exit codes.
 pub async fn cluster_manager(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    let (config, shutdown) = begin("cluster-manager", arguments)?;
-    cluster_manager::run(config, shutdown, Health::new()).await
+    start("cluster-manager", arguments, cluster_manager::run).await
 }
 
 /// Runs edge sync.
@@ -44,8 +41,7 @@ pub async fn cluster_manager(arguments: &ServiceArguments) -> anyhow::Result<()>
 /// # Errors
 /// As documented for the exit codes.
 pub async fn edge_sync(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    let (config, shutdown) = begin("edge-sync", arguments)?;
-    edge_sync::run(config, shutdown, Health::new()).await
+    start("edge-sync", arguments, edge_sync::run).await
 }
 
 /// Runs an edge monitor or the central monitor.
@@ -53,8 +49,7 @@ pub async fn edge_sync(arguments: &ServiceArguments) -> anyhow::Result<()> {
 /// # Errors
 /// As documented for the exit codes.
 pub async fn edge_monitor(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    let (config, shutdown) = begin("edge-monitor", arguments)?;
-    edge_monitor::run(config, shutdown, Health::new()).await
+    start("edge-monitor", arguments, edge_monitor::run).await
 }
 
 /// Runs a replica of the join service.
@@ -62,8 +57,7 @@ pub async fn edge_monitor(arguments: &ServiceArguments) -> anyhow::Result<()> {
 /// # Errors
 /// As documented for the exit codes.
 pub async fn join_service(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    let (config, shutdown) = begin("join-service", arguments)?;
-    join_service::run(config, shutdown, Health::new()).await
+    start("join-service", arguments, join_service::run).await
 }
 
 /// Runs the keeper of Kerberos keys.
@@ -72,20 +66,22 @@ pub async fn join_service(arguments: &ServiceArguments) -> anyhow::Result<()> {
 /// As documented for the exit codes.
 #[cfg(feature = "kerberos")]
 pub async fn krb_keys(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    let (config, shutdown) = begin("krb-keys", arguments)?;
-    krb_keys::run(config, shutdown, Health::new()).await
+    start("krb-keys", arguments, krb_keys::run).await
 }
 
-/// Configuration, log and signals of a service.
-fn begin<T>(service: &str, arguments: &ServiceArguments) -> anyhow::Result<(T, Shutdown)>
+/// Log and configuration of a service, then the start that all services share.
+async fn start<C, F>(
+    name: &str,
+    arguments: &ServiceArguments,
+    service: impl FnOnce(C, Shutdown, Health) -> F,
+) -> anyhow::Result<()>
 where
-    T: Default + Serialize + DeserializeOwned,
+    C: ServiceConfig + Default + Serialize + DeserializeOwned,
+    F: Future<Output = anyhow::Result<()>>,
 {
     logging::init(arguments.log_format, "info").map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let file: Option<&Path> = arguments.config.as_deref();
-    let config = config::load(service, file)?;
-    let shutdown = Shutdown::on_signals().context("cannot listen to signals")?;
-    Ok((config, shutdown))
+    let config: C = config::load(name, arguments.config.as_deref())?;
+    service_runtime::service::run(config, service).await
 }
 
 /// The subcommand of each service, with all its keys.
@@ -125,6 +121,14 @@ fn all_keys(own: &[ConfigKey]) -> Vec<ConfigKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An environment that several services share names each of them; a name that is not known would be taken for a key.
+    #[test]
+    fn every_service_can_be_named_in_the_environment() {
+        for (name, _) in services() {
+            assert!(config::SERVICES.contains(&name), "{name} is not among the services of the environment");
+        }
+    }
 
     #[test]
     fn every_key_of_every_service_is_documented_with_its_default() {

@@ -147,8 +147,7 @@ async fn revoke(name: &str, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Config).await?;
     let object = object(client.fleet.organisation(), name)?;
     if client.fleet.config.entry(object, ApiToken::slug()).is_none() {
-        let names = super::candidates(tokens(&client.fleet).iter().map(|token| token.name.as_str()));
-        return Err(usage(anyhow!("there is no token {name:?}; there are: {names}")));
+        return Err(super::not_found("token", name, tokens(&client.fleet).iter().map(|token| token.name.as_str())));
     }
     let request = WriteRequest::put(request_id(), object).by(writer()).delete(ApiToken::slug());
     let result = client.write(request).await?;

@@ -193,7 +193,7 @@ fn start_services(spec: &EdgeSpec, release: &Release, shutdown: Shutdown) -> any
     let kubernetes = edge_sync::config::KubernetesConfig { namespace: release.namespace.clone(), url };
     let sync = edge_sync::Config {
         organisation: spec.organisation.clone(),
-        state_dir: spec.state_dir.join("sync"),
+        state_dir: spec.state_dir.join("sync").into(),
         simulated: true,
         cluster: edge_sync::config::ClusterConfig { name: name.clone(), uuid: Some(uuid) },
         kubernetes: kubernetes.clone(),
@@ -202,7 +202,7 @@ fn start_services(spec: &EdgeSpec, release: &Release, shutdown: Shutdown) -> any
     };
     let monitor = edge_monitor::Config {
         organisation: spec.organisation.clone(),
-        state_dir: spec.state_dir.join("monitor"),
+        state_dir: spec.state_dir.join("monitor").into(),
         simulated: true,
         cluster: edge_monitor::config::ClusterConfig { name: name.clone(), uuid: Some(uuid) },
         kubernetes: kubernetes.clone(),
@@ -243,7 +243,7 @@ fn join_config(
     let default = join_service::Config::default();
     join_service::Config {
         organisation: spec.organisation.clone(),
-        state_dir: spec.state_dir.join("join"),
+        state_dir: spec.state_dir.join("join").into(),
         simulated: true,
         cluster: join_service::config::ClusterConfig { name, uuid: Some(uuid) },
         kubernetes: join_service::config::KubernetesConfig {

@@ -19,6 +19,7 @@ use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::logging::{self, LogFormat};
 use service_runtime::shutdown::Shutdown;
+use service_runtime::state_dir::StateDir;
 use sparkplug::host::HostRequest;
 use sparkplug::{HostId, Now};
 use sparkplug_mqtt::MqttConfig;
@@ -78,7 +79,7 @@ pub fn prepare(arguments: &UpArguments) -> anyhow::Result<File> {
     let dir = &arguments.data_dir;
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
     let named = || format!("--data-dir {}", dir.display());
-    std::fs::create_dir_all(dir).with_context(named).map_err(wrong)?;
+    StateDir::from(dir.as_path()).create().with_context(named).map_err(wrong)?;
     let lock = File::create(dir.join("lock")).with_context(named).map_err(wrong)?;
     if lock.try_lock().is_err() {
         let error =
@@ -119,14 +120,14 @@ impl Factory {
         let organisation = &arguments.organisation;
         let configdb = configdb::Config {
             organisation: organisation.clone(),
-            state_dir: dir.join("configdb"),
+            state_dir: dir.join("configdb").into(),
             mqtt: mqtt.clone(),
             ..configdb::Config::default()
         };
         spawn(&mut services, "configdb", configdb::run(configdb, centre.clone(), health.clone()));
         let manager = cluster_manager::Config {
             organisation: organisation.clone(),
-            state_dir: manager_state.clone(),
+            state_dir: manager_state.clone().into(),
             mqtt: mqtt.clone(),
             git: cluster_manager::config::GitConfig {
                 listen: git,
@@ -140,7 +141,7 @@ impl Factory {
         let monitor = edge_monitor::Config {
             organisation: organisation.clone(),
             mode: edge_monitor::config::Mode::Central,
-            state_dir: dir.join("monitor"),
+            state_dir: dir.join("monitor").into(),
             mqtt: mqtt.clone(),
             ..edge_monitor::Config::default()
         };

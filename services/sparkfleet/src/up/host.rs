@@ -194,7 +194,7 @@ impl Machine {
         let default = bootstrapper::Config::default();
         bootstrapper::Config {
             organisation: home.organisation.clone(),
-            state_dir: self.directory.join("session"),
+            state_dir: self.directory.join("session").into(),
             role,
             node_name: Some(self.hostname.clone()),
             addresses: vec![self.address().to_string()],

@@ -62,7 +62,8 @@ async fn show(
 ) -> anyhow::Result<()> {
     let clock = Clock::new();
     let host_id = HostId::new(factory::TABLE).context("host id")?;
-    let config = HostConfig { filters: filters(&organisation, Scope::Fleet), ..HostConfig::new(Some(host_id)) };
+    let config =
+        HostConfig { filters: filters(&organisation, Scope::Fleet), ..HostConfig::of_contracts(Some(host_id)) };
     let mut host = sparkplug_mqtt::spawn_host(config, &factory.table_mqtt()?, clock)?;
     let mut fleet = Fleet::new(organisation)?;
     for node in [fleet.config.node().clone(), fleet.manager.node().clone()] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use join_service_contract::HostState;
 
-use crate::command::{cluster, deployment, host};
+use crate::command::{alert, cluster, deployment, host};
 use crate::fleet::{Fleet, JoiningHostRow};
 use crate::output;
 
@@ -24,7 +24,7 @@ pub fn draw(fleet: &Fleet, header: &[String], hints: &[String], now: u64, size: 
     part(cluster::hosts_table(&fleet.hosts(None)).lines());
     part(host::table(&outside(fleet), now).lines());
     part(deployment::table(&fleet.deployments(), now).lines());
-    part(cluster::alerts_table(&fleet.alerts(), now).lines());
+    part(alert::table(&fleet.alerts(), now).lines());
     lines.push(String::new());
     lines.extend_from_slice(hints);
     // The last row stays free: the cursor stands there.
@@ -86,10 +86,10 @@ impl Changes {
             described.insert(format!("deployment {}/{}", row.cluster, row.name), row.described());
         }
         for row in fleet.alerts() {
-            let since = output::moment(row.since);
+            let since = row.since.map_or_else(String::new, |since| format!(" since {}", output::moment(since)));
             described.insert(
-                format!("alert {} of {}", row.alert, row.node),
-                format!("active since {since} ({})", row.monitor),
+                format!("alert {} of {}", row.alert, row.subject()),
+                format!("active{since}: {} ({})", row.reason, row.monitor),
             );
         }
         described

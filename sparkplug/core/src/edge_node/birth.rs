@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::UpdateError;
 use crate::metric::{Metric, Template, Value};
-use crate::payload::{self, Form};
+use crate::payload::{self, Dialect, Form};
 
 /// The sequence number of birth and death as a metric.
 pub(super) const BD_SEQ: &str = "bdSeq";
@@ -26,7 +26,7 @@ const SOME_TIMESTAMP: u64 = 1 << 41;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizing {
     pub aliases: bool,
-    pub uint32_as_long: bool,
+    pub dialect: Dialect,
     pub uuid_bytes: usize,
     pub message_bytes_max: usize,
 }
@@ -34,7 +34,7 @@ pub(super) struct Sizing {
 impl Sizing {
     /// Bytes that the metric takes in a birth; an alias is counted with the most bytes that this machine gives it.
     pub(super) fn metric(&self, metric: &Metric) -> usize {
-        payload::metric_bytes(metric, Form::Birth, self.aliases.then_some(u64::from(u32::MAX)), self.uint32_as_long)
+        payload::metric_bytes(metric, Form::Birth, self.aliases.then_some(u64::from(u32::MAX)), self.dialect)
     }
 
     pub(super) const fn node_overhead(&self) -> usize {
@@ -109,6 +109,17 @@ impl Change {
 impl Entity {
     pub(super) fn get(&self, name: &str) -> Option<&Slot> {
         self.by_name.get(name).map(|&i| &self.slots[i])
+    }
+
+    /// Gives new values the properties and the metadata of the current ones, where they have none of their own.
+    pub(super) fn describe(&self, metrics: &mut [Metric]) {
+        for metric in metrics {
+            let Some(slot) = self.get(&metric.name) else { continue };
+            metric.properties = slot.metric.properties.overlaid(&metric.properties);
+            if metric.metadata.is_none() {
+                metric.metadata.clone_from(&slot.metric.metadata);
+            }
+        }
     }
 
     /// Compares new values with the current ones and checks that the birth stays within its limit.

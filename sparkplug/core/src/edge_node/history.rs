@@ -16,7 +16,7 @@ use bytes::Bytes;
 use super::birth::Sample;
 use crate::metric::Metric;
 use crate::name::DeviceId;
-use crate::payload::{self, Encoder, Form, Limits};
+use crate::payload::{self, Dialect, Encoder, Form, Limits};
 
 /// What is dropped when the store is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -328,7 +328,7 @@ impl History {
 const DEVICE: &str = "device ";
 
 fn encode<'a>(device: Option<&DeviceId>, metrics: impl IntoIterator<Item = &'a Metric>) -> Option<Bytes> {
-    let mut encoder = Encoder::new(Form::Birth, false, None);
+    let mut encoder = Encoder::new(Form::Birth, Dialect::Strict, None);
     let mut is_empty = true;
     for metric in metrics.into_iter().filter(|metric| !metric.is_transient) {
         is_empty = false;

@@ -32,7 +32,7 @@ use session::Leave;
 use crate::backoff::Backoff;
 use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
-use crate::payload::Compression;
+use crate::payload::{Compression, Dialect};
 use crate::seq::BdSeq;
 use crate::session::{TransportAction, TransportEvent};
 use crate::time::Now;
@@ -69,8 +69,8 @@ pub struct EdgeNodeConfig {
     pub reconnect: (Duration, Duration),
     /// Seed of the jitter.
     pub seed: u64,
-    /// Write UInt32 values as Tahu's Java, C and JavaScript do; see [`crate::payload::EncodeOptions::uint32_as_long`].
-    pub uint32_as_long: bool,
+    /// For which readers births and data are written. With [`Dialect::Tahu`] leave [`Self::aliases`] off: names stand in data either way.
+    pub dialect: Dialect,
     /// After so long without a message ([`HEARTBEAT`]), say `Node Control/Rebirth` = false again. A gap in `seq` shows only with the message after it: without this, a host that missed
     /// the last message before a quiet time is wrong for as long as that lasts. None: say nothing.
     pub heartbeat: Option<Duration>,
@@ -82,7 +82,7 @@ pub struct EdgeNodeConfig {
 }
 
 impl EdgeNodeConfig {
-    /// Defaults for everything but the name: no primary host, no aliases, 256 KiB messages, bursts of 200 births with 20 ms pauses, rebirth at most once a second, reconnect
+    /// Defaults for everything but the name: the strict dialect, no primary host, no aliases, 256 KiB messages, bursts of 200 births with 20 ms pauses, rebirth at most once a second, reconnect
     /// after 0.5 s to 30 s, no heartbeat, no compression, no store.
     #[must_use]
     pub fn new(descriptor: EdgeNodeDescriptor) -> Self {
@@ -100,27 +100,40 @@ impl EdgeNodeConfig {
             data_waiting_max: 10_000,
             reconnect: (Duration::from_millis(500), Duration::from_secs(30)),
             seed: 0,
-            uint32_as_long: false,
+            dialect: Dialect::Strict,
             heartbeat: None,
             compression: None,
             store: None,
         }
     }
+
+    /// The same for a service whose readers are not known: [`Dialect::Tahu`], so that clients which keep no births read its data, and a heartbeat.
+    #[must_use]
+    pub fn for_any_reader(descriptor: EdgeNodeDescriptor) -> Self {
+        Self { dialect: Dialect::Tahu, heartbeat: Some(HEARTBEAT), ..Self::new(descriptor) }
+    }
 }
 
-/// What an application tells its Edge Node. A metric is taken as it is, its properties and their absence included; one that says the same as the current one sends nothing
-/// (report by exception), whatever its timestamp.
+/// What an application tells its Edge Node. A metric that says the same as the current one sends nothing (report by exception), whatever its timestamp.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeUpdate {
     /// These metrics of the node (`device` None) or of a device have these values. A name that the birth does not hold yet is added, which
-    /// means a rebirth of the node, or DDEATH and DBIRTH of the device.
+    /// means a rebirth of the node, or DDEATH and DBIRTH of the device. Properties are set key by key: those that a metric does not give stay as they are, and so does the metadata
+    /// of one that gives none.
     Set {
         /// The device, or the node itself.
         device: Option<DeviceId>,
         /// New values.
         metrics: Vec<Metric>,
     },
-    /// The device exists and has exactly these metrics. If it is already born with the same names and types, only the differences are sent.
+    /// As [`NodeUpdate::Set`], but each metric is taken as it is: properties and metadata that it does not give are removed.
+    Replace {
+        /// The device, or the node itself.
+        device: Option<DeviceId>,
+        /// The metrics as they are to be.
+        metrics: Vec<Metric>,
+    },
+    /// The device exists and has exactly these metrics, with exactly these properties. If it is already born with the same names and types, only the differences are sent.
     DeviceBirth {
         /// Which.
         device: DeviceId,
@@ -331,7 +344,7 @@ impl EdgeNode {
     pub fn new(config: EdgeNodeConfig, metrics: Vec<Metric>, now: Now) -> Result<Self, UpdateError> {
         let sizing = Sizing {
             aliases: config.aliases,
-            uint32_as_long: config.uint32_as_long,
+            dialect: config.dialect,
             uuid_bytes: config.payload_uuid.as_deref().map_or(0, str::len),
             message_bytes_max: config.message_bytes_max,
         };
@@ -360,7 +373,7 @@ impl EdgeNode {
             heartbeat: None,
             config,
         };
-        machine.set(None, metrics, now)?;
+        machine.replace(None, metrics, now)?;
         machine.connect(now);
         Ok(machine)
     }
@@ -375,6 +388,7 @@ impl EdgeNode {
         }
         match update {
             NodeUpdate::Set { device, metrics } => self.set(device, metrics, now)?,
+            NodeUpdate::Replace { device, metrics } => self.replace(device, metrics, now)?,
             NodeUpdate::DeviceBirth { device, metrics } => self.device_birth(device, metrics, now)?,
             NodeUpdate::Reshape { devices } => self.reshape(devices, now)?,
             NodeUpdate::DeviceDeath { device } => self.device_death(&device, now)?,
@@ -394,6 +408,10 @@ impl EdgeNode {
             TransportEvent::Message { topic, payload, retain } => self.message(topic, &payload, retain, now),
             // A lost command is repeated by whoever wants it; a lost STATE is retained and comes again with the next session.
             TransportEvent::Lost { .. } => {}
+            TransportEvent::Oversized { topic, bytes, .. } => {
+                let reason = format!("its payload of {bytes} bytes is too large to be taken");
+                self.outputs.event(NodeEvent::Rejected { topic, reason });
+            }
             TransportEvent::Received { publishes } => self.received(publishes, now),
             TransportEvent::Outdated => self.outdated(now),
             TransportEvent::Disconnected { reason, reached } => self.disconnected(reason, reached, now),

@@ -7,7 +7,7 @@ use super::birth::{BD_SEQ, Entity, NODE_REBIRTH, Sample};
 use super::{EdgeNodeConfig, NodeEvent, NodeOutput};
 use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor};
-use crate::payload::{self, Compression, Encoder, Form};
+use crate::payload::{self, Compression, Dialect, Encoder, Form};
 use crate::seq::{BdSeq, Seq};
 use crate::session::{Publish, QoS, TransportAction};
 use crate::topic::{MessageKind, Topic};
@@ -20,7 +20,7 @@ const MACHINE_METRICS_BYTES: usize = 64;
 pub(super) struct OutputQueue {
     descriptor: EdgeNodeDescriptor,
     payload_uuid: Option<Arc<str>>,
-    uint32_as_long: bool,
+    dialect: Dialect,
     compression: Option<Compression>,
     /// `seq` of the next message.
     seq: Seq,
@@ -39,7 +39,7 @@ impl OutputQueue {
         Self {
             descriptor: config.descriptor.clone(),
             payload_uuid: config.payload_uuid.clone(),
-            uint32_as_long: config.uint32_as_long,
+            dialect: config.dialect,
             compression: config.compression,
             seq: Seq::ZERO,
             last_timestamp: 0,
@@ -152,8 +152,8 @@ impl OutputQueue {
     ) -> Encoder {
         let frame = payload::frame_bytes(Some(timestamp), Some(self.seq.get()), self.payload_uuid.as_deref(), None);
         let own = if form == Form::Birth { MACHINE_METRICS_BYTES } else { 0 };
-        let bytes = payload::payload_room(frame + own, metrics, form, self.uint32_as_long);
-        Encoder::with_capacity(form, self.uint32_as_long, Some(timestamp), bytes)
+        let bytes = payload::payload_room(frame + own, metrics, form, self.dialect);
+        Encoder::with_capacity(form, self.dialect, Some(timestamp), bytes)
     }
 
     /// tck-id-payloads-sequence-num-always-included, tck-id-payloads-sequence-num-incrementing

@@ -1,7 +1,7 @@
 //! Every test sees all that comes out: [`Bench::expect`] fails on anything left over.
 
 use super::*;
-use crate::metric::{DataType, Properties, Template, Value};
+use crate::metric::{DataType, MetaData, Properties, Template, Value};
 use crate::payload::{DisplayMetric, DisplayPayload, EncodeOptions, Form, Limits, Payload, decode_for_display, encode};
 use crate::session::{Publish, QoS};
 use crate::state::HostState;

@@ -15,6 +15,22 @@ impl EdgeNode {
         mut metrics: Vec<Metric>,
         now: Now,
     ) -> Result<(), UpdateError> {
+        let known = match &device {
+            None => Some(&self.node),
+            Some(device) => self.devices.get(device).map(|known| &known.entity),
+        };
+        if let Some(known) = known {
+            known.describe(&mut metrics);
+        }
+        self.replace(device, metrics, now)
+    }
+
+    pub(super) fn replace(
+        &mut self,
+        device: Option<DeviceId>,
+        mut metrics: Vec<Metric>,
+        now: Now,
+    ) -> Result<(), UpdateError> {
         birth::admit_current(&metrics)?;
         birth::admit(&mut metrics, device.is_none(), now.wall)?;
         birth::admit_templates(&self.node, &metrics, device.is_none())?;
@@ -64,7 +80,7 @@ impl EdgeNode {
         now: Now,
     ) -> Result<(), UpdateError> {
         if self.devices.get(&device).is_some_and(|known| known.entity.has_shape_of(&metrics)) {
-            return self.set(Some(device), metrics, now);
+            return self.replace(Some(device), metrics, now);
         }
         let change = self.birth_of(&device, &mut metrics, now)?;
         self.install(&device, change);

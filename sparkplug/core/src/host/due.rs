@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::node_table::NodeIndex;
-use super::{HostApplication, HostEvent, Liveness, NODE_REBIRTH, Phase, UNANSWERED_MAX};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, NODE_REBIRTH, Phase, UNANSWERED_MAX};
 use crate::metric::Metric;
 use crate::time::Now;
 
@@ -34,9 +34,10 @@ impl HostApplication {
         }
     }
 
-    /// An automatic request, where the configuration allows it.
+    /// An automatic request, where the configuration allows it, and an answer could be taken.
     pub(super) fn wish_rebirth(&mut self, at: NodeIndex, reason: &str, now: Now) {
-        if self.config.rebirth_requests {
+        let is_too_large = self.nodes.get(at).is_some_and(|known| known.excesses >= EXCESSES_MAX);
+        if self.config.rebirth_requests && !is_too_large {
             self.schedule_rebirth(at, reason, now);
         }
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::node_table::{self, Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
-use super::{HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, Phase};
+use super::{EXCESSES_MAX, HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, Phase};
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
 use crate::payload::{self, DecodeError, Inflated, PayloadRef};
 use crate::seq::Seq;
@@ -104,6 +104,38 @@ impl HostApplication {
         }
     }
 
+    pub(super) fn oversized(&mut self, topic: &str, bytes: usize, retain: bool, now: Now) {
+        let reason = format!("its payload of {bytes} bytes is too large to be taken");
+        match Topic::parse(topic) {
+            // What is retained is not taken anyway.
+            Ok(Topic::Node { node, .. } | Topic::Device { node, .. }) if !retain => {
+                if let Some(at) = self.admit(&node, topic) {
+                    self.exceeds(at, topic, reason, now);
+                }
+            }
+            _ => self.reject(topic, reason),
+        }
+    }
+
+    /// A message of the node is larger than what is taken. Births that are too large stay so: the first is told, and the one with which asking for another ends.
+    fn exceeds(&mut self, at: NodeIndex, topic: &str, reason: String, now: Now) {
+        let Some(known) = self.nodes.get_mut(at) else { return };
+        known.excesses = known.excesses.saturating_add(1);
+        known.exceeded_at = now.mono;
+        if known.excesses >= EXCESSES_MAX {
+            self.rebirths.cancel(at, &mut known.asking);
+        }
+        match known.excesses {
+            1 => self.reject(topic, reason),
+            EXCESSES_MAX => self.reject(
+                topic,
+                format!("{reason}; that happened {EXCESSES_MAX} times, so the node is not asked for rebirth any more"),
+            ),
+            _ => {}
+        }
+        self.lose_track(at, "a message exceeds the limits", now);
+    }
+
     /// The place of the node in the table, unless the table is full.
     pub(super) fn admit(&mut self, node: &EdgeNodeDescriptor, topic: &str) -> Option<NodeIndex> {
         if let Some(at) = self.nodes.find(node) {
@@ -158,7 +190,10 @@ impl HostApplication {
         known.stale_at = None;
         known.devices.clear();
         known.devices_refused = false;
-        known.metrics_refused = false;
+        // A device of the same birth may exceed the limits again at once.
+        if now.mono >= known.exceeded_at + self.config.rebirth_interval.1 * 2 {
+            known.excesses = 0;
+        }
         let uuid = payload.uuid.map(Into::into);
         self.event(HostEvent::NodeBirth { node, bd_seq, timestamp, uuid, metrics });
         self.report(topic, &problems);
@@ -411,15 +446,7 @@ impl HostApplication {
                 | DecodeError::TooLarge { .. }
                 | DecodeError::InflatedTooLarge { .. }
                 | DecodeError::TooManyElements { .. }),
-            ) => {
-                // Births that are too large stay so: telling it once is enough.
-                let told =
-                    self.nodes.get_mut(at).is_some_and(|known| std::mem::replace(&mut known.metrics_refused, true));
-                if !told {
-                    self.reject(topic, error.to_string());
-                }
-                self.lose_track(at, "a message exceeds the limits", now);
-            }
+            ) => self.exceeds(at, topic, error.to_string(), now),
             Err(error) => self.unreadable(at, topic, error.to_string(), now),
         }
         None

@@ -38,7 +38,7 @@ pub use view::{DeviceView, MetricView, NodeView};
 use crate::backoff::Backoff;
 use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
-use crate::payload::Limits;
+use crate::payload::{Dialect, Limits};
 use crate::seq::BdSeq;
 use crate::session::{QoS, TransportAction, TransportEvent};
 use crate::time::Now;
@@ -71,6 +71,11 @@ pub struct HostConfig {
     pub devices_max: usize,
     /// See [`Self::nodes_max`].
     pub metrics_max: usize,
+    /// Send commands for metrics and devices that the birth of a living node does not have, for receivers whose contract takes requests beyond their births. Off: such a command is
+    /// refused with [`HostEvent::Rejected`]. One that gives a metric of the birth another datatype is refused either way; one to a node that is not alive is sent as it is.
+    pub commands_beyond_births: bool,
+    /// For which readers commands are written: [`Dialect::Tahu`] for nodes that look for UInt32 where Tahu's JavaScript does.
+    pub dialect: Dialect,
     /// Larger payloads are refused unread, and compressed ones that carry more.
     pub message_bytes_max: usize,
     /// First and longest wait before a new CONNECT; between them it doubles, with jitter.
@@ -96,10 +101,18 @@ impl HostConfig {
             nodes_max: 100_000,
             devices_max: 100_000,
             metrics_max: 100_000,
+            commands_beyond_births: false,
+            dialect: Dialect::Strict,
             message_bytes_max: 1024 * 1024,
             reconnect: (Duration::from_millis(500), Duration::from_secs(30)),
             seed: 0,
         }
+    }
+
+    /// The same for a service that commands others by their contracts: see [`Self::commands_beyond_births`].
+    #[must_use]
+    pub fn of_contracts(host_id: Option<HostId>) -> Self {
+        Self { commands_beyond_births: true, ..Self::new(host_id) }
     }
 }
 
@@ -112,7 +125,7 @@ pub enum HostRequest {
         node: EdgeNodeDescriptor,
         /// To which device of it.
         device: Option<DeviceId>,
-        /// Wanted values; names always, types too, aliases never.
+        /// Wanted values; names always, types too, aliases never. A living node has to have been born with them, see [`HostConfig::commands_beyond_births`].
         metrics: Vec<Metric>,
     },
     /// This node should exist: ask it for birth until it is born, again whenever it turns stale or unknown. Without this only nodes that are heard are asked.
@@ -225,7 +238,7 @@ pub enum HostEvent {
         /// Online or not.
         state: crate::state::HostState,
     },
-    /// A message was not usable and was dropped.
+    /// A message was not usable and was dropped; or a command that the application asked for, and was not sent.
     Rejected {
         /// Its topic.
         topic: String,
@@ -260,6 +273,8 @@ pub enum Liveness {
 const NODE_REBIRTH: &str = "Node Control/Rebirth";
 /// Unanswered requests to a node that nobody expects; then it is asked again only when it is heard.
 const UNANSWERED_MAX: u32 = 8;
+/// A node whose messages exceeded the limits so often is asked no more: its births are as large as they are.
+const EXCESSES_MAX: u32 = 3;
 /// Bytes of messages held back while gaps are open, over all nodes. Beyond it a gap is a loss at once.
 const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -380,6 +395,7 @@ impl HostApplication {
             TransportEvent::Subscribed => self.subscribed(now),
             TransportEvent::Message { topic, payload, retain } => self.message(&topic, &payload, retain, now),
             TransportEvent::Lost { topic } => self.lost(&topic, now),
+            TransportEvent::Oversized { topic, bytes, retain } => self.oversized(&topic, bytes, retain, now),
             TransportEvent::Received { .. } => {}
             TransportEvent::Outdated => self.outdated(now),
             TransportEvent::Disconnected { reason, .. } => self.disconnected(reason, now),

@@ -181,9 +181,11 @@ pub(super) struct Node {
     /// When the gap in `seq` becomes a loss.
     pub gap_due: Option<Duration>,
     pub asking: Asking,
-    /// It was told that there are more devices, or metrics, than are kept.
+    /// It was told that there are more devices than are kept.
     pub devices_refused: bool,
-    pub metrics_refused: bool,
+    /// How many of its messages exceeded the limits, and when the last did. Forgotten at a birth after a quiet time.
+    pub excesses: u32,
+    pub exceeded_at: Duration,
 }
 
 impl Node {
@@ -198,7 +200,8 @@ impl Node {
             gap_due: None,
             asking: Asking::default(),
             devices_refused: false,
-            metrics_refused: false,
+            excesses: 0,
+            exceeded_at: Duration::ZERO,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::shape::{Details, NO_DETAILS, Shape, Shapes, Told};
 use super::work;
-use crate::metric::{Metric, Properties, Value};
+use crate::metric::{DataType, Metric, Properties, Value};
 use crate::payload::plain::{self, PlainHead};
 use crate::payload::{Limits, MetricRef, number};
 
@@ -139,6 +139,11 @@ impl Replica {
             is_historical: details.is_historical,
             is_transient: details.is_transient,
         })
+    }
+
+    /// The datatype that a metric was born with.
+    pub(super) fn datatype(&self, name: &str) -> Option<DataType> {
+        self.shape.column(self.shape.find_name(name, 0)?).map(|(_, datatype)| datatype)
     }
 
     /// A metric by its name.

@@ -18,13 +18,48 @@ impl HostApplication {
         metrics: Vec<Metric>,
         now: Now,
     ) {
+        if let Some(reason) = self.refusal(&node, device.as_ref(), &metrics) {
+            let topic = Topic::of(node, MessageKind::NCmd, device).to_string();
+            return self.event(HostEvent::Rejected { topic, reason });
+        }
         let payload = Payload { timestamp: Some(now.wall), seq: None, uuid: None, body: None, metrics };
         self.publish(Publish {
             topic: Topic::of(node, MessageKind::NCmd, device).to_string(),
-            payload: payload::encode(&payload, &EncodeOptions::new(Form::Command)),
+            payload: payload::encode(
+                &payload,
+                &EncodeOptions { dialect: self.config.dialect, ..EncodeOptions::new(Form::Command) },
+            ),
             qos: QoS::AtMostOnce,
             retain: false,
         });
+    }
+
+    /// What a living node was not born with cannot be wished of it. Of a node that is not alive nobody knows what it is about to be born with.
+    ///
+    /// (tck-id-operational-behavior-data-commands-ncmd-metric-name, tck-id-operational-behavior-data-commands-ncmd-metric-value,
+    /// tck-id-operational-behavior-data-commands-dcmd-metric-name, tck-id-operational-behavior-data-commands-dcmd-metric-value)
+    fn refusal(&self, node: &EdgeNodeDescriptor, device: Option<&DeviceId>, metrics: &[Metric]) -> Option<String> {
+        let unfit = |metric: &Metric| metric.check().err().map(|rule| format!("metric {:?}: {rule}", metric.name));
+        if let Some(reason) = metrics.iter().find_map(unfit) {
+            return Some(reason);
+        }
+        let known = self.heard(node).filter(|known| known.liveness == Liveness::Alive)?;
+        let replica = match device {
+            None => known.birth.as_ref().map(|birth| &birth.replica),
+            Some(device) => known.devices.get(device).filter(|replica| replica.dead_at.is_none()),
+        };
+        let is_bound = !self.config.commands_beyond_births;
+        let Some(replica) = replica else {
+            return device.filter(|_| is_bound).map(|device| format!("device {device} is not born"));
+        };
+        metrics.iter().find_map(|metric| match replica.datatype(&metric.name) {
+            Some(datatype) if datatype == metric.datatype => None,
+            Some(datatype) => Some(format!(
+                "metric {:?} is {datatype:?} in the birth, but {:?} in the command",
+                metric.name, metric.datatype
+            )),
+            None => is_bound.then(|| format!("metric {:?} is not in the birth", metric.name)),
+        })
     }
 
     pub(super) fn expect(&mut self, node: &EdgeNodeDescriptor, now: Now) {

@@ -4,7 +4,7 @@ use super::*;
 use bytes::Bytes;
 
 use crate::metric::{DataType, Properties, Value};
-use crate::payload::{self, EncodeOptions, Form, Payload};
+use crate::payload::{self, Dialect, EncodeOptions, Form, Payload};
 use crate::session::Publish;
 use crate::state::HostState;
 
@@ -219,5 +219,5 @@ fn message(
 ) -> Bytes {
     let form = if kind.ends_with("DATA") { Form::Data } else { Form::Birth };
     let payload = Payload { timestamp: Some(timestamp), seq, metrics, ..Payload::default() };
-    payload::encode(&payload, &EncodeOptions { form, aliases, uint32_as_long: false })
+    payload::encode(&payload, &EncodeOptions { form, aliases, dialect: Dialect::Strict })
 }

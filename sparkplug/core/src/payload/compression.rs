@@ -15,7 +15,7 @@ use flate2::{Compression as Level, Decompress, FlushDecompress, Status};
 
 use super::borrowed::{self, PayloadRef, ValueRef};
 use super::limits::{DecodeError, Limits};
-use super::{Encoder, Form};
+use super::{Dialect, Encoder, Form};
 use crate::metric::Metric;
 
 /// The payload `uuid` that marks a compressed payload.
@@ -75,7 +75,7 @@ impl Compression {
                 encoder.write_all(inner).and_then(|()| encoder.finish())
             }
         };
-        let mut outer = Encoder::new(Form::Birth, false, Some(timestamp));
+        let mut outer = Encoder::new(Form::Birth, Dialect::Strict, Some(timestamp));
         outer.metric(&Metric::string(ALGORITHM, Some(self.algorithm.name())).at(timestamp), None, false);
         let outer = outer.finish(seq, Some(&COMPRESSED.into()), Some(&body.ok()?.into()));
         (outer.len() < inner.len()).then_some(outer)

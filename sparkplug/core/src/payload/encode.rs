@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::sink::{Count, Sink};
-use super::{Payload, write};
+use super::{Dialect, Payload, write};
 use crate::metric::Metric;
 
 /// Which message a metric is written for; it decides what a metric carries besides timestamp and value.
@@ -16,7 +16,7 @@ pub enum Form {
     /// (tck-id-payloads-alias-birth-requirement, tck-id-payloads-metric-datatype-req).
     Birth,
     /// NDATA, DDATA: the alias if it has one, else the name; no datatype
-    /// (tck-id-payloads-alias-data-cmd-requirement, tck-id-payloads-metric-datatype-not-req).
+    /// (tck-id-payloads-alias-data-cmd-requirement, tck-id-payloads-metric-datatype-not-req). [`Dialect::Tahu`] writes name and datatype, too.
     Data,
     /// NCMD, DCMD: the alias if it has one, else the name; datatype, because receivers may not know the name.
     Command,
@@ -32,16 +32,15 @@ pub struct EncodeOptions<'a> {
     pub form: Form,
     /// Alias of a name. None: there are no aliases.
     pub aliases: Option<AliasOf<'a>>,
-    /// Write UInt32 values into the protobuf field `long_value`, as Tahu's Java, C and JavaScript do, and not into `int_value`, as the standard says.
-    /// Reading accepts both.
-    pub uint32_as_long: bool,
+    /// For which readers.
+    pub dialect: Dialect,
 }
 
 impl EncodeOptions<'_> {
-    /// No aliases, UInt32 as the standard says.
+    /// No aliases, as the standard says.
     #[must_use]
     pub const fn new(form: Form) -> Self {
-        Self { form, aliases: None, uint32_as_long: false }
+        Self { form, aliases: None, dialect: Dialect::Strict }
     }
 }
 
@@ -50,7 +49,7 @@ impl fmt::Debug for EncodeOptions<'_> {
         f.debug_struct("EncodeOptions")
             .field("form", &self.form)
             .field("aliases", &self.aliases.is_some())
-            .field("uint32_as_long", &self.uint32_as_long)
+            .field("dialect", &self.dialect)
             .finish()
     }
 }
@@ -61,8 +60,8 @@ pub fn encode(payload: &Payload, options: &EncodeOptions<'_>) -> Bytes {
     let alias = |metric: &Metric| options.aliases.and_then(|alias| alias(&metric.name));
     let frame = frame_bytes(payload.timestamp, payload.seq, payload.uuid.as_deref(), payload.body.as_deref());
     let metrics = payload.metrics.iter().map(|metric| (metric, alias(metric)));
-    let bytes = payload_room(frame, metrics, options.form, options.uint32_as_long);
-    let mut encoder = Encoder::with_capacity(options.form, options.uint32_as_long, payload.timestamp, bytes);
+    let bytes = payload_room(frame, metrics, options.form, options.dialect);
+    let mut encoder = Encoder::with_capacity(options.form, options.dialect, payload.timestamp, bytes);
     for metric in &payload.metrics {
         encoder.metric(metric, alias(metric), !metric.properties.is_empty());
     }
@@ -73,7 +72,7 @@ pub fn encode(payload: &Payload, options: &EncodeOptions<'_>) -> Bytes {
 #[derive(Debug)]
 pub struct Encoder {
     form: Form,
-    uint32_as_long: bool,
+    dialect: Dialect,
     timestamp: Option<u64>,
     buffer: Vec<u8>,
 }
@@ -81,23 +80,23 @@ pub struct Encoder {
 impl Encoder {
     /// Begins a payload; `timestamp` is UTC ms.
     #[must_use]
-    pub fn new(form: Form, uint32_as_long: bool, timestamp: Option<u64>) -> Self {
-        Self::with_capacity(form, uint32_as_long, timestamp, 0)
+    pub fn new(form: Form, dialect: Dialect, timestamp: Option<u64>) -> Self {
+        Self::with_capacity(form, dialect, timestamp, 0)
     }
 
     /// Begins a payload for which that many bytes of memory are taken at once; [`payload_room`] tells how many.
     #[must_use]
-    pub fn with_capacity(form: Form, uint32_as_long: bool, timestamp: Option<u64>, bytes: usize) -> Self {
+    pub fn with_capacity(form: Form, dialect: Dialect, timestamp: Option<u64>, bytes: usize) -> Self {
         let mut buffer = Vec::with_capacity(bytes);
         if let Some(timestamp) = timestamp {
             buffer.number(1, timestamp);
         }
-        Self { form, uint32_as_long, timestamp, buffer }
+        Self { form, dialect, timestamp, buffer }
     }
 
     /// Adds a metric. `properties`: write them, also when there is none any more.
     pub fn metric(&mut self, metric: &Metric, alias: Option<u64>, properties: bool) {
-        let style = write::Style { form: self.form, uint32_as_long: self.uint32_as_long };
+        let style = write::Style { form: self.form, dialect: self.dialect };
         write::metric(&mut self.buffer, metric, alias, properties, style);
     }
 
@@ -161,20 +160,20 @@ pub fn payload_room<'m>(
     frame: usize,
     metrics: impl ExactSizeIterator<Item = (&'m Metric, Option<u64>)>,
     form: Form,
-    uint32_as_long: bool,
+    dialect: Dialect,
 ) -> usize {
     let exactly = metrics.len() <= FEW;
     let room = |(metric, alias)| {
         let at_most = if exactly { None } else { write::plain_room(metric) };
-        at_most.unwrap_or_else(|| metric_bytes(metric, form, alias, uint32_as_long))
+        at_most.unwrap_or_else(|| metric_bytes(metric, form, alias, dialect))
     };
     frame + metrics.map(room).sum::<usize>()
 }
 
 /// Bytes that a metric takes in a payload of this form, key and length included; its properties with it, if it has any.
 #[must_use]
-pub fn metric_bytes(metric: &Metric, form: Form, alias: Option<u64>, uint32_as_long: bool) -> usize {
+pub fn metric_bytes(metric: &Metric, form: Form, alias: Option<u64>, dialect: Dialect) -> usize {
     let mut count = Count::default();
-    write::metric(&mut count, metric, alias, !metric.properties.is_empty(), write::Style { form, uint32_as_long });
+    write::metric(&mut count, metric, alias, !metric.properties.is_empty(), write::Style { form, dialect });
     count.0
 }

@@ -23,6 +23,7 @@ mod array;
 mod borrowed;
 mod check;
 mod compression;
+mod dialect;
 mod display;
 mod encode;
 mod limits;
@@ -47,6 +48,7 @@ pub use borrowed::{
     DataSetRef, Inflated, MetaDataRef, MetricRef, PayloadRef, PropertiesRef, TemplateRef, ValueRef, decode_ref,
 };
 pub use compression::{COMPRESSED, Compression, CompressionAlgorithm};
+pub use dialect::{Dialect, UnknownDialect};
 pub use display::{DisplayMetric, DisplayPayload, decode_for_display};
 pub use encode::{AliasOf, EncodeOptions, Encoder, Form, encode, frame_bytes, metric_bytes, payload_room};
 pub use limits::{DecodeError, Limits};

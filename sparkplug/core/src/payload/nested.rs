@@ -305,5 +305,7 @@ fn parameter(bytes: &[u8]) -> Option<Parameter> {
         Some(number) => DataType::from_wire(number)?,
         None => value.as_ref()?.suggested_datatype(),
     };
-    Some((name?.into(), datatype, value.and_then(|carrier| basic(datatype, carrier))))
+    // tck-id-payloads-template-parameter-name-required
+    let name = name.filter(|name| !name.is_empty())?;
+    Some((name.into(), datatype, value.and_then(|carrier| basic(datatype, carrier))))
 }

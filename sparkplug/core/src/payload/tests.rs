@@ -120,16 +120,6 @@ mod integers {
     }
 
     #[test]
-    fn uint32_is_written_as_the_standard_says_unless_told_otherwise() {
-        let payload = Payload { metrics: vec![Metric::new("m", 7u32)], ..Payload::default() };
-        for (uint32_as_long, field) in [(false, WireValue::Int(7)), (true, WireValue::Long(7))] {
-            let options = EncodeOptions { uint32_as_long, ..EncodeOptions::new(Form::Birth) };
-            let raw = decode(&encode(&payload, &options), &Limits::default()).expect("readable");
-            assert_eq!(raw.metrics[0].value, Some(field));
-        }
-    }
-
-    #[test]
     fn in_a_string_field_are_refused() {
         let read = WireValue::String("7".into()).resolve(DataType::Int32, None);
         assert_eq!(read, Err(MetricError::ValueField { datatype: DataType::Int32, field: "string_value" }));
@@ -142,7 +132,7 @@ mod forms {
     fn one(form: Form, alias: Option<u64>) -> RawMetric {
         let payload = Payload { metrics: vec![Metric::new("Temperature", 21.5f64).at(5)], ..Payload::default() };
         let lookup = move |_: &str| alias;
-        let options = EncodeOptions { form, aliases: Some(&lookup), uint32_as_long: false };
+        let options = EncodeOptions { form, aliases: Some(&lookup), dialect: Dialect::Strict };
         let mut raw = decode(&encode(&payload, &options), &Limits::default()).expect("readable");
         assert_eq!(raw.metrics.len(), 1);
         raw.metrics.remove(0)
@@ -188,6 +178,76 @@ mod forms {
         let wire = <proto::sparkplug_b::Payload as prost::Message>::decode(&bytes[..]).expect("readable");
         assert_eq!((wire.metrics[0].is_null, &wire.metrics[0].value), (Some(true), &None));
         assert_eq!(round_trip(&payload), payload);
+    }
+}
+
+mod dialects {
+    use super::*;
+    use crate::metric::{DataSet, Properties};
+
+    fn written(metric: Metric, form: Form, dialect: Dialect) -> proto::sparkplug_b::Metric {
+        let payload = Payload { metrics: vec![metric], ..Payload::default() };
+        let bytes =
+            encode(&payload, &EncodeOptions { aliases: Some(&|_| Some(3)), dialect, ..EncodeOptions::new(form) });
+        let mut wire = <proto::sparkplug_b::Payload as prost::Message>::decode(&bytes[..]).expect("readable");
+        wire.metrics.remove(0)
+    }
+
+    #[test]
+    fn in_that_of_tahu_data_say_name_and_datatype_beside_the_alias() {
+        let metric = written(Metric::new("Temperature", 21.5), Form::Data, Dialect::Tahu);
+        assert_eq!((metric.name.as_deref(), metric.alias, metric.datatype), (Some("Temperature"), Some(3), Some(10)));
+    }
+
+    #[test]
+    fn uint32_stands_in_the_wide_field_in_that_of_tahu_and_in_the_narrow_one_in_the_strict_one() {
+        use proto::sparkplug_b::{data_set_value, metric, property_value};
+        let table = DataSet { columns: vec![("n".into(), DataType::UInt32)], rows: vec![vec![Some(7_u32.into())]] };
+        let unit = || Properties::new().with("unit", 7_u32);
+        for form in [Form::Birth, Form::Data, Form::Command] {
+            for (dialect, is_wide) in [(Dialect::Strict, false), (Dialect::Tahu, true)] {
+                let number = written(Metric::new("m", 7_u32).with_properties(unit()), form, dialect);
+                let value = if is_wide { metric::Value::Long(7) } else { metric::Value::Int(7) };
+                assert_eq!(number.value, Some(value), "{form:?} {dialect}");
+                let property = number.properties.expect("it has one").values.remove(0);
+                let value = if is_wide { property_value::Value::Long(7) } else { property_value::Value::Int(7) };
+                assert_eq!(property.value, Some(value), "{form:?} {dialect}");
+                let table = written(Metric::new("t", Value::DataSet(Arc::new(table.clone()))), form, dialect);
+                let Some(metric::Value::DataSet(table)) = table.value else { panic!("{table:?}") };
+                let value = if is_wide { data_set_value::Value::Long(7) } else { data_set_value::Value::Int(7) };
+                assert_eq!(table.rows[0].elements[0].value, Some(value), "{form:?} {dialect}");
+            }
+        }
+    }
+
+    #[test]
+    fn narrow_signed_numbers_are_told_as_int32_in_that_of_tahu_but_commanded_as_what_they_are() {
+        let minus_five = proto::sparkplug_b::metric::Value::Int((-5_i32).cast_unsigned());
+        for (value, own) in [(Value::Int8(-5), 1), (Value::Int16(-5), 2)] {
+            for (form, dialect, datatype) in [
+                (Form::Birth, Dialect::Strict, Some(own)),
+                (Form::Data, Dialect::Strict, None),
+                (Form::Birth, Dialect::Tahu, Some(3)),
+                (Form::Data, Dialect::Tahu, Some(3)),
+                (Form::Command, Dialect::Tahu, Some(own)),
+            ] {
+                let metric = written(Metric::new("m", value.clone()), form, dialect);
+                assert_eq!(
+                    (metric.datatype, metric.value.as_ref()),
+                    (datatype, Some(&minus_five)),
+                    "{form:?} {dialect}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_dialects_are_read_as_they_are_written() {
+        for dialect in [Dialect::Strict, Dialect::Tahu] {
+            assert_eq!(dialect.to_string().parse(), Ok(dialect));
+        }
+        let error = "java".parse::<Dialect>().expect_err("no dialect").to_string();
+        assert_eq!(error, "\"java\" is no dialect; write strict or tahu");
     }
 }
 
@@ -238,7 +298,7 @@ mod tolerance {
     fn display_shows_what_the_message_tells() {
         let payload = Payload { seq: Some(1), metrics: vec![Metric::new("m", 5u16)], ..Payload::default() };
         let lookup = |_: &str| Some(9);
-        let options = EncodeOptions { form: Form::Data, aliases: Some(&lookup), uint32_as_long: false };
+        let options = EncodeOptions { form: Form::Data, aliases: Some(&lookup), dialect: Dialect::Strict };
         let shown = decode_for_display(&encode(&payload, &options), &Limits::default()).expect("readable");
         assert_eq!((shown.seq, shown.metrics.len()), (Some(1), 1));
         let metric = &shown.metrics[0];

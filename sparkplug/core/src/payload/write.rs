@@ -2,23 +2,39 @@
 
 use std::sync::Arc;
 
-use super::Form;
 use super::array;
 use super::sink::Sink;
+use super::{Dialect, Form};
 use crate::metric::{DataSet, DataType, MetaData, Metric, Properties, PropertyValue, Template, Value};
 
 /// How metrics are written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     pub form: Form,
-    pub uint32_as_long: bool,
+    pub dialect: Dialect,
+}
+
+impl Style {
+    const fn is_tahu(self) -> bool {
+        matches!(self.dialect, Dialect::Tahu)
+    }
+
+    /// What a metric is declared as. The carrier holds the same number for all signed integers of up to 32 bits.
+    fn number_of(self, datatype: DataType) -> u64 {
+        let told = match datatype {
+            // Whoever is commanded knows its own types.
+            DataType::Int8 | DataType::Int16 if self.is_tahu() && self.form != Form::Command => DataType::Int32,
+            other => other,
+        };
+        told.to_wire().into()
+    }
 }
 
 /// A metric as field 2 of a payload or a template. `properties`: write them, also when there is none.
 #[inline]
 pub(super) fn metric<S: Sink>(sink: &mut S, metric: &Metric, alias: Option<u64>, properties: bool, style: Style) {
     // tck-id-payloads-name-requirement: without an alias the name is always there.
-    let name = (style.form == Form::Birth || alias.is_none()).then_some(&*metric.name);
+    let name = (style.form == Form::Birth || alias.is_none() || style.is_tahu()).then_some(&*metric.name);
     let text = match &metric.value {
         Some(Value::String(text)) => text.len(),
         Some(Value::Bytes(bytes)) => bytes.len(),
@@ -34,8 +50,8 @@ pub(super) fn metric<S: Sink>(sink: &mut S, metric: &Metric, alias: Option<u64>,
         if let Some(timestamp) = metric.timestamp {
             sink.number(3, timestamp);
         }
-        if style.form != Form::Data {
-            sink.number(4, metric.datatype.to_wire().into());
+        if style.form != Form::Data || style.is_tahu() {
+            sink.number(4, style.number_of(metric.datatype));
         }
         if metric.is_historical {
             sink.flag(5, true);
@@ -51,7 +67,7 @@ pub(super) fn metric<S: Sink>(sink: &mut S, metric: &Metric, alias: Option<u64>,
             sink.message(8, 0, |sink| metadata(sink, description));
         }
         if properties {
-            sink.message(9, 0, |sink| property_set(sink, &metric.properties));
+            sink.message(9, 0, |sink| property_set(sink, &metric.properties, style));
         }
         if let Some(content) = &metric.value {
             value(sink, content, style);
@@ -90,7 +106,7 @@ pub(super) fn plain_room(metric: &Metric) -> Option<usize> {
 
 #[inline]
 fn value<S: Sink>(sink: &mut S, value: &Value, style: Style) {
-    if !carrier::<S, 10>(sink, value, style.uint32_as_long) {
+    if !carrier::<S, 10>(sink, value, style) {
         other_value(sink, value, style);
     }
 }
@@ -126,7 +142,7 @@ fn other_value<S: Sink>(sink: &mut S, value: &Value, style: Style) {
 ///
 /// Carriers are unsigned: negative numbers travel as two's complement, sign-extended to the width of the carrier.
 #[inline(always)]
-fn carrier<S: Sink, const FIRST: u32>(sink: &mut S, value: &Value, uint32_as_long: bool) -> bool {
+fn carrier<S: Sink, const FIRST: u32>(sink: &mut S, value: &Value, style: Style) -> bool {
     let mut int = |n: u32| sink.number(FIRST, n.into());
     match *value {
         Value::Int8(n) => int(i32::from(n).cast_unsigned()),
@@ -134,7 +150,7 @@ fn carrier<S: Sink, const FIRST: u32>(sink: &mut S, value: &Value, uint32_as_lon
         Value::Int32(n) => int(n.cast_unsigned()),
         Value::UInt8(n) => int(n.into()),
         Value::UInt16(n) => int(n.into()),
-        Value::UInt32(n) => sink.number(if uint32_as_long { FIRST + 1 } else { FIRST }, n.into()),
+        Value::UInt32(n) => sink.number(if style.is_tahu() { FIRST + 1 } else { FIRST }, n.into()),
         Value::Int64(n) => sink.number(FIRST + 1, n.cast_unsigned()),
         Value::UInt64(n) | Value::DateTime(n) => sink.number(FIRST + 1, n),
         Value::Float(x) => sink.fixed32(FIRST + 2, x.to_le_bytes()),
@@ -169,34 +185,34 @@ fn metadata<S: Sink>(sink: &mut S, metadata: &MetaData) {
 }
 
 /// As many keys as values (tck-id-payloads-propertyset-keys-array-size, tck-id-payloads-propertyset-values-array-size), each with its type.
-fn property_set<S: Sink>(sink: &mut S, properties: &Properties) {
+fn property_set<S: Sink>(sink: &mut S, properties: &Properties, style: Style) {
     for (key, _) in properties.iter() {
         sink.slice(1, key.as_bytes());
     }
     for (_, value) in properties.iter() {
-        sink.message(2, 0, |sink| property(sink, value));
+        sink.message(2, 0, |sink| property(sink, value, style));
     }
 }
 
 #[inline]
-fn property<S: Sink>(sink: &mut S, value: &PropertyValue) {
+fn property<S: Sink>(sink: &mut S, value: &PropertyValue, style: Style) {
     let datatype = match value {
         PropertyValue::Null(datatype) => *datatype,
         PropertyValue::Set(_) => DataType::PropertySet,
         PropertyValue::List(_) => DataType::PropertySetList,
         PropertyValue::Value(value) => value.datatype(),
     };
-    sink.number(1, datatype.to_wire().into());
+    sink.number(1, style.number_of(datatype));
     match value {
         PropertyValue::Null(_) => sink.flag(2, true),
-        PropertyValue::Set(set) => sink.message(9, 0, |sink| property_set(sink, set)),
+        PropertyValue::Set(set) => sink.message(9, 0, |sink| property_set(sink, set, style)),
         PropertyValue::List(sets) => sink.message(10, 0, |sink| {
             for set in sets {
-                sink.message(1, 0, |sink| property_set(sink, set));
+                sink.message(1, 0, |sink| property_set(sink, set, style));
             }
         }),
         PropertyValue::Value(value) => {
-            if !carrier::<S, 3>(sink, value, false) {
+            if !carrier::<S, 3>(sink, value, style) {
                 sink.flag(2, true);
             }
         }
@@ -211,14 +227,14 @@ fn dataset<S: Sink>(sink: &mut S, table: &DataSet, style: Style) {
         sink.slice(2, name.as_bytes());
     }
     for (_, datatype) in &table.columns {
-        sink.number(3, datatype.to_wire().into());
+        sink.number(3, style.number_of(*datatype));
     }
     for row in &table.rows {
         sink.message(4, 0, |sink| {
             for cell in row {
                 sink.message(1, 0, |sink| {
                     if let Some(value) = cell {
-                        carrier::<S, 1>(sink, value, style.uint32_as_long);
+                        carrier::<S, 1>(sink, value, style);
                     }
                 });
             }
@@ -252,8 +268,8 @@ fn template_parameter<S: Sink>(
     style: Style,
 ) {
     sink.slice(1, name.as_bytes());
-    sink.number(2, datatype.to_wire().into());
+    sink.number(2, style.number_of(*datatype));
     if let Some(value) = value {
-        carrier::<S, 3>(sink, value, style.uint32_as_long);
+        carrier::<S, 3>(sink, value, style);
     }
 }

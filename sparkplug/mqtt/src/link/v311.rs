@@ -5,13 +5,16 @@ use std::{iter, mem};
 use futures::stream;
 use rumqttc::{
     AsyncClient, ConnectReturnCode, ConnectionError, Event, LastWill, MqttOptions, NetworkOptions, Outgoing, Packet,
-    StateError, SubscribeFilter, SubscribeReasonCode, Transport,
+    StateError, SubscribeFilter, SubscribeReasonCode, Transport, mqttbytes,
 };
 use sparkplug::session::{Publish, QoS};
 
 use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
+
+/// A message of up to so many times the largest packet that is taken is read and dropped; one that is larger still ends the session.
+const SKIPPED_MAX: usize = 4;
 
 pub(super) fn open(
     config: &MqttConfig,
@@ -26,7 +29,8 @@ pub(super) fn open(
     options.set_transport(transport);
     options.set_keep_alive(config.keep_alive());
     options.set_inflight(IN_FLIGHT_MAX);
-    options.set_max_packet_size(config.packet_bytes_max, config.packet_bytes_max);
+    // A client of 3.1.1 cannot tell the server what it takes, and the end of the session would bring a retained message again with the next one.
+    options.set_max_packet_size(config.packet_bytes_max.saturating_mul(SKIPPED_MAX), config.packet_bytes_max);
     if let Some(username) = &config.username {
         options.set_credentials(username, config.password.expose());
     }
@@ -46,7 +50,7 @@ pub(super) fn open(
                 let others = &mut event_loop.state.events;
                 let mut batch = Batch::with_capacity(1 + others.len());
                 for event in iter::once(&mut first).chain(others.iter_mut()) {
-                    batch.extend(signal(event).map(Ok));
+                    batch.extend(signal(event, max).map(Ok));
                 }
                 others.clear();
                 Some((batch, Some((event_loop, server))))
@@ -69,11 +73,15 @@ pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Subsc
 }
 
 /// Takes out of an event what somebody needs to know. It stays where it is, because it is large.
-fn signal(event: &mut Event) -> Option<Signal> {
+fn signal(event: &mut Event, packet_bytes_max: usize) -> Option<Signal> {
     Some(match event {
         Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,
         Event::Incoming(Packet::Publish(publish)) => {
             let (topic, payload) = (mem::take(&mut publish.topic), mem::take(&mut publish.payload));
+            let bytes = payload.len();
+            if topic.len() + bytes > packet_bytes_max {
+                return Some(Signal::Oversized { topic, bytes, retain: publish.retain });
+            }
             Signal::Message { topic, payload, retain: publish.retain }
         }
         Event::Incoming(Packet::SubAck(suback)) => {
@@ -102,6 +110,11 @@ fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
             }
             other => format!("{server} refuses the connection: {other:?}"),
         },
+        ConnectionError::MqttState(StateError::Deserialization(mqttbytes::Error::PayloadSizeLimitExceeded(bytes))) => {
+            format!(
+                "a packet of {bytes} bytes arrived from {server}; at most {SKIPPED_MAX} times {max} are read (mqtt.packet_bytes_max)"
+            )
+        }
         ConnectionError::MqttState(StateError::Deserialization(codec)) => reason::codec(server, codec, max, "3.1.1"),
         ConnectionError::MqttState(StateError::AwaitPingResp) => reason::no_pong(server),
         ConnectionError::MqttState(StateError::ConnectionAborted) => reason::closed(server),

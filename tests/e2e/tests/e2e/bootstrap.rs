@@ -177,6 +177,45 @@ async fn a_failure_in_each_step_is_named_and_the_next_run_gets_over_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_whose_own_release_fails_is_not_called_alive() {
+    let place = Place::new().await;
+    let script = place.script().await;
+    place.shell.run(&script, &["--yes"]).await.alive();
+
+    // Its pods run on, as those of a real release do that fails after Helm has installed them.
+    let values = place.shell.path().join("values.json");
+    let set = async |fails: Value| {
+        std::fs::write(&values, json!({ "values": { "simulated": { "fails": fails } } }).to_string()).unwrap();
+        place.cli.json(&["config", "patch", NAME, "EdgeCluster", values.to_str().unwrap()]).await;
+    };
+    set(json!("namespaces \"sealed-secrets\" not found")).await;
+    let release = || {
+        let releases = place.edge.cluster.kubernetes().list("helm.toolkit.fluxcd.io/v2", "HelmRelease", None);
+        releases.into_iter().find(|release| release["metadata"]["namespace"] == NAMESPACE).expect("the edge's release")
+    };
+    let fails = || release()["status"]["conditions"].to_string().contains("sealed-secrets");
+    wait::until("Flux to fail", || fails().then_some(()), || release().to_string()).await;
+    let failed = place.shell.run(&script, &["--yes", "--limit", "4"]).await;
+    let told = [
+        "FAILED in step 7 of 7 (edge sync and edge monitor): waited for 4 seconds until Flux says that their release is ready",
+        "Ready=False UpgradeFailed Helm upgrade failed",
+        "namespaces \"sealed-secrets\" not found",
+        "sparkfleet config get Paint_Shop EdgeCluster",
+    ];
+    failed.failed(1, &told);
+    assert!(!failed.output.contains("is alive"), "{failed:#?}");
+
+    // What the operator sees in the end says the same.
+    let row = place.cli.json(&["cluster", "show", NAME]).await["cluster"].clone();
+    assert_eq!((&row["alive"], &row["flux"]["ready"]), (&json!(true), &json!(false)), "{row}");
+    assert!(row["flux"]["message"].as_str().is_some_and(|message| message.contains("sealed-secrets")), "{row}");
+
+    set(Value::Null).await;
+    place.shell.run(&script, &["--yes"]).await.alive();
+    place.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_is_listed_before_anything_is_changed() {
     let place = Place::new().await;
     let kubernetes = place.edge.cluster.kubernetes();
@@ -218,7 +257,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
     kubernetes.apply("flux", old).unwrap();
     let refused = place.shell.run(&script, &["--yes"]).await;
     let flux =
-        ["a Flux that fits", "helmreleases.helm.toolkit.fluxcd.io has v2beta1, needed is v2", "Flux 2.3 or newer"];
+        ["a Flux that fits", "helmreleases.helm.toolkit.fluxcd.io has v2beta1, needed is v2", "Flux 2.7 or newer"];
     refused.failed(1, &flux);
 
     let annotations = json!({ "sparkfleet.io/cluster": Uuid::nil() });

@@ -96,6 +96,9 @@ impl Rendered {
                 mounted.insert(mount.name.as_str());
             }
             assert_eq!(mounted.len(), volumes.len(), "{name}: every volume is mounted");
+            if !self.names("ConfigMap").contains(name.as_str()) {
+                continue;
+            }
             let configured = &self.configuration(&name).1;
             let paths = configured.split('"').filter(|text| text.starts_with('/'));
             for path in paths {
@@ -119,6 +122,25 @@ impl Rendered {
         self.of_kind("ClusterRole").for_each(|object| drop(typed::<ClusterRole>(object)));
         self.of_kind("RoleBinding").for_each(|object| drop(typed::<RoleBinding>(object)));
         self.of_kind("ClusterRoleBinding").for_each(|object| drop(typed::<ClusterRoleBinding>(object)));
+    }
+
+    /// Every object lies in the namespace of the release, in one that the chart makes, or in one that every cluster has; and what lies in none is named for the release.
+    fn needs_no_other_namespace(&self) {
+        let made = self.names("Namespace");
+        for object in &self.objects {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            match object["metadata"]["namespace"].as_str() {
+                Some(namespace) => {
+                    let is_there = namespace == NAMESPACE || namespace == "kube-system" || made.contains(namespace);
+                    assert!(is_there, "nobody makes namespace {namespace}: {object}");
+                }
+                None => {
+                    let is_shared =
+                        ["sealed-secrets", "sealed-secrets-unsealer", "sealedsecrets.bitnami.com"].contains(&name);
+                    assert!(is_shared || name.contains(NAMESPACE), "two installations would both have {name}");
+                }
+            }
+        }
     }
 
     /// Name and text of the configuration file in the ConfigMap of that name.
@@ -199,6 +221,7 @@ fn the_chart_of_an_edge_cluster_is_whole_and_its_services_take_what_it_configure
             json!({ "cluster": cluster, "mqtt": login, "identity": identity, "join": join, "kerberos": kerberos });
         let rendered = Rendered::new("edge-cluster", &all);
         rendered.is_whole();
+        rendered.needs_no_other_namespace();
 
         let edge: edge_sync::Config = rendered.load("edge", "sparkfleet-edge");
         let (checked, with_tls) = (edge.validate(1).unwrap(), login["username"].is_null());
@@ -222,7 +245,17 @@ fn the_chart_of_an_edge_cluster_is_whole_and_its_services_take_what_it_configure
     }
     let least = Rendered::new("edge-cluster", &json!({ "cluster": { "name": "Paint_Shop", "uuid": CLUSTER } }));
     least.is_whole();
-    assert_eq!(least.names("Deployment"), BTreeSet::from(["sparkfleet-edge"]), "what is not enabled is not there");
+    let named = BTreeSet::from(["sealed-secrets", "sparkfleet-edge"]);
+    assert_eq!(least.names("Deployment"), named, "what is not enabled is not there");
+    let without =
+        json!({ "cluster": { "name": "Paint_Shop", "uuid": CLUSTER }, "sealedSecrets": { "install": false } });
+    let without = Rendered::new("edge-cluster", &without);
+    assert_eq!(without.names("Deployment"), BTreeSet::from(["sparkfleet-edge"]));
+    assert!(
+        without.names("Namespace").iter().all(|name| name.starts_with(NAMESPACE)),
+        "{:?}",
+        without.names("Namespace")
+    );
 }
 
 #[test]

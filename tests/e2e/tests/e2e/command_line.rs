@@ -124,14 +124,14 @@ async fn entries_are_put_patched_guarded_by_etag_listed_and_have_a_history() {
         "{listed}"
     );
     cli.json(&["config", "delete", OVEN, "Info"]).await;
-    cli.run(&["config", "get", OVEN, "Info"]).await.refused(2, "no entry Info");
+    cli.run(&["config", "get", OVEN, "Info"]).await.refused(7, "no entry Info");
     let history = cli.json(&["config", "history", OVEN, "Info"]).await;
     assert_eq!(history.as_array().unwrap().len(), 3);
     assert_eq!(history[2]["value"], Value::Null);
     cli.json(&["config", "delete", OVEN]).await;
-    cli.run(&["config", "get", OVEN, "Registration"]).await.refused(2, "no object");
-    cli.run(&["config", "get", OVEN, "Unheard_Of"]).await.refused(2, "there are:");
-    cli.run(&["config", "get", "Nobody", "Info"]).await.refused(2, "no object named");
+    cli.run(&["config", "get", OVEN, "Registration"]).await.refused(7, "no object");
+    cli.run(&["config", "get", OVEN, "Unheard_Of"]).await.refused(7, "there are:");
+    cli.run(&["config", "get", "Nobody", "Info"]).await.refused(7, "no object named");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,7 +189,7 @@ async fn every_listing_comes_as_table_json_and_yaml() {
         assert!(json.to_string().contains("Paint_Shop"));
     }
     let missing = cli.run(&["cluster", "show", "Nowhere"]).await;
-    missing.refused(2, "Nowhere");
+    missing.refused(7, "Nowhere");
     let edge_away = cli.run(&["cluster", "create", "Paint_Shop", "--wait", "--timeout", "3s"]).await;
     edge_away.refused(6, "its edge sync to be born");
     let found = || (!centre.processes.logs().is_empty()).then_some(());

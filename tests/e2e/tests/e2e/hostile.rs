@@ -101,9 +101,11 @@ async fn deployments_that_cannot_be_rendered(site: &Site) {
     }
     // Without a cluster there is nobody to refuse it; the command line says what is missing.
     let nowhere = cli.run(&["deployment", "create", "X", "--cluster", "Nowhere"]).await;
-    nowhere.refused(2, "Nowhere");
+    nowhere.refused(7, "Nowhere");
     let host = cli.run(&["deployment", "create", "X", "--cluster", NAME, "--chart", "No such chart"]).await;
-    host.refused(2, "No such chart");
+    host.refused(7, "No such chart");
+    let host = cli.run(&["deployment", "create", "X", "--cluster", NAME, "--host", "nohost", "--wait"]).await;
+    host.refused(7, "there are: paint-shop-");
 }
 
 async fn templates_with_unknown_placeholders(site: &Site) {
@@ -124,7 +126,7 @@ async fn templates_with_unknown_placeholders(site: &Site) {
     let template = json!({ "chart": "edge-agent", "values": { "name": "{{name}}", "uuid": "{{uuid}}" } });
     cli.json_with(&put, &template.to_string()).await;
     site.until("the corrected deployment to be applied", |reader| {
-        let device = reader.node(GROUP, "Sync").and_then(|sync| sync.devices.get(&format!("deployment.{mixer}")));
+        let device = reader.node(GROUP, "Sync").and_then(|sync| sync.devices.get(&format!("deployment-{mixer}")));
         device.is_some_and(|device| text(device, "State") == Some("applied"))
     })
     .await;
@@ -210,7 +212,7 @@ async fn nothing_that_comes_over_the_wire_harms_a_service() {
         (GROUP, "Sync"),
         (GROUP, "Monitor"),
     ];
-    let devices = [cluster.as_str(), "host.paint-shop-1", &format!("deployment.{oven}"), "deployment.x", "Oven_1"];
+    let devices = [cluster.as_str(), "host-paint-shop-1", &format!("deployment-{oven}"), "deployment-x", "Oven_1"];
     for payload in garbage() {
         for (group, node) in nodes.into_iter().chain([(GROUP, "Stranger"), ("ACME-Nowhere", "Sync")]) {
             for kind in ["NCMD", "NDATA", "NBIRTH", "NDEATH"] {

@@ -1,8 +1,10 @@
-//! Other implementations: `sparkplug-payload` and `sparkplug-client` of npm, `pysparkplug` of PyPI. They read what a whole factory publishes, and their Edge Nodes are replicated
-//! by our Host Application. They are installed by name into the target directory; a test that cannot have them fails and says so.
+//! Other implementations: `sparkplug-payload` and `sparkplug-client` of npm, `pysparkplug` and `mqtt-spb-wrapper` of PyPI. They read what a whole factory publishes, their Edge Nodes are
+//! replicated and commanded by our Host Application, and they command our Edge Node; on Mosquitto and on the embedded broker. What a client cannot do is named where it is passed over, and in
+//! docs/sparkplug.md. They are installed by name into the target directory; a test that cannot have them fails and says so.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -12,10 +14,15 @@ use e2e::recorder::{Message, Recorder};
 use e2e::wait;
 use e2e::wire::Reader;
 use serde_json::{Value, json};
+use sparkfleet::broker::{Broker, BrokerConfig};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
-use sparkplug::payload::{EncodeOptions, Form, Limits, Payload, decode, encode};
+use sparkplug::payload::{Dialect, EncodeOptions, Form, Limits, Payload, decode, encode};
+use sparkplug::session::QoS;
 use sparkplug::{DataType, EdgeNodeDescriptor, HostId, MessageKind, Metric, PropertyValue, Topic};
-use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
+use sparkplug_mqtt::{
+    BdSeqStore, Clock, EdgeNodeHandle, HostHandle, ListenerEvent, MqttConfig, spawn_edge_node, spawn_listener,
+};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
@@ -75,9 +82,18 @@ fn node_script(name: &str) -> Command {
 
 /// A script of `interop/` for Python.
 fn python_script(name: &str) -> Command {
-    let requirements = sources().join("requirements.txt");
+    python_with("python", "requirements.txt", name)
+}
+
+/// The same for `mqtt-spb-wrapper`.
+fn wrapper_script(name: &str) -> Command {
+    python_with("python-wrapper", "requirements-wrapper.txt", name)
+}
+
+fn python_with(place: &str, requirements: &str, name: &str) -> Command {
+    let requirements = sources().join(requirements);
     let stamp = fs::read_to_string(&requirements).unwrap();
-    let directory = installed("python", &stamp, |directory| {
+    let directory = installed(place, &stamp, |directory| {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"];
         run(Command::new("python3").args(pip).arg(directory).arg("--requirement").arg(&requirements))
     });
@@ -120,7 +136,36 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A value as both scripts write it.
+/// What stands between the two sides.
+enum Server {
+    Mosquitto(Mosquitto),
+    Embedded(Broker),
+}
+
+impl Server {
+    async fn both() -> [Self; 2] {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let embedded = Broker::start(BrokerConfig { listen, ..BrokerConfig::default() }).await.unwrap();
+        [Self::Mosquitto(Mosquitto::start()), Self::Embedded(embedded)]
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            Self::Mosquitto(server) => server.address(),
+            Self::Embedded(server) => server.local_addr(),
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("mqtt://{}", self.address())
+    }
+
+    fn mqtt(&self) -> MqttConfig {
+        MqttConfig { servers: vec![self.url()], ..MqttConfig::default() }
+    }
+}
+
+/// A value as all scripts write it.
 fn text(value: &sparkplug::Value) -> String {
     use sparkplug::Value as V;
     match value {
@@ -130,6 +175,11 @@ fn text(value: &sparkplug::Value) -> String {
         V::DateTime(n) | V::UInt64(n) => n.to_string(),
         V::Int64(n) => n.to_string(),
         V::UInt32(n) => n.to_string(),
+        V::Int32(n) => n.to_string(),
+        V::Int16(n) => n.to_string(),
+        V::Int8(n) => n.to_string(),
+        V::UInt16(n) => n.to_string(),
+        V::UInt8(n) => n.to_string(),
         V::Bytes(bytes) => hex::encode(bytes),
         other => other.as_str().map_or_else(|| format!("{other:?}"), str::to_owned),
     }
@@ -149,8 +199,7 @@ struct Known {
 }
 
 /// Everything that a factory publishes, births, data and commands alike, from its start to its end.
-async fn recorded() -> Vec<Arc<Message>> {
-    let server = Mosquitto::start();
+async fn recorded(server: &Server) -> Vec<Arc<Message>> {
     let recorder = Recorder::start(server.address()).await;
     let mut up = Up::filled_on(server.address()).await;
     for name in ["Body_Shop/Robot_Cell_1", "Body_Shop/Robot_Cell_2", "Press_Shop/Press_Line_1", "Press_Shop/Stacker_1"]
@@ -207,13 +256,11 @@ fn known(messages: &[Arc<Message>]) -> (Vec<String>, Vec<Known>) {
     (lines, all)
 }
 
-fn assert_same_metrics(theirs: &Value, ours: &Known, is_compared: impl Fn(&Metric) -> bool) {
+/// Every metric: name, datatype, value, timestamp.
+fn assert_same_metrics(theirs: &Value, ours: &Known) {
     let list = theirs["metrics"].as_array().unwrap();
     assert_eq!(list.len(), ours.metrics.len(), "{theirs:#}");
     for (theirs_one, ours_one) in list.iter().zip(&ours.metrics) {
-        if !is_compared(ours_one) {
-            continue;
-        }
         assert_eq!(theirs_one["name"].as_str(), Some(&*ours_one.name));
         let datatype = format!("{:?}", ours_one.datatype).to_uppercase();
         assert_eq!(theirs_one["type"].as_str().map(str::to_uppercase), Some(datatype), "{theirs_one:#}");
@@ -229,23 +276,28 @@ fn assert_same_metrics(theirs: &Value, ours: &Known, is_compared: impl Fn(&Metri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_factory_publishes_is_read_alike_by_sparkplug_payload_and_pysparkplug() {
-    let (lines, ours) = known(&recorded().await);
+async fn what_a_factory_publishes_is_read_alike_by_every_client() {
+    for server in Server::both().await {
+        is_read_alike(&recorded(&server).await).await;
+    }
+}
+
+async fn is_read_alike(messages: &[Arc<Message>]) {
+    let (lines, ours) = known(messages);
     let count = |kind| ours.iter().filter(|known| known.kind == kind).count();
     assert!(count(MessageKind::DBirth) > 100 && count(MessageKind::DData) > 10 && count(MessageKind::NDeath) > 8);
 
+    // It keeps no births: what it makes of data stands in them alone.
     let theirs = filter(node_script("decode.js"), &lines).await;
     assert_eq!(theirs.len(), ours.len());
     let mut properties = 0;
     for (theirs, ours) in theirs.iter().zip(&ours) {
         let seq = ours.seq.map(|seq| seq.to_string());
-        // The library reads an absent seq as 0.
+        // The library reads an absent seq, and an absent timestamp, as 0.
         assert!(theirs["seq"].as_str() == seq.as_deref() || ours.seq.is_none(), "{theirs:#}");
         let timestamp = ours.timestamp.map(|ms| ms.to_string());
         assert!(ours.timestamp.is_none() || theirs["timestamp"].as_str() == timestamp.as_deref(), "{theirs:#}");
-        // The library keeps no births, so it knows the types of births and commands alone. And it looks for UInt32 in the field of 64 bits only.
-        let has_types = !matches!(ours.kind, MessageKind::NData | MessageKind::DData);
-        assert_same_metrics(theirs, ours, |metric| has_types && metric.datatype != DataType::UInt32);
+        assert_same_metrics(theirs, ours);
         for (theirs, ours) in theirs["metrics"].as_array().unwrap().iter().zip(&ours.metrics) {
             for (key, value) in ours.properties.iter() {
                 let PropertyValue::Value(value) = value else { continue };
@@ -260,23 +312,214 @@ async fn what_a_factory_publishes_is_read_alike_by_sparkplug_payload_and_pyspark
     assert_eq!(theirs.len(), ours.len());
     for (theirs, ours) in theirs.iter().zip(&ours) {
         assert_eq!(theirs["seq"].as_str(), ours.seq.map(|seq| seq.to_string()).as_deref(), "{theirs:#}");
-        assert_same_metrics(theirs, ours, |_| true);
+        assert_same_metrics(theirs, ours);
+    }
+
+    // It keeps no births either.
+    let theirs = filter(wrapper_script("decode_wrapper.py"), &lines).await;
+    assert_eq!(theirs.len(), ours.len());
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        assert_eq!(theirs["seq"].as_str(), ours.seq.map(|seq| seq.to_string()).as_deref(), "{theirs:#}");
+        assert_same_metrics(theirs, ours);
     }
 }
 
+/// Births and data of every basic type, at both ends of each, in the dialect that is meant for these clients.
 #[tokio::test(flavor = "multi_thread")]
-async fn uint32_written_as_tahu_does_is_read_by_sparkplug_payload() {
-    let payload = Payload { metrics: vec![Metric::new("Count", 4_000_000_000_u32).at(5)], ..Payload::default() };
-    let line = |uint32_as_long| {
-        let bytes = encode(&payload, &EncodeOptions { uint32_as_long, ..EncodeOptions::new(Form::Birth) });
+async fn every_basic_type_is_read_alike_in_births_and_data() {
+    use sparkplug::Value as V;
+    let values = [
+        [V::Int8(-5), V::Int8(i8::MIN)],
+        [V::Int16(-5), V::Int16(i16::MIN)],
+        [V::Int32(-5), V::Int32(i32::MIN)],
+        [V::Int64(-5), V::Int64(i64::MIN)],
+        [V::UInt8(5), V::UInt8(u8::MAX)],
+        [V::UInt16(5), V::UInt16(u16::MAX)],
+        // Beyond that sparkplug-payload makes a negative number of it.
+        [V::UInt32(5), V::UInt32(u32::MAX / 2)],
+        [V::UInt64(5), V::UInt64(u64::MAX)],
+        [V::Float(0.5), V::Float(-0.25)],
+        [V::Double(0.1), V::Double(-1e300)],
+        [V::Boolean(true), V::Boolean(false)],
+        [V::String("a".into()), V::String("Öfen, 炉".into())],
+        [V::DateTime(1_700_000_000_123), V::DateTime(0)],
+        [V::Text("a".into()), V::Text("b".into())],
+        [
+            V::Uuid("11ad7b32-1d32-4c4a-b0c9-fa049208939a".into()),
+            V::Uuid("af15f175-78a0-4e05-97c0-2a0bb82b9f3b".into()),
+        ],
+        [V::Bytes(vec![0, 255].into()), V::Bytes(vec![7].into())],
+    ];
+    let metrics = values.into_iter().flatten().enumerate();
+    let metrics: Vec<Metric> =
+        metrics.map(|(i, value)| Metric::new(format!("m{i}"), value).at(1_700_000_000_000)).collect();
+    // What is declared: see `Dialect::Tahu`.
+    let told = |metric: &Metric| match metric.value {
+        Some(V::Int8(n)) => Metric::new(metric.name.clone(), i32::from(n)).at(1_700_000_000_000),
+        Some(V::Int16(n)) => Metric::new(metric.name.clone(), i32::from(n)).at(1_700_000_000_000),
+        _ => metric.clone(),
+    };
+    let payload = Payload { timestamp: Some(1), seq: Some(0), metrics: metrics.clone(), ..Payload::default() };
+    let (mut lines, mut ours) = (Vec::new(), Vec::new());
+    for (kind, form) in [(MessageKind::NBirth, Form::Birth), (MessageKind::NData, Form::Data)] {
+        let bytes = encode(&payload, &EncodeOptions { dialect: Dialect::Tahu, ..EncodeOptions::new(form) });
+        let topic = Topic::of(EdgeNodeDescriptor::parse("G", "E").unwrap(), kind, None).to_string();
+        lines.push(json!({ "topic": topic, "payload": base64(&bytes) }).to_string());
+        let metrics = metrics.iter().map(told).collect();
+        ours.push(Known { kind, seq: payload.seq, timestamp: payload.timestamp, metrics });
+    }
+    for command in [node_script("decode.js"), python_script("decode.py"), wrapper_script("decode_wrapper.py")] {
+        let theirs = filter(command, &lines).await;
+        theirs.iter().zip(&ours).for_each(|(theirs, ours)| assert_same_metrics(theirs, ours));
+        assert_eq!(theirs.len(), ours.len());
+    }
+}
+
+/// What the strict dialect is to clients that keep no births: the reason for the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_strict_dialect_is_not_read_by_clients_that_look_elsewhere() {
+    let payload = Payload { metrics: vec![Metric::new("Count", 7_u32).at(5)], ..Payload::default() };
+    let line = |form, dialect| {
+        let bytes = encode(&payload, &EncodeOptions { dialect, ..EncodeOptions::new(form) });
         json!({ "topic": "", "payload": base64(&bytes) }).to_string()
     };
-    let read = filter(node_script("decode.js"), &[line(true), line(false)]).await;
-    // It makes a signed number of it, which is a matter of the library.
-    let as_signed = 4_000_000_000_u32.cast_signed().to_string();
-    let value = |i: usize| read[i]["metrics"][0]["value"].as_str().map(str::to_owned);
-    assert!([Some(as_signed), Some("4000000000".to_owned())].contains(&value(0)), "{read:#?}");
-    assert_eq!(value(1), None, "the field that the standard names is not read");
+    let ways = [Form::Birth, Form::Data].into_iter().flat_map(|form| [(form, Dialect::Strict), (form, Dialect::Tahu)]);
+    let read =
+        filter(node_script("decode.js"), &ways.map(|(form, dialect)| line(form, dialect)).collect::<Vec<_>>()).await;
+    let values: Vec<Option<&str>> = read.iter().map(|message| message["metrics"][0]["value"].as_str()).collect();
+    assert_eq!(values, [None, Some("7"), None, Some("7")]);
+}
+
+/// Our Edge Node, as the services of the factory have it.
+fn own_node(server: &Server, name: &str) -> EdgeNodeHandle {
+    let descriptor = EdgeNodeDescriptor::parse("ACME-Interop", name).unwrap();
+    let metrics = vec![
+        Metric::new("Count", 1_u32),
+        Metric::new("Small", -1_i8),
+        Metric::new("Temperature", 20.5),
+        Metric::new("Text", "a"),
+    ];
+    spawn_edge_node(
+        EdgeNodeConfig::for_any_reader(descriptor),
+        metrics,
+        &server.mqtt(),
+        BdSeqStore::Memory,
+        Clock::new(),
+    )
+    .unwrap()
+}
+
+async fn told(node: &mut EdgeNodeHandle, what: &str) -> NodeEvent {
+    let event = tokio::time::timeout(wait::PATIENCE, node.recv()).await;
+    event.unwrap_or_else(|_| panic!("waited for {what}")).expect("the node runs")
+}
+
+/// The orders make it take over these values, and then be born again.
+async fn is_commanded(node: &mut EdgeNodeHandle, foreign: &mut Foreign, orders: [Value; 2], expected: &[Metric]) {
+    while !matches!(told(node, "the birth").await, NodeEvent::Born { rebirth: false, .. }) {}
+    foreign.order(&orders[0].to_string()).await;
+    let NodeEvent::Command { device: None, metrics, .. } = told(node, "the command").await else { panic!("no NCMD") };
+    let plain = |metrics: &[Metric]| metrics.iter().map(|m| (m.name.clone(), m.value.clone())).collect::<Vec<_>>();
+    assert_eq!(plain(&metrics), plain(expected));
+    node.update(NodeUpdate::Set { device: None, metrics }).await.unwrap();
+    foreign.order(&orders[1].to_string()).await;
+    assert!(matches!(told(node, "the rebirth").await, NodeEvent::Born { rebirth: true, .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_edge_node_is_commanded_and_reborn_by_other_clients() {
+    for server in Server::both().await {
+        let mut node = own_node(&server, "ByJavaScript");
+        let mut script = node_script("command.js");
+        script.args([server.url().as_str(), "ACME-Interop", "ByJavaScript"]);
+        let order = json!([{ "name": "Count", "type": "UInt32", "value": 7 }, { "name": "Small", "type": "Int32", "value": -7 }, { "name": "Text", "type": "String", "value": "wärmer" }]);
+        let rebirth = json!([{ "name": "Node Control/Rebirth", "type": "Boolean", "value": true }]);
+        let expected = [Metric::new("Count", 7_u32), Metric::new("Small", -7_i8), Metric::new("Text", "wärmer")];
+        is_commanded(&mut node, &mut Foreign::start(script), [order, rebirth], &expected).await;
+        node.stop().await;
+
+        let mut node = own_node(&server, "ByWrapper");
+        let address = server.address();
+        let mut script = wrapper_script("command.py");
+        script.args([&address.ip().to_string(), &address.port().to_string(), "ACME-Interop", "ByWrapper"]);
+        let order = json!({ "Count": 7, "Temperature": 23.5, "Text": "wärmer" });
+        let expected = [Metric::new("Count", 7_u32), Metric::new("Temperature", 23.5), Metric::new("Text", "wärmer")];
+        is_commanded(
+            &mut node,
+            &mut Foreign::start(script),
+            [order, json!({ "Node Control/Rebirth": true })],
+            &expected,
+        )
+        .await;
+        node.stop().await;
+    }
+}
+
+/// The example flow as it is, in a Node-RED of its own; None, and why is said, if it cannot be installed.
+fn node_red(server: &Server, directory: &Path) -> Option<Command> {
+    let flow = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/node-red");
+    let packages = ["node-red@4.1.0", "sparkplug-payload@1.0.3"];
+    let install = |directory: &Path| {
+        let install = ["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"];
+        run(Command::new("npm").args(install).arg(directory).args(packages))
+    };
+    let place = std::panic::catch_unwind(|| installed("node-red", &packages.concat(), install));
+    let Ok(place) = place else {
+        eprintln!("skipped: Node-RED cannot be installed here, the reason stands above");
+        return None;
+    };
+    for file in ["flows.json", "settings.js"] {
+        fs::copy(flow.join(file), directory.join(file)).unwrap();
+    }
+    fs::write(directory.join("package.json"), r#"{"dependencies": {"sparkplug-payload": "1.0.3"}}"#).unwrap();
+    std::os::unix::fs::symlink(place.join("node_modules"), directory.join("node_modules")).unwrap();
+    let mut command = Command::new("node");
+    command.arg(place.join("node_modules/node-red/red.js")).arg("--userDir").arg(directory);
+    let address = server.address();
+    command.env("MQTT_HOST", address.ip().to_string()).env("MQTT_PORT", address.port().to_string());
+    Some(command)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_flow_of_node_red_reads_births_and_data() {
+    let server = Server::Mosquitto(Mosquitto::start());
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut command) = node_red(&server, directory.path()) else { return };
+    let filters = vec![("readable/#".to_owned(), QoS::AtMostOnce)];
+    let mut readable = spawn_listener(filters, &server.mqtt(), Clock::new()).unwrap();
+    assert_eq!(readable.recv().await, Some(ListenerEvent::Online));
+    let mut node = own_node(&server, "ForNodeRed");
+    while !matches!(told(&mut node, "the birth").await, NodeEvent::Born { .. }) {}
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let _runs = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
+    // A birth until it listens, then data.
+    let mut seen: BTreeMap<String, Value> = BTreeMap::new();
+    let deadline = tokio::time::Instant::now() + wait::PATIENCE;
+    let mut again = tokio::time::interval(std::time::Duration::from_secs(1));
+    let mut has_said = false;
+    while seen.get("Temperature").is_none_or(|value| value["value"] != 22.25) {
+        tokio::select! {
+            event = readable.recv() => {
+                let Some(ListenerEvent::Message { topic, payload, .. }) = event else { panic!("{event:?}") };
+                let name = topic.strip_prefix("readable/ACME-Interop/ForNodeRed/").unwrap().to_owned();
+                seen.insert(name, serde_json::from_slice(&payload).unwrap());
+                if !has_said && seen.len() == 6 {
+                    has_said = true;
+                    let metrics = vec![Metric::new("Count", 8_u32), Metric::new("Small", -8_i8), Metric::new("Temperature", 22.25)];
+                    node.update(NodeUpdate::Set { device: None, metrics }).await.unwrap();
+                }
+            }
+            _ = again.tick(), if !has_said => node.update(NodeUpdate::Rebirth).await.unwrap(),
+            () = tokio::time::sleep_until(deadline) => panic!("waited for Node-RED: {seen:#?}"),
+        }
+    }
+    let read = |name: &str| (seen[name]["type"].as_str().unwrap(), &seen[name]["value"]);
+    assert_eq!(read("Count"), ("UInt32", &json!(8)));
+    assert_eq!(read("Small"), ("Int32", &json!(-8)));
+    assert_eq!(read("Temperature"), ("Double", &json!(22.25)));
+    assert_eq!(read("Text"), ("String", &json!("a")));
+    node.stop().await;
+    readable.stop().await;
 }
 
 /// An Edge Node of another implementation.
@@ -359,10 +602,9 @@ async fn until(host: &mut HostHandle, replica: &mut Replica, what: &str, holds: 
     }
 }
 
-fn host(server: &Mosquitto) -> HostHandle {
-    let mqtt = MqttConfig { servers: vec![server.url()], ..MqttConfig::default() };
+fn host(server: &Server) -> HostHandle {
     let config = HostConfig::new(Some(HostId::new("interop").unwrap()));
-    sparkplug_mqtt::spawn_host(config, &mqtt, Clock::new()).unwrap()
+    sparkplug_mqtt::spawn_host(config, &server.mqtt(), Clock::new()).unwrap()
 }
 
 /// What both scripts publish first.
@@ -411,8 +653,13 @@ async fn is_seen_dying(host: &mut HostHandle, replica: &mut Replica) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edge_node_of_sparkplug_client_is_replicated_commanded_and_reborn() {
-    let server = Mosquitto::start();
-    let mut host = host(&server);
+    for server in Server::both().await {
+        leads_a_life_in_javascript(&server).await;
+    }
+}
+
+async fn leads_a_life_in_javascript(server: &Server) {
+    let mut host = host(server);
     let mut replica = Replica::default();
     let mut script = node_script("edge_node.js");
     script.args([server.url().as_str(), "ACME-Interop", "JavaScript"]);
@@ -444,8 +691,13 @@ async fn an_edge_node_of_sparkplug_client_is_replicated_commanded_and_reborn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edge_node_of_pysparkplug_is_replicated_and_commanded() {
-    let server = Mosquitto::start();
-    let mut host = host(&server);
+    for server in Server::both().await {
+        leads_a_life_in_python(&server).await;
+    }
+}
+
+async fn leads_a_life_in_python(server: &Server) {
+    let mut host = host(server);
     let mut replica = Replica::default();
     let address = server.address();
     let mut script = python_script("edge_node.py");

@@ -109,7 +109,7 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
     let row = in_state(&up, "body-shop-4", "pending").await;
     let line = machine.process.says("endorsement key").await;
     assert!(line.contains(row["endorsement_key"].as_str().unwrap()), "{line}");
-    let unknown = up.cli.run(&["host", "show", "body-shop-9"]).await.refused(2, "body-shop-9");
+    let unknown = up.cli.run(&["host", "show", "body-shop-9"]).await.refused(7, "body-shop-9");
     assert!(unknown.contains("Body_Shop/body-shop-2"), "{unknown}");
     let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
     judged_by(&up, approved["revision"].as_u64().unwrap()).await;

@@ -103,7 +103,7 @@ struct Sender {
 impl Sender {
     fn new(broker: SocketAddr) -> Self {
         let mqtt = MqttConfig { servers: vec![format!("mqtt://{broker}")], ..MqttConfig::default() };
-        let host = sparkplug_mqtt::spawn_host(HostConfig::new(None), &mqtt, Clock::new()).unwrap();
+        let host = sparkplug_mqtt::spawn_host(HostConfig::of_contracts(None), &mqtt, Clock::new()).unwrap();
         Self { host, sync: EdgeNodeDescriptor::parse(GROUP, "Sync").unwrap() }
     }
 
@@ -157,7 +157,7 @@ impl Watched<'_> {
 }
 
 fn deployment(reader: &Reader) -> Option<&Metrics> {
-    reader.node(GROUP, "Sync")?.devices.get(&format!("deployment.{ROBOT}"))
+    reader.node(GROUP, "Sync")?.devices.get(&format!("deployment-{ROBOT}"))
 }
 
 fn is_state(reader: &Reader, state: &str, version: u64) -> bool {
@@ -197,7 +197,7 @@ async fn edge_sync_applies_repairs_prunes_and_reports_on_a_kubernetes_api() {
     watched
         .until("every host", |reader| {
             let node = reader.node(GROUP, "Sync");
-            let hosts = node.map(|node| node.devices.keys().filter(|device| device.starts_with("host.")).count());
+            let hosts = node.map(|node| node.devices.keys().filter(|device| device.starts_with("host-")).count());
             hosts == Some(nodes.items.len())
         })
         .await;

@@ -91,7 +91,7 @@ fn node(id: &str) -> EdgeNodeDescriptor {
 /// An operator's host that asks these nodes for their births.
 async fn host(server: &Mosquitto, nodes: &[&str]) -> HostHandle {
     let filters = vec![("spBv1.0/ACME-Paint_Shop/#".to_owned(), QoS::AtLeastOnce)];
-    let config = HostConfig { filters, ..HostConfig::new(None) };
+    let config = HostConfig { filters, ..HostConfig::of_contracts(None) };
     let host = spawn_host(config, &mqtt(server, "ACME-Central-Operator"), Clock::new()).unwrap();
     for id in nodes {
         host.request(HostRequest::Expect { node: node(id) }).await.unwrap();

@@ -99,7 +99,7 @@ fn recorded(steps: &'static [&'static str]) -> impl Iterator<Item = Step> {
 
 /// The steps of a phase, in the order in which they are seen.
 fn steps(phase: Phase) -> Vec<Step> {
-    let device = format!("deployment.{}", oven());
+    let device = format!("deployment-{}", oven());
     let state = |wanted: &'static str| {
         let device = device.clone();
         move |message: &Message| {
@@ -347,7 +347,7 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
         }
         Phase::Deploy => {
             let monitor = reader.node(&group, "Monitor").and_then(|node| node.devices.get("Oven_1"));
-            let sync = reader.node(&group, "Sync").and_then(|node| node.devices.get(&format!("deployment.{}", oven())));
+            let sync = reader.node(&group, "Sync").and_then(|node| node.devices.get(&format!("deployment-{}", oven())));
             let ready = sync.is_some_and(|device| device.get("Ready") == Some(&Some(true.into())));
             let online = monitor.is_some_and(|device| device.get("Node/State") == Some(&Some("online".into())));
             ready && online && is("Desired/Agreed", true.into())

@@ -42,7 +42,7 @@ async fn a_secret_sealed_on_the_command_line_opens_in_its_cluster_and_is_read_by
     let bad = site.cli.run(&["secret", "seal", NAME, "--name", "Not_A_Name", "--from-file", &from_file]).await;
     bad.refused(2, "name \"Not_A_Name\" must be");
     let nowhere = site.cli.run(&["secret", "seal", "Nowhere", "--name", "x", "--from-file", &from_file]).await;
-    nowhere.refused(2, "there is no cluster \"Nowhere\"");
+    nowhere.refused(7, "there is no cluster \"Nowhere\"");
 }
 
 /// Base64, by the program that everybody has.
@@ -151,7 +151,8 @@ async fn a_secret_put_on_the_command_line_is_sealed_before_it_leaves_the_machine
     let may_not = cli.run_with(&[&put[..], &["--token-file", &as_viewer]].concat(), VALUE).await;
     may_not.refused(5, "needs the scope operator");
     let unknown = cli.run_with(&["secret", "put", "Nowhere", "x", "y"], VALUE).await;
-    unknown.refused(2, "there is no cluster \"Nowhere\" that the token is for; there are: Paint_Shop");
+    unknown
+        .refused(7, "among the clusters that the token is for: there is no cluster \"Nowhere\"; there are: Paint_Shop");
     let stranger = token_file(directory.path(), "stranger", "sfp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     let stranger = cli.run(&["secret", "list", NAME, "--token-file", &stranger]).await;
     stranger.refused(5, "`sparkfleet token create");

@@ -1,4 +1,5 @@
-//! The append-only record of every write: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600. It is opened for each record, so that whoever rotates it needs to tell nobody.
+//! The append-only record of every write: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600, chained ([`crate::access::chain`]). It is opened for each record, so that whoever rotates it needs to tell nobody.
+//! A line that a crash has cut was never answered for, and is taken away before the next.
 
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::desk::{Told, Waiting};
 use crate::access::audit::AuditRecord;
+use crate::access::chain::Chain;
 
 /// Most records that are told at once.
 pub const RECORDS_MAX: usize = 1000;
@@ -16,15 +18,13 @@ pub const RECORDS_MAX: usize = 1000;
 /// Most bytes of the file that are read for it: a record has some 300.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// A record, and who is answered when it is kept.
+/// A record, and who waits until it is kept.
 #[derive(Debug)]
 pub struct Entry {
     /// The record.
     pub record: AuditRecord,
-    /// The answer.
-    pub reply: Told,
-    /// Who waits for it.
-    pub waiting: Waiting,
+    /// The answer, and who waits for it; None: nobody does.
+    pub answer: Option<(Told, Waiting)>,
 }
 
 /// The file in a state directory.
@@ -35,12 +35,15 @@ pub fn path(state_dir: &Path) -> PathBuf {
 
 /// Keeps each record, then lets its answer go, until nobody sends any more. A record that cannot be kept is told in the log; the write has happened.
 pub async fn run(path: PathBuf, mut entries: mpsc::Receiver<Entry>) {
-    while let Some(Entry { record, reply, waiting }) = entries.recv().await {
-        if let Err(error) = append(&path, &record).await {
+    let mut chain = None;
+    while let Some(Entry { record, answer }) = entries.recv().await {
+        if let Err(error) = append(&path, &mut chain, &record).await {
             tracing::error!(path = %path.display(), error = %error, "the record of a write could not be kept");
             metrics::counter!("sparkfleet_audit_failures_total").increment(1);
         }
-        waiting.tell(reply);
+        if let Some((reply, waiting)) = answer {
+            waiting.tell(reply);
+        }
     }
 }
 
@@ -63,18 +66,86 @@ pub async fn newest(path: &Path, limit: usize) -> io::Result<Vec<serde_json::Val
     Ok(records.filter(serde_json::Value::is_object).take(limit).collect())
 }
 
-async fn append(path: &Path, record: &AuditRecord) -> io::Result<()> {
-    let mut line = serde_json::to_vec(record)?;
+/// `chain`: where the file's chain is; None: it is read. After a failure it is read again.
+async fn append(path: &Path, chain: &mut Option<Chain>, record: &AuditRecord) -> io::Result<()> {
+    let before = match chain.take() {
+        Some(chain) => chain,
+        None => resume(path).await?,
+    };
+    let serde_json::Value::Object(record) = serde_json::to_value(record)? else {
+        return Err(io::Error::other("a record is an object"));
+    };
+    let mut line = before.line(record);
+    let after = Chain::after(&line);
     line.push(b'\n');
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).await?;
     file.write_all(&line).await?;
     file.flush().await?;
-    file.sync_data().await
+    file.sync_data().await?;
+    *chain = Some(after);
+    Ok(())
+}
+
+/// Where the chain of the file is. What comes after the last whole line is cut off.
+async fn resume(path: &Path) -> io::Result<Chain> {
+    let mut file = match OpenOptions::new().read(true).write(true).open(path).await {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Chain::begin()),
+        Err(error) => return Err(error),
+    };
+    let length = file.metadata().await?.len();
+    let begin = length.saturating_sub(READ_BYTES_MAX);
+    file.seek(SeekFrom::Start(begin)).await?;
+    let mut bytes = Vec::new();
+    (&mut file).take(READ_BYTES_MAX).read_to_end(&mut bytes).await?;
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    if whole < bytes.len() {
+        tracing::warn!(path = %path.display(), bytes = bytes.len() - whole, "a record of a write that a crash has cut is taken away");
+        file.set_len(begin + whole as u64).await?;
+        bytes.truncate(whole);
+    }
+    let last = bytes.strip_suffix(b"\n").and_then(|lines| lines.rsplit(|byte| *byte == b'\n').next());
+    Ok(last.map_or_else(Chain::begin, Chain::after))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Operation;
+    use crate::access::audit::AuditResult;
+    use crate::access::chain;
+
+    fn record(at: u64) -> AuditRecord {
+        AuditRecord {
+            at,
+            who: "token:ada".to_owned(),
+            from: "192.0.2.1".to_owned(),
+            operation: Operation::PutSecret,
+            cluster: None,
+            target: "n/s/k".to_owned(),
+            result: AuditResult::Done { commit: None },
+        }
+    }
+
+    #[tokio::test]
+    async fn the_chain_goes_on_over_restarts_a_line_that_was_cut_and_a_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path(dir.path());
+        let mut chain = None;
+        append(&path, &mut chain, &record(1)).await.unwrap();
+        append(&path, &mut chain, &record(2)).await.unwrap();
+        let mut text = std::fs::read(&path).unwrap();
+        text.extend_from_slice(b"{\"at\":3,\"wh");
+        std::fs::write(&path, text).unwrap();
+        let mut chain = None;
+        append(&path, &mut chain, &record(4)).await.unwrap();
+        let first = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!((first.records, first.end.number), (3, 3));
+        std::fs::rename(&path, dir.path().join("audit.1")).unwrap();
+        append(&path, &mut chain, &record(5)).await.unwrap();
+        let second = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!((second.begins_after, second.end.number), (first.end.head, 4));
+    }
 
     #[tokio::test]
     async fn the_newest_records_come_first_and_a_line_that_was_cut_is_none() {

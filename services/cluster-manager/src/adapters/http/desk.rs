@@ -80,11 +80,23 @@ impl Desk {
         let Answer { id, reply, audit } = answer;
         let Some(waiting) = self.take(id) else { return };
         let Some(record) = audit else { return waiting.tell(reply) };
-        tell_log(&record);
-        if let Err(error) = self.records.try_send(Entry { record, reply, waiting }) {
+        self.keep(Entry { record, answer: Some((reply, waiting)) });
+    }
+
+    /// Records a write that nobody waits for.
+    pub fn record(&self, record: AuditRecord) {
+        self.keep(Entry { record, answer: None });
+    }
+
+    fn keep(&self, entry: Entry) {
+        tell_log(&entry.record);
+        if let Err(error) = self.records.try_send(entry) {
             let (mpsc::error::TrySendError::Full(entry) | mpsc::error::TrySendError::Closed(entry)) = error;
             tracing::error!(target = entry.record.target, "the record of a write could not be kept in the file");
-            entry.waiting.tell(entry.reply);
+            metrics::counter!("sparkfleet_audit_failures_total").increment(1);
+            if let Some((reply, waiting)) = entry.answer {
+                waiting.tell(reply);
+            }
         }
     }
 
@@ -98,7 +110,7 @@ fn tell_log(record: &AuditRecord) {
     let AuditRecord { who, from, operation, cluster, target: what, result, .. } = record;
     let (operation, result) = (operation.as_str(), result.as_str());
     let cluster_id = cluster.map(tracing::field::display);
-    tracing::info!(target: "audit", who, from, operation, cluster_id, what, result, "write over HTTP");
+    tracing::info!(target: "audit", who, from, operation, cluster_id, what, result, "write");
     metrics::counter!("sparkfleet_http_writes_total", "operation" => operation, "result" => result).increment(1);
 }
 

@@ -1,10 +1,11 @@
 //! Identities of an OpenID Connect provider: JSON Web Tokens that it signed (RFC 7519), checked with the keys that it publishes (OpenID Connect Discovery 1.0, RFC 7517).
 //!
 //! Keys are fetched when the first token comes, and again when they are old or a token names one that is not known, but not more often than [`Limits::again`]: tokens with
-//! made-up key ids must not make this service ask its provider all the time. When the provider is away, the keys that are known go on counting.
+//! made-up key ids must not make this service ask its provider all the time. When the provider is away, the keys that are known go on counting. While it is asked nobody waits for it
+//! whose key is known.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -13,7 +14,7 @@ use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::https_client::{self, HttpsClient, HttpsError};
@@ -70,6 +71,8 @@ struct Known {
     keys: JwkSet,
     fetched: Option<Instant>,
     tried: Option<Instant>,
+    /// Closed when the fetch that is under way has ended.
+    fetching: Option<watch::Receiver<()>>,
 }
 
 /// The provider cannot be asked at all: the key, and why.
@@ -129,28 +132,52 @@ impl Provider {
         token.map(|token| token.claims).map_err(|error| refused(reason(error.kind())))
     }
 
-    /// The key of that id, fetched if need be. Whoever comes meanwhile waits for the same fetch.
+    /// The key of that id. One that is not known waits for a fetch, the same as everybody else who comes meanwhile; one that is old is fetched again behind the caller.
     async fn key(&self, id: &str, algorithm: Algorithm) -> Result<DecodingKey, IdentityError> {
-        let mut known = self.known.lock().await;
-        let is_old = known.fetched.is_none_or(|at| at.elapsed() >= self.limits.old);
-        let may_ask = known.tried.is_none_or(|at| at.elapsed() >= self.limits.again);
-        if (is_old || known.keys.find(id).is_none()) && may_ask {
-            match self.fetch().await {
-                Ok(keys) => {
-                    tracing::debug!(keys = keys.keys.len(), "keys of the identity provider");
-                    known.keys = keys;
-                    known.fetched = Some(Instant::now());
-                }
-                Err(error) => tracing::warn!(reason = error, "the identity provider cannot be asked for its keys"),
-            }
-            known.tried = Some(Instant::now());
+        if let Some(mut fetching) = self.look(id) {
+            // An error says that the fetch has ended, whatever came of it.
+            while fetching.changed().await.is_ok() {}
         }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.fetched.is_none() {
             return Err(IdentityError::Away);
         }
         let unknown = IdentityError::Refused("its key is not one of the identity provider's");
         let jwk = known.keys.find(id).filter(|jwk| is_for(jwk, algorithm)).ok_or(unknown.clone())?;
         DecodingKey::from_jwk(jwk).map_err(|_| unknown)
+    }
+
+    /// Begins a fetch if one is due. What to wait for if the key is not known.
+    fn look(&self, id: &str) -> Option<watch::Receiver<()>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = known.fetched.is_none_or(|at| at.elapsed() >= self.limits.old);
+        let may_ask = known.tried.is_none_or(|at| at.elapsed() >= self.limits.again);
+        let is_known = known.keys.find(id).is_some();
+        if (is_old || !is_known) && may_ask && known.fetching.is_none() {
+            let (ended, fetching) = watch::channel(());
+            known.fetching = Some(fetching);
+            let provider = self.clone();
+            tokio::spawn(async move {
+                provider.refresh().await;
+                drop(ended);
+            });
+        }
+        known.fetching.clone().filter(|_| !is_known)
+    }
+
+    async fn refresh(&self) {
+        let fetched = self.fetch().await;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match fetched {
+            Ok(keys) => {
+                tracing::debug!(keys = keys.keys.len(), "keys of the identity provider");
+                known.keys = keys;
+                known.fetched = Some(Instant::now());
+            }
+            Err(error) => tracing::warn!(reason = error, "the identity provider cannot be asked for its keys"),
+        }
+        known.tried = Some(Instant::now());
+        known.fetching = None;
     }
 
     async fn fetch(&self) -> Result<JwkSet, String> {

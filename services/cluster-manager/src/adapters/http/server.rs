@@ -1,8 +1,10 @@
 //! Connections: how many, how they begin (TLS), how long they may keep quiet, how they end. What is served over them is a router's.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,14 +21,21 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::tls::Tls;
+use crate::access::rate;
 
 /// Connections at the same time: each takes some 100 KiB at most. More wait in the system's queue.
 const CONNECTIONS_MAX: usize = 1024;
 
-/// What a TLS handshake may take.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Of them from one address: one who opens them all leaves room for everybody else. A proxy is one address, and needs one for each request that is under way.
+const ADDRESS_CONNECTIONS_MAX: usize = 128;
 
-/// What a client may take to say what it wants, counted from the connection or the last answer.
+/// What a TLS handshake may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// What a client may take for the line and header fields of its first request.
+const FIRST_HEADER_MAX: Duration = Duration::from_secs(5);
+
+/// The same for each further request, counted from the last answer.
 const HEADER_MAX: Duration = Duration::from_secs(30);
 
 /// Most bytes of a request's line and header fields.
@@ -42,6 +51,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>, shutdown: Shutdown) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let connections = TaskTracker::new();
+    let addresses = Addresses::default();
     loop {
         let accepted = tokio::select! {
             () = shutdown.wait() => break,
@@ -59,15 +69,56 @@ pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>, shut
                 continue;
             }
         };
+        let Some(own) = addresses.enter(peer.ip()) else {
+            tracing::debug!(%peer, "an address has too many connections");
+            continue;
+        };
         let (router, tls, shutdown) = (router.clone(), tls.clone(), shutdown.clone());
         connections.spawn(async move {
             begin(stream, peer, router, tls, shutdown).await;
-            drop(place);
+            drop((place, own));
         });
     }
     connections.close();
     connections.wait().await;
     Ok(())
+}
+
+/// How many connections each address has. Clones are the same.
+#[derive(Debug, Clone, Default)]
+struct Addresses(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One of them; dropping it gives it back.
+#[derive(Debug)]
+struct Entered {
+    addresses: Addresses,
+    network: IpAddr,
+}
+
+impl Addresses {
+    /// None: the address has all that it may have.
+    fn enter(&self, address: IpAddr) -> Option<Entered> {
+        let network = rate::peer(address);
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(network).or_default();
+        if *count >= ADDRESS_CONNECTIONS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Entered { addresses: self.clone(), network })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut counts = self.addresses.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.network);
+            }
+        }
+    }
 }
 
 async fn begin(stream: TcpStream, peer: SocketAddr, router: Router, tls: Option<Tls>, shutdown: Shutdown) {
@@ -86,7 +137,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let inner = TowerToHyperService::new(router);
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&asked);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        asks.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(ConnectInfo(peer));
         inner.call(request)
     });
@@ -97,6 +151,9 @@ where
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let mut stopping = false;
+    let first = tokio::time::sleep(FIRST_HEADER_MAX);
+    tokio::pin!(first);
+    let mut begins = true;
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
@@ -104,9 +161,69 @@ where
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
+            () = first.as_mut(), if begins => {
+                begins = false;
+                if !asked.load(Ordering::Relaxed) {
+                    tracing::debug!(%peer, "a connection asked nothing");
+                    return;
+                }
+            }
         }
     };
     if let Err(error) = ended {
         tracing::debug!(error = %error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[test]
+    fn an_address_has_so_many_connections_and_no_more() {
+        let addresses = Addresses::default();
+        let address = "192.0.2.1".parse().unwrap();
+        let mut held: Vec<_> = (0..ADDRESS_CONNECTIONS_MAX).map(|_| addresses.enter(address).unwrap()).collect();
+        assert!(addresses.enter(address).is_none());
+        assert!(addresses.enter("192.0.2.2".parse().unwrap()).is_some());
+        held.pop();
+        assert!(addresses.enter(address).is_some());
+        held.clear();
+        assert!(addresses.0.lock().unwrap().is_empty());
+    }
+
+    async fn started() -> (SocketAddr, Shutdown) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), Shutdown::new());
+        let router = Router::new().route("/", get(|| std::future::ready("yes")));
+        tokio::spawn(serve(listener, router, None, stop.clone()));
+        (address, stop)
+    }
+
+    #[tokio::test]
+    async fn idle_connections_of_one_address_are_bounded_and_end() {
+        let (address, stop) = started().await;
+        let mut idle = Vec::new();
+        for _ in 0..ADDRESS_CONNECTIONS_MAX {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut read = [0; 1];
+        let mut beyond = TcpStream::connect(address).await.unwrap();
+        assert!(matches!(beyond.read(&mut read).await, Ok(0) | Err(_)), "it is closed at once");
+        assert_eq!(idle[0].read(&mut read).await.unwrap(), 0, "who asks nothing is not waited for");
+        drop(idle);
+        // Places come back one after the other.
+        let answered = loop {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let mut answer = Vec::new();
+            let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            if client.write_all(request).await.is_ok() && client.read_to_end(&mut answer).await.is_ok_and(|n| n > 0) {
+                break answer;
+            }
+        };
+        assert!(answered.ends_with(b"yes"));
+        stop.trigger();
     }
 }

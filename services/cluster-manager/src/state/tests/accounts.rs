@@ -67,7 +67,7 @@ impl Keys {
     pub fn command(&mut self, device: &DeviceId, metrics: &[Metric]) -> Vec<HostEvent> {
         self.heard += 1;
         let answer = Answer::from_metrics(metrics).unwrap().unwrap();
-        let account = self.accounts.get_mut(resource_of(device).unwrap());
+        let account = self.accounts.get_mut(&*resource_of(device).unwrap());
         let Some(account) = account.filter(|account| !self.deaf && account.wish.digest() == answer.wish) else {
             return Vec::new();
         };

@@ -131,6 +131,35 @@ fn only_a_token_that_is_known_in_time_for_the_cluster_and_large_enough_writes() 
 }
 
 #[test]
+fn a_token_that_comes_over_the_broker_leaves_a_record_that_says_whose_claim_it_is() {
+    let mut world = staffed();
+    world.records.clear();
+    world.issue("late", "administrator", None, LONG);
+    world.settle();
+    world.delete(object("late"), "ApiToken");
+    world.settle();
+    let told: Vec<_> = world.records.iter().map(|one| (one.operation, &*one.who, &*one.from, &*one.target)).collect();
+    assert_eq!(
+        told,
+        [
+            (Operation::CreateToken, "claimed:ada", "broker", "late"),
+            (Operation::RevokeToken, "claimed:not told", "broker", "late")
+        ]
+    );
+    // One that was made over HTTP has its record already.
+    world.records.clear();
+    let create = Question::CreateToken {
+        name: "by-http".to_owned(),
+        hash: TokenHash::of(&text("by-http")).unwrap(),
+        grant: Grant { scope: TokenScope::Viewer, clusters: None },
+        lifetime: Duration::from_secs(3600),
+    };
+    let (_, record) = world.ask(token("admin"), create);
+    assert_eq!(record.unwrap().operation, Operation::CreateToken);
+    assert!(world.records.is_empty(), "{:?}", world.records);
+}
+
+#[test]
 fn every_write_of_somebody_known_is_recorded_with_its_end() {
     let mut world = staffed();
     let record = |world: &mut World, name: &str, question| world.ask(token(name), question).1;

@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use service_runtime::{Effects, Unsaved};
 use uuid::Uuid;
 
-use super::{Kubernetes, classified, within_time};
+use super::{Kubernetes, within_time};
 use crate::event::{Deletion, ErrorClass, Event, KubernetesError, PreparedObject};
-use crate::object::{LABEL_MANAGED_BY, MANAGER, ObjectKey, ObservedObject};
+use crate::object::{ANNOTATION_GENERATION, LABEL_MANAGED_BY, MANAGER, ObjectKey, ObservedObject};
 use crate::record::{IndexRecord, RECORD_KEY, RECORD_NAME};
 
 /// Annotation by which Flux is asked to reconcile at once; any value that it has not seen does.
@@ -36,6 +36,7 @@ impl Kubernetes {
         Event::Applied { deployment, applied, failed: None }
     }
 
+    /// Applies an object, and once more if it did not get the generation that it is marked with.
     async fn apply_one(&self, deployment: Uuid, object: &PreparedObject) -> Result<ObservedObject, KubernetesError> {
         let api = self.api(&object.key.kind)?;
         let refused = |message: String| KubernetesError { class: ErrorClass::Refused, message };
@@ -56,7 +57,16 @@ impl Kubernetes {
             }
         }
         let params = PatchParams::apply(MANAGER).force();
-        let answer = within_time(api.patch(&object.key.name, &params, &Patch::Apply(&object.body))).await?;
+        let mut answer = within_time(api.patch(&object.key.name, &params, &Patch::Apply(&object.body))).await?;
+        if let Some(generation) = answer.metadata.generation {
+            let mut body = object.body.clone();
+            let mark = &mut body["metadata"]["annotations"][ANNOTATION_GENERATION];
+            let present = Value::from(generation.to_string());
+            if *mark != present {
+                *mark = present;
+                answer = within_time(api.patch(&object.key.name, &params, &Patch::Apply(&body))).await?;
+            }
+        }
         ObservedObject::read(&object.key.kind, &answer)
             .ok_or_else(|| refused(format!("was applied, but lacks the label {LABEL_MANAGED_BY} in the answer")))
     }
@@ -85,16 +95,14 @@ impl Kubernetes {
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };
-        let answer = tokio::time::timeout(super::REQUEST_TIMEOUT, api.delete(&key.name, &params)).await;
-        match answer {
-            Ok(Ok(answer)) => Ok(answer.either(|_| Deletion::Waiting, |_| Deletion::Gone)),
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(Deletion::Gone),
-            Ok(Err(error)) => Err(classified(&error)),
-            Err(_) => Err(KubernetesError {
-                class: ErrorClass::Unreachable,
-                message: format!("no answer within {} s", super::REQUEST_TIMEOUT.as_secs()),
-            }),
-        }
+        within_time(async {
+            match api.delete(&key.name, &params).await {
+                Ok(answer) => Ok(answer.either(|_| Deletion::Waiting, |_| Deletion::Gone)),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(Deletion::Gone),
+                Err(error) => Err(error),
+            }
+        })
+        .await
     }
 
     /// Makes Flux fetch the cluster's repositories at once. Flux handles a request once: the same commit again asks for nothing. A source that is not there needs no request,

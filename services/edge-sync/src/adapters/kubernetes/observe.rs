@@ -1,53 +1,54 @@
 //! Reading: the watches, the record of the accepted index, the sealing certificate.
 
+use std::collections::BTreeSet;
+
 use edge_sync_contract::source::REPOSITORY_KUSTOMIZATION;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, GroupVersionKind, Request};
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
-use kubernetes_client::watch::{News, forward};
+use kubernetes_client::error;
+use kubernetes_client::watch::{News, Watches};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
-use super::{Kubernetes, classified, within_time};
+use super::{Kubernetes, PROBE_TIMEOUT, within_time};
 use crate::event::{ErrorClass, Event, KubernetesError, Observation};
 use crate::flux::{self, FluxReport, LABEL_KUSTOMIZATION};
 use crate::hosts::{ObservedNode, WatchedNode};
-use crate::object::{LABEL_MANAGED_BY, MANAGER, ObservedObject, WatchedObject};
+use crate::object::{LABEL_MANAGED_BY, MANAGER, ObservedObject, Readiness, WatchedObject};
 use crate::record::{IndexRecord, RECORD_KEY, RECORD_NAME, StoredRecord};
-
-/// Running watches; they end when this is dropped.
-#[derive(Debug)]
-pub struct Watches {
-    _tasks: JoinSet<()>,
-}
+use crate::workload::{self, LABEL_RELEASE, WatchedWorkload};
 
 impl Kubernetes {
     /// Watches nodes and all kinds until the inbox is gone or the result is dropped.
     #[must_use]
     pub fn watch(&self, inbox: &mpsc::Sender<Event>) -> Watches {
-        let mut tasks = JoinSet::new();
+        let mut watches = Watches::default();
+        let all = watcher::Config::default;
         let node = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
         let nodes: Api<WatchedNode> = Api::all_with(self.client.clone(), &node);
-        let stream = watcher(nodes, watcher::Config::default());
-        let event = |news| observation(news).map(Event::Nodes);
-        tasks.spawn(forward(stream, |node| ObservedNode::read(&node), inbox.clone(), event));
+        let read = |node: WatchedNode| ObservedNode::read(&node);
+        watches.follow(nodes, all(), read, inbox.clone(), |news| Some(Event::Nodes(observation(news))));
         for kind in self.resources.keys() {
             let Ok(api) = self.api(kind) else { continue };
-            let ours = watcher::Config::default().labels(&format!("{LABEL_MANAGED_BY}={MANAGER}"));
+            let ours = all().labels(&format!("{LABEL_MANAGED_BY}={MANAGER}"));
             let (read_kind, event_kind) = (kind.clone(), kind.clone());
             let read = move |object| ObservedObject::read(&read_kind, &object);
-            let event = move |news| Some(Event::Objects(event_kind.clone(), observation(news)?));
-            tasks.spawn(forward(watcher(api, ours), read, inbox.clone(), event));
+            let event = move |news| Some(Event::Objects(event_kind.clone(), observation(news)));
+            watches.follow(api, ours, read, inbox.clone(), event);
         }
         // A watch says that something has changed; how it stands is read in the right order.
-        let changed = |_| Some(Event::FluxChanged);
-        let ours = watcher::Config::default().fields(&format!("metadata.name={REPOSITORY_KUSTOMIZATION}"));
-        tasks.spawn(forward(watcher(self.kustomizations(), ours), |_| Some(()), inbox.clone(), changed));
-        let applied = watcher::Config::default().labels(&applied_from_repository());
-        tasks.spawn(forward(watcher(self.releases(), applied), |_| Some(()), inbox.clone(), changed));
-        Watches { _tasks: tasks }
+        let changed = |_: News<()>| Some(Event::FluxChanged);
+        let ours = all().fields(&format!("metadata.name={REPOSITORY_KUSTOMIZATION}"));
+        watches.follow(self.kustomizations(), ours, |_| Some(()), inbox.clone(), changed);
+        let applied = all().labels(&applied_from_repository());
+        watches.follow(self.releases(), applied, |_| Some(()), inbox.clone(), changed);
+        for kind in workload::KINDS {
+            let read = |object: WatchedWorkload| workload::release_of(&object);
+            watches.follow(self.workloads(kind), all().labels(LABEL_RELEASE), read, inbox.clone(), workloads_changed);
+        }
+        watches
     }
 
     /// Reads the record of the accepted index.
@@ -106,7 +107,39 @@ impl Kubernetes {
             }
         });
         let releases = releases.await.map_err(|error| of("HelmReleases", error))?;
-        Ok(flux::judge(kustomization.as_ref(), name, &releases))
+        let names: BTreeSet<String> = releases.iter().map(ResourceExt::name_any).collect();
+        let mut workloads = Vec::new();
+        for (release, readiness) in self.list_workloads(LABEL_RELEASE).await? {
+            workloads.extend(release.filter(|release| names.contains(release)).map(|_| readiness));
+        }
+        Ok(flux::judge(kustomization.as_ref(), name, &releases, workloads))
+    }
+
+    /// Reads whether what a release has made runs.
+    ///
+    /// # Errors
+    /// The API server did not say.
+    pub async fn look_at_workloads(&self, release: &str) -> Result<Readiness, KubernetesError> {
+        let made = self.list_workloads(&format!("{LABEL_RELEASE}={release}")).await?;
+        Ok(workload::worst(made.into_iter().map(|(_, readiness)| readiness)))
+    }
+
+    /// Workloads with these labels: whose they are, and whether they run.
+    async fn list_workloads(&self, labels: &str) -> Result<Vec<(Option<String>, Readiness)>, KubernetesError> {
+        let params = ListParams::default().labels(labels);
+        let mut all = Vec::new();
+        for kind in workload::KINDS {
+            let listed = within_time(self.workloads(kind).list(&params)).await;
+            let listed =
+                listed.map_err(|error| KubernetesError { message: format!("{kind}s: {}", error.message), ..error })?;
+            all.extend(listed.items.iter().map(|one| (workload::release_of(one), workload::judge(kind, one))));
+        }
+        Ok(all)
+    }
+
+    fn workloads(&self, kind: &str) -> Api<WatchedWorkload> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
     fn kustomizations(&self) -> Api<WatchedObject> {
@@ -127,7 +160,16 @@ impl Kubernetes {
     /// # Errors
     /// It did not answer.
     pub async fn probe(&self) -> Result<(), KubernetesError> {
-        within_time(self.client.apiserver_version()).await.map(|_| ())
+        error::within(PROBE_TIMEOUT, self.client.apiserver_version()).await.map(|_| ())
+    }
+}
+
+/// A watch that is interrupted begins again with a list, which says it all.
+fn workloads_changed(news: News<String>) -> Option<Event> {
+    match news {
+        News::Listed(all) => Some(Event::WorkloadsChanged(all)),
+        News::Changed(one) | News::Gone(one) => Some(Event::WorkloadsChanged(vec![one])),
+        News::NotInstalled | News::Interrupted(_) => None,
     }
 }
 
@@ -136,28 +178,12 @@ fn applied_from_repository() -> String {
     format!("{LABEL_KUSTOMIZATION}={REPOSITORY_KUSTOMIZATION}")
 }
 
-/// None: nothing to tell.
-fn observation<T>(news: News<T>) -> Option<Observation<T>> {
+fn observation<T>(news: News<T>) -> Observation<T> {
     match news {
-        News::Listed(all) => Some(Observation::Listed(all)),
-        News::Changed(one) => Some(Observation::Changed(one)),
-        News::Gone(one) => Some(Observation::Gone(one)),
-        News::Interrupted(error) => failed(&error),
-    }
-}
-
-/// None: no failure, the watch begins again from a list.
-fn failed<T>(error: &watcher::Error) -> Option<Observation<T>> {
-    let refused = |message: String| Some(Observation::Failed(KubernetesError { class: ErrorClass::Refused, message }));
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
-            Some(Observation::NotInstalled)
-        }
-        watcher::Error::WatchError(status) if status.code == 410 => None,
-        watcher::Error::WatchError(status) => refused(format!("{} ({})", status.message, status.code)),
-        watcher::Error::NoResourceVersion => refused(error.to_string()),
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Some(Observation::Failed(classified(error))),
+        News::Listed(all) => Observation::Listed(all),
+        News::Changed(one) => Observation::Changed(one),
+        News::Gone(one) => Observation::Gone(one),
+        News::NotInstalled => Observation::NotInstalled,
+        News::Interrupted(error) => Observation::Failed(error),
     }
 }

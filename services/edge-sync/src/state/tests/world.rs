@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Observation, PreparedObject};
 use crate::flux::FluxReport;
 use crate::hosts::ObservedNode;
-use crate::object::{Kind, LABEL_UUID, ObjectKey, ObservedObject};
+use crate::object::{ANNOTATION_GENERATION, Kind, LABEL_UUID, ObjectKey, ObservedObject, Readiness};
 use crate::record::{IndexRecord, StoredRecord};
 use crate::state::prune::PruneLimits;
 use crate::state::{Settings, State};
@@ -118,8 +118,14 @@ pub struct Cluster {
     /// Objects get a finalizer when they are made.
     pub finalizers: bool,
     pub is_away: bool,
+    /// Somebody changes each object that is applied.
+    pub is_fought: bool,
+    /// Applies of these objects fail.
+    pub failing: BTreeMap<ObjectKey, KubernetesError>,
     /// What Flux has made of the cluster's repository.
     pub flux: FluxReport,
+    /// Whether what releases have made runs; None: it does.
+    pub workloads: Option<Readiness>,
 }
 
 impl Cluster {
@@ -156,6 +162,9 @@ impl Cluster {
     }
 
     fn apply(&mut self, object: &PreparedObject) -> Result<ObservedObject, KubernetesError> {
+        if let Some(error) = self.failing.get(&object.key) {
+            return Err(error.clone());
+        }
         let known = self.objects.get(&object.key);
         if !object.is_ours && known.is_some() && self.observed(&object.key).is_none() {
             return Err(error(ErrorClass::Refused, "exists and is not managed by Sync"));
@@ -164,16 +173,34 @@ impl Cluster {
         let deletion = known.map(|known| known.body["metadata"]["deletionTimestamp"].clone());
         let has_finalizer = known.map_or(self.finalizers, |known| known.has_finalizer);
         let mut body = object.body.clone();
+        let generation = known.map_or(1, |known| {
+            let before = known.body["metadata"]["generation"].as_i64().unwrap_or(1);
+            before + i64::from(known.body["data"] != body["data"])
+        });
         self.uids += 1;
         body["metadata"]["uid"] = uid.unwrap_or_else(|| json!(format!("uid-{}", self.uids)));
         body["metadata"]["resourceVersion"] = json!(self.next());
         if let Some(deletion) = deletion.filter(|deletion| !deletion.is_null()) {
             body["metadata"]["deletionTimestamp"] = deletion;
         }
+        body["metadata"]["generation"] = json!(generation);
+        body["metadata"]["annotations"][ANNOTATION_GENERATION] = json!(generation.to_string());
         self.objects.insert(object.key.clone(), Stored { body, has_finalizer });
         let observed = self.observed(&object.key).unwrap();
         self.watch.push_back(Event::Objects(object.key.kind.clone(), Observation::Changed(observed.clone())));
         Ok(observed)
+    }
+
+    /// Somebody changes what is desired of an object.
+    pub fn edit(&mut self, key: &ObjectKey) {
+        let version = self.next();
+        let stored = self.objects.get_mut(key).unwrap();
+        let generation = stored.body["metadata"]["generation"].as_i64().unwrap();
+        stored.body["data"] = json!({"by": "somebody"});
+        stored.body["metadata"]["generation"] = json!(generation + 1);
+        stored.body["metadata"]["resourceVersion"] = json!(version);
+        let observed = self.observed(key).unwrap();
+        self.watch.push_back(Event::Objects(key.kind.clone(), Observation::Changed(observed)));
     }
 
     /// Deletes, or marks what has a finalizer.
@@ -247,7 +274,12 @@ impl Cluster {
                 let mut applied = Vec::new();
                 for object in objects {
                     match if self.is_away { Err(away()) } else { self.apply(&object) } {
-                        Ok(observed) => applied.push(observed),
+                        Ok(observed) => {
+                            applied.push(observed);
+                            if self.is_fought {
+                                self.edit(&object.key);
+                            }
+                        }
                         Err(error) => {
                             return Some(Event::Applied { deployment, applied, failed: Some((object.key, error)) });
                         }
@@ -269,6 +301,10 @@ impl Cluster {
             Effect::Probe => Some(Event::Probed(if self.is_away { Err(away()) } else { Ok(()) })),
             Effect::Annotate(_) => Some(Event::Annotated(if self.is_away { Err(away()) } else { Ok(()) })),
             Effect::LookAtFlux => Some(Event::FluxSeen(if self.is_away { Err(away()) } else { Ok(self.flux.clone()) })),
+            Effect::LookAtWorkloads { release } => {
+                let runs = self.workloads.clone().unwrap_or(Readiness { ready: Some(true), message: None });
+                Some(Event::WorkloadsSeen { release, seen: if self.is_away { Err(away()) } else { Ok(runs) } })
+            }
             Effect::FetchCertificate => Some(Event::Certificate(Err(error(ErrorClass::Refused, "503")))),
             Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => None,
         }
@@ -304,7 +340,7 @@ impl Published {
     }
 
     pub fn deployments(&self) -> usize {
-        self.devices.keys().filter(|device| device.as_str().starts_with("deployment.")).count()
+        self.devices.keys().filter(|device| device.as_str().starts_with("deployment-")).count()
     }
 }
 
@@ -434,6 +470,7 @@ pub fn show(effect: &Effect) -> String {
         }
         Effect::Delete { key, .. } => format!("delete {}", key.name),
         Effect::LookAtFlux => "look at Flux".to_owned(),
+        Effect::LookAtWorkloads { release } => format!("look at what {release} has made"),
         Effect::Annotate(sources) => format!("annotate {}", sources.repository),
         Effect::FetchCertificate => "certificate".to_owned(),
         Effect::Probe => "probe".to_owned(),

@@ -168,6 +168,24 @@ fn an_object_that_breaks_its_schema_is_invalid_and_names_the_field() {
 }
 
 #[test]
+fn an_applied_value_of_a_wrong_type_is_an_error_of_the_server() {
+    let mut store = store();
+    let kind = kind(&store, "", "configmaps");
+    for (object, what) in [
+        (json!({"metadata": {"name": "a"}, "data": 7}), ".data: expected map, got 7"),
+        (json!({"metadata": {"name": "a"}, "data": {"x": true}}), ".data.x: expected string, got true"),
+        (json!({"metadata": {"name": "a", "labels": {"x": 1}}}), ".metadata.labels.x: expected string, got 1"),
+    ] {
+        let mut object = object;
+        object["apiVersion"] = json!("v1");
+        object["kind"] = json!("ConfigMap");
+        let refused = store.patch(&kind, "n", "a", &Patch::Apply(object), &WriteOptions::by("m", WALL)).unwrap_err();
+        assert_eq!((refused.code, refused.reason), (500, ""));
+        assert_eq!(refused.message, format!("failed to create typed patch object (/a; v1, Kind=ConfigMap): {what}"));
+    }
+}
+
+#[test]
 fn finalizers_hold_an_object_until_the_last_is_gone() {
     let mut store = store();
     create(&mut store, "", "configmaps", "n", json!({"metadata": {"name": "a", "finalizers": ["x/one", "x/two"]}}))

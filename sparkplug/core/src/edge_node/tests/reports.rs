@@ -22,7 +22,7 @@ fn only_changes_are_sent() {
 /// tck-id-topics-ddata-topic, tck-id-topics-ddata-mqtt, tck-id-topics-ddata-seq-num, tck-id-topics-ddata-timestamp, tck-id-topics-ddata-payload,
 /// tck-id-payloads-ddata-timestamp, tck-id-payloads-ddata-seq, tck-id-payloads-ddata-seq-inc, tck-id-payloads-ddata-qos, tck-id-payloads-ddata-retain,
 /// tck-id-operational-behavior-data-publish-dbirth-change, tck-id-operational-behavior-device-ddeath, tck-id-topics-ddeath-topic,
-/// tck-id-topics-ddeath-mqtt, tck-id-topics-ddeath-seq-num, tck-id-payloads-ddeath-timestamp, tck-id-payloads-ddeath-seq,
+/// tck-id-topics-ddeath-mqtt, tck-id-topics-ddeath-seq-num, tck-id-payloads-ddeath-seq,
 /// tck-id-payloads-ddeath-seq-inc, tck-id-payloads-ddeath-seq-number
 #[test]
 fn a_device_is_born_changes_and_dies() {
@@ -41,7 +41,7 @@ fn a_device_is_born_changes_and_dies() {
 }
 
 #[test]
-fn properties_travel_when_they_change_and_when_they_vanish() {
+fn properties_travel_when_they_change_and_when_they_are_removed() {
     let properties = Properties::new().with("ETag", "a");
     let mut bench = Bench::born(config());
     bench.birth("D", vec![Metric::new("x", 1u8).with_properties(properties.clone()), Metric::new("y", 1u8)]);
@@ -52,11 +52,59 @@ fn properties_travel_when_they_change_and_when_they_vanish() {
         "DDATA E/D 2 x=Int32(2)",
         "DDATA E/D 3 x=Int32(2){ETag}",
     ]);
-    bench.set(Some("D"), vec![Metric::new("x", 2u8)]);
+    let bare = vec![Metric::new("x", 2u8)];
+    bench.update(NodeUpdate::Replace { device: Some(device("D")), metrics: bare });
     let outputs = bench.outputs();
     let [NodeOutput::Transport(TransportAction::Publish(p))] = &outputs[..] else { panic!("{outputs:?}") };
     let raw = crate::payload::decode(&p.payload, &Limits::default()).expect("readable");
     assert_eq!(raw.metrics[0].properties, Some(Properties::new()));
+}
+
+#[test]
+fn a_value_without_properties_and_metadata_leaves_those_of_the_birth_as_they_are() {
+    let described = |value: f64| {
+        let unit = Properties::new().with("engUnit", "°C").with("readOnly", true);
+        let metadata = MetaData { description: Some("at the inlet".to_owned()), ..MetaData::default() };
+        Metric { metadata: Some(Box::new(metadata)), ..Metric::new("x", value).with_properties(unit).at(5) }
+    };
+    let mut bench = Bench::born(EdgeNodeConfig { rebirth_interval_min: Duration::ZERO, ..config() });
+    bench.birth("D", vec![described(1.0)]);
+    bench.set(Some("D"), vec![Metric::new("x", 2.0)]);
+    // Only a property that is named changes.
+    bench.set(Some("D"), vec![Metric::new("x", 2.0).with_properties(Properties::new().with("engUnit", "K"))]);
+    bench.set(Some("D"), vec![Metric::new("x", 3.0).at(5)]);
+    bench.expect(&[
+        "DBIRTH E/D 1 x=Double(1.0){engUnit,readOnly}",
+        "DDATA E/D 2 x=Double(2.0)",
+        "DDATA E/D 3 x=Double(2.0){engUnit,readOnly}",
+        "DDATA E/D 4 x=Double(3.0)",
+    ]);
+    bench.update(NodeUpdate::Rebirth);
+    let born = bench.outputs();
+    let of_device = |output: &NodeOutput| match output {
+        NodeOutput::Transport(TransportAction::Publish(p)) if p.topic.contains("/DBIRTH/") => Some(p.payload.clone()),
+        _ => None,
+    };
+    let birth = born.iter().find_map(of_device).expect("the device is reborn");
+    let raw = crate::payload::decode(&birth, &Limits::default()).expect("readable").metrics.remove(0);
+    let mut expected = described(3.0);
+    expected.properties.set("engUnit", crate::PropertyValue::Value("K".into()));
+    assert_eq!(raw.resolve("x".into(), DataType::Double, None), Ok(expected));
+}
+
+/// tck-id-payloads-alias-birth-requirement
+#[test]
+fn in_the_dialect_of_tahu_every_data_message_can_be_read_without_its_birth() {
+    let dialect = EdgeNodeConfig { dialect: Dialect::Tahu, aliases: true, ..config() };
+    let mut bench = Bench::born(EdgeNodeConfig { heartbeat: Some(Duration::from_secs(30)), ..dialect });
+    bench.birth("D", vec![Metric::new("small", -1_i8), Metric::new("count", 1_u32)]);
+    bench.set(Some("D"), vec![Metric::new("small", -2_i8), Metric::new("count", 2_u32)]);
+    bench.pass(Duration::from_secs(30));
+    bench.expect(&[
+        "DBIRTH E/D 1 small#2=Int32(-1) count#3=UInt32(1)",
+        "DDATA E/D 2 small#2=Int32(-2) count#3=UInt32(2)",
+        "NDATA E 3 Node Control/Rebirth=Boolean(false)",
+    ]);
 }
 
 #[test]
@@ -176,8 +224,83 @@ fn historical_values_are_split_into_messages_and_the_oldest_are_dropped_when_too
     assert!(matches!(refused, Err(UpdateError::TooLarge { .. })));
 }
 
-/// tck-id-operational-behavior-data-publish-nbirth-order, tck-id-operational-behavior-data-publish-dbirth-order: a message holds one current value
-/// of a metric at most.
+/// tck-id-operational-behavior-data-publish-nbirth-order, tck-id-operational-behavior-data-publish-dbirth-order: whatever waits for births, current values go out in the order of their
+/// times, the birth's among them, and what is older is marked.
+#[test]
+fn current_values_of_a_metric_go_out_in_the_order_of_their_times() {
+    let config = EdgeNodeConfig { birth_burst: 1, rebirth_interval_min: Duration::ZERO, ..config() };
+    let mut bench = Bench::new(config, vec![Metric::new("Temperature", 1.0).at(1)]);
+    bench.birth("A", vec![Metric::new("x", 1.0).at(1)]);
+    bench.birth("B", vec![Metric::new("x", 1.0).at(1)]);
+    bench.go_online();
+    let mut time = 1;
+    let mut values = |bench: &mut Bench| {
+        for _ in 0..5 {
+            time += 1;
+            let value = f64::from(u32::try_from(time).expect("small"));
+            bench.set(None, vec![Metric::new("Temperature", value).at(time)]);
+            bench.set(Some("A"), vec![Metric::new("x", value).at(time)]);
+        }
+    };
+    // While births go out; in order; and while those of a rebirth go out, with history between them.
+    values(&mut bench);
+    bench.pass(Duration::from_secs(1));
+    values(&mut bench);
+    bench.update(NodeUpdate::Rebirth);
+    values(&mut bench);
+    bench.update(NodeUpdate::Historical { device: None, metrics: vec![Metric::new("Temperature", 0.5).at(1)] });
+    values(&mut bench);
+    bench.pass(Duration::from_secs(1));
+    let mut told: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
+    let mut history = Vec::new();
+    for output in bench.outputs() {
+        let NodeOutput::Transport(TransportAction::Publish(p)) = output else { continue };
+        let place = p.topic.split_once("/E").expect("a topic of E").1.to_owned();
+        for metric in read(&p).metrics.into_iter().filter(|m| matches!(m.name.as_deref(), Some("Temperature" | "x"))) {
+            let stamp = metric.timestamp.expect("always");
+            if metric.is_historical {
+                history.push(stamp);
+            } else {
+                told.entry((place.clone(), metric.name.expect("no aliases").to_string())).or_default().push(stamp);
+            }
+        }
+    }
+    assert_eq!(history, [1]);
+    assert_eq!(told.len(), 3, "{told:?}");
+    for ((place, name), stamps) in &told {
+        assert!(stamps.is_sorted(), "{place} {name}: {stamps:?}");
+        assert!(place == "/B" || stamps.len() > 10 && stamps.last() == Some(&21), "{place} {name}: {stamps:?}");
+    }
+}
+
+/// tck-id-payloads-ddeath-timestamp: that of its sending, also if it had to wait.
+#[test]
+fn a_device_death_is_stamped_when_it_is_sent() {
+    let mut bench = Bench::born(EdgeNodeConfig { birth_burst: 1, rebirth_interval_min: Duration::ZERO, ..config() });
+    bench.birth("D", vec![Metric::new("x", 1u8)]);
+    bench.birth("F", vec![Metric::new("x", 1u8)]);
+    bench.pass(Duration::from_secs(7));
+    bench.outputs();
+    let stamps = |bench: &mut Bench| {
+        let stamp = |output: NodeOutput| match output {
+            NodeOutput::Transport(TransportAction::Publish(p)) if p.topic.contains("/DDEATH/") => read(&p).timestamp,
+            _ => None,
+        };
+        bench.outputs().into_iter().filter_map(stamp).collect::<Vec<_>>()
+    };
+    bench.death("D");
+    let sent_at = bench.now.wall;
+    assert_eq!(stamps(&mut bench), [sent_at]);
+    // Births are going out, so it waits.
+    bench.birth("D", vec![Metric::new("x", 1u8)]);
+    bench.update(NodeUpdate::Rebirth);
+    bench.death("D");
+    let asked_at = bench.now.wall;
+    bench.pass(Duration::from_secs(1));
+    let late = stamps(&mut bench);
+    assert!(matches!(late[..], [stamp] if stamp > asked_at && stamp <= bench.now.wall), "{late:?} after {asked_at}");
+}
+
 #[test]
 fn what_cannot_be_sent_is_refused_and_changes_nothing() {
     let mut bench = Bench::born(EdgeNodeConfig { message_bytes_max: 1000, ..config() });

@@ -173,10 +173,12 @@ proptest! {
         updates in proptest::collection::vec((proptest::option::of(0..3u8), metrics(), 0..8u8), 1..120),
         seed in any::<u64>(),
         aliases in any::<bool>(),
+        is_tahu in any::<bool>(),
     ) {
         let mut random = SplitMix64::new(seed);
         let mut bench = Bench::online(config());
-        let node_config = EdgeNodeConfig { aliases, birth_burst: 2, ..EdgeNodeConfig::new(e()) };
+        let dialect = if is_tahu { Dialect::Tahu } else { Dialect::Strict };
+        let node_config = EdgeNodeConfig { aliases, dialect, birth_burst: 2, ..EdgeNodeConfig::new(e()) };
         let mut node = EdgeNode::new(node_config, vec![Metric::new("last", 0u64)], bench.now).expect("valid");
         let mut line = Line::default();
         for (of, metrics, kind) in updates {

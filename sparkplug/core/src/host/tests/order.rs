@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// tck-id-operational-behavior-host-reordering-start, tck-id-operational-behavior-host-reordering-success,
-/// tck-id-operational-behavior-host-reordering-param
+/// tck-id-operational-behavior-host-reordering-start, tck-id-operational-behavior-host-reordering-success
 #[test]
 fn messages_out_of_order_are_put_in_order_in_time() {
     let mut bench = Bench::with_node(config());
@@ -47,6 +46,24 @@ fn a_second_gap_gets_its_full_time() {
     assert_eq!(bench.lines().len(), 3);
 }
 
+/// tck-id-operational-behavior-host-reordering-param
+#[test]
+fn a_gap_is_waited_for_as_long_as_the_configuration_says() {
+    for timeout in [Duration::from_millis(700), Duration::from_secs(9)] {
+        let mut bench = Bench::with_node(HostConfig { reorder_timeout: timeout, ..config() });
+        bench.ndata(3, 3.0);
+        bench.pass(timeout - Duration::from_millis(1));
+        bench.expect(&[]);
+        bench.pass(Duration::from_millis(1));
+        bench.expect(&[
+            "E stale: the message with seq 2 is missing",
+            ASK,
+            "E asked: the message with seq 2 is missing",
+        ]);
+    }
+}
+
+/// tck-id-operational-behavior-host-reordering-param
 #[test]
 fn a_timeout_of_zero_does_not_wait() {
     let mut bench = Bench::with_node(HostConfig { reorder_timeout: Duration::ZERO, ..config() });

@@ -3,6 +3,58 @@
 use super::*;
 
 #[test]
+fn a_node_whose_births_are_too_large_is_asked_so_often_and_no_more() {
+    let limited = HostConfig { message_bytes_max: 200, ..config() };
+    let large = || vec![Metric::new("text", "x".repeat(300).as_str())];
+    let mut bench = Bench::online(limited.clone());
+    let answer = |bench: &mut Bench, send: &dyn Fn(&mut Bench)| {
+        let mut asked = 0;
+        send(bench);
+        for _ in 0..600 {
+            bench.pass(Duration::from_secs(1));
+            for _ in bench.lines().iter().filter(|line| line.as_str() == ASK) {
+                asked += 1;
+                send(bench);
+            }
+        }
+        asked
+    };
+    assert_eq!(answer(&mut bench, &|bench| bench.nbirth(0, 1000, large())), 2);
+    // Its data say nothing without a birth; they are no reason to ask again.
+    bench.ndata(1, 1.0);
+    bench.pass(Duration::from_secs(600));
+    bench.expect(&[]);
+    // One that can be taken is.
+    bench.nbirth(0, 2000, vec![Metric::new("T", 1.0)]);
+    bench.expect(&["E born 0 at 2000 bdSeq=Int64(0) T=Double(1.0)"]);
+    assert_eq!(bench.machine.liveness(&e()), Some(Liveness::Alive));
+    // It is told twice: when it begins, and when asking ends.
+    let mut bench = Bench::online(limited);
+    for timestamp in 1..6 {
+        bench.nbirth(0, timestamp, large());
+    }
+    let told = bench.lines().into_iter().filter(|line| line.starts_with("rejected ")).collect::<Vec<_>>();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[1].ends_with("so the node is not asked for rebirth any more"), "{told:?}");
+    // A device that is too large is no way round it, although the birth of its node can be taken each time.
+    let mut bench = Bench::online(HostConfig { message_bytes_max: 200, ..config() });
+    let both = |bench: &mut Bench| {
+        bench.nbirth(0, bench.now.wall, vec![Metric::new("T", 1.0)]);
+        bench.send("DBIRTH", Some("D"), Some(1), 1000, vec![Metric::new("text", "x".repeat(300).as_str())]);
+    };
+    assert_eq!(answer(&mut bench, &both), 2);
+    // The driver may have skipped what it could not take.
+    let mut bench = Bench::online(config());
+    let skipped = |bench: &mut Bench| {
+        let topic = "spBv1.0/G/NBIRTH/E".to_owned();
+        bench.on(TransportEvent::Oversized { topic, bytes: 20_000_000, retain: false });
+    };
+    assert_eq!(answer(&mut bench, &skipped), 2);
+    bench.on(TransportEvent::Oversized { topic: "spBv1.0/x".to_owned(), bytes: 20_000_000, retain: true });
+    bench.expect(&["rejected spBv1.0/x: its payload of 20000000 bytes is too large to be taken"]);
+}
+
+#[test]
 fn data_before_birth_asks_for_rebirth_until_it_comes_with_growing_intervals() {
     let mut bench = Bench::online(config());
     bench.ndata(5, 1.0);

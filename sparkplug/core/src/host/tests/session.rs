@@ -178,7 +178,7 @@ fn a_birth_that_comes_first_saves_the_request() {
 }
 
 /// tck-id-topics-ncmd-topic, tck-id-topics-ncmd-payload, tck-id-topics-dcmd-topic, tck-id-topics-dcmd-mqtt, tck-id-topics-dcmd-timestamp,
-/// tck-id-topics-dcmd-payload, tck-id-payloads-dcmd-timestamp, tck-id-payloads-dcmd-seq, tck-id-payloads-dcmd-qos, tck-id-payloads-dcmd-retain,
+/// tck-id-topics-dcmd-payload, tck-id-payloads-dcmd-seq, tck-id-payloads-dcmd-qos, tck-id-payloads-dcmd-retain,
 /// tck-id-operational-behavior-data-commands-ncmd-verb, tck-id-operational-behavior-data-commands-dcmd-verb
 #[test]
 fn commands_carry_time_names_and_types_and_need_a_session() {
@@ -196,6 +196,80 @@ fn commands_carry_time_names_and_types_and_need_a_session() {
     bench.request(command(None));
     bench.request(HostRequest::Rebirth { node: e() });
     bench.expect(&[]);
+}
+
+/// tck-id-payloads-ncmd-timestamp, tck-id-payloads-dcmd-timestamp
+#[test]
+fn commands_are_stamped_when_they_are_sent() {
+    let mut bench = Bench::online(config());
+    let mut stamps = Vec::new();
+    for device in [None, Some(super::device("D"))] {
+        bench.pass(Duration::from_millis(1234));
+        bench.request(HostRequest::Command { node: e(), device, metrics: vec![Metric::new("a", 5u32).at(7)] });
+        for output in bench.outputs() {
+            let HostOutput::Transport(TransportAction::Publish(p)) = output else { panic!("{output:?}") };
+            let payload = payload::decode(&p.payload, &Limits::default()).expect("readable");
+            stamps.push((payload.timestamp, payload.metrics[0].timestamp));
+        }
+    }
+    assert_eq!(stamps, [(Some(WALL + 1234), Some(7)), (Some(WALL + 2468), Some(7))]);
+}
+
+/// tck-id-operational-behavior-data-commands-ncmd-metric-name, tck-id-operational-behavior-data-commands-ncmd-metric-value,
+/// tck-id-operational-behavior-data-commands-dcmd-metric-name, tck-id-operational-behavior-data-commands-dcmd-metric-value
+#[test]
+fn a_command_fits_the_birth_of_a_living_node() {
+    let mut bench = Bench::online(config());
+    let command = |device: Option<&str>, metric: Metric| HostRequest::Command {
+        node: e(),
+        device: device.map(super::device),
+        metrics: vec![metric],
+    };
+    // Nobody knows yet what it will be born with.
+    bench.request(command(None, Metric::new("anything", 1u8)));
+    bench.expect(&["spBv1.0/G/NCMD/E anything=Some(UInt8(1))"]);
+    bench.nbirth(0, WALL, vec![Metric::new("a", 1u32)]);
+    bench.send("DBIRTH", Some("D"), Some(1), WALL, vec![Metric::new("d", 1.0)]);
+    bench.outputs();
+    bench.request(command(None, Metric::new("a", 5u32)));
+    bench.request(command(Some("D"), Metric::null("d", DataType::Double)));
+    bench.expect(&["spBv1.0/G/NCMD/E a=Some(UInt32(5))", "spBv1.0/G/DCMD/E/D d=None"]);
+    bench.request(command(None, Metric::new("b", 5u32)));
+    bench.request(command(None, Metric::new("a", 5u64)));
+    bench.request(command(Some("D"), Metric::new("a", 5u32)));
+    bench.request(command(Some("D"), Metric::new("d", 5.0f32)));
+    bench.request(command(Some("F"), Metric::new("d", 5.0)));
+    bench.expect(&[
+        "rejected spBv1.0/G/NCMD/E: metric \"b\" is not in the birth",
+        "rejected spBv1.0/G/NCMD/E: metric \"a\" is UInt32 in the birth, but UInt64 in the command",
+        "rejected spBv1.0/G/DCMD/E/D: metric \"a\" is not in the birth",
+        "rejected spBv1.0/G/DCMD/E/D: metric \"d\" is Double in the birth, but Float in the command",
+        "rejected spBv1.0/G/DCMD/E/F: device F is not born",
+    ]);
+    bench.ndeath(0);
+    bench.outputs();
+    bench.request(command(None, Metric::new("b", 5u32)));
+    bench.expect(&["spBv1.0/G/NCMD/E b=Some(UInt32(5))"]);
+}
+
+#[test]
+fn a_contract_may_take_more_than_the_birth_tells_but_no_other_types() {
+    let mut bench = Bench::online(HostConfig { commands_beyond_births: true, ..config() });
+    bench.nbirth(0, WALL, vec![Metric::new("a", 1u32)]);
+    bench.outputs();
+    let command = |device: Option<&str>, metric: Metric| HostRequest::Command {
+        node: e(),
+        device: device.map(super::device),
+        metrics: vec![metric],
+    };
+    bench.request(command(None, Metric::new("b", 5u32)));
+    bench.request(command(Some("D"), Metric::new("b", 5u32)));
+    bench.request(command(None, Metric::new("a", "text")));
+    bench.expect(&[
+        "spBv1.0/G/NCMD/E b=Some(UInt32(5))",
+        "spBv1.0/G/DCMD/E/D b=Some(UInt32(5))",
+        "rejected spBv1.0/G/NCMD/E: metric \"a\" is UInt32 in the birth, but String in the command",
+    ]);
 }
 
 #[test]

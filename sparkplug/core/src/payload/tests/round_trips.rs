@@ -198,10 +198,11 @@ proptest! {
 
     /// Byte for byte, in every form, with aliases and without.
     #[test]
-    fn the_writer_writes_what_generated_code_writes(payload in payload(), aliased in any::<Option<u64>>(), uint32_as_long in any::<bool>()) {
+    fn the_writer_writes_what_generated_code_writes(payload in payload(), aliased in any::<Option<u64>>(), is_tahu in any::<bool>()) {
+        let dialect = if is_tahu { Dialect::Tahu } else { Dialect::Strict };
         let alias = |_: &str| aliased;
         for form in [Form::Birth, Form::Data, Form::Command] {
-            let ours = encode(&payload, &EncodeOptions { form, aliases: Some(&alias), uint32_as_long });
+            let ours = encode(&payload, &EncodeOptions { form, aliases: Some(&alias), dialect });
             let read: proto::sparkplug_b::Payload = prost::Message::decode(&ours[..]).expect("readable");
             prop_assert_eq!(prost::Message::encode_to_vec(&read), ours.to_vec());
             let theirs = sparkplug_rs::Payload::parse_from_bytes(&ours).expect("their reader takes our bytes");
@@ -211,11 +212,11 @@ proptest! {
 
     #[test]
     fn memory_for_a_payload_is_taken_once(payload in payload(), alias in any::<Option<u64>>()) {
-        for form in [Form::Birth, Form::Data] {
+        for (form, dialect) in [Form::Birth, Form::Data].into_iter().flat_map(|f| [(f, Dialect::Strict), (f, Dialect::Tahu)]) {
             let frame = frame_bytes(payload.timestamp, payload.seq, payload.uuid.as_deref(), payload.body.as_deref());
             let metrics = payload.metrics.iter().map(|metric| (metric, alias));
-            let room = payload_room(frame, metrics, form, false);
-            let written = encode(&payload, &EncodeOptions { form, aliases: Some(&|_| alias), uint32_as_long: false });
+            let room = payload_room(frame, metrics, form, dialect);
+            let written = encode(&payload, &EncodeOptions { form, aliases: Some(&|_| alias), dialect });
             prop_assert!(written.len() <= room, "{} bytes, room for {room}", written.len());
             prop_assert!(payload.metrics.len() > 3 || written.len() == room, "{} bytes, room for {room}", written.len());
         }
@@ -240,11 +241,11 @@ proptest! {
 
     #[test]
     fn the_size_of_a_metric_is_known_before_it_is_written(payload in payload()) {
-        let mut encoder = Encoder::new(Form::Birth, false, None);
+        let mut encoder = Encoder::new(Form::Birth, Dialect::Strict, None);
         for metric in &payload.metrics {
             let before = encoder.len();
             encoder.metric(metric, Some(7), !metric.properties.is_empty());
-            prop_assert_eq!(encoder.len() - before, metric_bytes(metric, Form::Birth, Some(7), false));
+            prop_assert_eq!(encoder.len() - before, metric_bytes(metric, Form::Birth, Some(7), Dialect::Strict));
         }
     }
 

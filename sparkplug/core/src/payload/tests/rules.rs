@@ -115,7 +115,7 @@ fn definition() -> Template {
 
 /// tck-id-payloads-template-definition-is-definition, tck-id-payloads-template-definition-ref,
 /// tck-id-payloads-template-ref-definition, tck-id-payloads-template-is-definition, tck-id-payloads-template-is-definition-definition,
-/// tck-id-payloads-template-version, tck-id-payloads-template-parameter-name-required, tck-id-payloads-template-parameter-name-type,
+/// tck-id-payloads-template-version, tck-id-payloads-template-parameter-name-type,
 /// tck-id-payloads-template-parameter-value-type, tck-id-payloads-template-parameter-type-value,
 /// tck-id-payloads-template-parameter-type-req, tck-id-payloads-template-parameter-value,
 /// tck-id-payloads-template-definition-parameters-default
@@ -143,6 +143,31 @@ fn a_template_instance_names_its_definition() {
     let Some(wire::metric::Value::Template(template)) = metric.value else { panic!("no template") };
     assert_eq!((template.is_definition, template.template_ref.as_deref()), (Some(false), Some("T")));
     assert_eq!(template.parameters[0].value, Some(wire::parameter::Value::Int(8)));
+}
+
+/// tck-id-payloads-template-parameter-name-required: none without one is written, none without one is taken.
+#[test]
+fn a_template_parameter_has_a_name() {
+    let named = |name: &str| {
+        let parameters = vec![(Arc::from(name), DataType::Int32, Some(Value::Int32(7)))];
+        Metric::new("T", Value::Template(Arc::new(Template { parameters, ..definition() })))
+    };
+    assert_eq!(named("p").check(), Ok(()));
+    assert_eq!(named("").check(), Err("a parameter of the template has no name"));
+    let nameless = |name: Option<&str>| {
+        let mut metric = on_the_wire(named("p"), Form::Birth);
+        let Some(wire::metric::Value::Template(template)) = &mut metric.value else { panic!("no template") };
+        template.parameters[0].name = name.map(str::to_owned);
+        let bytes = prost::Message::encode_to_vec(&wire::Payload { metrics: vec![metric], ..Default::default() });
+        let raw = decode(&bytes, &Limits::default()).expect("readable").metrics.remove(0);
+        let Some(Value::Template(template)) =
+            raw.resolve("T".into(), DataType::Template, None).expect("readable").value
+        else {
+            panic!("no template")
+        };
+        template.parameters.len()
+    };
+    assert_eq!([nameless(Some("p")), nameless(Some("")), nameless(None)], [1, 0, 0]);
 }
 
 /// tck-id-payloads-template-definition-ref, tck-id-payloads-template-instance-ref, tck-id-payloads-template-parameter-type-value

@@ -1,0 +1,93 @@
+//! The edge agent that is shipped: an Edge Node that publishes the load, memory and uptime of the host that it runs on, as the Device `host`. It shows that a cluster can deploy and be heard, and
+//! what its hosts do; agents that speak to machines are charts of the site.
+//!
+//! ```text
+//!   /proc ──> reading.rs ──> run ──> <group>/<name>: NBIRTH, DBIRTH and DDATA of `host`, NDEATH
+//! ```
+//!
+//! A container sees `/proc/loadavg`, `/proc/meminfo` and `/proc/uptime` of its host, so no directory of it is mounted.
+//!
+//! Of the usual rooms there is `config.rs`; there is no `event.rs`, `state.rs` or `reconcile.rs`, because nothing is decided: what was read is published when it has changed, and the Edge Node
+//! does the rest.
+#![warn(missing_docs)]
+
+pub mod config;
+pub mod reading;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use config::Checked;
+pub use config::Config;
+use configdb_schema::known::schema;
+use service_runtime::health::{self, Health};
+use service_runtime::shutdown::Shutdown;
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate};
+use sparkplug::{DeviceId, Metric, Value};
+use sparkplug_mqtt::{BdSeqStore, Clock};
+use uuid::Uuid;
+
+/// Component of health.
+const MQTT: &str = "mqtt";
+
+/// Reads, publishes, and returns when it is told to stop; NDEATH is out then.
+///
+/// # Errors
+/// The configuration is not usable, the host cannot be read at the start, or the stored bdSeq cannot be read.
+pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    let Checked { node, device } =
+        config.validate().map_err(|error| service_runtime::exit::with_code(service_runtime::exit::CONFIG, error))?;
+    health.component(MQTT, false, "connecting");
+    if let Some(addr) = config.http.listen {
+        health::serve(addr, health.clone(), shutdown.child()).await?;
+    }
+    let first = read(&config.proc_dir).context("the host cannot be read")?;
+    let store = BdSeqStore::in_directory(&config.state_dir, &node);
+    let about = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(node) };
+    let mut handle =
+        sparkplug_mqtt::spawn_edge_node(about, metrics_of_node(&config), &config.mqtt, store, Clock::new())?;
+    handle.update(NodeUpdate::DeviceBirth { device: device.clone(), metrics: first }).await?;
+    let mut ticks = tokio::time::interval(Duration::from_millis(config.interval_ms));
+    loop {
+        tokio::select! {
+            () = shutdown.wait() => break,
+            event = handle.recv() => match event.context("the edge node has ended")? {
+                NodeEvent::Born { .. } => health.component(MQTT, true, "born"),
+                NodeEvent::Offline { reason } => health.component(MQTT, false, reason.as_str()),
+                _ => {}
+            },
+            _ = ticks.tick() => publish(&handle, &config.proc_dir, &device).await?,
+        }
+    }
+    handle.stop().await;
+    Ok(())
+}
+
+/// What has not changed is left out by the Edge Node.
+async fn publish(handle: &sparkplug_mqtt::EdgeNodeHandle, proc_dir: &Path, device: &DeviceId) -> anyhow::Result<()> {
+    match read(proc_dir) {
+        Ok(metrics) => handle.update(NodeUpdate::Set { device: Some(device.clone()), metrics }).await?,
+        Err(error) => tracing::warn!(%error, "the host cannot be read"),
+    }
+    Ok(())
+}
+
+fn read(proc_dir: &Path) -> Result<Vec<Metric>, reading::ReadError> {
+    let text = |file: &'static str| {
+        std::fs::read_to_string(proc_dir.join(file)).map_err(|source| reading::ReadError::File { file, source })
+    };
+    Ok(reading::Reading::of(&text("loadavg")?, &text("meminfo")?, &text("uptime")?)?.metrics())
+}
+
+fn metrics_of_node(config: &Config) -> Vec<Metric> {
+    let uuid = |name: &'static str, uuid: Uuid| Metric::new(name, Value::Uuid(uuid.to_string().into()));
+    let mut metrics = vec![
+        uuid("Schema_UUID", schema::EDGE_AGENT),
+        Metric::new("Node Properties/Type", "Host agent"),
+        Metric::new("Node Properties/Version", env!("CARGO_PKG_VERSION")),
+    ];
+    metrics.extend(config.uuid.map(|own| uuid("Instance_UUID", own)));
+    metrics.extend(config.hostname.as_deref().map(|host| Metric::new("Node Properties/Host", host)));
+    metrics
+}

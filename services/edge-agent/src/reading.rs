@@ -1,0 +1,106 @@
+//! What a host says of itself in `/proc` -> metrics. Pure.
+
+use std::io;
+
+use sparkplug::Metric;
+
+/// One reading of a host.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Processes that ran or wanted to, averaged over 1, 5 and 15 minutes.
+    pub load: [f64; 3],
+    /// Memory of the host, bytes.
+    pub memory_total: u64,
+    /// Memory that programs could have, bytes.
+    pub memory_available: u64,
+    /// Since the host has started, seconds.
+    pub uptime: u64,
+}
+
+/// A host cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file.
+    #[error("{file} cannot be read: {source}")]
+    File {
+        /// Which.
+        file: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is not as Linux writes it.
+    #[error("{file} has no {what}")]
+    Content {
+        /// Which.
+        file: &'static str,
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl Reading {
+    /// Reads the texts of `/proc/loadavg`, `/proc/meminfo` and `/proc/uptime`.
+    ///
+    /// # Errors
+    /// What is missing in which.
+    pub fn of(loadavg: &str, meminfo: &str, uptime: &str) -> Result<Self, ReadError> {
+        let mut words = loadavg.split_whitespace().map(|word| word.parse().ok());
+        let mut load = [0.0; 3];
+        for average in &mut load {
+            *average = words.next().flatten().ok_or(ReadError::Content { file: "loadavg", what: "three averages" })?;
+        }
+        let memory = |what: &'static str| {
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+            let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+            kilobytes
+                .and_then(|kilobytes| kilobytes.checked_mul(1024))
+                .ok_or(ReadError::Content { file: "meminfo", what })
+        };
+        let seconds = uptime.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok());
+        Ok(Self {
+            load,
+            memory_total: memory("MemTotal")?,
+            memory_available: memory("MemAvailable")?,
+            uptime: seconds.ok_or(ReadError::Content { file: "uptime", what: "seconds" })?,
+        })
+    }
+
+    /// The metrics of the Device.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let [one, five, fifteen] = self.load;
+        vec![
+            Metric::new("Load/1 min", one),
+            Metric::new("Load/5 min", five),
+            Metric::new("Load/15 min", fifteen),
+            Metric::new("Memory/Total", self.memory_total),
+            Metric::new("Memory/Available", self.memory_available),
+            Metric::new("Uptime", self.uptime),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMINFO: &str = "MemTotal:       16303428 kB\nMemFree:         1000 kB\nMemAvailable:   8151714 kB\n";
+
+    #[test]
+    fn a_host_is_read_as_linux_writes_it() {
+        let reading = Reading::of("0.52 1.00 12.5 2/345 678\n", MEMINFO, "12345.67 99.9\n").unwrap();
+        let memory = (reading.memory_total, reading.memory_available);
+        assert_eq!((reading.load, memory), ([0.52, 1.0, 12.5], (16_303_428 * 1024, 8_151_714 * 1024)));
+        assert_eq!(reading.uptime, 12345);
+        assert_eq!(reading.metrics().len(), 6);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let fault = |load: &str, memory: &str, uptime: &str| Reading::of(load, memory, uptime).unwrap_err().to_string();
+        assert_eq!(fault("0.5 x", MEMINFO, "1.0"), "loadavg has no three averages");
+        assert_eq!(fault("1 1 1", "MemTotal: 5 kB\n", "1.0"), "meminfo has no MemAvailable");
+        assert_eq!(fault("1 1 1", "MemTotal: 99999999999999999999 kB\n", "1.0"), "meminfo has no MemTotal");
+        assert_eq!(fault("1 1 1", MEMINFO, ""), "uptime has no seconds");
+    }
+}

@@ -1,0 +1,151 @@
+//! Active alerts: those of the monitors, and those that no monitor can raise because who would is away. Whoever counts alerts counts these rows.
+
+use cluster_manager_contract::{ClusterDevice, SetupState};
+use configdb_schema::address;
+use edge_monitor_contract::{AlertKind, MonitorView, MonitoredNodeDevice, NodeState, Presence};
+use edge_sync_contract::SyncReplica;
+use serde::Serialize;
+use sparkplug::EdgeNodeDescriptor;
+
+use super::Fleet;
+
+/// An active alert.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AlertRow {
+    /// Name of the cluster that it is about; None: it is about a central service.
+    pub cluster: Option<String>,
+    /// Which node it is about; None: the cluster as a whole.
+    pub node: Option<String>,
+    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), or `Identity`: somebody should look at the cluster's certificates and tokens.
+    pub alert: &'static str,
+    /// Since when, UTC ms; None: not known.
+    pub since: Option<u64>,
+    /// Why it is active.
+    pub reason: String,
+    /// Who says so.
+    pub monitor: String,
+}
+
+impl AlertRow {
+    /// What it is about: `CLUSTER/NODE`.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        let parts = [self.cluster.as_deref(), self.node.as_deref()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("/")
+    }
+}
+
+impl Fleet {
+    /// Active alerts of all clusters and of what the central monitor watches, the oldest first.
+    #[must_use]
+    pub fn alerts(&self) -> Vec<AlertRow> {
+        let mut rows: Vec<AlertRow> =
+            self.monitors.monitors().flat_map(|(monitor, view)| self.raised_by(monitor, view)).collect();
+        // A refused cluster has the name of another one, whose alerts these would seem to be.
+        let clusters = self.manager.clusters().filter(|(_, cluster)| cluster.setup.state != SetupState::Refused);
+        for (uuid, cluster) in clusters {
+            let is_alive = self.sync(&cluster.name).is_some_and(SyncReplica::is_alive);
+            let is_wanted = cluster.setup.state != SetupState::Deleting;
+            if is_wanted && !is_alive && self.was_seen(uuid, Some(cluster)) {
+                rows.push(self.sync_away(cluster));
+            }
+            rows.extend(cluster.held().map(|reason| AlertRow {
+                cluster: Some(cluster.name.clone()),
+                node: None,
+                alert: "Held",
+                since: cluster.desired.held_since,
+                reason: reason.to_owned(),
+                monitor: self.manager.node().to_string(),
+            }));
+            rows.extend(cluster.identity.alert.as_ref().map(|alert| AlertRow {
+                cluster: Some(cluster.name.clone()),
+                node: None,
+                alert: "Identity",
+                since: None,
+                reason: alert.clone(),
+                monitor: self.manager.node().to_string(),
+            }));
+        }
+        rows.sort_by(|a, b| (a.since, &a.cluster, &a.node, a.alert).cmp(&(b.since, &b.cluster, &b.node, b.alert)));
+        rows
+    }
+
+    /// That nobody watches the monitors of the clusters, if so. Only who has asked for the central monitor's birth and waited can know.
+    #[must_use]
+    pub fn central_monitor_away(&self) -> Option<AlertRow> {
+        (!self.is_central_monitor_alive()).then(|| AlertRow {
+            cluster: None,
+            node: Some(address::MONITOR_NODE.to_owned()),
+            alert: "Offline",
+            since: None,
+            reason: "the central monitor does not answer: nobody watches the monitors of the clusters".to_owned(),
+            monitor: "sparkfleet".to_owned(),
+        })
+    }
+
+    /// The central monitor as it was heard.
+    #[must_use]
+    pub fn central_monitor(&self) -> Option<&MonitorView> {
+        let central = self.organisation.central_group();
+        let node = EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE).ok()?;
+        self.monitors.monitor(&node)
+    }
+
+    /// Whether the central monitor is alive.
+    #[must_use]
+    pub fn is_central_monitor_alive(&self) -> bool {
+        self.central_monitor().is_some_and(|view| view.presence() == Presence::Alive)
+    }
+
+    fn raised_by<'a>(
+        &'a self,
+        monitor: &'a EdgeNodeDescriptor,
+        view: &'a MonitorView,
+    ) -> impl Iterator<Item = AlertRow> + 'a {
+        let is_central = monitor.group.as_str() == self.organisation.central_group();
+        view.devices().flat_map(move |(id, device)| {
+            // The central monitor watches one monitor in each group, and names its Device by the group.
+            let group = if is_central { id.as_str() } else { monitor.group.as_str() };
+            let cluster = self.organisation.cluster_of_group(group).map(|name| name.as_str().to_owned());
+            let node = if is_central && cluster.is_some() { address::MONITOR_NODE } else { id.as_str() };
+            let active = AlertKind::ALL.into_iter().filter(|kind| device.alert(*kind).active);
+            let rows = active.map(|kind| AlertRow {
+                cluster: cluster.clone(),
+                node: Some(node.to_owned()),
+                alert: match kind {
+                    AlertKind::Offline => "Offline",
+                    AlertKind::WillNotReload => "Will_Not_Reload",
+                },
+                since: Some(device.alert(kind).since),
+                reason: reason(kind, &device, view.presence()),
+                monitor: monitor.to_string(),
+            });
+            rows.collect::<Vec<_>>()
+        })
+    }
+
+    fn sync_away(&self, cluster: &ClusterDevice) -> AlertRow {
+        AlertRow {
+            cluster: Some(cluster.name.clone()),
+            node: Some(address::SYNC_NODE.to_owned()),
+            alert: "Offline",
+            since: cluster.sync_since.filter(|_| !cluster.sync_alive),
+            reason: "edge sync is not alive: no change reaches the cluster, and nothing new is known of it".to_owned(),
+            monitor: self.manager.node().to_string(),
+        }
+    }
+}
+
+fn reason(kind: AlertKind, device: &MonitoredNodeDevice, presence: Presence) -> String {
+    let reason = match (kind, device.state) {
+        (AlertKind::WillNotReload, _) => {
+            let revision = |revision: &Option<String>| revision.clone().unwrap_or_else(|| "none".to_owned());
+            let (wanted, reported) = (revision(&device.config_wanted), revision(&device.config_reported));
+            format!("it was told to reload its configuration: wanted is revision {wanted}, it reports {reported}")
+        }
+        (AlertKind::Offline, NodeState::Offline) => "its death was heard; only a birth ends this".to_owned(),
+        (AlertKind::Offline, NodeState::Silent) => "nothing was heard of it for three intervals".to_owned(),
+        (AlertKind::Offline, _) => "it was not born in time".to_owned(),
+    };
+    if presence == Presence::Alive { reason } else { format!("{reason}; last known, its monitor is away itself") }
+}

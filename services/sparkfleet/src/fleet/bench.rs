@@ -1,0 +1,210 @@
+//! A fleet in miniature for tests: the births and deaths that a Host Application would tell of.
+
+use std::collections::BTreeMap;
+
+use cluster_manager_contract::{ClusterDevice, NodeMetrics, SetupState};
+use configdb_contract::{Entry, entry, names};
+use configdb_schema::Document;
+use configdb_schema::address::{self, ClusterName, Organisation};
+use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use configdb_schema::document::{EdgeCluster, EdgeDeployment, JsonObject, Membership, Registration};
+use edge_monitor_contract::{Alert, MonitorNode, MonitoredNodeDevice, NodeState, identity};
+use edge_sync_contract::names::SyncDevice;
+use edge_sync_contract::{DeploymentDevice, DeploymentState, HostDevice, SyncNode};
+use sparkplug::host::HostEvent;
+use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
+use uuid::Uuid;
+
+use super::Fleet;
+
+pub(crate) const CLUSTER: Uuid = Uuid::from_u128(0xC);
+pub(crate) const NAME: &str = "Paint_Shop";
+
+/// See the module.
+pub(crate) struct Bench {
+    pub(crate) fleet: Fleet,
+    objects: BTreeMap<Uuid, Vec<Metric>>,
+    clusters: BTreeMap<Uuid, ClusterDevice>,
+    revision: u64,
+}
+
+impl Bench {
+    /// ConfigDB and cluster manager are alive; there is no cluster.
+    pub(crate) fn new() -> Self {
+        let fleet = Fleet::new(Organisation::new("ACME").unwrap()).unwrap();
+        let mut bench = Self { fleet, objects: BTreeMap::new(), clusters: BTreeMap::new(), revision: 1 };
+        bench.publish();
+        bench
+    }
+
+    /// The same with one cluster that is set up and alive, with host `paint-1`, and with both monitors.
+    pub(crate) fn with_cluster() -> Self {
+        let mut bench = Self::new();
+        bench.cluster(CLUSTER, NAME, |_| {});
+        bench.sync(NAME, &SyncNode { source_ready: Some(true), ..SyncNode::default() }, &[]);
+        bench.monitor(NAME, &[]);
+        bench.central_monitor(&[]);
+        bench
+    }
+
+    /// Writes an entry.
+    pub(crate) fn entry<T: Document>(&mut self, object: Uuid, document: &T) {
+        self.revision += 1;
+        let entry = Entry {
+            application: T::application().uuid,
+            json: serde_json::to_string(document).unwrap().into(),
+            etag: Uuid::from_u128(self.revision.into()),
+            revision: self.revision,
+        };
+        let metric = entry::to_metric(&T::slug().into(), entry.application, Some(&entry));
+        self.objects.entry(object).or_default().push(metric);
+        self.publish();
+    }
+
+    /// Takes an object away.
+    pub(crate) fn forget(&mut self, object: Uuid) {
+        self.objects.remove(&object);
+        self.publish();
+    }
+
+    /// A cluster that is set up, as the manager tells of it.
+    pub(crate) fn cluster(&mut self, uuid: Uuid, name: &str, change: impl FnOnce(&mut ClusterDevice)) {
+        let entry = EdgeCluster { name: name.to_owned(), namespace: "fplus-edge".to_owned(), ..EdgeCluster::default() };
+        if !self.objects.contains_key(&uuid) {
+            self.entry(uuid, &entry);
+        }
+        let mut device = ClusterDevice {
+            name: name.to_owned(),
+            group: format!("ACME-{name}"),
+            namespace: "fplus-edge".to_owned(),
+            ..ClusterDevice::default()
+        };
+        device.setup.state = SetupState::Ready;
+        device.desired.agreed = true;
+        change(&mut device);
+        self.clusters.insert(uuid, device);
+        self.publish();
+    }
+
+    /// A deployment that is wanted on [`CLUSTER`].
+    pub(crate) fn deployment(&mut self, uuid: Uuid, name: &str, host: Option<&str>) {
+        let entry = EdgeDeployment {
+            cluster: CLUSTER,
+            name: name.to_owned(),
+            chart: None,
+            charts: None,
+            hostname: host.map(str::to_owned),
+            values: None,
+            created_at: None,
+            source: None,
+            extra: JsonObject::new(),
+        };
+        self.entry(uuid, &entry);
+    }
+
+    /// Sync of a cluster is born with host `paint-1` and these deployments.
+    pub(crate) fn sync(&mut self, name: &str, node: &SyncNode, deployments: &[(Uuid, DeploymentDevice)]) {
+        let address = at(name, address::SYNC_NODE);
+        let count = u32::try_from(deployments.len()).unwrap();
+        let node = SyncNode { hosts_total: 1, hosts_ready: 1, deployments_total: count, ..node.clone() };
+        self.born(&address, node.to_metrics());
+        let host = HostDevice { hostname: "paint-1".to_owned(), ready: true, ..HostDevice::default() };
+        self.device(&address, SyncDevice::Host(host.hostname.clone()).id().unwrap(), host.to_metrics());
+        for (uuid, device) in deployments {
+            self.device(&address, SyncDevice::deployment_id(*uuid), device.to_metrics());
+        }
+    }
+
+    /// The monitor of a cluster is born; each of these nodes is offline.
+    pub(crate) fn monitor(&mut self, name: &str, offline: &[&str]) {
+        self.monitor_at(&at(name, address::MONITOR_NODE), offline);
+    }
+
+    /// The central monitor is born; the monitors of these groups are offline.
+    pub(crate) fn central_monitor(&mut self, offline: &[&str]) {
+        self.monitor_at(&central(address::MONITOR_NODE), offline);
+    }
+
+    /// A node of a cluster dies.
+    pub(crate) fn dies(&mut self, name: &str, node: &str) {
+        self.fleet.on_event(&HostEvent::NodeDeath { node: at(name, node), timestamp: 9 });
+    }
+
+    fn monitor_at(&mut self, address: &EdgeNodeDescriptor, offline: &[&str]) {
+        let node = MonitorNode { version: "1.2.3".to_owned(), ..MonitorNode::default() };
+        self.born(address, node.to_metrics());
+        for (n, id) in offline.iter().enumerate() {
+            let uuid = Uuid::from_u128(n as u128 + 1);
+            let device = MonitoredNodeDevice {
+                identity: identity::device(uuid),
+                node: Some(uuid),
+                state: NodeState::Offline,
+                since: 5,
+                offline: Alert { active: true, since: 5 },
+                ..MonitoredNodeDevice::default()
+            };
+            self.device(address, DeviceId::new(*id).unwrap(), device.to_metrics());
+        }
+    }
+
+    /// ConfigDB and the cluster manager are born again with all that they have.
+    fn publish(&mut self) {
+        self.revision += 1;
+        let config = central(address::CONFIGDB_NODE);
+        let metrics = vec![
+            Metric::new(names::CONFIG_STORE, Uuid::from_u128(5).to_string()),
+            Metric::new(names::CONFIG_REVISION, self.revision),
+            Metric::new(names::CONFIG_OBJECTS, self.objects.len() as u64),
+            Metric::string(names::REQUEST_RESULT, None),
+        ];
+        self.born(&config, metrics);
+        for (uuid, entries) in self.objects.clone() {
+            let class = Uuid::from_u128(0xAA);
+            let registration = Registration { uuid, rank: 0, class, owner: class, deleted: false, strict: true };
+            let membership = Membership { member_of: [class].into(), ..Membership::default() };
+            let mut metrics = vec![
+                Metric::new(REGISTRATION_SLUG, serde_json::to_string(&registration).unwrap()),
+                Metric::new(MEMBERSHIP_SLUG, serde_json::to_string(&membership).unwrap()),
+            ];
+            metrics.extend(entries);
+            self.device(&config, configdb_contract::command::device_id(uuid), metrics);
+        }
+        let manager = central(address::CLUSTER_MANAGER_NODE);
+        let clusters_total = u32::try_from(self.clusters.len()).unwrap();
+        let node = NodeMetrics { clusters_total, version: "1.2.3".to_owned(), ..NodeMetrics::default() };
+        self.born(&manager, node.to_metrics());
+        for (uuid, device) in self.clusters.clone() {
+            self.device(&manager, cluster_manager_contract::names::device(uuid), device.to_metrics());
+        }
+    }
+
+    fn born(&mut self, node: &EdgeNodeDescriptor, metrics: Vec<Metric>) {
+        let birth = HostEvent::NodeBirth {
+            node: node.clone(),
+            bd_seq: BdSeq::ZERO,
+            timestamp: 1,
+            uuid: None,
+            metrics: metrics.into(),
+        };
+        self.fleet.on_event(&birth);
+    }
+
+    fn device(&mut self, node: &EdgeNodeDescriptor, device: DeviceId, metrics: Vec<Metric>) {
+        let birth = HostEvent::DeviceBirth { node: node.clone(), device, timestamp: 1, metrics: metrics.into() };
+        self.fleet.on_event(&birth);
+    }
+}
+
+/// A deployment as its edge reports it.
+pub(crate) fn reported(name: &str, state: DeploymentState, ready: Option<bool>) -> DeploymentDevice {
+    DeploymentDevice { name: name.to_owned(), state, ready, version: 1, ..DeploymentDevice::default() }
+}
+
+fn at(cluster: &str, node: &str) -> EdgeNodeDescriptor {
+    let organisation = Organisation::new("ACME").unwrap();
+    EdgeNodeDescriptor::parse(&organisation.cluster_group(&ClusterName::new(cluster).unwrap()), node).unwrap()
+}
+
+fn central(node: &str) -> EdgeNodeDescriptor {
+    EdgeNodeDescriptor::parse(&Organisation::new("ACME").unwrap().central_group(), node).unwrap()
+}

@@ -1,0 +1,193 @@
+//! What the rows say of a fleet, event by event.
+
+use edge_sync_contract::{DeploymentState, SyncNode};
+
+use super::bench::{Bench, CLUSTER, NAME, reported};
+use super::*;
+
+const OVEN: Uuid = Uuid::from_u128(0x0E);
+const ELSEWHERE: Uuid = Uuid::from_u128(0xD);
+
+fn cluster(bench: &Bench) -> ClusterRow {
+    bench.fleet.clusters().into_iter().find(|row| row.uuid == CLUSTER).unwrap()
+}
+
+fn deployments(bench: &Bench) -> Vec<(String, String)> {
+    bench.fleet.deployments().into_iter().map(|row| (row.name.clone(), row.described())).collect()
+}
+
+#[test]
+fn a_cluster_that_was_never_born_is_not_called_away() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |_| {});
+    let row = cluster(&bench);
+    assert_eq!((row.edge(), row.seen, row.flux, row.alerts), ("not yet", false, None, 0));
+    bench.cluster(CLUSTER, NAME, |device| device.sync_since = Some(7));
+    assert_eq!(cluster(&bench).edge(), "away");
+}
+
+#[test]
+fn what_was_written_down_of_an_edge_says_that_it_was_born() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |_| {});
+    bench.entry(CLUSTER, &EdgeClusterStatus::default());
+    assert_eq!(cluster(&bench).edge(), "away");
+}
+
+#[test]
+fn an_edge_without_its_monitor_is_unmonitored() {
+    let mut bench = Bench::with_cluster();
+    assert_eq!(cluster(&bench).edge(), "alive");
+    bench.dies(NAME, address::MONITOR_NODE);
+    assert_eq!(cluster(&bench).edge(), "unmonitored");
+}
+
+#[test]
+fn a_cluster_shows_what_flux_says_of_its_own_releases() {
+    let mut bench = Bench::with_cluster();
+    assert_eq!(cluster(&bench).flux.map(|flux| flux.described()).as_deref(), Some("Flux ready"));
+    let failed = SyncNode {
+        source_ready: Some(false),
+        source_message: Some("HelmRelease edge: namespaces \"x\" not found".to_owned()),
+        ..SyncNode::default()
+    };
+    bench.sync(NAME, &failed, &[]);
+    let row = cluster(&bench);
+    let told = "Flux failed: HelmRelease edge: namespaces \"x\" not found";
+    assert_eq!(row.flux.as_ref().map(FluxRow::described).as_deref(), Some(told));
+    assert_eq!(row.described(), format!("setup ready, edge alive, {told}, hosts 1/1 ready"));
+    bench.sync(NAME, &SyncNode::default(), &[]);
+    assert_eq!(cluster(&bench).flux.map(|flux| flux.state()), Some("pending"));
+}
+
+#[test]
+fn the_reason_of_a_refusal_is_shown_though_the_old_release_is_ready() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    let refused = edge_sync_contract::DeploymentDevice {
+        reason: Some("kind Namespace is not allowed".to_owned()),
+        message: Some("Helm install succeeded".to_owned()),
+        ..reported("Oven", DeploymentState::Refused, Some(true))
+    };
+    bench.sync(NAME, &SyncNode::default(), &[(OVEN, refused)]);
+    let row = bench.fleet.deployments().remove(0);
+    assert_eq!(row.trouble(), Some("kind Namespace is not allowed"));
+    assert_eq!(row.described(), "refused, ready (kind Namespace is not allowed)");
+}
+
+#[test]
+fn the_message_of_what_is_ready_is_no_trouble() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    let message = Some("Helm says this".to_owned());
+    for (ready, shown) in [(Some(true), None), (Some(false), Some("Helm says this")), (None, Some("Helm says this"))] {
+        let device = edge_sync_contract::DeploymentDevice {
+            message: message.clone(),
+            ..reported("Oven", DeploymentState::Applied, ready)
+        };
+        bench.sync(NAME, &SyncNode::default(), &[(OVEN, device)]);
+        let row = bench.fleet.deployments().remove(0);
+        assert_eq!((row.trouble(), &row.message), (shown, &message));
+    }
+}
+
+#[test]
+fn what_the_manager_refuses_is_refused_whatever_runs() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    bench.sync(NAME, &SyncNode::default(), &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
+    bench.cluster(CLUSTER, NAME, |device| {
+        device.deployments_refused.0.insert(OVEN, "no such chart".to_owned());
+    });
+    assert_eq!(deployments(&bench), [("Oven".to_owned(), "refused, ready (no such chart)".to_owned())]);
+}
+
+#[test]
+fn a_deployment_is_listed_as_being_removed_until_its_edge_reports_it_gone() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    let applied = reported("Oven", DeploymentState::Applied, Some(true));
+    bench.sync(NAME, &SyncNode::default(), &[(OVEN, applied)]);
+    assert_eq!(cluster(&bench).deployments, Count { ready: 1, total: 1 });
+
+    bench.forget(OVEN);
+    let deleting = edge_sync_contract::DeploymentDevice {
+        reason: Some("HelmRelease oven waits for its finalizers".to_owned()),
+        ..reported("Oven", DeploymentState::Deleting, Some(false))
+    };
+    bench.sync(NAME, &SyncNode::default(), &[(OVEN, deleting)]);
+    let told = "removing, not ready (HelmRelease oven waits for its finalizers)";
+    assert_eq!(deployments(&bench), [("Oven".to_owned(), told.to_owned())]);
+    assert_eq!(cluster(&bench).deployments, Count::default(), "it is not wanted");
+
+    bench.sync(NAME, &SyncNode::default(), &[]);
+    assert_eq!(deployments(&bench), []);
+}
+
+#[test]
+fn a_deployment_that_moved_to_another_cluster_is_removed_from_the_first() {
+    let mut bench = Bench::with_cluster();
+    bench.cluster(ELSEWHERE, "Body_Shop", |_| {});
+    bench.sync("Body_Shop", &SyncNode::default(), &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
+    bench.deployment(OVEN, "Oven", None);
+    let rows = bench.fleet.deployments();
+    let told: Vec<(&str, &str)> = rows.iter().map(|row| (row.cluster.as_str(), row.state.as_str())).collect();
+    assert_eq!(told, [("Body_Shop", REMOVING), (NAME, "sending")]);
+}
+
+#[test]
+fn alerts_of_the_central_monitor_count_for_the_cluster_that_they_are_about() {
+    let mut bench = Bench::with_cluster();
+    bench.central_monitor(&["ACME-Paint_Shop"]);
+    bench.monitor(NAME, &["Oven_1"]);
+    let told: Vec<(String, String, Option<u64>)> =
+        bench.fleet.alerts().into_iter().map(|row| (row.subject(), row.monitor, row.since)).collect();
+    let of = |subject: &str, monitor: &str| (subject.to_owned(), monitor.to_owned(), Some(5));
+    let expected =
+        [of("Paint_Shop/Monitor", "ACME-Central/Monitor"), of("Paint_Shop/Oven_1", "ACME-Paint_Shop/Monitor")];
+    assert_eq!(told, expected);
+    assert_eq!(cluster(&bench).alerts, 2);
+}
+
+#[test]
+fn a_cluster_that_is_away_has_an_alert_whoever_watches() {
+    let mut bench = Bench::with_cluster();
+    bench.cluster(CLUSTER, NAME, |device| device.sync_since = Some(7));
+    bench.dies(NAME, address::SYNC_NODE);
+    let row = cluster(&bench);
+    assert_eq!((row.edge(), row.alerts), ("away", 1));
+    let alert = bench.fleet.alerts().remove(0);
+    assert_eq!((alert.subject().as_str(), alert.since), ("Paint_Shop/Sync", Some(7)));
+    // Under tear-down its end is wanted.
+    bench.cluster(CLUSTER, NAME, |device| {
+        device.sync_since = Some(7);
+        device.setup.state = SetupState::Deleting;
+    });
+    assert_eq!(bench.fleet.alerts(), []);
+}
+
+#[test]
+fn what_somebody_should_look_at_about_identities_is_an_alert() {
+    let mut bench = Bench::with_cluster();
+    bench.cluster(CLUSTER, NAME, |device| device.identity.alert = Some("a token was used twice".to_owned()));
+    let alerts = bench.fleet.alerts();
+    assert_eq!((alerts[0].alert, alerts[0].reason.as_str()), ("Identity", "a token was used twice"));
+    assert_eq!(cluster(&bench).alerts, 1);
+}
+
+#[test]
+fn alerts_of_a_monitor_that_is_away_are_said_to_be_old() {
+    let mut bench = Bench::with_cluster();
+    bench.monitor(NAME, &["Oven_1"]);
+    bench.dies(NAME, address::MONITOR_NODE);
+    let alert = bench.fleet.alerts().remove(0);
+    assert_eq!(alert.reason, "its death was heard; only a birth ends this; last known, its monitor is away itself");
+}
+
+#[test]
+fn the_central_monitor_is_missed() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.fleet.central_monitor_away().map(|alert| alert.subject()).as_deref(), Some("Monitor"));
+    bench.central_monitor(&[]);
+    assert_eq!(bench.fleet.central_monitor_away(), None);
+}

@@ -1,0 +1,9 @@
+//go:build tools
+
+// Names the programs that .ci/kubernetes builds, so that go.mod and go.sum hold what they need.
+package tools
+
+import (
+	_ "github.com/bitnami-labs/sealed-secrets/cmd/controller"
+	_ "github.com/bitnami-labs/sealed-secrets/cmd/kubeseal"
+)

@@ -1,0 +1,11 @@
+//! A real control plane and what runs on it. Ignored without the programs: `make kubernetes` builds them and runs these tests.
+#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+
+#[path = "../../../e2e/src/git_backend.rs"]
+mod git_backend;
+
+mod control_plane;
+mod flux;
+mod pods;
+mod repository;
+mod waiting;
