@@ -327,13 +327,14 @@ async fn an_api_server_that_is_away_is_told_and_followed_again_when_it_is_back()
         }
     })
     .await;
-    simulated.inject(Fault::next(6, 503));
+    simulated.inject(Fault::next(u32::MAX, 503));
     simulated.break_watches(Break::Cut);
     centre.until("the error", |replica| replica.node().is_some_and(|node| node.desired_error.is_some())).await;
     let error = centre.replica.node().unwrap().desired_error.clone().unwrap();
     assert!(error.starts_with("the Kubernetes API is not reached"), "{error}");
     assert_eq!(sync.health.not_ready().iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["sync_kubernetes"]);
     assert_eq!(centre.replica.hosts().len(), 1, "what is known is kept");
+    simulated.heal();
     centre
         .until("the recovery", |replica| {
             replica.is_complete() && replica.node().is_some_and(|node| node.desired_error.is_none())

@@ -285,6 +285,11 @@ impl Kubernetes {
         locked(&self.inner.faults).add(fault);
     }
 
+    /// Requests do not fail any more.
+    pub fn heal(&self) {
+        locked(&self.inner.faults).clear();
+    }
+
     /// Replaces what users are told that they may not do.
     pub fn deny(&self, denied: Vec<Denied>) {
         *locked(&self.inner.denied) = denied;

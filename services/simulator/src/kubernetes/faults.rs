@@ -65,6 +65,11 @@ impl Faults {
         self.rules.push(fault);
     }
 
+    /// Takes all rules away.
+    pub fn clear(&mut self) {
+        self.rules.clear();
+    }
+
     /// Delays every request.
     pub fn set_latency(&mut self, latency: Duration) {
         self.latency = latency;
