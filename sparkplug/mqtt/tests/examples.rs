@@ -112,7 +112,7 @@ fn births_and_commands_and_their_answers_and_a_dropped_node_s_death_are_seen() {
     node.says(&["DCMD \"Motor 1\"", "  Counter Int32 -7"]);
     host.says(&["DDATA Plant Press \"Motor 1\"", "  Counter Int32 -7"]);
     host.type_line("ncmd Plant Press Pressure Double 1");
-    node.says(&["NCMD", "  Pressure Double 1.0", "refused: there is no metric \"Pressure\""]);
+    host.says(&["rejected spBv1.0/Plant/NCMD/Press: metric \"Pressure\" is not in the birth"]);
 
     node.type_line("device death \"Motor 1\"");
     host.says(&["DDEATH Plant Press \"Motor 1\""]);

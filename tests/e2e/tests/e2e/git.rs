@@ -40,7 +40,8 @@ async fn a_clusters_repository_is_cloned_over_http_and_holds_its_manifests() {
     }
     let setup = up.cli.json(&["config", "get", &uuid(&created).to_string(), "EdgeClusterSetup"]).await;
     let self_link = std::fs::read_to_string(repo.join("edo/cluster/self-link.yaml")).unwrap();
-    assert_eq!(setup["self_link"], self_link.as_str());
+    let rights = std::fs::read_to_string(repo.join("edo/cluster/rights.yaml")).unwrap();
+    assert_eq!(setup["self_link"], format!("{rights}---\n{self_link}"));
     assert!(self_link.contains(&url), "it follows itself: {self_link}");
     let manifests: String = files
         .iter()

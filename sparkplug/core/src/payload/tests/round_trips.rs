@@ -118,7 +118,8 @@ fn template() -> impl Strategy<Value = Value> {
     let member = metric_of(prop_oneof![basic_value(), table()]);
     (
         proptest::collection::vec(member, 0..4),
-        proptest::collection::vec((text(), basic_value()), 0..3),
+        // A parameter without a name is neither written nor taken.
+        proptest::collection::vec((text().prop_map(|name| format!("p{name}")), basic_value()), 0..3),
         any::<bool>(),
         text(),
     )
