@@ -119,7 +119,7 @@ fn template() -> impl Strategy<Value = Value> {
     (
         proptest::collection::vec(member, 0..4),
         // A parameter without a name is neither written nor taken.
-        proptest::collection::vec((text().prop_map(|name| format!("p{name}")), basic_value()), 0..3),
+        proptest::collection::vec((text().prop_map(|name| Arc::<str>::from(format!("p{name}"))), basic_value()), 0..3),
         any::<bool>(),
         text(),
     )
