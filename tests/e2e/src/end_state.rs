@@ -222,7 +222,10 @@ fn without_versions(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(without_versions).collect(),
         Value::Object(fields) => {
             let is_index = fields.contains_key("deployments");
-            let is_kept = |key: &str| !(["version", "origin"].contains(&key) || is_index && key == "digest");
+            // The last index of a cluster that is deleted may be from before its entry went, or from after.
+            let is_last = fields.get("deployments").is_some_and(|all| all.as_object().is_some_and(Map::is_empty));
+            let left_out = |key: &str| is_index && key == "digest" || is_last && key == "entries";
+            let is_kept = |key: &str| !(["version", "origin"].contains(&key) || left_out(key));
             let kept = fields.iter().filter(|(key, _)| is_kept(key));
             kept.map(|(key, value)| (key.clone(), without_versions(value))).collect::<Map<_, _>>().into()
         }

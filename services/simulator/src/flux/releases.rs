@@ -37,6 +37,8 @@ pub(super) struct Memory {
     waits_until: Option<Instant>,
     /// Why the release failed for good.
     stalled: Option<Outcome>,
+    /// It is installed, and its pods do not all run.
+    is_pending: bool,
 }
 
 impl Controllers {
@@ -99,6 +101,9 @@ impl Controllers {
             || is_other
             || condition::pending_request(object).is_some();
         if !is_due {
+            if memory.is_pending {
+                self.schedule(&key, object).await;
+            }
             return;
         }
         let path = chart_path(object);
@@ -136,6 +141,15 @@ impl Controllers {
         }
     }
 
+    /// What the scheduler does with pods that found no host when they were made.
+    async fn schedule(&mut self, key: &Key, object: &Value) {
+        let release = self.release(key, object);
+        if let Err(error) = self.charts.find(&release.chart).install(&release).await {
+            tracing::debug!(release = release.name, %error, "pods are not looked at again, next look");
+        }
+        self.releases.entry(key.clone()).or_default().is_pending = !release.is_available();
+    }
+
     /// Looks whether what was installed is available now. What had no host may have one.
     async fn wait(&mut self, key: Key, object: &Value) {
         let release = self.release(&key, object);
@@ -168,6 +182,7 @@ impl Controllers {
         let interval = condition::interval(object, Duration::from_secs(120));
         let memory = self.releases.entry(key).or_default();
         memory.waits_until = None;
+        memory.is_pending = installed.is_ok() && !release.is_available();
         let (outcome, wait) = match installed {
             Ok(()) => {
                 memory.version += u64::from(std::mem::take(&mut memory.is_new));

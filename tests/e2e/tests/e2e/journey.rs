@@ -54,7 +54,7 @@ const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Sync", "edge-sync"),
     (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Monitor", "edge-monitor"),
     (Step::Deploy, "ACME-Paint_Shop/NCMD/Sync", "cluster-manager"),
-    (Step::Deploy, "ACME-Paint_Shop/DBIRTH/Sync/deployment.OVEN", "edge-sync"),
+    (Step::Deploy, "ACME-Paint_Shop/DBIRTH/Sync/deployment-OVEN", "edge-sync"),
     (Step::Deploy, "ACME-Paint_Shop/NBIRTH/Oven_1", "configdb"),
     (Step::Seal, "ACME-Paint_Shop/NCMD/Sync", "cluster-manager"),
     (Step::Rotate, "ACME-Paint_Shop/NBIRTH/Identity", "cluster-manager"),
@@ -62,7 +62,7 @@ const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Revoke, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
     (Step::EnrolAgain, "ACME-Enrol/NBIRTH/CLUSTER", "configdb"),
     (Step::EnrolAgain, "ACME-Enrol/NCMD/CLUSTER", "cluster-manager"),
-    (Step::Delete, "ACME-Paint_Shop/DDEATH/Sync/deployment.OVEN", "edge-sync"),
+    (Step::Delete, "ACME-Paint_Shop/DDEATH/Sync/deployment-OVEN", "edge-sync"),
     (Step::Delete, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
 ];
 

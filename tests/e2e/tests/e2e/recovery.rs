@@ -95,7 +95,7 @@ impl Factory {
 
     /// Deaths of deployments that the edge has published.
     fn deletions(&self) -> usize {
-        let of_deployment = "spBv1.0/ACME-Alpha/DDEATH/Sync/deployment.";
+        let of_deployment = "spBv1.0/ACME-Alpha/DDEATH/Sync/deployment-";
         self.recorder.messages().iter().filter(|message| message.topic.starts_with(of_deployment)).count()
     }
 
