@@ -6,6 +6,7 @@ mod git_backend;
 
 mod control_plane;
 mod flux;
+mod journey;
 mod pods;
 mod repository;
 mod waiting;
