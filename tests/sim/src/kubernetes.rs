@@ -12,7 +12,8 @@ use edge_sync::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Obs
 use edge_sync::flux::FluxReport;
 use edge_sync::hosts::ObservedNode;
 use edge_sync::object::{
-    ANNOTATION_GENERATION, ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject, Readiness, WatchedObject,
+    ANNOTATION_GENERATION, ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject,
+    Readiness, WatchedObject,
 };
 use edge_sync::record::{IndexRecord, StoredRecord};
 use edge_sync_contract::{HostDevice, Sources};
