@@ -5,6 +5,7 @@
 mod git_backend;
 
 mod attack;
+mod charts;
 mod control_plane;
 mod edge_chart;
 mod flux;
