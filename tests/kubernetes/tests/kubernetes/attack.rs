@@ -215,6 +215,7 @@ async fn edge_syncs_token_has_no_rights_outside_of_its_namespace_and_writes_noth
 const GOOD: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: good\n";
 
 /// Templates of charts, each with what the API server says when Flux installs it for edge sync.
+// long: one line for each thing that is tried.
 fn hostile_charts(namespace: &str) -> Vec<(&'static str, Value, &'static str)> {
     let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" });
     let subjects = json!([{ "kind": "ServiceAccount", "name": SYNC, "namespace": namespace }]);
