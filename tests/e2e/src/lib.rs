@@ -6,6 +6,7 @@
 //! | [`program`] | where the programs are, and how they are built |
 //! | [`process`] | a running program: its log, signals, its end |
 //! | [`mosquitto`] | an MQTT server of a test's own |
+//! | [`walled`] | one that asks for certificates, and a centre behind it that signs them |
 //! | [`port`] | ports that nobody takes by accident |
 //! | [`cli`] | the command line: exit code and JSON |
 //! | [`recorder`] | every message of a run, in order |
@@ -15,6 +16,7 @@
 //! | [`edge`] | a simulated Kubernetes API whose Flux starts edge sync and edge monitor as processes |
 //! | [`end_state`] | what must be equal after every way that leads there |
 //! | [`git_backend`] | another git server than the cluster manager's |
+//! | [`shell`] | somebody with a shell, kubectl and curl |
 //! | [`wait`] | waiting for a state, with a bound and a diagnosis |
 #![warn(missing_docs)]
 
@@ -30,5 +32,7 @@ pub mod process;
 pub mod program;
 pub mod recorder;
 pub mod relay;
+pub mod shell;
 pub mod wait;
+pub mod walled;
 pub mod wire;

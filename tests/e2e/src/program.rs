@@ -29,6 +29,15 @@ pub fn bootstrapper() -> PathBuf {
     found(&Program { package: "bootstrapper", name: "sparkfleet-bootstrapper", features: "bootstrapper/tpm" })
 }
 
+/// The program `sparkfleet-edge-agent`, built with the profile of the test.
+///
+/// # Panics
+/// It cannot be built; the message is cargo's.
+#[must_use]
+pub fn edge_agent() -> PathBuf {
+    found(&Program { package: "edge-agent", name: "sparkfleet-edge-agent", features: "" })
+}
+
 /// The program of the package with that name, built with the profile of the test.
 ///
 /// # Panics
@@ -90,7 +99,15 @@ fn build(program: &Program<'_>, directory: &Path, profile: &str) -> Result<PathB
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = directory.parent().ok_or("the test is not in a target directory")?;
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // What cargo says of the test's own package would be news to build scripts that ask for it: they would run again, and all that is built upon them.
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(&variable);
+        }
+    }
+    let output = command
         .args(["build", "--quiet", "--locked", "--profile", profile, "--package", program.package])
         .args(["--features", program.features, "--target-dir"])
         .arg(target)

@@ -9,6 +9,7 @@ use e2e::cli::Cli;
 use e2e::edge::Edge;
 use e2e::mosquitto::Mosquitto;
 use e2e::recorder::Recorder;
+use e2e::shell::Shell;
 use e2e::wait;
 use serde_json::{Value, json};
 use simulator::jobs::{Hook, Job};
@@ -20,7 +21,6 @@ use uuid::Uuid;
 
 use crate::factory::uuid;
 use crate::lifecycle::wait_for;
-use crate::shell::Shell;
 
 const NAME: &str = "Paint_Shop";
 const NAMESPACE: &str = "fplus-edge";

@@ -1,179 +1,22 @@
 //! A cluster enrols by a one-time token behind the walls: Mosquitto asks for certificates, the site's own authority signs them.
 
 use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
-use e2e::centre::{free_port, git_password, service_process_with};
-use e2e::cli::{Cli, Outcome};
+use e2e::centre::git_password;
 use e2e::mosquitto::Mosquitto;
-use e2e::process::{Process, Processes};
+use e2e::process::Process;
 use e2e::program;
+use e2e::walled::{LIMIT, Site, mqtt};
 use enrolment_protocol::token::Token;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::DeleteParams;
-use serde_json::{Value, json};
+use serde_json::json;
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
 use uuid::Uuid;
-
-use crate::factory::uuid;
-use crate::walls::{mqtt, walled};
-
-pub const LIMIT: Duration = Duration::from_secs(120);
-
-/// A centre with the authority of the site behind Mosquitto.
-pub struct Site {
-    pub server: Mosquitto,
-    pub directory: tempfile::TempDir,
-    pub processes: Processes,
-    pub cli: Cli,
-    git: SocketAddr,
-}
-
-impl Site {
-    async fn start() -> Self {
-        Self::start_as("", |_| String::new()).await
-    }
-
-    /// With further tables in the cluster manager's configuration.
-    pub async fn start_with(lifetime_s: u32, tables: impl FnOnce(&Self) -> String) -> Self {
-        Self::start_as(&format!("lifetime_s = {lifetime_s}\n"), tables).await
-    }
-
-    /// With certificates that live for so many seconds.
-    pub async fn start_for(lifetime_s: u32) -> Self {
-        Self::start_with(lifetime_s, |_| String::new()).await
-    }
-
-    async fn start_as(identity: &str, tables: impl FnOnce(&Self) -> String) -> Self {
-        let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
-        let url = format!("mqtts://localhost:{}", server.address().port());
-        let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), "ACME-Central-Operator"));
-        let directory = tempfile::tempdir().unwrap();
-        let site = Self { server, directory, processes: Processes::default(), cli, git: free_port() };
-        let at = |name: &str| site.server.directory().join(name).display().to_string();
-        let identity = format!(
-            "[identity]\n{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
-            at("sparkfleet-ca.pem"),
-            at("ca.key")
-        );
-        site.run("configdb", "ACME-Central", "", site.server.directory());
-        let tables = format!("{identity}[git]\nlisten = \"{}\"\n{}", site.git, tables(&site));
-        site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
-        site
-    }
-
-    /// Starts a service with the certificate `name` in `directory`.
-    pub fn run(&self, service: &str, name: &str, tables: &str, directory: &Path) {
-        let folder = self.directory.path().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        let url = format!("mqtts://localhost:{}", self.server.address().port());
-        let mut environment = files("SPARKFLEET__MQTT__", directory, name);
-        environment.push(("SPARKFLEET__MQTT__SERVERS".to_owned(), url));
-        let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
-        let head = if service == "edge-sync" { "simulated = true\n" } else { "" };
-        let address = self.server.address();
-        self.processes.insert(service_process_with(service, head, tables, address, &folder, &environment));
-    }
-
-    /// Where the MQTT server is.
-    pub fn url(&self) -> String {
-        format!("mqtts://localhost:{}", self.server.address().port())
-    }
-
-    /// Where git is served.
-    pub fn git(&self) -> SocketAddr {
-        self.git
-    }
-
-    /// Where a service of the centre keeps its state.
-    pub fn state_dir(&self, service: &str) -> std::path::PathBuf {
-        self.directory.path().join("ACME-Central").join(service)
-    }
-
-    /// The manager's directory of identities.
-    pub fn identity(&self, file: &str) -> std::path::PathBuf {
-        self.state_dir("cluster-manager").join("identity").join(file)
-    }
-
-    /// Whether the list of void certificates has that serial number, in upper case.
-    pub fn lists(&self, serial: &str) -> bool {
-        let mut shown = Command::new("openssl");
-        shown.args(["crl", "-noout", "-text", "-in"]).arg(self.identity("revoked.pem"));
-        String::from_utf8(shown.output().unwrap().stdout).unwrap().contains(serial)
-    }
-
-    pub async fn until<T>(&self, what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
-        let limit = tokio::time::Instant::now() + LIMIT;
-        loop {
-            if let Some(found) = found().await {
-                return found;
-            }
-            assert!(tokio::time::Instant::now() < limit, "not in time: {what}\n{}", self.processes.tails());
-        }
-    }
-
-    pub async fn entry(&self, cluster: Uuid, slug: &str) -> Option<Value> {
-        let outcome = self.cli.run(&["config", "get", &cluster.to_string(), slug, "--output", "json"]).await;
-        (outcome.code == 0).then(|| serde_json::from_str::<Value>(&outcome.stdout).unwrap())
-    }
-
-    /// A cluster that is set up, with that token; returns the manager's key as well.
-    pub async fn cluster(&self, name: &str, token: &Token, expires: &str) -> (Uuid, String) {
-        let cluster = uuid(&self.cli.json(&["cluster", "create", name]).await);
-        let key = self.until("the manager's key", async || {
-            self.entry(cluster, "EdgeClusterIdentity").await.and_then(|entry| Some(entry["key"].as_str()?.to_owned()))
-        });
-        let key = key.await;
-        let token =
-            json!({"hash": token.hash().as_str(), "issued": "2026-01-01T00:00:00Z", "expires": expires, "by": "e2e"});
-        self.put(cluster, &json!({"tokens": [token]})).await;
-        (cluster, key)
-    }
-
-    pub async fn put(&self, cluster: Uuid, entry: &Value) {
-        let put = ["config", "put", &cluster.to_string(), "EdgeClusterEnrolment", "-"];
-        let outcome = self.cli.run_with(&put, &entry.to_string()).await;
-        assert_eq!(outcome.code, 0, "{outcome:#?}");
-    }
-
-    pub async fn enrol(&self, cluster: Uuid, key: &str, token: &Token, kubernetes: &str) -> Outcome {
-        let environment = self.enrolment(cluster, key, token, kubernetes);
-        Cli::new("mqtt://127.0.0.1:1").with_environment(environment).run(&["enrol"]).await
-    }
-
-    /// What `sparkfleet enrol` goes by.
-    fn enrolment(&self, cluster: Uuid, key: &str, token: &Token, kubernetes: &str) -> Vec<(String, String)> {
-        let file = self.directory.path().join("token");
-        fs::write(&file, token.expose()).unwrap();
-        let variables = [
-            ("SPARKFLEET_ENROL_CLUSTER", cluster.to_string()),
-            ("SPARKFLEET_ENROL_NAME", "Paint_Shop".to_owned()),
-            ("SPARKFLEET_ENROL_TOKEN_FILE", file.display().to_string()),
-            ("SPARKFLEET_ENROL_MANAGER_KEY", key.to_owned()),
-            ("SPARKFLEET_ENROL_TIMEOUT", "2m".to_owned()),
-            ("SPARKFLEET_MQTT_SERVERS", format!("mqtts://localhost:{}", self.server.address().port())),
-            ("SPARKFLEET_KUBERNETES_URL", kubernetes.to_owned()),
-        ];
-        let own = variables.map(|(key, value)| (key.to_owned(), value));
-        own.into_iter().chain(files("SPARKFLEET_MQTT_", self.server.directory(), "ACME-Enrol")).collect()
-    }
-}
-
-pub fn files(prefix: &str, directory: &Path, name: &str) -> Vec<(String, String)> {
-    let file = |key: &str, name: String| (format!("{prefix}{key}"), directory.join(name).display().to_string());
-    vec![
-        file("CA_FILE", "sparkfleet-ca.pem".to_owned()),
-        file("CERT_FILE", format!("{name}.pem")),
-        file("KEY_FILE", format!("{name}.key")),
-    ]
-}
 
 pub async fn kubernetes(name: &str) -> SimulatedCluster {
     let spec = ClusterSpec { hosts: vec![HostSpec::control_plane("paint-1")], flux: false, ..ClusterSpec::new(name) };

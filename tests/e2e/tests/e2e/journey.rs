@@ -11,16 +11,14 @@ use base64::prelude::BASE64_STANDARD;
 use configdb_schema::address;
 use e2e::edge::Edge;
 use e2e::process::Processes;
+use e2e::shell::{Ended, Shell};
 use e2e::wait;
+use e2e::walled::{LIMIT, Site, mqtt};
 use serde_json::Value;
 use simulator::flux::install;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
 use uuid::Uuid;
-
-use crate::enrolment::{LIMIT, Site};
-use crate::shell::{Ended, Shell};
-use crate::walls::mqtt;
 
 const NAME: &str = "Paint_Shop";
 const GROUP: &str = "ACME-Paint_Shop";

@@ -23,7 +23,6 @@ mod recovery;
 mod renewal;
 mod resume;
 mod sealing;
-mod shell;
 mod site;
 #[cfg(feature = "tpm")]
 mod tpm;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::mosquitto::Mosquitto;
+use e2e::walled::{LIMIT, Site, mqtt};
 use enrolment_protocol::token::Token;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,8 +18,7 @@ use sparkplug_mqtt::{Clock, HostHandle, spawn_host};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::enrolment::{LIMIT, Site, kubernetes, secret, secrets};
-use crate::walls::mqtt;
+use crate::enrolment::{kubernetes, secret, secrets};
 
 /// A cluster that is enrolled, with its certificate in files as in a pod.
 struct Edge {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +9,8 @@ use bytes::Bytes;
 use configdb_schema::address::{ClusterName, Organisation};
 use e2e::centre::{free_port, service_process_with};
 use e2e::cli::Cli;
-use e2e::mosquitto::Mosquitto;
 use e2e::process::Processes;
+use e2e::walled::{USERS, mqtt, walled};
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkfleet::broker::{Broker, BrokerConfig, Guard};
@@ -23,67 +21,6 @@ use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_lis
 use topic_walls::{Action, Site, allows, grants};
 
 use crate::factory::uuid;
-
-const USERS: [&str; 5] =
-    ["ACME-Central", "ACME-Central-Operator", "ACME-Paint_Shop", "ACME-Paint_Shop-Join", "ACME-Weld_Shop"];
-
-/// Mosquitto with the files of `sparkfleet acl generate`, changed only where they name directories and the port.
-pub async fn walled(kind: &str, file: &str, installed: &str) -> Mosquitto {
-    let files = tempfile::tempdir().unwrap();
-    let directory = files.path().display().to_string();
-    let arguments = ["acl", "generate", "--broker", kind, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
-    let outcome = Cli::new("mqtt://127.0.0.1:1").run(&[&arguments[..], &["--directory", &directory]].concat()).await;
-    assert_eq!(outcome.code, 0, "{outcome:#?}");
-    let conf = fs::read_to_string(files.path().join("sparkfleet.conf")).unwrap();
-    let conf = conf.replace("/etc/mosquitto/certs/", "{dir}/").replace(installed, &format!("{{dir}}/{file}"));
-    let lines: Vec<&str> = conf.lines().filter(|line| !line.starts_with("listener ")).collect();
-    // The listener of a test has a port of its own; everything else belongs to it as in the file.
-    Mosquitto::with(&lines.join("\n"), |own| {
-        certificates(own);
-        fs::copy(files.path().join(file), own.join(file)).unwrap();
-    })
-}
-
-/// An authority, a server certificate, and a certificate for each user, named by its group.
-fn certificates(directory: &Path) {
-    let at = |name: &str| directory.join(name).display().to_string();
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
-    let authority = ["-subj", "/CN=test fleet", "-keyout", &at("ca.key"), "-out", &at("sparkfleet-ca.pem")];
-    openssl(&[&["req", "-x509"], &key[..], &authority].concat());
-    let issue = |name: &str, common_name: &str, extension: &str| {
-        let (request, file) = (at(&format!("{name}.csr")), at(&format!("{name}.ext")));
-        fs::write(&file, extension).unwrap();
-        let subject = format!("/CN={common_name}/OU=test");
-        let private = at(&format!("{name}.key"));
-        openssl(&[&["req"], &key[..5], &["-subj", &subject, "-keyout", &private, "-out", &request]].concat());
-        let (ca, ca_key, out) = (at("sparkfleet-ca.pem"), at("ca.key"), at(&format!("{name}.pem")));
-        let signed = ["-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-extfile", &file, "-days", "2", "-out", &out];
-        openssl(&[&["x509", "-req", "-in", &request], &signed[..]].concat());
-    };
-    issue("server", "server", "subjectAltName=DNS:localhost\nextendedKeyUsage=serverAuth\n");
-    for user in USERS {
-        issue(user, user, "extendedKeyUsage=clientAuth\n");
-    }
-    issue("ACME-Enrol", "ACME-Enrol", "extendedKeyUsage=clientAuth\n");
-    issue("stranger", "ACME-Stranger", "extendedKeyUsage=clientAuth\n");
-}
-
-fn openssl(arguments: &[&str]) {
-    let done = Command::new("openssl").args(arguments).output().expect("openssl is installed");
-    assert!(done.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-}
-
-/// What a program needs to connect as a user.
-pub fn mqtt(server: &Mosquitto, user: &str) -> MqttConfig {
-    let file = |name: &str| Some(server.directory().join(name));
-    MqttConfig {
-        servers: vec![format!("mqtts://localhost:{}", server.address().port())],
-        ca_file: file("sparkfleet-ca.pem"),
-        cert_file: file(&format!("{user}.pem")),
-        key_file: file(&format!("{user}.key")),
-        ..MqttConfig::default()
-    }
-}
 
 async fn next(listener: &mut ListenerHandle, what: &str) -> ListenerEvent {
     let event = tokio::time::timeout(Duration::from_secs(120), listener.recv()).await;

@@ -9,6 +9,7 @@ mod charts;
 mod control_plane;
 mod edge_chart;
 mod flux;
+mod journey;
 mod pods;
 mod repository;
 mod rights;

@@ -1,15 +1,17 @@
 //! Somebody with a shell: a directory that holds sh, kubectl and curl and nothing else, and an environment that says where the cluster is.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use e2e::wait;
+use crate::wait;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 /// See the module.
+#[derive(Debug)]
 pub struct Shell {
     directory: TempDir,
 }
@@ -17,16 +19,26 @@ pub struct Shell {
 /// How a shell ended.
 #[derive(Debug)]
 pub struct Ended {
+    /// Its exit code.
     pub code: Option<i32>,
+    /// What it printed, standard error last.
     pub output: String,
 }
 
 impl Ended {
+    /// Asserts that the bootstrap script says so.
+    ///
+    /// # Panics
+    /// It does not.
     pub fn alive(&self) {
         assert_eq!(self.code, Some(0), "{self:#?}");
         assert!(self.output.contains("Edge cluster Paint_Shop is alive"), "{self:#?}");
     }
 
+    /// Asserts an exit code, and that these texts were printed.
+    ///
+    /// # Panics
+    /// It ended otherwise.
     pub fn failed(&self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:#?}");
         for text in texts {
@@ -36,6 +48,10 @@ impl Ended {
 }
 
 /// A program of this machine.
+///
+/// # Panics
+/// It is not installed.
+#[must_use]
 pub fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     let found = std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
@@ -43,28 +59,41 @@ pub fn find(program: &str) -> PathBuf {
 }
 
 impl Shell {
-    /// With that kubeconfig.
+    /// With that kubeconfig, and this machine's kubectl.
+    ///
+    /// # Panics
+    /// A program is not installed; the other functions panic when the machine refuses what they do.
+    #[must_use]
     pub fn new(kube_config: &str) -> Self {
+        Self::with_kubectl(kube_config, &find("kubectl"))
+    }
+
+    /// The same with another kubectl.
+    #[must_use]
+    pub fn with_kubectl(kube_config: &str, kubectl: &Path) -> Self {
         let shell = Self { directory: tempfile::tempdir().unwrap() };
         std::fs::create_dir(shell.path().join("bin")).unwrap();
         std::fs::write(shell.path().join("kubeconfig"), kube_config).unwrap();
         symlink("/bin/sh", shell.bin("sh")).unwrap();
-        for program in ["kubectl", "curl"] {
-            symlink(find(program), shell.bin(program)).unwrap();
-        }
+        symlink(kubectl, shell.bin("kubectl")).unwrap();
+        symlink(find("curl"), shell.bin("curl")).unwrap();
         shell
     }
 
+    /// Its directory.
+    #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// Where a program of it is.
+    #[must_use]
     pub fn bin(&self, program: &str) -> PathBuf {
         self.path().join("bin").join(program)
     }
 
     /// The shell with these arguments.
+    #[must_use]
     pub fn command(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
         // In a session of its own it has no terminal, whoever runs the test.
         let mut command = Command::new(find("setsid"));

@@ -1,0 +1,449 @@
+//! A cluster's life on real parts, behind an MQTT server that asks for certificates: created, bootstrapped by the line in a real shell, enrolled by the Job, installed by Flux' controllers,
+//! deployed to, and taken down. What runs in its pods are the programs that are shipped.
+
+mod factory;
+mod flux;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use configdb_schema::known;
+use e2e::program;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::waiting::is_ready;
+use factory::{Factory, memory_mib, took};
+
+const NAME: &str = "Paint_Shop";
+const GROUP: &str = "ACME-Paint_Shop";
+/// Its deployment.
+const OVEN: &str = "Paint_Shop/Oven_1";
+const NAMESPACE: &str = "fplus-edge";
+const HOSTS: [&str; 2] = ["paint-shop-1", "paint-shop-2"];
+
+/// How long a certificate lives, in seconds, where no step waits for its end.
+const HOUR_S: u32 = 3600;
+
+/// And where one waits for its renewal, at two thirds of that.
+const SHORT_S: u32 = 90;
+
+/// Longest wait of the script for each of its steps, in seconds: it then says what it waits for and how that stands.
+const LIMIT_S: &str = "60";
+
+const RELEASES: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+
+/// An edge cluster; two of them can be on one Kubernetes, in namespaces of their own.
+#[derive(Debug, Clone, Copy)]
+struct Cluster {
+    name: &'static str,
+    namespace: &'static str,
+}
+
+const PAINT: Cluster = Cluster { name: NAME, namespace: NAMESPACE };
+const WELD: Cluster = Cluster { name: "Weld_Shop", namespace: "fplus-weld" };
+
+/// Creates the cluster and pastes the line; it is alive when this returns.
+async fn alive(factory: &Factory, cluster: Cluster) {
+    let Cluster { name, namespace } = cluster;
+    let (asked, before) = (Instant::now(), factory.heard().len());
+    factory.does(&["cluster", "create", name, "--namespace", namespace]).await;
+    let link = factory.site.cli.json(&["cluster", "bootstrap", name]).await;
+    took(&format!("{name} created, line printed"), asked);
+    let pasted = Instant::now();
+    let line = link["line"].as_str().unwrap();
+    let done = factory.shell.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1"), ("SPARKFLEET_LIMIT", LIMIT_S)]).await;
+    let is_alive = done.output.contains(&format!("Edge cluster {name} is alive"));
+    if !is_alive || done.code != Some(0) {
+        panic!("{done:#?}\n{}", factory.diagnosis().await);
+    }
+    took(&format!("line of {name} pasted to `is alive`"), pasted);
+    for node in ["Sync", "Monitor"] {
+        factory.hears(&format!("ACME-{name}/NBIRTH/{node}"), before).await;
+    }
+    let log = std::fs::read_to_string(factory.site.server.directory().join("mosquitto.log")).unwrap();
+    assert!(log.contains(&format!("u'ACME-{name}'")), "the edge is known by its certificate");
+    let releases = factory.api((RELEASES.0, RELEASES.1, namespace)).list(&ListParams::default()).await.unwrap();
+    let releases = serde_json::to_value(releases.items).unwrap();
+    let releases = releases.as_array().unwrap();
+    assert!(!releases.is_empty() && releases.iter().all(is_ready), "{releases:#?}");
+    let is_reported = |said: &Value| {
+        let cluster = &said["cluster"];
+        cluster["alive"] == true && cluster["flux"]["ready"] == true && cluster["hosts"]["ready"] == HOSTS.len()
+    };
+    factory.says("Flux and the hosts to be reported", &["cluster", "show", name], is_reported).await;
+    took(&format!("line of {name} pasted to all reported"), pasted);
+    let edge = factory.processes(&program::named("sparkfleet-edge"));
+    let memory = edge.iter().map(|&process| memory_mib(process)).fold(0.0, f64::max);
+    assert!(memory > 0.0, "edge sync and edge monitor run");
+    eprintln!("journey: memory of an edge process: {memory:.1} MiB");
+}
+
+/// The shipped chart, from the entry to the agent's own birth.
+async fn deployed(factory: &Factory, cluster: Cluster) {
+    let (asked, before) = (Instant::now(), factory.processes(&program::edge_agent()).len());
+    let create = ["deployment", "create", "Oven_1", "--cluster", cluster.name, "--host", HOSTS[0]];
+    factory.does(&[&create[..], &["--wait", "--timeout", "2m"]].concat()).await;
+    took("deployment create to ready", asked);
+    factory.hears(&format!("ACME-{}/NBIRTH/Oven_1", cluster.name), 0).await;
+    factory.hears(&format!("ACME-{}/DBIRTH/Oven_1/host", cluster.name), 0).await;
+    assert_eq!(factory.processes(&program::edge_agent()).len(), before + 1);
+}
+
+/// Hosts of the agents' pods that are not about to end.
+async fn runs_on(factory: &Factory) -> Vec<String> {
+    let agents = ListParams::default().labels("app.kubernetes.io/name=edge-agent");
+    let pods = factory.api(("v1", "Pod", NAMESPACE)).list(&agents).await.unwrap();
+    let stay = pods.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    stay.map(|pod| pod.data["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// To the other host; then to one that there is not, and back.
+async fn moved(factory: &Factory) {
+    let before = factory.heard().len();
+    let asked = Instant::now();
+    let to = |host: &'static str| ["deployment", "move", OVEN, "--host", host, "--wait", "--timeout", "1m"];
+    factory.does(&to(HOSTS[1])).await;
+    took("deployment move to ready", asked);
+    assert_eq!(runs_on(factory).await, [HOSTS[1]]);
+    factory.hears(&format!("{GROUP}/NDEATH/Oven_1"), before).await;
+    factory.hears(&format!("{GROUP}/NBIRTH/Oven_1"), before).await;
+
+    // The command refuses such a host; an entry that was written otherwise does not.
+    let entry = json!({ "hostname": "paint-shop-9" }).to_string();
+    factory.site.cli.json_with(&["config", "patch", "Oven_1", "EdgeDeployment", "-"], &entry).await;
+    let pending = async || {
+        let pods = factory.api(("v1", "Pod", NAMESPACE)).list(&ListParams::default()).await.unwrap();
+        let pods = serde_json::to_value(pods.items).unwrap();
+        let waits = |pod: &Value| {
+            pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] == "paint-shop-9"
+                && pod["status"]["phase"] == "Pending"
+        };
+        if pods.as_array().unwrap().iter().any(waits) { Ok(()) } else { Err(pods) }
+    };
+    factory.until("a pod that finds no host", pending).await;
+    let is_not_ready = |said: &Value| {
+        let row = &said["deployment"];
+        row["ready"] != true && row["message"].as_str().is_some_and(|why| why.contains("0 of 1 pods run"))
+    };
+    factory.says("the list to say that no pod runs", &["deployment", "show", OVEN], is_not_ready).await;
+    let corrected = Instant::now();
+    factory.does(&to(HOSTS[0])).await;
+    took("a wrong host corrected, to ready", corrected);
+    assert_eq!(runs_on(factory).await, [HOSTS[0]]);
+}
+
+/// A token of the HTTP API that the manager knows already, and the file that it is in.
+async fn token(factory: &Factory) -> (String, PathBuf) {
+    let made = factory.site.cli.json(&["token", "create", "press", "--scope", "operator", "--cluster", NAME]).await;
+    let token = made["token"].as_str().unwrap().to_owned();
+    let file = factory.shell.path().join("token");
+    std::fs::write(&file, &token).unwrap();
+    (token, file)
+}
+
+/// Sealed on the command line, opened by the controller that the edge's chart brings.
+async fn sealed(factory: &Factory, token: &Path) {
+    let url = format!("http://{}", factory.site.git());
+    let put = ["secret", "put", NAME, "press-login", "password", "--url", &url, "--token-file"];
+    let put = [&put[..], &[token.to_str().unwrap()]].concat();
+    // A token is known to the manager a moment after it was made.
+    let taken = async || {
+        let outcome = factory.site.cli.run_with(&put, "correct horse battery staple").await;
+        if outcome.code == 0 { Ok(()) } else { Err(Value::String(outcome.stderr)) }
+    };
+    let asked = Instant::now();
+    factory.until("the secret to be taken", taken).await;
+    let encoded = "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBsZQ==";
+    let is_open = |secret: &Value| secret["data"]["password"] == encoded;
+    factory.object(("v1", "Secret", NAMESPACE), "press-login", is_open).await;
+    took("secret put to opened", asked);
+}
+
+/// A clone of the cluster's repository that may be pushed from.
+struct Clone {
+    directory: PathBuf,
+}
+
+impl Clone {
+    async fn new(factory: &Factory, token: &str) -> Self {
+        let directory = factory.shell.path().join("repository");
+        let url = format!("http://any:{token}@{}/git/cluster/{NAME}", factory.site.git());
+        let cloned = async || {
+            let cloned = git(factory.shell.path(), &["clone", "--quiet", &url, "repository"]);
+            cloned.map_err(Value::String)
+        };
+        factory.until("a clone of the cluster's repository", cloned).await;
+        Self { directory }
+    }
+
+    /// Commits and pushes the file, or its removal.
+    fn push(&self, file: &str, content: Option<&str>) {
+        let path = self.directory.join(file);
+        match content {
+            Some(content) => std::fs::write(path, content).unwrap(),
+            None => std::fs::remove_file(path).unwrap(),
+        }
+        let identity = ["-c", "user.name=press", "-c", "user.email=press@sparkfleet.example"];
+        let commands = [&["add", "--all"][..], &[&identity[..], &["commit", "--quiet", "--message", file]].concat()];
+        for command in [commands[0], commands[1], &["pull", "--quiet", "--rebase"], &["push", "--quiet"]] {
+            git(&self.directory, command).unwrap_or_else(|said| panic!("git {command:?}: {said}"));
+        }
+    }
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("git")
+        .current_dir(directory)
+        .args(arguments)
+        .envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_CONFIG_NOSYSTEM", "1")])
+        .env("HOME", directory)
+        .output()
+        .unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// ConfigMaps `<prefix>-<number>` as one file.
+fn maps(prefix: &str, count: usize) -> String {
+    let map = |number| {
+        let labels = json!({ "pushed": prefix });
+        let metadata = json!({ "name": format!("{prefix}-{number}"), "namespace": NAMESPACE, "labels": labels });
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { "paper": "a4" } }).to_string()
+    };
+    (0..count).map(map).collect::<Vec<String>>().join("\n---\n")
+}
+
+/// Pushed below by-hand/, applied by Flux; taken out, and pruned.
+async fn pushed(factory: &Factory, clone: &Clone, prefix: &str, count: usize) {
+    let labelled = ListParams::default().labels(&format!("pushed={prefix}"));
+    let api = factory.api(("v1", "ConfigMap", NAMESPACE));
+    let are = async |wanted: usize| {
+        let there = async || {
+            let found = api.list_metadata(&labelled).await.unwrap().items.len();
+            if found == wanted { Ok(()) } else { Err(json!({ "ConfigMaps": found })) }
+        };
+        factory.until(&format!("{wanted} ConfigMaps"), there).await;
+    };
+    let file = format!("by-hand/{prefix}.yaml");
+    let asked = Instant::now();
+    clone.push(&file, Some(&maps(prefix, count)));
+    are(count).await;
+    took(&format!("{count} pushed to applied"), asked);
+    let asked = Instant::now();
+    clone.push(&file, None);
+    are(0).await;
+    took(&format!("{count} taken out to pruned"), asked);
+}
+
+/// Deleted at the centre, then at the edge with the command that was printed.
+async fn removed(factory: &Factory) {
+    let asked = Instant::now();
+    let said = factory.does(&["cluster", "delete", NAME, "--with-deployments", "--wait", "--timeout", "2m"]).await;
+    took("cluster delete", asked);
+    assert_eq!(factory.processes(&program::edge_agent()), [] as [u32; 0], "deployments end with the cluster");
+    let command = said.lines().map(str::trim).find(|line| line.starts_with("kubectl delete")).unwrap();
+    let asked = Instant::now();
+    let done = factory.shell.shell(&["-c", command], "", &[]).await;
+    assert_eq!(done.code, Some(0), "{done:#?}");
+    took("removal at the edge", asked);
+    let left = async || {
+        let left = left(factory).await;
+        if left.is_empty() { Ok(()) } else { Err(json!(left)) }
+    };
+    factory.until("nothing to be left", left).await;
+}
+
+/// What is there of this project, as `kind namespace/name`, and its processes. Definitions stay, and the namespace with the keys of Sealed Secrets.
+async fn left(factory: &Factory) -> Vec<String> {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let policy = "admissionregistration.k8s.io/v1";
+    let own = "factoryplus.app.amrc.co.uk/v1";
+    let kinds = [
+        ("v1", "Namespace"),
+        (rbac, "ClusterRole"),
+        (rbac, "ClusterRoleBinding"),
+        (rbac, "Role"),
+        (rbac, "RoleBinding"),
+        (policy, "ValidatingAdmissionPolicy"),
+        (policy, "ValidatingAdmissionPolicyBinding"),
+        ("apps/v1", "Deployment"),
+        RELEASES,
+        ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+        ("source.toolkit.fluxcd.io/v1", "GitRepository"),
+        ("source.toolkit.fluxcd.io/v1", "HelmChart"),
+        ("bitnami.com/v1alpha1", "SealedSecret"),
+        (own, "SparkplugNode"),
+        (own, "LocalSecret"),
+    ];
+    let mut left = Vec::new();
+    for (version, kind) in kinds {
+        let found = factory.api((version, kind, "")).list_metadata(&ListParams::default()).await.unwrap();
+        let places = found.items.into_iter().map(|object| {
+            format!("{}/{}", object.metadata.namespace.unwrap_or_default(), object.metadata.name.unwrap_or_default())
+        });
+        let of_fleet = places.filter(|place| ["sparkfleet", "fplus-"].iter().any(|part| place.contains(part)));
+        left.extend(of_fleet.map(|place| format!("{kind} {place}")));
+    }
+    for program in [program::named("sparkfleet-edge"), program::edge_agent()] {
+        left.extend(factory.processes(&program).iter().map(|id| format!("process {id} of {}", program.display())));
+    }
+    left
+}
+
+/// Kills the API server and has etcd forget what was before, so that every watch has to begin again; when it is back, edge sync goes on without a restart.
+async fn outlives_the_api_server(factory: &mut Factory) {
+    let edge = factory.processes(&program::named("sparkfleet-edge"));
+    factory.plane.kill_api_server();
+    factory.plane.compact().await;
+    let started = Instant::now();
+    factory.plane.start_api_server().await;
+    took("API server started again", started);
+
+    // What somebody changes by hand is put right: edge sync sees it by its watch.
+    let healthy = Instant::now();
+    let place = (RELEASES.0, RELEASES.1, NAMESPACE);
+    let name = oven_release(factory).await;
+    let by_hand = Patch::Merge(json!({ "spec": { "interval": "7m" } }));
+    factory.api(place).patch(&name, &PatchParams::default(), &by_hand).await.unwrap();
+    factory.object(place, &name, |release| release["spec"]["interval"] != "7m").await;
+    took("API server healthy to edge sync at work again", healthy);
+    let asked = Instant::now();
+    factory.does(&["deployment", "move", OVEN, "--host", HOSTS[1], "--wait", "--timeout", "1m"]).await;
+    took("deployment move after that, to ready", asked);
+    assert_eq!(runs_on(factory).await, [HOSTS[1]]);
+    assert_eq!(factory.processes(&program::named("sparkfleet-edge")), edge, "the edge process has not ended");
+}
+
+/// Name of the release of the deployment.
+async fn oven_release(factory: &Factory) -> String {
+    let shown = factory.site.cli.json(&["deployment", "show", OVEN]).await;
+    let label = format!("factoryplus.app.amrc.co.uk/uuid={}", shown["deployment"]["uuid"].as_str().unwrap());
+    let releases = factory.api((RELEASES.0, RELEASES.1, NAMESPACE));
+    let found = releases.list_metadata(&ListParams::default().labels(&label)).await.unwrap();
+    found.items[0].metadata.name.clone().unwrap()
+}
+
+/// A changed chart template that Helm refuses stays in the first wave; one that it takes reaches both.
+async fn rolled_out(factory: &Factory) {
+    for (cluster, wave) in [(PAINT, "1"), (WELD, "2")] {
+        factory.does(&["cluster", "rollout", cluster.name, "--wave", wave]).await;
+    }
+    let template = known::chart::EDGE_AGENT.to_string();
+    let entry = factory.site.cli.json(&["config", "get", &template, "HelmChartTemplate"]).await;
+    let put = async |values: Value| {
+        let mut entry = entry.clone();
+        entry["values"].as_object_mut().unwrap().extend(values.as_object().unwrap().clone());
+        let put = ["config", "put", &template, "HelmChartTemplate", "-"];
+        factory.site.cli.json_with(&put, &entry.to_string()).await;
+    };
+    let asked = Instant::now();
+    put(json!({ "resources": { "requests": { "memory": "lots" } } })).await;
+    let fails =
+        |said: &Value| said["deployment"]["ready"] == false && said.to_string().contains("quantities must match");
+    factory.says("the first wave to fail", &["deployment", "show", OVEN], fails).await;
+    took("a template that Helm refuses, to the reason in the list", asked);
+    let waits = |said: &Value| said["waiting"] == 1 && said["reason"].as_str().is_some_and(|why| why.contains(NAME));
+    factory.says("the second wave to wait", &["cluster", "rollout", WELD.name], waits).await;
+    let second = factory.site.cli.json(&["deployment", "show", "Weld_Shop/Oven_1"]).await;
+    assert_eq!(second["deployment"]["ready"], true, "{second:#}");
+    assert_eq!(factory.processes(&program::edge_agent()).len(), 2, "what runs goes on");
+
+    let asked = Instant::now();
+    put(json!({ "intervalMs": 5000 })).await;
+    let goes_on = |said: &Value| said["waiting"] == 0 && said["unsettled"].is_null();
+    factory.says("the second wave to go on", &["cluster", "rollout", WELD.name], goes_on).await;
+    for cluster in [PAINT, WELD] {
+        let name = format!("{}/Oven_1", cluster.name);
+        let is_new = async || {
+            let releases = factory.api((RELEASES.0, RELEASES.1, cluster.namespace));
+            let releases = serde_json::to_value(releases.list(&ListParams::default()).await.unwrap().items).unwrap();
+            let has = |release: &Value| release["spec"]["values"]["intervalMs"] == 5000 && is_ready(release);
+            if releases.as_array().unwrap().iter().any(has) { Ok(()) } else { Err(releases) }
+        };
+        factory.until(&format!("{name} to run the new template"), is_new).await;
+        factory
+            .says("it to be ready", &["deployment", "show", &name], |said| said["deployment"]["ready"] == true)
+            .await;
+    }
+    took("a template that heals, to ready in both waves", asked);
+}
+
+/// In time the edge asks for another certificate, and its services go on under it.
+async fn renewed(factory: &Factory, from: usize) {
+    let edge = factory.processes(&program::named("sparkfleet-edge"));
+    let asked = Instant::now();
+    let renewed = |identity: &Value| identity["certificates"][0]["state"] == "renewed";
+    factory.says("the certificate to be renewed", &["config", "get", NAME, "EdgeClusterIdentity"], renewed).await;
+    for node in ["Sync", "Monitor"] {
+        factory.hears(&format!("{GROUP}/NBIRTH/{node}"), from).await;
+    }
+    took("waited for the renewal and births under it", asked);
+    assert_eq!(factory.processes(&program::named("sparkfleet-edge")), edge, "the edge process has not ended");
+}
+
+/// The certificates are void, and the MQTT server is told: the cluster is away, until another line lets it in again.
+async fn revoked(factory: &mut Factory) {
+    let identity = factory.site.cli.json(&["config", "get", NAME, "EdgeClusterIdentity"]).await;
+    let certificates = identity["certificates"].as_array().unwrap();
+    let valid = certificates.iter().find(|certificate| certificate["state"] == "valid").unwrap();
+    let serial = valid["serial"].as_str().unwrap().to_uppercase();
+    let asked = Instant::now();
+    factory.does(&["cluster", "identity", "revoke", NAME]).await;
+    let site = &mut factory.site;
+    site.until("the list of void certificates", async || site.lists(&serial).then_some(())).await;
+    let conf = site.server.directory().join("mosquitto.conf");
+    let list = format!("crlfile {}\n", site.identity("revoked.pem").display());
+    std::fs::write(&conf, std::fs::read_to_string(&conf).unwrap() + &list).unwrap();
+    site.server.kill();
+    site.server.restart();
+    factory.says("the cluster to be away", &["cluster", "show", NAME], |said| said["cluster"]["alive"] == false).await;
+    took("identity revoke to away", asked);
+    alive(factory, PAINT).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn a_cluster_lives_from_the_pasted_line_to_its_removal() {
+    let started = Instant::now();
+    let factory = Factory::start(&HOSTS, HOUR_S).await;
+    took("centre and control plane started", started);
+    alive(&factory, PAINT).await;
+    deployed(&factory, PAINT).await;
+    moved(&factory).await;
+    let (token, file) = token(&factory).await;
+    sealed(&factory, &file).await;
+    let clone = Clone::new(&factory, &token).await;
+    pushed(&factory, &clone, "printer", 1).await;
+    removed(&factory).await;
+    took("all of it", started);
+}
+
+// long: two clusters on one control plane, and what befalls them one after the other
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn two_clusters_live_through_a_bad_chart_an_api_server_that_ends_and_a_thousand_objects() {
+    let started = Instant::now();
+    let mut factory = Factory::start(&HOSTS, HOUR_S).await;
+    for cluster in [PAINT, WELD] {
+        alive(&factory, cluster).await;
+        deployed(&factory, cluster).await;
+    }
+    rolled_out(&factory).await;
+    outlives_the_api_server(&mut factory).await;
+    let (token, _) = token(&factory).await;
+    let clone = Clone::new(&factory, &token).await;
+    pushed(&factory, &clone, "many", 1000).await;
+    took("all of it", started);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn a_certificate_is_renewed_and_revoked_and_another_line_lets_the_cluster_in_again() {
+    let started = Instant::now();
+    let mut factory = Factory::start(&HOSTS, SHORT_S).await;
+    alive(&factory, PAINT).await;
+    renewed(&factory, factory.heard().len()).await;
+    revoked(&mut factory).await;
+    took("all of it", started);
+}

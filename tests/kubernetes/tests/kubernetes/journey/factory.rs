@@ -1,0 +1,252 @@
+//! A centre behind the walls, a control plane whose pods are processes, and the person who pastes the line there.
+
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use e2e::program;
+use e2e::shell::Shell;
+use e2e::walled::{Site, mqtt};
+use kube::api::{Api, DynamicObject, ListParams};
+use kubernetes_tests::control_plane::{ControlPlane, Options};
+use kubernetes_tests::definitions;
+use kubernetes_tests::kubelet::{Images, Kubelet, Program};
+use kubernetes_tests::programs::Programs;
+use kubernetes_tests::sources::Sources;
+use serde_json::Value;
+use sparkplug::session::QoS;
+use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
+
+use super::flux;
+
+/// Far above what anything takes: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Images whose programs are built with Kubernetes.
+const OTHERS: [&str; 3] = ["helm-controller", "kustomize-controller", "sealed-secrets-controller"];
+
+/// The charts that are shipped, which the cluster manager serves.
+const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
+
+/// See the module.
+pub struct Factory {
+    pub plane: ControlPlane,
+    pub site: Site,
+    pub shell: Shell,
+    heard: Arc<Mutex<Vec<String>>>,
+    _kubelet: Kubelet,
+    _sources: Sources,
+}
+
+impl Factory {
+    /// Starts all of it; there is no Flux, no cluster in ConfigDB, and nothing of this project on the Kubernetes cluster. Certificates live for `lifetime_s` seconds.
+    pub async fn start(hosts: &[&str], lifetime_s: u32) -> Self {
+        let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
+        let site = Site::start_with(lifetime_s, |site| configuration(site, &programs)).await;
+        let heard = listen(&site);
+        let options = Options { scheduler: true, ..Options::default() };
+        let plane = ControlPlane::with(options).await;
+        let kubelet = Kubelet::start(&plane, hosts, false, images(&programs)).await;
+        let sources = Sources::start(&plane).await;
+        let kube_config = std::fs::read_to_string(plane.kubeconfig()).unwrap();
+        let shell = Shell::with_kubectl(&kube_config, &programs.program("kubectl"));
+        Self { plane, site, shell, heard, _kubelet: kubelet, _sources: sources }
+    }
+
+    /// Waits until a message has been heard on a topic of a group, the first `from` messages left out.
+    pub async fn hears(&self, topic: &str, from: usize) {
+        let topic = format!("spBv1.0/{topic}");
+        let found = async || if self.heard()[from..].contains(&topic) { Ok(()) } else { Err(Value::Null) };
+        self.until(&format!("a message on {topic}"), found).await;
+    }
+
+    /// The topics of all messages so far.
+    pub fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for what `found` yields; its error is the last state that was seen.
+    pub async fn until<T>(&self, what: &str, mut found: impl AsyncFnMut() -> Result<T, Value>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match found().await {
+                Ok(found) => return found,
+                Err(last) if Instant::now() > deadline => {
+                    panic!("waited {PATIENCE:?} for {what}; last seen: {last:#}\n{}", self.diagnosis().await)
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until what a command of the command line prints is as wanted, and returns it.
+    pub async fn says(&self, what: &str, arguments: &[&str], is: impl Fn(&Value) -> bool) -> Value {
+        let arguments = [arguments, &["--output", "json"]].concat();
+        self.until(what, async || {
+            let outcome = self.site.cli.run(&arguments).await;
+            let said = serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| Value::String(outcome.stderr));
+            if outcome.code == 0 && is(&said) { Ok(said) } else { Err(said) }
+        })
+        .await
+    }
+
+    /// Runs a command of the command line that must succeed; what it printed.
+    pub async fn does(&self, arguments: &[&str]) -> String {
+        let outcome = self.site.cli.run(arguments).await;
+        if outcome.code != 0 {
+            panic!("{outcome:#?}\n{}", self.diagnosis().await);
+        }
+        outcome.stdout
+    }
+
+    /// Waits until an object is as wanted; a namespace of no name: all of the cluster.
+    pub async fn object(&self, place: (&str, &str, &str), name: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let api = self.api(place);
+        let what = format!("{} {name}", place.1);
+        self.until(&what, async || match api.get_opt(name).await {
+            Ok(Some(found)) => {
+                let found = serde_json::to_value(found).unwrap();
+                if is(&found) { Ok(found) } else { Err(found) }
+            }
+            Ok(None) => Err(Value::String("it is not there".to_owned())),
+            Err(error) => Err(Value::String(error.to_string())),
+        })
+        .await
+    }
+
+    /// Objects of a kind (`apiVersion`, `kind`, namespace).
+    pub fn api(&self, (version, kind, namespace): (&str, &str, &str)) -> Api<DynamicObject> {
+        match namespace {
+            "" => definitions::api_everywhere(self.plane.client(), version, kind),
+            namespace => definitions::api(self.plane.client(), version, kind, namespace),
+        }
+    }
+
+    /// The ids of the processes of pods of this control plane that run a program.
+    pub fn processes(&self, program: &Path) -> Vec<u32> {
+        let program = std::fs::metadata(program).unwrap();
+        let address = format!("KUBERNETES_SERVICE_HOST={}\0", self.plane.api_address().ip());
+        let is_it = |process: &Path| {
+            let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+            let executable = std::fs::metadata(process.join("exe"));
+            executable.is_ok_and(|found| (found.dev(), found.ino()) == (program.dev(), program.ino()))
+                && environment.windows(address.len()).any(|part| part == address.as_bytes())
+        };
+        let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+        all.filter_map(|path| Some((path.file_name()?.to_str()?.parse().ok()?, path)))
+            .filter(|(_, path)| is_it(path))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// For the message of a test that fails: what Flux' objects say, and the ends of all logs.
+    pub async fn diagnosis(&self) -> String {
+        let source = "source.toolkit.fluxcd.io/v1";
+        let kinds = [
+            (source, "GitRepository"),
+            (source, "HelmChart"),
+            ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+            ("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
+        ];
+        let mut said = String::new();
+        for (version, kind) in kinds {
+            let Ok(found) = self.api((version, kind, "")).list(&ListParams::default()).await else { continue };
+            for object in found.items {
+                let name = object.metadata.name.unwrap_or_default();
+                said.push_str(&format!("{kind} {name}: {}\n", object.data["status"]["conditions"]));
+            }
+        }
+        format!("{said}\n{}\n{}", self.site.processes.tails(), self.pods())
+    }
+
+    /// The ends of the logs of all pods.
+    fn pods(&self) -> String {
+        let logs = std::fs::read_dir(self.plane.directory()).unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+        let mut logs: Vec<PathBuf> = logs.filter(|path| path.to_string_lossy().contains("/pod-")).collect();
+        logs.sort();
+        logs.iter().map(|path| format!("--- {}\n{}\n", path.display(), tail(path))).collect()
+    }
+}
+
+fn tail(log: &Path) -> String {
+    let text = String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
+}
+
+/// Resident memory of a process, in MiB.
+pub fn memory_mib(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kib / 1024.0
+}
+
+/// Says how long something took, for whoever measures.
+pub fn took(what: &str, since: Instant) {
+    eprintln!("journey: {what}: {:.2} s", since.elapsed().as_secs_f64());
+}
+
+/// Of the cluster manager, after its table `git` has begun: where the edge finds the MQTT server, and what the script brings.
+fn configuration(site: &Site, programs: &Programs) -> String {
+    let at = |name: &str| site.server.directory().join(name).display().to_string();
+    let flux = at("flux.yaml");
+    std::fs::write(&flux, flux::manifests(programs)).unwrap();
+    let port = site.server.address().port();
+    format!(
+        "charts_dir = \"{CHARTS}\"\n[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
+         [bootstrap]\nflux = \"{flux}\"\nimage = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"\nmqtt_cert_file = \"{}\"\nmqtt_key_file = \"{}\"\n",
+        at("sparkfleet-ca.pem"),
+        at("ACME-Enrol.pem"),
+        at("ACME-Enrol.key")
+    )
+}
+
+/// The programs that stand for images. Each listens on its pod's address.
+fn images(programs: &Programs) -> Images {
+    let ours = [
+        ("sparkfleet", program::sparkfleet()),
+        ("sparkfleet-edge", program::named("sparkfleet-edge")),
+        ("sparkfleet-edge-agent", program::edge_agent()),
+    ];
+    let others = OTHERS.map(|name| (name, programs.program(name)));
+    let known: Vec<(&str, PathBuf)> = ours.into_iter().chain(others).collect();
+    Box::new(move |image: &str, address: IpAddr| {
+        let name = image.rsplit('/').next()?.split(':').next()?;
+        let (_, path) = known.iter().find(|(known, _)| *known == name)?;
+        let mut program = Program::new(path.clone());
+        match name {
+            "sparkfleet" => {}
+            "sealed-secrets-controller" => {
+                program.arguments =
+                    vec![format!("--listen-addr={address}:8080"), format!("--listen-metrics-addr={address}:8081")];
+            }
+            "helm-controller" | "kustomize-controller" => {
+                program.arguments =
+                    vec![format!("--metrics-addr={address}:8080"), format!("--health-addr={address}:9440")];
+            }
+            _ => program.environment = vec![("SPARKFLEET__HTTP__LISTEN".to_owned(), format!("{address}:8080"))],
+        }
+        Some(program)
+    })
+}
+
+/// Hears everything, as the operator.
+fn listen(site: &Site) -> Arc<Mutex<Vec<String>>> {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&heard);
+    let filters = vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)];
+    let mut listener = spawn_listener(filters, &mqtt(&site.server, "ACME-Central-Operator"), Clock::new()).unwrap();
+    tokio::spawn(async move {
+        while let Some(event) = listener.recv().await {
+            if let ListenerEvent::Message { topic, .. } = event {
+                all.lock().unwrap_or_else(PoisonError::into_inner).push(topic);
+            }
+        }
+    });
+    heard
+}
