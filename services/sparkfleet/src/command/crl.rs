@@ -131,13 +131,13 @@ mod tests {
         assert_eq!((whole.text.matches("BEGIN X509 CRL").count(), whole.due.len()), (2, 0));
         assert_eq!(bundle(&both, &[whole.text.clone().into_bytes()], now).unwrap(), whole);
         // What locks out whoever the site's authority has signed for.
-        let alone = bundle(&both, &[revoked.clone()], now).unwrap_err().to_string();
+        let alone = bundle(&both, std::slice::from_ref(&revoked), now).unwrap_err().to_string();
         assert!(alone.starts_with("CN=site has no list"), "{alone}");
         let half = bundle(&both, &[revoked.clone(), empty.clone()], now + 6 * 86_400).unwrap();
         assert_eq!(half.due, ["CN=clusters", "CN=site"]);
         let ended = bundle(&both, &[revoked, empty], now + 11 * 86_400).unwrap_err().to_string();
         assert!(ended.starts_with("the list of CN=clusters ended"), "{ended}");
-        assert!(bundle(&both, &[both.clone()], now).unwrap_err().to_string().contains("is no revocation list"));
+        assert!(bundle(&both, std::slice::from_ref(&both), now).unwrap_err().to_string().contains("is no revocation list"));
         assert!(bundle(b"", &[], now).is_err());
     }
 }
