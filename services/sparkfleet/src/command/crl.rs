@@ -137,7 +137,9 @@ mod tests {
         assert_eq!(half.due, ["CN=clusters", "CN=site"]);
         let ended = bundle(&both, &[revoked, empty], now + 11 * 86_400).unwrap_err().to_string();
         assert!(ended.starts_with("the list of CN=clusters ended"), "{ended}");
-        assert!(bundle(&both, std::slice::from_ref(&both), now).unwrap_err().to_string().contains("is no revocation list"));
+        assert!(
+            bundle(&both, std::slice::from_ref(&both), now).unwrap_err().to_string().contains("is no revocation list")
+        );
         assert!(bundle(b"", &[], now).is_err());
     }
 }
