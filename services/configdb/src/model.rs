@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::births;
 use crate::store::{ObjectRow, Snapshot};
-use schema::Schema;
+use schema::{Schema, SchemaFault};
 
 pub use apply::{Applied, Origin, Publication, Refusal};
 
@@ -92,7 +92,17 @@ pub struct Object {
 #[derive(Debug, Clone)]
 pub(crate) struct ApplicationState {
     pub slug: Arc<str>,
+    /// The stored one. It adds to that of the program.
     pub schema: Schema,
+    /// That of the program, which other services rely on: nobody replaces or deletes it.
+    system: Schema,
+}
+
+impl ApplicationState {
+    /// Checks an entry.
+    pub fn check(&self, value: &serde_json::Value) -> Result<(), SchemaFault> {
+        self.system.check(value).and_then(|()| self.schema.check(value))
+    }
 }
 
 /// The store.
@@ -297,7 +307,8 @@ impl Model {
 
     fn put_application(&mut self, uuid: Uuid, slug: Arc<str>) {
         self.slugs.insert(slug.clone(), uuid);
-        self.applications.insert(uuid, ApplicationState { slug, schema: Schema::None });
+        self.applications
+            .insert(uuid, ApplicationState { slug, schema: Schema::None, system: Schema::of_system(uuid) });
     }
 
     fn remove_application(&mut self, uuid: Uuid) {

@@ -6,7 +6,8 @@ use configdb_schema::{ClusterName, NameRule, Organisation};
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
-use service_runtime::logging::LogFormat;
+use service_runtime::logging::LogSection;
+use service_runtime::state_dir::StateDir;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, NameError};
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
@@ -30,29 +31,13 @@ pub struct Config {
     /// What Linux says of the host.
     pub proc_dir: PathBuf,
     /// Where the bdSeq is kept.
-    pub state_dir: PathBuf,
+    pub state_dir: StateDir,
     /// The broker.
     pub mqtt: MqttConfig,
     /// Health.
     pub http: HttpConfig,
     /// The log.
     pub log: LogSection,
-}
-
-/// How and what is logged.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LogSection {
-    /// For people or as JSON.
-    pub format: LogFormat,
-    /// In the syntax of `RUST_LOG`.
-    pub filter: String,
-}
-
-impl Default for LogSection {
-    fn default() -> Self {
-        Self { format: LogFormat::Human, filter: "info".to_owned() }
-    }
 }
 
 impl Default for Config {
@@ -65,7 +50,7 @@ impl Default for Config {
             hostname: None,
             interval_ms: 10_000,
             proc_dir: PathBuf::from("/proc"),
-            state_dir: PathBuf::from("."),
+            state_dir: PathBuf::from(".").into(),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
             log: LogSection::default(),

@@ -42,8 +42,10 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     if let Some(addr) = config.http.listen {
         health::serve(addr, health.clone(), shutdown.child()).await?;
     }
+    let state_dir = &config.state_dir;
+    state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
     let first = read(&config.proc_dir).context("the host cannot be read")?;
-    let store = BdSeqStore::in_directory(&config.state_dir, &node);
+    let store = BdSeqStore::in_directory(state_dir, &node);
     let about = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(node) };
     let mut handle =
         sparkplug_mqtt::spawn_edge_node(about, metrics_of_node(&config), &config.mqtt, store, Clock::new())?;

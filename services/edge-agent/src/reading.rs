@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sparkplug::Metric;
+use sparkplug::{Metric, Properties};
 
 /// One reading of a host.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,7 +65,7 @@ impl Reading {
         })
     }
 
-    /// The metrics of the Device.
+    /// The metrics of the Device, with their units.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let [one, five, fifteen] = self.load;
@@ -73,11 +73,15 @@ impl Reading {
             Metric::new("Load/1 min", one),
             Metric::new("Load/5 min", five),
             Metric::new("Load/15 min", fifteen),
-            Metric::new("Memory/Total", self.memory_total),
-            Metric::new("Memory/Available", self.memory_available),
-            Metric::new("Uptime", self.uptime),
+            with_unit("Memory/Total", self.memory_total, "B"),
+            with_unit("Memory/Available", self.memory_available, "B"),
+            with_unit("Uptime", self.uptime, "s"),
         ]
     }
+}
+
+fn with_unit(name: &'static str, value: u64, unit: &'static str) -> Metric {
+    Metric::new(name, value).with_properties(Properties::new().with("engUnit", unit))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The Kubernetes adapters against an API server: the simulated one, or the one that KUBECONFIG names. What holds of one holds of the other.
+//! The Kubernetes adapters against an API server, simulated or real. What holds of one holds of the other.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod support;
@@ -248,7 +248,8 @@ async fn nodes_are_listed_and_a_kind_that_does_not_exist_is_not_installed() {
         match in_time("lists", inbox.recv()).await.unwrap() {
             Event::Nodes(Observation::Listed(listed)) => nodes = listed,
             Event::Objects(kind, Observation::NotInstalled) => is_missing = kind == nothing.parse().unwrap(),
-            Event::FluxChanged => {}
+            // Controllers of the cluster change nodes, too.
+            Event::Nodes(Observation::Changed(_)) | Event::FluxChanged | Event::WorkloadsChanged(_) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -375,7 +376,7 @@ async fn a_watch_that_missed_changes_lists_again_soon_after_the_server_is_back()
         }
     }
     cluster.config_maps().delete("x", &DeleteParams::default()).await.unwrap();
-    if let Some(simulated) = &cluster.simulated {
+    if let Some(simulated) = cluster.simulated() {
         simulated.kubernetes().restart();
     }
     cable.mend();
@@ -397,7 +398,7 @@ async fn a_token_that_is_refused_is_read_again_from_its_file() {
     let cluster = TestCluster::start().await;
     let refuse = || {
         // A simulated API server knows no tokens.
-        if let Some(simulated) = &cluster.simulated {
+        if let Some(simulated) = cluster.simulated() {
             simulated.kubernetes().inject(Fault::next(1, 401));
         }
     };

@@ -11,14 +11,14 @@ use edge_sync_contract::{DeploymentState, DesiredIndex, DesiredManifests, SyncRe
 use serde_json::{Value, json};
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use simulator::cluster::HostSpec;
+use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
+use simulator::flux::chart::Charts;
 use simulator::flux::git::write_charts;
 use simulator::kubernetes::Place;
 use simulator::kubernetes::faults::{Break, Fault};
 use sparkplug::GroupId;
 use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug_mqtt::{Clock, HostHandle};
-use support::cluster::TestCluster;
 use support::in_time;
 use support::mosquitto::Mosquitto;
 use tempfile::TempDir;
@@ -35,15 +35,12 @@ struct Running {
 }
 
 impl Running {
-    fn start(cluster: &TestCluster, broker: &Mosquitto, state_dir: &Path) -> Self {
+    fn start(cluster: &SimulatedCluster, broker: &Mosquitto, state_dir: &Path) -> Self {
         let config = edge_sync::Config {
             state_dir: state_dir.into(),
             simulated: true,
             cluster: ClusterConfig { name: "Test".to_owned(), uuid: Some(Uuid::from_u128(0xC)) },
-            kubernetes: KubernetesConfig {
-                namespace: cluster.namespace.clone(),
-                url: Some(cluster.simulated.as_ref().unwrap().url()),
-            },
+            kubernetes: KubernetesConfig { namespace: cluster.namespace().to_owned(), url: Some(cluster.url()) },
             sync: SyncConfig { prune_interval_ms: 100, retry_ms_min: 100, retry_ms_max: 500, ..SyncConfig::default() },
             mqtt: broker.config(),
             ..edge_sync::Config::default()
@@ -122,13 +119,14 @@ fn is_applied(replica: &SyncReplica, uuid: Uuid, manifests: &DesiredManifests) -
     replica.deployments().get(&uuid).is_some_and(|device| device.is_applied(manifests.digest()))
 }
 
-fn get(cluster: &TestCluster, api_version: &str, kind: &str, name: &str) -> Option<Value> {
-    let simulated = cluster.simulated.as_ref().unwrap().kubernetes();
-    simulated.get(api_version, kind, &cluster.namespace, name).ok().map(|object| (*object).clone())
+fn get(cluster: &SimulatedCluster, api_version: &str, kind: &str, name: &str) -> Option<Value> {
+    let simulated = cluster.kubernetes();
+    simulated.get(api_version, kind, cluster.namespace(), name).ok().map(|object| (*object).clone())
 }
 
-async fn scene() -> (TestCluster, Mosquitto, TempDir) {
-    (TestCluster::simulated().await, Mosquitto::start(), tempfile::tempdir().unwrap())
+async fn scene() -> (SimulatedCluster, Mosquitto, TempDir) {
+    let cluster = SimulatedCluster::start(ClusterSpec::new("Test"), Charts::new()).await.unwrap();
+    (cluster, Mosquitto::start(), tempfile::tempdir().unwrap())
 }
 
 #[tokio::test]
@@ -137,9 +135,9 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
     let charts = tempfile::tempdir().unwrap();
     let url = write_charts(charts.path(), &["edge-agent"]).unwrap();
     let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
-        "metadata": {"name": "charts", "namespace": cluster.namespace},
+        "metadata": {"name": "charts", "namespace": cluster.namespace()},
         "spec": {"url": url, "interval": "1h", "ref": {"branch": "main"}}});
-    cluster.simulated.as_ref().unwrap().kubernetes().apply("test", source).unwrap();
+    cluster.kubernetes().apply("test", source).unwrap();
     let mut centre = Centre::start(&broker);
     let sync = Running::start(&cluster, &broker, directory.path());
     centre
@@ -239,7 +237,6 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
 #[tokio::test]
 async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true() {
     let (cluster, mut broker, directory) = scene().await;
-    let simulated = cluster.simulated.as_ref().unwrap();
     let mut centre = Centre::start(&broker);
     let sync = Running::start(&cluster, &broker, directory.path());
     centre.until("the birth", SyncReplica::is_complete).await;
@@ -249,10 +246,10 @@ async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true
     centre.until("the deployment", |replica| is_applied(replica, DEPLOYMENT, &set)).await;
 
     broker.kill();
-    simulated.add_host(&HostSpec::worker("late")).unwrap();
-    let place = Place { api_version: "v1", kind: "ConfigMap", namespace: &cluster.namespace, name: "x" };
-    simulated.kubernetes().delete(&place).unwrap();
-    let mut changes = simulated.kubernetes().changes();
+    cluster.add_host(&HostSpec::worker("late")).unwrap();
+    let place = Place { api_version: "v1", kind: "ConfigMap", namespace: cluster.namespace(), name: "x" };
+    cluster.kubernetes().delete(&place).unwrap();
+    let mut changes = cluster.kubernetes().changes();
     let repaired = async {
         while get(&cluster, "v1", "ConfigMap", "x").is_none() {
             changes.changed().await.unwrap();
@@ -264,7 +261,7 @@ async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true
         .until("the birth with the late host", |replica| replica.is_complete() && replica.hosts().contains_key("late"))
         .await;
     assert!(is_applied(&centre.replica, DEPLOYMENT, &set));
-    simulated.remove_host("late").unwrap();
+    cluster.remove_host("late").unwrap();
     centre.until("the host's death", |replica| replica.is_complete() && !replica.hosts().contains_key("late")).await;
     sync.stop().await;
     cluster.stop().await;
@@ -273,7 +270,7 @@ async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true
 #[tokio::test]
 async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again() {
     let (cluster, broker, directory) = scene().await;
-    let simulated = cluster.simulated.as_ref().unwrap().kubernetes();
+    let simulated = cluster.kubernetes();
     let mut centre = Centre::start(&broker);
     let sync = Running::start(&cluster, &broker, directory.path());
     centre.until("the birth", SyncReplica::is_complete).await;
@@ -317,7 +314,7 @@ async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again()
 #[tokio::test]
 async fn an_api_server_that_is_away_is_told_and_followed_again_when_it_is_back() {
     let (cluster, broker, directory) = scene().await;
-    let simulated = cluster.simulated.as_ref().unwrap().kubernetes();
+    let simulated = cluster.kubernetes();
     let mut centre = Centre::start(&broker);
     let sync = Running::start(&cluster, &broker, directory.path());
     centre.until("the birth", SyncReplica::is_complete).await;
@@ -340,7 +337,7 @@ async fn an_api_server_that_is_away_is_told_and_followed_again_when_it_is_back()
             replica.is_complete() && replica.node().is_some_and(|node| node.desired_error.is_none())
         })
         .await;
-    cluster.simulated.as_ref().unwrap().add_host(&HostSpec::worker("late")).unwrap();
+    cluster.add_host(&HostSpec::worker("late")).unwrap();
     centre
         .until("a host that came after it", |replica| replica.is_complete() && replica.hosts().contains_key("late"))
         .await;
@@ -351,7 +348,7 @@ async fn an_api_server_that_is_away_is_told_and_followed_again_when_it_is_back()
 #[tokio::test]
 async fn without_the_cluster_there_is_no_birth_and_health_tells_why() {
     let (cluster, broker, directory) = scene().await;
-    let simulated = cluster.simulated.as_ref().unwrap().kubernetes();
+    let simulated = cluster.kubernetes();
     simulated.inject(Fault::next(4, 503).path("/nodes"));
     let mut centre = Centre::start(&broker);
     let sync = Running::start(&cluster, &broker, directory.path());

@@ -5,7 +5,7 @@ use edge_sync::config::{ClusterConfig, IdentityConfig, KubernetesConfig, Sealing
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
 use service_runtime::keys::ConfigKey;
-use service_runtime::logging::LogFormat;
+use service_runtime::logging::LogSection;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
@@ -53,16 +53,6 @@ pub struct MonitorSection {
     pub reload: ReloadConfig,
 }
 
-/// How and what is logged.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LogSection {
-    /// For people or as JSON.
-    pub format: LogFormat,
-    /// In the syntax of `RUST_LOG`.
-    pub filter: String,
-}
-
 impl ServiceConfig for Config {
     fn http(&self) -> &HttpConfig {
         &self.http
@@ -105,12 +95,6 @@ impl Default for MonitorSection {
     fn default() -> Self {
         let edge_monitor::Config { instance, interval_ms, reload, .. } = edge_monitor::Config::default();
         Self { instance, interval_ms, reload }
-    }
-}
-
-impl Default for LogSection {
-    fn default() -> Self {
-        Self { format: LogFormat::Human, filter: "info".to_owned() }
     }
 }
 

@@ -45,7 +45,7 @@ fn written_before(scene: &Scene, key: &Key, text: &str, is_seen: bool) {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"document.json": text}})
         }
     };
-    scene.cluster.kubernetes().apply("somebody", object).unwrap();
+    scene.cluster.simulated().unwrap().kubernetes().apply("somebody", object).unwrap();
 }
 
 fn has(kubernetes: &Kubernetes, namespace: &str, key: &Key) -> bool {
@@ -55,11 +55,11 @@ fn has(kubernetes: &Kubernetes, namespace: &str, key: &Key) -> bool {
 #[tokio::test]
 async fn the_rights_of_the_chart_are_those_that_are_used() {
     let mut scene = Scene::new().await;
-    let kubernetes = scene.cluster.kubernetes().clone();
+    let kubernetes = scene.cluster.simulated().unwrap().kubernetes().clone();
     let namespace = scene.cluster.namespace().to_owned();
     let account = Arc::new(account(&namespace));
     scene.url = format!("http://{}", kubernetes.serve_as(account.clone()).await.unwrap());
-    scene.put_secret(SECRET, &site::files(0));
+    scene.put_secret(SECRET, &site::files(0)).await;
     let (worker, control_plane) = (SimHost::new(1, Role::Worker), SimHost::new(2, Role::ControlPlane));
     // The disk of a host that is not known any more is given back.
     let forgotten = Key::Disk(Uuid::from_u128(99));
@@ -88,7 +88,7 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
         station.tell(HostInput::Start).await;
         station.until("the keys", |host| host.disk_keys.len() == 2).await;
     }
-    assert_eq!(scene.tokens().len(), 0);
+    assert_eq!(scene.tokens().await.len(), 0);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edge-1"}});
     kubernetes.apply("kubelet", node).unwrap();
     centre.send(&policy(2, &entry(&enrolled, &[revoked]))).await;
@@ -105,7 +105,7 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
 #[tokio::test]
 async fn a_right_that_is_taken_away_is_missed() {
     let mut scene = Scene::new().await;
-    let kubernetes = scene.cluster.kubernetes().clone();
+    let kubernetes = scene.cluster.simulated().unwrap().kubernetes().clone();
     let namespace = scene.cluster.namespace().to_owned();
     let values: Value = serde_saphyr::from_str(VALUES).unwrap();
     let without = TEMPLATE.replace("verbs: [create, delete]", "verbs: [delete]");

@@ -27,6 +27,22 @@ pub enum LogFormat {
     Json,
 }
 
+/// How and what is logged, as a section of a configuration file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSection {
+    /// For people or as JSON.
+    pub format: LogFormat,
+    /// In the syntax of `RUST_LOG`.
+    pub filter: String,
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self { format: LogFormat::Human, filter: "info".to_owned() }
+    }
+}
+
 /// The text is not a log format.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown log format {0:?}: use human or json")]

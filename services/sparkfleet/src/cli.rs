@@ -13,7 +13,7 @@ use join_protocol::simulated::LOCK_REGISTER;
 use uuid::Uuid;
 
 use crate::watch::WatchArguments;
-use access::TokenCommand;
+use access::{AuditCommand, TokenCommand};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
 use recover::RecoverCommand;
 use secret::SecretCommand;
@@ -101,6 +101,9 @@ pub enum Command {
     /// Make, list and revoke tokens for the cluster manager's HTTP API
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Check the cluster manager's record of writes
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Write the access control of an MQTT server: who may say and hear what
     #[command(subcommand)]
     Acl(AclCommand),
@@ -673,6 +676,22 @@ pub enum ConfigCommand {
 pub enum AclCommand {
     /// Write the configuration files by which a server keeps clusters apart, for users named by their certificates
     Generate(AclGenerateArguments),
+    /// Put the revocation lists of all authorities into one file for the server; one that would lock somebody out is refused
+    Crl(AclCrlArguments),
+}
+
+/// `sparkfleet acl crl`.
+#[derive(Debug, Clone, Args)]
+pub struct AclCrlArguments {
+    /// PEM file of every authority that signs client certificates, as the server has it (`cafile` of Mosquitto)
+    #[arg(long)]
+    pub ca: PathBuf,
+    /// PEM file with lists, such as identity/revoked.pem of the cluster manager; once for each
+    #[arg(long, required = true)]
+    pub list: Vec<PathBuf>,
+    /// File to write (`crlfile` of Mosquitto)
+    #[arg(long)]
+    pub out: PathBuf,
 }
 
 /// `sparkfleet acl generate`.

@@ -40,6 +40,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Deployment(command) => command::deployment::run(command).await,
         Command::Secret(command) => command::secret::run(command).await,
         Command::Token(command) => command::token::run(command).await,
+        Command::Audit(command) => command::audit::run(command),
         Command::Acl(command) => command::acl::run(&command),
         Command::Status { options } => command::status::run(&options).await,
         Command::Alert(command) => command::alert::run(command).await,

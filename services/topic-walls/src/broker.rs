@@ -5,7 +5,7 @@
 mod dynamic_security;
 mod emqx;
 mod hivemq;
-mod mosquitto;
+pub mod mosquitto;
 mod vernemq;
 
 use crate::rules::{Action, Grant, grants};

@@ -13,6 +13,7 @@
 
 pub mod broker;
 pub mod filter;
+pub mod limits;
 pub mod rules;
 pub mod site;
 

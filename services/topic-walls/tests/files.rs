@@ -117,6 +117,35 @@ fn hivemq_has_the_table_as_roles_and_no_user_until_the_site_adds_some() {
 }
 
 #[test]
+fn every_server_gets_limits() {
+    let has = |broker, name: &str, wanted: &[&str]| {
+        let text = file(broker, name);
+        for line in wanted {
+            assert!(text.contains(line), "{name}: {line}");
+        }
+    };
+    let mosquitto = [
+        "\nmax_connections 10000\n",
+        "\nmax_packet_size 1048576\n",
+        "\nmessage_size_limit 1048576\n",
+        "\nmax_queued_messages 100000\n",
+        "\nmax_queued_bytes 33554432\n",
+        "\npersistent_client_expiration 1h\n",
+        "\nmemory_limit 1073741824\n",
+    ];
+    has(Broker::Mosquitto, "sparkfleet.conf", &mosquitto);
+    has(Broker::MosquittoDynamicSecurity, "sparkfleet.conf", &mosquitto);
+    let emqx = ["sparkfleet.max_connections = 10000", "max_packet_size = 1048576B", "max_heap_size = 33554432B"];
+    has(Broker::Emqx, "sparkfleet-listener.conf", &emqx);
+    has(Broker::VerneMq, "sparkfleet.conf", &["max_message_size = 1048576", "sparkfleet.max_connections = 10000"]);
+    let hivemq = ["<max-connections>10000<", "<max-packet-size>1048576<", "<max-interval>3600<"];
+    has(Broker::HiveMq, "sparkfleet-limits.xml", &hivemq);
+    // The file that is shipped says the same.
+    let shipped = include_str!("../../../compose/mosquitto.conf");
+    assert!(shipped.ends_with(&topic_walls::broker::mosquitto::limits()), "{shipped}");
+}
+
+#[test]
 fn every_listener_asks_for_a_certificate_and_takes_its_name() {
     for (broker, name, lines) in [
         (Broker::Mosquitto, "sparkfleet.conf", ["require_certificate true", "use_identity_as_username true"]),

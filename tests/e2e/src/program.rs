@@ -10,13 +10,14 @@ use std::sync::{Mutex, PoisonError};
 
 static BUILT: Mutex<BTreeMap<String, Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
 
-/// The program `sparkfleet`, built with the profile of the test.
+/// The program `sparkfleet`, built with the profile and the features of the test: other packages' tests start the same file.
 ///
 /// # Panics
 /// It cannot be built; the message is cargo's.
 #[must_use]
 pub fn sparkfleet() -> PathBuf {
-    named("sparkfleet")
+    let features = if cfg!(feature = "kerberos") { "sparkfleet/kerberos" } else { "" };
+    found(&Program { package: "sparkfleet", name: "sparkfleet", features })
 }
 
 /// The program `sparkfleet-bootstrapper` with its feature `tpm`, built with the profile of the test.

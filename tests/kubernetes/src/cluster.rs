@@ -1,6 +1,7 @@
 //! Which cluster a test runs on: one function for every test of a service that talks to a Kubernetes API.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -14,9 +15,14 @@ use tempfile::TempDir;
 use crate::control_plane::ControlPlane;
 use crate::definitions;
 use crate::kubelet::node;
+use crate::process::{Launch, Process};
+use crate::programs::Programs;
 
 /// The environment variable that chooses: `own` starts a control plane for each test.
 pub const CHOICE: &str = "SPARKFLEET_TEST_CLUSTER";
+
+/// How often a starting program is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What answers.
 #[derive(Debug)]
@@ -33,7 +39,14 @@ pub struct TestCluster {
     client: Client,
     kubeconfig: PathBuf,
     namespace: String,
-    _directory: TempDir,
+    proxy: Option<Proxy>,
+    directory: TempDir,
+}
+
+/// What answers without TLS and credentials, and speaks to the API with those of the kubeconfig.
+struct Proxy {
+    url: String,
+    _process: Process,
 }
 
 impl std::fmt::Debug for TestCluster {
@@ -76,7 +89,7 @@ impl TestCluster {
         let object = serde_json::from_value(json!({ "metadata": { "name": namespace } })).expect("it is a namespace");
         let made = Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &object).await;
         made.unwrap_or_else(|error| panic!("namespace {namespace} cannot be made: {error}"));
-        Self { kind, client, kubeconfig, namespace, _directory: directory }
+        Self { kind, client, kubeconfig, namespace, proxy: None, directory }
     }
 
     /// An administrator of it.
@@ -89,6 +102,20 @@ impl TestCluster {
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// Where the API answers an administrator without TLS and credentials, as `kubernetes.url` of a service's configuration has it: the simulated one itself, else `kubectl proxy`.
+    ///
+    /// # Panics
+    /// The proxy cannot be started.
+    pub async fn url(&mut self) -> String {
+        if let Kind::Simulated(simulated) = &self.kind {
+            return simulated.url();
+        }
+        if self.proxy.is_none() {
+            self.proxy = Some(Proxy::start(&self.kubeconfig, self.directory.path()).await);
+        }
+        self.proxy.as_ref().map(|proxy| proxy.url.clone()).unwrap_or_default()
     }
 
     /// Of the test.
@@ -118,6 +145,23 @@ impl TestCluster {
                 // A cluster that is gone has no namespaces.
                 let _ = namespaces.delete(&self.namespace, &DeleteParams::default()).await;
             }
+        }
+    }
+}
+
+impl Proxy {
+    async fn start(kubeconfig: &Path, logs: &Path) -> Self {
+        let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
+        let flags = ["proxy".to_owned(), "--port=0".to_owned(), format!("--kubeconfig={}", kubeconfig.display())];
+        let launch = Launch::new("kubectl-proxy", &programs.program("kubectl"), flags);
+        let mut process = Process::start(launch, logs).unwrap_or_else(|error| panic!("kubectl proxy: {error}"));
+        loop {
+            if let Some(address) = process.output().lines().find_map(|line| line.strip_prefix("Starting to serve on "))
+            {
+                return Self { url: format!("http://{address}"), _process: process };
+            }
+            assert!(process.is_running(), "{}", process.tail());
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

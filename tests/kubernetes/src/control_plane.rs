@@ -298,6 +298,8 @@ fn api_server(programs: &Programs, network: &Network, certificates: &Certificate
         "--authorization-mode=Node,RBAC".to_owned(),
         "--anonymous-auth=false".to_owned(),
         "--enable-bootstrap-token-auth".to_owned(),
+        // As kubeadm and k3s have it: what is privileged is for Pod Security to judge.
+        "--allow-privileged=true".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
         file("requestheader-client-ca-file", "ca.crt"),
         "--requestheader-allowed-names=front-proxy".to_owned(),

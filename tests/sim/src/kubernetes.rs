@@ -12,7 +12,8 @@ use edge_sync::event::{Deletion, Effect, ErrorClass, Event, KubernetesError, Obs
 use edge_sync::flux::FluxReport;
 use edge_sync::hosts::ObservedNode;
 use edge_sync::object::{
-    ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject, Readiness, WatchedObject,
+    ANNOTATION_GENERATION, ANNOTATION_NAME, Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey, ObservedObject,
+    Readiness, WatchedObject,
 };
 use edge_sync::record::{IndexRecord, StoredRecord};
 use edge_sync_contract::{HostDevice, Sources};
@@ -89,6 +90,11 @@ pub enum Work {
     Finalize(ObjectKey, String),
 }
 
+/// True if the API server counts the changes of what is desired of such an object: not of ConfigMaps and Secrets.
+fn is_counted(kind: &Kind) -> bool {
+    !matches!(&*kind.kind, "ConfigMap" | "Secret")
+}
+
 impl Cluster {
     /// A cluster of that many hosts with nothing on it.
     #[must_use]
@@ -159,7 +165,9 @@ impl Cluster {
         let mut body = object.body.clone();
         body["metadata"]["uid"] = object.uid.clone().into();
         body["metadata"]["resourceVersion"] = object.version.to_string().into();
-        body["metadata"]["generation"] = object.generation.into();
+        if is_counted(&key.kind) {
+            body["metadata"]["generation"] = object.generation.into();
+        }
         if object.is_deleting {
             body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
@@ -592,7 +600,19 @@ impl Cluster {
         }
     }
 
+    /// As the adapter does: where the generation is another than the mark says, a second write corrects the mark.
     fn apply(&mut self, key: &ObjectKey, is_ours: bool, body: Value) -> Result<Object, KubernetesError> {
+        let object = self.apply_once(key, is_ours, body)?;
+        let mark = object.generation.to_string();
+        if !is_counted(&key.kind) || object.body["metadata"]["annotations"][ANNOTATION_GENERATION] == mark {
+            return Ok(object);
+        }
+        let mut body = object.body;
+        body["metadata"]["annotations"][ANNOTATION_GENERATION] = mark.into();
+        self.apply_once(key, true, body)
+    }
+
+    fn apply_once(&mut self, key: &ObjectKey, is_ours: bool, body: Value) -> Result<Object, KubernetesError> {
         let version = self.next_version();
         match self.objects.get_mut(key) {
             Some(object) => {

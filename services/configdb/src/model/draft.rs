@@ -225,7 +225,7 @@ impl Model {
             return Ok(());
         }
         if let Some(state) = self.applications.get(&application) {
-            state.schema.check(&value).map_err(|fault| Refusal::new(format!("{name}{}", fault.path), fault.reason))?;
+            state.check(&value).map_err(|fault| Refusal::new(format!("{name}{}", fault.path), fault.reason))?;
         }
         let revision = self.revision + 1;
         let etag = etag(self.identity, revision, application, draft.uuid);

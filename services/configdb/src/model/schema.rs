@@ -4,10 +4,12 @@
 //! references written out is bounded. Nothing is ever fetched.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use configdb_schema::{APPLICATIONS, Application};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
+use uuid::Uuid;
 
 /// Parts of a schema with its references written out, at most.
 const PARTS_MAX: u64 = 20_000;
@@ -37,7 +39,22 @@ pub(crate) struct SchemaFault {
     pub reason: String,
 }
 
+/// The schemas of the program's own applications; compiled once.
+static SYSTEM: LazyLock<BTreeMap<Uuid, Schema>> = LazyLock::new(|| {
+    let compiled = |application: &&Application| {
+        let compiled = serde_json::from_str(application.schema).map_err(|error| error.to_string());
+        let schema = compiled.and_then(|value| Schema::compile(&value));
+        (application.uuid, schema.unwrap_or_else(|reason| Schema::Unusable(reason.into())))
+    };
+    APPLICATIONS.iter().map(compiled).collect()
+});
+
 impl Schema {
+    /// What the program itself demands of the entries of an application.
+    pub fn of_system(application: Uuid) -> Self {
+        SYSTEM.get(&application).cloned().unwrap_or_default()
+    }
+
     /// Compiles a schema.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         let mut expansion = Expansion { root: schema, open: Vec::new(), parts: BTreeMap::new() };

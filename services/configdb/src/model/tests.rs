@@ -123,6 +123,25 @@ fn an_entry_that_breaks_its_schema_is_refused_with_place_and_keyword() {
 }
 
 #[test]
+fn a_stored_schema_adds_to_that_of_a_system_application_and_never_replaces_it() {
+    let mut model = fresh(Limits::default());
+    create_cluster(&mut model, CLUSTER);
+    let bad = put(CLUSTER).entry("EdgeCluster", cluster("Paint-Shop"));
+    // As a dump that is loaded does it, and one without the entry.
+    apply(&mut model, &put(application::EDGE_CLUSTER).entry("ConfigSchema", json!({"type": "object"})));
+    refused(&mut model, &bad, "EdgeCluster/name", "keyword pattern");
+    apply(&mut model, &put(application::EDGE_CLUSTER).delete("ConfigSchema"));
+    refused(&mut model, &bad, "EdgeCluster/name", "keyword pattern");
+    let mut reloaded = Model::from_snapshot(&model.to_snapshot(), Limits::default()).unwrap();
+    refused(&mut reloaded, &bad, "EdgeCluster/name", "keyword pattern");
+    let fitting = json!({"name": "Paint_Shop", "namespace": "edge", "bare": true});
+    apply(&mut model, &put(CLUSTER).entry("EdgeCluster", fitting));
+    apply(&mut model, &put(application::EDGE_CLUSTER).entry("ConfigSchema", json!({"required": ["bare"]})));
+    let less = put(CLUSTER).entry("EdgeCluster", cluster("Paint_Shop"));
+    refused(&mut model, &less, "EdgeCluster", "keyword required");
+}
+
+#[test]
 fn if_match_lets_a_request_through_only_on_the_entry_it_was_made_for() {
     let mut model = fresh(Limits::default());
     let etag = create_cluster(&mut model, CLUSTER).etags[0].1;

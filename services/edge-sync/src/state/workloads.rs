@@ -129,14 +129,14 @@ mod tests {
         let mut all = workloads();
         assert_eq!(all.of("a", "1"), None);
         let look = Effect::LookAtWorkloads { release: "a".to_owned() };
-        assert_eq!(all.next_effects(SECOND), [look.clone()]);
+        assert_eq!(all.next_effects(SECOND), std::slice::from_ref(&look));
         assert_eq!(all.of("a", "1"), None);
         assert_eq!(all.next_effects(SECOND), [], "one look at a time");
         // The release goes on while it is looked at.
         assert_eq!(all.of("a", "2"), None);
         all.on_answer("a", Ok(runs()), SECOND);
         assert_eq!(all.of("a", "2"), None, "that was before");
-        assert_eq!(all.next_effects(SECOND), [look.clone()]);
+        assert_eq!(all.next_effects(SECOND), std::slice::from_ref(&look));
         all.on_answer("a", Ok(runs()), SECOND);
         assert_eq!(all.of("a", "2"), Some(&runs()));
         assert!(all.next_effects(SECOND).is_empty());

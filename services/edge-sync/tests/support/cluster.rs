@@ -1,4 +1,4 @@
-//! A namespace of its own for each test, on a simulated API server or on the one that KUBECONFIG names.
+//! A namespace of its own for each test, on the cluster that the tests run on.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -8,25 +8,23 @@ use std::time::Duration;
 
 use edge_sync::adapters::kubernetes::{Kubernetes, SealingService};
 use edge_sync::object::Kind;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use simulator::cluster::{ClusterSpec, SEALED_SECRETS, SEALING_CERTIFICATE, SimulatedCluster};
 use simulator::flux::chart::Charts;
-use simulator::flux::install;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use uuid::Uuid;
 
 use super::in_time;
 
 /// A cluster and the namespace of one test.
 pub struct TestCluster {
-    /// None on a real API server.
-    pub simulated: Option<SimulatedCluster>,
+    cluster: kubernetes_tests::cluster::TestCluster,
     /// Of the API.
     pub client: Client,
     /// How the API is reached.
@@ -37,50 +35,20 @@ pub struct TestCluster {
 }
 
 impl TestCluster {
-    /// The cluster that KUBECONFIG names, else a simulated one. No Flux runs there, but its definitions are installed.
+    /// No Flux runs there, but its definitions are installed.
     pub async fn start() -> Self {
-        if std::env::var_os("KUBECONFIG").is_none() {
-            return Self::simulated_as(|spec| ClusterSpec { flux: false, sealed_secrets: false, ..spec }).await;
-        }
-        let config = Config::infer().await.unwrap();
+        let spec = ClusterSpec { flux: false, sealed_secrets: false, ..ClusterSpec::new("Test") };
+        let cluster = kubernetes_tests::cluster::TestCluster::start(spec, Charts::new()).await;
+        let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = kubernetes_client::client(config.clone()).unwrap();
-        let namespace = format!("edge-sync-test-{}", Uuid::new_v4());
-        let cluster = Self { simulated: None, client, config, namespace, certificate: None };
-        let api: Api<Namespace> = Api::all(cluster.client.clone());
-        let object = serde_json::from_value(json!({"metadata": {"name": cluster.namespace}})).unwrap();
-        api.create(&PostParams::default(), &object).await.unwrap();
-        let definitions =
-            install::manifests().into_iter().filter(|object| object["kind"] == "CustomResourceDefinition");
-        for definition in definitions {
-            let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
-            let api = cluster.cluster_api("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-            let params = PatchParams::apply("edge-sync-test").force();
-            api.patch(&name, &params, &Patch::Apply(&definition)).await.unwrap();
-            let established = async {
-                let is_so = |object: &DynamicObject| {
-                    let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
-                    conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
-                };
-                while !is_so(&api.get(&name).await.unwrap()) {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            };
-            in_time("a definition", established).await;
-        }
-        cluster
+        let namespace = cluster.namespace().to_owned();
+        Self { cluster, client, config, namespace, certificate: None }
     }
 
-    /// A simulated one with Flux and Sealed Secrets.
-    pub async fn simulated() -> Self {
-        Self::simulated_as(|spec| spec).await
-    }
-
-    async fn simulated_as(change: impl FnOnce(ClusterSpec) -> ClusterSpec) -> Self {
-        let simulated = SimulatedCluster::start(change(ClusterSpec::new("Test")), Charts::new()).await.unwrap();
-        let config = Config::new(simulated.url().parse().unwrap());
-        let client = kubernetes_client::client(config.clone()).unwrap();
-        let namespace = simulated.namespace().to_owned();
-        Self { simulated: Some(simulated), client, config, namespace, certificate: None }
+    /// None on a real API server.
+    pub fn simulated(&self) -> Option<&SimulatedCluster> {
+        self.cluster.simulated()
     }
 
     pub fn kubernetes(&self, kinds: &[&str]) -> Kubernetes {
@@ -157,7 +125,7 @@ impl TestCluster {
 
     /// A token that the API server knows; of an account without rights.
     pub async fn token(&self) -> String {
-        if self.simulated.is_some() {
+        if self.simulated().is_some() {
             return "known".to_owned();
         }
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -181,14 +149,16 @@ impl TestCluster {
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": service}, "spec": {"ports": ports}});
         let services = self.api("v1", "Service");
         services.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-        let Some(simulated) = &self.simulated else { return self.serve_certificate().await };
+        if self.simulated().is_none() {
+            return self.serve_certificate().await;
+        }
         let paths = BTreeMap::from([("v1/cert.pem".to_owned(), SEALING_CERTIFICATE.to_owned())]);
-        simulated.kubernetes().set_backend(&self.namespace, service, paths);
+        self.simulated().unwrap().kubernetes().set_backend(&self.namespace, service, paths);
     }
 
     /// It answers no more.
     pub async fn stop_sealing(&mut self) {
-        match &self.simulated {
+        match self.simulated() {
             Some(simulated) => simulated.kubernetes().remove_backend(&self.namespace, SEALED_SECRETS.1),
             None => {
                 let none = Patch::Merge(json!({"subsets": []}));
@@ -199,7 +169,7 @@ impl TestCluster {
 
     /// A real API server does not proxy to loopback addresses: the certificate is served on that of the machine.
     async fn serve_certificate(&mut self) {
-        let listener = TcpListener::bind((own_address(), 0)).await.unwrap();
+        let listener = TcpListener::bind((self.address_of_pods(), 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let serve = async move {
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -240,35 +210,19 @@ impl TestCluster {
         pods.patch_status("sealing", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
 
-    pub async fn stop(mut self) {
-        if let Some(simulated) = self.simulated.take() {
-            simulated.stop().await;
+    /// An address that endpoints may have.
+    fn address_of_pods(&mut self) -> IpAddr {
+        match self.cluster.own() {
+            Some(plane) => plane.network().address(2),
+            None => own_address(),
         }
     }
-}
 
-/// Takes the namespace away, also from a test that failed.
-impl Drop for TestCluster {
-    fn drop(&mut self) {
-        if let Some(certificate) = self.certificate.take() {
+    pub async fn stop(self) {
+        if let Some(certificate) = self.certificate {
             certificate.abort();
         }
-        if self.simulated.is_some() || std::env::var_os("KUBECONFIG").is_none() {
-            return;
-        }
-        let namespace = self.namespace.clone();
-        let delete = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                // Of its own: that of the test belongs to a runtime that may be ending.
-                let client = Client::try_from(Config::infer().await.unwrap()).unwrap();
-                let api: Api<Namespace> = Api::all(client);
-                if let Err(error) = api.delete(&namespace, &DeleteParams::default()).await {
-                    eprintln!("namespace {namespace} is left behind: {error}");
-                }
-            });
-        };
-        std::thread::spawn(delete).join().ok();
+        self.cluster.stop().await;
     }
 }
 
@@ -322,6 +276,8 @@ impl Cable {
     pub fn client(&self, cluster: &TestCluster) -> Client {
         let mut config = cluster.config.clone();
         let scheme = config.cluster_url.scheme_str().unwrap().to_owned();
+        // The certificate is not made out for the cable's address.
+        config.tls_server_name = Some("kubernetes".to_owned());
         config.cluster_url = format!("{scheme}://{}", self.address).parse().unwrap();
         kubernetes_client::client(config).unwrap()
     }

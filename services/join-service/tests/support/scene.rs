@@ -1,4 +1,4 @@
-//! The whole service between a simulated Kubernetes API and a Mosquitto; a host on the broker, and a centre that sends the policy and looks on.
+//! The whole service between a Kubernetes API, simulated or real, and a Mosquitto; a host on the broker, and a centre that sends the policy and looks on.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,10 +10,13 @@ use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_service::config::{ClusterConfig, Distribution, JoinConfig, KubernetesConfig, TrustConfig};
 use join_service::trust::Files;
 use join_service_contract::{DesiredPolicy, JoinReplica, names};
+use kube::api::{ListParams, Patch, PatchParams};
+use kubernetes_tests::cluster::TestCluster;
+use kubernetes_tests::definitions;
 use serde_json::{Value, json};
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use simulator::cluster::{ClusterSpec, SimulatedCluster};
+use simulator::cluster::ClusterSpec;
 use simulator::flux::chart::Charts;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::host::HostConfig;
@@ -30,7 +33,7 @@ use super::site::{self, CLUSTER, GROUP};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Scene {
-    pub cluster: SimulatedCluster,
+    pub cluster: TestCluster,
     pub broker: Mosquitto,
     pub directory: TempDir,
     /// Where services find the Kubernetes API.
@@ -39,8 +42,8 @@ pub struct Scene {
 
 impl Scene {
     pub async fn new() -> Self {
-        let cluster = SimulatedCluster::start(ClusterSpec::new("Cell"), Charts::new()).await.unwrap();
-        let url = cluster.url();
+        let mut cluster = TestCluster::start(ClusterSpec::new("Cell"), Charts::new()).await;
+        let url = cluster.url().await;
         Self { cluster, broker: Mosquitto::start(), directory: tempfile::tempdir().unwrap(), url }
     }
 
@@ -98,24 +101,33 @@ impl Scene {
     }
 
     /// Names of the nodes.
-    pub fn nodes(&self) -> Vec<String> {
-        let nodes = self.cluster.kubernetes().list("v1", "Node", None).into_iter();
-        nodes.map(|node| node["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    pub async fn nodes(&self) -> Vec<String> {
+        let nodes = definitions::api_everywhere(self.cluster.client(), "v1", "Node");
+        nodes.list(&ListParams::default()).await.unwrap().into_iter().map(|node| node.metadata.name.unwrap()).collect()
+    }
+
+    /// A kubelet registers itself.
+    pub async fn add_node(&self, name: &str) {
+        let nodes = definitions::api_everywhere(self.cluster.client(), "v1", "Node");
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        nodes.patch(name, &PatchParams::apply("kubelet"), &Patch::Apply(&node)).await.unwrap();
     }
 
     /// Puts the files of a replica into a Secret.
-    pub fn put_secret(&self, name: &str, files: &Files) {
+    pub async fn put_secret(&self, name: &str, files: &Files) {
         let data: Value = files.iter().map(|(name, content)| (name.clone(), json!(base64(content)))).collect();
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
-            "metadata": {"name": name, "namespace": self.cluster.namespace()}});
-        self.cluster.kubernetes().apply("test", secret).unwrap();
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data, "metadata": {"name": name}});
+        let secrets = definitions::api(self.cluster.client(), "v1", "Secret", self.cluster.namespace());
+        secrets.patch(name, &PatchParams::apply("test"), &Patch::Apply(&secret)).await.unwrap();
     }
 
     /// Join tokens in `kube-system`.
-    pub fn tokens(&self) -> Vec<Value> {
-        let kubernetes = self.cluster.kubernetes();
-        let secrets = kubernetes.list("v1", "Secret", Some("kube-system")).into_iter();
-        secrets.map(|secret| (*secret).clone()).filter(|s| s["type"] == "bootstrap.kubernetes.io/token").collect()
+    pub async fn tokens(&self) -> Vec<Value> {
+        let secrets = definitions::api(self.cluster.client(), "v1", "Secret", "kube-system");
+        let secrets = secrets.list(&ListParams::default()).await.unwrap().into_iter();
+        let secrets = secrets.map(|secret| serde_json::to_value(secret).unwrap());
+        secrets.filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").collect()
     }
 }
 

@@ -1,10 +1,27 @@
 //! Commands about who may use the HTTP API.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
-use super::Options;
+use super::{Options, Presentation};
+
+/// `sparkfleet audit ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AuditCommand {
+    /// Follow the chain of the records of writes: no line was changed, left out or put in between
+    Verify {
+        /// The cluster manager's audit.jsonl, or one that was rotated away
+        file: PathBuf,
+        /// What the last line of the file before it was hashed to; also without it the command says what the file begins after
+        #[arg(long)]
+        after: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        presentation: Presentation,
+    },
+}
 
 /// `sparkfleet token ...`.
 #[derive(Debug, Clone, Subcommand)]

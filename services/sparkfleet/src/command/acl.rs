@@ -9,7 +9,7 @@ use service_runtime::{atomic_file, exit};
 use sparkplug::HostId;
 use topic_walls::{Broker, ConfigFile, Site, configuration};
 
-use super::{read_document, usage};
+use super::{crl, read_document, usage};
 use crate::cli::{AclCommand, AclGenerateArguments, BrokerKind};
 use crate::output;
 
@@ -18,7 +18,10 @@ use crate::output;
 /// # Errors
 /// As documented for the exit codes.
 pub fn run(command: &AclCommand) -> anyhow::Result<()> {
-    let AclCommand::Generate(arguments) = command;
+    let arguments = match command {
+        AclCommand::Generate(arguments) => arguments,
+        AclCommand::Crl(arguments) => return crl::run(arguments),
+    };
     let site = site(arguments)?;
     let files = configuration(kind(arguments.broker), &site);
     match &arguments.directory {

@@ -3,10 +3,12 @@
 pub mod acl;
 pub mod administrator;
 pub mod alert;
+pub mod audit;
 pub mod bootstrap;
 pub mod capture;
 pub mod cluster;
 pub mod config;
+pub mod crl;
 pub mod deployment;
 pub mod host;
 pub mod identity;

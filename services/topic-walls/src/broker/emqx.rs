@@ -1,6 +1,7 @@
 //! EMQX 5: a listener and the file source of its authorization, whose rules are Erlang terms read from top to bottom.
 
 use super::{ConfigFile, users};
+use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX, SESSION_EXPIRY_S};
 use crate::rules::{Action, Grant};
 use crate::site::Site;
 
@@ -36,8 +37,18 @@ pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
         }
     }
     text.push_str("\n{deny, all}.\n");
+    let listener = format!(
+        "\
+{LISTENER}# What one client may take. Bound the memory of the whole by the system (systemd's MemoryMax, a container's limit).
+listeners.ssl.sparkfleet.max_connections = {CONNECTIONS_MAX}
+mqtt.max_packet_size = {PACKET_BYTES_MAX}B
+mqtt.max_mqueue_len = {QUEUED_MESSAGES_MAX}
+mqtt.session_expiry_interval = {SESSION_EXPIRY_S}s
+force_shutdown {{ enable = true, max_mailbox_size = {QUEUED_MESSAGES_MAX}, max_heap_size = {QUEUED_BYTES_MAX}B }}
+"
+    );
     vec![
-        ConfigFile { name: "sparkfleet-listener.conf", text: LISTENER.to_owned() },
+        ConfigFile { name: "sparkfleet-listener.conf", text: listener },
         ConfigFile { name: "sparkfleet-acl.conf", text },
     ]
 }

@@ -2,6 +2,7 @@
 //! users are added.
 
 use super::{ConfigFile, users};
+use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, SESSION_EXPIRY_S};
 use crate::rules::{Action, Grant};
 use crate::site::Site;
 
@@ -25,5 +26,18 @@ pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
         text.push_str("      </permissions>\n    </role>\n");
     }
     text.push_str("  </roles>\n</file-rbac>\n");
-    vec![ConfigFile { name: "credentials.xml", text }]
+    let limits = format!(
+        "\
+<!-- What one client may take: merge it into <hivemq> of conf/config.xml. Bound the memory of the whole by the heap (-Xmx). -->
+<restrictions>
+  <max-connections>{CONNECTIONS_MAX}</max-connections>
+</restrictions>
+<mqtt>
+  <packets><max-packet-size>{PACKET_BYTES_MAX}</max-packet-size></packets>
+  <queued-messages><max-queue-size>1000</max-queue-size><strategy>discard</strategy></queued-messages>
+  <session-expiry><max-interval>{SESSION_EXPIRY_S}</max-interval></session-expiry>
+</mqtt>
+"
+    );
+    vec![ConfigFile { name: "credentials.xml", text }, ConfigFile { name: "sparkfleet-limits.xml", text: limits }]
 }

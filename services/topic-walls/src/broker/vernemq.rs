@@ -1,6 +1,7 @@
 //! VerneMQ: a listener and `vmq_acl`, whose file has Mosquitto's form.
 
 use super::{ConfigFile, access_list};
+use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, QUEUED_MESSAGES_MAX, SESSION_EXPIRY_S};
 use crate::site::Site;
 
 const LISTENER: &str = "\
@@ -17,8 +18,16 @@ vmq_acl.acl_file = /etc/vernemq/sparkfleet.acl
 ";
 
 pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
-    vec![
-        ConfigFile { name: "sparkfleet.conf", text: LISTENER.to_owned() },
-        ConfigFile { name: "sparkfleet.acl", text: access_list(site) },
-    ]
+    let text = format!(
+        "\
+{LISTENER}# What one client may take. Bound the memory of the whole by the system (systemd's MemoryMax, a container's limit).
+listener.ssl.sparkfleet.max_connections = {CONNECTIONS_MAX}
+max_message_size = {PACKET_BYTES_MAX}
+max_online_messages = {QUEUED_MESSAGES_MAX}
+max_offline_messages = 1000
+persistent_client_expiration = {}h
+",
+        SESSION_EXPIRY_S / 3600
+    );
+    vec![ConfigFile { name: "sparkfleet.conf", text }, ConfigFile { name: "sparkfleet.acl", text: access_list(site) }]
 }

@@ -4,9 +4,13 @@
 #[path = "../../../e2e/src/git_backend.rs"]
 mod git_backend;
 
+mod attack;
+mod charts;
 mod control_plane;
+mod edge_chart;
 mod flux;
 mod journey;
 mod pods;
 mod repository;
+mod rights;
 mod waiting;

@@ -11,6 +11,7 @@ use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, Scope, SealingCertificat
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use crate::edge_chart::{chart, run};
 use crate::waiting::until;
 
 async fn grant(plane: &ControlPlane, role: &str) {
@@ -127,11 +128,32 @@ fn running(directory: &std::path::Path) -> usize {
     roots.filter(|root| root.starts_with(directory)).count()
 }
 
+/// The definition of SealedSecret as the chart `edge-cluster` brings it.
+async fn bring_definition(plane: &ControlPlane) {
+    let chart = chart("edge-cluster").display().to_string();
+    let template = [
+        "template",
+        "edge",
+        &chart,
+        "--set",
+        "cluster.name=Test",
+        "--kube-version",
+        "1.34",
+        "--show-only",
+        "templates/sealed-secrets.yaml",
+    ];
+    let rendered: Vec<Value> = serde_saphyr::from_multiple(&run(plane, "helm", &template, "").unwrap()).unwrap();
+    let definition = rendered.iter().find(|object| object["kind"] == "CustomResourceDefinition").unwrap();
+    run(plane, "kubectl", &["create", "-f", "-"], &definition.to_string()).unwrap();
+    let name = "customresourcedefinition/sealedsecrets.bitnami.com";
+    run(plane, "kubectl", &["wait", "--for=condition=Established", name], "").unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs real Kubernetes: make kubernetes"]
 async fn the_real_controller_opens_what_our_package_has_sealed() {
     let plane = ControlPlane::start().await;
-    definitions::apply_those_of_flux(&plane).await;
+    bring_definition(&plane).await;
     grant(&plane, "cluster-admin").await;
     let _kubelet = kubelet(&plane, true).await;
     let spec = json!({

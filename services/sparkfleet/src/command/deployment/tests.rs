@@ -67,7 +67,7 @@ fn a_deployment_is_found_by_name_by_cluster_and_by_uuid() {
 fn of_two_with_one_name_the_one_that_is_being_removed_stands_back() {
     let mut bench = with_oven(reported("Oven", DeploymentState::Applied, Some(true)));
     let old = (OLD, reported("Oven", DeploymentState::Deleting, None));
-    bench.sync(NAME, &SyncNode::default(), &[old.clone()]);
+    bench.sync(NAME, &SyncNode::default(), std::slice::from_ref(&old));
     assert_eq!(find(&bench.fleet, "Oven").unwrap().uuid, OVEN);
     bench.forget(OVEN);
     assert!(find(&bench.fleet, "Oven").unwrap().is_being_removed());

@@ -1,134 +1,27 @@
-//! What can be had with the token of edge sync, of a chart, and of the join service, on a real Kubernetes API with the chart `edge-cluster` as Helm installs it: roles and admission policies
+//! What can be had with the token of edge sync, of a chart, and of the join service, with the chart `edge-cluster` as Helm installs it: roles and admission policies
 //! are code of the API server, and nothing else says what they let through.
-#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
+use kubernetes_tests::control_plane::ControlPlane;
+use kubernetes_tests::definitions;
 use serde_json::{Value, json};
 
-const MANAGER: &str = "edge-sync.factoryplus.app.amrc.co.uk";
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::edge_chart::{Edge, MANAGER, WITH_JOIN, chart, refused, run};
 
-/// An installed chart, in a namespace of the test's own.
-struct Edge {
-    namespace: String,
+async fn start() -> ControlPlane {
+    let plane = ControlPlane::start().await;
+    definitions::apply_those_of_flux(&plane).await;
+    plane
 }
 
-/// Runs a program of the search path; its output if it succeeds, else what it says.
-fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{program} is on the path: {error}"));
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
-}
-
-impl Edge {
-    /// Installs the chart, and waits until its policies hold.
-    fn install(values: &[&str]) -> Self {
-        assert!(std::env::var_os("KUBECONFIG").is_some(), "KUBECONFIG names the cluster");
-        let edge = Self { namespace: format!("rights-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]) };
-        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../helm/edge-cluster").display().to_string();
-        let mut arguments =
-            vec!["install", "edge-cluster", &chart, "--namespace", &edge.namespace, "--create-namespace"];
-        for value in ["cluster.name=Test"].iter().chain(values) {
-            arguments.extend(["--set", value]);
-        }
-        run("helm", &arguments, "").unwrap();
-        // Policies are compiled a moment after they are made.
-        let deadline = Instant::now() + PATIENCE;
-        let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}});
-        for account in ["sparkfleet-edge", "sparkfleet-agents"] {
-            let mut probe = probe.clone();
-            probe["metadata"]["name"] = json!("sparkfleet-probe");
-            while edge.apply(account, &probe).is_ok() {
-                assert!(Instant::now() < deadline, "the policies do not hold");
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        }
-        edge
-    }
-
-    fn kubectl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
-        let mut all = vec!["--namespace", &self.namespace];
-        all.extend(arguments);
-        run("kubectl", &all, input)
-    }
-
-    /// A kubectl command by a service account of the namespace.
-    fn by(&self, account: &str, arguments: &[&str], input: &str) -> Result<String, String> {
-        let user = format!("system:serviceaccount:{}:{account}", self.namespace);
-        let mut all = vec!["--as", &user];
-        all.extend(arguments);
-        self.kubectl(&all, input)
-    }
-
-    /// Whether the API server would take an object from an account.
-    fn apply(&self, account: &str, object: &Value) -> Result<String, String> {
-        let arguments = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"];
-        self.by(account, &arguments, &object.to_string())
-    }
-
-    /// A release as edge sync applies it, with changes to its specification.
-    fn release(&self, changes: Value) -> Value {
-        let source = json!({"kind": "GitRepository", "name": "g"});
-        let mut spec = json!({"interval": "2m", "chart": {"spec": {"chart": "x", "sourceRef": source}},
-            "serviceAccountName": "sparkfleet-agents", "storageNamespace": format!("{}-releases", self.namespace)});
-        for (field, value) in changes.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        self.ours("helm.toolkit.fluxcd.io/v2", "HelmRelease", "r", "spec", spec)
-    }
-
-    /// An object with the label of edge sync.
-    fn ours(&self, api_version: &str, kind: &str, name: &str, field: &str, content: Value) -> Value {
-        let metadata =
-            json!({"name": name, "namespace": self.namespace, "labels": {"app.kubernetes.io/managed-by": MANAGER}});
-        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, field: content})
-    }
-
-    /// A Deployment with changes to the specification of its pods.
-    fn deployment(&self, name: &str, changes: Value) -> Value {
-        let mut pod = json!({"containers": [{"name": "a", "image": "a"}]});
-        for (field, value) in changes.as_object().unwrap() {
-            pod[field] = value.clone();
-        }
-        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});
-        let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": self.namespace}, "spec": spec})
-    }
-}
-
-impl Drop for Edge {
-    fn drop(&mut self) {
-        // A failure has been told before; the namespaces go in the background.
-        let _ = run("helm", &["uninstall", "edge-cluster", "--namespace", &self.namespace], "");
-        let _ = run("kubectl", &["delete", "namespace", &self.namespace, "--wait=false"], "");
-    }
-}
-
-/// The refusal must say what is wrong, so that it is not refused for another reason.
-fn refused(answer: Result<String, String>, part: &str) {
-    let error = answer.unwrap_err();
-    assert!(error.contains(part), "{part}: {error}");
-}
-
-const NEEDED: [&str; 2] = ["sealedSecrets.install=false", "join.enabled=true"];
-
-#[test]
-#[ignore = "needs the programs of make kubernetes"]
-fn edge_sync_writes_releases_that_stay_within_its_namespace_and_nothing_else() {
-    let edge = Edge::install(&NEEDED);
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn edge_sync_writes_releases_that_stay_within_its_namespace_and_nothing_else() {
+    let plane = start().await;
+    let edge = Edge::install(&plane, &WITH_JOIN);
     let sync = "sparkfleet-edge";
-    edge.apply(sync, &edge.release(json!({}))).unwrap();
-    edge.apply(sync, &edge.release(json!({"targetNamespace": edge.namespace}))).unwrap();
-    edge.apply(sync, &edge.release(json!({"valuesFrom": [{"kind": "ConfigMap", "name": "x"}]}))).unwrap();
+    edge.apply(sync, &edge.release(&json!({}))).unwrap();
+    edge.apply(sync, &edge.release(&json!({"targetNamespace": edge.namespace}))).unwrap();
+    edge.apply(sync, &edge.release(&json!({"valuesFrom": [{"kind": "ConfigMap", "name": "x"}]}))).unwrap();
     let elsewhere = json!({"kind": "GitRepository", "name": "g", "namespace": "kube-system"});
     for (changes, part) in [
         (json!({"serviceAccountName": "sparkfleet-flux"}), "serviceAccountName sparkfleet-agents"),
@@ -142,9 +35,9 @@ fn edge_sync_writes_releases_that_stay_within_its_namespace_and_nothing_else() {
         (json!({"dependsOn": [{"name": "x", "namespace": "kube-system"}]}), "refers to no other namespace"),
         (json!({"chart": {"spec": {"chart": "x", "sourceRef": elsewhere}}}), "refers to no other namespace"),
     ] {
-        refused(edge.apply(sync, &edge.release(changes)), part);
+        refused(edge.apply(sync, &edge.release(&changes)), part);
     }
-    let map = |name: &str| edge.ours("v1", "ConfigMap", name, "data", json!({}));
+    let map = |name: &str| edge.ours("v1", "ConfigMap", name, "data", &json!({}));
     edge.apply(sync, &map("agent")).unwrap();
     refused(edge.apply(sync, &map("join-host-00")), "belong to other services");
     refused(
@@ -152,7 +45,7 @@ fn edge_sync_writes_releases_that_stay_within_its_namespace_and_nothing_else() {
         "only what has its label",
     );
     let secret = |kind: &str| {
-        let notes = json!({"kubernetes.io/service-account.name": "sparkfleet-flux"});
+        let notes = json!({"kubernetes.io/service-account.name": "default"});
         let metadata = json!({"name": "sparkfleet-identity", "namespace": edge.namespace, "annotations": notes});
         json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata})
     };
@@ -160,14 +53,15 @@ fn edge_sync_writes_releases_that_stay_within_its_namespace_and_nothing_else() {
     refused(edge.apply(sync, &secret("kubernetes.io/service-account-token")), "only Secrets of type Opaque");
     refused(edge.by(sync, &["create", "token", "sparkfleet-agents"], ""), "is forbidden");
     let kustomization = json!({"interval": "1m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "g"}});
-    let kustomization = edge.ours("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "k", "spec", kustomization);
+    let kustomization = edge.ours("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "k", "spec", &kustomization);
     refused(edge.apply(sync, &kustomization), "forbidden");
 }
 
-#[test]
-#[ignore = "needs the programs of make kubernetes"]
-fn edge_sync_may_ask_for_a_fetch_and_not_say_what_is_fetched() {
-    let edge = Edge::install(&NEEDED);
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn edge_sync_may_ask_for_a_fetch_and_not_say_what_is_fetched() {
+    let plane = start().await;
+    let edge = Edge::install(&plane, &WITH_JOIN);
     let sync = "sparkfleet-edge";
     let spec = json!({"interval": "3m", "url": "https://git.example"});
     let metadata = json!({"name": "self-link", "namespace": edge.namespace});
@@ -192,21 +86,22 @@ fn edge_sync_may_ask_for_a_fetch_and_not_say_what_is_fetched() {
     );
     refused(of(&["label", "gitrepository", "self-link", &format!("app.kubernetes.io/managed-by={MANAGER}")]), part);
     refused(of(&["delete", "gitrepository", "self-link"]), part);
-    let theirs = |spec| edge.ours("source.toolkit.fluxcd.io/v1", "GitRepository", "charts", "spec", spec);
+    let theirs = |spec| edge.ours("source.toolkit.fluxcd.io/v1", "GitRepository", "charts", "spec", &spec);
     edge.apply(sync, &theirs(spec.clone())).unwrap();
     let mut sent = spec;
     sent["secretRef"] = json!({"name": "sparkfleet-identity"});
     refused(edge.apply(sync, &theirs(sent)), "are for no git server");
 }
 
-#[test]
-#[ignore = "needs the programs of make kubernetes"]
-fn a_chart_gets_no_further_than_pods_of_its_own() {
-    let edge = Edge::install(&NEEDED);
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn a_chart_gets_no_further_than_pods_of_its_own() {
+    let plane = start().await;
+    let edge = Edge::install(&plane, &WITH_JOIN);
     let agents = "sparkfleet-agents";
-    edge.apply(agents, &edge.deployment("agent", json!({}))).unwrap();
+    edge.apply(agents, &edge.deployment("agent", &json!({}))).unwrap();
     let secret = |name: &str| json!({"volumes": [{"name": "v", "secret": {"secretName": name}}]});
-    edge.apply(agents, &edge.deployment("agent", secret("sparkfleet-identity"))).unwrap();
+    edge.apply(agents, &edge.deployment("agent", &secret("sparkfleet-identity"))).unwrap();
     let projected =
         json!({"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "flux-secrets"}}]}}]});
     let variable =
@@ -223,9 +118,9 @@ fn a_chart_gets_no_further_than_pods_of_its_own() {
         (variable, "Secrets of the edge's own services"),
         (all, "Secrets of the edge's own services"),
     ] {
-        refused(edge.apply(agents, &edge.deployment("agent", changes)), part);
+        refused(edge.apply(agents, &edge.deployment("agent", &changes)), part);
     }
-    refused(edge.apply(agents, &edge.deployment("sparkfleet-agent", json!({}))), "named sparkfleet-*");
+    refused(edge.apply(agents, &edge.deployment("sparkfleet-agent", &json!({}))), "named sparkfleet-*");
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": edge.namespace},
         "spec": {"externalIPs": ["10.96.0.1"], "ports": [{"port": 443}]}});
     refused(edge.apply(agents, &service), "no externalIPs");
@@ -249,6 +144,7 @@ fn a_chart_gets_no_further_than_pods_of_its_own() {
     assert!(edge.by(agents, &["auth", "can-i", "create", "configmaps", "--namespace", "default"], "").is_err());
     let releases = format!("{}-releases", edge.namespace);
     run(
+        &plane,
         "kubectl",
         &[
             "--as",
@@ -263,10 +159,11 @@ fn a_chart_gets_no_further_than_pods_of_its_own() {
     .unwrap();
 }
 
-#[test]
-#[ignore = "needs the programs of make kubernetes"]
-fn nobody_gets_a_token_of_the_account_that_may_do_everything() {
-    let edge = Edge::install(&NEEDED);
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn nobody_gets_a_token_of_the_account_that_may_do_everything() {
+    let plane = start().await;
+    let edge = Edge::install(&plane, &WITH_JOIN);
     edge.kubectl(&["create", "serviceaccount", "sparkfleet-flux"], "").unwrap();
     // As the Sealed Secrets controller, whose rights are those of an administrator here.
     let metadata = json!({"name": "token", "annotations": {"kubernetes.io/service-account.name": "sparkfleet-flux"}});
@@ -280,21 +177,22 @@ fn nobody_gets_a_token_of_the_account_that_may_do_everything() {
     );
 }
 
-#[test]
-#[ignore = "needs the programs of make kubernetes"]
-fn the_join_service_makes_and_deletes_its_own_tokens_and_no_other_secret() {
-    let edge = Edge::install(&NEEDED);
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn the_join_service_makes_and_deletes_its_own_tokens_and_no_other_secret() {
+    let plane = start().await;
+    let edge = Edge::install(&plane, &WITH_JOIN);
     let join = |arguments: &[&str], input: &str| {
         let user = format!("system:serviceaccount:{}:sparkfleet-join", edge.namespace);
         let mut all = vec!["--as", &user, "--namespace", "kube-system"];
         all.extend(arguments);
-        run("kubectl", &all, input)
+        run(&plane, "kubectl", &all, input)
     };
     let precious = format!("precious-{}", edge.namespace);
-    run("kubectl", &["create", "secret", "generic", &precious, "--namespace", "kube-system"], "").unwrap();
+    run(&plane, "kubectl", &["create", "secret", "generic", &precious, "--namespace", "kube-system"], "").unwrap();
     let part = "only its own bootstrap tokens";
     refused(join(&["delete", "secret", &precious, "--dry-run=server"], ""), part);
-    run("kubectl", &["delete", "secret", &precious, "--namespace", "kube-system"], "").unwrap();
+    run(&plane, "kubectl", &["delete", "secret", &precious, "--namespace", "kube-system"], "").unwrap();
     refused(join(&["create", "secret", "generic", "other", "--dry-run=server"], ""), part);
     let token = |labels: Value| {
         let metadata = json!({"name": "bootstrap-token-abcdef", "labels": labels});
@@ -306,20 +204,21 @@ fn the_join_service_makes_and_deletes_its_own_tokens_and_no_other_secret() {
     refused(join(&create, &token(json!({}))), part);
 }
 
-#[test]
-#[ignore = "needs the programs of make kubernetes"]
-fn two_installations_do_not_meet_and_one_can_be_made_again() {
-    let first = Edge::install(&[]);
-    let second = Edge::install(&[]);
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Kubernetes: make kubernetes"]
+async fn two_installations_do_not_meet_and_one_can_be_made_again() {
+    let plane = start().await;
+    let (first, second) = (Edge::install(&plane, &[]), Edge::install(&plane, &[]));
     let controllers = |edge: &Edge| {
-        let manifest = run("helm", &["get", "manifest", "edge-cluster", "--namespace", &edge.namespace], "").unwrap();
+        let manifest =
+            run(&plane, "helm", &["get", "manifest", "edge-cluster", "--namespace", &edge.namespace], "").unwrap();
         manifest.matches("sealed-secrets-controller:").count()
     };
     assert!(controllers(&first) + controllers(&second) <= 1, "at most one brings the controller of Sealed Secrets");
-    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../helm/edge-cluster").display().to_string();
+    let path = chart("edge-cluster").display().to_string();
     for edge in [&first, &second] {
         let brought = controllers(edge);
-        run("helm", &["upgrade", "edge-cluster", &chart, "--reuse-values", "--namespace", &edge.namespace], "")
+        run(&plane, "helm", &["upgrade", "edge-cluster", &path, "--reuse-values", "--namespace", &edge.namespace], "")
             .unwrap();
         assert_eq!(controllers(edge), brought, "an upgrade keeps what was brought");
     }

@@ -1,7 +1,9 @@
-//! The whole service: `run()` between a simulated Kubernetes API and a Mosquitto, with a host that speaks the real protocol and a centre that sends the policy and looks on.
+//! The whole service: `run()` between a Kubernetes API, simulated or real, and a Mosquitto, with a host that speaks the real protocol and a centre that sends the policy and looks on.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod support;
+
+use std::time::Duration;
 
 use join_protocol::host::Event as HostInput;
 use join_protocol::message::acknowledgement::Stage;
@@ -13,16 +15,21 @@ use support::host::SimHost;
 use support::scene::{Centre, PATIENCE, Scene, Station, base64_of, openssl};
 use support::site::{self, entry, policy};
 
+/// How often it is looked whether the node is gone.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Its node is taken out of the cluster, and no other.
 async fn loses_its_node_when_it_is_revoked(scene: &Scene, centre: &mut Centre, ek: &str) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edge-1"}});
-    let mut changes = scene.cluster.kubernetes().changes();
-    let before = scene.nodes();
-    scene.cluster.kubernetes().apply("kubelet", node).unwrap();
-    assert_eq!(scene.nodes().len(), before.len() + 1);
+    let before = scene.nodes().await;
+    scene.add_node("edge-1").await;
+    assert_eq!(scene.nodes().await.len(), before.len() + 1);
     centre.send(&policy(3, &entry(&[json!({"ek": ek})], &[ek.to_owned()]))).await;
-    let gone = changes.wait_for(|_| scene.nodes() == before);
-    tokio::time::timeout(PATIENCE, gone).await.expect("the node to be gone").unwrap();
+    let gone = async {
+        while scene.nodes().await != before {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.expect("the node to be gone");
 }
 
 #[tokio::test]
@@ -63,7 +70,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     station.host.reboot(Kind::Join);
     station.tell(HostInput::Start).await;
     station.until("the lock", |host| host.machine.condition().name() == "committed").await;
-    let tokens = scene.tokens();
+    let tokens = scene.tokens().await;
     assert_eq!(tokens.len(), 1);
     let data = &tokens[0]["data"];
     let text = |key: &str| String::from_utf8(base64_of(data[key].as_str().unwrap())).unwrap();
@@ -80,7 +87,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     // A member: the token is revoked.
     station.tell(HostInput::Stage(Stage::Member, String::new())).await;
     centre.until("the member", is(HostState::Member)).await;
-    assert_eq!(scene.tokens().len(), 0);
+    assert_eq!(scene.tokens().await.len(), 0);
     centre.until("the counters", |join| join.node().is_some_and(|node| node.tokens_revoked == 1)).await;
     let node = centre.replica.node().unwrap();
     assert_eq!((node.tickets_issued, node.tickets_acknowledged, node.hosts_members), (1, 1, 1));
@@ -129,10 +136,10 @@ async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_host
 #[tokio::test]
 async fn keys_come_from_a_secret_of_the_cluster_as_well_and_a_wrong_one_ends_the_start() {
     let scene = Scene::new().await;
-    scene.put_secret("keys", &site::files(0));
+    scene.put_secret("keys", &site::files(0)).await;
     let mut wrong = site::files(1);
     wrong.remove("master.key");
-    scene.put_secret("wrong", &wrong);
+    scene.put_secret("wrong", &wrong).await;
     let named = |name: &str| TrustConfig { directory: None, secret: Some(name.to_owned()) };
     let join = scene.start_with(0, Distribution::K3s, named("keys"));
     Centre::start(&scene.broker).until("the birth", JoinReplica::is_complete).await;

@@ -1,4 +1,4 @@
-//! The whole service: `run()` between a simulated cluster with edge agents and a Mosquitto, heard by a Host Application.
+//! The whole service: `run()` between a Kubernetes API, simulated or real, simulated edge agents and a Mosquitto, heard by a Host Application.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod support;
@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use edge_monitor::config::{ClusterConfig, KubernetesConfig, Mode, ReloadConfig};
 use edge_monitor_contract::{MonitorReplica, MonitoredNodeDevice, NodeState, Presence, identity};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
+use kubernetes_tests::cluster::TestCluster;
+use kubernetes_tests::definitions;
 use serde_json::{Value, json};
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use simulator::cluster::{ClusterSpec, SimulatedCluster};
+use simulator::cluster::ClusterSpec;
 use simulator::edge_agent::{Agents, AgentsOptions, Behaviour};
 use simulator::flux::chart::Charts;
-use simulator::kubernetes::Place;
+use simulator::kubernetes::{Kubernetes, KubernetesOptions};
 use sparkplug::EdgeNodeDescriptor;
 use sparkplug::host::HostConfig;
 use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
@@ -39,8 +42,12 @@ async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 struct Site {
     broker: Mosquitto,
-    cluster: SimulatedCluster,
+    cluster: TestCluster,
+    /// Where services find its API.
+    url: String,
     agents: Agents,
+    /// What is mounted into the agents.
+    mounted: Kubernetes,
     directory: TempDir,
     host: HostHandle,
     replica: MonitorReplica,
@@ -50,7 +57,10 @@ impl Site {
     async fn start() -> Self {
         let broker = Mosquitto::start();
         let spec = ClusterSpec { sealed_secrets: false, flux: false, ..ClusterSpec::new("Test") };
-        let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();
+        let mut cluster = TestCluster::start(spec, Charts::new()).await;
+        let url = cluster.url().await;
+        let mounted = Kubernetes::new(KubernetesOptions::default());
+        mounted.ensure_namespace(cluster.namespace());
         let agents = Agents::new(AgentsOptions {
             group_id: "ACME-Test".to_owned(),
             mqtt: broker.config(),
@@ -60,7 +70,7 @@ impl Site {
         let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        Self { broker, cluster, agents, directory, host, replica: MonitorReplica::new() }
+        Self { broker, cluster, url, agents, mounted, directory, host, replica: MonitorReplica::new() }
     }
 
     fn monitor(&self) -> Running {
@@ -68,30 +78,36 @@ impl Site {
             cluster: ClusterConfig { name: "Test".to_owned(), uuid: Some(CLUSTER) },
             kubernetes: KubernetesConfig {
                 namespace: self.cluster.namespace().to_owned(),
-                url: Some(self.cluster.url()),
+                url: Some(self.url.clone()),
             },
             ..config(self.broker.config(), self.directory.path())
         };
         Running::start(config)
     }
 
-    fn apply(&self, object: Value) {
-        let mut object = object;
-        object["metadata"]["namespace"] = json!(self.cluster.namespace());
-        self.cluster.kubernetes().apply("test", object).unwrap();
+    fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        definitions::api(self.cluster.client(), api_version, kind, self.cluster.namespace())
     }
 
-    fn apply_node(&self, spec: Value) {
-        self.apply(json!({
+    async fn apply(&self, object: &Value) {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let api = self.api(&text(&object["apiVersion"]), &text(&object["kind"]));
+        let params = PatchParams::apply("test").force();
+        api.patch(&text(&object["metadata"]["name"]), &params, &Patch::Apply(object)).await.unwrap();
+    }
+
+    async fn apply_node(&self, spec: Value) {
+        self.apply(&json!({
             "apiVersion": "factoryplus.app.amrc.co.uk/v1",
             "kind": "SparkplugNode",
             "metadata": {"name": "edge-agent.robot"},
             "spec": spec,
-        }));
+        }))
+        .await;
     }
 
-    fn configure_agent(&self, revision: Uuid) {
-        self.apply(json!({
+    async fn configure_agent(&self, revision: Uuid) {
+        let mut object = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
@@ -100,24 +116,29 @@ impl Site {
             },
             // A machine that is read all the time, so that a monitor that starts late hears the agent.
             "data": {"config.json": r#"{"deviceConnections": [{"pollInt": 100, "devices": [{"deviceId": "Press"}]}]}"#},
-        }));
+        });
+        self.apply(&object).await;
+        object["metadata"]["namespace"] = json!(self.cluster.namespace());
+        self.mounted.apply("kubelet", object).unwrap();
     }
 
     /// Somebody seals the secret `s`, and its controller unseals it.
-    fn seal(&self, text: &str, generation: u64) {
+    async fn seal(&self, text: &str, generation: u64) {
         let secret = json!({
             "apiVersion": "bitnami.com/v1alpha1",
             "kind": "SealedSecret",
-            "metadata": {"name": "s", "namespace": self.cluster.namespace()},
+            "metadata": {"name": "s"},
             "spec": {"encryptedData": {"password": text}},
         });
-        self.apply(secret.clone());
+        self.apply(&secret).await;
         let status = json!({"observedGeneration": generation, "conditions": [{"type": "Synced", "status": "True"}]});
-        self.cluster.kubernetes().merge_status("controller", &Place::of(&secret), status).unwrap();
+        let status = Patch::Merge(json!({"status": status}));
+        let secrets = self.api("bitnami.com/v1alpha1", "SealedSecret");
+        secrets.patch_status("s", &PatchParams::default(), &status).await.unwrap();
     }
 
     async fn start_agent(&self) {
-        self.agents.start(AGENT, NAME, self.cluster.kubernetes(), self.cluster.namespace()).await.unwrap();
+        self.agents.start(AGENT, NAME, &self.mounted, self.cluster.namespace()).await.unwrap();
     }
 
     /// Waits until what the cluster's monitor says of a device is as it should be; None: there is no such device.
@@ -198,12 +219,12 @@ fn is_online(device: Option<&MonitoredNodeDevice>) -> bool {
 async fn an_agent_is_followed_from_its_resource_over_its_deaths_to_the_end_of_the_resource() {
     let mut site = Site::start().await;
     let running = site.monitor();
-    site.apply_node(json!({"uuid": AGENT, "edgeAgent": true}));
+    site.apply_node(json!({"uuid": AGENT, "edgeAgent": true})).await;
     site.until("the node nobody has heard", &AGENT.to_string(), |device| {
         device.is_some_and(|device| device.state == NodeState::Unknown && device.node == Some(AGENT))
     })
     .await;
-    site.configure_agent(Uuid::from_u128(1));
+    site.configure_agent(Uuid::from_u128(1)).await;
     site.start_agent().await;
     site.until("the agent online under its node id", NAME, is_online).await;
     site.agents.stop(AGENT).await;
@@ -213,13 +234,8 @@ async fn an_agent_is_followed_from_its_resource_over_its_deaths_to_the_end_of_th
     .await;
     site.start_agent().await;
     site.until("its birth", NAME, is_online).await;
-    let at = Place {
-        api_version: "factoryplus.app.amrc.co.uk/v1",
-        kind: "SparkplugNode",
-        namespace: site.cluster.namespace(),
-        name: "edge-agent.robot",
-    };
-    site.cluster.kubernetes().delete(&at).unwrap();
+    let nodes = site.api("factoryplus.app.amrc.co.uk/v1", "SparkplugNode");
+    nodes.delete("edge-agent.robot", &DeleteParams::default()).await.unwrap();
     site.until("the end of the device", NAME, |device| device.is_none()).await;
     running.stop().await;
     site.stop().await;
@@ -228,8 +244,8 @@ async fn an_agent_is_followed_from_its_resource_over_its_deaths_to_the_end_of_th
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_that_ignores_reload_requests_raises_will_not_reload_until_it_obeys() {
     let mut site = Site::start().await;
-    site.configure_agent(Uuid::from_u128(1));
-    site.apply_node(json!({"uuid": AGENT, "edgeAgent": true}));
+    site.configure_agent(Uuid::from_u128(1)).await;
+    site.apply_node(json!({"uuid": AGENT, "edgeAgent": true})).await;
     site.start_agent().await;
     let running = site.monitor();
     let has = |device: Option<&MonitoredNodeDevice>, revision: u128, is_refusing: bool| {
@@ -238,7 +254,7 @@ async fn an_agent_that_ignores_reload_requests_raises_will_not_reload_until_it_o
     };
     site.until("the first configuration", NAME, |device| has(device, 1, false)).await;
     assert!(site.agents.set_behaviour(AGENT, Behaviour::NeverReloads).await);
-    site.configure_agent(Uuid::from_u128(2));
+    site.configure_agent(Uuid::from_u128(2)).await;
     site.until("the alert", NAME, |device| has(device, 1, true)).await;
     let ignored = *site.agents.reloads_ignored(AGENT).await.unwrap().borrow();
     assert!(ignored >= 2, "asked {ignored} times before the alert");
@@ -251,9 +267,9 @@ async fn an_agent_that_ignores_reload_requests_raises_will_not_reload_until_it_o
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_secret_makes_an_agent_reload_and_a_restart_of_the_monitor_does_not() {
     let mut site = Site::start().await;
-    site.seal("AgA=", 1);
-    site.configure_agent(Uuid::from_u128(1));
-    site.apply_node(json!({"uuid": AGENT, "edgeAgent": true, "secrets": ["s"]}));
+    site.seal("AgA=", 1).await;
+    site.configure_agent(Uuid::from_u128(1)).await;
+    site.apply_node(json!({"uuid": AGENT, "edgeAgent": true, "secrets": ["s"]})).await;
     site.start_agent().await;
     assert!(site.agents.set_behaviour(AGENT, Behaviour::NeverReloads).await);
     let mut asked = site.agents.reloads_ignored(AGENT).await.unwrap();
@@ -268,7 +284,7 @@ async fn a_changed_secret_makes_an_agent_reload_and_a_restart_of_the_monitor_doe
     // When the monitor has listed the secrets is not to be seen from outside, and what it lists first is its baseline: so it is sealed until it is noticed.
     let sealed_again = async {
         for generation in 2.. {
-            site.seal(&format!("AgB{generation}="), generation);
+            site.seal(&format!("AgB{generation}="), generation).await;
             let noticed = tokio::time::timeout(Duration::from_secs(2), asked.wait_for(|count| *count > 0)).await;
             if noticed.is_ok() {
                 return;
