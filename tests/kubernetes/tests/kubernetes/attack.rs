@@ -149,7 +149,7 @@ async fn edge_syncs_token_has_no_rights_outside_of_its_namespace_and_writes_noth
         run(&scene.plane, "kubectl", &[&["--kubeconfig", &kubeconfig], arguments].concat(), input)
     };
     // It sees the cluster's hosts, and the certificate that values are sealed with.
-    let hosts = "nodes [] [] [get list watch]";
+    let hosts = "nodes [] [] [list watch]";
     let certificate = "services/proxy [] [http:sealed-secrets:http] [get]";
     let releases = format!("{}-releases", edge.namespace);
     for namespace in ELSEWHERE.into_iter().chain([releases.as_str()]) {

@@ -1,6 +1,7 @@
 //! A cluster's life on real parts, behind an MQTT server that asks for certificates: created, bootstrapped by the line in a real shell, enrolled by the Job, installed by Flux' controllers,
 //! deployed to, and taken down. What runs in its pods are the programs that are shipped.
 
+mod audit;
 mod factory;
 mod flux;
 
@@ -33,6 +34,23 @@ const SHORT_S: u32 = 90;
 const LIMIT_S: &str = "60";
 
 const RELEASES: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+
+/// Rights of the edge's services that a life of a few minutes does not use: those to renew the certificate, and those over kinds that the shipped chart of an agent does not bring, but a
+/// site's own templates may.
+const UNUSED: [&str; 9] = [
+    "create secrets sparkfleet-enrolment-keys",
+    "create gitrepositories",
+    "delete configmaps",
+    "delete gitrepositories",
+    "get secrets sparkfleet-enrolment-keys",
+    "get gitrepositories",
+    "patch configmaps",
+    "patch secrets sparkfleet-enrolment-keys",
+    "patch secrets sparkfleet-identity",
+];
+
+/// Of the rights over Secrets, the one that a renewal does not use: somebody may have deleted the keys to begin anew.
+const UNUSED_TO_RENEW: [&str; 1] = ["create secrets sparkfleet-enrolment-keys"];
 
 /// An edge cluster; two of them can be on one Kubernetes, in namespaces of their own.
 #[derive(Debug, Clone, Copy)]
@@ -415,7 +433,11 @@ async fn a_cluster_lives_from_the_pasted_line_to_its_removal() {
     sealed(&factory, &file).await;
     let clone = Clone::new(&factory, &token).await;
     pushed(&factory, &clone, "printer", 1).await;
+    let granted = audit::granted(&factory).await;
+    // Before its rights go and it is still there.
+    assert_eq!(factory.audit.forbidden(), [""; 0], "no right is missing");
     removed(&factory).await;
+    assert_eq!(factory.audit.unused(&granted), UNUSED, "every right is used");
     took("all of it", started);
 }
 
@@ -444,6 +466,10 @@ async fn a_certificate_is_renewed_and_revoked_and_another_line_lets_the_cluster_
     let mut factory = Factory::start(&HOSTS, SHORT_S).await;
     alive(&factory, PAINT).await;
     renewed(&factory, factory.heard().len()).await;
+    let mut granted = audit::granted(&factory).await;
+    granted.retain(audit::Right::is_of_secrets);
+    assert_eq!(factory.audit.unused(&granted), UNUSED_TO_RENEW, "every right over Secrets is used");
     revoked(&mut factory).await;
+    assert_eq!(factory.audit.forbidden(), [""; 0], "no right is missing");
     took("all of it", started);
 }

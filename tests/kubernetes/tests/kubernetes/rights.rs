@@ -44,13 +44,15 @@ async fn edge_sync_writes_releases_that_stay_within_its_namespace_and_nothing_el
         edge.by(sync, &["delete", "configmap", "sparkfleet-join", "--dry-run=server"], ""),
         "only what has its label",
     );
-    let secret = |kind: &str| {
+    let secret = |name: &str, kind: &str| {
         let notes = json!({"kubernetes.io/service-account.name": "default"});
-        let metadata = json!({"name": "sparkfleet-identity", "namespace": edge.namespace, "annotations": notes});
+        let metadata = json!({"name": name, "namespace": edge.namespace, "annotations": notes});
         json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata})
     };
-    edge.apply(sync, &secret("Opaque")).unwrap();
-    refused(edge.apply(sync, &secret("kubernetes.io/service-account-token")), "only Secrets of type Opaque");
+    let keys = "sparkfleet-enrolment-keys";
+    edge.apply(sync, &secret(keys, "Opaque")).unwrap();
+    refused(edge.apply(sync, &secret(keys, "kubernetes.io/service-account-token")), "only Secrets of type Opaque");
+    refused(edge.apply(sync, &secret("sparkfleet-identity", "Opaque")), "cannot create resource");
     refused(edge.by(sync, &["create", "token", "sparkfleet-agents"], ""), "is forbidden");
     let kustomization = json!({"interval": "1m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "g"}});
     let kustomization = edge.ours("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "k", "spec", &kustomization);

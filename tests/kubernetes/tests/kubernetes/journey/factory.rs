@@ -19,6 +19,7 @@ use serde_json::Value;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
 
+use super::audit::Audit;
 use super::flux;
 
 /// Far above what anything takes: the machine may be busy.
@@ -36,6 +37,7 @@ pub struct Factory {
     pub plane: ControlPlane,
     pub site: Site,
     pub shell: Shell,
+    pub audit: Audit,
     heard: Arc<Mutex<Vec<String>>>,
     _kubelet: Kubelet,
     _sources: Sources,
@@ -47,13 +49,14 @@ impl Factory {
         let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
         let site = Site::start_with(lifetime_s, |site| configuration(site, &programs)).await;
         let heard = listen(&site);
-        let options = Options { scheduler: true, ..Options::default() };
+        let audit = Audit::begin();
+        let options = Options { scheduler: true, api_server: audit.flags() };
         let plane = ControlPlane::with(options).await;
         let kubelet = Kubelet::start(&plane, hosts, false, images(&programs)).await;
         let sources = Sources::start(&plane).await;
         let kube_config = std::fs::read_to_string(plane.kubeconfig()).unwrap();
         let shell = Shell::with_kubectl(&kube_config, &programs.program("kubectl"));
-        Self { plane, site, shell, heard, _kubelet: kubelet, _sources: sources }
+        Self { plane, site, shell, audit, heard, _kubelet: kubelet, _sources: sources }
     }
 
     /// Waits until a message has been heard on a topic of a group, the first `from` messages left out.
