@@ -153,18 +153,20 @@ pub fn kubernetes(cluster: &SimulatedCluster) -> Value {
     Value::Object(all)
 }
 
-/// Whether Flux has done all that it was told: every object of its kinds says that it is ready.
+/// Whether Flux has done all that it was told: every object of its kinds says that it is ready, and the pods of what it has made run.
 #[must_use]
 pub fn is_flux_ready(cluster: &SimulatedCluster) -> bool {
-    let of_flux = KINDS.into_iter().filter(|(api_version, _)| api_version.contains(".fluxcd.io/"));
-    let mut objects =
-        of_flux.flat_map(|(api_version, kind)| cluster.kubernetes().list(api_version, kind, None)).peekable();
-    objects.peek().is_some()
-        && objects.all(|object| {
+    let all = |api_version: &str, kind: &str, wanted: &str| {
+        cluster.kubernetes().list(api_version, kind, None).iter().all(|object| {
             let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-            let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-            conditions.is_some_and(|conditions| conditions.iter().any(is_ready))
+            let holds = |condition: &Value| condition["type"] == wanted && condition["status"] == "True";
+            conditions.is_some_and(|conditions| conditions.iter().any(holds))
         })
+    };
+    let of_flux = || KINDS.into_iter().filter(|(api_version, _)| api_version.contains(".fluxcd.io/"));
+    of_flux().any(|(api_version, kind)| !cluster.kubernetes().list(api_version, kind, None).is_empty())
+        && of_flux().all(|(api_version, kind)| all(api_version, kind, "Ready"))
+        && all("apps/v1", "Deployment", "Available")
 }
 
 /// What the nodes of the product that are alive say, devices included.

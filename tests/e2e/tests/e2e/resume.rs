@@ -338,19 +338,22 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
     let is =
         |name: &str, wanted: sparkplug::Value| manager.is_some_and(|device| device.get(name) == Some(&Some(wanted)));
     let group = format!("ACME-{NAME}");
+    // Edge sync looks at the pods of a release from time to time: what it says may come later than the pods.
+    let source = reader.node(&group, "Sync").and_then(|node| node.metrics.get("Source/Ready"));
+    let has_said = source == Some(&Some(true.into()));
     match phase {
         Phase::Create => is("Setup/State", "ready".into()),
         Phase::Bootstrap => {
             let watched = reader.node("ACME-Central", "Monitor").is_some_and(|node| node.devices.contains_key(&group));
             let agreed = is("Sync/Alive", true.into()) && is("Desired/Agreed", true.into());
-            agreed && watched && reader.node(&group, "Monitor").is_some_and(|node| node.is_alive)
+            has_said && agreed && watched && reader.node(&group, "Monitor").is_some_and(|node| node.is_alive)
         }
         Phase::Deploy => {
             let monitor = reader.node(&group, "Monitor").and_then(|node| node.devices.get("Oven_1"));
             let sync = reader.node(&group, "Sync").and_then(|node| node.devices.get(&format!("deployment-{}", oven())));
             let ready = sync.is_some_and(|device| device.get("Ready") == Some(&Some(true.into())));
             let online = monitor.is_some_and(|device| device.get("Node/State") == Some(&Some("online".into())));
-            ready && online && is("Desired/Agreed", true.into())
+            has_said && ready && online && is("Desired/Agreed", true.into())
         }
         Phase::Delete => manager.is_none() && reader.node(&group, "Oven_1").is_some_and(|node| !node.is_alive),
     }
