@@ -101,7 +101,8 @@ pub(crate) struct ApplicationState {
 impl ApplicationState {
     /// Checks an entry.
     pub fn check(&self, value: &serde_json::Value) -> Result<(), SchemaFault> {
-        self.system.check(value).and_then(|()| self.schema.check(value))
+        self.system.check(value)?;
+        if self.schema.is(&self.system) { Ok(()) } else { self.schema.check(value) }
     }
 }
 
@@ -326,9 +327,7 @@ impl Model {
     fn stored_schema(&self, application: Uuid) -> Schema {
         let entry = self.objects.get(&application).and_then(|o| o.entries.get(&known::application::CONFIG_SCHEMA));
         let Some(entry) = entry else { return Schema::None };
-        let compiled =
-            serde_json::from_str(&entry.json).map_err(|e| e.to_string()).and_then(|value| Schema::compile(&value));
-        compiled.unwrap_or_else(|reason| Schema::Unusable(reason.into()))
+        Schema::stored(application, &entry.json).unwrap_or_else(|reason| Schema::Unusable(reason.into()))
     }
 
     /// The slug that an application gets when it becomes one; None for the computed registration, which has no entries.

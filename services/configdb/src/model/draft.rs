@@ -253,10 +253,7 @@ impl Model {
         }
         let schema = match entry {
             None => Schema::None,
-            Some(entry) => serde_json::from_str(&entry.json)
-                .map_err(|error| error.to_string())
-                .and_then(|value| Schema::compile(&value))
-                .map_err(|reason| Refusal::new(slug(), reason))?,
+            Some(entry) => Schema::stored(draft.uuid, &entry.json).map_err(|reason| Refusal::new(slug(), reason))?,
         };
         let of_draft = draft.object.entries.get(&draft.uuid).map(|entry| (draft.uuid, entry));
         let others = self.live_objects().filter(|(uuid, _)| *uuid != draft.uuid);

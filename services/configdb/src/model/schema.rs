@@ -39,12 +39,12 @@ pub(crate) struct SchemaFault {
     pub reason: String,
 }
 
-/// The schemas of the program's own applications; compiled once.
-static SYSTEM: LazyLock<BTreeMap<Uuid, Schema>> = LazyLock::new(|| {
+/// The schemas of the program's own applications, as documents and compiled once.
+static SYSTEM: LazyLock<BTreeMap<Uuid, (Value, Schema)>> = LazyLock::new(|| {
     let compiled = |application: &&Application| {
-        let compiled = serde_json::from_str(application.schema).map_err(|error| error.to_string());
-        let schema = compiled.and_then(|value| Schema::compile(&value));
-        (application.uuid, schema.unwrap_or_else(|reason| Schema::Unusable(reason.into())))
+        let document = serde_json::from_str(application.schema).unwrap_or_default();
+        let schema = Schema::compile(&document).unwrap_or_else(|reason| Schema::Unusable(reason.into()));
+        (application.uuid, (document, schema))
     };
     APPLICATIONS.iter().map(compiled).collect()
 });
@@ -52,7 +52,21 @@ static SYSTEM: LazyLock<BTreeMap<Uuid, Schema>> = LazyLock::new(|| {
 impl Schema {
     /// What the program itself demands of the entries of an application.
     pub fn of_system(application: Uuid) -> Self {
-        SYSTEM.get(&application).cloned().unwrap_or_default()
+        SYSTEM.get(&application).map(|(_, schema)| schema.clone()).unwrap_or_default()
+    }
+
+    /// The stored schema of an application. The program's own, which is what most stores hold, is not compiled again.
+    pub fn stored(application: Uuid, text: &str) -> Result<Self, String> {
+        let document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match SYSTEM.get(&application) {
+            Some((own, schema)) if *own == document => Ok(schema.clone()),
+            _ => Self::compile(&document),
+        }
+    }
+
+    /// True if both are one compiled schema.
+    pub fn is(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Compiled(a), Self::Compiled(b)) if Arc::ptr_eq(a, b))
     }
 
     /// Compiles a schema.
