@@ -124,7 +124,7 @@ pub enum ClusterRepoError {
 pub struct ClusterRepo {
     /// The files.
     pub files: RepositoryFiles,
-    /// Content of [`RIGHTS`] and [`SELF_LINK`], for the bootstrap.
+    /// Content of `RIGHTS` and [`SELF_LINK`], for the bootstrap.
     pub self_link: String,
 }
 

@@ -5,7 +5,7 @@
 //! | [`server`] | connections: TLS, how many, how long |
 //! | [`tls`] | the server's certificate, read again when its files change |
 //! | [`people`] | requests -> questions for the state, answers -> responses |
-//! | [`sealed`] | values that were sealed elsewhere |
+//! | `sealed` | values that were sealed elsewhere |
 //! | [`oidc`] | identities that a provider vouches for |
 //! | [`identities`] | who somebody is by what they show |
 //! | [`https_client`] | how others are asked |
