@@ -206,11 +206,8 @@ impl Model {
     }
 
     fn raise_epoch(&mut self, application: Uuid, entry: &StoredEntry) {
-        if application == known::application::EDGE_CLUSTER_RECOVERY
-            && let Ok(recovery) = serde_json::from_str::<EdgeClusterRecovery>(&entry.json)
-            && recovery.store == self.identity
-        {
-            self.epoch = self.epoch.max(recovery.epoch);
+        if application == known::application::EDGE_CLUSTER_RECOVERY {
+            self.epoch = self.epoch.max(epoch_of(&entry.json, self.identity).unwrap_or(0));
         }
     }
 
@@ -345,6 +342,12 @@ impl Model {
     fn birth_bytes(&self, uuid: Uuid, object: &Object) -> usize {
         births::birth_bytes(&births::object_metrics(self, uuid, object)) + HISTORY_BYTES
     }
+}
+
+/// The epoch that an `EdgeClusterRecovery` entry raises in the store of that identity.
+pub(crate) fn epoch_of(recovery: &str, identity: Uuid) -> Option<u64> {
+    let recovery: EdgeClusterRecovery = serde_json::from_str(recovery).ok()?;
+    (recovery.store == identity).then_some(recovery.epoch)
 }
 
 impl Object {

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::event::{Effect, Event};
 use crate::model::Limits;
 use crate::state::{State, Turn};
-use crate::store::{SqliteStore, Store, StoreError};
+use crate::store::{STORE_FILE, SqliteStore, Store, StoreError};
 
 /// Commands taken into one turn: few enough that an answer is not held up by many others, many enough that a burst of writes shares one sync of the disk.
 const TURN_EVENTS_MAX: usize = 64;
@@ -32,7 +32,7 @@ const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
     let (organisation, limits) = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     config.state_dir.create().with_context(|| format!("state_dir {} cannot be made", config.state_dir.display()))?;
-    let file = config.state_dir.join("configdb.sqlite");
+    let file = config.state_dir.join(STORE_FILE);
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &configdb_node(&organisation));
     let store = if config.new_store {
         SqliteStore::open(&file).await?

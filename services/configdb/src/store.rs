@@ -1,5 +1,7 @@
 //! What must survive: the interface to a store, and what is stored. A commit is atomic and durable when it returns.
 
+pub mod backup;
+mod lock;
 mod memory;
 mod sqlite;
 
@@ -16,6 +18,9 @@ use crate::model::StoredEntry;
 
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
+
+/// Name of the SQLite store in ConfigDB's state directory.
+pub const STORE_FILE: &str = "configdb.sqlite";
 
 /// An object without its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]

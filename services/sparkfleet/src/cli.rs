@@ -4,6 +4,7 @@ pub mod access;
 pub mod joining;
 pub mod recover;
 pub mod secret;
+pub mod store;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use access::{AuditCommand, TokenCommand};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
 use recover::RecoverCommand;
 use secret::SecretCommand;
+use store::StoreArguments;
 
 /// Explained below every `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
@@ -221,6 +223,15 @@ pub struct Presentation {
     /// Give up after this time, for example 20s or 2m
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, global = true)]
     pub timeout: std::time::Duration,
+}
+
+/// How a command prints that reaches nothing outside of this machine.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Printing {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = OutputForm::Table)]
+    pub output: OutputForm,
 }
 
 /// Forms of output.
@@ -652,6 +663,25 @@ pub enum ConfigCommand {
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
+    },
+    /// Copy ConfigDB's store into one file, while ConfigDB runs or not; on the machine where its state directory is
+    Backup {
+        /// The new file; - for standard output
+        file: PathBuf,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        store: StoreArguments,
+    },
+    /// Put a backup in the place of ConfigDB's store, while ConfigDB is stopped; what was there is kept beside it
+    Restore {
+        /// A file that `config backup` has made
+        file: PathBuf,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        store: StoreArguments,
     },
     /// Print the changes of an object's entries: time, writer, revision, value
     History {

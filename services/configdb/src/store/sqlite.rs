@@ -1,4 +1,4 @@
-//! A store in one SQLite file: write-ahead log, synced at every commit, one writer that holds the file locked.
+//! A store in one SQLite file: write-ahead log, synced at every commit, one writer that holds the lock beside the file. Other processes may read meanwhile, as a backup does.
 //!
 //! Only TEXT and BIGINT columns and `$1` placeholders, so that the statements mean the same to other databases behind sqlx's Any driver. UUIDs and JSON are text, truth values
 //! are 0 and 1. The schema has a version and is brought up to date when the file is opened.
@@ -12,6 +12,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Connection, Row};
 use uuid::Uuid;
 
+use super::lock::StoreLock;
 use super::{Commit, ObjectRow, RecordedRequest, Snapshot, Store, StoreError, Transaction};
 use crate::model::StoredEntry;
 
@@ -29,27 +30,34 @@ const MIGRATIONS: &[&[&str]] = &[&[
     "CREATE TABLE request (sequence BIGINT PRIMARY KEY, digest TEXT NOT NULL, result TEXT NOT NULL)",
 ]];
 
+/// Version of the schema that this program writes.
+const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
+
 /// Why there must have been a store.
 const USED: &str = "this ConfigDB has run with one before";
+
+/// What a statement sets in `meta`.
+const SET_META: &str =
+    "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
 /// The store.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    connection: AnyConnection,
+    /// None: the last one failed in the middle of something; the next use opens another.
+    connection: Option<AnyConnection>,
+    /// Given back after the connection.
+    _lock: StoreLock,
 }
 
 impl SqliteStore {
     /// Opens the file, or makes it; the directory must exist.
     ///
     /// # Errors
-    /// [`StoreError::Open`] if the file is locked, no database, or not to be written; [`StoreError::Version`] if a newer program wrote it.
+    /// [`StoreError::Open`] if another process holds the store, the file is no database, or not to be written; [`StoreError::Version`] if a newer program wrote it.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        sqlx::any::install_default_drivers();
-        let opened = Self::connect(path).await;
-        let connection =
-            opened.map_err(|source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source })?;
-        Self { path: PathBuf::from(path), connection }.migrated().await
+        let lock = StoreLock::take(path)?;
+        Self::connected(path, lock).await?.migrated().await
     }
 
     /// Opens the file as [`SqliteStore::open`] does, unless there was a store and what is there now holds nothing. `was_used`: somebody else says that there was one.
@@ -58,14 +66,11 @@ impl SqliteStore {
     /// As [`SqliteStore::open`]; [`StoreError::Lost`].
     pub async fn open_known(path: &Path, was_used: bool) -> Result<Self, StoreError> {
         let lost = |mark| StoreError::Lost { path: PathBuf::from(path), mark };
+        let lock = StoreLock::take(path)?;
         if !path.exists() {
-            return if was_used { Err(lost(USED)) } else { Self::open(path).await };
+            return if was_used { Err(lost(USED)) } else { Self::connected(path, lock).await?.migrated().await };
         }
-        sqlx::any::install_default_drivers();
-        let opened = Self::connect(path).await;
-        let connection =
-            opened.map_err(|source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source })?;
-        let mut store = Self { path: PathBuf::from(path), connection };
+        let mut store = Self::connected(path, lock).await?;
         if store.meta("schema_version").await?.is_none() {
             store.close().await;
             return Err(lost(if was_used {
@@ -77,49 +82,43 @@ impl SqliteStore {
         store.migrated().await
     }
 
-    async fn connect(path: &Path) -> Result<AnyConnection, sqlx::Error> {
-        let mut connection = AnyConnection::connect(&url(path)).await?;
-        // Exclusive before the first access, so that a second process is refused at once and the log needs no shared memory.
-        for pragma in [
-            "PRAGMA locking_mode = EXCLUSIVE",
-            "PRAGMA journal_mode = WAL",
-            "PRAGMA synchronous = FULL",
-            "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
-        ] {
-            sqlx::query(pragma).execute(&mut connection).await?;
-        }
-        Ok(connection)
+    async fn connected(path: &Path, lock: StoreLock) -> Result<Self, StoreError> {
+        let connection = Some(connect(path).await?);
+        Ok(Self { path: PathBuf::from(path), connection, _lock: lock })
+    }
+
+    /// The connection; another one if the last one failed.
+    async fn connection(&mut self) -> Result<&mut AnyConnection, StoreError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.path).await?,
+        };
+        Ok(self.connection.insert(connection))
     }
 
     /// A connection whose transaction failed may be in the middle of it for ever.
-    async fn reconnect(&mut self) -> Result<(), sqlx::Error> {
-        // The file is locked by the connection that has it: that one goes first.
-        let nowhere = AnyConnection::connect("sqlite::memory:").await?;
-        let failed = std::mem::replace(&mut self.connection, nowhere);
-        // What it did not commit is not stored; a failure to say goodbye changes nothing about that.
-        let _ = failed.close().await;
-        self.connection = Self::connect(&self.path).await?;
-        Ok(())
+    async fn disconnect(&mut self) {
+        if let Some(failed) = self.connection.take() {
+            // What it did not commit is not stored; a failure to say goodbye changes nothing about that.
+            let _ = failed.close().await;
+        }
     }
 
+    /// Writes only where something is missing: a store of this version can be opened on a full disk.
     async fn migrated(mut self) -> Result<Self, StoreError> {
-        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-        let found: i64 = match self.meta("schema_version").await? {
-            Some(text) => parsed("meta.schema_version", &text)?,
-            None => 0,
-        };
-        if found > known {
-            return Err(StoreError::Version { found, known });
+        let found = self.meta("schema_version").await?;
+        let found = schema_version(found.as_deref())?;
+        if found == KNOWN_VERSION && self.meta("identity").await?.is_some() {
+            return Ok(self);
         }
-        let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await.map_err(io("be migrated"))?;
+        let connection = self.connection().await?;
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(io("be migrated"))?;
         for statements in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
             for statement in *statements {
                 sqlx::query(*statement).execute(&mut *transaction).await.map_err(io("be migrated"))?;
             }
         }
-        let version = "INSERT INTO meta (key, value) VALUES ('schema_version', $1) \
-                       ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        sqlx::query(version).bind(known.to_string()).execute(&mut *transaction).await.map_err(io("be migrated"))?;
+        set_meta(&mut transaction, "schema_version", KNOWN_VERSION.to_string()).await.map_err(io("be migrated"))?;
         let identity = "INSERT INTO meta (key, value) VALUES ('identity', $1) ON CONFLICT (key) DO NOTHING";
         let fresh = Uuid::new_v4().to_string();
         sqlx::query(identity).bind(fresh).execute(&mut *transaction).await.map_err(io("be migrated"))?;
@@ -128,13 +127,11 @@ impl SqliteStore {
     }
 
     async fn meta(&mut self, key: &str) -> Result<Option<String>, StoreError> {
-        let query = sqlx::query("SELECT value FROM meta WHERE key = $1").bind(key);
-        let row = query.fetch_optional(&mut self.connection).await.map_err(io("be read"))?;
-        row.map(|row| text(&row, 0, "meta.value")).transpose()
+        meta(self.connection().await?, key).await
     }
 
     async fn rows(&mut self, statement: &'static str) -> Result<Vec<AnyRow>, StoreError> {
-        sqlx::query(statement).fetch_all(&mut self.connection).await.map_err(io("be read"))
+        sqlx::query(statement).fetch_all(self.connection().await?).await.map_err(io("be read"))
     }
 }
 
@@ -163,20 +160,17 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        let connection = self.connection().await?;
         let stored = async {
-            let mut database = self.connection.begin_with("BEGIN IMMEDIATE").await?;
+            let mut database = connection.begin_with("BEGIN IMMEDIATE").await?;
             for transaction in &commit.transactions {
                 write_transaction(&mut database, transaction).await?;
             }
             if let Some(last) = commit.transactions.last() {
-                let statement = "INSERT INTO meta (key, value) VALUES ('revision', $1) \
-                                 ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-                sqlx::query(statement).bind(last.revision.to_string()).execute(&mut *database).await?;
+                set_meta(&mut database, "revision", last.revision.to_string()).await?;
             }
             if let Some(timelines) = &commit.timelines {
-                let statement = "INSERT INTO meta (key, value) VALUES ('timelines', $1) \
-                                 ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-                sqlx::query(statement).bind(timelines.to_string()).execute(&mut *database).await?;
+                set_meta(&mut database, "timelines", timelines.to_string()).await?;
             }
             for request in &commit.requests {
                 let result = serde_json::to_string(&request.result).map_err(|e| sqlx::Error::Encode(e.into()))?;
@@ -193,7 +187,7 @@ impl Store for SqliteStore {
         };
         let stored = stored.await.map_err(io("store a transaction"));
         if stored.is_err() {
-            self.reconnect().await.map_err(io("be opened again"))?;
+            self.disconnect().await;
         }
         stored
     }
@@ -206,16 +200,84 @@ impl Store for SqliteStore {
             .bind(number(request.from_revision))
             .bind(request.slug.clone().unwrap_or_default())
             .bind(number(request.limit))
-            .fetch_all(&mut self.connection)
+            .fetch_all(self.connection().await?)
             .await
             .map_err(io("be read"))?;
         rows.iter().map(|row| history_row(row, request.object)).collect()
     }
 
-    async fn close(self) {
-        // Everything is committed; a failure to say goodbye loses nothing.
-        let _ = self.connection.close().await;
+    async fn close(mut self) {
+        self.disconnect().await;
     }
+}
+
+/// A connection that may write.
+async fn connect(path: &Path) -> Result<AnyConnection, StoreError> {
+    let failed = |source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source };
+    match connect_with(path, "PRAGMA locking_mode = NORMAL").await {
+        // No room for the memory that processes share, or a file system that cannot: one process needs none.
+        Err(error) if matches!(primary_code(&error), Some(10 | 13 | 14)) => {
+            let alone = connect_with(path, "PRAGMA locking_mode = EXCLUSIVE").await;
+            alone.map_err(failed)
+        }
+        other => other.map_err(failed),
+    }
+}
+
+async fn connect_with(path: &Path, locking: &'static str) -> Result<AnyConnection, sqlx::Error> {
+    sqlx::any::install_default_drivers();
+    let mut connection = AnyConnection::connect(&url(path, "rwc")).await?;
+    for statement in [
+        locking,
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA synchronous = FULL",
+        "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    ] {
+        sqlx::query(statement).execute(&mut connection).await?;
+    }
+    Ok(connection)
+}
+
+/// A connection that changes nothing; the file must exist.
+pub(super) async fn connect_to_read(path: &Path) -> Result<AnyConnection, StoreError> {
+    connect_as_is(path, "ro").await
+}
+
+/// A connection to a file that nobody else has; it must exist.
+pub(super) async fn connect_to_change(path: &Path) -> Result<AnyConnection, StoreError> {
+    connect_as_is(path, "rw").await
+}
+
+async fn connect_as_is(path: &Path, mode: &str) -> Result<AnyConnection, StoreError> {
+    sqlx::any::install_default_drivers();
+    let opened = AnyConnection::connect(&url(path, mode)).await;
+    opened.map_err(|source| StoreError::Open { path: PathBuf::from(path), hint: hint(&source), source })
+}
+
+pub(super) async fn meta(connection: &mut AnyConnection, key: &str) -> Result<Option<String>, StoreError> {
+    let query = sqlx::query("SELECT value FROM meta WHERE key = $1").bind(key);
+    let row = query.fetch_optional(connection).await.map_err(io("be read"))?;
+    row.map(|row| text(&row, 0, "meta.value")).transpose()
+}
+
+pub(super) async fn set_meta(
+    connection: &mut AnyConnection,
+    key: &'static str,
+    value: String,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(SET_META).bind(key).bind(value).execute(connection).await.map(|_| ())
+}
+
+/// The version of the schema that `meta` says; 0 for a file that holds nothing yet.
+///
+/// # Errors
+/// [`StoreError::Version`] if this program does not know it.
+pub(super) fn schema_version(meta: Option<&str>) -> Result<i64, StoreError> {
+    let found = meta.map_or(Ok(0), |text| parsed("meta.schema_version", text))?;
+    if found > KNOWN_VERSION {
+        return Err(StoreError::Version { found, known: KNOWN_VERSION });
+    }
+    Ok(found)
 }
 
 async fn write_transaction(database: &mut AnyConnection, transaction: &Transaction) -> Result<(), sqlx::Error> {
@@ -340,11 +402,11 @@ fn history_row(row: &AnyRow, object: Uuid) -> Result<HistoryEntry, StoreError> {
     })
 }
 
-fn text(row: &AnyRow, column: usize, _what: &'static str) -> Result<String, StoreError> {
+pub(super) fn text(row: &AnyRow, column: usize, _what: &'static str) -> Result<String, StoreError> {
     row.try_get::<String, _>(column).map_err(io("be read"))
 }
 
-fn integer(row: &AnyRow, column: usize) -> Result<i64, StoreError> {
+pub(super) fn integer(row: &AnyRow, column: usize) -> Result<i64, StoreError> {
     row.try_get::<i64, _>(column).map_err(io("be read"))
 }
 
@@ -366,7 +428,7 @@ fn uuids_text(uuids: &BTreeSet<Uuid>) -> String {
     uuids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn parsed<T: std::str::FromStr>(what: &'static str, value: &str) -> Result<T, StoreError> {
+pub(super) fn parsed<T: std::str::FromStr>(what: &'static str, value: &str) -> Result<T, StoreError> {
     value.parse().map_err(|_| StoreError::Malformed { what, value: value.to_owned() })
 }
 
@@ -375,19 +437,24 @@ fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-fn io(step: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
+pub(super) fn io(step: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
     move |source| StoreError::Io { step, source }
 }
 
-fn url(path: &Path) -> String {
+fn url(path: &Path, mode: &str) -> String {
     let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3F").replace('#', "%23");
-    format!("sqlite://{path}?mode=rwc")
+    format!("sqlite://{path}?mode={mode}")
 }
 
-/// What to do about an error of SQLite, by its primary code.
+/// The primary code of an error of SQLite.
+pub(super) fn primary_code(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error()?.code()?.parse::<u32>().ok()?;
+    Some(code & 0xff)
+}
+
+/// What to do about an error of SQLite.
 fn hint(error: &sqlx::Error) -> &'static str {
-    let code = error.as_database_error().and_then(|e| e.code()).and_then(|code| code.parse::<u32>().ok());
-    match code.map(|code| code & 0xff) {
+    match primary_code(error) {
         Some(5 | 6) => "another process holds it; stop that one first",
         Some(11 | 26) => "it is damaged or no SQLite database; restore it from a backup or move it away",
         Some(8 | 14 | 23) => "the process may not write there; check path and permissions",

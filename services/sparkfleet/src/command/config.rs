@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{etag_option, not_found, object, outcome, read, read_document, usage};
+use super::{etag_option, not_found, object, outcome, read, read_document, store, usage};
 use crate::cli::{ConfigCommand, Options, OutputForm};
 use crate::client::{Client, Scope, refusal, request_id, writer};
 use crate::fleet::Fleet;
@@ -42,6 +42,8 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
         }
         ConfigCommand::Load { file, dry_run, options } => load(&read(&file)?, dry_run, &options).await,
         ConfigCommand::Dump { options } => dump_all(&options).await,
+        ConfigCommand::Backup { file, store } => store::backup(&file, &store).await,
+        ConfigCommand::Restore { file, yes, store } => store::restore(&file, yes, &store).await,
         ConfigCommand::History { object, application, since, limit, options } => {
             history(&object, application.as_deref(), since, limit, &options).await
         }

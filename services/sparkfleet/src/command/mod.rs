@@ -19,6 +19,7 @@ pub mod secret;
 pub mod service;
 pub mod simulate;
 pub mod status;
+pub mod store;
 pub mod token;
 pub mod trust;
 
@@ -26,7 +27,7 @@ use anyhow::{Context as _, anyhow};
 use serde_json::Value;
 use service_runtime::exit;
 use std::collections::BTreeSet;
-use std::io::Read as _;
+use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -134,6 +135,22 @@ fn etag_option(text: &str) -> anyhow::Result<Option<Uuid>> {
         "none" => Ok(None),
         text => Uuid::try_parse(text).map(Some).context("--if-match is neither a UUID nor `none`").map_err(usage),
     }
+}
+
+/// Shows a person on the terminal what is going to happen, and asks.
+///
+/// # Errors
+/// With [`exit::USAGE`] if there is no terminal: `instead` says what to give the command then.
+pub(crate) fn confirmed(what: &[String], question: &str, instead: &str) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Err(usage(anyhow!("there is no terminal to ask on; {instead}")));
+    }
+    what.iter().for_each(|line| eprintln!("{line}"));
+    eprint!("{question} [y/N] ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "yes"))
 }
 
 pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {

@@ -1,7 +1,6 @@
 //! `sparkfleet recover ...`: decides what clusters follow that hold what this control plane sends.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -11,7 +10,7 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::usage;
+use super::{confirmed, usage};
 use crate::cli::Options;
 use crate::cli::recover::RecoverCommand;
 use crate::client::{Client, Scope, request_id, writer};
@@ -155,29 +154,18 @@ async fn discard(wanted: &str, yes: bool, options: &Options) -> anyhow::Result<(
         return Err(usage(anyhow!("{wanted} follows this control plane already; nothing is held")));
     }
     let going = recovery::would_be_deleted(&client.fleet, wanted);
-    if !yes && !confirmed(wanted, &going)? {
-        return Err(exit::with_code(exit::REFUSED, anyhow!("nothing was changed")));
+    if !yes {
+        let each = |named: &Named| format!("will be deleted at the edge: {} ({})", named.name, named.uuid);
+        let what: Vec<String> = going.iter().map(each).collect();
+        let count = going.len();
+        let instead = format!("add --yes to delete {count} deployments: {}", names(&going));
+        if !confirmed(&what, &format!("delete {count} deployments at {wanted}?"), &instead)? {
+            return Err(exit::with_code(exit::REFUSED, anyhow!("nothing was changed")));
+        }
     }
     release(&mut client, row, RecoveryDecision::Discard).await?;
     let line =
         format!("{wanted} released to epoch {}: {} deployments are deleted at its edge", row.next_epoch, going.len());
     output::print(options.presentation.output, || vec![line], &json!({ "cluster": row, "deleted": going }))?;
     finish(client, &rows).await
-}
-
-fn confirmed(cluster: &str, going: &[Named]) -> anyhow::Result<bool> {
-    let count = going.len();
-    if !std::io::stdin().is_terminal() {
-        let error =
-            anyhow!("there is no terminal to ask on; add --yes to delete {count} deployments: {}", names(going));
-        return Err(usage(error));
-    }
-    for named in going {
-        eprintln!("will be deleted at the edge: {} ({})", named.name, named.uuid);
-    }
-    eprint!("delete {count} deployments at {cluster}? [y/N] ");
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "yes"))
 }

@@ -1,7 +1,7 @@
 //! ConfigDB is restored from a backup, or lost, while clusters live: nothing is deleted that nobody asked to delete, it shows, and an operator's decision ends it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use e2e::centre::{Centre, free_port};
@@ -36,11 +36,16 @@ impl Factory {
         let edge = Edge::start("Alpha", 1, &link, &password, broker.address()).await;
         let factory = Self { cli, centre, edge, recorder, _broker: broker };
         factory.deploy("Oven_1").await;
-        factory.stop_configdb().await;
-        copy(&factory.centre.state_dir("configdb"), &factory.centre.directory().join("backup"));
-        factory.centre.processes.restart("configdb");
+        // ConfigDB and everybody who writes to it go on meanwhile.
+        let (file, state) = (factory.backup(), factory.centre.state_dir("configdb"));
+        let made = factory.cli.json(&["config", "backup", path(&file), "--state", path(&state)]).await;
+        assert!(made["backup"]["revision"].as_u64() > Some(0), "{made:#}");
         factory.deploy("Oven_2").await;
         factory
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.centre.directory().join("backup.sqlite")
     }
 
     async fn deploy(&self, name: &str) {
@@ -53,12 +58,20 @@ impl Factory {
     }
 
     /// ConfigDB comes back with the database of the backup, but with the bdSeq that it was at.
-    fn restore(&self) {
-        let (state, backup) = (self.centre.state_dir("configdb"), self.centre.directory().join("backup"));
-        remove_database(&state);
-        for file in fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path()).filter(|path| is_database(path)) {
-            fs::copy(&file, state.join(file.file_name().unwrap())).unwrap();
-        }
+    async fn restore(&self) {
+        let (file, state) = (self.backup(), self.centre.state_dir("configdb"));
+        let arguments = ["config", "restore", path(&file), "--state", path(&state)];
+        self.cli
+            .run(&[&arguments[..], &["--yes"]].concat())
+            .await
+            .refused(5, "another process holds it; stop that one first");
+        self.stop_configdb().await;
+        self.cli.run(&arguments).await.refused(2, "add --yes to restore: backup: store ");
+        let restored = self.cli.json(&[&arguments[..], &["--yes"]].concat()).await;
+        let (backup, replaced) = (&restored["restored"], &restored["replaced"]);
+        assert_eq!(backup["store"], replaced["store"]);
+        assert!(backup["revision"].as_u64() < replaced["revision"].as_u64(), "{restored:#}");
+        assert!(Path::new(restored["kept"].as_str().unwrap()).is_file(), "{restored:#}");
         self.centre.processes.restart("configdb");
     }
 
@@ -144,18 +157,14 @@ fn remove_database(state: &Path) {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for path in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
-        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-    }
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_that_is_older_than_a_deployment_deletes_nothing_and_adopt_brings_it_back() {
     let factory = Factory::start().await;
-    factory.stop_configdb().await;
-    factory.restore();
+    factory.restore().await;
     let held = factory.held().await;
     assert!(held["held"].as_str().unwrap().contains("older"), "{held:#}");
     assert!(held["alerts"].as_u64() >= Some(1), "{held:#}");
