@@ -4,12 +4,17 @@
 //! first, then the revision it adds up to, then the answers. A request whose id was answered before gets the same answer and changes nothing.
 
 mod requests;
+mod transactions;
 
 use std::time::Duration;
 
 use configdb_contract::command::device_id;
-use configdb_contract::{Command, CommandError, HistoryEntry, Outcome, ReplayRequest, RequestResult, WriteRequest};
+use configdb_contract::{
+    Command, CommandError, CommitRequest, HistoryEntry, Outcome, PartRequest, ReplayRequest, RequestResult,
+    WriteRequest,
+};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use configdb_schema::known::service;
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::{Metric, Now};
@@ -20,6 +25,7 @@ use crate::model::{Applied, Inconsistent, Limits, Model, Origin, Publication, Re
 use crate::store::{Commit, Snapshot};
 use crate::{births, builtin};
 use requests::{Known, RequestLog};
+use transactions::Transactions;
 
 /// Longest reason in an answer; the rest is cut off.
 const REASON_BYTES_MAX: usize = 2_000;
@@ -50,6 +56,7 @@ pub struct Counters {
 pub struct State {
     model: Model,
     requests: RequestLog,
+    transactions: Transactions,
     counters: Counters,
     commit: Commit,
     data: Vec<Effect>,
@@ -71,6 +78,7 @@ impl State {
         Ok(Self {
             model: Model::from_snapshot(snapshot, limits)?,
             requests: RequestLog::new(&snapshot.requests, limits.requests_max),
+            transactions: Transactions::default(),
             counters: Counters::default(),
             commit: Commit::default(),
             data: Vec::new(),
@@ -106,6 +114,8 @@ impl State {
             Event::Node(NodeEvent::Command { device, metrics, .. }) => {
                 match Command::parse(device.as_ref(), &metrics) {
                     Ok(Command::Write(request)) => self.on_write(&request, now),
+                    Ok(Command::Part(part)) => self.on_part(part, now),
+                    Ok(Command::Commit(commit)) => self.on_commit(&commit, now),
                     Ok(Command::Replay(request)) => self.on_replay(request, now),
                     Err(error) => self.on_malformed(error, now),
                 }
@@ -163,21 +173,10 @@ impl State {
 
     fn on_write(&mut self, request: &WriteRequest, now: Now) {
         let digest = requests::digest(request);
-        match self.requests.find(&request.id, digest) {
-            Known::No => {}
-            Known::Same(mut result) => {
-                self.counters.repeated += 1;
-                result.at = now.wall;
-                return self.answer(&result);
-            }
-            Known::Other => {
-                let reason = "this id was used for another request; give every request an id of its own";
-                let refusal = Refusal { field: "Request/Id".to_owned(), reason: reason.to_owned() };
-                return self.refuse_unrecorded(&request.id, request.object, refusal, now);
-            }
+        if self.is_answered(&request.id, digest, request.object, now) {
+            return;
         }
-        let writer = request.writer.as_deref().unwrap_or("unknown");
-        let applied = self.apply(request, Origin { writer, builtin: false, time: now.wall });
+        let applied = self.apply(request, origin(request, now));
         let result = match applied {
             Ok(applied) => {
                 self.counters.applied += 1;
@@ -192,8 +191,91 @@ impl State {
                 self.refusal(&request.id, request.object, refusal, now)
             }
         };
+        self.record(digest, &result);
+    }
+
+    fn on_part(&mut self, part: PartRequest, now: Now) {
+        let (id, object) = (part.write.id.clone(), part.write.object);
+        match self.transactions.stage(part, now.mono) {
+            Ok(()) => {
+                let result = self.result(&id, object, Outcome::Staged, now, |_| {});
+                self.answer(&result);
+            }
+            Err(refusal) => self.refuse_unrecorded(&id, object, refusal, now),
+        }
+    }
+
+    fn on_commit(&mut self, commit: &CommitRequest, now: Now) {
+        let digest = requests::digest(commit);
+        if self.is_answered(&commit.id, digest, service::CONFIGDB, now) {
+            return;
+        }
+        let parts = match self.transactions.take(&commit.transaction, commit.parts) {
+            Ok(parts) => parts,
+            Err(refusal) => return self.refuse_unrecorded(&commit.id, service::CONFIGDB, refusal, now),
+        };
+        let result = match self.apply_all(&parts, now) {
+            Ok(()) => {
+                self.counters.applied += 1;
+                self.result(&commit.id, service::CONFIGDB, Outcome::Applied, now, |_| {})
+            }
+            Err((object, refusal)) => {
+                self.counters.refused += 1;
+                self.refusal(&commit.id, object, refusal, now)
+            }
+        };
+        self.record(digest, &result);
+    }
+
+    /// Applies all requests, or none; then the object that is at fault comes with the refusal.
+    fn apply_all(&mut self, requests: &[WriteRequest], now: Now) -> Result<(), (Uuid, Refusal)> {
+        let before = (self.model.clone(), self.timeline, self.commit.timelines.clone());
+        let mut all = Vec::with_capacity(requests.len());
+        for request in requests {
+            match self.apply(request, origin(request, now)) {
+                Ok(applied) => all.push((request.object, applied)),
+                Err(refusal) => {
+                    (self.model, self.timeline, self.commit.timelines) = before;
+                    return Err((request.object, refusal));
+                }
+            }
+        }
+        // One rebirth of everything has what all others would tell, but for deaths.
+        let is_reshaped = all.iter().any(|(_, applied)| applied.publication == Publication::Everything);
+        for (object, applied) in all {
+            self.births += usize::from(applied.is_birth);
+            self.commit.transactions.extend(applied.transaction);
+            if !is_reshaped || applied.publication == Publication::Died {
+                self.publish(object, applied.publication);
+            }
+        }
+        if is_reshaped {
+            self.data.push(Effect::Node(births::everything_anew(&self.model)));
+        }
+        Ok(())
+    }
+
+    /// Answers a request whose id was used before.
+    fn is_answered(&mut self, id: &str, digest: Uuid, object: Uuid, now: Now) -> bool {
+        match self.requests.find(id, digest) {
+            Known::No => return false,
+            Known::Same(mut result) => {
+                self.counters.repeated += 1;
+                result.at = now.wall;
+                self.answer(&result);
+            }
+            Known::Other => {
+                let reason = "this id was used for another request; give every request an id of its own";
+                let refusal = Refusal { field: "Request/Id".to_owned(), reason: reason.to_owned() };
+                self.refuse_unrecorded(id, object, refusal, now);
+            }
+        }
+        true
+    }
+
+    fn record(&mut self, digest: Uuid, result: &RequestResult) {
         self.commit.requests.push(self.requests.record(digest, result.clone()));
-        self.answer(&result);
+        self.answer(result);
     }
 
     /// Applies a request; the first that changes something begins the timeline of this run.
@@ -329,6 +411,10 @@ impl State {
     fn answer(&mut self, result: &RequestResult) {
         self.answers.push(Effect::Node(NodeUpdate::Set { device: None, metrics: vec![result.to_metric()] }));
     }
+}
+
+fn origin(request: &WriteRequest, now: Now) -> Origin<'_> {
+    Origin { writer: request.writer.as_deref().unwrap_or("unknown"), builtin: false, time: now.wall }
 }
 
 fn cut(mut text: String) -> String {

@@ -647,13 +647,16 @@ pub enum ConfigCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Load a ConfigDB dump (JSON or YAML, versions 1 and 2)
+    /// Load a ConfigDB dump (JSON or YAML, versions 1 and 2) in one transaction: all of it is written, or nothing
     Load {
         /// The file; - for standard input
         file: PathBuf,
-        /// Check it and print what would be written
+        /// Check it, print what would be written, and what edges would delete because of it
         #[arg(long)]
         dry_run: bool,
+        /// Load it although edges delete something because of it; without this such a load is refused
+        #[arg(long)]
+        allow_delete: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

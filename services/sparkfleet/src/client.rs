@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use configdb_contract::{
-    Change, HistoryEntry, ReplayRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
+    Change, CommitRequest, HistoryEntry, PartRequest, ReplayRequest, RequestResult, WriteRequest, Writer, WriterConfig,
+    WriterOutput,
 };
 use configdb_schema::Document;
 use configdb_schema::address::{self, ClusterName, Organisation};
@@ -31,6 +32,9 @@ const MONITORS_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a look at the whole waits for a central service that may be away.
 const SERVICE_WAIT: Duration = Duration::from_secs(5);
+
+/// Parts of a transaction that are handed to the writer at once, of as many as it takes.
+const STAGED_AT_ONCE: usize = 10_000;
 
 /// Changes asked for in one go when a history is read.
 const HISTORY_PAGE: u64 = 200;
@@ -381,20 +385,38 @@ impl Client {
         Ok(written.revision)
     }
 
-    /// Writes all, several at a time; `progress` hears how many are answered. Answers come in no particular order, refusals among them.
+    /// Writes all in one transaction, in order; `progress` hears how many are staged.
     ///
     /// # Errors
-    /// With [`exit::TIMEOUT`] when one of them is not answered; those that were answered stay written.
-    pub async fn write_all(
+    /// With [`exit::REFUSED`] if ConfigDB refuses one of them, [`exit::TIMEOUT`] when it does not answer. Nothing is written then, unless it was only the answer to the last request that did not come.
+    pub async fn write_transaction(
         &mut self,
-        requests: Vec<WriteRequest>,
-        progress: impl FnMut(usize),
-    ) -> anyhow::Result<Vec<RequestResult>> {
-        let count = requests.len();
-        for request in requests {
-            self.writer.submit(request, self.clock.now())?;
+        writes: Vec<WriteRequest>,
+        mut progress: impl FnMut(usize),
+    ) -> anyhow::Result<RequestResult> {
+        let transaction = request_id();
+        let total = writes.len();
+        let mut parts = (0..).zip(writes).map(|(position, write)| {
+            let transaction = transaction.clone();
+            PartRequest { transaction, position, write }
+        });
+        let mut staged = 0;
+        while staged < total {
+            let batch: Vec<PartRequest> = parts.by_ref().take(STAGED_AT_ONCE).collect();
+            let count = batch.len();
+            for part in batch {
+                self.writer.submit_part(part, self.clock.now())?;
+            }
+            let answers = self.answers(count, |done| progress(staged + done)).await?;
+            if let Some(refused) = answers.into_iter().find(RequestResult::is_refused) {
+                return Err(refused_transaction(&refused));
+            }
+            staged += count;
         }
-        self.answers(count, progress).await
+        let commit = CommitRequest { id: request_id(), transaction: transaction.clone(), parts: total as u64 };
+        self.writer.submit_commit(commit, self.clock.now())?;
+        let answer = self.answers(1, |_| {}).await?.pop().context("an answered request has an answer")?;
+        if answer.is_applied() { Ok(answer) } else { Err(refused_transaction(&answer)) }
     }
 
     /// The recorded changes of an object from a revision on, the oldest first.
@@ -489,6 +511,11 @@ fn applied(result: RequestResult) -> anyhow::Result<RequestResult> {
         return Ok(result);
     }
     Err(exit::with_code(exit::REFUSED, anyhow!("{}", refusal(&result))))
+}
+
+fn refused_transaction(result: &RequestResult) -> anyhow::Error {
+    let error = anyhow!("nothing was written: object {}: {}", result.object, refusal(result));
+    exit::with_code(exit::REFUSED, error)
 }
 
 /// A refusal in one line.

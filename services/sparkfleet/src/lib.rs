@@ -20,6 +20,7 @@ pub mod command;
 pub mod enrol;
 pub mod fleet;
 pub mod http_api;
+pub mod load;
 pub mod output;
 pub mod recovery;
 pub mod trust;

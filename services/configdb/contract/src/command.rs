@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::Document;
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use configdb_schema::known::service;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sparkplug::host::HostRequest;
@@ -237,6 +238,52 @@ impl ReplayRequest {
     }
 }
 
+/// A write that waits in ConfigDB's memory for the commit of its transaction. It is answered with [`crate::Outcome::Staged`], or refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartRequest {
+    /// Identity of the transaction, made by the caller.
+    pub transaction: String,
+    /// Place in the transaction, from 0. Parts are carried out in this order, and may arrive in any.
+    pub position: u64,
+    /// The write.
+    pub write: WriteRequest,
+}
+
+impl PartRequest {
+    /// The DCMD to the device of the write's object.
+    #[must_use]
+    pub fn to_command(&self, configdb: &EdgeNodeDescriptor) -> HostRequest {
+        let mut metrics = self.write.to_metrics();
+        metrics.push(Metric::new(names::TRANSACTION_ID, self.transaction.as_str()));
+        metrics.push(Metric::new(names::TRANSACTION_POSITION, self.position));
+        HostRequest::Command { node: configdb.clone(), device: Some(device_id(self.write.object)), metrics }
+    }
+}
+
+/// "Carry out all parts of this transaction, or none."
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitRequest {
+    /// Identity of this request, made by the caller.
+    pub id: String,
+    /// Identity of the transaction.
+    pub transaction: String,
+    /// How many parts it has.
+    pub parts: u64,
+}
+
+impl CommitRequest {
+    /// The DCMD to the device of ConfigDB itself.
+    #[must_use]
+    pub fn to_command(&self, configdb: &EdgeNodeDescriptor) -> HostRequest {
+        let metrics = vec![
+            Metric::new(names::REQUEST_ID, self.id.as_str()),
+            Metric::new(names::TRANSACTION_ID, self.transaction.as_str()),
+            Metric::new(names::TRANSACTION_COMMIT, self.parts),
+        ];
+        HostRequest::Command { node: configdb.clone(), device: Some(device_id(service::CONFIGDB)), metrics }
+    }
+}
+
 /// Device id of an object: its UUID, lower case, hyphenated.
 #[must_use]
 pub fn device_id(object: Uuid) -> DeviceId {
@@ -254,6 +301,10 @@ pub fn object_of(device: &DeviceId) -> Option<Uuid> {
 pub enum Command {
     /// Write.
     Write(WriteRequest),
+    /// Write with the rest of a transaction.
+    Part(PartRequest),
+    /// Carry a transaction out.
+    Commit(CommitRequest),
     /// Replay history.
     Replay(ReplayRequest),
 }
@@ -298,6 +349,7 @@ impl Command {
         let mut write = WriteRequest::put("", object);
         let mut id = None;
         let (mut replay, mut slug, mut limit) = (None, None, None);
+        let (mut transaction, mut position, mut commit) = (None, None, None);
         for metric in metrics {
             let name = &*metric.name;
             if !seen.insert(name) {
@@ -308,6 +360,9 @@ impl Command {
                 names::REQUEST_WRITER => write.writer = Some(text(metric, names::WRITER_BYTES_MAX)?),
                 names::REQUEST_MODE => write.mode = mode(metric)?,
                 names::REQUEST_IF_MATCH => write.if_match = from_json(metric)?,
+                names::TRANSACTION_ID => transaction = Some(text(metric, names::REQUEST_ID_BYTES_MAX)?),
+                names::TRANSACTION_POSITION => position = Some(number(metric)?),
+                names::TRANSACTION_COMMIT => commit = Some(number(metric)?),
                 names::HISTORY_REPLAY => replay = Some(number(metric)?),
                 names::HISTORY_APPLICATION => slug = Some(text(metric, names::WRITER_BYTES_MAX)?),
                 names::HISTORY_LIMIT => limit = Some(number(metric)?),
@@ -319,6 +374,23 @@ impl Command {
         }
         let id = id.ok_or_else(|| fault(names::REQUEST_ID, "is missing; give every request an id of its own"))?;
         let writes = !write.entries.is_empty() || write.registration.is_some() || write.membership.is_some();
+        if let Some(transaction) = transaction {
+            return match (position, commit) {
+                (Some(position), None) if writes && replay.is_none() => {
+                    Ok(Self::Part(PartRequest { transaction, position, write: WriteRequest { id, ..write } }))
+                }
+                (None, Some(parts)) if !writes && replay.is_none() => {
+                    Ok(Self::Commit(CommitRequest { id, transaction, parts }))
+                }
+                _ => Err(fault(
+                    names::TRANSACTION_ID,
+                    "goes with a write and Transaction/Position, or alone with Transaction/Commit",
+                )),
+            };
+        }
+        if position.is_some() || commit.is_some() {
+            return Err(fault(names::TRANSACTION_ID, "is missing; name the transaction"));
+        }
         match replay {
             Some(_) if writes => {
                 Err(fault(names::HISTORY_REPLAY, "cannot be combined with writing; send two commands"))

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::application::{self, by_uuid};
 use configdb_schema::document::Info;
-use configdb_schema::known::{self, class, service};
+use configdb_schema::known::{self, class, service, special};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -73,6 +73,8 @@ pub struct Dump {
 struct DumpObject {
     class: Uuid,
     name: Option<String>,
+    /// A principal; None: as it is.
+    owner: Option<Uuid>,
     member_of: BTreeSet<Uuid>,
     subclass_of: BTreeSet<Uuid>,
 }
@@ -131,6 +133,7 @@ struct Version2 {
 #[serde(deny_unknown_fields)]
 struct Version2Object {
     name: Option<String>,
+    owner: Option<Uuid>,
     #[serde(default, rename = "memberOf")]
     member_of: BTreeSet<Uuid>,
     #[serde(default, rename = "subclassOf")]
@@ -186,8 +189,8 @@ impl Dump {
             2 => {
                 let v2: Version2 = serde_json::from_value(document).map_err(|e| wrong(e.to_string()))?;
                 for (class, objects) in v2.objects {
-                    for (uuid, Version2Object { name, member_of, subclass_of, members }) in objects {
-                        self.add_object(uuid, DumpObject { class, name, member_of, subclass_of })?;
+                    for (uuid, Version2Object { name, owner, member_of, subclass_of, members }) in objects {
+                        self.add_object(uuid, DumpObject { class, name, owner, member_of, subclass_of })?;
                         for member in members {
                             self.members.entry(member).or_default().insert(uuid);
                         }
@@ -218,6 +221,7 @@ impl Dump {
             return Err(DumpError::TwoClasses { object: uuid, first: known.class, second: object.class });
         }
         known.name = object.name.or(known.name.take());
+        known.owner = object.owner.or(known.owner);
         known.member_of.extend(object.member_of);
         known.subclass_of.extend(object.subclass_of);
         Ok(())
@@ -240,6 +244,7 @@ impl Dump {
         for depth in self.by_depth()? {
             phases.push(depth.into_iter().filter_map(|(uuid, object)| registration(replica, uuid, object)).collect());
         }
+        phases.push(self.owners(replica));
         phases.push(self.memberships(replica));
         let schemas: BTreeSet<Uuid> = [known::application::CONFIG_SCHEMA].into();
         phases.push(self.entries(replica, |application| schemas.contains(&application)));
@@ -279,6 +284,13 @@ impl Dump {
         Ok(depths)
     }
 
+    fn owners(&self, replica: &ConfigReplica) -> Vec<WriteRequest> {
+        let owned = self.objects.iter().filter_map(|(uuid, object)| Some((*uuid, object.class, object.owner?)));
+        let known = |uuid| replica.object(uuid).and_then(|o| o.registration.as_ref()).map(|r| r.owner);
+        let other = owned.filter(|(uuid, _, owner)| known(*uuid) != Some(*owner));
+        other.map(|(uuid, class, owner)| WriteRequest::put("", uuid).create_object(class, Some(owner))).collect()
+    }
+
     fn memberships(&self, replica: &ConfigReplica) -> Vec<WriteRequest> {
         let none = BTreeSet::new();
         let objects: BTreeSet<Uuid> = self.objects.keys().chain(self.members.keys()).copied().collect();
@@ -311,13 +323,17 @@ impl Dump {
             let slug = replica.slug_of(*application).or_else(|| by_uuid(*application).map(|a| a.slug));
             let slug = slug.map_or_else(|| application.to_string(), str::to_owned);
             for (object, config) in configs {
-                let known = replica.entry(*object, &slug);
-                let same = known.is_some_and(|entry| entry.value().is_ok_and(|value| value == config.value));
-                if same || (known.is_some() && !config.overwrite) {
+                let entry = replica.entry(*object, &slug);
+                let same = entry.is_some_and(|entry| entry.value().is_ok_and(|value| value == config.value));
+                if same || (entry.is_some() && !config.overwrite) {
                     continue;
                 }
                 let request = requests.entry(*object).or_insert_with(|| WriteRequest::put("", *object));
                 request.entries.insert(slug.clone(), Some(config.value.clone()));
+                // What edges delete by is written only over what was looked at.
+                if *application == known::application::EDGE_DEPLOYMENT {
+                    request.if_match.insert(slug.clone(), entry.map(|entry| entry.etag));
+                }
             }
         }
         requests.into_values().collect()
@@ -335,6 +351,7 @@ impl Dump {
         for (uuid, object) in replica.objects() {
             let Some(registration) = &object.registration else { continue };
             let mut listed = DumpObject::of_class(registration.class);
+            listed.owner = Some(registration.owner).filter(|owner| *owner != special::UNOWNED);
             listed.member_of = object.membership.member_of.clone();
             listed.member_of.remove(&registration.class);
             listed.subclass_of = object.membership.subclass_of.clone();
@@ -361,6 +378,7 @@ impl Dump {
         for (uuid, object) in &self.objects {
             let mut fields = Map::new();
             fields.extend(object.name.as_ref().map(|name| ("name".to_owned(), json!(name))));
+            fields.extend(object.owner.map(|owner| ("owner".to_owned(), json!(owner))));
             let mut relation = |key: &str, classes: &BTreeSet<Uuid>| {
                 if !classes.is_empty() {
                     fields.insert(key.to_owned(), json!(classes));
@@ -392,7 +410,7 @@ impl Dump {
 
 impl DumpObject {
     const fn of_class(class: Uuid) -> Self {
-        Self { class, name: None, member_of: BTreeSet::new(), subclass_of: BTreeSet::new() }
+        Self { class, name: None, owner: None, member_of: BTreeSet::new(), subclass_of: BTreeSet::new() }
     }
 }
 

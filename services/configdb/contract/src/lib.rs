@@ -30,7 +30,10 @@ use configdb_schema::Organisation;
 use configdb_schema::address::CONFIGDB_NODE;
 use sparkplug::EdgeNodeDescriptor;
 
-pub use command::{Command, CommandError, MembershipChange, Mode, RegistrationChange, ReplayRequest, WriteRequest};
+pub use command::{
+    Command, CommandError, CommitRequest, MembershipChange, Mode, PartRequest, RegistrationChange, ReplayRequest,
+    WriteRequest,
+};
 pub use dump::{Dump, DumpError, LoadOptions};
 pub use entry::{Entry, EntryError, HistoryEntry};
 pub use node::ConfigNode;

@@ -32,6 +32,12 @@ pub const REQUEST_WRITER: &str = "Request/Writer";
 pub const REQUEST_IF_MATCH: &str = "Request/If Match";
 /// Command, String: `put` or `patch`.
 pub const REQUEST_MODE: &str = "Request/Mode";
+/// Command, String: the transaction that the write is a part of, or that is to be committed.
+pub const TRANSACTION_ID: &str = "Transaction/Id";
+/// Command, UInt64: place of the part in its transaction, from 0.
+pub const TRANSACTION_POSITION: &str = "Transaction/Position";
+/// Command, UInt64: commit the transaction, which has so many parts.
+pub const TRANSACTION_COMMIT: &str = "Transaction/Commit";
 /// Command, UInt64: replay the changes of the object from this revision on.
 pub const HISTORY_REPLAY: &str = "History/Replay";
 /// Command, String: only changes of this slug.

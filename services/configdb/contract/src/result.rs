@@ -15,6 +15,8 @@ use crate::names;
 pub enum Outcome {
     /// Everything in it.
     Applied,
+    /// Kept for the commit of its transaction; nothing is changed yet.
+    Staged,
     /// Nothing in it.
     Refused,
 }
@@ -26,7 +28,7 @@ pub struct RequestResult {
     pub id: String,
     /// The addressed object; nil if the device id was no UUID.
     pub object: Uuid,
-    /// Applied or refused.
+    /// Applied, staged or refused.
     pub outcome: Outcome,
     /// Revision of the store after the request.
     pub revision: u64,
@@ -49,6 +51,12 @@ impl RequestResult {
     #[must_use]
     pub fn is_applied(&self) -> bool {
         self.outcome == Outcome::Applied
+    }
+
+    /// Whether it was refused, and nothing in it was carried out.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.outcome == Outcome::Refused
     }
 
     /// The node's metric.

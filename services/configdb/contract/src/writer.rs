@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use configdb_schema::known::service;
 use sparkplug::host::HostRequest;
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use crate::command::{Command, ReplayRequest, WriteRequest};
+use crate::command::{Command, CommitRequest, PartRequest, ReplayRequest, WriteRequest};
 use crate::replica::Change;
 use crate::result::RequestResult;
 
@@ -50,7 +51,7 @@ impl WriterConfig {
 pub enum WriterOutput {
     /// For the Host Application.
     Send(HostRequest),
-    /// ConfigDB answered, for better or worse.
+    /// ConfigDB answered: applied, staged or refused.
     Answered(RequestResult),
     /// The deadline passed without an answer. The request may or may not have been carried out; ask again with the same id.
     GaveUp {
@@ -125,6 +126,22 @@ impl Writer {
     /// [`SubmitError`]; the request was not taken then.
     pub fn submit(&mut self, request: WriteRequest, now: Now) -> Result<(), SubmitError> {
         self.take(Command::Write(request), now)
+    }
+
+    /// Sends a part of a transaction until it is answered.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; the request was not taken then.
+    pub fn submit_part(&mut self, part: PartRequest, now: Now) -> Result<(), SubmitError> {
+        self.take(Command::Part(part), now)
+    }
+
+    /// Asks for the commit of a transaction until it is answered.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; the request was not taken then.
+    pub fn submit_commit(&mut self, commit: CommitRequest, now: Now) -> Result<(), SubmitError> {
+        self.take(Command::Commit(commit), now)
     }
 
     /// Sends a replay request until it is answered. Its history comes as [`Change::History`] before the answer, again with each repetition.
@@ -252,6 +269,8 @@ impl Writer {
     fn command(&self, request: &Command) -> HostRequest {
         match request {
             Command::Write(write) => write.to_command(&self.config.node),
+            Command::Part(part) => part.to_command(&self.config.node),
+            Command::Commit(commit) => commit.to_command(&self.config.node),
             Command::Replay(replay) => replay.to_command(&self.config.node),
         }
     }
@@ -271,6 +290,8 @@ impl Writer {
 fn id_of(request: &Command) -> &str {
     match request {
         Command::Write(write) => &write.id,
+        Command::Part(part) => &part.write.id,
+        Command::Commit(commit) => &commit.id,
         Command::Replay(replay) => &replay.id,
     }
 }
@@ -278,6 +299,8 @@ fn id_of(request: &Command) -> &str {
 const fn object_of(request: &Command) -> Uuid {
     match request {
         Command::Write(write) => write.object,
+        Command::Part(part) => part.write.object,
+        Command::Commit(_) => service::CONFIGDB,
         Command::Replay(replay) => replay.object,
     }
 }

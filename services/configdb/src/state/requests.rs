@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use configdb_contract::{RequestResult, WriteRequest};
+use configdb_contract::RequestResult;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::store::RecordedRequest;
@@ -71,14 +72,14 @@ impl RequestLog {
 }
 
 /// The same for two requests exactly when they say the same.
-pub(super) fn digest(request: &WriteRequest) -> Uuid {
-    let text = serde_json::to_vec(request).expect("a request consists of texts, UUIDs and JSON");
+pub(super) fn digest(request: &impl Serialize) -> Uuid {
+    let text = serde_json::to_vec(request).expect("a request consists of texts, numbers, UUIDs and JSON");
     Uuid::new_v5(&Uuid::nil(), &text)
 }
 
 #[cfg(test)]
 mod tests {
-    use configdb_contract::Outcome;
+    use configdb_contract::{Outcome, WriteRequest};
 
     use super::*;
 

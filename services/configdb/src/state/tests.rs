@@ -1,13 +1,13 @@
 //! The state on a simulated disk: every test sees all that a turn publishes, and may lose a turn before or after its commit.
 
 use configdb_contract::command::device_id;
-use configdb_contract::{Change, ConfigReplica, WriteRequest, configdb_node, names};
+use configdb_contract::{Change, ConfigReplica, Dump, LoadOptions, WriteRequest, configdb_node, names};
 use configdb_schema::Organisation;
-use configdb_schema::known::class;
+use configdb_schema::known::{class, service, special};
 use serde_json::json;
 use sparkplug::DeviceId;
 use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, NodeOutput};
-use sparkplug::host::{HostApplication, HostConfig, HostOutput};
+use sparkplug::host::{HostApplication, HostConfig, HostOutput, HostRequest};
 use sparkplug::session::{TransportAction, TransportEvent};
 
 use super::*;
@@ -50,6 +50,30 @@ impl Bench {
         self.send(request.object, request.to_metrics());
     }
 
+    /// Stages all, each answered, then asks for the commit.
+    fn load(&mut self, id: &str, writes: Vec<WriteRequest>) {
+        let parts = writes.len() as u64;
+        for (position, write) in (0..).zip(writes) {
+            let part = PartRequest { transaction: id.to_owned(), position, write };
+            self.part(&part);
+            assert_eq!(self.lines(), [format!("{} Staged ", part.write.id)], "nothing is published yet");
+        }
+        self.commit(id, parts);
+    }
+
+    fn part(&mut self, part: &PartRequest) {
+        let HostRequest::Command { metrics, .. } = part.to_command(&configdb()) else { panic!("a part is a command") };
+        self.send(part.write.object, metrics);
+    }
+
+    fn commit(&mut self, id: &str, parts: u64) {
+        let commit = CommitRequest { id: format!("commit {id}"), transaction: id.to_owned(), parts };
+        let HostRequest::Command { metrics, .. } = commit.to_command(&configdb()) else {
+            panic!("a commit is a command")
+        };
+        self.send(service::CONFIGDB, metrics);
+    }
+
     fn create(&mut self, id: &str, object: Uuid) {
         self.request(&cluster(id, object));
     }
@@ -64,6 +88,10 @@ impl Bench {
     fn lines(&mut self) -> Vec<String> {
         self.turn().iter().map(line).collect()
     }
+}
+
+fn configdb() -> sparkplug::EdgeNodeDescriptor {
+    configdb_node(&Organisation::new("ACME").unwrap())
 }
 
 fn cluster(id: &str, object: Uuid) -> WriteRequest {
@@ -279,7 +307,7 @@ struct Line {
 impl Line {
     /// Both sessions are up; the node is born with what is on the disk.
     fn of(bench: &Bench) -> Self {
-        let configdb = configdb_node(&Organisation::new("ACME").unwrap());
+        let configdb = configdb();
         let time = now(10);
         let mut node = EdgeNode::new(EdgeNodeConfig::new(configdb.clone()), bench.state.node_metrics(), time).unwrap();
         let mut host = HostApplication::new(HostConfig::of_contracts(None), time);
@@ -357,4 +385,156 @@ fn restarted_effects(disk: &MemoryStore) -> Vec<Effect> {
     let mut state = State::new(&disk.load_now(), Limits::default()).unwrap();
     state.on_event(Event::Start { timeline: 3 }, now(1));
     state.take_turn().effects.nothing_to_save().into_iter().collect()
+}
+
+#[test]
+fn a_committed_transaction_is_one_commit_and_its_repetition_gets_the_recorded_answer() {
+    let mut bench = Bench::new();
+    let revision = bench.state.model().revision();
+    let objects = bench.state.model().object_count() as u64;
+    let info = WriteRequest::put("b", CLUSTER).entry("Info", json!({"name": "x"}));
+    bench.load("t", vec![cluster("a", CLUSTER), info]);
+    let turn = bench.state.take_turn();
+    assert_eq!((turn.commit.transactions.len(), turn.commit.requests.len()), (2, 1));
+    bench.disk.commit_now(&turn.commit);
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    assert_eq!(
+        lines,
+        [
+            format!("revision None objects Some({})", objects + 1),
+            format!("birth {CLUSTER}"),
+            format!("data {CLUSTER} Info"),
+            format!("revision Some({}) objects Some({})", revision + 2, objects + 1),
+            "commit t Applied ".to_owned(),
+        ]
+    );
+    bench.commit("t", 2);
+    assert_eq!(bench.lines(), ["commit t Applied "]);
+    let mut bench = restarted(&bench.disk);
+    bench.commit("t", 2);
+    assert_eq!(bench.lines(), ["commit t Applied "]);
+}
+
+#[test]
+fn a_transaction_with_one_bad_part_changes_nothing() {
+    let mut bench = Bench::new();
+    let before = bench.state.model().to_snapshot();
+    let application = WriteRequest::put("a", OTHER).create_object(class::APPLICATION, None);
+    let bad = WriteRequest::put("c", CLUSTER).entry("EdgeCluster", json!({"name": "a b", "namespace": "edge"}));
+    bench.load("t", vec![application, cluster("b", CLUSTER), bad]);
+    let turn = bench.state.take_turn();
+    assert_eq!((turn.commit.transactions.len(), &turn.commit.timelines), (0, &None));
+    assert!(bench.state.model().to_snapshot() == before);
+    bench.disk.commit_now(&turn.commit);
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    assert_eq!(lines, ["commit t Refused EdgeCluster/name"]);
+    // What comes after it is as if it had never been.
+    bench.create("d", CLUSTER);
+    bench.turn();
+    let mut stored = bench.disk.load_now();
+    stored.requests.clear();
+    assert!(stored == bench.state.model().to_snapshot());
+}
+
+#[test]
+fn a_restarted_process_refuses_the_commit_of_what_it_does_not_have() {
+    let mut bench = Bench::new();
+    bench.part(&PartRequest { transaction: "t".to_owned(), position: 0, write: cluster("a", CLUSTER) });
+    bench.turn();
+    let mut bench = restarted(&bench.disk);
+    bench.commit("t", 1);
+    assert_eq!(bench.lines(), ["commit t Refused Transaction/Commit"]);
+    bench.load("t", vec![cluster("a", CLUSTER)]);
+    assert!(bench.lines().contains(&"commit t Applied ".to_owned()), "the refusal was not recorded");
+}
+
+/// A store with what a site may have in it, and what old versions and Factory+ wrote.
+fn of_every_kind() -> Bench {
+    let object = |n: u128| Uuid::from_u128(0xd000 + n);
+    let (class_a, class_b, meta, person, shifts, plain) =
+        (object(1), object(2), object(3), object(4), object(5), object(6));
+    let put = |n: u128| WriteRequest::put(format!("e{n}"), object(n));
+    let mut bench = Bench::new();
+    for request in [
+        // Classes, a class of classes with a member, and one below another.
+        WriteRequest::put("c1", class_a).create_object(class::R1_CLASS, None).entry("Info", json!({"name": "Machine"})),
+        WriteRequest::put("c2", class_b).create_object(class::R1_CLASS, None).subclass_of([class_a]),
+        WriteRequest::put("c3", meta).create_object(class::R2_CLASS, None).entry("Info", json!({"name": "Kinds"})),
+        WriteRequest::put("c4", object(7)).create_object(meta, None),
+        // A principal, and what it owns.
+        WriteRequest::put("p", person).create_object(class::INDIVIDUAL, None).entry("Info", json!({"name": "Ada"})),
+        put(10).create_object(class_b, Some(person)).member_of([class_b, class_a]),
+        // Applications, with a schema and without; the second has the name of the first.
+        WriteRequest::put("a1", shifts)
+            .create_object(class::APPLICATION, Some(person))
+            .entry("Info", json!({"name": "Shift plan"}))
+            .entry("ConfigSchema", json!({"type": ["array", "null"]})),
+        WriteRequest::put("a2", plain).create_object(class::APPLICATION, None).entry("Info", json!({"name": "Shift plan"})),
+        put(11).create_object(class_a, None).entry(shifts.to_string(), json!(["early", 2, null, {"ä": 1.5}])),
+        put(12).create_object(class_a, None).entry(shifts.to_string(), json!(null)).entry(plain.to_string(), json!(null)),
+        put(13).create_object(class_a, None).entry(plain.to_string(), json!("")),
+        // An Info that is more than a name, and a name that YAML has to quote.
+        put(14).create_object(class_a, None).entry("Info", json!({"name": "!u x: #", "deleted": false, "other": [1]})),
+        // A cluster and its deployments, in the present form and in that of old stores.
+        cluster("k", CLUSTER),
+        put(16).create_object(class::EDGE_DEPLOYMENT, None).entry(
+            "EdgeDeployment",
+            json!({"cluster": CLUSTER, "name": "Oven", "chart": object(20), "values": {"yes": "no", "1e3": 1e300, "null": null}}),
+        ),
+        put(17).create_object(class::EDGE_DEPLOYMENT, None).entry(
+            "EdgeDeployment",
+            json!({"cluster": CLUSTER, "name": "Press", "charts": [object(20), object(21)], "source": object(22), "legacy": true}),
+        ),
+        put(18).create_object(class::EDGE_CLUSTER, None).entry(
+            "EdgeClusterRecovery",
+            json!({"store": object(30), "epoch": 3, "decision": "adopt"}),
+        ),
+        // An object of the system that a site has changed, and one that was deleted.
+        WriteRequest::put("s", class::EDGE_CLUSTER).entry("Info", json!({"name": "Cluster of ours"})),
+        put(19).create_object(class_a, None).entry("Info", json!({"name": "gone"})),
+        WriteRequest::put("x", object(19)).delete_object(),
+    ] {
+        let id = request.id.clone();
+        bench.request(&request);
+        let lines = bench.lines();
+        assert!(lines.contains(&format!("{id} Applied ")), "{id}: {lines:?}");
+    }
+    bench
+}
+
+fn replica_of(bench: &Bench) -> ConfigReplica {
+    let mut line = Line::of(bench);
+    while !line.replica.is_complete() {
+        line.pass(Vec::new());
+    }
+    line.replica
+}
+
+#[test]
+fn a_dump_of_every_kind_of_object_loads_back_completely_into_an_empty_store() {
+    let source = of_every_kind();
+    let text = Dump::from_replica(&replica_of(&source)).unwrap().to_yaml().unwrap();
+    let dump = Dump::parse(&text).unwrap();
+    let mut target = Bench::on(MemoryStore::new(Uuid::from_u128(6)));
+    let options = LoadOptions { id_prefix: "load".to_owned(), writer: "tester".to_owned() };
+    let requests: Vec<WriteRequest> = dump.requests(&replica_of(&target), &options).unwrap().concat();
+    target.load("t", requests);
+    let lines = target.lines();
+    assert_eq!(lines.last().map(String::as_str), Some("commit t Applied "), "{lines:?}");
+    let content = |bench: &Bench| {
+        let model = bench.state.model();
+        let objects = model.live_objects().map(|(uuid, object)| {
+            let entries: Vec<_> = object.entries.iter().map(|(of, entry)| (*of, entry.json.clone())).collect();
+            (uuid, object.registration(uuid), object.membership(), entries)
+        });
+        let slugs: Vec<_> = model.applications().map(|(slug, of)| (slug.clone(), of)).collect();
+        (objects.collect::<Vec<_>>(), slugs)
+    };
+    let (expected, loaded) = (content(&source), content(&target));
+    for (expected, loaded) in expected.0.iter().zip(&loaded.0) {
+        assert_eq!(expected, loaded);
+    }
+    assert_eq!(expected, loaded);
+    assert!(expected.0.iter().any(|(_, registration, ..)| registration.owner != special::UNOWNED));
+    assert!(dump.requests(&replica_of(&target), &options).unwrap().is_empty(), "there is nothing left to load");
 }

@@ -12,8 +12,9 @@ use uuid::Uuid;
 
 use super::{etag_option, not_found, object, outcome, read, read_document, store, usage};
 use crate::cli::{ConfigCommand, Options, OutputForm};
-use crate::client::{Client, Scope, refusal, request_id, writer};
+use crate::client::{Client, Scope, request_id, writer};
 use crate::fleet::Fleet;
+use crate::load::{self, Deletion};
 use crate::output::{self, Table};
 
 /// Carries out a config command.
@@ -40,7 +41,9 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
         ConfigCommand::List { application, class, options } => {
             list(application.as_deref(), class.as_deref(), &options).await
         }
-        ConfigCommand::Load { file, dry_run, options } => load(&read(&file)?, dry_run, &options).await,
+        ConfigCommand::Load { file, dry_run, allow_delete, options } => {
+            load(&read(&file)?, dry_run, allow_delete, &options).await
+        }
         ConfigCommand::Dump { options } => dump_all(&options).await,
         ConfigCommand::Backup { file, store } => store::backup(&file, &store).await,
         ConfigCommand::Restore { file, yes, store } => store::restore(&file, yes, &store).await,
@@ -160,77 +163,71 @@ async fn list(application: Option<&str>, class: Option<&str>, options: &Options)
     result
 }
 
-async fn load(text: &str, dry_run: bool, options: &Options) -> anyhow::Result<()> {
+async fn load(text: &str, dry_run: bool, allow_delete: bool, options: &Options) -> anyhow::Result<()> {
     let dump = Dump::parse(text).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let mut client = Client::open(options, Scope::Config).await?;
-    let phases = phases(&dump, &client)?;
-    let requests: Vec<&WriteRequest> = phases.iter().flatten().collect();
-    let total = requests.len();
+    let load_options = LoadOptions { id_prefix: request_id(), writer: writer() };
+    let phases = dump.requests(&client.fleet.config, &load_options);
+    let writes = phases.map_err(|error| exit::with_code(exit::CONFIG, error))?.concat();
+    let deletions = load::deletions(&client.fleet, &writes);
     if dry_run {
-        let lines = || {
-            let mut table = Table::new(&["OBJECT", "WRITES"]);
-            for request in &requests {
-                let mut writes: Vec<&str> = request.entries.keys().map(String::as_str).collect();
-                writes.extend(request.registration.as_ref().map(|_| REGISTRATION_SLUG));
-                writes.extend(request.membership.as_ref().map(|_| MEMBERSHIP_SLUG));
-                table.row([request.object.to_string(), writes.join(",")]);
-            }
-            table.lines()
-        };
-        output::print(options.presentation.output, lines, &json!(requests))?;
+        let lines = || [planned(&writes), going(&deletions)].concat();
+        let result =
+            output::print(options.presentation.output, lines, &json!({ "writes": writes, "deletes": deletions }));
         client.close().await;
-        return Ok(());
+        return result;
     }
-    let refused = load_phases(&mut client, phases).await?;
-    let revision = client.fleet.config.revision();
-    client.close().await;
-    if refused.is_empty() {
-        let value = json!({ "writes": total, "revision": revision });
-        return output::print(
-            options.presentation.output,
-            || vec![format!("{total} writes: revision {revision}")],
-            &value,
+    if !deletions.is_empty() && !allow_delete {
+        let error = anyhow!(
+            "nothing was written: edges would delete something; add --allow-delete if they should: {}",
+            going(&deletions).join("; ")
         );
+        return Err(exit::with_code(exit::REFUSED, error));
     }
-    let error = anyhow!("{} of {total} writes refused, the others are done: {}", refused.len(), refused.join("; "));
-    Err(exit::with_code(exit::REFUSED, error))
+    going(&deletions).iter().for_each(|line| eprintln!("{line}"));
+    let total = writes.len();
+    let revision =
+        if total == 0 { client.fleet.config.revision() } else { stage_and_commit(&mut client, writes).await? };
+    client.close().await;
+    let value = json!({ "writes": total, "revision": revision, "deletes": deletions });
+    output::print(options.presentation.output, || vec![format!("{total} writes: revision {revision}")], &value)
 }
 
-/// The writes that bring the ConfigDB to what a dump lists, in phases.
-///
-/// # Errors
-/// With [`exit::CONFIG`] if the dump contradicts itself.
-pub fn phases(dump: &Dump, client: &Client) -> anyhow::Result<Vec<Vec<WriteRequest>>> {
-    let options = LoadOptions { id_prefix: request_id(), writer: writer() };
-    dump.requests(&client.fleet.config, &options).map_err(|error| exit::with_code(exit::CONFIG, error))
-}
-
-/// Writes phase after phase; returns the refusals, one line each.
-///
-/// # Errors
-/// ConfigDB does not answer.
-pub async fn load_phases(client: &mut Client, phases: Vec<Vec<WriteRequest>>) -> anyhow::Result<Vec<String>> {
-    let total: usize = phases.iter().map(Vec::len).sum();
+/// The revision after the load.
+async fn stage_and_commit(client: &mut Client, writes: Vec<WriteRequest>) -> anyhow::Result<u64> {
+    let total = writes.len();
     let shown = std::io::stderr().is_terminal() && total > 100;
-    let mut before = 0;
-    let mut refused = Vec::new();
-    for phase in phases {
-        let count = phase.len();
-        let progress = |done: usize| {
-            let done = before + done;
-            if shown && (done.is_multiple_of(50) || done == total) {
-                eprint!("\r{done} of {total} writes");
-            }
-        };
-        let answers = client.write_all(phase, progress).await?;
-        before += count;
-        let refusals = answers.iter().filter(|answer| !answer.is_applied());
-        refused.extend(refusals.map(|answer| format!("{}: {}", answer.object, refusal(answer))));
-    }
+    let progress = |done: usize| {
+        if shown && (done.is_multiple_of(50) || done == total) {
+            eprint!("\r{done} of {total} writes");
+        }
+    };
+    let written = client.write_transaction(writes, progress).await;
     if shown {
         eprintln!();
     }
-    Ok(refused)
+    Ok(written?.revision)
+}
+
+/// What a load would write, a line an object and phase.
+fn planned(writes: &[WriteRequest]) -> Vec<String> {
+    let mut table = Table::new(&["OBJECT", "WRITES"]);
+    for write in writes {
+        let mut slugs: Vec<&str> = write.entries.keys().map(String::as_str).collect();
+        slugs.extend(write.registration.as_ref().map(|_| REGISTRATION_SLUG));
+        slugs.extend(write.membership.as_ref().map(|_| MEMBERSHIP_SLUG));
+        table.row([write.object.to_string(), slugs.join(",")]);
+    }
+    table.lines()
+}
+
+/// What edges would delete, a line each.
+fn going(deletions: &[Deletion]) -> Vec<String> {
+    let line = |deletion: &Deletion| {
+        let Deletion { cluster, deployment, uuid, reason } = deletion;
+        format!("deleted at the edge of {cluster}: {deployment} ({uuid}), because {reason}")
+    };
+    deletions.iter().map(line).collect()
 }
 
 async fn dump_all(options: &Options) -> anyhow::Result<()> {

@@ -139,10 +139,11 @@ async fn a_loaded_dump_is_dumped_equal() {
     let (_server, _centre, cli) = configdb().await;
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/factory.yaml");
     let dry = cli.json(&["config", "load", file, "--dry-run"]).await;
-    assert!(dry.as_array().unwrap().len() >= 6, "{dry}");
+    let writes = dry["writes"].as_array().unwrap().len();
+    assert!(writes >= 6 && dry["deletes"] == json!([]), "{dry}");
     assert_eq!(cli.json(&["cluster", "list"]).await, json!([]), "a dry run writes nothing");
     let loaded = cli.json(&["config", "load", file]).await;
-    assert_eq!(loaded["writes"].as_u64(), Some(dry.as_array().unwrap().len() as u64));
+    assert_eq!(loaded["writes"].as_u64(), Some(writes as u64));
     // The cluster manager goes on writing until both clusters are set up.
     let mut clusters = Value::Null;
     for _ in 0..200 {
@@ -169,6 +170,43 @@ async fn a_loaded_dump_is_dumped_equal() {
     let yaml = other_cli.run(&["config", "dump", "--output", "yaml"]).await;
     let again = other_cli.json_with(&["config", "load", "-"], &yaml.stdout).await;
     assert_eq!(again["writes"], 0, "YAML says the same: {again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_is_all_or_nothing_and_deletes_at_no_edge_unasked() {
+    let (_server, centre, cli) = configdb().await;
+    assert!(centre.processes.kill("cluster-manager"), "nobody else writes");
+    cli.json(&["config", "load", concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/factory.yaml")]).await;
+    let before = cli.json(&["config", "dump"]).await;
+    let deployments = before["configs"].as_object().unwrap().values().find_map(|entries| {
+        entries.as_object()?.iter().find(|(_, entry)| entry["cluster"].is_string() && entry["name"].is_string())
+    });
+    let (deployment, entry) = deployments.expect("the factory has a deployment");
+    let (application, _) = before["configs"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .find(|(_, entries)| entries.get(deployment.as_str()) == Some(entry))
+        .unwrap();
+
+    // The first write is good, the last one is not.
+    let mut bad = before.clone();
+    bad["configs"][application][deployment]["hostname"] = json!("another-host");
+    bad["configs"][application]["00000000-0000-4000-8000-00000000bad0"] = json!({"name": "no object"});
+    let refused = cli.run_with(&["config", "load", "-"], &bad.to_string()).await;
+    refused.refused(5, "nothing was written: object 00000000-0000-4000-8000-00000000bad0");
+    assert_eq!(cli.json(&["config", "dump"]).await, before);
+
+    let mut moved = before.clone();
+    moved["configs"][application][deployment]["cluster"] = json!("00000000-0000-4000-8000-00000000c1c1");
+    let dry = cli.json_with(&["config", "load", "-", "--dry-run"], &moved.to_string()).await;
+    assert_eq!(dry["deletes"][0]["uuid"], deployment.as_str(), "{dry:#}");
+    let refused = cli.run_with(&["config", "load", "-"], &moved.to_string()).await;
+    refused.refused(5, &format!("deleted at the edge of {}", dry["deletes"][0]["cluster"].as_str().unwrap()));
+    assert_eq!(cli.json(&["config", "dump"]).await, before);
+    let loaded = cli.json_with(&["config", "load", "-", "--allow-delete"], &moved.to_string()).await;
+    assert_eq!(loaded["writes"], 1, "{loaded:#}");
+    assert_eq!(cli.json(&["config", "dump"]).await, moved);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -95,3 +95,38 @@ fn hugely_nested_json_is_an_error_not_a_crash() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(error(vec![Metric::new(names::REQUEST_ID, "r"), Metric::new("Info", deep)]).0, "Info");
 }
+
+#[test]
+fn parts_and_commits_of_a_transaction_survive_their_commands() {
+    let configdb = crate::configdb_node(&Organisation::new("ACME").unwrap());
+    let parsed = |request: HostRequest| {
+        let HostRequest::Command { device, metrics, .. } = request else { panic!("a request is a command") };
+        Command::parse(device.as_ref(), &metrics)
+    };
+    let write = WriteRequest::put("r", OBJECT).entry("Info", json!({"name": "x"}));
+    let part = PartRequest { transaction: "t".to_owned(), position: 7, write };
+    assert_eq!(parsed(part.to_command(&configdb)), Ok(Command::Part(part)));
+    let commit = CommitRequest { id: "c".to_owned(), transaction: "t".to_owned(), parts: 8 };
+    assert_eq!(parsed(commit.to_command(&configdb)), Ok(Command::Commit(commit)));
+}
+
+#[test]
+fn what_is_neither_part_nor_commit_is_refused() {
+    let id = || Metric::new(names::REQUEST_ID, "r");
+    let transaction = || Metric::new(names::TRANSACTION_ID, "t");
+    let position = || Metric::new(names::TRANSACTION_POSITION, 0u64);
+    let commit = || Metric::new(names::TRANSACTION_COMMIT, 1u64);
+    let info = || Metric::new("Info", "{}");
+    for metrics in [
+        vec![id(), transaction()],
+        vec![id(), transaction(), info()],
+        vec![id(), transaction(), position()],
+        vec![id(), transaction(), commit(), info()],
+        vec![id(), transaction(), position(), commit(), info()],
+        vec![id(), position(), info()],
+        vec![id(), commit()],
+        vec![id(), transaction(), position(), info(), Metric::new(names::HISTORY_REPLAY, 1u64)],
+    ] {
+        assert_eq!(error(metrics).0, names::TRANSACTION_ID);
+    }
+}

@@ -124,7 +124,7 @@ fn a_dumped_replica_is_stable_and_loading_it_where_it_came_from_writes_nothing()
     let read = Dump::parse(&yaml).unwrap();
     assert_eq!(read, dump);
     assert_eq!(read.requests(&replica, &options()).unwrap(), Vec::<Vec<WriteRequest>>::new());
-    assert_eq!(dump.to_value()["objects"][id(0xc)][id(1)], json!({"name": "one"}));
+    assert_eq!(dump.to_value()["objects"][id(0xc)][id(1)], json!({"name": "one", "owner": id(0xffff)}));
 }
 
 #[test]
