@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use configdb_contract::configdb_node;
+use configdb_contract::{RequestResult, configdb_node};
 use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
@@ -24,6 +24,10 @@ const TURN_EVENTS_MAX: usize = 64;
 const COMMIT_ATTEMPTS: u32 = 5;
 /// Wait between two attempts.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
+/// How often the room of the disk is looked at, and whether it is full no more.
+const ROOM_LOOK: Duration = Duration::from_secs(5);
+/// Less room than this is worth a line in the log.
+const ROOM_LOW: u64 = 64 * 1024 * 1024;
 
 /// Runs ConfigDB on its database until it is asked to stop.
 ///
@@ -65,9 +69,22 @@ pub async fn run_on<S: Store>(
     let started = Instant::now();
     let clock = Clock::new();
     let mut state = State::new(&store.load().await?, limits)?;
-    state.on_event(Event::Start { timeline: Uuid::new_v4().as_u64_pair().0 }, clock.now());
+    let timeline = Uuid::new_v4().as_u64_pair().0;
+    state.on_event(Event::Start { timeline }, clock.now());
     let first = state.take_turn();
-    let first = committed(&mut store, first, &health).await?;
+    let first = match committed(&mut store, first, &health).await? {
+        Committed::Effects(effects) => effects,
+        Committed::Full { error, .. } => {
+            let stored = store.load().await?;
+            if stored.objects.is_empty() {
+                return Err(error).context("a new database cannot be made");
+            }
+            state = State::new(&stored, limits)?;
+            state.set_read_only(error.to_string());
+            state.on_event(Event::Start { timeline }, clock.now());
+            state.take_turn().effects.nothing_to_save().into_iter().collect()
+        }
+    };
     let node_config = EdgeNodeConfig {
         message_bytes_max: limits.message_bytes_max,
         ..EdgeNodeConfig::for_any_reader(configdb_node(organisation))
@@ -80,7 +97,7 @@ pub async fn run_on<S: Store>(
         elapsed_ms,
         "ConfigDB loaded"
     );
-    let mut service = Service { store, state, node, clock, health };
+    let mut service = Service { store, state, node, clock, health, next_look: clock.now().mono, is_low: false };
     let ended = service.serve(first, &shutdown).await;
     service.node.stop().await;
     service.store.close().await;
@@ -93,11 +110,16 @@ struct Service<S> {
     node: EdgeNodeHandle,
     clock: Clock,
     health: Health,
+    /// When the disk is looked at.
+    next_look: Duration,
+    /// It was said that there is little room.
+    is_low: bool,
 }
 
 impl<S: Store> Service<S> {
     async fn serve(&mut self, first: Vec<Effect>, shutdown: &Shutdown) -> anyhow::Result<()> {
         let mut effects = first;
+        self.tell_store();
         loop {
             let mut waiting = self.execute(effects, shutdown).await?;
             if waiting.is_empty() {
@@ -107,7 +129,11 @@ impl<S: Store> Service<S> {
                         Some(event) => vec![Event::Node(event)],
                         None => return Ok(()),
                     },
+                    () = self.clock.sleep_until(Some(self.next_look)) => Vec::new(),
                 };
+            }
+            if self.clock.now().mono >= self.next_look {
+                self.look().await;
             }
             while waiting.len() < TURN_EVENTS_MAX {
                 let Ok(event) = self.node.events().try_recv() else { break };
@@ -118,9 +144,56 @@ impl<S: Store> Service<S> {
                 self.state.on_event(event, self.clock.now());
             }
             let turn = self.state.take_turn();
-            effects = committed(&mut self.store, turn, &self.health).await?;
+            effects = match committed(&mut self.store, turn, &self.health).await? {
+                Committed::Effects(effects) => effects,
+                Committed::Full { error, answers, before } => self.refuse(&error, &answers, before).await?,
+            };
             self.count();
         }
+    }
+
+    /// Goes back to what is stored, refuses what was not, and writes nothing until there is room.
+    async fn refuse(
+        &mut self,
+        error: &StoreError,
+        answers: &[RequestResult],
+        before: Option<u64>,
+    ) -> anyhow::Result<Vec<Effect>> {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::error!(error = %error, cause, requests = answers.len(), "nothing can be stored; writes are refused until there is room");
+        let stored = self.store.load().await?;
+        // A disk that fails while it syncs may have taken what it refused. Only a fresh process tells readers of that.
+        anyhow::ensure!(before.is_none_or(|before| before == stored.revision), "a transaction was stored that failed");
+        self.state.roll_back(&stored, answers, &error.to_string(), self.clock.now())?;
+        self.tell_store();
+        Ok(self.state.take_turn().effects.nothing_to_save().into_iter().collect())
+    }
+
+    /// Looks at the room of the disk, and whether writes can be carried out again.
+    async fn look(&mut self) {
+        self.next_look = self.clock.now().mono + ROOM_LOOK;
+        if let Some(free) = self.store.free_bytes() {
+            #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; bytes stay exact up to 2^53")]
+            metrics::gauge!("configdb_store_free_bytes").set(free as f64);
+            let is_low = free < ROOM_LOW;
+            if is_low && !std::mem::replace(&mut self.is_low, is_low) {
+                tracing::warn!(free_bytes = free, "the disk of the database is almost full");
+            }
+            self.is_low = is_low;
+        }
+        if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
+            tracing::info!("there is room again; writes are carried out");
+            self.state.set_writable(self.clock.now());
+            self.tell_store();
+        }
+    }
+
+    fn tell_store(&self) {
+        match self.state.read_only() {
+            Some(reason) => self.health.component("store", false, format!("{reason}: read-only")),
+            None => self.health.component("store", true, "loaded"),
+        }
+        metrics::gauge!("configdb_read_only").set(f64::from(u8::from(self.state.read_only().is_some())));
     }
 
     /// Carries effects out; yields the events that they lead to.
@@ -180,19 +253,38 @@ impl<S: Store> Service<S> {
     }
 }
 
-/// Stores what the turn has to store; yields what may be done then.
-async fn committed<S: Store>(store: &mut S, turn: Turn, health: &Health) -> anyhow::Result<Vec<Effect>> {
+/// What became of a turn's commit.
+enum Committed {
+    /// It is stored, and this follows.
+    Effects(Vec<Effect>),
+    /// Nothing of it is stored.
+    Full {
+        /// That the disk is full.
+        error: StoreError,
+        /// What its requests would have been answered.
+        answers: Vec<RequestResult>,
+        /// Revision that the store had before, if there were transactions.
+        before: Option<u64>,
+    },
+}
+
+/// Stores what the turn has to store.
+async fn committed<S: Store>(store: &mut S, turn: Turn, health: &Health) -> anyhow::Result<Committed> {
     let Turn { commit, mut effects } = turn;
     if commit.is_empty() {
-        health.component("store", true, "loaded");
-        return Ok(effects.nothing_to_save().into_iter().collect());
+        return Ok(Committed::Effects(effects.nothing_to_save().into_iter().collect()));
     }
     let mut attempt = 1;
     loop {
         match effects.commit_async(store.commit(&commit)).await {
             Ok(((), saved)) => {
                 health.component("store", true, "committed");
-                return Ok(saved.into_iter().collect());
+                return Ok(Committed::Effects(saved.into_iter().collect()));
+            }
+            Err((error @ StoreError::Full { .. }, _)) => {
+                let before = commit.transactions.first().map(|first| first.revision.saturating_sub(1));
+                let answers = commit.requests.into_iter().map(|request| request.result).collect();
+                return Ok(Committed::Full { error, answers, before });
             }
             Err((error, unsaved)) => {
                 health.component("store", false, error.to_string());
@@ -213,4 +305,6 @@ fn describe_metrics() {
     metrics::describe_counter!("configdb_requests_total", "Requests by outcome: applied, refused, repeated");
     metrics::describe_gauge!("configdb_revision", "Revision of the last transaction");
     metrics::describe_gauge!("configdb_objects", "Objects that exist");
+    metrics::describe_gauge!("configdb_store_free_bytes", "Bytes that the disk of the database can still take");
+    metrics::describe_gauge!("configdb_read_only", "1: writes are refused, because the disk is full");
 }

@@ -67,6 +67,12 @@ pub struct State {
     births: usize,
     /// Of this run of the process, until its first transaction has begun it.
     timeline: Option<u64>,
+    /// The same, for ever.
+    run: Option<u64>,
+    /// Why nothing can be stored at present.
+    read_only: Option<String>,
+    /// What comes with the program was not looked at, because nothing could be stored.
+    defaults_due: bool,
 }
 
 impl State {
@@ -86,6 +92,9 @@ impl State {
             published: None,
             births: 0,
             timeline: None,
+            run: None,
+            read_only: None,
+            defaults_due: false,
         })
     }
 
@@ -105,6 +114,48 @@ impl State {
     #[must_use]
     pub fn node_metrics(&self) -> Vec<Metric> {
         births::node_metrics(&self.model, self.requests.last())
+    }
+
+    /// From here on every write is refused for that reason, and everything can be read.
+    pub fn set_read_only(&mut self, reason: String) {
+        self.read_only = Some(reason);
+    }
+
+    /// Why nothing is written at present.
+    #[must_use]
+    pub fn read_only(&self) -> Option<&str> {
+        self.read_only.as_deref()
+    }
+
+    /// Writes are carried out again.
+    pub fn set_writable(&mut self, now: Now) {
+        self.read_only = None;
+        if std::mem::take(&mut self.defaults_due) {
+            self.write_defaults(now, true);
+        }
+    }
+
+    /// The turn that had these answers could not be stored: the state is what is stored, and the requests are refused.
+    ///
+    /// # Errors
+    /// [`Inconsistent`], if the store cannot have come from this program.
+    pub fn roll_back(
+        &mut self,
+        stored: &Snapshot,
+        answers: &[RequestResult],
+        reason: &str,
+        now: Now,
+    ) -> Result<(), Inconsistent> {
+        let limits = *self.model.limits();
+        self.model = Model::from_snapshot(stored, limits)?;
+        self.requests = RequestLog::new(&stored.requests, limits.requests_max);
+        self.timeline = self.run.filter(|run| self.model.timelines().last_of(*run, self.model.revision()).is_none());
+        self.published = self.published.map(|_| (self.model.revision(), self.model.object_count()));
+        self.read_only = Some(reason.to_owned());
+        for answer in answers {
+            self.refuse_unrecorded(&answer.id, answer.object, no_room(reason), now);
+        }
+        Ok(())
     }
 
     /// Takes an event in.
@@ -156,19 +207,34 @@ impl State {
 
     fn start(&mut self, timeline: u64, now: Now) {
         self.timeline = Some(timeline);
+        self.run = Some(timeline);
+        self.defaults_due = self.read_only.is_some();
+        if !self.defaults_due {
+            self.write_defaults(now, false);
+        }
+        self.data = births::everything(&self.model).map(Effect::Node).collect();
+        self.births = self.model.object_count();
+    }
+
+    /// Writes what comes with the program. `is_born`: readers know the objects already.
+    fn write_defaults(&mut self, now: Now, is_born: bool) {
         if self.model.timelines().is_empty() {
             self.begin_timeline(self.model.revision());
         }
         for request in builtin::requests(&self.model) {
             let origin = Origin { writer: builtin::WRITER, builtin: true, time: now.wall };
             match self.apply(&request, origin) {
-                Ok(applied) => self.commit.transactions.extend(applied.transaction),
+                Ok(applied) => {
+                    self.commit.transactions.extend(applied.transaction);
+                    if is_born {
+                        self.births += usize::from(applied.is_birth);
+                        self.publish(request.object, applied.publication);
+                    }
+                }
                 // The site has arranged its objects such that the default does not fit; it is the site's store.
                 Err(refusal) => tracing::info!(object_id = %request.object, error = %refusal, "default not written"),
             }
         }
-        self.data = births::everything(&self.model).map(Effect::Node).collect();
-        self.births = self.model.object_count();
     }
 
     fn on_write(&mut self, request: &WriteRequest, now: Now) {
@@ -196,6 +262,10 @@ impl State {
 
     fn on_part(&mut self, part: PartRequest, now: Now) {
         let (id, object) = (part.write.id.clone(), part.write.object);
+        if let Some(reason) = &self.read_only {
+            let refusal = no_room(reason);
+            return self.refuse_unrecorded(&id, object, refusal, now);
+        }
         match self.transactions.stage(part, now.mono) {
             Ok(()) => {
                 let result = self.result(&id, object, Outcome::Staged, now, |_| {});
@@ -255,10 +325,16 @@ impl State {
         Ok(())
     }
 
-    /// Answers a request whose id was used before.
+    /// Answers a request whose id was used before, or that cannot be stored.
     fn is_answered(&mut self, id: &str, digest: Uuid, object: Uuid, now: Now) -> bool {
         match self.requests.find(id, digest) {
-            Known::No => return false,
+            Known::No => match &self.read_only {
+                None => return false,
+                Some(reason) => {
+                    let refusal = no_room(reason);
+                    self.refuse_unrecorded(id, object, refusal, now);
+                }
+            },
             Known::Same(mut result) => {
                 self.counters.repeated += 1;
                 result.at = now.wall;
@@ -411,6 +487,11 @@ impl State {
     fn answer(&mut self, result: &RequestResult) {
         self.answers.push(Effect::Node(NodeUpdate::Set { device: None, metrics: vec![result.to_metric()] }));
     }
+}
+
+fn no_room(reason: &str) -> Refusal {
+    let reason = format!("{reason}; nothing was written, and everything can be read. Make room, and write again");
+    Refusal { field: "Config/Store".to_owned(), reason }
 }
 
 fn origin(request: &WriteRequest, now: Now) -> Origin<'_> {

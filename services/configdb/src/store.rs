@@ -176,6 +176,13 @@ pub enum StoreError {
         /// What says that there was one.
         mark: &'static str,
     },
+    /// There is no room for what should be stored. Nothing of it is.
+    #[error("the disk is full")]
+    Full {
+        /// What the database says.
+        #[source]
+        source: Box<StoreError>,
+    },
     /// Reading or writing.
     #[error("the database cannot {step}")]
     Io {
@@ -192,8 +199,14 @@ pub trait Store: Send {
     /// Everything, as after the last commit.
     fn load(&mut self) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
-    /// Stores all of it durably, or nothing.
+    /// Stores all of it durably, or nothing. After [`StoreError::Full`] everything can be read as before.
     fn commit(&mut self, commit: &Commit) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Stores something that means nothing: whether [`Store::commit`] works again.
+    fn probe(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Bytes that the store can still take; None: nobody knows.
+    fn free_bytes(&self) -> Option<u64>;
 
     /// The history that a request asks for, oldest first.
     fn history(

@@ -2,15 +2,19 @@
 //! tck-id-message-flow-edge-node-birth-publish-will-message-payload-bdSeq).
 //!
 //! The number is stored before the CONNECT that makes it necessary, and replaced whole: a process killed at any moment finds a number that no
-//! session has used.
+//! session has used. The file always has the same length and is overwritten in place, which works on a full disk, and within one sector, which a disk writes whole.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use sparkplug::{BdSeq, EdgeNodeDescriptor};
 
 use crate::plain_name::plain_name;
+
+/// Bytes of the file: three digits and a line break.
+const FILE_BYTES: usize = 4;
 
 /// Storage of one Edge Node's next bdSeq.
 #[derive(Debug, Clone)]
@@ -85,11 +89,19 @@ impl BdSeqStore {
             return Ok(());
         };
         let failed = |step| move |source| BdSeqError::Io { step, path: path.clone(), source };
+        let text = format!("{:03}\n", next.get());
+        match OpenOptions::new().write(true).open(path) {
+            Ok(file) if file.metadata().is_ok_and(|there| there.len() == FILE_BYTES as u64) => {
+                file.write_all_at(text.as_bytes(), 0).map_err(failed("write"))?;
+                return file.sync_all().map_err(failed("sync"));
+            }
+            _ => {}
+        }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(directory).map_err(failed("create the directory of"))?;
         let temporary = path.with_extension("bd_seq.tmp");
         let mut file = File::create(&temporary).map_err(failed("create"))?;
-        file.write_all(format!("{}\n", next.get()).as_bytes()).map_err(failed("write"))?;
+        file.write_all(text.as_bytes()).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
         fs::rename(&temporary, path).map_err(failed("replace"))?;
         File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("sync the directory of"))
@@ -115,6 +127,24 @@ mod tests {
         assert_eq!((store.load().unwrap().get(), store.is_used()), (255, true));
         let names: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["ACME-Plant=201.Sync.bd_seq"]);
+    }
+
+    #[test]
+    fn the_file_is_overwritten_in_place_and_one_of_another_length_is_replaced() {
+        use std::os::unix::fs::MetadataExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let store = BdSeqStore::in_directory(directory.path(), &node("g", "e"));
+        let file = directory.path().join("g.e.bd_seq");
+        fs::write(&file, "7\n").unwrap();
+        assert_eq!(store.load().unwrap().get(), 7);
+        let inode_after = |number| {
+            store.store(BdSeq::from_wire(number).unwrap()).unwrap();
+            assert_eq!(store.load().unwrap().get(), number);
+            fs::metadata(&file).unwrap().ino()
+        };
+        let place = inode_after(8);
+        assert_eq!((inode_after(255), inode_after(0)), (place, place));
+        assert_eq!(fs::metadata(&file).unwrap().len(), FILE_BYTES as u64);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use configdb_contract::command::device_id;
 use configdb_contract::{Change, ConfigReplica, Dump, LoadOptions, WriteRequest, configdb_node, names};
 use configdb_schema::Organisation;
-use configdb_schema::known::{class, service, special};
+use configdb_schema::known::{self, class, service, special};
 use serde_json::json;
 use sparkplug::DeviceId;
 use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, NodeOutput};
@@ -537,4 +537,59 @@ fn a_dump_of_every_kind_of_object_loads_back_completely_into_an_empty_store() {
     assert_eq!(expected, loaded);
     assert!(expected.0.iter().any(|(_, registration, ..)| registration.owner != special::UNOWNED));
     assert!(dump.requests(&replica_of(&target), &options).unwrap().is_empty(), "there is nothing left to load");
+}
+
+#[test]
+fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_written() {
+    let disk = MemoryStore::new(Uuid::from_u128(5));
+    drop(Bench::on(disk.clone()));
+    // The first writes of a run begin its timeline, also the second time.
+    let mut bench = restarted(&disk);
+    let before = bench.state.model().to_snapshot();
+    bench.create("a", CLUSTER);
+    bench.request(&WriteRequest::put("b", CLUSTER).delete("GitConfig"));
+    let Turn { commit, effects } = bench.state.take_turn();
+    assert!(commit.timelines.is_some());
+    drop(effects);
+    let answers: Vec<RequestResult> = commit.requests.into_iter().map(|request| request.result).collect();
+    bench.state.roll_back(&bench.disk.load_now(), &answers, "the disk is full", now(60)).unwrap();
+    let refused = ["a Refused Config/Store", "b Refused Config/Store"];
+    assert_eq!(bench.lines(), refused);
+    bench.create("a", CLUSTER);
+    bench.part(&PartRequest { transaction: "t".to_owned(), position: 0, write: cluster("b", OTHER) });
+    let turn = bench.state.take_turn();
+    assert!(turn.commit.is_empty(), "no refusal is recorded");
+    assert_eq!(turn.effects.nothing_to_save().into_iter().map(|e| line(&e)).collect::<Vec<_>>(), refused);
+    assert!(bench.state.model().to_snapshot() == before);
+
+    bench.state.set_writable(now(70));
+    bench.create("a", CLUSTER);
+    let turn = bench.state.take_turn();
+    assert!(turn.commit.timelines.is_some());
+    bench.disk.commit_now(&turn.commit);
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    assert_eq!(lines.last().map(String::as_str), Some("a Applied "), "{lines:?}");
+    assert!(lines.contains(&format!("birth {CLUSTER}")));
+}
+
+#[test]
+fn what_comes_with_the_program_is_written_and_told_when_there_is_room_again() {
+    let mut older = Bench::new().disk.load_now();
+    // What an older program has written, and nobody has changed.
+    let is_info = |application: &Uuid| *application == known::application::INFO;
+    let (object, _, entry) = older.entries.iter_mut().find(|(_, of, entry)| entry.builtin && is_info(of)).unwrap();
+    entry.json = json!({"name": "Name of old"}).to_string().into();
+    let object = *object;
+    let mut state = State::new(&older, Limits::default()).unwrap();
+    state.set_read_only("the disk is full".to_owned());
+    state.on_event(Event::Start { timeline: 9 }, now(80));
+    let turn = state.take_turn();
+    assert!(turn.commit.is_empty());
+    let births = turn.effects.nothing_to_save().into_iter().filter(|e| line(e).starts_with("birth")).count();
+    assert_eq!(births, older.objects.len());
+    state.set_writable(now(90));
+    let turn = state.take_turn();
+    assert_eq!(turn.commit.transactions.len(), 1);
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    assert!(lines.contains(&format!("data {object} Info")), "{lines:?}");
 }

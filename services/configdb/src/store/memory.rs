@@ -141,6 +141,14 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn probe(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {
         Ok(self.history_now(request))
     }

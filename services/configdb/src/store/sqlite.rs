@@ -36,6 +36,11 @@ const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
 /// Why there must have been a store.
 const USED: &str = "this ConfigDB has run with one before";
 
+/// Bytes of a probe: several pages.
+const PROBE_BYTES: usize = 64 * 1024;
+/// A failure with less room than this is a full disk.
+const ROOM_MIN: u64 = 1024 * 1024;
+
 /// What a statement sets in `meta`.
 const SET_META: &str =
     "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
@@ -104,6 +109,20 @@ impl SqliteStore {
         }
     }
 
+    /// After a failure there is another connection; and the error says so if the disk is full.
+    async fn settle(&mut self, stored: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Err(error) = stored else { return Ok(()) };
+        self.disconnect().await;
+        let (StoreError::Io { source, .. } | StoreError::Open { source, .. }) = &error else { return Err(error) };
+        let is_full = match primary_code(source) {
+            Some(13) => true,
+            // Some file systems find out when they sync.
+            Some(10) => self.free_bytes().is_some_and(|free| free < ROOM_MIN),
+            _ => false,
+        };
+        Err(if is_full { StoreError::Full { source: Box::new(error) } } else { error })
+    }
+
     /// Writes only where something is missing: a store of this version can be opened on a full disk.
     async fn migrated(mut self) -> Result<Self, StoreError> {
         let found = self.meta("schema_version").await?;
@@ -160,36 +179,27 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
-        let connection = self.connection().await?;
-        let stored = async {
-            let mut database = connection.begin_with("BEGIN IMMEDIATE").await?;
-            for transaction in &commit.transactions {
-                write_transaction(&mut database, transaction).await?;
-            }
-            if let Some(last) = commit.transactions.last() {
-                set_meta(&mut database, "revision", last.revision.to_string()).await?;
-            }
-            if let Some(timelines) = &commit.timelines {
-                set_meta(&mut database, "timelines", timelines.to_string()).await?;
-            }
-            for request in &commit.requests {
-                let result = serde_json::to_string(&request.result).map_err(|e| sqlx::Error::Encode(e.into()))?;
-                sqlx::query("INSERT INTO request (sequence, digest, result) VALUES ($1, $2, $3)")
-                    .bind(number(request.sequence))
-                    .bind(request.digest.to_string())
-                    .bind(result)
-                    .execute(&mut *database)
-                    .await?;
-            }
-            let forget = sqlx::query("DELETE FROM request WHERE sequence < $1").bind(number(commit.forget_below));
-            forget.execute(&mut *database).await?;
-            database.commit().await
+        let stored = match self.connection().await {
+            Ok(connection) => write_commit(connection, commit).await.map_err(io("store a transaction")),
+            Err(error) => Err(error),
         };
-        let stored = stored.await.map_err(io("store a transaction"));
-        if stored.is_err() {
-            self.disconnect().await;
-        }
-        stored
+        self.settle(stored).await
+    }
+
+    async fn probe(&mut self) -> Result<(), StoreError> {
+        // One that other processes can read beside, if there was no room for that.
+        self.disconnect().await;
+        let stored = match self.connection().await {
+            Ok(connection) => write_probe(connection).await.map_err(io("store a transaction")),
+            Err(error) => Err(error),
+        };
+        self.settle(stored).await
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let directory = self.path.parent()?;
+        let system = rustix::fs::statvfs(directory).ok()?;
+        Some(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {
@@ -209,6 +219,41 @@ impl Store for SqliteStore {
     async fn close(mut self) {
         self.disconnect().await;
     }
+}
+
+async fn write_commit(connection: &mut AnyConnection, commit: &Commit) -> Result<(), sqlx::Error> {
+    let mut database = connection.begin_with("BEGIN IMMEDIATE").await?;
+    for transaction in &commit.transactions {
+        write_transaction(&mut database, transaction).await?;
+    }
+    if let Some(last) = commit.transactions.last() {
+        set_meta(&mut database, "revision", last.revision.to_string()).await?;
+    }
+    if let Some(timelines) = &commit.timelines {
+        set_meta(&mut database, "timelines", timelines.to_string()).await?;
+    }
+    for request in &commit.requests {
+        let result = serde_json::to_string(&request.result).map_err(|e| sqlx::Error::Encode(e.into()))?;
+        sqlx::query("INSERT INTO request (sequence, digest, result) VALUES ($1, $2, $3)")
+            .bind(number(request.sequence))
+            .bind(request.digest.to_string())
+            .bind(result)
+            .execute(&mut *database)
+            .await?;
+    }
+    let forget = sqlx::query("DELETE FROM request WHERE sequence < $1").bind(number(commit.forget_below));
+    forget.execute(&mut *database).await?;
+    database.commit().await
+}
+
+/// As large as a small write with its history, so that the first of them does not fail again at once.
+async fn write_probe(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+    for value in [" ".repeat(PROBE_BYTES), String::new()] {
+        let mut database = connection.begin_with("BEGIN IMMEDIATE").await?;
+        set_meta(&mut database, "probe", value).await?;
+        database.commit().await?;
+    }
+    Ok(())
 }
 
 /// A connection that may write.

@@ -269,7 +269,7 @@ async fn the_next_bd_seq_is_stored_before_the_connect_goes_out() {
     let rig = rig(store.clone(), |_| {}).await;
     rig.say(vec![connect(Some(255))]).await;
     let mut link = rig.accept().await;
-    assert_eq!(std::fs::read_to_string(directory.path().join("bd_seq")).unwrap(), "0\n");
+    assert_eq!(std::fs::read_to_string(directory.path().join("bd_seq")).unwrap(), "000\n");
     let Some(Packet::Connect(packet)) = link.packet().await else { panic!("no CONNECT") };
     assert!(packet.clean_session);
     assert_eq!(packet.last_will.unwrap().topic, "will");

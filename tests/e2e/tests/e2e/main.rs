@@ -10,6 +10,7 @@ mod charts;
 mod command_line;
 mod enrolment;
 mod factory;
+mod full_disk;
 mod git;
 mod hostile;
 mod http_api;
