@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use configdb_contract::{
-    Change, CommitRequest, HistoryEntry, PartRequest, ReplayRequest, RequestResult, WriteRequest, Writer, WriterConfig,
-    WriterOutput,
-};
+use configdb_contract::{CommitRequest, PartRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput};
 use configdb_schema::Document;
 use configdb_schema::address::{self, ClusterName, Organisation};
 use edge_sync_contract::SyncReplica;
@@ -36,9 +33,6 @@ const SERVICE_WAIT: Duration = Duration::from_secs(5);
 /// Parts of a transaction that are handed to the writer at once, of as many as it takes.
 const STAGED_AT_ONCE: usize = 10_000;
 
-/// Changes asked for in one go when a history is read.
-const HISTORY_PAGE: u64 = 200;
-
 /// How much of the fleet a command wants to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -61,7 +55,6 @@ pub struct Client {
     deadline: Instant,
     timeout: Duration,
     writer: Writer,
-    history: Vec<HistoryEntry>,
     expected: BTreeSet<EdgeNodeDescriptor>,
     rejected: Option<String>,
 }
@@ -168,7 +161,6 @@ impl Client {
             deadline: Instant::now() + options.presentation.timeout,
             timeout: options.presentation.timeout,
             writer,
-            history: Vec::new(),
             expected: BTreeSet::new(),
             rejected: None,
         };
@@ -189,11 +181,7 @@ impl Client {
     }
 
     fn unreachable(&self, reason: &str) -> anyhow::Error {
-        let error = anyhow!("{reason}").context(format!(
-            "cannot reach the broker {} (name another with --broker, or start one with `sparkfleet up`)",
-            self.broker
-        ));
-        exit::with_code(exit::UNAVAILABLE, error)
+        unreachable(&self.broker, reason)
     }
 
     /// Every join service that is alive. Who only shows them beside others does not wait for ever.
@@ -348,9 +336,6 @@ impl Client {
         let now = self.clock.now();
         for change in self.fleet.on_event(event) {
             self.writer.on_change(&change, now);
-            if let Change::History(entry) = change {
-                self.history.push(entry);
-            }
         }
     }
 
@@ -419,39 +404,6 @@ impl Client {
         if answer.is_applied() { Ok(answer) } else { Err(refused_transaction(&answer)) }
     }
 
-    /// The recorded changes of an object from a revision on, the oldest first.
-    ///
-    /// # Errors
-    /// As [`Client::write`].
-    pub async fn history(
-        &mut self,
-        object: Uuid,
-        slug: Option<String>,
-        since: u64,
-    ) -> anyhow::Result<Vec<HistoryEntry>> {
-        let mut history: Vec<HistoryEntry> = Vec::new();
-        let mut from = since;
-        loop {
-            self.history.clear();
-            let request = ReplayRequest {
-                slug: slug.clone(),
-                limit: HISTORY_PAGE,
-                ..ReplayRequest::new(request_id(), object, from)
-            };
-            self.writer.submit_replay(request, self.clock.now())?;
-            applied(self.answers(1, |_| {}).await?.pop().context("an answered request has an answer")?)?;
-            let mut page = std::mem::take(&mut self.history);
-            page.retain(|entry| entry.object == object && entry.revision >= from);
-            let Some(last) = page.iter().map(|entry| entry.revision).max() else { break };
-            from = last + 1;
-            history.append(&mut page);
-        }
-        history.sort_by(|a, b| (a.revision, &a.slug).cmp(&(b.revision, &b.slug)));
-        // A repeated request is answered with the same changes again.
-        history.dedup();
-        Ok(history)
-    }
-
     async fn answers(&mut self, count: usize, mut progress: impl FnMut(usize)) -> anyhow::Result<Vec<RequestResult>> {
         let mut answers = Vec::with_capacity(count);
         loop {
@@ -494,6 +446,14 @@ impl Client {
     pub async fn close(self) {
         self.host.stop().await;
     }
+}
+
+/// The error for a broker that is not reached.
+pub(crate) fn unreachable(broker: &str, reason: &str) -> anyhow::Error {
+    let error = anyhow!("{reason}").context(format!(
+        "cannot reach the broker {broker} (name another with --broker, or start one with `sparkfleet up`)"
+    ));
+    exit::with_code(exit::UNAVAILABLE, error)
 }
 
 /// Whether the Sync of each of these clusters is replicated.

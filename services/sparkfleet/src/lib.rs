@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! arguments -> cli -> command/{cluster,deployment,status,...} -> client (a Host Application session) -> fleet (replicas) -> output
+//!                  -> command/config -> one_object         -> a listener, for what one object of ConfigDB has
 //!                  -> command/secret -> http_api            -> the cluster manager's HTTP API
 //!                  -> command/acl                          -> topic_walls: access control for MQTT servers
 //!                  -> command/service                      -> run() of one service
@@ -21,6 +22,7 @@ pub mod enrol;
 pub mod fleet;
 pub mod http_api;
 pub mod load;
+pub mod one_object;
 pub mod output;
 pub mod recovery;
 pub mod trust;

@@ -38,6 +38,23 @@ pub struct ObjectReplica {
 }
 
 impl ObjectReplica {
+    /// From a message of the object's Device that has everything: its birth, or what answers `Device Control/Rebirth`. None: it has only a part of it, or something unreadable.
+    #[must_use]
+    pub fn from_message(metrics: &[Metric]) -> Option<Self> {
+        let present = |name: &str| metrics.iter().find(|metric| &*metric.name == name && !metric.is_historical);
+        let mut object = Self {
+            registration: Some(parse_json(present(REGISTRATION_SLUG)?).ok()?),
+            membership: parse_json(present(MEMBERSHIP_SLUG)?).ok()?,
+            ..Self::default()
+        };
+        for metric in metrics.iter().filter(|metric| entry::application_of(metric).is_some()) {
+            if let Some(entry) = entry::from_metric(metric).ok()? {
+                object.entries.insert(metric.name.clone(), entry);
+            }
+        }
+        Some(object)
+    }
+
     /// Its entry under the application with that slug.
     #[must_use]
     pub fn entry(&self, slug: &str) -> Option<&Entry> {

@@ -1,5 +1,6 @@
 //! `sparkfleet config ...`: ConfigDB as it is, entry by entry.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 use anyhow::anyhow;
@@ -15,6 +16,7 @@ use crate::cli::{ConfigCommand, Options, OutputForm};
 use crate::client::{Client, Scope, request_id, writer};
 use crate::fleet::Fleet;
 use crate::load::{self, Deletion};
+use crate::one_object::{OneObject, Values};
 use crate::output::{self, Table};
 
 /// Carries out a config command.
@@ -72,23 +74,43 @@ fn slug(fleet: &Fleet, wanted: &str) -> anyhow::Result<String> {
     found.map(str::to_owned).ok_or_else(|| not_found("application", wanted, known()))
 }
 
-async fn get(wanted: &str, application: &str, options: &Options) -> anyhow::Result<()> {
+/// The UUID of the object. A name is looked up in everything that ConfigDB has.
+async fn uuid_of(wanted: &str, options: &Options) -> anyhow::Result<Uuid> {
+    if let Ok(uuid) = Uuid::try_parse(wanted) {
+        return Ok(uuid);
+    }
     let client = Client::open(options, Scope::Config).await?;
-    let uuid = object(&client.fleet, wanted)?;
-    let value = if application == REGISTRATION_SLUG || application == MEMBERSHIP_SLUG {
-        let known = client.fleet.config.object(uuid).ok_or_else(|| gone(anyhow!("there is no object {uuid}")))?;
-        if application == REGISTRATION_SLUG { json!(known.registration) } else { json!(known.membership) }
+    let found = object(&client.fleet, wanted);
+    client.close().await;
+    found
+}
+
+async fn get(wanted: &str, application: &str, options: &Options) -> anyhow::Result<()> {
+    let uuid = uuid_of(wanted, options).await?;
+    let mut session = OneObject::open(options, uuid)?;
+    let read = session.read().await;
+    session.close().await;
+    let Values { object, applications } = read?.ok_or_else(|| gone(anyhow!("there is no object {uuid}")))?;
+    let value = if application == REGISTRATION_SLUG {
+        json!(object.registration)
+    } else if application == MEMBERSHIP_SLUG {
+        json!(object.membership)
     } else {
-        let slug = slug(&client.fleet, application)?;
-        let entry = client.fleet.config.entry(uuid, &slug);
+        let slug = slug_among(&applications, application)?;
+        let entry = object.entry(slug);
         entry.ok_or_else(|| gone(anyhow!("object {uuid} has no entry {slug}")))?.value()?
     };
     // An entry is a document, not a row: people read it as YAML.
     let form =
         if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
-    let result = output::print(form, Vec::new, &value);
-    client.close().await;
-    result
+    output::print(form, Vec::new, &value)
+}
+
+/// The slug of an application given by slug or UUID.
+fn slug_among<'a>(applications: &'a BTreeMap<String, Uuid>, wanted: &str) -> anyhow::Result<&'a str> {
+    let uuid = Uuid::try_parse(wanted).ok();
+    let found = applications.iter().find(|(slug, of)| *slug == wanted || Some(**of) == uuid);
+    found.map(|(slug, _)| slug.as_str()).ok_or_else(|| not_found("application", wanted, applications.keys()))
 }
 
 async fn write(wanted: &str, application: Option<&str>, change: Change, options: &Options) -> anyhow::Result<()> {
@@ -247,13 +269,11 @@ async fn history(
     limit: u64,
     options: &Options,
 ) -> anyhow::Result<()> {
-    let mut client = Client::open(options, Scope::Config).await?;
-    let uuid = object(&client.fleet, wanted)?;
-    let slug = match application {
-        Some(special) if special == REGISTRATION_SLUG || special == MEMBERSHIP_SLUG => Some(special.to_owned()),
-        other => other.map(|wanted| slug(&client.fleet, wanted)).transpose()?,
-    };
-    let all = client.history(uuid, slug, since).await?;
+    let uuid = uuid_of(wanted, options).await?;
+    let mut session = OneObject::open(options, uuid)?;
+    let read = history_of(&mut session, application, since).await;
+    session.close().await;
+    let all = read?;
     let newest = all.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
     let entries = &all[newest..];
     let value: Vec<Value> = entries.iter().map(described).collect();
@@ -265,9 +285,24 @@ async fn history(
         }
         table.lines()
     };
-    let result = output::print(options.presentation.output, lines, &json!(value));
-    client.close().await;
-    result
+    output::print(options.presentation.output, lines, &json!(value))
+}
+
+async fn history_of(
+    session: &mut OneObject,
+    application: Option<&str>,
+    since: u64,
+) -> anyhow::Result<Vec<HistoryEntry>> {
+    let slug = match application {
+        // ConfigDB refuses a slug that there is not; a UUID needs the object to tell what it stands for.
+        Some(wanted) if Uuid::try_parse(wanted).is_ok() => {
+            let Values { applications, .. } =
+                session.read().await?.ok_or_else(|| gone(anyhow!("there is no such object")))?;
+            Some(slug_among(&applications, wanted)?.to_owned())
+        }
+        other => other.map(str::to_owned),
+    };
+    session.history(slug, since).await
 }
 
 fn described(entry: &HistoryEntry) -> Value {

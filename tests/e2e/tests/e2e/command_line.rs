@@ -1,12 +1,15 @@
 //! The command line: forms of output, exit codes, help, completions, and ConfigDB entry by entry.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use e2e::centre::{Centre, free_port};
 use e2e::cli::Cli;
 use e2e::mosquitto::Mosquitto;
+use e2e::recorder::Recorder;
 use e2e::{program, wait};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 /// Every command that there is, as words; found in the help of the one above it.
 fn commands() -> Vec<Vec<String>> {
@@ -130,7 +133,7 @@ async fn entries_are_put_patched_guarded_by_etag_listed_and_have_a_history() {
     assert_eq!(history[2]["value"], Value::Null);
     cli.json(&["config", "delete", OVEN]).await;
     cli.run(&["config", "get", OVEN, "Registration"]).await.refused(7, "no object");
-    cli.run(&["config", "get", OVEN, "Unheard_Of"]).await.refused(7, "there are:");
+    cli.run(&["config", "get", "18773d6d-a70d-443a-b29a-3f1583195290", "Unheard_Of"]).await.refused(7, "there are:");
     cli.run(&["config", "get", "Nobody", "Info"]).await.refused(7, "no object named");
 }
 
@@ -170,6 +173,46 @@ async fn a_loaded_dump_is_dumped_equal() {
     let yaml = other_cli.run(&["config", "dump", "--output", "yaml"]).await;
     let again = other_cli.json_with(&["config", "load", "-"], &yaml.stdout).await;
     assert_eq!(again["writes"], 0, "YAML says the same: {again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_one_object_tells_that_object_alone() {
+    const READS: usize = 100;
+    let (server, centre, cli) = configdb().await;
+    assert!(centre.processes.kill("cluster-manager") && centre.processes.kill("edge-monitor"), "nobody else asks");
+    let put = ["config", "put", OVEN, "Info", "-", "--class", "18773d6d-a70d-443a-b29a-3f1583195290"];
+    cli.json_with(&put, "{\"name\": \"Oven\"}").await;
+    let recorder = Recorder::start(server.address()).await;
+    let mut reads = JoinSet::new();
+    for n in 0..READS {
+        let cli = cli.clone();
+        reads.spawn(async move {
+            match n % 10 {
+                0 => assert_eq!(cli.json(&["config", "history", OVEN, "Info"]).await[0]["value"]["name"], "Oven"),
+                1 => drop(
+                    cli.run(&["config", "get", "0e000000-0000-4000-8000-00000000dead", "Info"])
+                        .await
+                        .refused(7, "no object"),
+                ),
+                _ => assert_eq!(cli.json(&["config", "get", OVEN, "Info"]).await["name"], "Oven"),
+            }
+        });
+        // As many at a time as people would start.
+        while reads.len() >= 5 {
+            reads.join_next().await.unwrap().unwrap();
+        }
+    }
+    while let Some(read) = reads.join_next().await {
+        read.unwrap();
+    }
+    let messages = recorder.messages();
+    let topics = |kind: &str| {
+        let start = format!("spBv1.0/ACME-Central/{kind}/ConfigDB");
+        messages.iter().map(|message| message.topic.as_str()).filter(move |topic| topic.starts_with(&start))
+    };
+    assert_eq!((topics("NBIRTH").count(), topics("DBIRTH").count(), topics("NCMD").count()), (0, 0, 0));
+    let devices: BTreeSet<&str> = topics("DDATA").filter_map(|topic| topic.rsplit('/').next()).collect();
+    assert_eq!(devices, [OVEN].into());
 }
 
 #[tokio::test(flavor = "multi_thread")]
