@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{Options, Presentation};
+use super::{Options, Printing};
 
 /// `sparkfleet audit ...`.
 #[derive(Debug, Clone, Subcommand)]
@@ -19,7 +19,7 @@ pub enum AuditCommand {
         after: Option<String>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        presentation: Presentation,
+        printing: Printing,
     },
 }
 

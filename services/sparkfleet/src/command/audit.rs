@@ -13,7 +13,7 @@ use crate::output;
 /// # Errors
 /// With [`exit::CONFIG`] if the file cannot be read, [`exit::REFUSED`] if it does not hold together.
 pub fn run(command: AuditCommand) -> anyhow::Result<()> {
-    let AuditCommand::Verify { file, after, presentation } = command;
+    let AuditCommand::Verify { file, after, printing } = command;
     let bytes = std::fs::read(&file)
         .with_context(|| format!("cannot read {}", file.display()))
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
@@ -31,5 +31,5 @@ pub fn run(command: AuditCommand) -> anyhow::Result<()> {
         lines.push(format!("head          {}", end.head));
         lines
     };
-    output::print(presentation.output, lines, &value)
+    output::print(printing.output, lines, &value)
 }
