@@ -4,6 +4,7 @@
 //! expect them. That needs the right to mount; [`Kubelet::start`] says so where it is missing. A pod without a known image is said to run.
 //! What it does not do: init containers, volumes of other kinds, `envFrom`, probes other than HTTP, limits.
 
+pub mod images;
 pub mod node;
 mod pod;
 mod probe;

@@ -8,6 +8,7 @@
 //! | [`certificates`] | its authority and what that has signed |
 //! | [`control_plane`] | etcd, API server, controller-manager and scheduler; restart, compaction, logs |
 //! | [`definitions`] | the resource definitions of Flux, Sealed Secrets and our chart |
+//! | [`flux_export`] | what installs Flux, as `flux install --export` writes it |
 //! | [`controllers`] | helm-controller and kustomize-controller |
 //! | [`sources`] | artifacts for Flux' sources, in the place of source-controller |
 //! | [`kubelet`] | nodes, and pods as processes |
@@ -21,6 +22,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod controllers;
 pub mod definitions;
+pub mod flux_export;
 pub mod kubelet;
 pub mod network;
 pub mod process;

@@ -3,7 +3,6 @@
 
 mod audit;
 mod factory;
-mod flux;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,5 @@
 //! A centre behind the walls, a control plane whose pods are processes, and the person who pastes the line there.
 
-use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,23 +10,20 @@ use e2e::shell::Shell;
 use e2e::walled::{Site, mqtt};
 use kube::api::{Api, DynamicObject, ListParams};
 use kubernetes_tests::control_plane::{ControlPlane, Options};
-use kubernetes_tests::definitions;
-use kubernetes_tests::kubelet::{Images, Kubelet, Program};
+use kubernetes_tests::kubelet::Kubelet;
+use kubernetes_tests::kubelet::images::{self, Ours};
 use kubernetes_tests::programs::Programs;
 use kubernetes_tests::sources::Sources;
+use kubernetes_tests::{definitions, flux_export};
 use serde_json::Value;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
 
 use super::audit::Audit;
-use super::flux;
 
 /// Far above what anything takes: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
-
-/// Images whose programs are built with Kubernetes.
-const OTHERS: [&str; 3] = ["helm-controller", "kustomize-controller", "sealed-secrets-controller"];
 
 /// The charts that are shipped, which the cluster manager serves.
 const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
@@ -52,7 +48,12 @@ impl Factory {
         let audit = Audit::begin();
         let options = Options { scheduler: true, api_server: audit.flags() };
         let plane = ControlPlane::with(options).await;
-        let kubelet = Kubelet::start(&plane, hosts, false, images(&programs)).await;
+        let ours = Ours {
+            sparkfleet: program::sparkfleet(),
+            edge: program::named("sparkfleet-edge"),
+            edge_agent: program::edge_agent(),
+        };
+        let kubelet = Kubelet::start(&plane, hosts, false, images::of(&programs, ours)).await;
         let sources = Sources::start(&plane).await;
         let kube_config = std::fs::read_to_string(plane.kubeconfig()).unwrap();
         let shell = Shell::with_kubectl(&kube_config, &programs.program("kubectl"));
@@ -198,7 +199,7 @@ pub fn took(what: &str, since: Instant) {
 fn configuration(site: &Site, programs: &Programs) -> String {
     let at = |name: &str| site.server.directory().join(name).display().to_string();
     let flux = at("flux.yaml");
-    std::fs::write(&flux, flux::manifests(programs)).unwrap();
+    std::fs::write(&flux, flux_export::manifests(programs)).unwrap();
     let port = site.server.address().port();
     format!(
         "charts_dir = \"{CHARTS}\"\n[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
@@ -207,35 +208,6 @@ fn configuration(site: &Site, programs: &Programs) -> String {
         at("ACME-Enrol.pem"),
         at("ACME-Enrol.key")
     )
-}
-
-/// The programs that stand for images. Each listens on its pod's address.
-fn images(programs: &Programs) -> Images {
-    let ours = [
-        ("sparkfleet", program::sparkfleet()),
-        ("sparkfleet-edge", program::named("sparkfleet-edge")),
-        ("sparkfleet-edge-agent", program::edge_agent()),
-    ];
-    let others = OTHERS.map(|name| (name, programs.program(name)));
-    let known: Vec<(&str, PathBuf)> = ours.into_iter().chain(others).collect();
-    Box::new(move |image: &str, address: IpAddr| {
-        let name = image.rsplit('/').next()?.split(':').next()?;
-        let (_, path) = known.iter().find(|(known, _)| *known == name)?;
-        let mut program = Program::new(path.clone());
-        match name {
-            "sparkfleet" => {}
-            "sealed-secrets-controller" => {
-                program.arguments =
-                    vec![format!("--listen-addr={address}:8080"), format!("--listen-metrics-addr={address}:8081")];
-            }
-            "helm-controller" | "kustomize-controller" => {
-                program.arguments =
-                    vec![format!("--metrics-addr={address}:8080"), format!("--health-addr={address}:9440")];
-            }
-            _ => program.environment = vec![("SPARKFLEET__HTTP__LISTEN".to_owned(), format!("{address}:8080"))],
-        }
-        Some(program)
-    })
 }
 
 /// Hears everything, as the operator.
