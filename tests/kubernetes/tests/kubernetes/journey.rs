@@ -1,7 +1,6 @@
 //! A cluster's life on real parts, behind an MQTT server that asks for certificates: created, bootstrapped by the line in a real shell, enrolled by the Job, installed by Flux' controllers,
 //! deployed to, and taken down. What runs in its pods are the programs that are shipped.
 
-mod audit;
 mod factory;
 mod flux;
 
@@ -12,6 +11,7 @@ use std::time::Instant;
 use configdb_schema::known;
 use e2e::program;
 use kube::api::{ListParams, Patch, PatchParams};
+use kubernetes_tests::audit::Right;
 use serde_json::{Value, json};
 
 use crate::waiting::is_ready;
@@ -433,7 +433,7 @@ async fn a_cluster_lives_from_the_pasted_line_to_its_removal() {
     sealed(&factory, &file).await;
     let clone = Clone::new(&factory, &token).await;
     pushed(&factory, &clone, "printer", 1).await;
-    let granted = audit::granted(&factory).await;
+    let granted = factory.audit.granted(&factory.plane.client()).await;
     // Before its rights go and it is still there.
     assert_eq!(factory.audit.forbidden(), [""; 0], "no right is missing");
     removed(&factory).await;
@@ -466,8 +466,8 @@ async fn a_certificate_is_renewed_and_revoked_and_another_line_lets_the_cluster_
     let mut factory = Factory::start(&HOSTS, SHORT_S).await;
     alive(&factory, PAINT).await;
     renewed(&factory, factory.heard().len()).await;
-    let mut granted = audit::granted(&factory).await;
-    granted.retain(audit::Right::is_of_secrets);
+    let mut granted = factory.audit.granted(&factory.plane.client()).await;
+    granted.retain(Right::is_of_secrets);
     assert_eq!(factory.audit.unused(&granted), UNUSED_TO_RENEW, "every right over Secrets is used");
     revoked(&mut factory).await;
     assert_eq!(factory.audit.forbidden(), [""; 0], "no right is missing");

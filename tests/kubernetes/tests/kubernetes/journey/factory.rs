@@ -10,6 +10,7 @@ use e2e::program;
 use e2e::shell::Shell;
 use e2e::walled::{Site, mqtt};
 use kube::api::{Api, DynamicObject, ListParams};
+use kubernetes_tests::audit::{Account, Audit};
 use kubernetes_tests::control_plane::{ControlPlane, Options};
 use kubernetes_tests::definitions;
 use kubernetes_tests::kubelet::{Images, Kubelet, Program};
@@ -19,8 +20,7 @@ use serde_json::Value;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
 
-use super::audit::Audit;
-use super::flux;
+use super::{NAMESPACE, flux};
 
 /// Far above what anything takes: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -49,7 +49,8 @@ impl Factory {
         let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
         let site = Site::start_with(lifetime_s, |site| configuration(site, &programs)).await;
         let heard = listen(&site);
-        let audit = Audit::begin();
+        let edge = Account { namespace: NAMESPACE.to_owned(), name: "sparkfleet-edge".to_owned() };
+        let audit = Audit::begin(edge);
         let options = Options { scheduler: true, api_server: audit.flags() };
         let plane = ControlPlane::with(options).await;
         let kubelet = Kubelet::start(&plane, hosts, false, images(&programs)).await;

@@ -1,7 +1,4 @@
-//! The Kubernetes adapters against an API server, simulated or real. What holds of one holds of the other.
-#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
-
-mod support;
+//! The Kubernetes adapters.
 
 use edge_sync::adapters::kubernetes::Kubernetes;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, Observation, PreparedObject};
@@ -12,10 +9,12 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use simulator::kubernetes::faults::Fault;
-use support::cluster::{Cable, TestCluster};
-use support::in_time;
 use tokio::sync::mpsc;
 use uuid::Uuid;
+
+use crate::support::cluster::{Cable, TestCluster};
+use crate::support::in_time;
+use crate::support::mosquitto::port;
 
 const CONFIG_MAP: &str = "v1/ConfigMap";
 const RELEASE: &str = "helm.toolkit.fluxcd.io/v2/HelmRelease";
@@ -261,7 +260,7 @@ async fn nodes_are_listed_and_a_kind_that_does_not_exist_is_not_installed() {
 
 #[tokio::test]
 async fn an_api_server_that_is_not_there_is_unreachable_and_one_that_refuses_is_not() {
-    let address = support::mosquitto::port::free();
+    let address = port::free();
     let client = kubernetes_client::connect(Some(&format!("http://{address}"))).await.unwrap();
     let cluster = TestCluster::start().await;
     let error = cluster.kubernetes_by(client, &[]).probe().await.unwrap_err();
