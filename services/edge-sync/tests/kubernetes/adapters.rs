@@ -463,6 +463,30 @@ async fn how_far_flux_is_with_the_repository_is_read_whenever_something_of_it_ch
 }
 
 #[tokio::test]
+async fn what_waits_for_a_host_that_there_is_not_has_failed_and_says_so() {
+    let cluster = TestCluster::start().await;
+    let kubernetes = cluster.kubernetes(&[]);
+    let labels = json!({"app": "oven"});
+    let pod = json!({"nodeSelector": {"kubernetes.io/hostname": cluster.node()}, "containers": [{"name": "oven", "image": "oven"}]});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}});
+    let metadata = json!({"name": "oven", "labels": {"helm.toolkit.fluxcd.io/name": "oven"}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec});
+    let deployments = cluster.api("apps/v1", "Deployment");
+    deployments.patch("oven", &PatchParams::apply("helm"), &Patch::Apply(&deployment)).await.unwrap();
+    let seen = async || match answer(&kubernetes, Effect::LookAtWorkloads { release: "oven".to_owned() }).await {
+        Event::WorkloadsSeen { seen, .. } => seen.map(|seen| (seen.ready, seen.message)),
+        other => panic!("{other:?}"),
+    };
+    let runs_not = "Deployment oven: 0 of 1 pods run";
+    let reason = format!("{runs_not}: no Node matches host {}", cluster.node());
+    assert_eq!(seen().await, Ok((Some(false), Some(reason))));
+    let node = cluster.make_node().await;
+    assert_eq!(seen().await, Ok((None, Some(runs_not.to_owned()))), "the host is there, its pod is not");
+    cluster.remove_node(&node).await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
 async fn the_sealing_certificate_is_read_through_the_api_server() {
     let mut cluster = TestCluster::start().await;
     let kubernetes = cluster.kubernetes(&[]);

@@ -141,11 +141,12 @@ async fn moved(factory: &Factory) {
         if pods.as_array().unwrap().iter().any(waits) { Ok(()) } else { Err(pods) }
     };
     factory.until("a pod that finds no host", pending).await;
-    let is_not_ready = |said: &Value| {
+    let why = "0 of 1 pods run: no Node matches host paint-shop-9";
+    let has_failed = |said: &Value| {
         let row = &said["deployment"];
-        row["ready"] != true && row["message"].as_str().is_some_and(|why| why.contains("0 of 1 pods run"))
+        row["ready"] == false && row["message"].as_str().is_some_and(|message| message.contains(why))
     };
-    factory.says("the list to say that no pod runs", &["deployment", "show", OVEN], is_not_ready).await;
+    factory.says("the list to say that there is no such host", &["deployment", "show", OVEN], has_failed).await;
     let corrected = Instant::now();
     factory.does(&to(HOSTS[0])).await;
     took("a wrong host corrected, to ready", corrected);
