@@ -409,7 +409,9 @@ async fn a_token_that_is_refused_is_read_again_from_its_file() {
     let kubernetes = cluster.kubernetes_by(kubernetes_client::client(config).unwrap(), &[CONFIG_MAP]);
     refuse();
     let error = kubernetes.load_index().await.unwrap_err();
-    assert!(error.class == ErrorClass::Refused && error.message.ends_with("(401)"), "{error}");
+    assert!(error.class == ErrorClass::Unreachable && error.message.ends_with("(401)"), "{error}");
+    refuse();
+    assert_eq!(kubernetes.probe().await.unwrap_err().class, ErrorClass::Unreachable, "nothing else is answered either");
 
     std::fs::write(file.path(), cluster.token().await).unwrap();
     refuse();

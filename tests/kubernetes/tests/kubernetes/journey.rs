@@ -3,6 +3,8 @@
 
 mod factory;
 mod flux;
+#[path = "../../../../services/cluster-manager/tests/support/there.rs"]
+mod there;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::waiting::is_ready;
 use factory::{Factory, memory_mib, took};
+use there::{PUSHER, READER, There};
 
 const NAME: &str = "Paint_Shop";
 const GROUP: &str = "ACME-Paint_Shop";
@@ -186,11 +189,15 @@ struct Clone {
 }
 
 impl Clone {
+    /// From the cluster manager.
     async fn new(factory: &Factory, token: &str) -> Self {
+        Self::from(factory, &format!("http://any:{token}@{}/git/cluster/{NAME}", factory.site.git())).await
+    }
+
+    async fn from(factory: &Factory, url: &str) -> Self {
         let directory = factory.shell.path().join("repository");
-        let url = format!("http://any:{token}@{}/git/cluster/{NAME}", factory.site.git());
         let cloned = async || {
-            let cloned = git(factory.shell.path(), &["clone", "--quiet", &url, "repository"]);
+            let cloned = git(factory.shell.path(), &["clone", "--quiet", url, "repository"]);
             cloned.map_err(Value::String)
         };
         factory.until("a clone of the cluster's repository", cloned).await;
@@ -253,6 +260,59 @@ async fn pushed(factory: &Factory, clone: &Clone, prefix: &str, count: usize) {
     clone.push(&file, None);
     are(0).await;
     took(&format!("{count} taken out to pruned"), asked);
+}
+
+/// Pushed to the site's own git server, of which the cluster manager hears nothing: Flux fetches it when it is asked to, or at its interval.
+async fn pushed_there(factory: &Factory, there: &There) {
+    let url = format!("{}/factory/cluster-{NAME}.git", there.url.replace("://", &format!("://{PUSHER}@")));
+    let clone = Clone::from(factory, &url).await;
+    let asked = Instant::now();
+    clone.push("by-hand/scanner.yaml", Some(&maps("scanner", 1)));
+    let source = ("source.toolkit.fluxcd.io/v1", "GitRepository", NAMESPACE);
+    let followed = factory.object(source, "self-link", |_| true).await;
+    assert_eq!(followed["spec"]["url"], format!("{}/factory/cluster-{NAME}.git", there.url));
+    let ask = Patch::Merge(json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } }));
+    factory.api(source).patch("self-link", &PatchParams::default(), &ask).await.unwrap();
+    factory.object(("v1", "ConfigMap", NAMESPACE), "scanner-0", |map| map["data"]["paper"] == "a4").await;
+    took("pushed to the site's git server, to applied", asked);
+}
+
+/// Every token of a service account is void at once. What is asked for meanwhile waits, the edge says what is wrong, and when the kubelets have renewed the tokens it goes on without a restart.
+async fn outlives_its_token(factory: &mut Factory) {
+    let edge = factory.processes(&program::named("sparkfleet-edge"));
+    factory.plane.void_tokens();
+    factory.plane.kill_api_server();
+    factory.plane.start_api_server().await;
+    edge_is(factory, "False").await;
+    let why = "it does not take this service's credentials: Unauthorized (401)";
+    let says_why = |said: &Value| said.to_string().contains(why);
+    factory.says("the edge to say what is wrong", &["cluster", "show", NAME], says_why).await;
+    factory.does(&["deployment", "create", "Oven_1", "--cluster", NAME, "--host", HOSTS[0]]).await;
+    let waits = |said: &Value| said["deployment"]["state"] == "sending";
+    factory.says("the deployment to wait", &["deployment", "show", OVEN], waits).await;
+
+    let renewed = Instant::now();
+    factory.kubelet.renew_tokens();
+    edge_is(factory, "True").await;
+    took("tokens renewed to ready again", renewed);
+    factory.says("it to be ready", &["deployment", "show", OVEN], |said| said["deployment"]["ready"] == true).await;
+    took("tokens renewed to what was asked for meanwhile", renewed);
+    assert_eq!(factory.processes(&program::named("sparkfleet-edge")), edge, "the edge process has not ended");
+}
+
+/// Waits until the kubelet says so of the readiness of the edge's pod.
+async fn edge_is(factory: &Factory, ready: &str) {
+    let labelled = ListParams::default().labels("app.kubernetes.io/name=sparkfleet-edge");
+    let said = async || {
+        let pods =
+            factory.api(("v1", "Pod", NAMESPACE)).list(&labelled).await.map_err(|error| json!(error.to_string()))?;
+        let pods = serde_json::to_value(pods.items).unwrap();
+        let conditions = pods[0]["status"]["conditions"].as_array().into_iter().flatten();
+        let is =
+            conditions.filter(|condition| condition["type"] == "Ready").any(|condition| condition["status"] == ready);
+        if is { Ok(()) } else { Err(pods[0]["status"].clone()) }
+    };
+    factory.until(&format!("the edge's pod to be Ready: {ready}"), said).await;
 }
 
 /// Deleted at the centre, then at the edge with the command that was printed.
@@ -460,13 +520,29 @@ async fn two_clusters_live_through_a_bad_chart_an_api_server_that_ends_and_a_tho
     took("all of it", started);
 }
 
+// long: one factory, and what befalls its credentials one after the other
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs real Kubernetes: make kubernetes"]
-async fn a_certificate_is_renewed_and_revoked_and_another_line_lets_the_cluster_in_again() {
+async fn a_cluster_that_follows_the_site_s_git_server_outlives_its_tokens_and_certificates() {
     let started = Instant::now();
-    let mut factory = Factory::start(&HOSTS, SHORT_S).await;
+    let there = There::start().await;
+    let logins = tempfile::tempdir().unwrap();
+    let login = |name: &str, text: &str| {
+        std::fs::write(logins.path().join(name), text).unwrap();
+        logins.path().join(name).display().to_string()
+    };
+    let external = format!(
+        "[git.external]\nurl = \"{}/factory/{{name}}.git\"\ncredentials_file = \"{}\"\ncluster_credentials_file = \"{}\"\n",
+        there.url,
+        login("pusher", PUSHER),
+        login("reader", READER)
+    );
+    let mut factory = Factory::start_with(&HOSTS, SHORT_S, &external).await;
     alive(&factory, PAINT).await;
-    renewed(&factory, factory.heard().len()).await;
+    let from = factory.heard().len();
+    pushed_there(&factory, &there).await;
+    outlives_its_token(&mut factory).await;
+    renewed(&factory, from).await;
     let mut granted = factory.audit.granted(&factory.plane.client()).await;
     granted.retain(Right::is_of_secrets);
     assert_eq!(factory.audit.unused(&granted), UNUSED_TO_RENEW, "every right over Secrets is used");

@@ -38,16 +38,21 @@ pub struct Factory {
     pub site: Site,
     pub shell: Shell,
     pub audit: Audit,
+    pub kubelet: Kubelet,
     heard: Arc<Mutex<Vec<String>>>,
-    _kubelet: Kubelet,
     _sources: Sources,
 }
 
 impl Factory {
     /// Starts all of it; there is no Flux, no cluster in ConfigDB, and nothing of this project on the Kubernetes cluster. Certificates live for `lifetime_s` seconds.
     pub async fn start(hosts: &[&str], lifetime_s: u32) -> Self {
+        Self::start_with(hosts, lifetime_s, "").await
+    }
+
+    /// The same, with more of the cluster manager's table `git`.
+    pub async fn start_with(hosts: &[&str], lifetime_s: u32, git: &str) -> Self {
         let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
-        let site = Site::start_with(lifetime_s, |site| configuration(site, &programs)).await;
+        let site = Site::start_with(lifetime_s, |site| configuration(site, &programs, git)).await;
         let heard = listen(&site);
         let edge = Account { namespace: NAMESPACE.to_owned(), name: "sparkfleet-edge".to_owned() };
         let audit = Audit::begin(edge);
@@ -57,7 +62,7 @@ impl Factory {
         let sources = Sources::start(&plane).await;
         let kube_config = std::fs::read_to_string(plane.kubeconfig()).unwrap();
         let shell = Shell::with_kubectl(&kube_config, &programs.program("kubectl"));
-        Self { plane, site, shell, audit, heard, _kubelet: kubelet, _sources: sources }
+        Self { plane, site, shell, audit, kubelet, heard, _sources: sources }
     }
 
     /// Waits until a message has been heard on a topic of a group, the first `from` messages left out.
@@ -196,13 +201,13 @@ pub fn took(what: &str, since: Instant) {
 }
 
 /// Of the cluster manager, after its table `git` has begun: where the edge finds the MQTT server, and what the script brings.
-fn configuration(site: &Site, programs: &Programs) -> String {
+fn configuration(site: &Site, programs: &Programs, git: &str) -> String {
     let at = |name: &str| site.server.directory().join(name).display().to_string();
     let flux = at("flux.yaml");
     std::fs::write(&flux, flux::manifests(programs)).unwrap();
     let port = site.server.address().port();
     format!(
-        "charts_dir = \"{CHARTS}\"\n[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
+        "charts_dir = \"{CHARTS}\"\n{git}[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
          [bootstrap]\nflux = \"{flux}\"\nimage = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"\nmqtt_cert_file = \"{}\"\nmqtt_key_file = \"{}\"\n",
         at("sparkfleet-ca.pem"),
         at("ACME-Enrol.pem"),
