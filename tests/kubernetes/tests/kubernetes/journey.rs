@@ -17,7 +17,7 @@ use kubernetes_tests::audit::Right;
 use serde_json::{Value, json};
 
 use crate::waiting::is_ready;
-use factory::{Factory, memory_mib, took};
+use factory::{CHARTS, Factory, memory_mib, took};
 use there::{PUSHER, READER, There};
 
 const NAME: &str = "Paint_Shop";
@@ -67,6 +67,11 @@ const WELD: Cluster = Cluster { name: "Weld_Shop", namespace: "fplus-weld" };
 
 /// Creates the cluster and pastes the line; it is alive when this returns.
 async fn alive(factory: &Factory, cluster: Cluster) {
+    alive_with(factory, cluster, async {}).await;
+}
+
+/// The same, with something that is done while the script runs; what the script said.
+async fn alive_with(factory: &Factory, cluster: Cluster, meanwhile: impl Future<Output = ()>) -> String {
     let Cluster { name, namespace } = cluster;
     let (asked, before) = (Instant::now(), factory.heard().len());
     factory.does(&["cluster", "create", name, "--namespace", namespace]).await;
@@ -74,7 +79,9 @@ async fn alive(factory: &Factory, cluster: Cluster) {
     took(&format!("{name} created, line printed"), asked);
     let pasted = Instant::now();
     let line = link["line"].as_str().unwrap();
-    let done = factory.shell.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1"), ("SPARKFLEET_LIMIT", LIMIT_S)]).await;
+    let environment = [("SPARKFLEET_YES", "1"), ("SPARKFLEET_LIMIT", LIMIT_S)];
+    let arguments = ["-c", line];
+    let (done, ()) = tokio::join!(factory.shell.shell(&arguments, "", &environment), meanwhile);
     let is_alive = done.output.contains(&format!("Edge cluster {name} is alive"));
     if !is_alive || done.code != Some(0) {
         panic!("{done:#?}\n{}", factory.diagnosis().await);
@@ -99,6 +106,7 @@ async fn alive(factory: &Factory, cluster: Cluster) {
     let memory = edge.iter().map(|&process| memory_mib(process)).fold(0.0, f64::max);
     assert!(memory > 0.0, "edge sync and edge monitor run");
     eprintln!("journey: memory of an edge process: {memory:.1} MiB");
+    done.output
 }
 
 /// The shipped chart, from the entry to the agent's own birth.
@@ -260,6 +268,37 @@ async fn pushed(factory: &Factory, clone: &Clone, prefix: &str, count: usize) {
     clone.push(&file, None);
     are(0).await;
     took(&format!("{count} taken out to pruned"), asked);
+}
+
+/// Where the charts go on the site's own git server, for who may push.
+fn charts_at(there: &There) -> String {
+    format!("{}/factory/shared-helm.git", there.url.replace("://", &format!("://{PUSHER}@")))
+}
+
+/// Puts the charts there as the script says, once Flux has not found the edge's.
+async fn charts_are_put(factory: &Factory, there: &There) {
+    let has_none = async || {
+        let charts = factory.api(("source.toolkit.fluxcd.io/v1", "HelmChart", NAMESPACE));
+        // There is no such kind before Flux is installed.
+        let charts = charts.list(&ListParams::default()).await.map_err(|error| json!(error.to_string()))?;
+        let charts = serde_json::to_value(charts.items).unwrap();
+        if charts.to_string().contains("InvalidChartReference") { Ok(()) } else { Err(charts) }
+    };
+    factory.until("Flux to find no chart", has_none).await;
+    let command = push_charts(&charts_at(there));
+    let charts = tempfile::tempdir().unwrap();
+    let identity = "export GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x@x GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x@x";
+    let place = charts.path().display();
+    let script = format!("{identity}; cp -r {CHARTS} {place}/helm && cd {place} && {command}");
+    let output = tokio::process::Command::new("sh").args(["-ec", &script]).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The command that the script prints.
+fn push_charts(url: &str) -> String {
+    format!(
+        "git clone {url} charts && cp -r helm/. charts && cd charts && git add . && git commit -m charts && git push"
+    )
 }
 
 /// Pushed to the site's own git server, of which the cluster manager hears nothing: Flux fetches it when it is asked to, or at its interval.
@@ -531,6 +570,13 @@ async fn a_cluster_that_follows_the_site_s_git_server_outlives_its_tokens_and_ce
         std::fs::write(logins.path().join(name), text).unwrap();
         logins.path().join(name).display().to_string()
     };
+    // The repository of charts is the site's to fill, and has none yet.
+    let empty = logins.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    git(&empty, &["init", "--quiet", "--template=", "--initial-branch=main"]).unwrap();
+    let commit = ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--allow-empty", "-m", "x"];
+    git(&empty, &commit).unwrap();
+    git(&empty, &["push", "--quiet", &charts_at(&there), "main"]).unwrap();
     let external = format!(
         "[git.external]\nurl = \"{}/factory/{{name}}.git\"\ncredentials_file = \"{}\"\ncluster_credentials_file = \"{}\"\n",
         there.url,
@@ -538,7 +584,10 @@ async fn a_cluster_that_follows_the_site_s_git_server_outlives_its_tokens_and_ce
         login("reader", READER)
     );
     let mut factory = Factory::start_with(&HOSTS, SHORT_S, &external).await;
-    alive(&factory, PAINT).await;
+    let said = alive_with(&factory, PAINT, charts_are_put(&factory, &there)).await;
+    let url = format!("{}/factory/shared-helm.git", there.url);
+    let parts = [format!("{url} has no chart edge-cluster"), push_charts(&url)];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     let from = factory.heard().len();
     pushed_there(&factory, &there).await;
     outlives_its_token(&mut factory).await;

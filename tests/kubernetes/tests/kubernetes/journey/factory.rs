@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const OTHERS: [&str; 3] = ["helm-controller", "kustomize-controller", "sealed-secrets-controller"];
 
 /// The charts that are shipped, which the cluster manager serves.
-const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
+pub const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
 
 /// See the module.
 pub struct Factory {
@@ -46,10 +46,10 @@ pub struct Factory {
 impl Factory {
     /// Starts all of it; there is no Flux, no cluster in ConfigDB, and nothing of this project on the Kubernetes cluster. Certificates live for `lifetime_s` seconds.
     pub async fn start(hosts: &[&str], lifetime_s: u32) -> Self {
-        Self::start_with(hosts, lifetime_s, "").await
+        Self::start_with(hosts, lifetime_s, &format!("charts_dir = \"{CHARTS}\"\n")).await
     }
 
-    /// The same, with more of the cluster manager's table `git`.
+    /// The same, with the rest of the cluster manager's table `git`, such as where it has charts from.
     pub async fn start_with(hosts: &[&str], lifetime_s: u32, git: &str) -> Self {
         let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
         let site = Site::start_with(lifetime_s, |site| configuration(site, &programs, git)).await;
@@ -207,7 +207,7 @@ fn configuration(site: &Site, programs: &Programs, git: &str) -> String {
     std::fs::write(&flux, flux::manifests(programs)).unwrap();
     let port = site.server.address().port();
     format!(
-        "charts_dir = \"{CHARTS}\"\n{git}[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
+        "{git}[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
          [bootstrap]\nflux = \"{flux}\"\nimage = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"\nmqtt_cert_file = \"{}\"\nmqtt_key_file = \"{}\"\n",
         at("sparkfleet-ca.pem"),
         at("ACME-Enrol.pem"),
