@@ -474,7 +474,8 @@ const fn node_of(event: &HostEvent) -> Option<&EdgeNodeDescriptor> {
         | HostEvent::NodeData { node, .. }
         | HostEvent::DeviceBirth { node, .. }
         | HostEvent::DeviceData { node, .. }
-        | HostEvent::DeviceDeath { node, .. } => Some(node),
+        | HostEvent::DeviceDeath { node, .. }
+        | HostEvent::RebirthRequested { node, .. } => Some(node),
         _ => None,
     }
 }
