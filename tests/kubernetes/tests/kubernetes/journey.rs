@@ -2,6 +2,7 @@
 //! deployed to, and taken down. What runs in its pods are the programs that are shipped.
 
 mod factory;
+#[path = "../../src/flux_export.rs"]
 mod flux;
 #[path = "../../../../services/cluster-manager/tests/support/there.rs"]
 mod there;
@@ -334,8 +335,9 @@ async fn outlives_its_token(factory: &mut Factory) {
     factory.kubelet.renew_tokens();
     edge_is(factory, "True").await;
     took("tokens renewed to ready again", renewed);
-    factory.says("it to be ready", &["deployment", "show", OVEN], |said| said["deployment"]["ready"] == true).await;
-    took("tokens renewed to what was asked for meanwhile", renewed);
+    let is_applied = |said: &Value| said["deployment"]["state"] == "applied";
+    factory.says("it to be applied", &["deployment", "show", OVEN], is_applied).await;
+    took("tokens renewed to applied what was asked for meanwhile", renewed);
     assert_eq!(factory.processes(&program::named("sparkfleet-edge")), edge, "the edge process has not ended");
 }
 
@@ -592,6 +594,10 @@ async fn a_cluster_that_follows_the_site_s_git_server_outlives_its_tokens_and_ce
     pushed_there(&factory, &there).await;
     outlives_its_token(&mut factory).await;
     renewed(&factory, from).await;
+    // Flux' controllers look at their token once a minute.
+    factory
+        .says("the deployment to run", &["deployment", "show", OVEN], |said| said["deployment"]["ready"] == true)
+        .await;
     let mut granted = factory.audit.granted(&factory.plane.client()).await;
     granted.retain(Right::is_of_secrets);
     assert_eq!(factory.audit.unused(&granted), UNUSED_TO_RENEW, "every right over Secrets is used");
