@@ -65,6 +65,7 @@ fn settings() -> Settings {
         identity: None,
         realm: Some("ACME.EXAMPLE".to_owned()),
         charts_commit: Some(CHARTS.to_owned()),
+        charts: Some(["edge-cluster".to_owned()].into()),
         charts_written: false,
     }
 }

@@ -9,6 +9,7 @@ use e2e::program;
 use e2e::shell::Shell;
 use e2e::walled::{Site, mqtt};
 use kube::api::{Api, DynamicObject, ListParams};
+use kubernetes_tests::audit::{Account, Audit};
 use kubernetes_tests::control_plane::{ControlPlane, Options};
 use kubernetes_tests::kubelet::Kubelet;
 use kubernetes_tests::kubelet::images::{self, Ours};
@@ -19,14 +20,14 @@ use serde_json::Value;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
 
-use super::audit::Audit;
+use super::NAMESPACE;
 
 /// Far above what anything takes: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The charts that are shipped, which the cluster manager serves.
-const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
+pub const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
 
 /// See the module.
 pub struct Factory {
@@ -34,18 +35,24 @@ pub struct Factory {
     pub site: Site,
     pub shell: Shell,
     pub audit: Audit,
+    pub kubelet: Kubelet,
     heard: Arc<Mutex<Vec<String>>>,
-    _kubelet: Kubelet,
     _sources: Sources,
 }
 
 impl Factory {
     /// Starts all of it; there is no Flux, no cluster in ConfigDB, and nothing of this project on the Kubernetes cluster. Certificates live for `lifetime_s` seconds.
     pub async fn start(hosts: &[&str], lifetime_s: u32) -> Self {
+        Self::start_with(hosts, lifetime_s, &format!("charts_dir = \"{CHARTS}\"\n")).await
+    }
+
+    /// The same, with the rest of the cluster manager's table `git`, such as where it has charts from.
+    pub async fn start_with(hosts: &[&str], lifetime_s: u32, git: &str) -> Self {
         let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
-        let site = Site::start_with(lifetime_s, |site| configuration(site, &programs)).await;
+        let site = Site::start_with(lifetime_s, |site| configuration(site, &programs, git)).await;
         let heard = listen(&site);
-        let audit = Audit::begin();
+        let edge = Account { namespace: NAMESPACE.to_owned(), name: "sparkfleet-edge".to_owned() };
+        let audit = Audit::begin(edge);
         let options = Options { scheduler: true, api_server: audit.flags() };
         let plane = ControlPlane::with(options).await;
         let ours = Ours {
@@ -57,7 +64,7 @@ impl Factory {
         let sources = Sources::start(&plane).await;
         let kube_config = std::fs::read_to_string(plane.kubeconfig()).unwrap();
         let shell = Shell::with_kubectl(&kube_config, &programs.program("kubectl"));
-        Self { plane, site, shell, audit, heard, _kubelet: kubelet, _sources: sources }
+        Self { plane, site, shell, audit, kubelet, heard, _sources: sources }
     }
 
     /// Waits until a message has been heard on a topic of a group, the first `from` messages left out.
@@ -196,13 +203,13 @@ pub fn took(what: &str, since: Instant) {
 }
 
 /// Of the cluster manager, after its table `git` has begun: where the edge finds the MQTT server, and what the script brings.
-fn configuration(site: &Site, programs: &Programs) -> String {
+fn configuration(site: &Site, programs: &Programs, git: &str) -> String {
     let at = |name: &str| site.server.directory().join(name).display().to_string();
     let flux = at("flux.yaml");
     std::fs::write(&flux, flux_export::manifests(programs)).unwrap();
     let port = site.server.address().port();
     format!(
-        "charts_dir = \"{CHARTS}\"\n[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
+        "{git}[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
          [bootstrap]\nflux = \"{flux}\"\nimage = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"\nmqtt_cert_file = \"{}\"\nmqtt_key_file = \"{}\"\n",
         at("sparkfleet-ca.pem"),
         at("ACME-Enrol.pem"),
