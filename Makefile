@@ -27,7 +27,7 @@ KUBERNETES_TOOLS := go python3 pip git ip setpriv unshare
 TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test kubernetes check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
+.PHONY: help up test kubernetes cluster check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -46,6 +46,14 @@ kubernetes: ## build real Kubernetes and Flux (11 minutes, once), and test on th
 	@.ci/tools cargo cc libtss2 mosquitto $(KUBERNETES_TOOLS)
 	@.ci/kubernetes $(KUBERNETES)
 	@KUBERNETES_ONLY=1 .ci/test --features $(TPM),$(KERBEROS) $(ARGS)
+
+cluster: ## a shell with kubectl on a fresh real Kubernetes whose pods are processes: try a bootstrap by hand (KUBERNETES=1.35 for another version)
+	@.ci/tools cargo cc $(KUBERNETES_TOOLS)
+	@.ci/kubernetes $(KUBERNETES)
+	$(CARGO) build --locked -p sparkfleet -p sparkfleet-edge -p edge-agent -p kubernetes-tests --bins
+	@# A network of its own: Kubernetes takes no loopback addresses for what Services lead to.
+	@debug="$${CARGO_TARGET_DIR:-target}/debug" && PATH="$$(cd "$$debug" && pwd):$$PATH" && \
+		unshare --net sh -c 'ip link set lo up && ip route add local 198.18.0.0/15 dev lo && exec "$$@"' sh "$$debug/with-control-plane" --pods "$$debug" "$${SHELL:-bash}"
 
 check: fmt clippy tidy doc shellcheck deny ## format, lints, rules of the repository, documentation, scripts, dependencies
 

@@ -573,7 +573,34 @@ release_is_ready() {
 	done
 }
 
+# Says once what is missing, and has Flux fetch again at each look, so that the charts may be put there while this waits.
+chart_told=
+look_for_chart() {
+	look_at_release || return
+	for release in $found; do
+		chart_of=helmcharts.source.toolkit.fluxcd.io/$namespace-${release%%/*}
+		value '{.status.conditions[?(@.type=="Ready")].reason}/{.spec.sourceRef.name}/{.spec.chart}' "$chart_of" -n "$namespace" || return
+		case $found in
+		InvalidChartReference/*) ;;
+		*) continue ;;
+		esac
+		chart=${found#*/*/}
+		chart_source=${found#*/}
+		chart_source=${chart_source%%/*}
+		value '{.spec.url}' gitrepositories.source.toolkit.fluxcd.io "$chart_source" -n "$namespace" || return
+		if [ -z "$chart_told" ]; then
+			chart_told="$found has no chart $chart, so Flux cannot install edge sync: put Sparkfleet's charts there (directory helm of its source, /usr/share/sparkfleet/charts of its image).
+  Either set git.charts_dir of the cluster manager to that directory, or push it with an operator's token as the password:
+    git clone $found charts && cp -r helm/. charts && cd charts && git add . && git commit -m charts && git push"
+			say "  $chart_told"
+			advice="put the charts where they are missing, as said above"
+		fi
+		try annotate --overwrite gitrepositories.source.toolkit.fluxcd.io "$chart_source" -n "$namespace" "reconcile.fluxcd.io/requestedAt=$$-$waited"
+	done
+}
+
 are_born() {
+	look_for_chart
 	value '{.metadata.generation} {.status.observedGeneration} {.status.availableReplicas}' deployments.apps "$edge_deployment" -n "$namespace" || return 1
 	# shellcheck disable=SC2086 # three words
 	set -- $found
@@ -582,9 +609,11 @@ are_born() {
 
 diagnose_edge() {
 	diagnose_repository
-	if value '{range .items[*]}{.metadata.name}: {range .status.conditions[*]}{.type}={.status} {.reason} {.message}; {end}{"\n"}{end}' helmreleases.helm.toolkit.fluxcd.io -n "$namespace"; then
-		say "  HelmReleases: ${found:-none}"
-	fi
+	for kind in gitrepositories.source.toolkit.fluxcd.io helmcharts.source.toolkit.fluxcd.io helmreleases.helm.toolkit.fluxcd.io; do
+		if value '{range .items[*]}{.metadata.name}: {range .status.conditions[*]}{.type}={.status} {.reason} {.message}; {end}{"\n"}{end}' "$kind" -n "$namespace"; then
+			say "  ${kind%%.*}: ${found:-none}"
+		fi
+	done
 	diagnose deployments.apps "$edge_deployment" "$namespace"
 	diagnose_pods "$namespace" "app.kubernetes.io/name=$edge_deployment"
 }

@@ -108,11 +108,11 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let state_dir = config.state_dir.clone();
     let charts_dir = config.git.charts_dir.clone();
-    let (repositories, charts_commit) = tokio::task::spawn_blocking(move || {
+    let (repositories, (charts_commit, charts)) = tokio::task::spawn_blocking(move || {
         state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
         let repositories = Repositories::load(&state_dir)?;
-        let charts_commit = git_work::write_shared(&repositories, charts_dir.as_deref())?;
-        anyhow::Ok((repositories, charts_commit))
+        let charts = git_work::write_shared(&repositories, charts_dir.as_deref())?;
+        anyhow::Ok((repositories, charts))
     })
     .await?
     .context("repositories")?;
@@ -144,8 +144,10 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let git_url = git_url.trim_end_matches('/').to_owned();
     tracing::info!(addr = %local, url = git_url, "serving git and the API");
 
-    let settings =
-        Settings { charts_commit: Some(charts_commit), ..settings(&config, organisation.clone(), git_url, &authority) };
+    // Charts that the site keeps on its own server are not to be seen here.
+    let charts = Some(charts).filter(|_| config.git.external.url.is_none() || config.git.charts_dir.is_some());
+    let charts_commit = Some(charts_commit);
+    let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url, &authority) };
     let left = Left { clusters: repositories.open_clusters(), shared: repositories.open_shared() };
     let manager = ClusterManager::new(settings, left, random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
@@ -422,6 +424,7 @@ fn settings(
         identity: Some(authority.identity()),
         realm: config.realm().map(str::to_owned),
         charts_commit: None,
+        charts: None,
         charts_written: config.git.charts_dir.is_some(),
         organisation,
     }

@@ -92,6 +92,8 @@ pub struct Settings {
     pub realm: Option<String>,
     /// Commit that the repository of shared charts is at, hexadecimal; None: not known.
     pub charts_commit: Option<String>,
+    /// Directories of that commit which hold a chart; None: what clusters follow may be another commit.
+    pub charts: Option<BTreeSet<String>>,
     /// The manager brings that repository to a directory at each start: nobody else writes it.
     pub charts_written: bool,
 }
@@ -472,7 +474,8 @@ const fn node_of(event: &HostEvent) -> Option<&EdgeNodeDescriptor> {
         | HostEvent::NodeData { node, .. }
         | HostEvent::DeviceBirth { node, .. }
         | HostEvent::DeviceData { node, .. }
-        | HostEvent::DeviceDeath { node, .. } => Some(node),
+        | HostEvent::DeviceDeath { node, .. }
+        | HostEvent::RebirthRequested { node, .. } => Some(node),
         _ => None,
     }
 }

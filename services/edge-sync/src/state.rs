@@ -274,15 +274,20 @@ impl State {
         }
         self.watch_answered(&Watch::Nodes, &observation, now);
         let nodes = self.nodes.get_or_insert_default();
-        match observation {
-            Observation::Listed(listed) => *nodes = listed.into_iter().map(|node| (node.node, node.host)).collect(),
-            Observation::Changed(node) => {
-                nodes.insert(node.node, node.host);
+        let is_other = match observation {
+            Observation::Listed(listed) => {
+                *nodes = listed.into_iter().map(|node| (node.node, node.host)).collect();
+                true
             }
-            Observation::Gone(node) => {
-                nodes.remove(&node.node);
+            Observation::Changed(ObservedNode { node, host }) => {
+                let hostname = host.hostname.clone();
+                nodes.insert(node, host).is_none_or(|before| before.hostname != hostname)
             }
-            Observation::NotInstalled | Observation::Failed(_) => {}
+            Observation::Gone(node) => nodes.remove(&node.node).is_some(),
+            Observation::NotInstalled | Observation::Failed(_) => false,
+        };
+        if is_other {
+            self.workloads.hosts_changed();
         }
     }
 

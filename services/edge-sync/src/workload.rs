@@ -1,6 +1,8 @@
 //! Whether what a release has made runs: Deployments, StatefulSets and DaemonSets by the counts of their pods. Helm is told not to wait for them, because a release that waits can be neither
 //! corrected nor removed. Pure.
 
+use std::collections::BTreeMap;
+
 use kube::ResourceExt;
 use serde::Deserialize;
 
@@ -8,6 +10,9 @@ use crate::object::{Condition, Readiness};
 
 /// Label of what a release has made: its name.
 pub const LABEL_RELEASE: &str = "helm.toolkit.fluxcd.io/name";
+
+/// Label of a Node by which a deployment names its host.
+const LABEL_HOST: &str = "kubernetes.io/hostname";
 
 /// What is looked at, in `apps/v1`.
 pub const KINDS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
@@ -18,6 +23,24 @@ pub const KINDS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 pub struct WorkloadSpec {
     /// Pods that are wanted; a DaemonSet has none here.
     pub replicas: Option<i32>,
+    /// What its pods are made by.
+    pub template: PodTemplate,
+}
+
+/// The part of a template of pods that is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct PodTemplate {
+    /// Specification of the pods.
+    pub spec: PodSpec,
+}
+
+/// The part of a pod's specification that is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// Labels that a Node must have.
+    pub node_selector: BTreeMap<String, String>,
 }
 
 /// The part of its status. A DaemonSet calls the counts otherwise.
@@ -26,6 +49,8 @@ pub struct WorkloadSpec {
 pub struct WorkloadStatus {
     /// Generation that the status speaks of.
     pub observed_generation: Option<i64>,
+    /// Pods of all templates; a DaemonSet has none here.
+    pub replicas: i32,
     /// Pods of the present template.
     #[serde(alias = "updatedNumberScheduled")]
     pub updated_replicas: i32,
@@ -53,7 +78,9 @@ pub fn judge(kind: &str, workload: &WatchedWorkload) -> Readiness {
     let status = workload.status.clone().unwrap_or_default();
     let is_observed = status.observed_generation >= workload.metadata.generation;
     let wanted = status.desired_number_scheduled.or(workload.spec.replicas).unwrap_or(1);
-    let runs = status.updated_replicas.min(status.available_replicas);
+    // Pods of an earlier template run on until those of the present one do.
+    let earlier = (status.replicas - status.updated_replicas).max(0);
+    let runs = status.updated_replicas.min(status.available_replicas - earlier).max(0);
     if is_observed && runs >= wanted {
         return Readiness { ready: Some(true), message: None };
     }
@@ -65,6 +92,24 @@ pub fn judge(kind: &str, workload: &WatchedWorkload) -> Readiness {
         None => format!("{kind} {name}: {runs} of {wanted} pods run"),
     };
     Readiness { ready: gave_up.filter(|_| is_observed).map(|_| false), message: Some(message) }
+}
+
+/// The labels that a Node must have for the pods of a workload, as a selector; None: any Node will do.
+#[must_use]
+pub fn node_labels(workload: &WatchedWorkload) -> Option<String> {
+    let labels = workload.spec.template.spec.node_selector.iter().map(|(label, value)| format!("{label}={value}"));
+    Some(labels.collect::<Vec<_>>().join(",")).filter(|selector| !selector.is_empty())
+}
+
+/// The verdict on a workload that does not run, when there is no Node with [`node_labels`]: it will not run before there is one.
+#[must_use]
+pub fn without_node(verdict: Readiness, workload: &WatchedWorkload) -> Readiness {
+    let selector = &workload.spec.template.spec.node_selector;
+    let missing = match selector.get(LABEL_HOST) {
+        Some(host) if selector.len() == 1 => format!("no Node matches host {host}"),
+        _ => format!("no Node has the labels {}", node_labels(workload).unwrap_or_default()),
+    };
+    Readiness { ready: Some(false), message: Some(format!("{}: {missing}", verdict.message.unwrap_or_default())) }
 }
 
 /// The verdict on all of them: what has failed, before what is under way, before what runs.
@@ -99,6 +144,14 @@ mod tests {
         assert_eq!(judged("Deployment", &two, &status(2, 1, 2)), told("Deployment a: 1 of 2 pods run"));
         assert_eq!(judged("Deployment", &json!({}), &json!({})), told("Deployment a: 0 of 1 pods run"));
         assert_eq!(judged("StatefulSet", &json!({"replicas": 0}), &status(2, 0, 0)), (Some(true), None));
+        let moving = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "availableReplicas": 1});
+        assert_eq!(
+            judged("Deployment", &json!({}), &moving),
+            told("Deployment a: 0 of 1 pods run"),
+            "the old one runs"
+        );
+        let moved = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "availableReplicas": 2});
+        assert_eq!(judged("Deployment", &json!({}), &moved), (Some(true), None), "both run");
         let each = json!({"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 2});
         assert_eq!(judged("DaemonSet", &json!({}), &each), told("DaemonSet a: 2 of 3 pods run"));
     }
@@ -111,6 +164,23 @@ mod tests {
         assert_eq!(failed, (Some(false), Some(message.to_owned())));
         status["observedGeneration"] = json!(1);
         assert_eq!(judged("Deployment", &json!({}), &status).0, None, "that was about what it was before");
+    }
+
+    #[test]
+    fn what_no_node_is_there_for_does_not_get_ready_and_says_what_it_asks_of_one() {
+        let workload = |selector: Value| -> WatchedWorkload {
+            let spec = json!({"template": {"spec": {"nodeSelector": selector}}});
+            serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec})).unwrap()
+        };
+        let said = |workload: &WatchedWorkload| without_node(judge("Deployment", workload), workload);
+        let on_host = workload(json!({"kubernetes.io/hostname": "press-9"}));
+        assert_eq!(node_labels(&on_host).as_deref(), Some("kubernetes.io/hostname=press-9"));
+        let message = "Deployment a: 0 of 1 pods run: no Node matches host press-9";
+        assert_eq!(said(&on_host), Readiness { ready: Some(false), message: Some(message.to_owned()) });
+        let labelled = workload(json!({"disk": "fast", "kubernetes.io/hostname": "press-1"}));
+        let message = "Deployment a: 0 of 1 pods run: no Node has the labels disk=fast,kubernetes.io/hostname=press-1";
+        assert_eq!(said(&labelled).message.as_deref(), Some(message));
+        assert_eq!(node_labels(&workload(json!({}))), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ const MESSAGE_CHARACTERS_MAX: usize = 512;
 /// How to go on after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorClass {
-    /// The API server gave no answer, or said that it cannot answer at present. A single one says nothing about other requests.
+    /// The API server gave no answer, said that it cannot answer at present, or does not know who asks. A single one says nothing about other requests.
     Unreachable,
     /// Somebody else made or changed the object in the meantime: look again.
     Conflict,
@@ -45,7 +45,9 @@ impl From<&Status> for KubernetesError {
     fn from(status: &Status) -> Self {
         // What stands between us and the API server may answer with a page; its beginning is enough.
         let message: String = status.message.trim().chars().take(MESSAGE_CHARACTERS_MAX).collect();
-        Self { class: class_of(status.code), message: format!("{message} ({})", status.code) }
+        // What it refuses is not this request, but whoever asks.
+        let of_what = if status.code == 401 { "it does not take this service's credentials: " } else { "" };
+        Self { class: class_of(status.code), message: format!("{of_what}{message} ({})", status.code) }
     }
 }
 
@@ -53,8 +55,8 @@ impl From<&Status> for KubernetesError {
 fn class_of(code: u16) -> ErrorClass {
     match code {
         409 => ErrorClass::Conflict,
-        // 502 comes from a proxy that got no answer itself.
-        429 | 502 | 503 | 504 => ErrorClass::Unreachable,
+        // 401 lasts until somebody renews the credentials, whatever is asked; 502 comes from a proxy that got no answer itself.
+        401 | 429 | 502 | 503 | 504 => ErrorClass::Unreachable,
         _ => ErrorClass::Refused,
     }
 }
@@ -96,10 +98,10 @@ mod tests {
 
     #[test]
     fn only_what_says_nothing_of_the_request_is_unreachable() {
-        for code in [429, 502, 503, 504] {
+        for code in [401, 429, 502, 503, 504] {
             assert_eq!(class_of(code), ErrorClass::Unreachable, "{code}");
         }
-        for code in [400, 401, 403, 404, 410, 422, 500, 501] {
+        for code in [400, 403, 404, 410, 422, 500, 501] {
             assert_eq!(class_of(code), ErrorClass::Refused, "{code}");
         }
         assert_eq!(class_of(409), ErrorClass::Conflict);

@@ -36,10 +36,18 @@ impl Certificates {
         std::fs::create_dir_all(directory).expect("the directory can be made");
         made.write("ca.crt", &made.authority());
         made.write("ca.key", &made.issuer.key().serialize_pem());
-        let accounts = generate();
-        made.write("sa.key", &accounts.serialize_pem());
-        made.write("sa.pub", &accounts.public_key_pem());
+        made.service_accounts();
         made
+    }
+
+    /// Makes a key of service accounts, in the place of the one before.
+    ///
+    /// # Panics
+    /// The directory cannot be written.
+    pub fn service_accounts(&self) {
+        let key = generate();
+        self.write("sa.key", &key.serialize_pem());
+        self.write("sa.pub", &key.public_key_pem());
     }
 
     /// PEM of the authority's certificate.

@@ -180,6 +180,14 @@ impl ControlPlane {
         self.ready().await;
     }
 
+    /// Makes another key of service accounts: from the API server's next start no token of before is taken.
+    ///
+    /// # Panics
+    /// The key cannot be written.
+    pub fn void_tokens(&self) {
+        self.certificates.service_accounts();
+    }
+
     /// Compacts etcd up to what it holds now: a watch that goes on from an older version after the API server's next start gets 410.
     ///
     /// # Panics

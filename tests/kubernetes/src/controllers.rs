@@ -1,5 +1,6 @@
 //! Flux' real controllers as processes beside the control plane, each with an identity of its own that may do everything.
 
+use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -59,10 +60,18 @@ impl Flux {
 /// # Panics
 /// The API refuses it.
 pub async fn apply(plane: &ControlPlane, api_version: &str, kind: &str, namespace: &str, object: &Value) {
+    apply_by(&plane.client(), api_version, kind, namespace, object).await;
+}
+
+/// The same, with a client.
+///
+/// # Panics
+/// As [`apply`].
+pub async fn apply_by(client: &Client, api_version: &str, kind: &str, namespace: &str, object: &Value) {
     let api = if namespace.is_empty() {
-        definitions::api_everywhere(plane.client(), api_version, kind)
+        definitions::api_everywhere(client.clone(), api_version, kind)
     } else {
-        definitions::api(plane.client(), api_version, kind, namespace)
+        definitions::api(client.clone(), api_version, kind, namespace)
     };
     let name = object["metadata"]["name"].as_str().expect("an object has a name");
     let applied = api.patch(name, &PatchParams::apply("kubectl").force(), &Patch::Apply(object)).await;

@@ -4,6 +4,7 @@
 //! expect them. That needs the right to mount; [`Kubelet::start`] says so where it is missing. A pod without a known image is said to run.
 //! What it does not do: init containers, volumes of other kinds, `envFrom`, probes other than HTTP, limits.
 
+pub mod images;
 pub mod node;
 mod pod;
 mod probe;
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Binding, Pod};
@@ -64,11 +67,14 @@ struct Surroundings {
     directory: PathBuf,
     /// Whether pods are bound here, because there is no scheduler.
     binds: bool,
+    /// How often all tokens were due before their time.
+    renewals: Arc<AtomicU32>,
 }
 
 /// The kubelets of some hosts; pods end when it is dropped.
 #[derive(Debug)]
 pub struct Kubelet {
+    renewals: Arc<AtomicU32>,
     _task: JoinSet<()>,
 }
 
@@ -92,14 +98,21 @@ impl Kubelet {
             api: plane.api_address(),
             directory: plane.directory().join("pods"),
             binds,
+            renewals: Arc::default(),
         };
+        let renewals = Arc::clone(&surroundings.renewals);
         for (index, host) in hosts.iter().enumerate() {
             node::register(&surroundings.client, host, surroundings.host_address, index == 0).await;
         }
         let addresses = (FIRST_ADDRESS..=u8::MAX - 1).map(|last| plane.network().address(last)).collect();
         let mut task = JoinSet::new();
         task.spawn(Loop { surroundings, addresses, pods: BTreeMap::new() }.run());
-        Self { _task: task }
+        Self { renewals, _task: task }
+    }
+
+    /// Writes another token into each pod soon, as kubelets do when four fifths of its life have passed. A token that the API server does not take any more is no reason for them.
+    pub fn renew_tokens(&self) {
+        self.renewals.fetch_add(1, Ordering::SeqCst);
     }
 }
 

@@ -256,6 +256,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         identity: None,
         realm: None,
         charts_commit: Some(format!("{:040x}", 1)),
+        charts: None,
         charts_written: false,
         organisation: organisation.clone(),
     };

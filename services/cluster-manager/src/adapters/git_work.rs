@@ -1,6 +1,6 @@
 //! Carries out work on repositories, one after the other, away from the threads that must not wait for a disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -216,11 +216,14 @@ fn carry_out_git(repositories: &Repositories, cluster: Uuid, action: GitAction) 
     done.unwrap_or_else(|error| GitOutcome::Failed { reason: chain(&error) })
 }
 
-/// Makes the shared repository, and brings it to the charts in `charts_dir` if there is one; returns the commit that its branch is at. Blocks.
+/// Makes the shared repository, and brings it to the charts in `charts_dir` if there is one; returns the commit that its branch is at, and the directories that hold a chart. Blocks.
 ///
 /// # Errors
 /// The disk, or the directory of charts.
-pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> Result<String, SharedError> {
+pub fn write_shared(
+    repositories: &Repositories,
+    charts_dir: Option<&Path>,
+) -> Result<(String, BTreeSet<String>), SharedError> {
     let mut files = RepositoryFiles {
         initial: [
             ("README.md".to_owned(), SHARED_README.as_bytes().to_vec()),
@@ -238,7 +241,8 @@ pub fn write_shared(repositories: &Repositories, charts_dir: Option<&Path>) -> R
         files.directory = Some(String::new());
     }
     let place = Place { path: HELM_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil() };
-    Ok(repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?.commit)
+    let commit = repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?.commit;
+    Ok((commit, repositories.charts(known::repository::HELM_CHARTS)?))
 }
 
 /// The shared repository cannot be written.
@@ -312,7 +316,7 @@ mod tests {
     fn the_shared_repository_is_made_once_and_follows_the_directory_of_charts() {
         let state_dir = tempfile::tempdir().unwrap();
         let repositories = Repositories::load(state_dir.path()).unwrap();
-        write_shared(&repositories, None).unwrap();
+        assert_eq!(write_shared(&repositories, None).unwrap().1, BTreeSet::new());
         let main = || {
             std::fs::read(
                 state_dir
@@ -332,7 +336,8 @@ mod tests {
         fs::write(charts.path().join("edge-agent/Chart.yaml"), "name: edge-agent\n").unwrap();
         fs::write(charts.path().join("edge-agent/templates/a.yaml"), "a: 1\n").unwrap();
         fs::write(charts.path().join(".hidden"), "x").unwrap();
-        write_shared(&repositories, Some(charts.path())).unwrap();
+        let found = write_shared(&repositories, Some(charts.path())).unwrap().1;
+        assert_eq!(found, ["edge-agent".to_owned()].into());
         let second = main();
         assert_ne!(second, first);
         write_shared(&repositories, Some(charts.path())).unwrap();

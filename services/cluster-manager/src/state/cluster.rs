@@ -31,6 +31,7 @@ use crate::bootstrap::Offer;
 use crate::cluster_repo::{self, ClusterRepo};
 use crate::event::{Effect, GitAction, GitWork};
 use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Principals, Repository, WantedRepository};
+use crate::shared_repository::HELM_PATH;
 use crate::status;
 
 /// Waits after a failure, longer each time.
@@ -543,6 +544,28 @@ impl ClusterManager {
         self.take_writer_outputs(now);
     }
 
+    /// What keeps Flux from installing the edge's own services, as far as it is to be seen from here: their chart is not where it is taken from. None: it is, or that is not known.
+    fn missing_chart(&self, uuid: Uuid, read: &Read) -> Option<String> {
+        let helm = known::repository::HELM_CHARTS;
+        let charts = self.settings.charts.as_ref()?;
+        if self.shared.commit(helm) != self.settings.charts_commit.as_deref()
+            || self.clusters[&uuid].pins.contains_key(&helm)
+        {
+            return None;
+        }
+        let config = read.config.as_ref()?.as_ref().ok()?;
+        let template = self.catalog.chart(cluster_repo::chart(config, &self.catalog)).ok()?;
+        let chart = template.chart.trim_start_matches("./").trim_end_matches('/');
+        if template.source.is_some_and(|source| source != helm) || charts.contains(chart) {
+            return None;
+        }
+        let url = self.settings.cluster.git.written(HELM_PATH);
+        Some(format!(
+            "{url} has no chart {chart}, so Flux cannot install edge sync: set git.charts_dir to the directory helm of Sparkfleet, or push it with an operator's token: \
+             git clone {url} charts && cp -r helm/. charts && cd charts && git add . && git commit -m charts && git push"
+        ))
+    }
+
     /// Brings Device and totals up to date.
     fn tell(&mut self, uuid: Uuid, read: &Read, told: Told, now: Now) {
         let Told { state, decision, desired, join, bootstrap } = told;
@@ -551,13 +574,14 @@ impl ClusterManager {
         let known_sync = self.sync_of(uuid, &name);
         let (sync_alive, sync_since) = known_sync.map_or((false, None), |sync| (sync.is_alive(), sync.since));
         let foreign = self.foreign_sync(uuid, &name);
+        let chart = if known_sync.is_none() { self.missing_chart(uuid, read) } else { None };
         let wave = self.rollout.wave(uuid).into();
         let deployments = self.deployments.get(&uuid).map_or(0, std::collections::BTreeMap::len);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let before = cluster.device.as_ref();
         let since = before.filter(|device| device.setup.state == state).map_or(now.wall, |device| device.setup.since);
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
-        let reason = decision.reason.or_else(|| cluster.writes.reason.clone()).or(foreign);
+        let reason = decision.reason.or_else(|| cluster.writes.reason.clone()).or(foreign).or(chart);
         let (desired, deployments_refused) = desired;
         let mut device = ClusterDevice {
             group: format!("{}-{name}", self.settings.organisation),

@@ -50,13 +50,15 @@ pub struct Sync {
     pub since: Option<u64>,
     /// `Now::mono` at which it died, or at which track of it was lost: it may have died since.
     lost_at: Option<Duration>,
+    /// `Now::mono` of the first request for its birth since then, in this session of the host: only who was asked can be said not to answer.
+    asked_at: Option<Duration>,
     /// Track of it was lost, and it did not come back in time.
     is_given_up: bool,
 }
 
 impl Sync {
     fn new(address: EdgeNodeDescriptor) -> Self {
-        Self { replica: SyncReplica::new(address), since: None, lost_at: None, is_given_up: false }
+        Self { replica: SyncReplica::new(address), since: None, lost_at: None, asked_at: None, is_given_up: false }
     }
 
     /// Born, not dead as far as is known, and not away for so long that it must be.
@@ -73,11 +75,21 @@ impl Sync {
     pub fn on_event(&mut self, event: &HostEvent, now: Now) -> bool {
         let (was_alive, was_followed) = (self.is_alive(), self.is_followed());
         let change = self.replica.on_event(event);
+        let asked_at = self.asked_at;
         if self.is_followed() {
             self.lost_at = None;
+            self.asked_at = None;
             self.is_given_up = false;
         } else if was_followed || was_alive && !self.replica.is_alive() {
             self.lost_at = Some(now.mono);
+            self.asked_at = None;
+        }
+        match event {
+            HostEvent::Offline { .. } => self.asked_at = None,
+            HostEvent::RebirthRequested { .. } if !self.is_followed() => {
+                self.asked_at = self.asked_at.or(Some(now.mono));
+            }
+            _ => {}
         }
         if self.is_alive() != was_alive {
             self.since = Some(now.wall);
@@ -85,7 +97,17 @@ impl Sync {
         if let Some(Change::Other(device)) = &change {
             tracing::debug!(node = %self.replica.address(), device_id = %device, "a device of Sync cannot be used");
         }
-        change.is_some()
+        change.is_some() || self.asked_at != asked_at
+    }
+
+    /// `Now::mono` since when nothing was heard of it though it should have been, in a session of the host that began then. None: it is followed, or was not asked yet.
+    fn unheard_since(&self, online_since: Duration) -> Option<Duration> {
+        if self.is_followed() {
+            return None;
+        }
+        let lost_at = self.lost_at.unwrap_or_default();
+        let died_in_this_session = !self.replica.is_alive() && lost_at >= online_since;
+        if died_in_this_session { Some(lost_at) } else { self.asked_at }
     }
 }
 
@@ -260,18 +282,15 @@ impl ClusterManager {
         }
     }
 
-    /// When a Sync that is not followed counts as away. None: it is followed, or nobody can hear it now.
+    /// When a Sync that is not followed counts as away. None: it is followed, nobody can hear it now, or it has not been asked yet.
     pub(super) fn away_at(&self, name: &str) -> Option<Duration> {
         Some(self.lost_at(name)? + self.settings.away)
     }
 
-    /// Since when a Sync is not followed; None: it is, or nobody can hear it now.
+    /// Since when a Sync is not followed; None: it is, nobody can hear it now, or it has not been asked for its birth since.
     pub(super) fn lost_at(&self, name: &str) -> Option<Duration> {
         let online_since = self.online_since?;
-        match self.syncs.get(name) {
-            Some(sync) if sync.is_followed() => None,
-            sync => Some(online_since.max(sync.and_then(|sync| sync.lost_at).unwrap_or_default())),
-        }
+        self.syncs.get(name).map_or(Some(online_since), |sync| sync.unheard_since(online_since))
     }
 
     /// When a Sync of which track was lost is given up, unless it is born before. None: there is nothing to give up.

@@ -65,6 +65,7 @@ fn settings() -> Settings {
         identity: None,
         realm: Some("ACME.EXAMPLE".to_owned()),
         charts_commit: Some(CHARTS.to_owned()),
+        charts: Some(["edge-cluster".to_owned()].into()),
         charts_written: false,
     }
 }
@@ -1037,13 +1038,43 @@ fn an_edge_that_died_unheard_is_given_up_and_a_tear_down_does_not_wait_for_it_fo
     // Its death falls into an outage of the own session: afterwards it is neither born nor dead.
     let node = world.edges["Paint_Shop"].address();
     world.edges.get_mut("Paint_Shop").unwrap().deaf = true;
-    world.feed(vec![HostEvent::NodeStale { node, reason: "x".to_owned() }]);
-    world.run(Duration::from_secs(29));
+    let reason = "x".to_owned();
+    world.feed(vec![HostEvent::NodeStale { node: node.clone(), reason: reason.clone() }]);
+    world.run(Duration::from_secs(300));
+    assert!(world.device().sync_alive, "nobody has asked it");
+    world.feed(vec![HostEvent::RebirthRequested { node: node.clone(), reason: reason.clone() }]);
+    world.run(Duration::from_secs(20));
+    world.feed(vec![HostEvent::RebirthRequested { node, reason }]);
+    world.run(Duration::from_secs(9));
     assert!(world.device().sync_alive, "it may still answer");
     world.run(Duration::from_secs(2));
     assert!(!world.device().sync_alive);
     world.delete(CLUSTER, "EdgeCluster");
     world.settle();
+    assert!(world.devices.is_empty());
+}
+
+#[test]
+fn a_tear_down_waits_until_an_edge_that_runs_something_was_asked_in_a_session() {
+    let mut world = running();
+    let (node, reason) = (world.edges["Paint_Shop"].address(), "x".to_owned());
+    world.edges.get_mut("Paint_Shop").unwrap().deaf = true;
+    world.delete(CLUSTER, "EdgeCluster");
+    // Each session ends before the edge is asked again, because it was asked not long ago.
+    for _ in 0..4 {
+        world.feed(vec![
+            HostEvent::RebirthRequested { node: node.clone(), reason: reason.clone() },
+            HostEvent::NodeStale { node: node.clone(), reason: reason.clone() },
+            HostEvent::Offline { reason: reason.clone() },
+            HostEvent::Online,
+        ]);
+        let births = world.db.birth();
+        world.feed(births);
+        world.run(Duration::from_secs(60));
+        assert_eq!(world.state(), SetupState::Deleting, "it may run its deployments");
+    }
+    world.feed(vec![HostEvent::RebirthRequested { node, reason }]);
+    world.run(Duration::from_secs(31));
     assert!(world.devices.is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! Whether what a release has made runs, and when to look: whenever the release or a workload of it has changed, at one release once at a time. What Flux says of a release counts only together
+//! Whether what a release has made runs, and when to look: whenever the release, a workload of it or, while it does not run, the hosts have changed, at one release once at a time. What Flux says of a release counts only together
 //! with a look that began after it, because two watches do not tell in the order of what happened.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +56,13 @@ impl Workloads {
     pub fn changed(&mut self, name: &str) -> bool {
         let release = self.releases.get_mut(name);
         release.map(|release| release.is_due = true).is_some()
+    }
+
+    /// A host has come or gone: what does not run may have waited for it.
+    pub fn hosts_changed(&mut self) {
+        for release in self.releases.values_mut() {
+            release.is_due |= release.seen.as_ref().is_some_and(|(_, seen)| seen.ready != Some(true));
+        }
     }
 
     /// Only these releases are there.
@@ -143,6 +150,19 @@ mod tests {
         assert!(all.changed("a") && !all.changed("other"));
         assert_eq!(all.of("a", "2"), Some(&runs()), "what was seen counts until it is looked at again");
         assert_eq!(all.next_effects(SECOND), [look]);
+    }
+
+    #[test]
+    fn another_host_is_a_reason_to_look_at_what_does_not_run() {
+        let mut all = workloads();
+        let waits = Readiness { ready: Some(false), message: None };
+        for (name, seen) in [("a", runs()), ("b", waits)] {
+            all.of(name, "1");
+            all.next_effects(SECOND);
+            all.on_answer(name, Ok(seen), SECOND);
+        }
+        all.hosts_changed();
+        assert_eq!(all.next_effects(SECOND), [Effect::LookAtWorkloads { release: "b".to_owned() }]);
     }
 
     #[test]

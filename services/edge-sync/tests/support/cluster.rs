@@ -8,19 +8,26 @@ use std::time::Duration;
 
 use edge_sync::adapters::kubernetes::{Kubernetes, SealingService};
 use edge_sync::object::Kind;
+use edge_sync::record::RECORD_NAME;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config};
+use kubernetes_tests::proxy::Proxy;
 use serde_json::{Value, json};
 use simulator::cluster::{ClusterSpec, SEALED_SECRETS, SEALING_CERTIFICATE, SimulatedCluster};
 use simulator::flux::chart::Charts;
+use simulator::kubernetes::faults::{Break, Fault};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::in_time;
+
+/// An account that may do little.
+const LIMITED: &str = "limited";
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A cluster and the namespace of one test.
 pub struct TestCluster {
@@ -32,18 +39,113 @@ pub struct TestCluster {
     /// Of the test.
     pub namespace: String,
     certificate: Option<AbortHandle>,
+    /// Where an account of few rights finds the API.
+    limited: Option<Proxy>,
 }
 
 impl TestCluster {
     /// No Flux runs there, but its definitions are installed.
     pub async fn start() -> Self {
-        let spec = ClusterSpec { flux: false, sealed_secrets: false, ..ClusterSpec::new("Test") };
+        Self::of(false).await
+    }
+
+    /// Flux runs there, too, and the account that it acts as for deployments has the rights of the chart.
+    pub async fn with_flux() -> Self {
+        let own = Self::of(true).await;
+        if own.simulated().is_none() {
+            own.cluster.apply_accounts("agents.yaml", "cluster.name=Test", str::to_owned).await;
+        }
+        own
+    }
+
+    async fn of(flux: bool) -> Self {
+        let spec = ClusterSpec { flux, sealed_secrets: false, ..ClusterSpec::new("Test") };
         let cluster = kubernetes_tests::cluster::TestCluster::start(spec, Charts::new()).await;
         let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = kubernetes_client::client(config.clone()).unwrap();
         let namespace = cluster.namespace().to_owned();
-        Self { cluster, client, config, namespace, certificate: None }
+        Self { cluster, client, config, namespace, certificate: None, limited: None }
+    }
+
+    /// Where a service finds the API.
+    pub async fn url(&mut self) -> String {
+        self.cluster.url().await
+    }
+
+    /// Where a service finds the API that may do all that it does, but not write a ConfigMap of that name until it is allowed to.
+    pub async fn url_that_refuses(&mut self, config_map: &str) -> String {
+        if let Some(simulated) = self.simulated() {
+            let path = format!("/configmaps/{config_map}");
+            simulated.kubernetes().inject(Fault::next(u32::MAX, 403).method("PATCH").path(&path));
+            return self.url().await;
+        }
+        let subject = json!({"kind": "ServiceAccount", "name": LIMITED, "namespace": self.namespace});
+        let role = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": self.limited_role()});
+        let binding = json!({"apiVersion": format!("{}/v1", RBAC), "kind": "ClusterRoleBinding",
+            "metadata": {"name": self.limited_role()}, "roleRef": role, "subjects": [subject]});
+        self.apply_limits(&[RECORD_NAME, "good"]).await;
+        self.apply_to_cluster(&binding).await;
+        let mut config = self.config.clone();
+        let account = format!("system:serviceaccount:{}:{LIMITED}", self.namespace);
+        config.headers.push(("impersonate-user".parse().unwrap(), account.parse().unwrap()));
+        let proxy = Proxy::start(kubernetes_client::client(config).unwrap()).await;
+        self.limited.insert(proxy).url()
+    }
+
+    /// Now it may.
+    pub async fn allow(&self, config_map: &str) {
+        match self.simulated() {
+            Some(simulated) => simulated.kubernetes().heal(),
+            None => self.apply_limits(&[RECORD_NAME, "good", config_map]).await,
+        }
+    }
+
+    /// The rights of the limited account: to write ConfigMaps of these names.
+    async fn apply_limits(&self, config_maps: &[&str]) {
+        let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+        let flux = ["helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io", "apps"];
+        let mut names = rule(&[""], &["configmaps"], &["patch"]);
+        names["resourceNames"] = json!(config_maps);
+        let rules = [
+            names,
+            rule(&[""], &["configmaps"], &["get", "list", "watch", "create", "delete"]),
+            rule(&[""], &["nodes"], &["list", "watch"]),
+            rule(&flux, &["*"], &["*"]),
+        ];
+        let metadata = json!({"name": self.limited_role()});
+        let role =
+            json!({"apiVersion": format!("{}/v1", RBAC), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+        self.apply_to_cluster(&role).await;
+    }
+
+    fn limited_role(&self) -> String {
+        format!("{}-{LIMITED}", self.namespace)
+    }
+
+    async fn apply_to_cluster(&self, object: &Value) {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let api = self.cluster_api(&text(&object["apiVersion"]), &text(&object["kind"]));
+        let params = PatchParams::apply("test").force();
+        api.patch(&text(&object["metadata"]["name"]), &params, &Patch::Apply(object)).await.unwrap();
+    }
+
+    /// The API server is killed, or answers nothing any more.
+    pub fn lose_api(&mut self) {
+        if let Some(simulated) = self.simulated() {
+            simulated.kubernetes().inject(Fault::next(u32::MAX, 503));
+            simulated.kubernetes().break_watches(Break::Cut);
+            return;
+        }
+        self.cluster.own().expect("somebody else's API server is not killed").kill_api_server();
+    }
+
+    /// It answers again.
+    pub async fn regain_api(&mut self) {
+        if let Some(simulated) = self.simulated() {
+            return simulated.kubernetes().heal();
+        }
+        self.cluster.own().expect("it was killed").start_api_server().await;
     }
 
     /// None on a real API server.
@@ -94,12 +196,17 @@ impl TestCluster {
         api.patch_status(name, &PatchParams::default(), &status).await.unwrap();
     }
 
-    /// A node of the test's own.
+    /// Name of the node of the test's own, which need not be there.
+    pub fn node(&self) -> String {
+        format!("{}-node", self.namespace)
+    }
+
+    /// Makes the node of the test's own, as a kubelet registers it.
     pub async fn make_node(&self) -> String {
-        let name = format!("{}-node", self.namespace);
+        let name = self.node();
         let nodes = self.cluster_api("v1", "Node");
-        let node =
-            serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).unwrap();
+        let metadata = json!({"name": name, "labels": {"kubernetes.io/hostname": name}});
+        let node = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})).unwrap();
         nodes.create(&PostParams::default(), &node).await.unwrap();
         let keys = [
             "machineID",

@@ -11,6 +11,7 @@ use join_service::config::{ClusterConfig, Distribution, JoinConfig, KubernetesCo
 use join_service::trust::Files;
 use join_service_contract::{DesiredPolicy, JoinReplica, names};
 use kube::api::{ListParams, Patch, PatchParams};
+use kubernetes_tests::audit::Audit;
 use kubernetes_tests::cluster::TestCluster;
 use kubernetes_tests::definitions;
 use serde_json::{Value, json};
@@ -42,7 +43,16 @@ pub struct Scene {
 
 impl Scene {
     pub async fn new() -> Self {
-        let mut cluster = TestCluster::start(ClusterSpec::new("Cell"), Charts::new()).await;
+        Self::of(TestCluster::start(spec(), Charts::new()).await).await
+    }
+
+    /// What a service account asks of a control plane of the test's own is written down.
+    pub async fn audited(account: &str) -> (Self, Audit) {
+        let (cluster, audit) = TestCluster::audited(spec(), Charts::new(), account).await;
+        (Self::of(cluster).await, audit)
+    }
+
+    async fn of(mut cluster: TestCluster) -> Self {
         let url = cluster.url().await;
         Self { cluster, broker: Mosquitto::start(), directory: tempfile::tempdir().unwrap(), url }
     }
@@ -129,6 +139,10 @@ impl Scene {
         let secrets = secrets.map(|secret| serde_json::to_value(secret).unwrap());
         secrets.filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").collect()
     }
+}
+
+fn spec() -> ClusterSpec {
+    ClusterSpec { flux: false, ..ClusterSpec::new("Cell") }
 }
 
 pub fn openssl(directory: &Path, arguments: &str) {

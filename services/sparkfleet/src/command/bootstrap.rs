@@ -70,8 +70,14 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
     let base =
         url.strip_suffix(&bootstrap::url("", uuid)).context("the cluster manager reports an address that is none")?;
     let line = bootstrap::line(base, uuid, &token);
-    let value = json!({ "uuid": uuid, "name": entry.name, "line": line, "url": url, "expires": end.to_string() });
-    output::print(options.presentation.output, || told(&entry.name, &line, &end.to_string()), &value)?;
+    let missing = client.fleet.manager.cluster(uuid).and_then(|cluster| cluster.setup.reason.clone());
+    if let Some(missing) = &missing {
+        eprintln!("before you paste the line: {missing}");
+    }
+    let expires = end.to_string();
+    let value =
+        json!({ "uuid": uuid, "name": entry.name, "line": line, "url": url, "expires": expires, "missing": missing });
+    output::print(options.presentation.output, || told(&entry.name, &line, &expires), &value)?;
     client.close().await;
     Ok(())
 }

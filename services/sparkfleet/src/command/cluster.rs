@@ -226,7 +226,16 @@ async fn wait_alive(client: &mut Client, uuid: Uuid) -> anyhow::Result<()> {
                     _ => None,
                 }
             },
-            |fleet| row(fleet, uuid).map(|row| format!("cluster {}: {}", row.name, row.described())),
+            |fleet| {
+                row(fleet, uuid).map(|row| {
+                    let next = if row.setup == "ready" && !row.alive {
+                        format!("; a Kubernetes cluster becomes {0} by `sparkfleet cluster bootstrap {0}`", row.name)
+                    } else {
+                        String::new()
+                    };
+                    format!("cluster {}: {}{next}", row.name, row.described())
+                })
+            },
         )
         .await?;
     settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))

@@ -29,6 +29,11 @@ impl Asking {
     pub(super) const fn attempts(&self) -> u32 {
         self.attempts
     }
+
+    /// The next request has no other to wait for.
+    pub(super) const fn forget_attempts(&mut self) {
+        self.attempts = 0;
+    }
 }
 
 #[derive(Debug)]

@@ -195,7 +195,7 @@ impl Running {
     ) -> State {
         let Some(program) = self.program.clone() else { return State::Running };
         if self.files_due.is_none_or(|due| Instant::now() >= due) {
-            if !self.volumes.update(&surroundings.client, pod, &self.container).await {
+            if !self.volumes.update(surroundings, pod, &self.container).await {
                 // A pod that runs keeps the files that it has.
                 if self.process.is_none() {
                     return State::Waiting("ContainerCreating");

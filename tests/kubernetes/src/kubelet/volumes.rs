@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -11,7 +12,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
-use super::name_of;
+use super::{Surroundings, name_of};
 
 /// User and group of the programs.
 pub const USER: u32 = 65532;
@@ -25,7 +26,8 @@ type Files = BTreeMap<String, Vec<u8>>;
 #[derive(Debug)]
 pub struct Volumes {
     root: PathBuf,
-    renew: Option<Instant>,
+    /// When the token is due, and how often all were due before their time when it was made.
+    renew: Option<(Instant, u32)>,
 }
 
 impl Volumes {
@@ -35,12 +37,12 @@ impl Volumes {
     }
 
     /// Writes what has changed. False: something that the pod needs is not there yet.
-    pub async fn update(&mut self, client: &Client, pod: &Pod, container: &Container) -> bool {
+    pub async fn update(&mut self, surroundings: &Surroundings, pod: &Pod, container: &Container) -> bool {
         let (_, namespace) = name_of(pod);
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
         for mount in container.volume_mounts.as_deref().unwrap_or_default() {
             let Some(volume) = volumes.iter().find(|volume| volume.name == mount.name) else { return false };
-            let Some(files) = self.files(client, pod, &namespace, volume).await else { return false };
+            let Some(files) = self.files(surroundings, pod, &namespace, volume).await else { return false };
             let at = self.root.join(mount.mount_path.trim_start_matches('/'));
             let written = match &mount.sub_path {
                 Some(path) => files.get(path).map(|content| write(&at, content)),
@@ -53,7 +55,14 @@ impl Volumes {
         true
     }
 
-    async fn files(&mut self, client: &Client, pod: &Pod, namespace: &str, volume: &Volume) -> Option<Files> {
+    async fn files(
+        &mut self,
+        surroundings: &Surroundings,
+        pod: &Pod,
+        namespace: &str,
+        volume: &Volume,
+    ) -> Option<Files> {
+        let client = &surroundings.client;
         if let Some(source) = &volume.config_map {
             let found = config_map(client, namespace, &source.name).await;
             return found.or_else(|| (source.optional == Some(true)).then(Files::new));
@@ -65,18 +74,19 @@ impl Volumes {
         let Some(projected) = &volume.projected else { return Some(Files::new()) };
         let mut files = Files::new();
         for source in projected.sources.as_deref().unwrap_or_default() {
-            files.extend(self.projection(client, pod, namespace, source).await?);
+            files.extend(self.projection(surroundings, pod, namespace, source).await?);
         }
         Some(files)
     }
 
     async fn projection(
         &mut self,
-        client: &Client,
+        surroundings: &Surroundings,
         pod: &Pod,
         namespace: &str,
         source: &VolumeProjection,
     ) -> Option<Files> {
+        let client = &surroundings.client;
         if let Some(source) = &source.config_map {
             return config_map(client, namespace, &source.name).await;
         }
@@ -84,13 +94,14 @@ impl Volumes {
             return Some(Files::from([("namespace".to_owned(), namespace.as_bytes().to_vec())]));
         }
         let Some(source) = &source.service_account_token else { return Some(Files::new()) };
-        if self.renew.is_some_and(|due| Instant::now() < due) {
+        let renewals = surroundings.renewals.load(Ordering::SeqCst);
+        if self.renew.is_some_and(|(due, at)| Instant::now() < due && at == renewals) {
             return Some(Files::new());
         }
         let seconds = source.expiration_seconds.unwrap_or(3600).max(TOKEN_SECONDS_MIN);
         let token = token(client, pod, namespace, seconds).await?;
         // Kubelets renew at four fifths of a token's life.
-        self.renew = Some(Instant::now() + Duration::from_secs(seconds.unsigned_abs()) * 4 / 5);
+        self.renew = Some((Instant::now() + Duration::from_secs(seconds.unsigned_abs()) * 4 / 5, renewals));
         Some(Files::from([(source.path.clone(), token.into_bytes())]))
     }
 }

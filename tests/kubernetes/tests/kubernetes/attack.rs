@@ -6,10 +6,10 @@ use std::time::Duration;
 use kubernetes_tests::control_plane::ControlPlane;
 use kubernetes_tests::controllers::{Flux, FluxOptions};
 use kubernetes_tests::definitions;
+use kubernetes_tests::repository::Repository;
 use serde_json::{Value, json};
 
 use crate::edge_chart::{Edge, WITH_JOIN, refused, run};
-use crate::repository::Repository;
 use crate::waiting::{is_ready, until};
 
 const SCRIPT: &str = include_str!("../../../../services/cluster-manager/src/bootstrap.sh");

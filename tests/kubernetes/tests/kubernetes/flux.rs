@@ -3,9 +3,9 @@
 use kubernetes_tests::control_plane::ControlPlane;
 use kubernetes_tests::controllers::{Flux, FluxOptions, apply};
 use kubernetes_tests::definitions;
+use kubernetes_tests::repository::Repository;
 use serde_json::{Value, json};
 
-use crate::repository::Repository;
 use crate::waiting::{is_ready, until};
 
 const CHART: &str = "apiVersion: v2\nname: small\nversion: 1.0.0\n";

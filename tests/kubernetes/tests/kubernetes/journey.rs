@@ -1,9 +1,9 @@
 //! A cluster's life on real parts, behind an MQTT server that asks for certificates: created, bootstrapped by the line in a real shell, enrolled by the Job, installed by Flux' controllers,
 //! deployed to, and taken down. What runs in its pods are the programs that are shipped.
 
-mod audit;
 mod factory;
-mod flux;
+#[path = "../../../../services/cluster-manager/tests/support/there.rs"]
+mod there;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,12 @@ use std::time::Instant;
 use configdb_schema::known;
 use e2e::program;
 use kube::api::{ListParams, Patch, PatchParams};
+use kubernetes_tests::audit::Right;
 use serde_json::{Value, json};
 
 use crate::waiting::is_ready;
-use factory::{Factory, memory_mib, took};
+use factory::{CHARTS, Factory, memory_mib, took};
+use there::{PUSHER, READER, There};
 
 const NAME: &str = "Paint_Shop";
 const GROUP: &str = "ACME-Paint_Shop";
@@ -64,6 +66,11 @@ const WELD: Cluster = Cluster { name: "Weld_Shop", namespace: "fplus-weld" };
 
 /// Creates the cluster and pastes the line; it is alive when this returns.
 async fn alive(factory: &Factory, cluster: Cluster) {
+    alive_with(factory, cluster, async {}).await;
+}
+
+/// The same, with something that is done while the script runs; what the script said.
+async fn alive_with(factory: &Factory, cluster: Cluster, meanwhile: impl Future<Output = ()>) -> String {
     let Cluster { name, namespace } = cluster;
     let (asked, before) = (Instant::now(), factory.heard().len());
     factory.does(&["cluster", "create", name, "--namespace", namespace]).await;
@@ -71,7 +78,9 @@ async fn alive(factory: &Factory, cluster: Cluster) {
     took(&format!("{name} created, line printed"), asked);
     let pasted = Instant::now();
     let line = link["line"].as_str().unwrap();
-    let done = factory.shell.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1"), ("SPARKFLEET_LIMIT", LIMIT_S)]).await;
+    let environment = [("SPARKFLEET_YES", "1"), ("SPARKFLEET_LIMIT", LIMIT_S)];
+    let arguments = ["-c", line];
+    let (done, ()) = tokio::join!(factory.shell.shell(&arguments, "", &environment), meanwhile);
     let is_alive = done.output.contains(&format!("Edge cluster {name} is alive"));
     if !is_alive || done.code != Some(0) {
         panic!("{done:#?}\n{}", factory.diagnosis().await);
@@ -96,6 +105,7 @@ async fn alive(factory: &Factory, cluster: Cluster) {
     let memory = edge.iter().map(|&process| memory_mib(process)).fold(0.0, f64::max);
     assert!(memory > 0.0, "edge sync and edge monitor run");
     eprintln!("journey: memory of an edge process: {memory:.1} MiB");
+    done.output
 }
 
 /// The shipped chart, from the entry to the agent's own birth.
@@ -141,11 +151,12 @@ async fn moved(factory: &Factory) {
         if pods.as_array().unwrap().iter().any(waits) { Ok(()) } else { Err(pods) }
     };
     factory.until("a pod that finds no host", pending).await;
-    let is_not_ready = |said: &Value| {
+    let why = "0 of 1 pods run: no Node matches host paint-shop-9";
+    let has_failed = |said: &Value| {
         let row = &said["deployment"];
-        row["ready"] != true && row["message"].as_str().is_some_and(|why| why.contains("0 of 1 pods run"))
+        row["ready"] == false && row["message"].as_str().is_some_and(|message| message.contains(why))
     };
-    factory.says("the list to say that no pod runs", &["deployment", "show", OVEN], is_not_ready).await;
+    factory.says("the list to say that there is no such host", &["deployment", "show", OVEN], has_failed).await;
     let corrected = Instant::now();
     factory.does(&to(HOSTS[0])).await;
     took("a wrong host corrected, to ready", corrected);
@@ -185,11 +196,15 @@ struct Clone {
 }
 
 impl Clone {
+    /// From the cluster manager.
     async fn new(factory: &Factory, token: &str) -> Self {
+        Self::from(factory, &format!("http://any:{token}@{}/git/cluster/{NAME}", factory.site.git())).await
+    }
+
+    async fn from(factory: &Factory, url: &str) -> Self {
         let directory = factory.shell.path().join("repository");
-        let url = format!("http://any:{token}@{}/git/cluster/{NAME}", factory.site.git());
         let cloned = async || {
-            let cloned = git(factory.shell.path(), &["clone", "--quiet", &url, "repository"]);
+            let cloned = git(factory.shell.path(), &["clone", "--quiet", url, "repository"]);
             cloned.map_err(Value::String)
         };
         factory.until("a clone of the cluster's repository", cloned).await;
@@ -252,6 +267,91 @@ async fn pushed(factory: &Factory, clone: &Clone, prefix: &str, count: usize) {
     clone.push(&file, None);
     are(0).await;
     took(&format!("{count} taken out to pruned"), asked);
+}
+
+/// Where the charts go on the site's own git server, for who may push.
+fn charts_at(there: &There) -> String {
+    format!("{}/factory/shared-helm.git", there.url.replace("://", &format!("://{PUSHER}@")))
+}
+
+/// Puts the charts there as the script says, once Flux has not found the edge's.
+async fn charts_are_put(factory: &Factory, there: &There) {
+    let has_none = async || {
+        let charts = factory.api(("source.toolkit.fluxcd.io/v1", "HelmChart", NAMESPACE));
+        // There is no such kind before Flux is installed.
+        let charts = charts.list(&ListParams::default()).await.map_err(|error| json!(error.to_string()))?;
+        let charts = serde_json::to_value(charts.items).unwrap();
+        if charts.to_string().contains("InvalidChartReference") { Ok(()) } else { Err(charts) }
+    };
+    factory.until("Flux to find no chart", has_none).await;
+    let command = push_charts(&charts_at(there));
+    let charts = tempfile::tempdir().unwrap();
+    let identity = "export GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x@x GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x@x";
+    let place = charts.path().display();
+    let script = format!("{identity}; cp -r {CHARTS} {place}/helm && cd {place} && {command}");
+    let output = tokio::process::Command::new("sh").args(["-ec", &script]).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The command that the script prints.
+fn push_charts(url: &str) -> String {
+    format!(
+        "git clone {url} charts && cp -r helm/. charts && cd charts && git add . && git commit -m charts && git push"
+    )
+}
+
+/// Pushed to the site's own git server, of which the cluster manager hears nothing: Flux fetches it when it is asked to, or at its interval.
+async fn pushed_there(factory: &Factory, there: &There) {
+    let url = format!("{}/factory/cluster-{NAME}.git", there.url.replace("://", &format!("://{PUSHER}@")));
+    let clone = Clone::from(factory, &url).await;
+    let asked = Instant::now();
+    clone.push("by-hand/scanner.yaml", Some(&maps("scanner", 1)));
+    let source = ("source.toolkit.fluxcd.io/v1", "GitRepository", NAMESPACE);
+    let followed = factory.object(source, "self-link", |_| true).await;
+    assert_eq!(followed["spec"]["url"], format!("{}/factory/cluster-{NAME}.git", there.url));
+    let ask = Patch::Merge(json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } }));
+    factory.api(source).patch("self-link", &PatchParams::default(), &ask).await.unwrap();
+    factory.object(("v1", "ConfigMap", NAMESPACE), "scanner-0", |map| map["data"]["paper"] == "a4").await;
+    took("pushed to the site's git server, to applied", asked);
+}
+
+/// Every token of a service account is void at once. What is asked for meanwhile waits, the edge says what is wrong, and when the kubelets have renewed the tokens it goes on without a restart.
+async fn outlives_its_token(factory: &mut Factory) {
+    let edge = factory.processes(&program::named("sparkfleet-edge"));
+    factory.plane.void_tokens();
+    factory.plane.kill_api_server();
+    factory.plane.start_api_server().await;
+    edge_is(factory, "False").await;
+    let why = "it does not take this service's credentials: Unauthorized (401)";
+    let says_why = |said: &Value| said.to_string().contains(why);
+    factory.says("the edge to say what is wrong", &["cluster", "show", NAME], says_why).await;
+    factory.does(&["deployment", "create", "Oven_1", "--cluster", NAME, "--host", HOSTS[0]]).await;
+    let waits = |said: &Value| said["deployment"]["state"] == "sending";
+    factory.says("the deployment to wait", &["deployment", "show", OVEN], waits).await;
+
+    let renewed = Instant::now();
+    factory.kubelet.renew_tokens();
+    edge_is(factory, "True").await;
+    took("tokens renewed to ready again", renewed);
+    let is_applied = |said: &Value| said["deployment"]["state"] == "applied";
+    factory.says("it to be applied", &["deployment", "show", OVEN], is_applied).await;
+    took("tokens renewed to applied what was asked for meanwhile", renewed);
+    assert_eq!(factory.processes(&program::named("sparkfleet-edge")), edge, "the edge process has not ended");
+}
+
+/// Waits until the kubelet says so of the readiness of the edge's pod.
+async fn edge_is(factory: &Factory, ready: &str) {
+    let labelled = ListParams::default().labels("app.kubernetes.io/name=sparkfleet-edge");
+    let said = async || {
+        let pods =
+            factory.api(("v1", "Pod", NAMESPACE)).list(&labelled).await.map_err(|error| json!(error.to_string()))?;
+        let pods = serde_json::to_value(pods.items).unwrap();
+        let conditions = pods[0]["status"]["conditions"].as_array().into_iter().flatten();
+        let is =
+            conditions.filter(|condition| condition["type"] == "Ready").any(|condition| condition["status"] == ready);
+        if is { Ok(()) } else { Err(pods[0]["status"].clone()) }
+    };
+    factory.until(&format!("the edge's pod to be Ready: {ready}"), said).await;
 }
 
 /// Deleted at the centre, then at the edge with the command that was printed.
@@ -433,7 +533,7 @@ async fn a_cluster_lives_from_the_pasted_line_to_its_removal() {
     sealed(&factory, &file).await;
     let clone = Clone::new(&factory, &token).await;
     pushed(&factory, &clone, "printer", 1).await;
-    let granted = audit::granted(&factory).await;
+    let granted = factory.audit.granted(&factory.plane.client()).await;
     // Before its rights go and it is still there.
     assert_eq!(factory.audit.forbidden(), [""; 0], "no right is missing");
     removed(&factory).await;
@@ -459,15 +559,45 @@ async fn two_clusters_live_through_a_bad_chart_an_api_server_that_ends_and_a_tho
     took("all of it", started);
 }
 
+// long: one factory, and what befalls its credentials one after the other
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs real Kubernetes: make kubernetes"]
-async fn a_certificate_is_renewed_and_revoked_and_another_line_lets_the_cluster_in_again() {
+async fn a_cluster_that_follows_the_site_s_git_server_outlives_its_tokens_and_certificates() {
     let started = Instant::now();
-    let mut factory = Factory::start(&HOSTS, SHORT_S).await;
-    alive(&factory, PAINT).await;
-    renewed(&factory, factory.heard().len()).await;
-    let mut granted = audit::granted(&factory).await;
-    granted.retain(audit::Right::is_of_secrets);
+    let there = There::start().await;
+    let logins = tempfile::tempdir().unwrap();
+    let login = |name: &str, text: &str| {
+        std::fs::write(logins.path().join(name), text).unwrap();
+        logins.path().join(name).display().to_string()
+    };
+    // The repository of charts is the site's to fill, and has none yet.
+    let empty = logins.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    git(&empty, &["init", "--quiet", "--template=", "--initial-branch=main"]).unwrap();
+    let commit = ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--allow-empty", "-m", "x"];
+    git(&empty, &commit).unwrap();
+    git(&empty, &["push", "--quiet", &charts_at(&there), "main"]).unwrap();
+    let external = format!(
+        "[git.external]\nurl = \"{}/factory/{{name}}.git\"\ncredentials_file = \"{}\"\ncluster_credentials_file = \"{}\"\n",
+        there.url,
+        login("pusher", PUSHER),
+        login("reader", READER)
+    );
+    let mut factory = Factory::start_with(&HOSTS, SHORT_S, &external).await;
+    let said = alive_with(&factory, PAINT, charts_are_put(&factory, &there)).await;
+    let url = format!("{}/factory/shared-helm.git", there.url);
+    let parts = [format!("{url} has no chart edge-cluster"), push_charts(&url)];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    let from = factory.heard().len();
+    pushed_there(&factory, &there).await;
+    outlives_its_token(&mut factory).await;
+    renewed(&factory, from).await;
+    // Flux' controllers look at their token once a minute.
+    factory
+        .says("the deployment to run", &["deployment", "show", OVEN], |said| said["deployment"]["ready"] == true)
+        .await;
+    let mut granted = factory.audit.granted(&factory.plane.client()).await;
+    granted.retain(Right::is_of_secrets);
     assert_eq!(factory.audit.unused(&granted), UNUSED_TO_RENEW, "every right over Secrets is used");
     revoked(&mut factory).await;
     assert_eq!(factory.audit.forbidden(), [""; 0], "no right is missing");

@@ -1,9 +1,6 @@
 //! A real control plane and what runs on it. Ignored without the programs: `make kubernetes` builds them and runs these tests.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-#[path = "../../../e2e/src/git_backend.rs"]
-mod git_backend;
-
 mod attack;
 mod charts;
 mod control_plane;
@@ -11,6 +8,5 @@ mod edge_chart;
 mod flux;
 mod journey;
 mod pods;
-mod repository;
 mod rights;
 mod waiting;

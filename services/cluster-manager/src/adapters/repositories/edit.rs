@@ -1,6 +1,6 @@
 //! Single files of an open repository: read, and changed on top of whatever is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gix::ObjectId;
@@ -90,6 +90,30 @@ impl Repositories {
         collect(&repository, root, directory, bytes_max, &mut files).map_err(RepositoryError::git("read", &place))?;
         Ok(files)
     }
+}
+
+/// A chart lies in the directory of such a file.
+const CHART_FILE: &str = "/Chart.yaml";
+
+impl Repositories {
+    /// The directories of branch `main` that hold a chart. Blocks.
+    ///
+    /// # Errors
+    /// The repository's.
+    pub fn charts(&self, uuid: Uuid) -> Result<BTreeSet<String>, RepositoryError> {
+        let place = self.by_uuid(uuid).ok_or(RepositoryError::Closed)?.directory;
+        let repository = open(&place)?;
+        let parent = tip(&repository).map_err(RepositoryError::git("read", &place))?;
+        let root = root(&repository, parent).map_err(RepositoryError::git("read", &place))?;
+        charts(&repository, root).map_err(RepositoryError::git("read", &place))
+    }
+}
+
+fn charts(repository: &gix::Repository, root: ObjectId) -> Result<BTreeSet<String>, String> {
+    let tree = repository.find_tree(root).map_err(|error| error.to_string())?;
+    let files = tree.traverse().breadthfirst.files().map_err(|error| error.to_string())?;
+    let paths = files.iter().filter(|file| file.mode.is_blob()).map(|file| file.filepath.to_string());
+    Ok(paths.filter_map(|path| path.strip_suffix(CHART_FILE).map(str::to_owned)).collect())
 }
 
 fn text(error: gix::Error) -> String {

@@ -72,6 +72,26 @@ fn mirror(interval: &str) -> Value {
 }
 
 #[test]
+fn a_chart_that_the_repository_of_charts_does_not_have_is_told_until_there_is_another_commit() {
+    let mut world = World::new(Kill::Never);
+    let template = json!({"chart": "edge-other", "values": {"cluster": {"name": "{{name}}", "uuid": "{{uuid}}"}}});
+    let events = world.db.put(known::chart::CLUSTER, "HelmChartTemplate", template);
+    world.feed(events);
+    world.put_cluster(CLUSTER, "Paint_Shop");
+    world.settle();
+    assert_eq!(world.state(), SetupState::Ready);
+    let reason = world.device().setup.reason.clone().unwrap();
+    assert!(reason.starts_with("http://git/git/shared/helm has no chart edge-other, so Flux cannot"), "{reason}");
+    assert!(reason.contains("git clone http://git/git/shared/helm charts && "), "{reason}");
+
+    world.shared.remote = Some(commit(1));
+    let pull = json!({"path": "shared/helm", "pull": {"main": {"url": "https://code.example/x", "ref": "main"}}});
+    world.put_repository(known::repository::HELM_CHARTS, pull);
+    world.settle();
+    assert_eq!(world.device().setup.reason, None, "what is in that one is not known");
+}
+
+#[test]
 fn a_shared_repository_is_opened_pulled_in_time_and_closed() {
     let mut world = World::new(Kill::Never);
     world.shared.remote = Some(commit(1));

@@ -26,10 +26,8 @@ impl Kubernetes {
     pub fn watch(&self, inbox: &mpsc::Sender<Event>) -> Watches {
         let mut watches = Watches::default();
         let all = watcher::Config::default;
-        let node = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
-        let nodes: Api<WatchedNode> = Api::all_with(self.client.clone(), &node);
         let read = |node: WatchedNode| ObservedNode::read(&node);
-        watches.follow(nodes, all(), read, inbox.clone(), |news| Some(Event::Nodes(observation(news))));
+        watches.follow(self.nodes(), all(), read, inbox.clone(), |news| Some(Event::Nodes(observation(news))));
         for kind in self.resources.keys() {
             let Ok(api) = self.api(kind) else { continue };
             let ours = all().labels(&format!("{LABEL_MANAGED_BY}={MANAGER}"));
@@ -132,9 +130,30 @@ impl Kubernetes {
             let listed = within_time(self.workloads(kind).list(&params)).await;
             let listed =
                 listed.map_err(|error| KubernetesError { message: format!("{kind}s: {}", error.message), ..error })?;
-            all.extend(listed.items.iter().map(|one| (workload::release_of(one), workload::judge(kind, one))));
+            for one in &listed.items {
+                let mut verdict = workload::judge(kind, one);
+                if verdict.ready != Some(true)
+                    && let Some(labels) = workload::node_labels(one)
+                    && !self.has_node(&labels).await?
+                {
+                    verdict = workload::without_node(verdict, one);
+                }
+                all.push((workload::release_of(one), verdict));
+            }
         }
         Ok(all)
+    }
+
+    /// Whether there is a Node with these labels.
+    async fn has_node(&self, labels: &str) -> Result<bool, KubernetesError> {
+        let params = ListParams::default().labels(labels).limit(1);
+        let found = within_time(self.nodes().list_metadata(&params)).await;
+        let found = found.map_err(|error| KubernetesError { message: format!("Nodes: {}", error.message), ..error })?;
+        Ok(!found.items.is_empty())
+    }
+
+    fn nodes(&self) -> Api<WatchedNode> {
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node")))
     }
 
     fn workloads(&self, kind: &str) -> Api<WatchedWorkload> {

@@ -165,6 +165,20 @@ fn the_own_session_lost_makes_every_replica_stale_and_asks_for_rebirth_on_return
 }
 
 #[test]
+fn a_node_that_answers_is_asked_at_the_begin_of_each_session_however_many_there_are() {
+    let mut bench = Bench::with_node(config());
+    for bd_seq in 0..8u32 {
+        bench.lose();
+        bench.pass(Duration::from_millis(500));
+        bench.go_online();
+        bench.pass(Duration::from_millis(100));
+        assert!(bench.lines().contains(&"E asked: the host came online".to_owned()), "session {bd_seq}");
+        bench.nbirth(i64::from(bd_seq), 3000 + u64::from(bd_seq), vec![]);
+        bench.outputs();
+    }
+}
+
+#[test]
 fn a_birth_that_comes_first_saves_the_request() {
     let mut bench = Bench::with_node(HostConfig { rebirth_jitter: Duration::from_secs(5), ..config() });
     bench.lose();

@@ -1,6 +1,5 @@
 //! A centre behind the walls, a control plane whose pods are processes, and the person who pastes the line there.
 
-use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,27 +9,25 @@ use e2e::program;
 use e2e::shell::Shell;
 use e2e::walled::{Site, mqtt};
 use kube::api::{Api, DynamicObject, ListParams};
+use kubernetes_tests::audit::{Account, Audit};
 use kubernetes_tests::control_plane::{ControlPlane, Options};
-use kubernetes_tests::definitions;
-use kubernetes_tests::kubelet::{Images, Kubelet, Program};
+use kubernetes_tests::kubelet::Kubelet;
+use kubernetes_tests::kubelet::images::{self, Ours};
 use kubernetes_tests::programs::Programs;
 use kubernetes_tests::sources::Sources;
+use kubernetes_tests::{definitions, flux_export};
 use serde_json::Value;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
 
-use super::audit::Audit;
-use super::flux;
+use super::NAMESPACE;
 
 /// Far above what anything takes: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Images whose programs are built with Kubernetes.
-const OTHERS: [&str; 3] = ["helm-controller", "kustomize-controller", "sealed-secrets-controller"];
-
 /// The charts that are shipped, which the cluster manager serves.
-const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
+pub const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../helm");
 
 /// See the module.
 pub struct Factory {
@@ -38,25 +35,36 @@ pub struct Factory {
     pub site: Site,
     pub shell: Shell,
     pub audit: Audit,
+    pub kubelet: Kubelet,
     heard: Arc<Mutex<Vec<String>>>,
-    _kubelet: Kubelet,
     _sources: Sources,
 }
 
 impl Factory {
     /// Starts all of it; there is no Flux, no cluster in ConfigDB, and nothing of this project on the Kubernetes cluster. Certificates live for `lifetime_s` seconds.
     pub async fn start(hosts: &[&str], lifetime_s: u32) -> Self {
+        Self::start_with(hosts, lifetime_s, &format!("charts_dir = \"{CHARTS}\"\n")).await
+    }
+
+    /// The same, with the rest of the cluster manager's table `git`, such as where it has charts from.
+    pub async fn start_with(hosts: &[&str], lifetime_s: u32, git: &str) -> Self {
         let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
-        let site = Site::start_with(lifetime_s, |site| configuration(site, &programs)).await;
+        let site = Site::start_with(lifetime_s, |site| configuration(site, &programs, git)).await;
         let heard = listen(&site);
-        let audit = Audit::begin();
+        let edge = Account { namespace: NAMESPACE.to_owned(), name: "sparkfleet-edge".to_owned() };
+        let audit = Audit::begin(edge);
         let options = Options { scheduler: true, api_server: audit.flags() };
         let plane = ControlPlane::with(options).await;
-        let kubelet = Kubelet::start(&plane, hosts, false, images(&programs)).await;
+        let ours = Ours {
+            sparkfleet: program::sparkfleet(),
+            edge: program::named("sparkfleet-edge"),
+            edge_agent: program::edge_agent(),
+        };
+        let kubelet = Kubelet::start(&plane, hosts, false, images::of(&programs, ours)).await;
         let sources = Sources::start(&plane).await;
         let kube_config = std::fs::read_to_string(plane.kubeconfig()).unwrap();
         let shell = Shell::with_kubectl(&kube_config, &programs.program("kubectl"));
-        Self { plane, site, shell, audit, heard, _kubelet: kubelet, _sources: sources }
+        Self { plane, site, shell, audit, kubelet, heard, _sources: sources }
     }
 
     /// Waits until a message has been heard on a topic of a group, the first `from` messages left out.
@@ -195,47 +203,18 @@ pub fn took(what: &str, since: Instant) {
 }
 
 /// Of the cluster manager, after its table `git` has begun: where the edge finds the MQTT server, and what the script brings.
-fn configuration(site: &Site, programs: &Programs) -> String {
+fn configuration(site: &Site, programs: &Programs, git: &str) -> String {
     let at = |name: &str| site.server.directory().join(name).display().to_string();
     let flux = at("flux.yaml");
-    std::fs::write(&flux, flux::manifests(programs)).unwrap();
+    std::fs::write(&flux, flux_export::manifests(programs)).unwrap();
     let port = site.server.address().port();
     format!(
-        "charts_dir = \"{CHARTS}\"\n[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
+        "{git}[edge]\nmqtt_servers = [\"mqtts://127.0.0.1:{port}\"]\nmqtt_secret = \"sparkfleet-identity\"\n\
          [bootstrap]\nflux = \"{flux}\"\nimage = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"\nmqtt_cert_file = \"{}\"\nmqtt_key_file = \"{}\"\n",
         at("sparkfleet-ca.pem"),
         at("ACME-Enrol.pem"),
         at("ACME-Enrol.key")
     )
-}
-
-/// The programs that stand for images. Each listens on its pod's address.
-fn images(programs: &Programs) -> Images {
-    let ours = [
-        ("sparkfleet", program::sparkfleet()),
-        ("sparkfleet-edge", program::named("sparkfleet-edge")),
-        ("sparkfleet-edge-agent", program::edge_agent()),
-    ];
-    let others = OTHERS.map(|name| (name, programs.program(name)));
-    let known: Vec<(&str, PathBuf)> = ours.into_iter().chain(others).collect();
-    Box::new(move |image: &str, address: IpAddr| {
-        let name = image.rsplit('/').next()?.split(':').next()?;
-        let (_, path) = known.iter().find(|(known, _)| *known == name)?;
-        let mut program = Program::new(path.clone());
-        match name {
-            "sparkfleet" => {}
-            "sealed-secrets-controller" => {
-                program.arguments =
-                    vec![format!("--listen-addr={address}:8080"), format!("--listen-metrics-addr={address}:8081")];
-            }
-            "helm-controller" | "kustomize-controller" => {
-                program.arguments =
-                    vec![format!("--metrics-addr={address}:8080"), format!("--health-addr={address}:9440")];
-            }
-            _ => program.environment = vec![("SPARKFLEET__HTTP__LISTEN".to_owned(), format!("{address}:8080"))],
-        }
-        Some(program)
-    })
 }
 
 /// Hears everything, as the operator.

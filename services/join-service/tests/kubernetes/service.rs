@@ -1,7 +1,4 @@
-//! The whole service: `run()` between a Kubernetes API, simulated or real, and a Mosquitto, with a host that speaks the real protocol and a centre that sends the policy and looks on.
-#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
-
-mod support;
+//! The whole service: `run()` between a Kubernetes API and a Mosquitto, with a host that speaks the real protocol and a centre that sends the policy and looks on.
 
 use std::time::Duration;
 
@@ -11,9 +8,10 @@ use join_protocol::terms::{Kind, Role};
 use join_service::config::{Distribution, TrustConfig};
 use join_service_contract::{HostState, JoinReplica, PolicyState};
 use serde_json::json;
-use support::host::SimHost;
-use support::scene::{Centre, PATIENCE, Scene, Station, base64_of, openssl};
-use support::site::{self, entry, policy};
+
+use crate::support::host::SimHost;
+use crate::support::scene::{Centre, PATIENCE, Scene, Station, base64_of, openssl};
+use crate::support::site::{self, entry, policy};
 
 /// How often it is looked whether the node is gone.
 const LOOK: Duration = Duration::from_millis(20);

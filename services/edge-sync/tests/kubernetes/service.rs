@@ -1,31 +1,60 @@
-//! The whole service: `run()` between a simulated cluster and a Mosquitto, commanded and watched by a Host Application.
-#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
+//! The whole service: `run()` between a cluster and a Mosquitto, commanded and watched by a Host Application.
 
-mod support;
-
-use std::path::Path;
 use std::time::Duration;
 
-use edge_sync::config::{ClusterConfig, KubernetesConfig, SyncConfig};
+use edge_sync::config::{ClusterConfig, KubernetesConfig, SealingConfig, SyncConfig};
 use edge_sync_contract::{DeploymentState, DesiredIndex, DesiredManifests, SyncReplica, names};
+use kube::api::DeleteParams;
+use kubernetes_tests::repository::Repository;
 use serde_json::{Value, json};
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
-use simulator::flux::chart::Charts;
-use simulator::flux::git::write_charts;
-use simulator::kubernetes::Place;
-use simulator::kubernetes::faults::{Break, Fault};
+use simulator::cluster::SEALED_SECRETS;
 use sparkplug::GroupId;
 use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug_mqtt::{Clock, HostHandle};
-use support::in_time;
-use support::mosquitto::Mosquitto;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use crate::support::cluster::TestCluster;
+use crate::support::mosquitto::Mosquitto;
+use crate::support::{PATIENCE, in_time};
+
 const DEPLOYMENT: Uuid = Uuid::from_u128(0xD);
+/// How often a state is looked at that tells nobody about its changes.
+const LOOK: Duration = Duration::from_millis(20);
+const RELEASES: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+const CONFIG_MAPS: (&str, &str) = ("v1", "ConfigMap");
+
+/// What stands around edge sync.
+struct Scene {
+    cluster: TestCluster,
+    /// Where the service finds the API.
+    url: String,
+    broker: Mosquitto,
+    directory: TempDir,
+}
+
+impl Scene {
+    async fn of(mut cluster: TestCluster) -> Self {
+        let url = cluster.url().await;
+        Self { cluster, url, broker: Mosquitto::start(), directory: tempfile::tempdir().unwrap() }
+    }
+
+    async fn start() -> Self {
+        Self::of(TestCluster::start().await).await
+    }
+
+    fn sync(&self) -> Running {
+        Running::start(self)
+    }
+
+    async fn get(&self, (api_version, kind): (&str, &str), name: &str) -> Option<Value> {
+        let found = self.cluster.api(api_version, kind).get_opt(name).await.unwrap();
+        found.map(|object| serde_json::to_value(object).unwrap())
+    }
+}
 
 /// A running edge sync.
 struct Running {
@@ -35,14 +64,16 @@ struct Running {
 }
 
 impl Running {
-    fn start(cluster: &SimulatedCluster, broker: &Mosquitto, state_dir: &Path) -> Self {
+    fn start(scene: &Scene) -> Self {
+        let namespace = scene.cluster.namespace.clone();
         let config = edge_sync::Config {
-            state_dir: state_dir.into(),
+            state_dir: scene.directory.path().into(),
             simulated: true,
             cluster: ClusterConfig { name: "Test".to_owned(), uuid: Some(Uuid::from_u128(0xC)) },
-            kubernetes: KubernetesConfig { namespace: cluster.namespace().to_owned(), url: Some(cluster.url()) },
+            kubernetes: KubernetesConfig { namespace: namespace.clone(), url: Some(scene.url.clone()) },
             sync: SyncConfig { prune_interval_ms: 100, retry_ms_min: 100, retry_ms_max: 500, ..SyncConfig::default() },
-            mqtt: broker.config(),
+            sealing: SealingConfig { namespace, service: SEALED_SECRETS.1.to_owned(), ..SealingConfig::default() },
+            mqtt: scene.broker.config(),
             ..edge_sync::Config::default()
         };
         let (shutdown, health) = (Shutdown::new(), Health::new());
@@ -84,7 +115,7 @@ impl Centre {
                 self.replica.on_event(&event);
             }
         };
-        if tokio::time::timeout(support::PATIENCE, follow).await.is_err() {
+        if tokio::time::timeout(PATIENCE, follow).await.is_err() {
             panic!("waited too long for {what}: {:#?}", self.replica);
         }
     }
@@ -119,27 +150,18 @@ fn is_applied(replica: &SyncReplica, uuid: Uuid, manifests: &DesiredManifests) -
     replica.deployments().get(&uuid).is_some_and(|device| device.is_applied(manifests.digest()))
 }
 
-fn get(cluster: &SimulatedCluster, api_version: &str, kind: &str, name: &str) -> Option<Value> {
-    let simulated = cluster.kubernetes();
-    simulated.get(api_version, kind, cluster.namespace(), name).ok().map(|object| (*object).clone())
-}
-
-async fn scene() -> (SimulatedCluster, Mosquitto, TempDir) {
-    let cluster = SimulatedCluster::start(ClusterSpec::new("Test"), Charts::new()).await.unwrap();
-    (cluster, Mosquitto::start(), tempfile::tempdir().unwrap())
-}
-
 #[tokio::test]
 async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
-    let (cluster, broker, directory) = scene().await;
-    let charts = tempfile::tempdir().unwrap();
-    let url = write_charts(charts.path(), &["edge-agent"]).unwrap();
-    let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
-        "metadata": {"name": "charts", "namespace": cluster.namespace()},
-        "spec": {"url": url, "interval": "1h", "ref": {"branch": "main"}}});
-    cluster.kubernetes().apply("test", source).unwrap();
-    let mut centre = Centre::start(&broker);
-    let sync = Running::start(&cluster, &broker, directory.path());
+    let mut cluster = TestCluster::with_flux().await;
+    cluster.start_sealing().await;
+    let scene = Scene::of(cluster).await;
+    let charts = Repository::start().await;
+    charts.commit(&[("edge-agent/Chart.yaml", "apiVersion: v2\nname: edge-agent\nversion: 1.0.0\n")]);
+    let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "charts"},
+        "spec": {"url": charts.url(), "interval": "1h", "ref": {"branch": "main"}}});
+    scene.cluster.put(source, json!({})).await;
+    let mut centre = Centre::start(&scene.broker);
+    let sync = scene.sync();
     centre
         .until("the birth", |replica| {
             replica.is_complete() && replica.node().is_some_and(|node| node.sealing_certificate.is_some())
@@ -167,7 +189,7 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
     centre.send_index(2, &[(DEPLOYMENT, &second)]).await;
     centre.send_manifests(DEPLOYMENT, &second).await;
     centre.until("the second version", |replica| is_applied(replica, DEPLOYMENT, &second)).await;
-    let object = get(&cluster, "helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge-agent-1").unwrap();
+    let object = scene.get(RELEASES, "edge-agent-1").await.unwrap();
     assert_eq!(object["spec"]["values"]["n"], 2);
     assert!(
         object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()),
@@ -176,28 +198,28 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
 
     centre.send_index(3, &[]).await;
     centre.until("the removal", |replica| replica.is_complete() && replica.deployments().is_empty()).await;
-    assert_eq!(get(&cluster, "helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge-agent-1"), None);
+    assert_eq!(scene.get(RELEASES, "edge-agent-1").await, None);
     sync.stop().await;
     centre.until("the death", |replica| !replica.is_alive()).await;
-    cluster.stop().await;
+    scene.cluster.stop().await;
 }
 
 #[tokio::test]
 async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
-    let (cluster, broker, directory) = scene().await;
-    let mut centre = Centre::start(&broker);
-    let sync = Running::start(&cluster, &broker, directory.path());
+    let scene = Scene::start().await;
+    let mut centre = Centre::start(&scene.broker);
+    let sync = scene.sync();
     centre.until("the birth", SyncReplica::is_complete).await;
     let set = config_map(4, "x");
     centre.send_index(7, &[(DEPLOYMENT, &set)]).await;
     centre.until("the index", |replica| replica.node().is_some_and(|node| node.desired_version == 7)).await;
     centre.send_manifests(DEPLOYMENT, &set).await;
     centre.until("the deployment", |replica| is_applied(replica, DEPLOYMENT, &set)).await;
-    let applied = get(&cluster, "v1", "ConfigMap", "x").unwrap();
+    let applied = scene.get(CONFIG_MAPS, "x").await.unwrap();
     sync.kill().await;
     centre.until("the death", |replica| !replica.is_alive()).await;
 
-    let sync = Running::start(&cluster, &broker, directory.path());
+    let sync = scene.sync();
     centre.until("the next birth", |replica| replica.is_alive() && replica.is_complete()).await;
     // Nobody follows a repository here; that is told as soon as it was looked for, and nothing else comes unasked.
     let looked = |replica: &SyncReplica| replica.node().is_some_and(|node| node.source_message.is_some());
@@ -229,50 +251,48 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
     centre.send_index(8, &[(DEPLOYMENT, &set), (Uuid::from_u128(2), &other)]).await;
     centre.send_manifests(Uuid::from_u128(2), &other).await;
     centre.until("the other deployment", |replica| is_applied(replica, Uuid::from_u128(2), &other)).await;
-    assert_eq!(get(&cluster, "v1", "ConfigMap", "x"), Some(applied), "nothing was applied again");
+    assert_eq!(scene.get(CONFIG_MAPS, "x").await, Some(applied), "nothing was applied again");
     sync.stop().await;
-    cluster.stop().await;
+    scene.cluster.stop().await;
 }
 
 #[tokio::test]
 async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true() {
-    let (cluster, mut broker, directory) = scene().await;
-    let mut centre = Centre::start(&broker);
-    let sync = Running::start(&cluster, &broker, directory.path());
+    let mut scene = Scene::start().await;
+    let mut centre = Centre::start(&scene.broker);
+    let sync = scene.sync();
     centre.until("the birth", SyncReplica::is_complete).await;
     let set = config_map(1, "x");
     centre.send_index(1, &[(DEPLOYMENT, &set)]).await;
     centre.send_manifests(DEPLOYMENT, &set).await;
     centre.until("the deployment", |replica| is_applied(replica, DEPLOYMENT, &set)).await;
 
-    broker.kill();
-    cluster.add_host(&HostSpec::worker("late")).unwrap();
-    let place = Place { api_version: "v1", kind: "ConfigMap", namespace: cluster.namespace(), name: "x" };
-    cluster.kubernetes().delete(&place).unwrap();
-    let mut changes = cluster.kubernetes().changes();
+    scene.broker.kill();
+    let late = scene.cluster.make_node().await;
+    scene.cluster.config_maps().delete("x", &DeleteParams::default()).await.unwrap();
     let repaired = async {
-        while get(&cluster, "v1", "ConfigMap", "x").is_none() {
-            changes.changed().await.unwrap();
+        while scene.get(CONFIG_MAPS, "x").await.is_none() {
+            tokio::time::sleep(LOOK).await;
         }
     };
     in_time("the repair", repaired).await;
-    broker.restart();
+    scene.broker.restart();
     centre
-        .until("the birth with the late host", |replica| replica.is_complete() && replica.hosts().contains_key("late"))
+        .until("the birth with the late host", |replica| replica.is_complete() && replica.hosts().contains_key(&late))
         .await;
     assert!(is_applied(&centre.replica, DEPLOYMENT, &set));
-    cluster.remove_host("late").unwrap();
-    centre.until("the host's death", |replica| replica.is_complete() && !replica.hosts().contains_key("late")).await;
+    scene.cluster.remove_node(&late).await;
+    centre.until("the host's death", |replica| replica.is_complete() && !replica.hosts().contains_key(&late)).await;
     sync.stop().await;
-    cluster.stop().await;
+    scene.cluster.stop().await;
 }
 
 #[tokio::test]
 async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again() {
-    let (cluster, broker, directory) = scene().await;
-    let simulated = cluster.kubernetes();
-    let mut centre = Centre::start(&broker);
-    let sync = Running::start(&cluster, &broker, directory.path());
+    let mut scene = Scene::start().await;
+    scene.url = scene.cluster.url_that_refuses("bad").await;
+    let mut centre = Centre::start(&scene.broker);
+    let sync = scene.sync();
     centre.until("the birth", SyncReplica::is_complete).await;
     let (bad, good, evil) = (
         config_map(1, "bad"),
@@ -280,7 +300,6 @@ async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again()
         DesiredManifests::new(1, "evil", vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})]),
     );
     let [first, second, third] = [1, 2, 3].map(Uuid::from_u128);
-    simulated.inject(Fault::next(3, 403).method("PATCH").path("/configmaps/bad"));
     centre.send_index(1, &[(first, &bad), (second, &good), (third, &evil)]).await;
     for (uuid, manifests) in [(first, &bad), (second, &good), (third, &evil)] {
         centre.send_manifests(uuid, manifests).await;
@@ -305,62 +324,56 @@ async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again()
             .as_ref()
             .is_some_and(|reason| reason.starts_with("manifests[0] kind v1/Pod is not allowed"))
     );
+    scene.cluster.allow("bad").await;
     centre.until("the retry", |replica| is_applied(replica, first, &bad)).await;
-    assert_eq!(get(&cluster, "v1", "Pod", "p"), None);
+    assert_eq!(scene.get(("v1", "Pod"), "p").await, None);
     sync.stop().await;
-    cluster.stop().await;
+    scene.cluster.stop().await;
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_is_told_and_followed_again_when_it_is_back() {
-    let (cluster, broker, directory) = scene().await;
-    let simulated = cluster.kubernetes();
-    let mut centre = Centre::start(&broker);
-    let sync = Running::start(&cluster, &broker, directory.path());
-    centre.until("the birth", SyncReplica::is_complete).await;
-    in_time("readiness", async {
-        while !sync.health.is_ready() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there() {
+    let mut scene = Scene::start().await;
+    scene.cluster.lose_api();
+    let mut centre = Centre::start(&scene.broker);
+    let sync = scene.sync();
+    let is_told = |name: &str, reason: &str| name == "sync_kubernetes" && reason.contains("503");
+    let waits = async {
+        while !sync.health.not_ready().iter().any(|(name, reason)| is_told(name, reason)) {
+            tokio::time::sleep(LOOK).await;
         }
-    })
-    .await;
-    simulated.inject(Fault::next(u32::MAX, 503));
-    simulated.break_watches(Break::Cut);
+    };
+    in_time("the reason", waits).await;
+    assert!(
+        sync.health.not_ready().iter().any(|(_, reason)| reason == "waits until the cluster has been listed"),
+        "there is no birth"
+    );
+    scene.cluster.regain_api().await;
+    centre.until("the birth", |replica| replica.is_complete() && replica.hosts().len() == 1).await;
+    let ready = async {
+        while !sync.health.is_ready() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    in_time("readiness", ready).await;
+
+    scene.cluster.lose_api();
     centre.until("the error", |replica| replica.node().is_some_and(|node| node.desired_error.is_some())).await;
     let error = centre.replica.node().unwrap().desired_error.clone().unwrap();
     assert!(error.starts_with("the Kubernetes API is not reached"), "{error}");
     assert_eq!(sync.health.not_ready().iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["sync_kubernetes"]);
     assert_eq!(centre.replica.hosts().len(), 1, "what is known is kept");
-    simulated.heal();
+    scene.cluster.regain_api().await;
     centre
         .until("the recovery", |replica| {
             replica.is_complete() && replica.node().is_some_and(|node| node.desired_error.is_none())
         })
         .await;
-    cluster.add_host(&HostSpec::worker("late")).unwrap();
+    let late = scene.cluster.make_node().await;
     centre
-        .until("a host that came after it", |replica| replica.is_complete() && replica.hosts().contains_key("late"))
+        .until("a host that came after it", |replica| replica.is_complete() && replica.hosts().contains_key(&late))
         .await;
+    scene.cluster.remove_node(&late).await;
     sync.stop().await;
-    cluster.stop().await;
-}
-
-#[tokio::test]
-async fn without_the_cluster_there_is_no_birth_and_health_tells_why() {
-    let (cluster, broker, directory) = scene().await;
-    let simulated = cluster.kubernetes();
-    simulated.inject(Fault::next(4, 503).path("/nodes"));
-    let mut centre = Centre::start(&broker);
-    let sync = Running::start(&cluster, &broker, directory.path());
-    in_time("the reason", async {
-        while !sync.health.not_ready().iter().any(|(name, reason)| name == "sync_kubernetes" && reason.contains("503"))
-        {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    assert!(sync.health.not_ready().iter().any(|(_, reason)| reason == "waits until the cluster has been listed"));
-    centre.until("the birth", |replica| replica.is_complete() && replica.hosts().len() == 1).await;
-    sync.stop().await;
-    cluster.stop().await;
+    scene.cluster.stop().await;
 }

@@ -1,21 +1,27 @@
 //! Flux as its export is: definitions, rights and controllers, for the script to install.
 
-use kubernetes_tests::programs::Programs;
 use serde_json::{Value, json};
+
+use crate::programs::Programs;
 
 const NAMESPACE: &str = "flux-system";
 
 /// Of the controllers that are built.
 const VERSION: &str = "v2.7.5";
 
-/// What `flux install --export` writes of the controllers that edge clusters need, with the definitions of those that are built. What runs for source-controller is the test's.
+/// What `flux install --export` writes of the controllers that edge clusters need, with the definitions of those that are built. What runs for source-controller is [`Sources`](crate::sources::Sources).
+///
+/// # Panics
+/// The definitions are not there.
+#[must_use]
 pub fn manifests(programs: &Programs) -> String {
-    let mut files: Vec<_> =
-        std::fs::read_dir(programs.definitions()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let entries = std::fs::read_dir(programs.definitions()).expect("the definitions can be listed");
+    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|file| file.to_string_lossy().contains(".toolkit.fluxcd.io_"));
     files.sort();
     assert!(files.len() > 3, "definitions of Flux: {files:?}");
-    let mut documents: Vec<String> = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let mut documents: Vec<String> =
+        files.iter().map(|file| std::fs::read_to_string(file).expect("a definition can be read")).collect();
     let controllers = ["source-controller", "kustomize-controller", "helm-controller"];
     let subjects: Vec<Value> = controllers
         .iter()

@@ -1,7 +1,4 @@
-//! The Kubernetes adapters against an API server, simulated or real. What holds of one holds of the other.
-#![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
-
-mod support;
+//! The Kubernetes adapters.
 
 use edge_sync::adapters::kubernetes::Kubernetes;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, Observation, PreparedObject};
@@ -12,10 +9,12 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use simulator::kubernetes::faults::Fault;
-use support::cluster::{Cable, TestCluster};
-use support::in_time;
 use tokio::sync::mpsc;
 use uuid::Uuid;
+
+use crate::support::cluster::{Cable, TestCluster};
+use crate::support::in_time;
+use crate::support::mosquitto::port;
 
 const CONFIG_MAP: &str = "v1/ConfigMap";
 const RELEASE: &str = "helm.toolkit.fluxcd.io/v2/HelmRelease";
@@ -261,7 +260,7 @@ async fn nodes_are_listed_and_a_kind_that_does_not_exist_is_not_installed() {
 
 #[tokio::test]
 async fn an_api_server_that_is_not_there_is_unreachable_and_one_that_refuses_is_not() {
-    let address = support::mosquitto::port::free();
+    let address = port::free();
     let client = kubernetes_client::connect(Some(&format!("http://{address}"))).await.unwrap();
     let cluster = TestCluster::start().await;
     let error = cluster.kubernetes_by(client, &[]).probe().await.unwrap_err();
@@ -410,7 +409,9 @@ async fn a_token_that_is_refused_is_read_again_from_its_file() {
     let kubernetes = cluster.kubernetes_by(kubernetes_client::client(config).unwrap(), &[CONFIG_MAP]);
     refuse();
     let error = kubernetes.load_index().await.unwrap_err();
-    assert!(error.class == ErrorClass::Refused && error.message.ends_with("(401)"), "{error}");
+    assert!(error.class == ErrorClass::Unreachable && error.message.ends_with("(401)"), "{error}");
+    refuse();
+    assert_eq!(kubernetes.probe().await.unwrap_err().class, ErrorClass::Unreachable, "nothing else is answered either");
 
     std::fs::write(file.path(), cluster.token().await).unwrap();
     refuse();
@@ -460,6 +461,30 @@ async fn how_far_flux_is_with_the_repository_is_read_whenever_something_of_it_ch
     }
     assert_eq!(seen().await.message, None);
     while !matches!(in_time("a change", inbox.recv()).await, Some(Event::FluxChanged)) {}
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_a_host_that_there_is_not_has_failed_and_says_so() {
+    let cluster = TestCluster::start().await;
+    let kubernetes = cluster.kubernetes(&[]);
+    let labels = json!({"app": "oven"});
+    let pod = json!({"nodeSelector": {"kubernetes.io/hostname": cluster.node()}, "containers": [{"name": "oven", "image": "oven"}]});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}});
+    let metadata = json!({"name": "oven", "labels": {"helm.toolkit.fluxcd.io/name": "oven"}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec});
+    let deployments = cluster.api("apps/v1", "Deployment");
+    deployments.patch("oven", &PatchParams::apply("helm"), &Patch::Apply(&deployment)).await.unwrap();
+    let seen = async || match answer(&kubernetes, Effect::LookAtWorkloads { release: "oven".to_owned() }).await {
+        Event::WorkloadsSeen { seen, .. } => seen.map(|seen| (seen.ready, seen.message)),
+        other => panic!("{other:?}"),
+    };
+    let runs_not = "Deployment oven: 0 of 1 pods run";
+    let reason = format!("{runs_not}: no Node matches host {}", cluster.node());
+    assert_eq!(seen().await, Ok((Some(false), Some(reason))));
+    let node = cluster.make_node().await;
+    assert_eq!(seen().await, Ok((None, Some(runs_not.to_owned()))), "the host is there, its pod is not");
+    cluster.remove_node(&node).await;
     cluster.stop().await;
 }
 
