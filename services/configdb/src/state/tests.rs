@@ -576,9 +576,9 @@ fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_wr
 fn what_comes_with_the_program_is_written_and_told_when_there_is_room_again() {
     let mut older = Bench::new().disk.load_now();
     // What an older program has written, and nobody has changed.
-    let is_info = |application: &Uuid| *application == known::application::INFO;
-    let (object, _, entry) = older.entries.iter_mut().find(|(_, of, entry)| entry.builtin && is_info(of)).unwrap();
-    entry.json = json!({"name": "Name of old"}).to_string().into();
+    let is_schema = |of: &Uuid| *of == known::application::CONFIG_SCHEMA;
+    let (object, _, entry) = older.entries.iter_mut().find(|(_, of, entry)| entry.builtin && is_schema(of)).unwrap();
+    entry.json = json!({"type": "object"}).to_string().into();
     let object = *object;
     let mut state = State::new(&older, Limits::default()).unwrap();
     state.set_read_only("the disk is full".to_owned());
@@ -591,5 +591,5 @@ fn what_comes_with_the_program_is_written_and_told_when_there_is_room_again() {
     let turn = state.take_turn();
     assert_eq!(turn.commit.transactions.len(), 1);
     let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
-    assert!(lines.contains(&format!("data {object} Info")), "{lines:?}");
+    assert!(lines.contains(&format!("data {object} ConfigSchema")), "{lines:?}");
 }
