@@ -30,6 +30,8 @@ pub struct Config {
     pub interval_ms: u64,
     /// What Linux says of the host.
     pub proc_dir: PathBuf,
+    /// What Linux says of its sensors.
+    pub sys_dir: PathBuf,
     /// Where the bdSeq is kept.
     pub state_dir: StateDir,
     /// The broker.
@@ -50,6 +52,7 @@ impl Default for Config {
             hostname: None,
             interval_ms: 10_000,
             proc_dir: PathBuf::from("/proc"),
+            sys_dir: PathBuf::from("/sys"),
             state_dir: PathBuf::from(".").into(),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
@@ -67,6 +70,7 @@ pub const KEYS: &[ConfigKey] = &[
     ConfigKey { key: "hostname", default: "", help: "name of the host, published as a metric" },
     ConfigKey { key: "interval_ms", default: "10000", help: "how often the host is read" },
     ConfigKey { key: "proc_dir", default: "/proc", help: "where Linux says how the host is" },
+    ConfigKey { key: "sys_dir", default: "/sys", help: "where Linux says what its thermal sensors measure" },
     ConfigKey { key: "state_dir", default: ".", help: "directory that keeps the bdSeq between two runs" },
     ConfigKey { key: "log.format", default: "human", help: "human or json" },
     ConfigKey { key: "log.filter", default: "info", help: "what is logged, in the syntax of RUST_LOG" },

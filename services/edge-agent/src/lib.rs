@@ -1,11 +1,11 @@
-//! The edge agent that is shipped: an Edge Node that publishes the load, memory and uptime of the host that it runs on, as the Device `host`. It shows that a cluster can deploy and be heard, and
+//! The edge agent that is shipped: an Edge Node that publishes load, memory, disk, temperature and uptime of the host that it runs on, as the Device `host`. It shows that a cluster can deploy and be heard, and
 //! what its hosts do; agents that speak to machines are charts of the site.
 //!
 //! ```text
-//!   /proc ──> reading.rs ──> run ──> <group>/<name>: NBIRTH, DBIRTH and DDATA of `host`, NDEATH
+//!   /proc, /sys, disk ──> reading.rs ──> run ──> <group>/<name>: NBIRTH, DBIRTH and DDATA of `host`, NDEATH
 //! ```
 //!
-//! A container sees `/proc/loadavg`, `/proc/meminfo` and `/proc/uptime` of its host, so no directory of it is mounted.
+//! A container sees `/proc/loadavg`, `/proc/meminfo`, `/proc/uptime` and `/sys/class/thermal` of its host, and its `state_dir` is on the disk of the host's kubelet, so no directory of it is mounted.
 //!
 //! Of the usual rooms there is `config.rs`; there is no `event.rs`, `state.rs` or `reconcile.rs`, because nothing is decided: what was read is published when it has changed, and the Edge Node
 //! does the rest.
@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use config::Checked;
 pub use config::Config;
 use configdb_schema::known::schema;
+use reading::{Disk, ReadError, Reading};
 use service_runtime::health::{self, Health};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate};
@@ -44,7 +45,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     }
     let state_dir = &config.state_dir;
     state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
-    let first = read(&config.proc_dir).context("the host cannot be read")?;
+    let first = read(&config).context("the host cannot be read")?;
     let store = BdSeqStore::in_directory(state_dir, &node);
     let about = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(node) };
     let mut handle =
@@ -59,7 +60,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
                 NodeEvent::Offline { reason } => health.component(MQTT, false, reason.as_str()),
                 _ => {}
             },
-            _ = ticks.tick() => publish(&handle, &config.proc_dir, &device).await?,
+            _ = ticks.tick() => publish(&handle, &config, &device).await?,
         }
     }
     handle.stop().await;
@@ -67,19 +68,32 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
 }
 
 /// What has not changed is left out by the Edge Node.
-async fn publish(handle: &sparkplug_mqtt::EdgeNodeHandle, proc_dir: &Path, device: &DeviceId) -> anyhow::Result<()> {
-    match read(proc_dir) {
+async fn publish(handle: &sparkplug_mqtt::EdgeNodeHandle, config: &Config, device: &DeviceId) -> anyhow::Result<()> {
+    match read(config) {
         Ok(metrics) => handle.update(NodeUpdate::Set { device: Some(device.clone()), metrics }).await?,
         Err(error) => tracing::warn!(%error, "the host cannot be read"),
     }
     Ok(())
 }
 
-fn read(proc_dir: &Path) -> Result<Vec<Metric>, reading::ReadError> {
+fn read(config: &Config) -> Result<Vec<Metric>, ReadError> {
     let text = |file: &'static str| {
-        std::fs::read_to_string(proc_dir.join(file)).map_err(|source| reading::ReadError::File { file, source })
+        std::fs::read_to_string(config.proc_dir.join(file)).map_err(|source| ReadError::File { file, source })
     };
-    Ok(reading::Reading::of(&text("loadavg")?, &text("meminfo")?, &text("uptime")?)?.metrics())
+    let mut reading = Reading::of(&text("loadavg")?, &text("meminfo")?, &text("uptime")?)?;
+    reading.disk = rustix::fs::statvfs(&*config.state_dir).ok().map(|system| Disk {
+        total: system.f_blocks.saturating_mul(system.f_frsize),
+        available: system.f_bavail.saturating_mul(system.f_frsize),
+    });
+    reading.temperature = Reading::hottest(zones(&config.sys_dir).iter().map(String::as_str));
+    Ok(reading.metrics())
+}
+
+/// The texts of all thermal sensors; a host need not have any.
+fn zones(sys_dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(sys_dir.join("class/thermal")) else { return Vec::new() };
+    let directories = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    directories.filter_map(|directory| std::fs::read_to_string(directory.join("temp")).ok()).collect()
 }
 
 fn metrics_of_node(config: &Config) -> Vec<Metric> {

@@ -1,8 +1,8 @@
-//! What a host says of itself in `/proc` -> metrics. Pure.
+//! What a host says of itself in `/proc` and `/sys`, and its disk -> metrics. Pure.
 
 use std::io;
 
-use sparkplug::{Metric, Properties};
+use sparkplug::{Metric, Properties, Value};
 
 /// One reading of a host.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,6 +15,19 @@ pub struct Reading {
     pub memory_available: u64,
     /// Since the host has started, seconds.
     pub uptime: u64,
+    /// None: the system does not say.
+    pub disk: Option<Disk>,
+    /// The hottest of its sensors, degrees Celsius. None: it has none, as virtual machines.
+    pub temperature: Option<f64>,
+}
+
+/// The file system that the agent keeps its state on: in a pod, the disk of the host's kubelet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    /// Size, bytes.
+    pub total: u64,
+    /// What programs without special rights could have, bytes.
+    pub available: u64,
 }
 
 /// A host cannot be read.
@@ -39,7 +52,7 @@ pub enum ReadError {
 }
 
 impl Reading {
-    /// Reads the texts of `/proc/loadavg`, `/proc/meminfo` and `/proc/uptime`.
+    /// Reads the texts of `/proc/loadavg`, `/proc/meminfo` and `/proc/uptime`; of disk and temperature nothing is known.
     ///
     /// # Errors
     /// What is missing in which.
@@ -62,25 +75,39 @@ impl Reading {
             memory_total: memory("MemTotal")?,
             memory_available: memory("MemAvailable")?,
             uptime: seconds.ok_or(ReadError::Content { file: "uptime", what: "seconds" })?,
+            disk: None,
+            temperature: None,
         })
+    }
+
+    /// The hottest of the texts of `/sys/class/thermal/thermal_zone*/temp` (thousandths of a degree Celsius); those that are no numbers are left out, because a sensor may fail alone.
+    #[must_use]
+    pub fn hottest<'a>(zones: impl IntoIterator<Item = &'a str>) -> Option<f64> {
+        let read = zones.into_iter().filter_map(|text| text.trim().parse::<i32>().ok());
+        read.max().map(|thousandths| f64::from(thousandths) / 1000.0)
     }
 
     /// The metrics of the Device, with their units.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let [one, five, fifteen] = self.load;
-        vec![
+        let mut metrics = vec![
             Metric::new("Load/1 min", one),
             Metric::new("Load/5 min", five),
             Metric::new("Load/15 min", fifteen),
             with_unit("Memory/Total", self.memory_total, "B"),
             with_unit("Memory/Available", self.memory_available, "B"),
             with_unit("Uptime", self.uptime, "s"),
-        ]
+        ];
+        if let Some(Disk { total, available }) = self.disk {
+            metrics.extend([with_unit("Disk/Total", total, "B"), with_unit("Disk/Available", available, "B")]);
+        }
+        metrics.extend(self.temperature.map(|degrees| with_unit("Temperature", degrees, "°C")));
+        metrics
     }
 }
 
-fn with_unit(name: &'static str, value: u64, unit: &'static str) -> Metric {
+fn with_unit(name: &'static str, value: impl Into<Value>, unit: &'static str) -> Metric {
     Metric::new(name, value).with_properties(Properties::new().with("engUnit", unit))
 }
 
@@ -97,6 +124,25 @@ mod tests {
         assert_eq!((reading.load, memory), ([0.52, 1.0, 12.5], (16_303_428 * 1024, 8_151_714 * 1024)));
         assert_eq!(reading.uptime, 12345);
         assert_eq!(reading.metrics().len(), 6);
+    }
+
+    #[test]
+    fn the_hottest_sensor_counts_and_one_that_fails_is_left_out() {
+        assert_eq!(Reading::hottest(["41000\n", "55500\n", "-273\n", "", "N/A\n"]), Some(55.5));
+        assert_eq!(Reading::hottest(["-5250"]), Some(-5.25));
+        assert_eq!(Reading::hottest(["x"]), None);
+        assert_eq!(Reading::hottest([]), None);
+    }
+
+    #[test]
+    fn disk_and_temperature_are_told_where_they_are_known() {
+        let mut reading = Reading::of("0.52 1.00 12.5", MEMINFO, "1.0").unwrap();
+        reading.disk = Some(Disk { total: 100, available: 7 });
+        reading.temperature = Some(55.5);
+        let metrics = reading.metrics();
+        let told: Vec<_> = metrics[6..].iter().map(|metric| (&*metric.name, metric.value.clone())).collect();
+        let wanted = [("Disk/Total", 100u64.into()), ("Disk/Available", 7u64.into()), ("Temperature", 55.5.into())];
+        assert_eq!(told, wanted.map(|(name, value): (&str, Value)| (name, Some(value))));
     }
 
     #[test]

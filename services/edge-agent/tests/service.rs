@@ -41,6 +41,12 @@ impl Scene {
         let broker = Mosquitto::start();
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("proc")).unwrap();
+        for (zone, temperature) in [("thermal_zone0", "31000\n"), ("thermal_zone1", "48250\n"), ("cooling_device0", "")]
+        {
+            let zone = directory.path().join("sys/class/thermal").join(zone);
+            std::fs::create_dir_all(&zone).unwrap();
+            std::fs::write(zone.join("temp"), temperature).unwrap();
+        }
         let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
         let scene = Self { broker, directory, host };
@@ -68,7 +74,7 @@ impl Scene {
     /// The program with the state directory named relative to where it works.
     fn agent(&self) -> Agent {
         let configuration = format!(
-            "cluster = \"Paint\"\nname = \"Oven_1\"\nhostname = \"oven\"\nuuid = \"{}\"\ninterval_ms = 100\nstate_dir = \"state\"\nproc_dir = \"proc\"\n[mqtt]\nservers = [\"{}\"]\n",
+            "cluster = \"Paint\"\nname = \"Oven_1\"\nhostname = \"oven\"\nuuid = \"{}\"\ninterval_ms = 100\nstate_dir = \"state\"\nproc_dir = \"proc\"\nsys_dir = \"sys\"\n[mqtt]\nservers = [\"{}\"]\n",
             uuid::Uuid::from_u128(7),
             self.broker.url()
         );
@@ -138,11 +144,20 @@ async fn a_host_is_born_with_units_tells_its_changes_and_is_born_again_when_aske
         let has = born.properties.get("engUnit").and_then(|unit| unit.as_str());
         assert_eq!((born.as_u64(), has), (Some(value), Some(unit)), "{name}");
     }
+    let temperature = metric(&device, "Temperature");
+    let unit = temperature.properties.get("engUnit").and_then(|unit| unit.as_str());
+    assert_eq!((temperature.value.clone(), unit), (Some(48.25.into()), Some("°C")));
+    let disk = ["Disk/Total", "Disk/Available"].map(|name| metric(&device, name).as_u64().unwrap());
+    assert!(disk[0] >= disk[1] && disk[1] > 0, "the disk that the tests write on: {disk:?}");
 
     scene.has_load("4.5");
     let changed = scene
         .until("DDATA", |event| match event {
-            HostEvent::DeviceData { metrics, .. } => Some(metrics.clone()),
+            HostEvent::DeviceData { metrics, .. } => {
+                // Others write on the same disk.
+                let others = metrics.iter().filter(|metric| &*metric.name != "Disk/Available");
+                Some(others.cloned().collect::<Vec<_>>()).filter(|metrics| !metrics.is_empty())
+            }
             _ => None,
         })
         .await;
