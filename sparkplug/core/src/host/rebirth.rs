@@ -30,9 +30,9 @@ impl Asking {
         self.attempts
     }
 
-    /// The next request has no other to wait for.
-    pub(super) const fn forget_attempts(&mut self) {
-        self.attempts = 0;
+    /// It was answered: the next request waits for no more than the shortest interval after the last.
+    pub(super) fn answered(&mut self) {
+        self.attempts = self.attempts.min(1);
     }
 }
 

@@ -72,8 +72,8 @@ impl HostApplication {
             if known.liveness == Liveness::Alive {
                 known.liveness = Liveness::Stale;
                 known.stale_at = Some(now.wall);
-                // It answered: that the server is lost again and again is no reason to ask it later each time.
-                known.asking.forget_attempts();
+                // That the server is lost again and again is no reason to ask it later each time.
+                known.asking.answered();
             }
         }
         if self.stopping {

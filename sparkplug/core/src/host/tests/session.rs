@@ -171,7 +171,8 @@ fn a_node_that_answers_is_asked_at_the_begin_of_each_session_however_many_there_
         bench.lose();
         bench.pass(Duration::from_millis(500));
         bench.go_online();
-        bench.pass(Duration::from_millis(100));
+        // Not sooner than the shortest interval after it was asked in the session before.
+        bench.pass(Duration::from_millis(2100));
         assert!(bench.lines().contains(&"E asked: the host came online".to_owned()), "session {bd_seq}");
         bench.nbirth(i64::from(bd_seq), 3000 + u64::from(bd_seq), vec![]);
         bench.outputs();
