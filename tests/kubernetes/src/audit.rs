@@ -148,7 +148,7 @@ impl Audit {
     /// Waits until the API server knows that the account may do all this: it learns of roles a moment after they are there.
     ///
     /// # Panics
-    /// It is not known within [`PATIENCE`].
+    /// It is not known within `PATIENCE`.
     pub async fn until_in_force(&self, client: &Client, rights: &BTreeSet<Right>) {
         let reviews = Api::<SubjectAccessReview>::all(client.clone());
         let deadline = Instant::now() + PATIENCE;
