@@ -51,9 +51,8 @@ cluster: ## a shell with kubectl on a fresh real Kubernetes whose pods are proce
 	@.ci/tools cargo cc $(KUBERNETES_TOOLS)
 	@.ci/kubernetes $(KUBERNETES)
 	$(CARGO) build --locked -p sparkfleet -p sparkfleet-edge -p edge-agent -p kubernetes-tests --bins
-	@# A network of its own: Kubernetes takes no loopback addresses for what Services lead to.
 	@debug="$${CARGO_TARGET_DIR:-target}/debug" && PATH="$$(cd "$$debug" && pwd):$$PATH" && \
-		unshare --net sh -c 'ip link set lo up && ip route add local 198.18.0.0/15 dev lo && exec "$$@"' sh "$$debug/with-control-plane" --pods "$$debug" "$${SHELL:-bash}"
+		.ci/own-network "$$debug/with-control-plane" --pods "$$debug" "$${SHELL:-bash}"
 
 check: fmt clippy tidy doc shellcheck deny ## format, lints, rules of the repository, documentation, scripts, dependencies
 

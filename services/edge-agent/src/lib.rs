@@ -21,7 +21,8 @@ use anyhow::Context as _;
 use config::Checked;
 pub use config::Config;
 use configdb_schema::known::schema;
-use reading::{Disk, ReadError, Reading};
+use reading::{ReadError, Reading};
+use service_runtime::disk::Room;
 use service_runtime::health::{self, Health};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate};
@@ -81,10 +82,7 @@ fn read(config: &Config) -> Result<Vec<Metric>, ReadError> {
         std::fs::read_to_string(config.proc_dir.join(file)).map_err(|source| ReadError::File { file, source })
     };
     let mut reading = Reading::of(&text("loadavg")?, &text("meminfo")?, &text("uptime")?)?;
-    reading.disk = rustix::fs::statvfs(&*config.state_dir).ok().map(|system| Disk {
-        total: system.f_blocks.saturating_mul(system.f_frsize),
-        available: system.f_bavail.saturating_mul(system.f_frsize),
-    });
+    reading.disk = Room::at(&config.state_dir);
     reading.temperature = Reading::hottest(zones(&config.sys_dir).iter().map(String::as_str));
     Ok(reading.metrics())
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use service_runtime::disk::Room;
 use sparkplug::{Metric, Properties, Value};
 
 /// One reading of a host.
@@ -15,19 +16,10 @@ pub struct Reading {
     pub memory_available: u64,
     /// Since the host has started, seconds.
     pub uptime: u64,
-    /// None: the system does not say.
-    pub disk: Option<Disk>,
+    /// The file system that the agent keeps its state on: in a pod, the disk of the host's kubelet. None: the system does not say.
+    pub disk: Option<Room>,
     /// The hottest of its sensors, degrees Celsius. None: it has none, as virtual machines.
     pub temperature: Option<f64>,
-}
-
-/// The file system that the agent keeps its state on: in a pod, the disk of the host's kubelet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Disk {
-    /// Size, bytes.
-    pub total: u64,
-    /// What programs without special rights could have, bytes.
-    pub available: u64,
 }
 
 /// A host cannot be read.
@@ -99,7 +91,7 @@ impl Reading {
             with_unit("Memory/Available", self.memory_available, "B"),
             with_unit("Uptime", self.uptime, "s"),
         ];
-        if let Some(Disk { total, available }) = self.disk {
+        if let Some(Room { total, available }) = self.disk {
             metrics.extend([with_unit("Disk/Total", total, "B"), with_unit("Disk/Available", available, "B")]);
         }
         metrics.extend(self.temperature.map(|degrees| with_unit("Temperature", degrees, "°C")));
@@ -137,7 +129,7 @@ mod tests {
     #[test]
     fn disk_and_temperature_are_told_where_they_are_known() {
         let mut reading = Reading::of("0.52 1.00 12.5", MEMINFO, "1.0").unwrap();
-        reading.disk = Some(Disk { total: 100, available: 7 });
+        reading.disk = Some(Room { total: 100, available: 7 });
         reading.temperature = Some(55.5);
         let metrics = reading.metrics();
         let told: Vec<_> = metrics[6..].iter().map(|metric| (&*metric.name, metric.value.clone())).collect();

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::object::Condition;
 
 /// Label with the host's name.
-const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
+pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label of control planes; k3s gives it the value `true`, kubeadm an empty one.
 const LABEL_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// Taint that sets a host apart.

@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use serde::Deserialize;
 
+use crate::hosts::LABEL_HOSTNAME;
 use crate::object::{Condition, Readiness};
 
 /// Label of what a release has made: its name.
 pub const LABEL_RELEASE: &str = "helm.toolkit.fluxcd.io/name";
-
-/// Label of a Node by which a deployment names its host.
-const LABEL_HOST: &str = "kubernetes.io/hostname";
 
 /// What is looked at, in `apps/v1`.
 pub const KINDS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
@@ -105,7 +103,7 @@ pub fn node_labels(workload: &WatchedWorkload) -> Option<String> {
 #[must_use]
 pub fn without_node(verdict: Readiness, workload: &WatchedWorkload) -> Readiness {
     let selector = &workload.spec.template.spec.node_selector;
-    let missing = match selector.get(LABEL_HOST) {
+    let missing = match selector.get(LABEL_HOSTNAME) {
         Some(host) if selector.len() == 1 => format!("no Node matches host {host}"),
         _ => format!("no Node has the labels {}", node_labels(workload).unwrap_or_default()),
     };

@@ -62,10 +62,7 @@ fn place(
     mode: Option<u32>,
     publish: impl FnOnce(&Path) -> Result<(), AtomicFileError>,
 ) -> Result<(), AtomicFileError> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let directory = directory_of(path);
     let Some(name) = path.file_name() else {
         return Err(AtomicFileError::at("write a file at", path)(io::ErrorKind::InvalidInput.into()));
     };
@@ -75,6 +72,20 @@ fn place(
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
+    sync_directory(directory)
+}
+
+/// The directory that a path's file is in.
+#[must_use]
+pub fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes what was created, renamed and removed in a directory outlive a loss of power. Blocks.
+///
+/// # Errors
+/// It cannot be opened or synced.
+pub fn sync_directory(directory: &Path) -> Result<(), AtomicFileError> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(AtomicFileError::at("sync", directory))
 }
 

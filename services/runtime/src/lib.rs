@@ -12,6 +12,7 @@
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
 //! | [`backoff`] | pure, jittered exponential back-off |
 //! | [`atomic_file`] | replace a file completely or not at all |
+//! | [`disk`] | how much room a file system has |
 //! | [`exit`] | exit codes and how an error is told to a person |
 //!
 //! It imports no other package of the workspace; in particular it does not know Sparkplug. The clock is sparkplug-mqtt's, because it yields the `Now` of the state
@@ -21,6 +22,7 @@
 pub mod atomic_file;
 pub mod backoff;
 pub mod config;
+pub mod disk;
 pub mod effects;
 pub mod exit;
 pub mod health;

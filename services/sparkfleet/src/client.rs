@@ -253,7 +253,7 @@ impl Client {
         match self.until_at(self.deadline, what, found).await? {
             Some(found) => Ok(found),
             None => {
-                let mut error = anyhow!("waited {} for {what}; not reached", humantime::format_duration(self.timeout));
+                let mut error = not_reached(self.timeout, what);
                 let hints: Vec<String> =
                     [self.rejected.clone(), self.fleet.missing_births()].into_iter().flatten().collect();
                 if !hints.is_empty() {
@@ -446,6 +446,11 @@ impl Client {
     pub async fn close(self) {
         self.host.stop().await;
     }
+}
+
+/// The error for something that did not come in the time of the command; its exit code is the caller's.
+pub(crate) fn not_reached(timeout: Duration, what: &str) -> anyhow::Error {
+    anyhow!("waited {} for {what}; not reached", humantime::format_duration(timeout))
 }
 
 /// The error for a broker that is not reached.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::cli::Options;
-use crate::client::{mqtt_config, request_id};
+use crate::client::{mqtt_config, not_reached, refusal, request_id, unreachable};
 
 /// Commands are QoS 0: how long an answer is waited for before the question is repeated.
 const REPEAT: Duration = Duration::from_secs(2);
@@ -110,7 +110,7 @@ impl OneObject {
             if let Some(refused) = heard.result.filter(RequestResult::is_refused) {
                 let is_gone = matches!(refused.field.as_deref(), Some("device id" | names::HISTORY_APPLICATION));
                 let code = if is_gone { exit::NOT_FOUND } else { exit::REFUSED };
-                return Err(exit::with_code(code, anyhow!("{}", crate::client::refusal(&refused))));
+                return Err(exit::with_code(code, anyhow!("{}", refusal(&refused))));
             }
             let page = heard.history.into_iter().filter(|entry| entry.revision >= from);
             let page: Vec<HistoryEntry> = page.collect();
@@ -147,8 +147,7 @@ impl OneObject {
                 Ok(Some(ListenerEvent::Lost { .. })) => {}
                 Ok(Some(ListenerEvent::Stopped) | None) => return Err(self.unreachable("the session has ended")),
                 Err(_) if Instant::now() >= self.deadline => {
-                    let timeout = humantime::format_duration(self.timeout);
-                    let error = anyhow!("waited {timeout} for ConfigDB to answer; not reached");
+                    let error = not_reached(self.timeout, "ConfigDB to answer");
                     return Err(exit::with_code(exit::TIMEOUT, error));
                 }
                 Err(_) => {
@@ -187,7 +186,7 @@ impl OneObject {
     }
 
     fn unreachable(&self, reason: &str) -> anyhow::Error {
-        crate::client::unreachable(&self.broker, reason)
+        unreachable(&self.broker, reason)
     }
 
     /// Disconnects.

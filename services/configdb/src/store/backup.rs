@@ -3,7 +3,6 @@
 //! A copy is made by SQLite in one read transaction (`VACUUM INTO`): it is one state of the store, and the writer goes on meanwhile. Files are made beside their place and renamed, so
 //! a process killed at any moment leaves no half of one.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use configdb_schema::known::application::EDGE_CLUSTER_RECOVERY;
 use serde::Serialize;
+use service_runtime::atomic_file::{AtomicFileError, directory_of, sync_directory};
 use sqlx::{AnyConnection, Connection as _};
 use tempfile::NamedTempFile;
 use uuid::Uuid;
 
-use super::lock::{StoreLock, lock_path};
+use super::lock::{StoreLock, lock_path, with_ending};
 use super::sqlite::{
     connect_to_change, connect_to_read, integer, io as sql, meta, parsed, primary_code, schema_version, set_meta, text,
 };
@@ -68,6 +68,9 @@ pub enum BackupError {
     /// See [`StoreError`].
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A directory cannot be synced.
+    #[error(transparent)]
+    Sync(#[from] AtomicFileError),
     /// A step of the file system.
     #[error("cannot {step} {}", path.display())]
     File {
@@ -92,7 +95,7 @@ impl BackupError {
 /// # Errors
 /// [`BackupError`]; there is no new file then.
 pub async fn backup(state: &Path, target: &Path, now: u64) -> Result<StoreInfo, BackupError> {
-    let directory = parent(target);
+    let directory = directory_of(target);
     let copy = NamedTempFile::new_in(directory).map_err(BackupError::at("make a file in", directory))?;
     let info = copy_of_store(state, &copy, now).await?;
     copy.persist_noclobber(target).map_err(|error| match error.error.kind() {
@@ -156,7 +159,7 @@ impl Restore {
     /// # Errors
     /// [`BackupError::File`]. ConfigDB refuses to start on what a failure halfway leaves, and the same command can be given again.
     pub fn finish(self, stamp: &str) -> Result<Option<PathBuf>, BackupError> {
-        let directory = parent(&self.path);
+        let directory = directory_of(&self.path);
         let kept = with_ending(&self.path, &format!(".replaced-{stamp}"));
         // The database goes before its log: a log without its database is no store, and ConfigDB does not start on it.
         let mut is_kept = false;
@@ -278,20 +281,6 @@ async fn change(
 
 fn no_store(path: &Path, reason: String) -> BackupError {
     BackupError::NoStore { path: path.to_owned(), reason }
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    name.into()
-}
-
-fn sync_directory(directory: &Path) -> Result<(), BackupError> {
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(BackupError::at("sync", directory))
 }
 
 /// An administrator restores what the service's user must open.

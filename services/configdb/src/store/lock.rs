@@ -40,9 +40,14 @@ impl StoreLock {
 
 /// The lock file of the store at `path`.
 pub(super) fn lock_path(path: &Path) -> PathBuf {
+    with_ending(path, ".lock")
+}
+
+/// A file beside another, with a longer name.
+pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    PathBuf::from(name)
+    name.push(ending);
+    name.into()
 }
 
 /// A lock file that is there is not written: that works on a full disk.

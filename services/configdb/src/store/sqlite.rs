@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use configdb_contract::{HistoryEntry, ReplayRequest};
+use service_runtime::disk::Room;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Connection, Row};
 use uuid::Uuid;
@@ -197,9 +198,7 @@ impl Store for SqliteStore {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        let directory = self.path.parent()?;
-        let system = rustix::fs::statvfs(directory).ok()?;
-        Some(system.f_bavail.saturating_mul(system.f_frsize))
+        Room::at(self.path.parent()?).map(|room| room.available)
     }
 
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {

@@ -31,7 +31,7 @@ use zeroize::Zeroizing;
 use super::{cluster, policy, usage};
 use crate::cli::Options;
 use crate::cli::joining::{InitArguments, RecoverArguments};
-use crate::client::{Client, Scope, mqtt_config};
+use crate::client::{self, Client, Scope, mqtt_config};
 use crate::{output, trust};
 
 /// How often a host is reminded that an administrator waits for it.
@@ -361,10 +361,11 @@ async fn command(session: &HostHandle, node: &EdgeNodeDescriptor, metric: Metric
 }
 
 fn not_reached(node: &EdgeNodeDescriptor, wish: &str, is_heard: bool, options: &Options) -> anyhow::Error {
-    let timeout = humantime::format_duration(options.presentation.timeout);
+    let timeout = options.presentation.timeout;
     let error = if is_heard {
-        anyhow!("waited {timeout} for {node} {wish}; not reached")
+        client::not_reached(timeout, &format!("{node} {wish}"))
     } else {
+        let timeout = humantime::format_duration(timeout);
         anyhow!("waited {timeout} for {node}; it was never heard: is the host on, and does it know this broker?")
     };
     exit::with_code(exit::TIMEOUT, error)

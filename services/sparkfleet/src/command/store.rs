@@ -27,7 +27,7 @@ fn state_dir(arguments: &StoreArguments) -> anyhow::Result<StateDir> {
 
 fn coded(error: BackupError) -> anyhow::Error {
     let code = match &error {
-        BackupError::Missing { .. } | BackupError::File { .. } => exit::CONFIG,
+        BackupError::Missing { .. } | BackupError::File { .. } | BackupError::Sync(_) => exit::CONFIG,
         BackupError::Exists { .. } | BackupError::NoStore { .. } | BackupError::Store(_) => exit::REFUSED,
     };
     exit::with_code(code, anyhow::Error::new(error))
