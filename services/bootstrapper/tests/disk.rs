@@ -1,8 +1,7 @@
 //! State disks by the real `cryptsetup`, on files. What needs the kernel's device mapper (mapping, mounting) is done by scripts in its place, which check the key with the real one.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-#[path = "support/programs.rs"]
-mod programs;
+use crate::programs;
 
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};

@@ -1,7 +1,7 @@
 //! Simulated hosts join, come back, and are initialised over a real Mosquitto; the issuer is in this process.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! A control plane joins by a kubeadm that fails, and prints all it knows, before it succeeds. Everything that anybody can see of it is kept: no secret is in it.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

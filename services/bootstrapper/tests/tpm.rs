@@ -1,7 +1,7 @@
 //! Hosts with TPMs of their own (swtpm), side by side, over a real Mosquitto: endorsement key and its certificate, attestation key, activation, quote, ticket, lock, second quote.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use base64::Engine as _;
 use bootstrapper::Ending;

@@ -1,8 +1,7 @@
 //! The git server of a site: a real one (git http-backend) behind Basic authentication that makes repositories when they are pushed to, as Gitea and GitLab do.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-#[path = "support/there.rs"]
-mod there;
+use crate::there;
 
 use std::time::Duration;
 

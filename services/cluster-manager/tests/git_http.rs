@@ -22,8 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-#[path = "support/desk.rs"]
-mod desk;
+use crate::desk;
 
 const A: Uuid = Uuid::from_u128(0xA);
 const B: Uuid = Uuid::from_u128(0xB);

@@ -1,9 +1,7 @@
 //! The principals of clusters in a real KDC.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-#[path = "../../kerberos-client/tests/support/kdc.rs"]
-#[allow(dead_code, reason = "tests of other packages look at more")]
-mod kdc;
+use crate::kdc;
 
 use cluster_manager::adapters::kdc::Realm;
 use cluster_manager::config::KerberosConfig;

@@ -31,8 +31,7 @@ use tokio::process::Command;
 use tokio::sync::{RwLock, mpsc};
 use uuid::Uuid;
 
-#[path = "support/desk.rs"]
-mod desk;
+use crate::desk;
 
 const AUDIENCE: &str = "sparkfleet";
 

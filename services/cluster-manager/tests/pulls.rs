@@ -21,8 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-#[path = "support/desk.rs"]
-mod desk;
+use crate::desk;
 
 const THERE: Uuid = Uuid::from_u128(0xA);
 const HERE: Uuid = Uuid::from_u128(0xB);

@@ -11,8 +11,7 @@ use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::MqttConfig;
 use tokio::process::Command;
 
-#[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
-mod port;
+use crate::port;
 
 fn config(state_dir: &tempfile::TempDir, git: SocketAddr) -> Config {
     Config {

@@ -17,8 +17,7 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-#[path = "support/desk.rs"]
-mod desk;
+use crate::desk;
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-mod support;
+use crate::support;
 
 use configdb_contract::{Change, ReplayRequest, WriteRequest};
 use configdb_schema::document::{EdgeCluster, Info};

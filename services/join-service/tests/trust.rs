@@ -1,7 +1,7 @@
 //! The files that a replica begins with: what is missing or wrong is named, and never shown.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use join_protocol::terms::Purpose;
 use join_service::keys::KeyProvider;

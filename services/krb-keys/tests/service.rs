@@ -1,7 +1,7 @@
 //! The whole service: `run()` between a real KDC, a simulated Kubernetes API and a Mosquitto.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use krb_keys_contract::{Answer, KeysReplica};
 use serde_json::{Value, json};

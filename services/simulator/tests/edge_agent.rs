@@ -21,9 +21,7 @@ const AGENT: &str = "5b2e0b4e-1111-4000-8000-000000000001";
 const REVISIONS: [&str; 2] = ["aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"];
 const RELOAD: &str = "Node Control/Reload Edge Agent Config";
 
-#[path = "../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
-#[allow(dead_code, reason = "the Mosquitto of all services' tests can do more")]
-mod mosquitto;
+use crate::mosquitto;
 
 struct Story {
     cluster: SimulatedCluster,

@@ -1,8 +1,7 @@
 //! The embedded broker under the load of a large ConfigDB.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../../../sparkplug/mqtt/tests/support/replication.rs"]
-mod replication;
+use crate::replication;
 
 use std::future::Future;
 use std::io::{Read as _, Write as _};

@@ -1,7 +1,7 @@
 //! An Edge Node on a real Mosquitto, judged by what a plain subscriber sees on the wire.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The two example programs, as processes, on a Mosquitto of their own: what a person types into one is read in the other.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! A Host Application on a real Mosquitto, with Edge Nodes of this package on the other side.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

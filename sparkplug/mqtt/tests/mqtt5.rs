@@ -1,7 +1,7 @@
 //! Edge Node and Host Application in MQTT 5 on a real Mosquitto, beside others that speak 3.1.1.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Messages that are larger than what is taken: skipped where the protocol does not keep the server from sending them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use bytes::Bytes;
 use sparkplug::session::QoS;

@@ -1,7 +1,7 @@
 //! Several servers that know nothing of each other: an Edge Node that walks along its list, a Host Application that is on all of them at once.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

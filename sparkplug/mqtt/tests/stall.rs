@@ -1,7 +1,7 @@
 //! A server that stops reading: nothing of an application waits for it, and what waits is bounded.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

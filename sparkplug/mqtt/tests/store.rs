@@ -1,7 +1,7 @@
 //! Store and forward on a real Mosquitto: values that nobody could be told arrive as history, after broken links, killed servers and killed processes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! TLS with certificates of both sides on a real Mosquitto, in both versions of MQTT, and what an operator reads when a certificate is wrong.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::time::Duration;

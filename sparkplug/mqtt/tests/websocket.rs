@@ -2,7 +2,7 @@
 #![cfg(feature = "websocket")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

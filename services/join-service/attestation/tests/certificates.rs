@@ -1,7 +1,7 @@
 //! Endorsement certificates, made by `openssl` with one thing wrong at a time.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
-mod forge;
+use crate::forge;
 
 use std::path::Path;
 use std::process::Command;

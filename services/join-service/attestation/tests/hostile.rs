@@ -1,7 +1,7 @@
 //! Every hostile join that can be told by its evidence is refused, each with its own code. The structures are made in software and signed, so that nothing but the one thing is wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
-mod forge;
+use crate::forge;
 
 use std::time::Duration;
 

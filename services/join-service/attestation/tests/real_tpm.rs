@@ -1,7 +1,7 @@
 //! The whole way of a host with a real TPM: certificate, keys, credential, quote, lock, reboot.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
-mod swtpm;
+use crate::swtpm;
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

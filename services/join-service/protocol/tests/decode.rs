@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 #[path = "../../../../fuzz/src/join.rs"]
 mod fuzz;
-mod support;
+use crate::support;
 
 use support::*;
 

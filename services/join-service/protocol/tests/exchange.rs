@@ -1,6 +1,6 @@
 //! Exchanges as they should go: every kind, role and suite, repeats, and what is remembered.
 
-mod support;
+use crate::support;
 
 use join_protocol::issuer::{Claim, GrantError, MemberError, Phase, claim};
 use join_protocol::limits::{

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use join_protocol::attestation::Claims;
 use join_protocol::certificate::{ChainError, TrustAnchor};

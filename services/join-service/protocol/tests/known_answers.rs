@@ -1,6 +1,6 @@
 //! Known answers: the hashes of the protocol, computed with another implementation (Python's hashlib). The bytes of whole messages are pinned by the seeds of the fuzz targets (`decode.rs`).
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 

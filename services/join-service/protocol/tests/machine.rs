@@ -1,7 +1,7 @@
 //! The host's machine in virtual time: what it repeats, when it gives up, what it does about refusals, and what it ignores.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! `SPARKFLEET_SEEDS=<n>` runs more seeds; a failure names its seed.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Certificates of a member: renewed for who is locked to this cluster, and nothing else is given for it.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod support;
+use crate::support;
 
 use join_protocol::host::{Condition, Effect, Event, Machine, TicketOutcome};
 use join_protocol::issuer::{EvidenceAnswer, GrantError, HelloAnswer, Issuer, IssuerPolicy};

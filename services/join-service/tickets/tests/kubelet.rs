@@ -1,7 +1,7 @@
 //! Requests made by `openssl` become certificates that `openssl` verifies, and whatever a host must not ask for is refused.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-mod openssl;
+use crate::openssl;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Certificates of hosts' SSH keys, read and verified by `ssh-keygen`.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-mod openssl;
+use crate::openssl;
 
 use std::time::Duration;
 

@@ -1,0 +1,12 @@
+//! The integration tests of this package, in one program.
+
+mod disk;
+mod join;
+mod kubernetes;
+mod process;
+#[path = "support/programs.rs"]
+mod programs;
+mod secrets;
+mod support;
+#[cfg(feature = "tpm")]
+mod tpm;

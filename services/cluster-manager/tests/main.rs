@@ -1,0 +1,23 @@
+//! The integration tests of this package, in one program.
+
+mod api;
+mod authority;
+mod bootstrap_http;
+#[path = "support/desk.rs"]
+mod desk;
+mod external;
+mod git_http;
+#[cfg(feature = "kerberos")]
+#[path = "../../kerberos-client/tests/support/kdc.rs"]
+#[allow(dead_code, reason = "tests of other packages look at more")]
+mod kdc;
+#[cfg(feature = "kerberos")]
+mod kerberos;
+mod oidc;
+#[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
+mod port;
+mod pulls;
+mod run;
+#[path = "support/there.rs"]
+mod there;
+mod upkeep;

@@ -1,0 +1,7 @@
+//! The integration tests of this package, in one program.
+
+mod backup;
+mod reload;
+mod service;
+mod store;
+mod support;

@@ -1,0 +1,6 @@
+//! The integration tests of this package, in one program.
+
+mod fuzz_seeds;
+mod kubelet;
+mod openssl;
+mod ssh;

@@ -1,0 +1,5 @@
+//! The integration tests of this package, in one program.
+
+mod files;
+mod flood;
+mod walls;

@@ -1,0 +1,13 @@
+//! The integration tests of this package, in one program.
+
+mod edge_node;
+mod examples;
+mod host;
+mod mqtt5;
+mod oversized;
+mod several_servers;
+mod stall;
+mod store;
+mod support;
+mod tls;
+mod websocket;
