@@ -1,7 +1,8 @@
 //! The embedded broker under the load of a large ConfigDB.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::replication;
+#[path = "../../../sparkplug/mqtt/tests/support/replication.rs"]
+mod replication;
 
 use std::future::Future;
 use std::io::{Read as _, Write as _};

@@ -3,7 +3,5 @@
 mod embedded_broker;
 mod health;
 mod http_api;
-#[path = "../../../sparkplug/mqtt/tests/support/replication.rs"]
-mod replication;
 mod shipped;
 mod watch;
