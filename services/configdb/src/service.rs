@@ -8,8 +8,8 @@ use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node, unless_displaced};
 use uuid::Uuid;
 
 use crate::config::Config;
@@ -87,7 +87,7 @@ pub async fn run_on<S: Store>(
     };
     let node_config = EdgeNodeConfig {
         message_bytes_max: limits.message_bytes_max,
-        ..EdgeNodeConfig::for_any_reader(configdb_node(organisation))
+        ..EdgeNodeConfig::for_one_speaker(configdb_node(organisation))
     };
     let node = spawn_edge_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -140,6 +140,7 @@ impl<S: Store> Service<S> {
                 waiting.push(Event::Node(event));
             }
             for event in waiting {
+                let event = admitted(event)?;
                 self.observe(&event);
                 self.state.on_event(event, self.clock.now());
             }
@@ -207,7 +208,10 @@ impl<S: Store> Service<S> {
                         // Everything is stored; who asks for a stop does not wait for a slow connection.
                         () = shutdown.wait() => return Ok(events),
                     };
-                    if let Err(error) = taken {
+                    // That the session has ended is the next event.
+                    if let Err(error) = taken
+                        && error != UpdateError::Stopped
+                    {
                         tracing::error!(error = %error, "the edge node refused what the model allowed");
                     }
                 }
@@ -250,6 +254,16 @@ impl<S: Store> Service<S> {
         metrics::gauge!("configdb_revision").set(model.revision() as f64);
         #[expect(clippy::cast_precision_loss, reason = "bounded by objects_max")]
         metrics::gauge!("configdb_objects").set(model.object_count() as f64);
+    }
+}
+
+/// The event; an error if another process is ConfigDB.
+fn admitted(event: Event) -> anyhow::Result<Event> {
+    match event {
+        Event::Node(event) => {
+            unless_displaced(event).map(Event::Node).map_err(|other| exit::with_code(exit::REFUSED, other))
+        }
+        other => Ok(other),
     }
 }
 

@@ -9,6 +9,7 @@ mod transactions;
 use std::time::Duration;
 
 use configdb_contract::command::device_id;
+use configdb_contract::names;
 use configdb_contract::{
     Command, CommandError, CommitRequest, HistoryEntry, Outcome, PartRequest, ReplayRequest, RequestResult,
     WriteRequest,
@@ -163,7 +164,12 @@ impl State {
         match event {
             Event::Start { timeline } => self.start(timeline, now),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => {
+                let meant = Command::store(&metrics).filter(|store| *store != self.model.identity());
                 match Command::parse(device.as_ref(), &metrics) {
+                    Ok(command) if let Some(meant) = meant => {
+                        let refusal = other_store(meant, self.model.identity());
+                        self.refuse_unrecorded(command.id(), command.object(), refusal, now);
+                    }
                     Ok(Command::Write(request)) => self.on_write(&request, now),
                     Ok(Command::Part(part)) => self.on_part(part, now),
                     Ok(Command::Commit(commit)) => self.on_commit(&commit, now),
@@ -474,6 +480,7 @@ impl State {
             id: id.to_owned(),
             object,
             outcome,
+            store: Some(self.model.identity()),
             revision: self.model.revision(),
             etags: std::collections::BTreeMap::new(),
             reason: None,
@@ -492,6 +499,11 @@ impl State {
 fn no_room(reason: &str) -> Refusal {
     let reason = format!("{reason}; nothing was written, and everything can be read. Make room, and write again");
     Refusal { field: "Config/Store".to_owned(), reason }
+}
+
+fn other_store(meant: Uuid, own: Uuid) -> Refusal {
+    let reason = format!("is {meant}, but this ConfigDB has the store {own}; read what it holds, and ask again");
+    Refusal { field: names::REQUEST_STORE.to_owned(), reason }
 }
 
 fn origin(request: &WriteRequest, now: Now) -> Origin<'_> {

@@ -58,8 +58,8 @@ impl Sessions {
     pub async fn execute(&self, effect: Effect) -> Result<Option<Effect>, Stopped> {
         match effect {
             Effect::Node(update) => match self.node.update(update).await {
-                Ok(()) => Ok(None),
-                Err(UpdateError::Stopped) => Err(Stopped),
+                // That the session has ended is its next event.
+                Ok(()) | Err(UpdateError::Stopped) => Ok(None),
                 Err(error) => {
                     tracing::warn!(error = %error, "the own metrics could not be brought up to date");
                     Ok(None)
@@ -96,7 +96,7 @@ pub fn own_descriptor(organisation: &Organisation) -> Result<EdgeNodeDescriptor,
 /// The Edge Node.
 #[must_use]
 pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
-    EdgeNodeConfig::for_any_reader(descriptor)
+    EdgeNodeConfig::for_one_speaker(descriptor)
 }
 
 /// The Host Application: ConfigDB, Sync, Join and Keys of every group, and clusters that enrol or renew their certificate.

@@ -47,7 +47,7 @@ impl ClusterManager {
                 // What was asked of the other one is not meant for this one.
                 self.writer = Writer::new(WriterConfig::new(self.replica.node().clone()), self.seed);
             }
-            Change::BecameComplete => {
+            Change::BecameComplete { .. } => {
                 if !self.known {
                     self.rebuild();
                     self.known = true;

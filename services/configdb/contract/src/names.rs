@@ -28,6 +28,8 @@ pub const SERVICE: &str = "configdb";
 pub const REQUEST_ID: &str = "Request/Id";
 /// Command, String: who writes; recorded in the history.
 pub const REQUEST_WRITER: &str = "Request/Writer";
+/// Command, String UUID: the store that the request is for ([`CONFIG_STORE`]). A ConfigDB with another store refuses it. Absent: whichever answers.
+pub const REQUEST_STORE: &str = "Request/Store";
 /// Command, String JSON `{slug: etag | null}`: write only if the entries are as named; null: must not exist.
 pub const REQUEST_IF_MATCH: &str = "Request/If Match";
 /// Command, String: `put` or `patch`.

@@ -66,6 +66,7 @@ mod tests {
             etags: [].into(),
             reason: None,
             field: None,
+            store: None,
             at: 5,
         };
         let node = ConfigNode {

@@ -110,7 +110,10 @@ pub enum Change {
         new: Option<Entry>,
     },
     /// From here on, what is absent does not exist.
-    BecameComplete,
+    BecameComplete {
+        /// Identity of the store.
+        store: Option<Uuid>,
+    },
     /// From here on, what is absent may exist.
     BecameIncomplete {
         /// For people.
@@ -330,7 +333,7 @@ impl ConfigReplica {
             let results = self.read_node_metrics(metrics);
             self.changes.extend(results);
             if !std::mem::replace(&mut self.complete, true) {
-                self.changes.push_back(Change::BecameComplete);
+                self.changes.push_back(Change::BecameComplete { store: self.store });
             }
             return;
         }
@@ -506,7 +509,7 @@ impl ConfigReplica {
             }
             self.complete = true;
             self.basis = Some(self.told.revision);
-            self.changes.push_back(Change::BecameComplete);
+            self.changes.push_back(Change::BecameComplete { store: self.store });
         }
     }
 

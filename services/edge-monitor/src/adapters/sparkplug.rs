@@ -63,8 +63,8 @@ impl Sessions {
     pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
         match effect {
             Effect::Node(update) => match self.node.update(update).await {
-                Ok(()) => Ok(()),
-                Err(UpdateError::Stopped) => Err(Stopped),
+                // That the session has ended is its next event.
+                Ok(()) | Err(UpdateError::Stopped) => Ok(()),
                 Err(error) => {
                     tracing::warn!(%error, "update of the monitor's own metrics refused");
                     Ok(())
@@ -96,7 +96,7 @@ pub fn own_descriptor(scope: &Scope) -> Result<EdgeNodeDescriptor, NameError> {
 pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig {
         payload_uuid: Some(Arc::from(identity::FACTORY_PLUS.to_string())),
-        ..EdgeNodeConfig::for_any_reader(descriptor)
+        ..EdgeNodeConfig::for_one_speaker(descriptor)
     }
 }
 
