@@ -26,6 +26,10 @@ const COMMIT_ATTEMPTS: u32 = 5;
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 /// How often the room of the disk is looked at, and whether it is full no more.
 const ROOM_LOOK: Duration = Duration::from_secs(5);
+/// Prunings at a look; writes wait for them.
+const PRUNES_MAX: u32 = 4;
+/// Wait for the next look while there is more history to be forgotten.
+const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 /// Less room than this is worth a line in the log.
 const ROOM_LOW: u64 = 64 * 1024 * 1024;
 
@@ -182,11 +186,26 @@ impl<S: Store> Service<S> {
             }
             self.is_low = is_low;
         }
+        self.prune().await;
         if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
             tracing::info!("there is room again; writes are carried out");
             self.state.set_writable(self.clock.now());
             self.tell_store();
         }
+    }
+
+    /// Forgets a part of the history that is not to be kept any more.
+    async fn prune(&mut self) {
+        let keep = self.state.model().limits().history;
+        for _ in 0..PRUNES_MAX {
+            match self.store.prune(&keep, self.clock.now().wall).await {
+                Ok(0) => return,
+                Ok(lines) => metrics::counter!("configdb_history_forgotten_total").increment(lines),
+                Err(error) => return tracing::warn!(error = %error, "old history could not be forgotten"),
+            }
+        }
+        // There is more: go on soon, with requests in between.
+        self.next_look = self.clock.now().mono + PRUNE_PAUSE;
     }
 
     fn tell_store(&self) {
@@ -319,6 +338,10 @@ fn describe_metrics() {
     metrics::describe_counter!("configdb_requests_total", "Requests by outcome: applied, refused, repeated");
     metrics::describe_gauge!("configdb_revision", "Revision of the last transaction");
     metrics::describe_gauge!("configdb_objects", "Objects that exist");
+    metrics::describe_counter!(
+        "configdb_history_forgotten_total",
+        "Lines of history that were older or more than is kept"
+    );
     metrics::describe_gauge!("configdb_store_free_bytes", "Bytes that the disk of the database can still take");
     metrics::describe_gauge!("configdb_read_only", "1: writes are refused, because the disk is full");
 }
