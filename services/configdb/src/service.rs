@@ -177,6 +177,7 @@ impl<S: Store> Service<S> {
     /// Looks at the room of the disk, and whether writes can be carried out again.
     async fn look(&mut self) {
         self.next_look = self.clock.now().mono + ROOM_LOOK;
+        let mut low = None;
         if let Some(free) = self.store.free_bytes() {
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; bytes stay exact up to 2^53")]
             metrics::gauge!("configdb_store_free_bytes").set(free as f64);
@@ -185,6 +186,7 @@ impl<S: Store> Service<S> {
                 tracing::warn!(free_bytes = free, "the disk of the database is almost full");
             }
             self.is_low = is_low;
+            low = is_low.then(|| "the disk of the database is almost full; make room".to_owned());
         }
         self.prune().await;
         if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
@@ -192,6 +194,8 @@ impl<S: Store> Service<S> {
             self.state.set_writable(self.clock.now());
             self.tell_store();
         }
+        let full = self.state.read_only().map(|reason| format!("{reason}: writes are refused; make room"));
+        self.state.set_alert(full.or(low));
     }
 
     /// Forgets a part of the history that is not to be kept any more.

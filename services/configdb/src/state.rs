@@ -74,6 +74,8 @@ pub struct State {
     read_only: Option<String>,
     /// What comes with the program was not looked at, because nothing could be stored.
     defaults_due: bool,
+    /// What an operator has to do something about.
+    alert: Option<String>,
 }
 
 impl State {
@@ -96,6 +98,7 @@ impl State {
             run: None,
             read_only: None,
             defaults_due: false,
+            alert: None,
         })
     }
 
@@ -114,7 +117,16 @@ impl State {
     /// Metrics that the edge node is made with.
     #[must_use]
     pub fn node_metrics(&self) -> Vec<Metric> {
-        births::node_metrics(&self.model, self.requests.last())
+        births::node_metrics(&self.model, self.requests.last(), self.alert.clone())
+    }
+
+    /// Tells readers what an operator has to do something about, and when that is over.
+    pub fn set_alert(&mut self, alert: Option<String>) {
+        if self.alert != alert {
+            let metrics = vec![births::alert_metric(alert.as_deref())];
+            self.data.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
+            self.alert = alert;
+        }
     }
 
     /// From here on every write is refused for that reason, and everything can be read.

@@ -12,6 +12,8 @@ pub const CONFIG_TIMELINES: &str = "Config/Timelines";
 pub const CONFIG_OBJECTS: &str = "Config/Objects";
 /// Node, UInt64: no message of the node is larger.
 pub const CONFIG_MESSAGE_BYTES_MAX: &str = "Config/Max Message Bytes";
+/// Node, String: what an operator has to do something about, such as a disk without room; null: nothing.
+pub const CONFIG_ALERT: &str = "Config/Alert";
 /// Node, String JSON ([`crate::RequestResult`]): the answer to the last request.
 pub const REQUEST_RESULT: &str = "Request/Result";
 

@@ -237,6 +237,12 @@ impl ConfigReplica {
         self.told.revision
     }
 
+    /// What an operator has to do something about.
+    #[must_use]
+    pub fn alert(&self) -> Option<&str> {
+        self.told.alert.as_deref().filter(|_| self.alive)
+    }
+
     /// Version of the program; empty before the first birth.
     #[must_use]
     pub fn version(&self) -> &str {

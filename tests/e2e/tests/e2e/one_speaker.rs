@@ -1,5 +1,7 @@
 //! A second process of an Edge Node by mistake: it ends and names the first, no acknowledged write is lost, and nothing at the edge is touched.
 
+use std::time::Instant;
+
 use e2e::centre::{Centre, free_port};
 use e2e::cli::Cli;
 use e2e::mosquitto::Mosquitto;
@@ -49,6 +51,16 @@ async fn a_second_control_plane_ends_with_code_5_and_names_the_first_and_no_ackn
     assert!(line.contains(CONFIGDB) && line.contains(" on host ") && line.contains(" since 20"), "{line}");
     assert!(line.ends_with(ADVICE), "{line}");
     assert_eq!(clusters(&cli).await, ["Alpha", "Beta", "Delta", "Gamma"]);
+    // What the second cluster manager wrote of its own place is put right.
+    let listed = cli.json(&["cluster", "list"]).await;
+    for uuid in listed.as_array().unwrap().iter().map(|row| row["uuid"].as_str().unwrap()) {
+        let setup = async || cli.json(&["config", "get", uuid, "EdgeClusterSetup"]).await.to_string();
+        let until = Instant::now() + wait::PATIENCE;
+        while !setup().await.contains(&first.git().to_string()) {
+            assert!(Instant::now() < until, "{}", setup().await);
+            tokio::time::sleep(wait::LOOK).await;
+        }
+    }
     for service in ["configdb", "cluster-manager", "edge-monitor"] {
         assert!(first.processes.runs(service), "{service}\n{}", first.processes.tails());
     }
