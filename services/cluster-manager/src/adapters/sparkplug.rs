@@ -119,5 +119,11 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let filters = [configdb, enrolling].into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
-    Ok(HostConfig { filters, own_group: Some(group), ..HostConfig::of_contracts(Some(host_id)) })
+    Ok(HostConfig {
+        filters,
+        own_group: Some(group),
+        // Each group has a few nodes of a few kilobytes: a fleet of 10,000 clusters is asked within ten seconds.
+        rebirths_per_second_max: 1_000,
+        ..HostConfig::of_contracts(Some(host_id))
+    })
 }
