@@ -52,6 +52,10 @@ pub enum Operation {
     Push,
     /// Push to a repository that clusters share.
     PushShared,
+    /// Write an entry in ConfigDB, over the broker.
+    PutEntry,
+    /// Delete an entry in ConfigDB, over the broker.
+    DeleteEntry,
 }
 
 impl Operation {
@@ -73,6 +77,8 @@ impl Operation {
             Self::ReadRepository => "read-repository",
             Self::Push => "push",
             Self::PushShared => "push-shared",
+            Self::PutEntry => "put-entry",
+            Self::DeleteEntry => "delete-entry",
         }
     }
 
@@ -86,6 +92,8 @@ impl Operation {
             Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push | Self::PushShared => {
                 TokenScope::Operator
             }
+            // Nobody asks for these here: the broker's access control says who may.
+            Self::PutEntry | Self::DeleteEntry => TokenScope::Administrator,
         }
     }
 
@@ -93,7 +101,8 @@ impl Operation {
     #[must_use]
     pub const fn is_write(self) -> bool {
         let of_a_cluster = matches!(self, Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push);
-        of_a_cluster || matches!(self, Self::PushShared | Self::CreateToken | Self::RevokeToken)
+        let of_all = matches!(self, Self::PushShared | Self::CreateToken | Self::RevokeToken);
+        of_a_cluster || of_all || matches!(self, Self::PutEntry | Self::DeleteEntry)
     }
 
     /// It concerns all clusters at once: who is let in for some of them may not do it.

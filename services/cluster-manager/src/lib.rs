@@ -61,7 +61,7 @@ use cluster_manager_contract::NodeMetrics;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkplug_mqtt::Clock;
+use sparkplug_mqtt::{Clock, unless_displaced};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -320,7 +320,10 @@ async fn serve(
                 None => break Err(anyhow::anyhow!("the Host Application's session ended by itself")),
             },
             event = sessions.node.recv() => match event {
-                Some(event) => Event::Node(event),
+                Some(event) => match unless_displaced(event) {
+                    Ok(event) => Event::Node(event),
+                    Err(other) => break Err(exit::with_code(exit::REFUSED, other)),
+                },
                 None => break Err(anyhow::anyhow!("the Edge Node's session ended by itself")),
             },
             Some(result) = results.recv() => result,

@@ -18,7 +18,7 @@ const PAYLOAD_BYTES: usize = 32;
 const SOME_TIME: u64 = 1 << 41;
 
 /// The metrics of the node, without those that belong to the machine.
-pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>) -> Vec<Metric> {
+pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>, alert: Option<String>) -> Vec<Metric> {
     let node = ConfigNode {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         store: Some(model.identity()),
@@ -28,6 +28,7 @@ pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>) -> Vec<M
         last_request: last.cloned(),
         revision: model.revision(),
         objects: Some(model.object_count() as u64),
+        alert,
     };
     node.to_metrics()
 }
@@ -35,6 +36,11 @@ pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>) -> Vec<M
 /// The number of objects as it is told before a turn that gives birth: a birth of the node that falls into the turn must not announce fewer objects than follow.
 pub(crate) fn objects_metric(objects: usize) -> Metric {
     Metric::new(names::CONFIG_OBJECTS, objects as u64)
+}
+
+/// What an operator has to do something about.
+pub(crate) fn alert_metric(alert: Option<&str>) -> Metric {
+    Metric::string(names::CONFIG_ALERT, alert)
 }
 
 /// What precedes the data of the first transaction of a run of the process.

@@ -1,5 +1,7 @@
 //! The configuration of this service.
 
+use std::time::Duration;
+
 use configdb_schema::Organisation;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
@@ -9,6 +11,7 @@ use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 
 use crate::model::Limits;
+use crate::store::Retention;
 
 /// What the file and the environment say.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,6 +28,10 @@ pub struct Config {
     pub message_bytes_max: usize,
     /// Objects that are not deleted.
     pub objects_max: usize,
+    /// How long history is kept.
+    pub history_days: usize,
+    /// How much of it.
+    pub history_bytes_max: usize,
     /// Where health and metrics are served.
     pub http: HttpConfig,
     /// The MQTT servers.
@@ -45,6 +52,8 @@ impl Default for Config {
             new_store: false,
             message_bytes_max: Limits::default().message_bytes_max,
             objects_max: Limits::default().objects_max,
+            history_days: 365,
+            history_bytes_max: 1024 * 1024 * 1024,
             http: HttpConfig::default(),
             mqtt: MqttConfig::default(),
         }
@@ -65,6 +74,16 @@ pub const KEYS: &[ConfigKey] = &[
         help: "size of the largest MQTT message in bytes, 16384 to 16777216; what an object holds must fit into one",
     },
     ConfigKey { key: "objects_max", default: "100000", help: "objects that may exist at the same time" },
+    ConfigKey {
+        key: "history_days",
+        default: "365",
+        help: "days for which the history of entries is kept, 1 to 36500",
+    },
+    ConfigKey {
+        key: "history_bytes_max",
+        default: "1073741824",
+        help: "bytes of history that are kept, 1048576 or more; the oldest goes first",
+    },
 ];
 
 /// A key has a value that is not allowed.
@@ -101,9 +120,19 @@ impl Config {
         };
         range("message_bytes_max", self.message_bytes_max, 16 * 1024, 16 * 1024 * 1024)?;
         range("objects_max", self.objects_max, 200, 1_000_000)?;
+        range("history_days", self.history_days, 1, 36_500)?;
+        range("history_bytes_max", self.history_bytes_max, 1024 * 1024, usize::MAX)?;
         self.mqtt.validate()?;
-        let limits =
-            Limits { message_bytes_max: self.message_bytes_max, objects_max: self.objects_max, ..Limits::default() };
+        let history = Retention {
+            age: Duration::from_secs(24 * 3600) * u32::try_from(self.history_days).unwrap_or(u32::MAX),
+            bytes: self.history_bytes_max as u64,
+        };
+        let limits = Limits {
+            message_bytes_max: self.message_bytes_max,
+            objects_max: self.objects_max,
+            history,
+            ..Limits::default()
+        };
         Ok((Organisation::new(self.organisation.clone())?, limits))
     }
 }

@@ -21,7 +21,7 @@ use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
 use crate::births;
-use crate::store::{ObjectRow, Snapshot};
+use crate::store::{ObjectRow, Retention, Snapshot};
 use schema::{Schema, SchemaFault};
 
 pub use apply::{Applied, Origin, Publication, Refusal};
@@ -39,6 +39,8 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// Results of requests that are remembered, so that a repeated request is answered and not carried out again.
     pub requests_max: usize,
+    /// How much history is kept.
+    pub history: Retention,
 }
 
 impl Default for Limits {
@@ -49,6 +51,7 @@ impl Default for Limits {
             json_depth_max: 64,
             message_bytes_max: 256 * 1024,
             requests_max: 10_000,
+            history: Retention::default(),
         }
     }
 }

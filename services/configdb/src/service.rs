@@ -8,8 +8,8 @@ use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node, unless_displaced};
 use uuid::Uuid;
 
 use crate::config::Config;
@@ -26,6 +26,10 @@ const COMMIT_ATTEMPTS: u32 = 5;
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 /// How often the room of the disk is looked at, and whether it is full no more.
 const ROOM_LOOK: Duration = Duration::from_secs(5);
+/// Prunings at a look; writes wait for them.
+const PRUNES_MAX: u32 = 4;
+/// Wait for the next look while there is more history to be forgotten.
+const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 /// Less room than this is worth a line in the log.
 const ROOM_LOW: u64 = 64 * 1024 * 1024;
 
@@ -87,7 +91,7 @@ pub async fn run_on<S: Store>(
     };
     let node_config = EdgeNodeConfig {
         message_bytes_max: limits.message_bytes_max,
-        ..EdgeNodeConfig::for_any_reader(configdb_node(organisation))
+        ..EdgeNodeConfig::for_one_speaker(configdb_node(organisation))
     };
     let node = spawn_edge_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -140,6 +144,7 @@ impl<S: Store> Service<S> {
                 waiting.push(Event::Node(event));
             }
             for event in waiting {
+                let event = admitted(event)?;
                 self.observe(&event);
                 self.state.on_event(event, self.clock.now());
             }
@@ -172,6 +177,7 @@ impl<S: Store> Service<S> {
     /// Looks at the room of the disk, and whether writes can be carried out again.
     async fn look(&mut self) {
         self.next_look = self.clock.now().mono + ROOM_LOOK;
+        let mut low = None;
         if let Some(free) = self.store.free_bytes() {
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; bytes stay exact up to 2^53")]
             metrics::gauge!("configdb_store_free_bytes").set(free as f64);
@@ -180,12 +186,30 @@ impl<S: Store> Service<S> {
                 tracing::warn!(free_bytes = free, "the disk of the database is almost full");
             }
             self.is_low = is_low;
+            low = is_low.then(|| "the disk of the database is almost full; make room".to_owned());
         }
+        self.prune().await;
         if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
             tracing::info!("there is room again; writes are carried out");
             self.state.set_writable(self.clock.now());
             self.tell_store();
         }
+        let full = self.state.read_only().map(|reason| format!("{reason}: writes are refused; make room"));
+        self.state.set_alert(full.or(low));
+    }
+
+    /// Forgets a part of the history that is not to be kept any more.
+    async fn prune(&mut self) {
+        let keep = self.state.model().limits().history;
+        for _ in 0..PRUNES_MAX {
+            match self.store.prune(&keep, self.clock.now().wall).await {
+                Ok(0) => return,
+                Ok(lines) => metrics::counter!("configdb_history_forgotten_total").increment(lines),
+                Err(error) => return tracing::warn!(error = %error, "old history could not be forgotten"),
+            }
+        }
+        // There is more: go on soon, with requests in between.
+        self.next_look = self.clock.now().mono + PRUNE_PAUSE;
     }
 
     fn tell_store(&self) {
@@ -207,7 +231,10 @@ impl<S: Store> Service<S> {
                         // Everything is stored; who asks for a stop does not wait for a slow connection.
                         () = shutdown.wait() => return Ok(events),
                     };
-                    if let Err(error) = taken {
+                    // That the session has ended is the next event.
+                    if let Err(error) = taken
+                        && error != UpdateError::Stopped
+                    {
                         tracing::error!(error = %error, "the edge node refused what the model allowed");
                     }
                 }
@@ -250,6 +277,16 @@ impl<S: Store> Service<S> {
         metrics::gauge!("configdb_revision").set(model.revision() as f64);
         #[expect(clippy::cast_precision_loss, reason = "bounded by objects_max")]
         metrics::gauge!("configdb_objects").set(model.object_count() as f64);
+    }
+}
+
+/// The event; an error if another process is ConfigDB.
+fn admitted(event: Event) -> anyhow::Result<Event> {
+    match event {
+        Event::Node(event) => {
+            unless_displaced(event).map(Event::Node).map_err(|other| exit::with_code(exit::REFUSED, other))
+        }
+        other => Ok(other),
     }
 }
 
@@ -305,6 +342,10 @@ fn describe_metrics() {
     metrics::describe_counter!("configdb_requests_total", "Requests by outcome: applied, refused, repeated");
     metrics::describe_gauge!("configdb_revision", "Revision of the last transaction");
     metrics::describe_gauge!("configdb_objects", "Objects that exist");
+    metrics::describe_counter!(
+        "configdb_history_forgotten_total",
+        "Lines of history that were older or more than is kept"
+    );
     metrics::describe_gauge!("configdb_store_free_bytes", "Bytes that the disk of the database can still take");
     metrics::describe_gauge!("configdb_read_only", "1: writes are refused, because the disk is full");
 }

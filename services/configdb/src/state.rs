@@ -9,6 +9,7 @@ mod transactions;
 use std::time::Duration;
 
 use configdb_contract::command::device_id;
+use configdb_contract::names;
 use configdb_contract::{
     Command, CommandError, CommitRequest, HistoryEntry, Outcome, PartRequest, ReplayRequest, RequestResult,
     WriteRequest,
@@ -73,6 +74,8 @@ pub struct State {
     read_only: Option<String>,
     /// What comes with the program was not looked at, because nothing could be stored.
     defaults_due: bool,
+    /// What an operator has to do something about.
+    alert: Option<String>,
 }
 
 impl State {
@@ -95,6 +98,7 @@ impl State {
             run: None,
             read_only: None,
             defaults_due: false,
+            alert: None,
         })
     }
 
@@ -113,7 +117,16 @@ impl State {
     /// Metrics that the edge node is made with.
     #[must_use]
     pub fn node_metrics(&self) -> Vec<Metric> {
-        births::node_metrics(&self.model, self.requests.last())
+        births::node_metrics(&self.model, self.requests.last(), self.alert.clone())
+    }
+
+    /// Tells readers what an operator has to do something about, and when that is over.
+    pub fn set_alert(&mut self, alert: Option<String>) {
+        if self.alert != alert {
+            let metrics = vec![births::alert_metric(alert.as_deref())];
+            self.data.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
+            self.alert = alert;
+        }
     }
 
     /// From here on every write is refused for that reason, and everything can be read.
@@ -163,7 +176,12 @@ impl State {
         match event {
             Event::Start { timeline } => self.start(timeline, now),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => {
+                let meant = Command::store(&metrics).filter(|store| *store != self.model.identity());
                 match Command::parse(device.as_ref(), &metrics) {
+                    Ok(command) if let Some(meant) = meant => {
+                        let refusal = other_store(meant, self.model.identity());
+                        self.refuse_unrecorded(command.id(), command.object(), refusal, now);
+                    }
                     Ok(Command::Write(request)) => self.on_write(&request, now),
                     Ok(Command::Part(part)) => self.on_part(part, now),
                     Ok(Command::Commit(commit)) => self.on_commit(&commit, now),
@@ -474,6 +492,7 @@ impl State {
             id: id.to_owned(),
             object,
             outcome,
+            store: Some(self.model.identity()),
             revision: self.model.revision(),
             etags: std::collections::BTreeMap::new(),
             reason: None,
@@ -492,6 +511,11 @@ impl State {
 fn no_room(reason: &str) -> Refusal {
     let reason = format!("{reason}; nothing was written, and everything can be read. Make room, and write again");
     Refusal { field: "Config/Store".to_owned(), reason }
+}
+
+fn other_store(meant: Uuid, own: Uuid) -> Refusal {
+    let reason = format!("is {meant}, but this ConfigDB has the store {own}; read what it holds, and ask again");
+    Refusal { field: names::REQUEST_STORE.to_owned(), reason }
 }
 
 fn origin(request: &WriteRequest, now: Now) -> Origin<'_> {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use configdb_contract::{HistoryEntry, ReplayRequest, RequestResult};
 use sparkplug::replication::Timelines;
@@ -194,6 +195,29 @@ pub enum StoreError {
     },
 }
 
+/// How much history is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// For how long.
+    pub age: Duration,
+    /// How many bytes of it.
+    pub bytes: u64,
+}
+
+impl Default for Retention {
+    /// A year, 1 GiB.
+    fn default() -> Self {
+        Self { age: Duration::from_secs(365 * 24 * 3600), bytes: 1024 * 1024 * 1024 }
+    }
+}
+
+impl Retention {
+    /// Whether a line of that time (UTC ms) is not to be kept, as the oldest of a history of so many bytes.
+    fn is_beyond(&self, time: u64, wall: u64, bytes: u64) -> bool {
+        bytes > self.bytes || u128::from(wall.saturating_sub(time)) > self.age.as_millis()
+    }
+}
+
 /// A place where transactions survive. There is one writer.
 pub trait Store: Send {
     /// Everything, as after the last commit.
@@ -213,6 +237,9 @@ pub trait Store: Send {
         &mut self,
         request: &ReplayRequest,
     ) -> impl Future<Output = Result<Vec<HistoryEntry>, StoreError>> + Send;
+
+    /// Forgets history that is not to be kept, the oldest first, in one small transaction; yields how many lines. Call it again while there are any. `wall`: UTC ms.
+    fn prune(&mut self, keep: &Retention, wall: u64) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Ends the use of it; what is committed stays.
     fn close(self) -> impl Future<Output = ()> + Send;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use configdb::model::Limits;
 use configdb::state::State;
-use configdb::store::{MemoryStore, SqliteStore, Store, StoreError};
+use configdb::store::{MemoryStore, Retention, SqliteStore, Store, StoreError};
 use configdb::{Effect, Event};
 use configdb_contract::command::device_id;
 use configdb_contract::{ReplayRequest, WriteRequest};
@@ -69,6 +69,74 @@ async fn what_was_committed_before_a_kill_is_loaded_published_and_answered_after
     again.on_event(command(&cluster(1)), now(4));
     assert!(again.take_turn().commit.is_empty(), "the repeated request is answered from the record");
     assert_eq!(again.counters().repeated, 1);
+}
+
+/// Revisions of the history of an object.
+async fn revisions(store: &mut impl Store, object: u128) -> Vec<u64> {
+    let replay = ReplayRequest { limit: 1_000, ..ReplayRequest::new("h", Uuid::from_u128(object), 0) };
+    let mut found: Vec<u64> = store.history(&replay).await.unwrap().iter().map(|entry| entry.revision).collect();
+    found.dedup();
+    found
+}
+
+/// Writes an object again and again, a second apart from the first, and prunes as often as there is something to be forgotten.
+async fn pruned(store: &mut impl Store, writes: u64, keep: Retention, wall: u64) -> (Vec<u64>, u64) {
+    let mut state = started(store).await;
+    state.on_event(command(&cluster(1)), now(1_000));
+    store.commit(&state.take_turn().commit).await.unwrap();
+    for n in 0..writes {
+        let document = json!({"name": format!("Cluster_{n}"), "namespace": "edge"});
+        let request = WriteRequest::put(format!("w{n}"), Uuid::from_u128(1)).entry("EdgeCluster", document);
+        state.on_event(command(&request), now(1_000 * (n + 2)));
+        store.commit(&state.take_turn().commit).await.unwrap();
+    }
+    let before = revisions(store, 1).await;
+    let mut turns = 0;
+    while store.prune(&keep, wall).await.unwrap() > 0 {
+        turns += 1;
+    }
+    let after = revisions(store, 1).await;
+    assert!(before.ends_with(&after), "the oldest goes first: {before:?} {after:?}");
+    (after, turns)
+}
+
+#[tokio::test]
+async fn history_that_is_too_old_is_forgotten_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = SqliteStore::open(&file(&directory)).await.unwrap();
+    let keep = Retention { age: Duration::from_secs(10), ..Retention::default() };
+    // Write n is of second n + 2.
+    let (kept, _) = pruned(&mut store, 40, keep, 42_000).await;
+    let mut memory = MemoryStore::new(store.load().await.unwrap().identity);
+    assert_eq!(kept.len(), 10);
+    assert_eq!(pruned(&mut memory, 40, keep, 42_000).await.0.len(), 10);
+    let loaded = store.load().await.unwrap();
+    assert_eq!(loaded.revision, *kept.last().unwrap());
+    assert!(
+        loaded
+            .entries
+            .iter()
+            .any(|(object, _, entry)| *object == Uuid::from_u128(1) && entry.json.contains("Cluster_39"))
+    );
+    // Again, nothing is left to be forgotten, also after a restart.
+    drop(store);
+    let mut store = SqliteStore::open(&file(&directory)).await.unwrap();
+    assert_eq!(store.prune(&keep, 42_000).await.unwrap(), 0);
+    assert_eq!(store.prune(&keep, 100_000).await.unwrap(), 10);
+    assert!(revisions(&mut store, 1).await.is_empty());
+}
+
+#[tokio::test]
+async fn history_that_is_too_much_is_forgotten_in_small_turns_until_it_fits() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = SqliteStore::open(&file(&directory)).await.unwrap();
+    let keep = Retention { bytes: 100_000, ..Retention::default() };
+    let (kept, turns) = pruned(&mut store, 1_500, keep, 2_000_000).await;
+    assert!(turns > 1, "{turns}");
+    // A line has some 300 bytes.
+    assert!((200..500).contains(&kept.len()), "{}", kept.len());
+    while store.prune(&Retention { bytes: 0, ..keep }, 2_000_000).await.unwrap() > 0 {}
+    assert!(revisions(&mut store, 1).await.is_empty(), "the count of bytes is right to the end");
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
-use sparkplug_mqtt::Clock;
+use sparkplug_mqtt::{Clock, unless_displaced};
 use tokio::sync::mpsc;
 
 pub use config::Config;
@@ -85,7 +85,10 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         let event = tokio::select! {
             biased;
             () = shutdown.wait() => break,
-            event = sessions.node.recv() => Event::Node(event.context("the task of the edge node ended")?),
+            event = sessions.node.recv() => {
+                let event = unless_displaced(event.context("the task of the edge node ended")?);
+                Event::Node(event.map_err(|other| exit::with_code(exit::REFUSED, other))?)
+            }
             event = sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
             // The sender in this function keeps the channel open at the centre, where nobody else sends.
             Some(event) = inbox.recv() => event,

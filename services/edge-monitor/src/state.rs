@@ -205,7 +205,7 @@ fn on_node(event: &NodeEvent) {
         NodeEvent::Forwarded { sent, dropped } => tracing::info!(sent, dropped, "stored values were forwarded"),
         NodeEvent::Command { .. } => tracing::debug!("command ignored: a monitor takes no command but rebirth"),
         NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
-        NodeEvent::Stopped => tracing::debug!("edge node stopped"),
+        NodeEvent::Displaced(_) | NodeEvent::Contested(_) | NodeEvent::Stopped => tracing::debug!(?event, "edge node"),
     }
 }
 

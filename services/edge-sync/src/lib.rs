@@ -52,7 +52,7 @@ use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
-use sparkplug_mqtt::Clock;
+use sparkplug_mqtt::{Clock, unless_displaced};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -106,7 +106,9 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         let event = tokio::select! {
             biased;
             () = shutdown.wait() => break,
-            event = rim.session.recv() => Event::Node(event?),
+            event = rim.session.recv() => {
+                Event::Node(unless_displaced(event?).map_err(|other| exit::with_code(exit::REFUSED, other))?)
+            }
             Some(answer) = rim.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
             Some(event) = news.recv() => event,
             () = clock.sleep_until(state.next_deadline()) => Event::Deadline,

@@ -48,7 +48,7 @@ use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
-use sparkplug_mqtt::Clock;
+use sparkplug_mqtt::{Clock, unless_displaced};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -104,7 +104,12 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
             biased;
             () = shutdown.wait() => break,
             Some(answer) = rim.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
-            event = rim.sessions.recv() => event?,
+            event = rim.sessions.recv() => match event? {
+                Event::Node(event) => {
+                    Event::Node(unless_displaced(event).map_err(|other| exit::with_code(exit::REFUSED, other))?)
+                }
+                event => event,
+            },
             Some(event) = news.recv() => event,
             () = clock.sleep_until(state.next_deadline()) => Event::Deadline,
         };

@@ -41,7 +41,7 @@ use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
-use sparkplug_mqtt::{BdSeqStore, Clock};
+use sparkplug_mqtt::{BdSeqStore, Clock, unless_displaced};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -81,7 +81,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
     let node = EdgeNodeConfig {
         payload_uuid: Some(Arc::from(FACTORY_PLUS.to_string())),
-        ..EdgeNodeConfig::for_any_reader(descriptor.clone())
+        ..EdgeNodeConfig::for_one_speaker(descriptor.clone())
     };
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
     let mut node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
@@ -92,9 +92,9 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         for effect in state.take_effects().nothing_to_save() {
             if let Effect::Node(update) = effect {
                 match node.update(update).await {
-                    Err(UpdateError::Stopped) => anyhow::bail!("the session as edge node ended by itself"),
+                    // That the session has ended is its next event.
+                    Ok(()) | Err(UpdateError::Stopped) => {}
                     Err(error) => tracing::warn!(%error, "update of the own metrics refused"),
-                    Ok(()) => {}
                 }
             } else {
                 let hands = hands.clone();
@@ -109,7 +109,10 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
                 Some(event) => event,
                 None => continue,
             },
-            event = node.recv() => Event::Node(event.context("the task of the edge node ended")?),
+            event = node.recv() => {
+                let event = unless_displaced(event.context("the task of the edge node ended")?);
+                Event::Node(event.map_err(|other| exit::with_code(exit::REFUSED, other))?)
+            }
             Some(event) = news.recv() => event,
             () = clock.sleep_until(state.next_deadline()) => Event::Timer,
         };

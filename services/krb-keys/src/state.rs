@@ -487,7 +487,7 @@ fn on_node(event: &NodeEvent) {
             tracing::debug!("command ignored: it is neither rebirth nor the answer to an account")
         }
         NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
-        NodeEvent::Stopped => tracing::debug!("edge node stopped"),
+        NodeEvent::Displaced(_) | NodeEvent::Contested(_) | NodeEvent::Stopped => tracing::debug!(?event, "edge node"),
     }
 }
 

@@ -255,8 +255,11 @@ pub struct UpArguments {
     #[arg(long, default_value = "127.0.0.1:1883")]
     pub listen: std::net::SocketAddr,
     /// Use the broker of the site instead of an embedded one: mqtt://HOST:PORT
-    #[arg(long, env = "SPARKFLEET_BROKER")]
+    #[arg(long, env = "SPARKFLEET_BROKER", conflicts_with = "listen")]
     pub broker: Option<String>,
+    /// Displace the services of this organisation that run on the broker, instead of ending when there are some
+    #[arg(long)]
+    pub take_over: bool,
     /// Address of the git server
     #[arg(long, default_value = "127.0.0.1:8480")]
     pub git: std::net::SocketAddr,

@@ -160,6 +160,7 @@ impl Plant {
             }
             NodeEvent::Rejected { topic, reason } => println!("rejected {topic}: {reason}"),
             NodeEvent::Forwarded { sent, dropped } => println!("forwarded sent={sent} dropped={dropped}"),
+            NodeEvent::Displaced(other) | NodeEvent::Contested(other) => println!("{other}"),
             NodeEvent::Stopped => {}
         }
     }

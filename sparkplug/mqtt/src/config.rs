@@ -59,6 +59,8 @@ pub struct MqttConfig {
     pub store_bytes_max: usize,
     /// What is dropped when the store is full. Default the oldest.
     pub store_when_full: StoreWhenFull,
+    /// Edge Nodes with a [`sparkplug::edge_node::Speaker`]: displace a process that speaks for the node already, once.
+    pub take_over: bool,
 }
 
 /// Version of MQTT: `3.1.1` or `5`.
@@ -161,6 +163,7 @@ impl Default for MqttConfig {
             store_directory: None,
             store_bytes_max: 16 * 1024 * 1024,
             store_when_full: StoreWhenFull::Oldest,
+            take_over: false,
         }
     }
 }
@@ -226,6 +229,11 @@ impl MqttConfig {
         key("mqtt.store_directory", "", "directory of a store on disk"),
         key("mqtt.store_bytes_max", "16777216", "bytes that the store of an edge node may take, 65536 or more"),
         key("mqtt.store_when_full", "oldest", "what a full store drops: oldest or newest"),
+        key(
+            "mqtt.take_over",
+            "false",
+            "displace a process that runs as the same edge node, instead of ending with code 5 when there is one",
+        ),
     ];
 }
 

@@ -14,7 +14,7 @@
 //! | `journal` | the store of an Edge Node on disk |
 //! | `backlog`, `events` | events that wait for the application; how it gets them |
 //! | `driver` | the loop |
-//! | `bd_seq`, `client_id`, `clock` | what its name says |
+//! | `bd_seq`, `client_id`, `clock`, `speaker` | what its name says |
 //!
 //! # What a session guarantees
 //! - A session is one CONNECT with its own will and its own queues. Nothing that was meant for an earlier session is ever sent.
@@ -51,6 +51,7 @@ mod plain_name;
 mod receipts;
 mod server_address;
 mod session;
+mod speaker;
 mod tls;
 
 use sparkplug::Metric;
@@ -71,6 +72,7 @@ pub use journal::StoreError;
 pub use listener::ListenerEvent;
 pub use password::Password;
 pub use pem::PemError;
+pub use speaker::{Displaced, unless_displaced};
 
 use driver::{Driver, Ends, Order};
 use handle::Outlet;
@@ -98,7 +100,8 @@ pub enum SpawnError {
 
 /// Starts an Edge Node that is born with `metrics` (and `bdSeq` and `Node Control/Rebirth`) as soon as it can.
 ///
-/// The number of servers, the store, the dialect (if set there) and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the
+/// The number of servers, the store, the dialect (if set there) and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one, and an empty
+/// instance or host of its speaker by a random UUID and the name of this machine. To be called inside a tokio runtime. Reads the
 /// bdSeq and the certificate files, so it may block on the disk for a moment.
 ///
 /// # Errors
@@ -119,6 +122,7 @@ pub fn spawn_edge_node(
         seed: seed(config.seed),
         store: store_of(mqtt),
         dialect: mqtt.dialect.unwrap_or(config.dialect),
+        speaker: config.speaker.map(|speaker| speaker::named(speaker, mqtt.take_over)),
         ..config
     };
     let mut machine = EdgeNode::new(config, metrics, clock.now())?;

@@ -69,7 +69,14 @@ impl Machine for EdgeNode {
     fn poll_output(&mut self) -> Option<Output<NodeEvent>> {
         self.poll_output().map(|output| match output {
             NodeOutput::Transport(action) => Output::Transport(action),
-            NodeOutput::Event(event) => Output::Event(event),
+            NodeOutput::Event(event) => {
+                match &event {
+                    NodeEvent::Displaced(other) => tracing::error!(%other, "this process gives way"),
+                    NodeEvent::Contested(other) => tracing::warn!(%other, "this process goes on and tells it to end"),
+                    _ => {}
+                }
+                Output::Event(event)
+            }
         })
     }
 

@@ -6,6 +6,7 @@
 //! | [`centre`] | memory, processor time and messages of the centre as the fleet grows |
 //! | [`edge_process`] | size, memory and start of the edge process |
 //! | [`replicate`] | a fresh replica of a whole ConfigDB |
+//! | [`gather`] | an empty control plane until it knows the fleet |
 //! | [`attestation`] | TPM evidence that one core judges in a second |
 //! | [`join`] | an attested join: from hello to ticket, what a ticket costs, bytes |
 //! | [`dialect`] | what the dialects of Sparkplug take on the wire |
@@ -24,6 +25,7 @@ mod dialect;
 mod edge_process;
 mod figures;
 mod fleet;
+mod gather;
 mod join;
 mod join_site;
 mod latency;
@@ -44,6 +46,8 @@ const JUDGED: u32 = 5_000;
 const JOINING: u32 = 200;
 /// Objects that `all` replicates.
 const REPLICATED: usize = 10_000;
+/// Nodes that `all` gathers, and metrics of each.
+const GATHERED: (usize, usize) = (10_000, 100);
 
 /// Measures Sparkfleet; results are Markdown on standard output.
 #[derive(Debug, Parser)]
@@ -97,6 +101,15 @@ enum Benchmark {
     Dialect,
     /// Size, memory and start of the edge process, if it is built.
     Edge,
+    /// An empty control plane until it knows the fleet.
+    Gather {
+        /// Nodes, each in a group of its own.
+        #[arg(long, default_value_t = 10_000)]
+        nodes: usize,
+        /// Metrics of each.
+        #[arg(long, default_value_t = 100)]
+        metrics: usize,
+    },
     /// A fresh replica of a whole ConfigDB.
     Replicate {
         /// Objects, besides those that every ConfigDB has.
@@ -117,6 +130,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
             latency::run(latency::Plan { clusters, changes }).await?;
             centre::run(&CENTRE_SIZES, CENTRE_CHANGES).await?;
             replicate::run(REPLICATED).await?;
+            gather::run(GATHERED.0, GATHERED.1).await?;
             attestation::run(JUDGED)?;
             join::run(JOINING).await?;
             dialect::run();
@@ -131,6 +145,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
         }
         Benchmark::Edge => edge_process::run().await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
+        Benchmark::Gather { nodes, metrics } => gather::run(nodes, metrics).await,
         Benchmark::Centre { clusters, changes } => centre::run(&clusters, changes).await,
     }
 }

@@ -178,6 +178,13 @@ impl Processes {
         self.lock().get_mut(name).is_some_and(Process::is_running)
     }
 
+    /// The exit code with which it ended; None while it runs, or if a signal ended it.
+    #[must_use]
+    pub fn exit_code(&self, name: &str) -> Option<i32> {
+        let mut all = self.lock();
+        all.get_mut(name)?.child.as_mut()?.try_wait().ok().flatten()?.code()
+    }
+
     /// SIGKILL. False: there is none of that name.
     pub fn kill(&self, name: &str) -> bool {
         self.lock().get_mut(name).map(Process::kill).is_some()

@@ -58,8 +58,8 @@ impl Sessions {
     pub async fn execute(&self, effect: Effect) -> Result<Option<Effect>, Stopped> {
         match effect {
             Effect::Node(update) => match self.node.update(update).await {
-                Ok(()) => Ok(None),
-                Err(UpdateError::Stopped) => Err(Stopped),
+                // That the session has ended is its next event.
+                Ok(()) | Err(UpdateError::Stopped) => Ok(None),
                 Err(error) => {
                     tracing::warn!(error = %error, "the own metrics could not be brought up to date");
                     Ok(None)
@@ -96,7 +96,7 @@ pub fn own_descriptor(organisation: &Organisation) -> Result<EdgeNodeDescriptor,
 /// The Edge Node.
 #[must_use]
 pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
-    EdgeNodeConfig::for_any_reader(descriptor)
+    EdgeNodeConfig::for_one_speaker(descriptor)
 }
 
 /// The Host Application: ConfigDB, Sync, Join and Keys of every group, and clusters that enrol or renew their certificate.
@@ -119,5 +119,11 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let filters = [configdb, enrolling].into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
-    Ok(HostConfig { filters, ..HostConfig::of_contracts(Some(host_id)) })
+    Ok(HostConfig {
+        filters,
+        own_group: Some(group),
+        // Each group has a few nodes of a few kilobytes: a fleet of 10,000 clusters is asked within ten seconds.
+        rebirths_per_second_max: 1_000,
+        ..HostConfig::of_contracts(Some(host_id))
+    })
 }

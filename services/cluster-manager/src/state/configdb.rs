@@ -7,7 +7,7 @@ use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry, Writer, WriterConfig};
 use configdb_schema::document::{
     AgentConfig, ApiToken, BootstrapScript, EdgeAccount, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout,
-    EdgeClusterSetup, EdgeDeployment, JsonObject,
+    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, JsonObject,
 };
 use configdb_schema::{Document, known};
 use serde_json::Value;
@@ -17,6 +17,8 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Cluster;
+use crate::access::Operation;
+use crate::access::audit::{AuditRecord, AuditResult};
 use crate::catalog::Touched;
 use crate::event::Effect;
 use crate::reconcile::Wish;
@@ -47,7 +49,7 @@ impl ClusterManager {
                 // What was asked of the other one is not meant for this one.
                 self.writer = Writer::new(WriterConfig::new(self.replica.node().clone()), self.seed);
             }
-            Change::BecameComplete => {
+            Change::BecameComplete { .. } => {
                 if !self.known {
                     self.rebuild();
                     self.known = true;
@@ -66,11 +68,28 @@ impl ClusterManager {
             Change::Entry { object, slug, old, new } => {
                 if *slug == *ApiToken::slug() {
                     self.record_token(object, old.as_ref(), new.as_ref(), now);
+                } else if ![EdgeClusterStatus::slug(), EdgeClusterSetup::slug()].contains(&&*slug) {
+                    // Of these two the cluster manager is the author, and writes them often.
+                    self.record_entry(object, &slug, new.as_ref(), now);
                 }
                 self.on_entry(object, &slug, old.as_ref(), new.as_ref());
             }
             Change::Result(_) | Change::History(_) => {}
         }
+    }
+
+    /// Records a change of an entry, whoever made it. Whom its writer named is in ConfigDB's history, under this revision.
+    fn record_entry(&mut self, object: Uuid, slug: &str, new: Option<&Entry>, now: Now) {
+        let revision = new.map(|entry| format!(" revision {}", entry.revision)).unwrap_or_default();
+        self.effects.push(Effect::Record(Box::new(AuditRecord {
+            at: now.wall,
+            who: "not told".to_owned(),
+            from: "broker".to_owned(),
+            operation: if new.is_some() { Operation::PutEntry } else { Operation::DeleteEntry },
+            cluster: None,
+            target: format!("{object}/{slug}{revision}"),
+            result: AuditResult::Done { commit: None },
+        })));
     }
 
     /// Learns everything from a replica that is complete for the first time.

@@ -164,6 +164,7 @@ impl ConfigDb {
             etags: BTreeMap::new(),
             reason: refused.then(|| self.refuse.unwrap_or("does not match").to_owned()),
             field: None,
+            store: None,
             at: 0,
         };
         self.answered.insert(request.id.clone(), result.clone());

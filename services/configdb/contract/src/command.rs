@@ -324,6 +324,49 @@ pub struct CommandError {
 }
 
 impl Command {
+    /// The store that a command is for, if it names one that can be read.
+    #[must_use]
+    pub fn store(metrics: &[Metric]) -> Option<Uuid> {
+        metrics.iter().find(|metric| &*metric.name == names::REQUEST_STORE).and_then(|metric| store(metric).ok())
+    }
+
+    /// Identity of the request.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Write(write) => &write.id,
+            Self::Part(part) => &part.write.id,
+            Self::Commit(commit) => &commit.id,
+            Self::Replay(replay) => &replay.id,
+        }
+    }
+
+    /// The object that is addressed.
+    #[must_use]
+    pub const fn object(&self) -> Uuid {
+        match self {
+            Self::Write(write) => write.object,
+            Self::Part(part) => part.write.object,
+            Self::Commit(_) => service::CONFIGDB,
+            Self::Replay(replay) => replay.object,
+        }
+    }
+
+    /// The DCMD for the ConfigDB with that store; None: for whichever answers.
+    #[must_use]
+    pub fn to_command(&self, configdb: &EdgeNodeDescriptor, store: Option<Uuid>) -> HostRequest {
+        let mut command = match self {
+            Self::Write(write) => write.to_command(configdb),
+            Self::Part(part) => part.to_command(configdb),
+            Self::Commit(commit) => commit.to_command(configdb),
+            Self::Replay(replay) => replay.to_command(configdb),
+        };
+        if let (HostRequest::Command { metrics, .. }, Some(store)) = (&mut command, store) {
+            metrics.push(Metric::new(names::REQUEST_STORE, store.to_string()));
+        }
+        command
+    }
+
     /// Reads an NCMD or DCMD as it comes from [`sparkplug::edge_node::NodeEvent::Command`].
     ///
     /// # Errors
@@ -358,6 +401,7 @@ impl Command {
             match name {
                 names::REQUEST_ID => id = Some(text(metric, names::REQUEST_ID_BYTES_MAX)?),
                 names::REQUEST_WRITER => write.writer = Some(text(metric, names::WRITER_BYTES_MAX)?),
+                names::REQUEST_STORE => drop(store(metric)?),
                 names::REQUEST_MODE => write.mode = mode(metric)?,
                 names::REQUEST_IF_MATCH => write.if_match = from_json(metric)?,
                 names::TRANSACTION_ID => transaction = Some(text(metric, names::REQUEST_ID_BYTES_MAX)?),
@@ -454,6 +498,11 @@ fn text(metric: &Metric, bytes_max: usize) -> Result<String, Fault> {
 
 fn number(metric: &Metric) -> Result<u64, Fault> {
     metric.as_u64().ok_or_else(|| fault(&metric.name, "is no unsigned number"))
+}
+
+fn store(metric: &Metric) -> Result<Uuid, Fault> {
+    let text = string(metric)?;
+    text.parse().map_err(|_| fault(&metric.name, format!("is {text:?}; it must be the UUID of a store")))
 }
 
 fn mode(metric: &Metric) -> Result<Mode, Fault> {

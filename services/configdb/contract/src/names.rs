@@ -12,6 +12,8 @@ pub const CONFIG_TIMELINES: &str = "Config/Timelines";
 pub const CONFIG_OBJECTS: &str = "Config/Objects";
 /// Node, UInt64: no message of the node is larger.
 pub const CONFIG_MESSAGE_BYTES_MAX: &str = "Config/Max Message Bytes";
+/// Node, String: what an operator has to do something about, such as a disk without room; null: nothing.
+pub const CONFIG_ALERT: &str = "Config/Alert";
 /// Node, String JSON ([`crate::RequestResult`]): the answer to the last request.
 pub const REQUEST_RESULT: &str = "Request/Result";
 
@@ -28,6 +30,8 @@ pub const SERVICE: &str = "configdb";
 pub const REQUEST_ID: &str = "Request/Id";
 /// Command, String: who writes; recorded in the history.
 pub const REQUEST_WRITER: &str = "Request/Writer";
+/// Command, String UUID: the store that the request is for ([`CONFIG_STORE`]). A ConfigDB with another store refuses it. Absent: whichever answers.
+pub const REQUEST_STORE: &str = "Request/Store";
 /// Command, String JSON `{slug: etag | null}`: write only if the entries are as named; null: must not exist.
 pub const REQUEST_IF_MATCH: &str = "Request/If Match";
 /// Command, String: `put` or `patch`.

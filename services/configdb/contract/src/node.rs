@@ -26,6 +26,8 @@ pub struct ConfigNode {
     pub revision: u64,
     /// Number of objects that are born; None: not told.
     pub objects: Option<u64>,
+    /// What an operator has to do something about.
+    pub alert: Option<String>,
 }
 
 sparkplug::typed_metrics! {
@@ -47,6 +49,8 @@ sparkplug::typed_metrics! {
         revision => names::CONFIG_REVISION,
         #[optional]
         objects => names::CONFIG_OBJECTS,
+        #[optional]
+        alert => names::CONFIG_ALERT,
     }
 }
 
@@ -66,6 +70,7 @@ mod tests {
             etags: [].into(),
             reason: None,
             field: None,
+            store: None,
             at: 5,
         };
         let node = ConfigNode {
@@ -77,6 +82,7 @@ mod tests {
             last_request: Some(result.clone()),
             revision: 3,
             objects: Some(2),
+            alert: Some("the disk is full".to_owned()),
         };
         let metrics = node.to_metrics();
         assert_eq!(ConfigNode::from_metrics(&metrics), Ok(node));
@@ -94,7 +100,8 @@ mod tests {
                 T::UInt64,
                 T::String,
                 T::UInt64,
-                T::UInt64
+                T::UInt64,
+                T::String
             ]
         );
         assert_eq!(metrics[7], result.to_metric());

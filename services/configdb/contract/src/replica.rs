@@ -110,7 +110,10 @@ pub enum Change {
         new: Option<Entry>,
     },
     /// From here on, what is absent does not exist.
-    BecameComplete,
+    BecameComplete {
+        /// Identity of the store.
+        store: Option<Uuid>,
+    },
     /// From here on, what is absent may exist.
     BecameIncomplete {
         /// For people.
@@ -234,6 +237,12 @@ impl ConfigReplica {
         self.told.revision
     }
 
+    /// What an operator has to do something about.
+    #[must_use]
+    pub fn alert(&self) -> Option<&str> {
+        self.told.alert.as_deref().filter(|_| self.alive)
+    }
+
     /// Version of the program; empty before the first birth.
     #[must_use]
     pub fn version(&self) -> &str {
@@ -330,7 +339,7 @@ impl ConfigReplica {
             let results = self.read_node_metrics(metrics);
             self.changes.extend(results);
             if !std::mem::replace(&mut self.complete, true) {
-                self.changes.push_back(Change::BecameComplete);
+                self.changes.push_back(Change::BecameComplete { store: self.store });
             }
             return;
         }
@@ -506,7 +515,7 @@ impl ConfigReplica {
             }
             self.complete = true;
             self.basis = Some(self.told.revision);
-            self.changes.push_back(Change::BecameComplete);
+            self.changes.push_back(Change::BecameComplete { store: self.store });
         }
     }
 

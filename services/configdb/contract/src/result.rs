@@ -30,6 +30,9 @@ pub struct RequestResult {
     pub object: Uuid,
     /// Applied, staged or refused.
     pub outcome: Outcome,
+    /// The store that answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Uuid>,
     /// Revision of the store after the request.
     pub revision: u64,
     /// ETags of the entries named in the request that exist after it, by slug.
@@ -104,6 +107,7 @@ mod tests {
             id: "r1".to_owned(),
             object: Uuid::from_u128(1),
             outcome: Outcome::Refused,
+            store: Some(Uuid::from_u128(9)),
             revision: 4,
             etags: BTreeMap::new(),
             reason: Some("no".to_owned()),

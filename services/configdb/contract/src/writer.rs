@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use configdb_schema::known::service;
 use sparkplug::host::HostRequest;
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -53,7 +52,7 @@ pub enum WriterOutput {
     Send(HostRequest),
     /// ConfigDB answered: applied, staged or refused.
     Answered(RequestResult),
-    /// The deadline passed without an answer. The request may or may not have been carried out; ask again with the same id.
+    /// The deadline passed without an answer, or another store answers now. The request may or may not have been carried out; ask again with the same id.
     GaveUp {
         /// Id of the request.
         id: String,
@@ -88,6 +87,8 @@ pub enum SubmitError {
 #[derive(Debug)]
 struct UnderWay {
     request: Command,
+    /// The store that it is for: the one that was known when it was sent first.
+    store: Option<Uuid>,
     attempts: u32,
     repeat_at: Duration,
     deadline: Duration,
@@ -97,6 +98,7 @@ struct UnderWay {
 #[derive(Debug)]
 pub struct Writer {
     config: WriterConfig,
+    store: Option<Uuid>,
     waiting: VecDeque<Command>,
     ids: BTreeSet<String>,
     under_way: BTreeMap<String, UnderWay>,
@@ -111,6 +113,7 @@ impl Writer {
     pub const fn new(config: WriterConfig, seed: u64) -> Self {
         Self {
             config,
+            store: None,
             waiting: VecDeque::new(),
             ids: BTreeSet::new(),
             under_way: BTreeMap::new(),
@@ -156,8 +159,8 @@ impl Writer {
         if self.ids.len() >= self.config.requests_max {
             return Err(SubmitError::Full { waiting: self.ids.len(), max: self.config.requests_max });
         }
-        if !self.ids.insert(id_of(&request).to_owned()) {
-            return Err(SubmitError::Duplicate { id: id_of(&request).to_owned() });
+        if !self.ids.insert(request.id().to_owned()) {
+            return Err(SubmitError::Duplicate { id: request.id().to_owned() });
         }
         self.waiting.push_back(request);
         self.start_waiting(now);
@@ -168,16 +171,46 @@ impl Writer {
     pub fn on_change(&mut self, change: &Change, now: Now) {
         match change {
             Change::Result(result) => self.on_result(result, now),
-            Change::BecameComplete => self.repeat_soon(now),
+            Change::BecameComplete { store } => {
+                self.store = *store;
+                self.give_up_other_stores(now);
+                self.repeat_soon(now);
+            }
             _ => {}
         }
     }
 
     fn on_result(&mut self, result: &RequestResult, now: Now) {
+        // Of two ConfigDBs on one server, the other one has not carried it out.
+        let is_meant =
+            |asked: &UnderWay| asked.store.is_none() || result.store.is_none() || asked.store == result.store;
+        if !self.under_way.get(&result.id).is_some_and(is_meant) {
+            return;
+        }
         let Some(answered) = self.under_way.remove(&result.id) else { return };
         self.finish(&answered.request);
         self.outputs.push_back(WriterOutput::Answered(result.clone()));
         self.start_waiting(now);
+    }
+
+    /// The store that these were asked of is not there any more.
+    fn give_up_other_stores(&mut self, now: Now) {
+        let other = |asked: &UnderWay| asked.store.is_some() && asked.store != self.store;
+        let ids: Vec<String> = self.under_way.iter().filter(|(_, u)| other(u)).map(|(id, _)| id.clone()).collect();
+        for under_way in ids.into_iter().filter_map(|id| self.under_way.remove(&id)).collect::<Vec<_>>() {
+            self.give_up(under_way);
+        }
+        self.start_waiting(now);
+    }
+
+    fn give_up(&mut self, under_way: UnderWay) {
+        self.finish(&under_way.request);
+        let UnderWay { request, attempts, .. } = under_way;
+        self.outputs.push_back(WriterOutput::GaveUp {
+            id: request.id().to_owned(),
+            object: request.object(),
+            attempts,
+        });
     }
 
     /// ConfigDB was away: what was sent to it is probably lost, so the next repetition need not wait for its turn.
@@ -204,12 +237,11 @@ impl Writer {
         for id in due {
             let Some(mut under_way) = self.under_way.remove(&id) else { continue };
             if under_way.deadline <= now.mono {
-                self.finish(&under_way.request);
-                let object = object_of(&under_way.request);
-                self.outputs.push_back(WriterOutput::GaveUp { id, object, attempts: under_way.attempts });
+                self.give_up(under_way);
                 continue;
             }
-            self.outputs.push_back(WriterOutput::Send(self.command(&under_way.request)));
+            self.outputs
+                .push_back(WriterOutput::Send(under_way.request.to_command(&self.config.node, under_way.store)));
             let doubled = self.config.repeat.0.saturating_mul(1 << under_way.attempts.min(16));
             under_way.attempts += 1;
             under_way.repeat_at = now.mono + self.jittered(doubled.min(self.config.repeat.1));
@@ -244,35 +276,27 @@ impl Writer {
     fn start_waiting(&mut self, now: Now) {
         let mut at = 0;
         while self.under_way.len() < self.config.window && at < self.waiting.len() {
-            if self.busy.contains(&object_of(&self.waiting[at])) {
+            if self.busy.contains(&self.waiting[at].object()) {
                 at += 1;
                 continue;
             }
             let Some(request) = self.waiting.remove(at) else { break };
-            self.busy.insert(object_of(&request));
-            self.outputs.push_back(WriterOutput::Send(self.command(&request)));
+            self.busy.insert(request.object());
+            self.outputs.push_back(WriterOutput::Send(request.to_command(&self.config.node, self.store)));
             let under_way = UnderWay {
+                store: self.store,
                 repeat_at: now.mono + self.jittered(self.config.repeat.0),
                 deadline: now.mono + self.config.deadline,
                 attempts: 1,
                 request,
             };
-            self.under_way.insert(id_of(&under_way.request).to_owned(), under_way);
+            self.under_way.insert(under_way.request.id().to_owned(), under_way);
         }
     }
 
     fn finish(&mut self, request: &Command) {
-        self.busy.remove(&object_of(request));
-        self.ids.remove(id_of(request));
-    }
-
-    fn command(&self, request: &Command) -> HostRequest {
-        match request {
-            Command::Write(write) => write.to_command(&self.config.node),
-            Command::Part(part) => part.to_command(&self.config.node),
-            Command::Commit(commit) => commit.to_command(&self.config.node),
-            Command::Replay(replay) => replay.to_command(&self.config.node),
-        }
+        self.busy.remove(&request.object());
+        self.ids.remove(request.id());
     }
 
     /// Between half of `wait` and all of it.
@@ -284,24 +308,6 @@ impl Writer {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let fraction = u32::try_from((z ^ (z >> 31)) % 1_000).unwrap_or(0);
         wait / 2 + wait * fraction / 2_000
-    }
-}
-
-fn id_of(request: &Command) -> &str {
-    match request {
-        Command::Write(write) => &write.id,
-        Command::Part(part) => &part.write.id,
-        Command::Commit(commit) => &commit.id,
-        Command::Replay(replay) => &replay.id,
-    }
-}
-
-const fn object_of(request: &Command) -> Uuid {
-    match request {
-        Command::Write(write) => write.object,
-        Command::Part(part) => part.write.object,
-        Command::Commit(_) => service::CONFIGDB,
-        Command::Replay(replay) => replay.object,
     }
 }
 

@@ -92,6 +92,7 @@ mod tests {
             etags: BTreeMap::new(),
             reason: None,
             field: None,
+            store: None,
             at: 0,
         }
     }

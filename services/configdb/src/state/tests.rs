@@ -190,6 +190,41 @@ fn a_repeated_request_gets_its_recorded_answer_again_and_changes_nothing() {
 }
 
 #[test]
+fn a_request_for_another_store_is_refused_and_names_both() {
+    let mut bench = Bench::new();
+    let own = bench.state.model().identity();
+    let request = |store: &str| {
+        let mut metrics = WriteRequest::put("r", CLUSTER).delete("EdgeCluster").to_metrics();
+        metrics.push(Metric::new(names::REQUEST_STORE, store));
+        metrics
+    };
+    let mut answer = |store: &str| {
+        let device = Some(device_id(CLUSTER));
+        let command = NodeEvent::Command { device, metrics: request(store), timestamp: None };
+        bench.state.on_event(Event::Node(command), Now::new(Duration::ZERO, 1));
+        let effects: Vec<Effect> = bench.state.take_turn().effects.nothing_to_save().into_iter().collect();
+        match effects.last() {
+            Some(Effect::Node(NodeUpdate::Set { metrics, .. })) => {
+                RequestResult::from_metric(&metrics[0]).unwrap().unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let other = Uuid::from_u128(99);
+    let refused = answer(&other.to_string());
+    assert_eq!((refused.outcome, refused.store), (Outcome::Refused, Some(own)));
+    assert_eq!(refused.field.as_deref(), Some("Request/Store"));
+    let reason = refused.reason.unwrap();
+    assert!(reason.contains(&other.to_string()) && reason.contains(&own.to_string()), "{reason}");
+    let malformed = answer("x");
+    assert_eq!(malformed.field.as_deref(), Some("Request/Store"));
+    assert!(malformed.reason.unwrap().contains("must be the UUID of a store"));
+    // Meant for this one, it is judged as any other.
+    let judged = answer(&own.to_string());
+    assert!(judged.is_refused() && judged.field.as_deref() != Some("Request/Store"), "{judged:?}");
+}
+
+#[test]
 fn killed_after_the_commit_it_publishes_the_state_when_it_is_back_and_answers_the_repeated_request() {
     let mut bench = Bench::new();
     bench.create("a", CLUSTER);

@@ -7,7 +7,7 @@ use configdb_contract::{HistoryEntry, ReplayRequest};
 use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
-use super::{Commit, ObjectRow, RecordedRequest, Snapshot, Store, StoreError};
+use super::{Commit, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError};
 use crate::model::StoredEntry;
 
 /// A handle on the simulated disk.
@@ -151,6 +151,19 @@ impl Store for MemoryStore {
 
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {
         Ok(self.history_now(request))
+    }
+
+    async fn prune(&mut self, keep: &Retention, wall: u64) -> Result<u64, StoreError> {
+        let mut disk = self.lock();
+        let bytes = |entry: &HistoryEntry| entry.json.as_deref().map_or(0, str::len) as u64;
+        let mut total: u64 = disk.history.iter().map(bytes).sum();
+        let mut pruned = 0;
+        while let Some(oldest) = disk.history.get(pruned).filter(|oldest| keep.is_beyond(oldest.time, wall, total)) {
+            total -= bytes(oldest);
+            pruned += 1;
+        }
+        disk.history.drain(..pruned);
+        Ok(pruned as u64)
     }
 
     async fn close(self) {}

@@ -14,25 +14,37 @@ use sqlx::{AnyConnection, Connection, Row};
 use uuid::Uuid;
 
 use super::lock::StoreLock;
-use super::{Commit, ObjectRow, RecordedRequest, Snapshot, Store, StoreError, Transaction};
+use super::{Commit, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError, Transaction};
 use crate::model::StoredEntry;
 
 /// Statements that lead from one version of the schema to the next; the version is the number of those that have run.
-const MIGRATIONS: &[&[&str]] = &[&[
-    "CREATE TABLE object (uuid TEXT PRIMARY KEY, class TEXT NOT NULL, rank BIGINT NOT NULL, owner TEXT NOT NULL, \
+const MIGRATIONS: &[&[&str]] = &[
+    &[
+        "CREATE TABLE object (uuid TEXT PRIMARY KEY, class TEXT NOT NULL, rank BIGINT NOT NULL, owner TEXT NOT NULL, \
      deleted BIGINT NOT NULL, member_of TEXT NOT NULL, subclass_of TEXT NOT NULL)",
-    "CREATE TABLE application (uuid TEXT PRIMARY KEY, slug TEXT NOT NULL UNIQUE)",
-    "CREATE TABLE entry (object TEXT NOT NULL, application TEXT NOT NULL, json TEXT NOT NULL, etag TEXT NOT NULL, \
+        "CREATE TABLE application (uuid TEXT PRIMARY KEY, slug TEXT NOT NULL UNIQUE)",
+        "CREATE TABLE entry (object TEXT NOT NULL, application TEXT NOT NULL, json TEXT NOT NULL, etag TEXT NOT NULL, \
      revision BIGINT NOT NULL, builtin BIGINT NOT NULL, PRIMARY KEY (object, application))",
-    "CREATE TABLE history (revision BIGINT NOT NULL, position BIGINT NOT NULL, time BIGINT NOT NULL, object TEXT NOT NULL, \
+        "CREATE TABLE history (revision BIGINT NOT NULL, position BIGINT NOT NULL, time BIGINT NOT NULL, object TEXT NOT NULL, \
      slug TEXT NOT NULL, old_json TEXT, new_json TEXT, etag TEXT, writer TEXT NOT NULL, request TEXT NOT NULL, \
      PRIMARY KEY (revision, position))",
-    "CREATE INDEX history_of_object ON history (object, revision)",
-    "CREATE TABLE request (sequence BIGINT PRIMARY KEY, digest TEXT NOT NULL, result TEXT NOT NULL)",
-]];
+        "CREATE INDEX history_of_object ON history (object, revision)",
+        "CREATE TABLE request (sequence BIGINT PRIMARY KEY, digest TEXT NOT NULL, result TEXT NOT NULL)",
+    ],
+    &[
+        "DELETE FROM meta WHERE key = 'history_bytes'",
+        "INSERT INTO meta (key, value) SELECT 'history_bytes', CAST(COALESCE(SUM(OCTET_LENGTH(COALESCE(old_json, '')) + \
+     OCTET_LENGTH(COALESCE(new_json, '')) + OCTET_LENGTH(writer) + OCTET_LENGTH(request) + 200), 0) AS TEXT) FROM history",
+    ],
+];
 
 /// Version of the schema that this program writes.
 const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Bytes of a line of history beside its texts of free length: ids, numbers, and the index.
+const HISTORY_ROW_BYTES: usize = 200;
+/// Lines of history that one pruning looks at: few enough that no write waits for long.
+const PRUNE_ROWS: i64 = 500;
 
 /// Why there must have been a store.
 const USED: &str = "this ConfigDB has run with one before";
@@ -215,9 +227,62 @@ impl Store for SqliteStore {
         rows.iter().map(|row| history_row(row, request.object)).collect()
     }
 
+    async fn prune(&mut self, keep: &Retention, wall: u64) -> Result<u64, StoreError> {
+        let statement = "SELECT revision, time, OCTET_LENGTH(COALESCE(old_json, '')) + OCTET_LENGTH(COALESCE(new_json, '')) + \
+                         OCTET_LENGTH(writer) + OCTET_LENGTH(request) FROM history ORDER BY revision, position LIMIT $1";
+        let query = sqlx::query(statement).bind(PRUNE_ROWS);
+        let rows = query.fetch_all(self.connection().await?).await.map_err(io("be read"))?;
+        let mut oldest = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let bytes = unsigned(row, 2, "history")?.saturating_add(HISTORY_ROW_BYTES as u64);
+            oldest.push((unsigned(row, 0, "history.revision")?, unsigned(row, 1, "history.time")?, bytes));
+        }
+        let total = self.meta("history_bytes").await?.unwrap_or_default();
+        let total: u64 = parsed("meta.history_bytes", &total)?;
+        // The last revision may go on behind the rows that were read.
+        let whole = if rows.len() < PRUNE_ROWS as usize { u64::MAX } else { oldest.last().map_or(0, |last| last.0) };
+        let (mut freed, mut pruned, mut below) = (0, 0, 0);
+        for (revision, time, bytes) in oldest.into_iter().take_while(|(revision, ..)| *revision < whole) {
+            // A revision is kept or forgotten as a whole.
+            let is_beyond = revision < below || keep.is_beyond(time, wall, total.saturating_sub(freed));
+            if !is_beyond {
+                break;
+            }
+            (freed, pruned, below) = (freed + bytes, pruned + 1, revision + 1);
+        }
+        if pruned > 0 {
+            let stored = match self.connection().await {
+                Ok(connection) => forget_history(connection, below, freed).await.map_err(io("forget old history")),
+                Err(error) => Err(error),
+            };
+            self.settle(stored).await?;
+        }
+        Ok(pruned)
+    }
+
     async fn close(mut self) {
         self.disconnect().await;
     }
+}
+
+async fn forget_history(connection: &mut AnyConnection, below: u64, freed: u64) -> Result<(), sqlx::Error> {
+    let mut database = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let forget = sqlx::query("DELETE FROM history WHERE revision < $1").bind(number(below));
+    forget.execute(&mut *database).await?;
+    count_history(&mut database, -number(freed)).await?;
+    database.commit().await
+}
+
+async fn count_history(database: &mut AnyConnection, bytes: i64) -> Result<(), sqlx::Error> {
+    let statement = "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + $1 AS TEXT) WHERE key = 'history_bytes'";
+    sqlx::query(statement).bind(bytes).execute(database).await.map(|_| ())
+}
+
+/// Bytes of the history of a transaction.
+fn history_bytes(transaction: &Transaction) -> usize {
+    let of_all = transaction.writer.len() + transaction.request.len() + HISTORY_ROW_BYTES;
+    let text = |text: &Option<Arc<str>>| text.as_deref().map_or(0, str::len);
+    transaction.history.iter().map(|row| text(&row.old) + text(&row.new) + of_all).sum()
 }
 
 async fn write_commit(connection: &mut AnyConnection, commit: &Commit) -> Result<(), sqlx::Error> {
@@ -227,6 +292,8 @@ async fn write_commit(connection: &mut AnyConnection, commit: &Commit) -> Result
     }
     if let Some(last) = commit.transactions.last() {
         set_meta(&mut database, "revision", last.revision.to_string()).await?;
+        let bytes: usize = commit.transactions.iter().map(history_bytes).sum();
+        count_history(&mut database, i64::try_from(bytes).unwrap_or(i64::MAX)).await?;
     }
     if let Some(timelines) = &commit.timelines {
         set_meta(&mut database, "timelines", timelines.to_string()).await?;

@@ -63,8 +63,8 @@ impl Sessions {
     pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
         match effect {
             Effect::Node(update) => match self.node.update(update).await {
-                Ok(()) => Ok(()),
-                Err(UpdateError::Stopped) => Err(Stopped),
+                // That the session has ended is its next event.
+                Ok(()) | Err(UpdateError::Stopped) => Ok(()),
                 Err(error) => {
                     tracing::warn!(%error, "update of the monitor's own metrics refused");
                     Ok(())
@@ -96,7 +96,7 @@ pub fn own_descriptor(scope: &Scope) -> Result<EdgeNodeDescriptor, NameError> {
 pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig {
         payload_uuid: Some(Arc::from(identity::FACTORY_PLUS.to_string())),
-        ..EdgeNodeConfig::for_any_reader(descriptor)
+        ..EdgeNodeConfig::for_one_speaker(descriptor)
     }
 }
 
@@ -107,7 +107,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 pub fn host_config(scope: &Scope) -> Result<HostConfig, NameError> {
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(scope)?;
     let host_id = HostId::new(format!("{group}.{edge_node}"))?;
-    let config = HostConfig::of_contracts(Some(host_id));
+    let config = HostConfig { own_group: Some(group.clone()), ..HostConfig::of_contracts(Some(host_id)) };
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filter = |filter: String| (filter, QoS::AtLeastOnce);
     Ok(match scope {

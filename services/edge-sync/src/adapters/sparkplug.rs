@@ -34,7 +34,7 @@ impl Session {
     /// The stored bdSeq or a certificate file cannot be read.
     pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
         let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
-        let config = EdgeNodeConfig::for_any_reader(self.descriptor.clone());
+        let config = EdgeNodeConfig::for_one_speaker(self.descriptor.clone());
         self.node = Some(sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?);
         Ok(())
     }
@@ -52,8 +52,8 @@ impl Session {
         }
         let Some(node) = &self.node else { return Ok(()) };
         match node.update(update).await {
-            Ok(()) => Ok(()),
-            Err(UpdateError::Stopped) => Err(Ended),
+            // That the session has ended is its next event.
+            Ok(()) | Err(UpdateError::Stopped) => Ok(()),
             Err(error) => {
                 tracing::warn!(%error, "report refused by the edge node");
                 Ok(())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use join_protocol::limits::EVIDENCE_BYTES_MAX;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, Speaker, UpdateError};
 use sparkplug::host::{HostConfig, HostRequest};
 use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, HostId, Metric};
@@ -52,7 +52,9 @@ impl Sessions {
     /// The stored bdSeq or a certificate file cannot be read.
     pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
         let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
-        let config = EdgeNodeConfig::for_any_reader(self.descriptor.clone());
+        // Which replica speaks is decided by the lease: whoever holds it displaces one that has not noticed yet that it lost it.
+        let speaker = Some(Speaker { takes_over: true, ..Speaker::default() });
+        let config = EdgeNodeConfig { speaker, ..EdgeNodeConfig::for_any_reader(self.descriptor.clone()) };
         let node = sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?;
         let host = sparkplug_mqtt::spawn_host(self.host_config(), &self.mqtt, self.clock)?;
         self.running = Some((node, host));
@@ -79,8 +81,8 @@ impl Sessions {
     pub async fn update(&self, update: NodeUpdate) -> Result<(), Ended> {
         let Some((node, _)) = &self.running else { return Ok(()) };
         match node.update(update).await {
-            Ok(()) => Ok(()),
-            Err(UpdateError::Stopped) => Err(Ended),
+            // That the session has ended is its next event.
+            Ok(()) | Err(UpdateError::Stopped) => Ok(()),
             Err(error) => {
                 tracing::warn!(%error, "report refused by the edge node");
                 Ok(())

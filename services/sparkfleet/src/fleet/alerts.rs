@@ -16,7 +16,7 @@ pub struct AlertRow {
     pub cluster: Option<String>,
     /// Which node it is about; None: the cluster as a whole.
     pub node: Option<String>,
-    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), or `Identity`: somebody should look at the cluster's certificates and tokens.
+    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (somebody should look at the cluster's certificates and tokens), or `Store` (ConfigDB's disk).
     pub alert: &'static str,
     /// Since when, UTC ms; None: not known.
     pub since: Option<u64>,
@@ -66,6 +66,7 @@ impl Fleet {
                 monitor: self.manager.node().to_string(),
             }));
         }
+        rows.extend(self.store_alert());
         rows.sort_by(|a, b| (a.since, &a.cluster, &a.node, a.alert).cmp(&(b.since, &b.cluster, &b.node, b.alert)));
         rows
     }
@@ -80,6 +81,20 @@ impl Fleet {
             since: None,
             reason: "the central monitor does not answer: nobody watches the monitors of the clusters".to_owned(),
             monitor: "sparkfleet".to_owned(),
+        })
+    }
+
+    /// What ConfigDB says of its store.
+    fn store_alert(&self) -> Option<AlertRow> {
+        let reason = self.config.alert()?.to_owned();
+        let node = self.config.node();
+        Some(AlertRow {
+            cluster: None,
+            node: Some(node.edge_node.to_string()),
+            alert: "Store",
+            since: None,
+            reason,
+            monitor: node.to_string(),
         })
     }
 

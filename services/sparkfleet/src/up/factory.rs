@@ -213,14 +213,14 @@ impl Factory {
 /// The embedded broker with its gate, unless the factory uses another one.
 async fn broker(arguments: &UpArguments) -> anyhow::Result<(Option<Broker>, Reach)> {
     if let Some(url) = &arguments.broker {
-        return Ok((None, Reach::of(url, None)));
+        return Ok((None, Reach::of(url, arguments.take_over, None)));
     }
     let organisation = Organisation::new(arguments.organisation.clone()).context("--organisation")?;
     let gate = Arc::new(Gate::new(organisation, HostId::new(TABLE).context("host id")?));
     let guard: Arc<dyn Guard> = gate.clone();
     let config = BrokerConfig { listen: arguments.listen, guard: Some(guard), ..BrokerConfig::default() };
     let broker = Broker::start(config).await.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-    let reach = Reach::of(&broker.url(), Some(gate));
+    let reach = Reach::of(&broker.url(), arguments.take_over, Some(gate));
     Ok((Some(broker), reach))
 }
 
@@ -246,8 +246,8 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(url: &str, gate: Option<Arc<Gate>>) -> Self {
-        Self { mqtt: MqttConfig { servers: vec![url.to_owned()], ..MqttConfig::default() }, gate }
+    fn of(url: &str, take_over: bool, gate: Option<Arc<Gate>>) -> Self {
+        Self { mqtt: MqttConfig { servers: vec![url.to_owned()], take_over, ..MqttConfig::default() }, gate }
     }
 
     fn login(&self, principal: &Principal) -> anyhow::Result<MqttConfig> {

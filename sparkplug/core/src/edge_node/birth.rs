@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::UpdateError;
+use super::{UpdateError, speaker};
 use crate::metric::{Metric, Template, Value};
 use crate::payload::{self, Dialect, Form};
 
@@ -28,6 +28,8 @@ pub(super) struct Sizing {
     pub aliases: bool,
     pub dialect: Dialect,
     pub uuid_bytes: usize,
+    /// What an NBIRTH says of the process.
+    pub speaker_bytes: usize,
     pub message_bytes_max: usize,
 }
 
@@ -38,7 +40,7 @@ impl Sizing {
     }
 
     pub(super) const fn node_overhead(&self) -> usize {
-        PAYLOAD_BYTES + NODE_METRICS_BYTES + self.uuid_bytes
+        PAYLOAD_BYTES + NODE_METRICS_BYTES + self.uuid_bytes + self.speaker_bytes
     }
 
     pub(super) const fn device_overhead(&self) -> usize {
@@ -215,7 +217,9 @@ pub(super) fn admit(metrics: &mut [Metric], of_node: bool, wall: u64) -> Result<
         if metric.name.is_empty() {
             return refuse(metric, "it is empty");
         }
-        if of_node && (&*metric.name == BD_SEQ || &*metric.name == NODE_REBIRTH) {
+        if of_node
+            && (&*metric.name == BD_SEQ || &*metric.name == NODE_REBIRTH || metric.name.starts_with(speaker::PREFIX))
+        {
             return refuse(metric, "the edge node itself owns it");
         }
         if let Err(rule) = metric.check() {

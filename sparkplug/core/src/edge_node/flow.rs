@@ -64,7 +64,8 @@ impl EdgeNode {
         }
         self.node.set_announced(true);
         // tck-id-operational-behavior-data-commands-rebirth-action-3: the bdSeq of the session
-        self.outputs.nbirth(self.bd_seq, &self.node, now.wall);
+        let speaker = self.speaker.as_mut().map(|own| own.metrics(now)).unwrap_or_default();
+        self.outputs.nbirth(self.bd_seq, &speaker, &self.node, now.wall);
         self.births = BirthRun { queue: self.devices.keys().cloned().collect(), rebirth, lingering: BTreeSet::new() };
         self.phase = Phase::Birthing;
         self.pause_until = now.mono;

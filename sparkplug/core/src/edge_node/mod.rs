@@ -13,6 +13,7 @@ mod primary_host;
 mod queue;
 mod rebirth;
 mod session;
+mod speaker;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -28,6 +29,8 @@ use primary_host::PrimaryHost;
 use queue::{OutputQueue, Waiting};
 use rebirth::RebirthPacer;
 use session::Leave;
+use speaker::OwnClaim;
+pub use speaker::{OBJECTION_TIME, OtherSpeaker, Speaker};
 
 use crate::backoff::Backoff;
 use crate::metric::Metric;
@@ -79,11 +82,14 @@ pub struct EdgeNodeConfig {
     /// Store and forward: keep data while there is no session, or no Primary Host, and send them as historical values after the next births. None: what changes meanwhile is in the
     /// births with its last value only.
     pub store: Option<StoreConfig>,
+    /// One process speaks for this id: births name it, and of two processes one ends ([`NodeEvent::Displaced`]). The server must let the node receive its own NBIRTH and NDEATH.
+    /// None: nobody looks.
+    pub speaker: Option<Speaker>,
 }
 
 impl EdgeNodeConfig {
     /// Defaults for everything but the name: the strict dialect, no primary host, no aliases, 256 KiB messages, bursts of 200 births with 20 ms pauses, rebirth at most once a second, reconnect
-    /// after 0.5 s to 30 s, no heartbeat, no compression, no store.
+    /// after 0.5 s to 30 s, no heartbeat, no compression, no store, no look at other processes.
     #[must_use]
     pub fn new(descriptor: EdgeNodeDescriptor) -> Self {
         Self {
@@ -104,6 +110,7 @@ impl EdgeNodeConfig {
             heartbeat: None,
             compression: None,
             store: None,
+            speaker: None,
         }
     }
 
@@ -111,6 +118,12 @@ impl EdgeNodeConfig {
     #[must_use]
     pub fn for_any_reader(descriptor: EdgeNodeDescriptor) -> Self {
         Self { dialect: Dialect::Tahu, heartbeat: Some(HEARTBEAT), ..Self::new(descriptor) }
+    }
+
+    /// The same for a service that runs once in its group. The driver names the process.
+    #[must_use]
+    pub fn for_one_speaker(descriptor: EdgeNodeDescriptor) -> Self {
+        Self { speaker: Some(Speaker::default()), ..Self::for_any_reader(descriptor) }
     }
 }
 
@@ -244,6 +257,10 @@ pub enum NodeEvent {
         /// What is wrong with it.
         reason: String,
     },
+    /// Another process speaks for this node and goes on; this machine says NDEATH and ends with [`NodeEvent::Stopped`].
+    Displaced(OtherSpeaker),
+    /// Another process was born with the id of this node, and is told by births of this one that it has to end.
+    Contested(OtherSpeaker),
     /// NDEATH and DISCONNECT are out; the machine is at its end.
     Stopped,
 }
@@ -334,6 +351,7 @@ pub struct EdgeNode {
     resend: BTreeMap<DeviceId, Duration>,
     /// Messages sent when it was looked last, and when the quiet time that began then ends.
     heartbeat: Option<(u64, Duration)>,
+    speaker: Option<OwnClaim>,
 }
 
 impl EdgeNode {
@@ -346,6 +364,7 @@ impl EdgeNode {
             aliases: config.aliases,
             dialect: config.dialect,
             uuid_bytes: config.payload_uuid.as_deref().map_or(0, str::len),
+            speaker_bytes: config.speaker.as_ref().map_or(0, speaker::birth_bytes),
             message_bytes_max: config.message_bytes_max,
         };
         let mut machine = Self {
@@ -371,6 +390,7 @@ impl EdgeNode {
             rebirth: RebirthPacer::new(config.rebirth_interval_min),
             resend: BTreeMap::new(),
             heartbeat: None,
+            speaker: config.speaker.clone().map(|speaker| OwnClaim::new(speaker, now)),
             config,
         };
         machine.replace(None, metrics, now)?;

@@ -82,9 +82,9 @@ impl OutputQueue {
         self.outputs.retain(|output| matches!(output, NodeOutput::Event(_)));
     }
 
-    /// NBIRTH: `seq` 0, `bdSeq` of the will, Rebirth = false, then the application's metrics.
+    /// NBIRTH: `seq` 0, `bdSeq` of the will, Rebirth = false, what is said of the process, then the application's metrics.
     /// (tck-id-topics-nbirth-seq-num, tck-id-topics-nbirth-bdseq-included, tck-id-topics-nbirth-rebirth-metric, tck-id-topics-nbirth-mqtt)
-    pub(super) fn nbirth(&mut self, bd_seq: BdSeq, node: &Entity, wall: u64) {
+    pub(super) fn nbirth(&mut self, bd_seq: BdSeq, speaker: &[Metric], node: &Entity, wall: u64) {
         self.seq = Seq::ZERO;
         self.birth_timestamp = not_before(self.last_timestamp.saturating_add(1), wall);
         let metrics = node.slots.iter().map(|slot| (&slot.metric, slot.alias));
@@ -92,6 +92,9 @@ impl OutputQueue {
         encoder.metric(&bd_seq_metric(bd_seq, wall), None, false);
         // tck-id-operational-behavior-data-commands-rebirth-name-aliases: without an alias
         encoder.metric(&Metric::new(NODE_REBIRTH, false).at(wall), None, false);
+        for metric in speaker {
+            encoder.metric(metric, None, false);
+        }
         add_birth(&mut encoder, node);
         self.publish(MessageKind::NBirth, None, encoder);
     }

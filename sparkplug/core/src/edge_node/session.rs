@@ -56,6 +56,11 @@ impl EdgeNode {
         if let Some(host) = &self.config.primary_host {
             filters.push((filter::host_state(host), QoS::AtLeastOnce));
         }
+        if self.speaker.is_some() {
+            let of_own = |kind| Topic::of(node.clone(), kind, None).to_string();
+            filters.push((of_own(MessageKind::NBirth), QoS::AtLeastOnce));
+            filters.push((of_own(MessageKind::NDeath), QoS::AtLeastOnce));
+        }
         self.outputs.action(TransportAction::Subscribe(filters));
         self.phase = Phase::Subscribing;
     }
@@ -86,6 +91,9 @@ impl EdgeNode {
         self.folded = false;
         self.births = BirthRun::default();
         self.rebirth.session_ended();
+        if let Some(own) = &mut self.speaker {
+            own.session_ended();
+        }
         self.resend.clear();
         self.node.set_announced(false);
         for device in self.devices.values_mut() {
@@ -149,6 +157,12 @@ impl EdgeNode {
             }
             Ok(Topic::Device { node, kind: MessageKind::DCmd, device }) if node == self.config.descriptor => {
                 self.command(Some(device), bytes, retain, now)
+            }
+            Ok(Topic::Node { node, kind: MessageKind::NBirth }) if node == self.config.descriptor => {
+                self.heard_birth(bytes, now)
+            }
+            Ok(Topic::Node { node, kind: MessageKind::NDeath }) if node == self.config.descriptor => {
+                self.heard_death(bytes)
             }
             Ok(_) => Err("it is not addressed to this edge node".to_owned()),
             Err(error) => Err(error.to_string()),

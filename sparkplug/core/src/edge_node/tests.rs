@@ -16,6 +16,7 @@ mod model;
 mod primary;
 mod reports;
 mod session;
+mod speaker;
 
 const WALL: u64 = 1_700_000_000_000;
 
@@ -65,6 +66,8 @@ fn line(output: &NodeOutput) -> String {
         }
         NodeOutput::Event(NodeEvent::Forwarded { sent, dropped }) => format!("forwarded {sent} dropped {dropped}"),
         NodeOutput::Event(NodeEvent::Rejected { topic, reason }) => format!("rejected {topic}: {reason}"),
+        NodeOutput::Event(NodeEvent::Displaced(other)) => format!("displaced: {other}"),
+        NodeOutput::Event(NodeEvent::Contested(other)) => format!("contested: {other}"),
         NodeOutput::Event(NodeEvent::Stopped) => "stopped".to_owned(),
     }
 }

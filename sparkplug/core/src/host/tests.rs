@@ -10,6 +10,7 @@ use crate::state::HostState;
 
 mod births;
 mod compressed;
+mod fairness;
 mod growth;
 mod invariants;
 mod model;

@@ -26,7 +26,9 @@ pub fn arguments(data_dir: &Path, more: &[&str]) -> Vec<String> {
     let data_dir = data_dir.display().to_string();
     let mut all = vec!["up", "--plain", "--data-dir", &data_dir];
     for option in ["--listen", "--git", "--http"] {
-        if !more.contains(&option) {
+        // Who uses the server of a site has none of its own.
+        let is_own = option != "--listen" || !more.contains(&"--broker");
+        if is_own && !more.contains(&option) {
             all.extend([option, "127.0.0.1:0"]);
         }
     }
@@ -37,11 +39,17 @@ pub fn arguments(data_dir: &Path, more: &[&str]) -> Vec<String> {
 impl Up {
     /// Starts it on a server that runs, with nothing in its ConfigDB but what every store holds.
     pub async fn on(broker: SocketAddr) -> Self {
+        Self::on_with(broker, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub async fn on_with(broker: SocketAddr, more: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let load = directory.path().join("empty.yaml");
         std::fs::write(&load, EMPTY).unwrap();
         let url = format!("mqtt://{broker}");
-        Self::start(directory, &["--broker", &url, "--load", &load.display().to_string()]).await
+        let load = load.display().to_string();
+        Self::start(directory, &[&["--broker", &url, "--load", &load], more].concat()).await
     }
 
     /// Starts it on a server that runs, with the built-in content.

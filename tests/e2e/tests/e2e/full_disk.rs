@@ -5,16 +5,19 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use e2e::centre::{ORGANISATION, free_port};
 use e2e::cli::{Cli, Outcome};
 use e2e::mosquitto::Mosquitto;
 use e2e::process::Process;
-use e2e::{program, wait};
+use e2e::recorder::{Message, Recorder};
+use e2e::{program, wait, wire};
 use tempfile::TempDir;
 
 const OVEN: &str = "c1000000-0000-4000-8000-0000000000f1";
+const ALERT: &str = "the disk is full: writes are refused; make room";
 const DEVICE: &str = "18773d6d-a70d-443a-b29a-3f1583195290";
 
 /// A small file system of its own, which is gone with the process that holds it.
@@ -85,6 +88,7 @@ struct Bench {
     configdb: Process,
     http: SocketAddr,
     broker: Mosquitto,
+    recorder: Recorder,
     directory: TempDir,
 }
 
@@ -92,11 +96,12 @@ impl Bench {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let broker = Mosquitto::start();
+        let recorder = Recorder::start(broker.address()).await;
         let cli = Cli::new(&broker.url());
         let disk = Disk::mounted(directory.path()).await;
         let http = free_port();
         let configdb = disk.configdb(broker.address(), http, directory.path());
-        Self { cli, disk, configdb, http, broker, directory }
+        Self { cli, disk, configdb, http, broker, recorder, directory }
     }
 
     async fn write(&self, name: &str) -> Outcome {
@@ -122,9 +127,21 @@ impl Bench {
         page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
+    /// What ConfigDB tells an operator to do something about.
+    fn alert(&self) -> Option<String> {
+        let of_configdb = |message: &&Arc<Message>| message.topic.ends_with("/ConfigDB");
+        let tells = |message: &Arc<Message>| {
+            let text = wire::text(message, "Config/Alert");
+            text.map(Some).or_else(|| wire::is_null(message, "Config/Alert").then_some(None))
+        };
+        self.recorder.messages().iter().rev().filter(of_configdb).find_map(tells).flatten()
+    }
+
     async fn is_read_only(&self, expected: bool) {
         let shown = || (self.metric("configdb_read_only") == Some(f64::from(u8::from(expected)))).then_some(());
         wait::until("the metric of the full disk", shown, || self.configdb.tail()).await;
+        let told = || (self.alert().as_deref() == expected.then_some(ALERT)).then_some(());
+        wait::until("the alert of the full disk", told, || format!("{:?}", self.alert())).await;
     }
 
     /// Everything can be read, and a write is refused with the cause, as often as it is asked for.

@@ -19,6 +19,7 @@ mod joining;
 mod journey;
 mod kubernetes;
 mod lifecycle;
+mod one_speaker;
 mod pushes;
 mod recovery;
 mod renewal;

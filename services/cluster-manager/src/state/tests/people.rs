@@ -160,6 +160,22 @@ fn a_token_that_comes_over_the_broker_leaves_a_record_that_says_whose_claim_it_i
 }
 
 #[test]
+fn entries_that_are_written_over_the_broker_leave_records_with_their_revision() {
+    let mut world = staffed();
+    world.records.clear();
+    world.put(CLUSTER, "EdgeClusterRollout", json!({"wave": 2}));
+    world.settle();
+    world.delete(CLUSTER, "EdgeClusterRollout");
+    world.settle();
+    let told: Vec<_> = world.records.iter().map(|one| (one.operation.as_str(), &*one.who, &*one.target)).collect();
+    let slug = format!("{CLUSTER}/EdgeClusterRollout");
+    let [(written, who, target), deleted] = told[..] else { panic!("{told:?}") };
+    assert_eq!((written, who), ("put-entry", "not told"));
+    assert!(target.strip_prefix(&*slug).is_some_and(|rest| rest.starts_with(" revision ")), "{target}");
+    assert_eq!(deleted, ("delete-entry", "not told", &*slug));
+}
+
+#[test]
 fn every_write_of_somebody_known_is_recorded_with_its_end() {
     let mut world = staffed();
     let record = |world: &mut World, name: &str, question| world.ask(token(name), question).1;

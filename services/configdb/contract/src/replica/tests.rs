@@ -83,7 +83,7 @@ fn feed(replica: &mut ConfigReplica, events: &[HostEvent]) -> Vec<String> {
                 let text = |e: Option<Entry>| e.map_or("-".to_owned(), |e| e.json.to_string());
                 format!("{} {slug}: {} -> {}", object.as_u128(), text(old), text(new))
             }
-            Change::BecameComplete => "complete".to_owned(),
+            Change::BecameComplete { .. } => "complete".to_owned(),
             Change::BecameIncomplete { reason } => format!("incomplete: {reason}"),
             Change::Result(result) => format!("result {}", result.id),
             Change::History(history) => format!("history {} {}", history.slug, history.revision),
@@ -274,6 +274,7 @@ fn results_and_history_come_out_in_order() {
         etags: BTreeMap::new(),
         reason: None,
         field: None,
+        store: None,
         at: 0,
     };
     let history = HistoryEntry {

@@ -27,6 +27,7 @@ fn answer(id: &str) -> Change {
         etags: BTreeMap::new(),
         reason: None,
         field: None,
+        store: None,
         at: 0,
     })
 }
@@ -109,8 +110,59 @@ fn the_return_of_configdb_brings_repetitions_forward() {
         writer.handle_timeout(Now::new(deadline, 0));
     }
     let now = Now::new(writer.next_deadline().unwrap() - Duration::from_secs(5), 0);
-    writer.on_change(&Change::BecameComplete, now);
+    writer.on_change(&Change::BecameComplete { store: None }, now);
     assert!(writer.next_deadline().unwrap() <= now.mono + Duration::from_secs(1));
+}
+
+/// Stores that the sent commands are for.
+fn stores(writer: &mut Writer) -> Vec<Option<Uuid>> {
+    std::iter::from_fn(|| writer.poll_output())
+        .filter_map(|output| match output {
+            WriterOutput::Send(HostRequest::Command { metrics, .. }) => Some(Command::store(&metrics)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn answer_of(store: Option<Uuid>, id: &str) -> Change {
+    match answer(id) {
+        Change::Result(result) => Change::Result(RequestResult { store, ..result }),
+        other => other,
+    }
+}
+
+#[test]
+fn requests_name_the_store_that_is_known_and_take_no_answer_of_another() {
+    let (mine, other) = (Some(Uuid::from_u128(1)), Some(Uuid::from_u128(2)));
+    let mut writer = writer();
+    writer.submit(request("early", 9), at(0)).unwrap();
+    writer.on_change(&Change::BecameComplete { store: mine }, at(0));
+    writer.submit(request("a", 1), at(0)).unwrap();
+    assert_eq!(stores(&mut writer), [None, mine]);
+    writer.on_change(&answer_of(other, "a"), at(1));
+    assert!(outputs(&mut writer).is_empty() && writer.is_waiting("a"));
+    writer.on_change(&answer_of(mine, "a"), at(2));
+    // Who asked before any store was known takes the answer of whichever there is, and so it is with a ConfigDB that names none.
+    writer.on_change(&answer_of(other, "early"), at(2));
+    assert_eq!(outputs(&mut writer), ["answered a", "answered early"]);
+    writer.submit(request("b", 1), at(3)).unwrap();
+    writer.on_change(&answer_of(None, "b"), at(3));
+    assert_eq!(outputs(&mut writer), ["send b", "answered b"]);
+}
+
+#[test]
+fn what_was_asked_of_a_store_that_is_replaced_is_given_up_and_not_asked_of_the_next() {
+    let (mine, other) = (Some(Uuid::from_u128(1)), Some(Uuid::from_u128(2)));
+    let mut writer = writer();
+    writer.on_change(&Change::BecameComplete { store: mine }, at(0));
+    for (id, object) in [("a", 1), ("b", 2), ("c", 3)] {
+        writer.submit(request(id, object), at(0)).unwrap();
+    }
+    assert_eq!(outputs(&mut writer), ["send a", "send b"]);
+    writer.on_change(&Change::BecameComplete { store: other }, at(1));
+    assert_eq!(outputs(&mut writer), ["gave up a after 1", "gave up b after 1", "send c"]);
+    writer.on_change(&answer_of(other, "c"), at(2));
+    assert!(writer.is_idle());
 }
 
 #[test]

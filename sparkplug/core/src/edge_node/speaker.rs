@@ -1,0 +1,219 @@
+//! One process for each Edge Node id.
+//!
+//! Two processes that publish as the same Edge Node make every host swing between two states, and of two stores each acknowledges what the other never sees. The standard has no
+//! means against that: a server lets both in. So a node with a [`Speaker`] names its process in each NBIRTH and subscribes to the NBIRTH and NDEATH of its own id. Who receives the
+//! birth of another process compares the claims of both, which both sides see alike: the lower one says NDEATH and ends ([`NodeEvent::Displaced`]), the higher one is born again, so
+//! that the other one learns of it and every host is left with the births of the one that goes on.
+//!
+//! No clock decides between a process that has spoken for a while and one that has just come: a process is established when [`OBJECTION_TIME`] has passed since its first births of
+//! a session and nobody objected. Whoever lost its session, for however long it was paused, begins again as one that has just come.
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::{EdgeNode, NodeEvent, Phase};
+use crate::metric::{Metric, Value};
+use crate::name::EdgeNodeDescriptor;
+use crate::payload::{self, Limits, WireValue};
+use crate::time::Now;
+
+use super::birth::BD_SEQ;
+
+/// Time in which a process that was born can be told that another one speaks for the node. A birth is repeated after [`super::EdgeNodeConfig::rebirth_interval_min`] at the latest.
+pub const OBJECTION_TIME: Duration = Duration::from_secs(3);
+
+/// End of the year 9999 in ms: what RFC 3339 can write.
+const LAST_TIMESTAMP: u64 = 253_402_300_799_999;
+
+/// Names of the metrics of NBIRTH.
+pub(super) const PREFIX: &str = "Speaker/";
+/// Names, types, timestamps and the values of fixed size.
+const METRICS_BYTES: usize = 240;
+const INSTANCE: &str = "Speaker/Instance";
+const HOST: &str = "Speaker/Host";
+const SINCE: &str = "Speaker/Since";
+const ESTABLISHED: &str = "Speaker/Established";
+const TAKES_OVER: &str = "Speaker/Takes Over";
+
+/// Who a process says that it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Speaker {
+    /// Different in each process, and of which nobody can make a second: a random UUID.
+    pub instance: Arc<str>,
+    /// Name of the machine, for people.
+    pub host: Arc<str>,
+    /// Displace a process that is established, once: until this one is established itself.
+    pub takes_over: bool,
+}
+
+/// Another process that speaks for this Edge Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherSpeaker {
+    /// The node.
+    pub node: EdgeNodeDescriptor,
+    /// Its process; empty if it names none.
+    pub instance: Arc<str>,
+    /// Its machine; empty if it names none.
+    pub host: Arc<str>,
+    /// When it was started, by its own clock: ms since 1970 (UTC).
+    pub since: Option<u64>,
+}
+
+impl fmt::Display for OtherSpeaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "another {} of {} is on this MQTT server", self.node.edge_node, self.node.group)?;
+        if !self.instance.is_empty() {
+            write!(f, ": instance {}", self.instance)?;
+        }
+        if !self.host.is_empty() {
+            write!(f, " on host {}", self.host)?;
+        }
+        match self.since.filter(|since| *since <= LAST_TIMESTAMP) {
+            Some(since) => {
+                write!(f, " since {}", humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(since)))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for OtherSpeaker {}
+
+/// What decides between two processes; the greater one goes on.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    takes_over: bool,
+    established: bool,
+    since: Reverse<u64>,
+    instance: Reverse<Arc<str>>,
+}
+
+/// Bytes that the metrics of a process take in an NBIRTH, at most.
+pub(super) fn birth_bytes(speaker: &Speaker) -> usize {
+    METRICS_BYTES + speaker.instance.len() + speaker.host.len()
+}
+
+/// The own claim in the course of time.
+#[derive(Debug)]
+pub(super) struct OwnClaim {
+    speaker: Speaker,
+    since: u64,
+    /// When nobody can object any more to the births of this session.
+    established_at: Option<Duration>,
+    /// It was established once; from then on it takes nothing over.
+    was_established: bool,
+}
+
+impl OwnClaim {
+    pub(super) const fn new(speaker: Speaker, now: Now) -> Self {
+        Self { speaker, since: now.wall, established_at: None, was_established: false }
+    }
+
+    pub(super) const fn session_ended(&mut self) {
+        self.established_at = None;
+    }
+
+    fn is_established(&self, mono: Duration) -> bool {
+        self.established_at.is_some_and(|at| mono >= at)
+    }
+
+    fn claim(&self, mono: Duration) -> Claim {
+        Claim {
+            takes_over: self.speaker.takes_over && !self.was_established && !self.is_established(mono),
+            established: self.is_established(mono),
+            since: Reverse(self.since),
+            instance: Reverse(self.speaker.instance.clone()),
+        }
+    }
+
+    /// What an NBIRTH says of it. The first one of a session begins the time for objections.
+    pub(super) fn metrics(&mut self, now: Now) -> Vec<Metric> {
+        let at = *self.established_at.get_or_insert(now.mono + OBJECTION_TIME);
+        self.was_established |= now.mono >= at;
+        let claim = self.claim(now.mono);
+        let metrics = [
+            Metric::new(INSTANCE, &*self.speaker.instance),
+            Metric::new(HOST, &*self.speaker.host),
+            Metric::new(SINCE, Value::DateTime(self.since)),
+            Metric::new(ESTABLISHED, claim.established),
+            Metric::new(TAKES_OVER, claim.takes_over),
+        ];
+        metrics.map(|metric| metric.at(now.wall)).to_vec()
+    }
+}
+
+/// What an NBIRTH of another process says.
+#[derive(Debug, Default)]
+struct ReadClaim {
+    instance: Arc<str>,
+    host: Arc<str>,
+    since: Option<u64>,
+    established: bool,
+    takes_over: bool,
+}
+
+impl ReadClaim {
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let payload = payload::decode(bytes, &Limits::default()).map_err(|error| error.to_string())?;
+        let mut claim = Self::default();
+        for metric in payload.metrics {
+            match (metric.name.as_deref(), metric.value) {
+                (Some(INSTANCE), Some(WireValue::String(text))) => claim.instance = text,
+                (Some(HOST), Some(WireValue::String(text))) => claim.host = text,
+                (Some(SINCE), Some(WireValue::Long(since))) => claim.since = Some(since),
+                (Some(ESTABLISHED), Some(WireValue::Boolean(is))) => claim.established = is,
+                (Some(TAKES_OVER), Some(WireValue::Boolean(is))) => claim.takes_over = is,
+                _ => {}
+            }
+        }
+        Ok(claim)
+    }
+
+    /// A birth that names no process is of software without claims: it gives way to any.
+    fn claim(&self) -> Option<Claim> {
+        (!self.instance.is_empty()).then(|| Claim {
+            takes_over: self.takes_over,
+            established: self.established,
+            since: Reverse(self.since.unwrap_or(u64::MAX)),
+            instance: Reverse(self.instance.clone()),
+        })
+    }
+}
+
+impl EdgeNode {
+    /// An NBIRTH of this id, which may be the own one.
+    pub(super) fn heard_birth(&mut self, bytes: &[u8], now: Now) -> Result<(), String> {
+        let Some(own) = &self.speaker else { return Ok(()) };
+        let other = ReadClaim::read(bytes)?;
+        if other.instance == own.speaker.instance {
+            return Ok(());
+        }
+        let gives_way = other.claim().is_some_and(|claim| claim > own.claim(now.mono));
+        let ReadClaim { instance, host, since, .. } = other;
+        let other = OtherSpeaker { node: self.config.descriptor.clone(), instance, host, since };
+        if gives_way {
+            self.outputs.event(NodeEvent::Displaced(other));
+            self.stop(now);
+        } else {
+            self.outputs.event(NodeEvent::Contested(other));
+            self.request_rebirth();
+        }
+        Ok(())
+    }
+
+    /// An NDEATH of this id: with the bdSeq of the own births, hosts take it for the own one
+    /// (tck-id-payloads-ndeath-bdseq).
+    pub(super) fn heard_death(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let payload = payload::decode(bytes, &Limits::default()).map_err(|error| error.to_string())?;
+        let is_own = payload.metrics.iter().any(|metric| {
+            metric.name.as_deref() == Some(BD_SEQ)
+                && metric.value == Some(WireValue::Long(self.bd_seq.get().cast_unsigned()))
+        });
+        if is_own && matches!(self.phase, Phase::Birthing | Phase::Born) {
+            self.request_rebirth();
+        }
+        Ok(())
+    }
+}
