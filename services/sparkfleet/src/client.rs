@@ -146,11 +146,10 @@ impl Client {
         let host_id = HostId::new(&connection.host_id).context("--host-id").map_err(wrong)?;
         let filters = filters(&organisation, scope);
         let clock = Clock::new();
-        let fleet = Fleet::new(organisation)?;
-        let own_group = Some(fleet.config.node().group.clone());
-        let config = HostConfig { filters, own_group, ..HostConfig::of_contracts(Some(host_id)) };
+        let config = HostConfig { filters, ..HostConfig::of_contracts(Some(host_id)) };
         let host = sparkplug_mqtt::spawn_host(config, &mqtt_config(connection)?, clock)
             .map_err(|error| wrong(anyhow::Error::new(error).context("connection options")))?;
+        let fleet = Fleet::new(organisation)?;
         let writer_config =
             WriterConfig { deadline: options.presentation.timeout, ..WriterConfig::new(fleet.config.node().clone()) };
         let writer = Writer::new(writer_config, Uuid::new_v4().as_u64_pair().0);

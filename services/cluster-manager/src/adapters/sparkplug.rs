@@ -121,7 +121,6 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
     Ok(HostConfig {
         filters,
-        own_group: Some(group),
         // Each group has a few nodes of a few kilobytes: a fleet of 10,000 clusters is asked within ten seconds.
         rebirths_per_second_max: 1_000,
         ..HostConfig::of_contracts(Some(host_id))

@@ -107,7 +107,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 pub fn host_config(scope: &Scope) -> Result<HostConfig, NameError> {
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(scope)?;
     let host_id = HostId::new(format!("{group}.{edge_node}"))?;
-    let config = HostConfig { own_group: Some(group.clone()), ..HostConfig::of_contracts(Some(host_id)) };
+    let config = HostConfig::of_contracts(Some(host_id));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filter = |filter: String| (filter, QoS::AtLeastOnce);
     Ok(match scope {

@@ -62,11 +62,10 @@ async fn show(
 ) -> anyhow::Result<()> {
     let clock = Clock::new();
     let host_id = HostId::new(factory::TABLE).context("host id")?;
-    let filters = filters(&organisation, Scope::Fleet);
-    let mut fleet = Fleet::new(organisation)?;
-    let own_group = Some(fleet.config.node().group.clone());
-    let config = HostConfig { filters, own_group, ..HostConfig::of_contracts(Some(host_id)) };
+    let config =
+        HostConfig { filters: filters(&organisation, Scope::Fleet), ..HostConfig::of_contracts(Some(host_id)) };
     let mut host = sparkplug_mqtt::spawn_host(config, &factory.table_mqtt()?, clock)?;
+    let mut fleet = Fleet::new(organisation)?;
     for node in [fleet.config.node().clone(), fleet.manager.node().clone()] {
         host.request(HostRequest::Expect { node }).await?;
     }

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use super::node_table::NodeIndex;
-use super::{
-    EXCESSES_MAX, GROUP_HELD_BYTES_MAX, HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, NODE_REBIRTH, Phase,
-    UNANSWERED_MAX,
-};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, NODE_REBIRTH, Phase, UNANSWERED_MAX};
 use crate::metric::Metric;
 use crate::time::Now;
 
@@ -32,32 +29,9 @@ impl HostApplication {
     pub(super) fn close_gap(&mut self, at: NodeIndex) {
         self.stop_gap_timer(at);
         if let Some(birth) = self.nodes.get_mut(at).and_then(|known| known.birth.as_mut()) {
-            let held = birth.order.held().1;
+            self.held_bytes -= birth.order.held().1;
             birth.order.clear();
-            self.release(at, held);
         }
-    }
-
-    /// So many bytes of the node are held back.
-    pub(super) fn hold(&mut self, at: NodeIndex, bytes: usize) {
-        self.held_bytes += bytes;
-        if let Some(share) = self.nodes.share_mut(at) {
-            share.held += bytes;
-        }
-    }
-
-    /// So many bytes of the node are held back no more.
-    pub(super) fn release(&mut self, at: NodeIndex, bytes: usize) {
-        self.held_bytes -= bytes;
-        if let Some(share) = self.nodes.share_mut(at) {
-            share.held -= bytes;
-        }
-    }
-
-    /// Whether more is held back than memory is for, by all or by the group of the node.
-    pub(super) fn holds_too_much(&mut self, at: NodeIndex) -> bool {
-        let of_group = self.nodes.share_mut(at).map_or(0, |share| share.held);
-        self.held_bytes > HELD_BYTES_MAX || self.held_bytes > HELD_BYTES_MAX / 2 && of_group > GROUP_HELD_BYTES_MAX
     }
 
     /// An automatic request, where the configuration allows it, and an answer could be taken.
@@ -72,7 +46,7 @@ impl HostApplication {
         if self.phase == Phase::Online
             && let Some(known) = self.nodes.get_mut(at)
         {
-            self.rebirths.schedule((known.group, at), &mut known.asking, reason, now.mono);
+            self.rebirths.schedule(at, &mut known.asking, reason, now.mono);
         }
     }
 
@@ -101,7 +75,7 @@ impl HostApplication {
     pub(super) fn ask_rebirth(&mut self, at: NodeIndex, now: Now) {
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         let node = node.clone();
-        let reason = self.rebirths.asked((known.group, at), &mut known.asking, now.mono);
+        let reason = self.rebirths.asked(at, &mut known.asking, now.mono);
         let unborn = known.birth.is_none() && known.liveness != Liveness::Alive;
         let again = if known.expected {
             known.liveness == Liveness::Stale || unborn
@@ -109,15 +83,10 @@ impl HostApplication {
             known.liveness == Liveness::Stale
         };
         let patient = known.expected || known.asking.attempts() < UNANSWERED_MAX;
-        let is_nobody = unborn && !patient;
         self.command(node.clone(), None, vec![Metric::new(NODE_REBIRTH, true).at(now.wall)], now);
         if again && patient {
             self.wish_rebirth(at, &reason, now);
         }
-        self.event(HostEvent::RebirthRequested { node: node.clone(), reason });
-        if is_nobody {
-            // A name that was heard and never born takes no place for ever.
-            self.forget(&node);
-        }
+        self.event(HostEvent::RebirthRequested { node, reason });
     }
 }

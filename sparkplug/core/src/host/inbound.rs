@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::node_table::{self, Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
-use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase};
+use super::{EXCESSES_MAX, HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, Phase};
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
 use crate::payload::{self, DecodeError, Inflated, PayloadRef};
 use crate::seq::Seq;
@@ -123,7 +123,7 @@ impl HostApplication {
         known.excesses = known.excesses.saturating_add(1);
         known.exceeded_at = now.mono;
         if known.excesses >= EXCESSES_MAX {
-            self.rebirths.cancel((known.group, at), &mut known.asking);
+            self.rebirths.cancel(at, &mut known.asking);
         }
         match known.excesses {
             1 => self.reject(topic, reason),
@@ -151,32 +151,7 @@ impl HostApplication {
             }
             return None;
         }
-        let max = self.config.group_nodes_max;
-        if self.config.own_group.as_ref() != Some(&node.group)
-            && let Some(share) = self.nodes.share_of(&node.group).filter(|share| share.nodes >= max)
-        {
-            if !std::mem::replace(&mut share.nodes_refused, true) {
-                let reason = format!("more than {max} edge nodes in group {}; further ones are not kept", node.group);
-                self.reject(topic, reason);
-            }
-            return None;
-        }
         Some(self.nodes.insert(node))
-    }
-
-    /// Whether births of so many bytes, instead of those that the node has, are more than its group may have; says so if they are.
-    fn is_beyond_share(&mut self, at: NodeIndex, bytes: usize, topic: &str, now: Now) -> bool {
-        let max = self.config.group_bytes_max;
-        let Some((name, known)) = self.nodes.entry_mut(at) else { return true };
-        if self.config.own_group.as_ref() == Some(&name.group) {
-            return false;
-        }
-        let (group, before) = (name.group.clone(), known.births_bytes);
-        let is_beyond = self.nodes.share_mut(at).is_some_and(|share| share.births - before + bytes > max);
-        if is_beyond {
-            self.exceeds(at, topic, format!("births of group {group} would take more than {max} bytes"), now);
-        }
-        is_beyond
     }
 
     pub(super) fn node_birth(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
@@ -195,24 +170,20 @@ impl HostApplication {
             BirthVerdict::Doubt => return self.lose_track(at, "an NBIRTH is older than the one before it", now),
             BirthVerdict::Take => {}
         }
-        if self.is_beyond_share(at, bytes.len(), topic, now) {
-            return;
-        }
         self.stop_gap_timer(at);
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         let node = node.clone();
-        self.rebirths.cancel((known.group, at), &mut known.asking);
+        self.rebirths.cancel(at, &mut known.asking);
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
         let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
         let metrics = replica.metrics().collect();
         let mut order = Resequencer::after_birth(seq, digest);
-        let mut released = 0;
         if let Some(earlier) = known.birth.take() {
-            released = earlier.order.held().1;
+            self.held_bytes -= earlier.order.held().1;
             order.inherit(earlier.order, timestamp);
         }
-        let held = order.held().1;
+        self.held_bytes += order.held().1;
         known.birth = Some(Birth { bd_seq, timestamp, digest, received: now.mono, replica, order });
         known.liveness = Liveness::Alive;
         known.heard = true;
@@ -223,9 +194,6 @@ impl HostApplication {
         if now.mono >= known.exceeded_at + self.config.rebirth_interval.1 * 2 {
             known.excesses = 0;
         }
-        self.nodes.set_births_bytes(at, bytes.len());
-        self.release(at, released);
-        self.hold(at, held);
         let uuid = payload.uuid.map(Into::into);
         self.event(HostEvent::NodeBirth { node, bd_seq, timestamp, uuid, metrics });
         self.report(topic, &problems);
@@ -255,7 +223,7 @@ impl HostApplication {
         for replica in known.devices.values_mut() {
             replica.dead_at.get_or_insert(now.wall);
         }
-        self.rebirths.cancel((known.group, at), &mut known.asking);
+        self.rebirths.cancel(at, &mut known.asking);
         self.close_gap(at);
         self.event(HostEvent::NodeDeath { node, timestamp: now.wall });
     }
@@ -293,7 +261,7 @@ impl HostApplication {
             Place::Duplicate => {}
             Place::Next => {
                 birth.order.advance(digest);
-                self.process(at, kind, device, (&payload, bytes.len()), topic, now);
+                self.process(at, kind, device, &payload, topic, now);
                 self.drain(at, now);
             }
             Place::Early => {
@@ -311,8 +279,8 @@ impl HostApplication {
                         return self.lose_track(at, "two messages have the same seq", now);
                     }
                     let after = birth.order.held();
-                    self.hold(at, after.1 - before.1);
-                    if after.0 > self.config.reorder_messages_max || self.holds_too_much(at) {
+                    self.held_bytes += after.1 - before.1;
+                    if after.0 > self.config.reorder_messages_max || self.held_bytes > HELD_BYTES_MAX {
                         return self.lose_track(at, "too many messages wait for a missing one", now);
                     }
                 }
@@ -369,12 +337,12 @@ impl HostApplication {
             let Some(birth) = known.birth.as_mut() else { return };
             let Some(held) = birth.order.take_next() else { break };
             birth.order.advance(resequencer::digest(held.kind, held.device.as_ref(), &held.payload));
+            self.held_bytes -= held.payload.len();
             let topic = Topic::of(node.clone(), held.kind, held.device.clone()).to_string();
-            self.release(at, held.payload.len());
             // It was readable when it arrived.
             let mut inflated = Inflated::default();
             if let Ok(payload) = payload::decode_ref(&held.payload, &self.limits, &mut inflated) {
-                self.process(at, held.kind, held.device, (&payload, held.payload.len()), &topic, now);
+                self.process(at, held.kind, held.device, &payload, &topic, now);
             }
         }
         // tck-id-operational-behavior-host-reordering-success
@@ -391,20 +359,10 @@ impl HostApplication {
         at: NodeIndex,
         kind: MessageKind,
         device: Option<DeviceId>,
-        (payload, bytes): (&PayloadRef<'_>, usize),
+        payload: &PayloadRef<'_>,
         topic: &str,
         now: Now,
     ) {
-        let mut births_bytes = 0;
-        if kind == MessageKind::DBirth
-            && let Some(known) = self.nodes.get(at)
-        {
-            let earlier = device.as_ref().and_then(|device| known.devices.get(device));
-            births_bytes = known.births_bytes - earlier.map_or(0, |replica| replica.birth_bytes) + bytes;
-            if self.is_beyond_share(at, births_bytes, topic, now) {
-                return;
-            }
-        }
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
@@ -423,13 +381,10 @@ impl HostApplication {
                         return;
                     }
                 }
-                let mut replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
-                replica.birth_bytes = bytes;
+                let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
                 let metrics = replica.metrics().collect();
                 known.devices.insert(device.clone(), replica);
-                let node = node.clone();
-                self.nodes.set_births_bytes(at, births_bytes);
-                Ok(HostEvent::DeviceBirth { node, device, timestamp, metrics })
+                Ok(HostEvent::DeviceBirth { node: node.clone(), device, timestamp, metrics })
             }
             (MessageKind::DDeath, Some(device)) => match known.devices.get_mut(&device).filter(|d| d.dead_at.is_none())
             {

@@ -17,7 +17,6 @@ mod request;
 mod resequencer;
 mod session;
 mod shape;
-mod shares;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -38,7 +37,7 @@ pub use view::{DeviceView, MetricView, NodeView};
 
 use crate::backoff::Backoff;
 use crate::metric::Metric;
-use crate::name::{DeviceId, EdgeNodeDescriptor, GroupId, HostId};
+use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
 use crate::payload::{Dialect, Limits};
 use crate::seq::BdSeq;
 use crate::session::{QoS, TransportAction, TransportEvent};
@@ -68,12 +67,6 @@ pub struct HostConfig {
     pub rebirths_per_second_max: u32,
     /// Nodes, devices per node and metrics per node or device that are kept; what is beyond is refused with [`HostEvent::Rejected`].
     pub nodes_max: usize,
-    /// Nodes of one group that are kept, as far as the application does not expect them.
-    pub group_nodes_max: usize,
-    /// Bytes of births that are kept of one group.
-    pub group_bytes_max: usize,
-    /// A group to which [`Self::group_nodes_max`] and [`Self::group_bytes_max`] do not apply: that of the own services, whose content only its owner bounds.
-    pub own_group: Option<GroupId>,
     /// See [`Self::nodes_max`].
     pub devices_max: usize,
     /// See [`Self::nodes_max`].
@@ -106,9 +99,6 @@ impl HostConfig {
             rebirth_interval: (Duration::from_secs(2), Duration::from_secs(60)),
             rebirths_per_second_max: 200,
             nodes_max: 100_000,
-            group_nodes_max: usize::MAX,
-            group_bytes_max: usize::MAX,
-            own_group: None,
             devices_max: 100_000,
             metrics_max: 100_000,
             commands_beyond_births: false,
@@ -119,16 +109,10 @@ impl HostConfig {
         }
     }
 
-    /// The same for a service that commands others by their contracts: see [`Self::commands_beyond_births`]. Each group is a party of its own, so one group has at most 10,000 nodes and
-    /// 64 MiB of births.
+    /// The same for a service that commands others by their contracts: see [`Self::commands_beyond_births`].
     #[must_use]
     pub fn of_contracts(host_id: Option<HostId>) -> Self {
-        Self {
-            commands_beyond_births: true,
-            group_nodes_max: 10_000,
-            group_bytes_max: 64 * 1024 * 1024,
-            ..Self::new(host_id)
-        }
+        Self { commands_beyond_births: true, ..Self::new(host_id) }
     }
 }
 
@@ -293,8 +277,6 @@ const UNANSWERED_MAX: u32 = 8;
 const EXCESSES_MAX: u32 = 3;
 /// Bytes of messages held back while gaps are open, over all nodes. Beyond it a gap is a loss at once.
 const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The same for one group, as soon as half of the whole is taken.
-const GROUP_HELD_BYTES_MAX: usize = HELD_BYTES_MAX / 8;
 
 /// Where the session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use super::rebirth::Asking;
 use super::replica::Replica;
 use super::resequencer::Resequencer;
 use super::shape::Seeded;
-use super::shares::{GroupIndex, Share, Shares};
 use crate::name::{DeviceId, EdgeNodeDescriptor, GroupId};
 use crate::payload::{PayloadRef, ValueRef};
 use crate::seq::BdSeq;
@@ -25,13 +24,12 @@ pub(super) struct NodeTable {
     by_name: HashMap<EdgeNodeDescriptor, NodeIndex, Seeded>,
     places: Vec<Option<(EdgeNodeDescriptor, Node)>>,
     free: Vec<NodeIndex>,
-    shares: Shares,
+    last_group: Option<GroupId>,
 }
 
 impl NodeTable {
     pub(super) fn new(seed: u64) -> Self {
-        let by_name = HashMap::with_hasher(Seeded(seed));
-        Self { by_name, places: Vec::new(), free: Vec::new(), shares: Shares::new(seed) }
+        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Vec::new(), free: Vec::new(), last_group: None }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -63,10 +61,13 @@ impl NodeTable {
 
     /// A place for a node that has none.
     pub(super) fn insert(&mut self, name: &EdgeNodeDescriptor) -> NodeIndex {
-        let group = self.shares.enter(&name.group);
-        // Nodes of a group share its text.
-        let name = EdgeNodeDescriptor { group: self.shares.name(group).clone(), edge_node: name.edge_node.clone() };
-        let entry = Some((name.clone(), Node::unheard(group)));
+        let mut name = name.clone();
+        // Nodes of a group come one after the other: they share its text.
+        match &self.last_group {
+            Some(last) if *last == name.group => name.group = last.clone(),
+            _ => self.last_group = Some(name.group.clone()),
+        }
+        let entry = Some((name.clone(), Node::unheard()));
         let at = match self.free.pop() {
             Some(at) => {
                 self.places[at.0] = entry;
@@ -84,34 +85,8 @@ impl NodeTable {
     pub(super) fn remove(&mut self, at: NodeIndex) -> Option<Node> {
         let (name, node) = self.places.get_mut(at.0)?.take()?;
         self.by_name.remove(&name);
-        self.shares.leave(node.group, node.births_bytes);
         self.free.push(at);
         Some(node)
-    }
-
-    /// What the node's group takes.
-    pub(super) fn share_mut(&mut self, at: NodeIndex) -> Option<&mut Share> {
-        let group = self.get(at)?.group;
-        Some(self.shares.get_mut(group))
-    }
-
-    /// What a group takes that has nodes.
-    pub(super) fn share_of(&mut self, group: &GroupId) -> Option<&mut Share> {
-        let group = self.shares.find(group)?;
-        Some(self.shares.get_mut(group))
-    }
-
-    /// No message is held any more.
-    pub(super) fn release_all(&mut self) {
-        self.shares.release_all();
-    }
-
-    /// The node's births take so many bytes now.
-    pub(super) fn set_births_bytes(&mut self, at: NodeIndex, bytes: usize) {
-        let Some(node) = self.get_mut(at) else { return };
-        let (group, before) = (node.group, std::mem::replace(&mut node.births_bytes, bytes));
-        let share = self.shares.get_mut(group);
-        share.births = share.births - before + bytes;
     }
 
     /// In the order of their places.
@@ -194,9 +169,6 @@ pub(super) struct Birth {
 /// One edge node.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub group: GroupIndex,
-    /// Bytes of its NBIRTH and of the DBIRTHs since.
-    pub births_bytes: usize,
     pub liveness: Liveness,
     /// A message of it arrived.
     pub heard: bool,
@@ -217,10 +189,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn unheard(group: GroupIndex) -> Self {
+    pub(super) fn unheard() -> Self {
         Self {
-            group,
-            births_bytes: 0,
             liveness: Liveness::Dead,
             heard: false,
             expected: false,

@@ -25,8 +25,6 @@ pub(super) struct Replica {
     details: BTreeMap<u32, Details>,
     /// Since when it is dead.
     pub dead_at: Option<u64>,
-    /// Bytes of its birth.
-    pub birth_bytes: usize,
 }
 
 /// Small, because there are as many as metrics in the fleet.
@@ -90,7 +88,7 @@ impl Replica {
         problems.extend(shape.doubts.iter().map(|&doubt| doubt.to_owned()));
         let numbered = (0..u32::MAX).zip(details).zip(0..);
         let details = numbered.filter(|((_, own), index)| own != shape.details(*index)).map(|(own, _)| own).collect();
-        Self { shape, slots: slots.into(), others: others.into(), nulls, details, dead_at: None, birth_bytes: 0 }
+        Self { shape, slots: slots.into(), others: others.into(), nulls, details, dead_at: None }
     }
 
     /// Number of metrics.

@@ -63,7 +63,7 @@ impl HostApplication {
     }
 
     pub(super) fn expect(&mut self, node: &EdgeNodeDescriptor, now: Now) {
-        let at = self.nodes.find(node).unwrap_or_else(|| self.nodes.insert(node));
+        let Some(at) = self.admit(node, "expected node") else { return };
         if let Some(known) = self.nodes.get_mut(at) {
             known.expected = true;
             if known.liveness != Liveness::Alive {
@@ -76,7 +76,7 @@ impl HostApplication {
         let Some(at) = self.nodes.find(node) else { return };
         self.close_gap(at);
         if let Some(mut known) = self.nodes.remove(at) {
-            self.rebirths.cancel((known.group, at), &mut known.asking);
+            self.rebirths.cancel(at, &mut known.asking);
             self.nodes_refused = false;
         }
     }

@@ -10,7 +10,6 @@ use crate::state::HostState;
 
 mod births;
 mod compressed;
-mod fairness;
 mod growth;
 mod invariants;
 mod model;
