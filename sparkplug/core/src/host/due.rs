@@ -28,8 +28,10 @@ impl HostApplication {
     /// Ends the wait for a missing message, and drops what waited for it.
     pub(super) fn close_gap(&mut self, at: NodeIndex) {
         self.stop_gap_timer(at);
-        if let Some(birth) = self.nodes.get_mut(at).and_then(|known| known.birth.as_mut()) {
-            self.held_bytes -= birth.order.held().1;
+        if let Some(known) = self.nodes.get_mut(at)
+            && let Some(birth) = known.birth.as_mut()
+        {
+            self.groups.held(known.group, birth.order.held().1, 0);
             birth.order.clear();
         }
     }
@@ -46,7 +48,7 @@ impl HostApplication {
         if self.phase == Phase::Online
             && let Some(known) = self.nodes.get_mut(at)
         {
-            self.rebirths.schedule(at, &mut known.asking, reason, now.mono);
+            self.rebirths.schedule((at, known), reason, now.mono);
         }
     }
 
@@ -63,6 +65,7 @@ impl HostApplication {
             );
             self.lose_track(at, &reason, now);
         }
+        self.expire(now);
         while self.phase == Phase::Online
             && let Some(at) = self.rebirths.next_due(now.mono)
         {
@@ -75,7 +78,7 @@ impl HostApplication {
     pub(super) fn ask_rebirth(&mut self, at: NodeIndex, now: Now) {
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         let node = node.clone();
-        let reason = self.rebirths.asked(at, &mut known.asking, now.mono);
+        let reason = self.rebirths.asked(at, known, now.mono);
         let unborn = known.birth.is_none() && known.liveness != Liveness::Alive;
         let again = if known.expected {
             known.liveness == Liveness::Stale || unborn

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::node_table::{self, Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
-use super::{EXCESSES_MAX, HELD_BYTES_MAX, HostApplication, HostEvent, Liveness, Phase};
-use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD};
+use crate::name::{DeviceId, HostId};
 use crate::payload::{self, DecodeError, Inflated, PayloadRef};
 use crate::seq::Seq;
 use crate::state::HostState;
@@ -38,7 +38,7 @@ impl HostApplication {
             // None of these makes a node known.
             None if is_command || kind == MessageKind::NDeath => return,
             None if retain => return self.reject(text, RETAINED),
-            None => match self.admit(&node, text) {
+            None => match self.admit(&node, text, false, now) {
                 Some(at) => at,
                 None => return,
             },
@@ -98,7 +98,7 @@ impl HostApplication {
 
     pub(super) fn lost(&mut self, topic: &str, now: Now) {
         if let Ok(Topic::Node { node, .. } | Topic::Device { node, .. }) = Topic::parse(topic)
-            && let Some(at) = self.admit(&node, topic)
+            && let Some(at) = self.admit(&node, topic, false, now)
         {
             self.lose_track(at, "messages were dropped because the application did not keep up", now);
         }
@@ -109,7 +109,7 @@ impl HostApplication {
         match Topic::parse(topic) {
             // What is retained is not taken anyway.
             Ok(Topic::Node { node, .. } | Topic::Device { node, .. }) if !retain => {
-                if let Some(at) = self.admit(&node, topic) {
+                if let Some(at) = self.admit(&node, topic, false, now) {
                     self.exceeds(at, topic, reason, now);
                 }
             }
@@ -123,7 +123,7 @@ impl HostApplication {
         known.excesses = known.excesses.saturating_add(1);
         known.exceeded_at = now.mono;
         if known.excesses >= EXCESSES_MAX {
-            self.rebirths.cancel(at, &mut known.asking);
+            self.rebirths.cancel(at, known);
         }
         match known.excesses {
             1 => self.reject(topic, reason),
@@ -133,25 +133,9 @@ impl HostApplication {
             ),
             _ => {}
         }
+        // What is known of it must not be forgotten, or it would be asked anew.
+        self.keep(at);
         self.lose_track(at, "a message exceeds the limits", now);
-    }
-
-    /// The place of the node in the table, unless the table is full.
-    pub(super) fn admit(&mut self, node: &EdgeNodeDescriptor, topic: &str) -> Option<NodeIndex> {
-        if let Some(at) = self.nodes.find(node) {
-            return Some(at);
-        }
-        if self.nodes.len() >= self.config.nodes_max {
-            if !self.nodes_refused {
-                self.nodes_refused = true;
-                self.reject(
-                    topic,
-                    format!("more than {} edge nodes; further ones are not kept", self.config.nodes_max),
-                );
-            }
-            return None;
-        }
-        Some(self.nodes.insert(node))
     }
 
     pub(super) fn node_birth(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
@@ -171,19 +155,23 @@ impl HostApplication {
             BirthVerdict::Take => {}
         }
         self.stop_gap_timer(at);
+        self.keep(at);
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         let node = node.clone();
-        self.rebirths.cancel(at, &mut known.asking);
+        self.rebirths.cancel(at, known);
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
         let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
         let metrics = replica.metrics().collect();
         let mut order = Resequencer::after_birth(seq, digest);
-        if let Some(earlier) = known.birth.take() {
-            self.held_bytes -= earlier.order.held().1;
-            order.inherit(earlier.order, timestamp);
+        let earlier = known.birth.take().map(|birth| birth.order);
+        let held_before = earlier.as_ref().map_or(0, |order| order.held().1);
+        if let Some(earlier) = earlier {
+            order.inherit(earlier, timestamp);
         }
-        self.held_bytes += order.held().1;
+        self.groups.held(known.group, held_before, order.held().1);
+        self.groups.replica(known.group, known.replica_bytes, replica.bytes());
+        known.replica_bytes = replica.bytes();
         known.birth = Some(Birth { bd_seq, timestamp, digest, received: now.mono, replica, order });
         known.liveness = Liveness::Alive;
         known.heard = true;
@@ -197,7 +185,9 @@ impl HostApplication {
         let uuid = payload.uuid.map(Into::into);
         self.event(HostEvent::NodeBirth { node, bd_seq, timestamp, uuid, metrics });
         self.report(topic, &problems);
-        self.drain(at, now);
+        if self.weigh(at, topic, now) {
+            self.drain(at, now);
+        }
     }
 
     pub(super) fn node_death(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
@@ -223,7 +213,7 @@ impl HostApplication {
         for replica in known.devices.values_mut() {
             replica.dead_at.get_or_insert(now.wall);
         }
-        self.rebirths.cancel(at, &mut known.asking);
+        self.rebirths.cancel(at, known);
         self.close_gap(at);
         self.event(HostEvent::NodeDeath { node, timestamp: now.wall });
     }
@@ -256,7 +246,9 @@ impl HostApplication {
             Err(reason) => return self.unreadable(at, topic, reason, now),
         };
         let digest = resequencer::digest(kind, device.as_ref(), bytes);
-        let Some(birth) = self.nodes.get_mut(at).and_then(|known| known.birth.as_mut()) else { return };
+        let Some(known) = self.nodes.get_mut(at) else { return };
+        let group = known.group;
+        let Some(birth) = known.birth.as_mut() else { return };
         match birth.order.place(seq, digest) {
             Place::Duplicate => {}
             Place::Next => {
@@ -279,12 +271,13 @@ impl HostApplication {
                         return self.lose_track(at, "two messages have the same seq", now);
                     }
                     let after = birth.order.held();
-                    self.held_bytes += after.1 - before.1;
-                    if after.0 > self.config.reorder_messages_max || self.held_bytes > HELD_BYTES_MAX {
-                        return self.lose_track(at, "too many messages wait for a missing one", now);
+                    self.groups.held(group, before.1, after.1);
+                    if after.0 > self.config.reorder_messages_max {
+                        return self.lose_track(at, TOO_MANY_HELD, now);
                     }
                 }
                 self.open_gap(at, now.mono);
+                self.relieve_held(now);
             }
         }
     }
@@ -337,7 +330,7 @@ impl HostApplication {
             let Some(birth) = known.birth.as_mut() else { return };
             let Some(held) = birth.order.take_next() else { break };
             birth.order.advance(resequencer::digest(held.kind, held.device.as_ref(), &held.payload));
-            self.held_bytes -= held.payload.len();
+            self.groups.held(known.group, held.payload.len(), 0);
             let topic = Topic::of(node.clone(), held.kind, held.device.clone()).to_string();
             // It was readable when it arrived.
             let mut inflated = Inflated::default();
@@ -366,11 +359,17 @@ impl HostApplication {
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
+        let mut bytes = known.replica_bytes;
         let event = match (kind, device) {
             (MessageKind::DBirth, Some(device)) => {
                 if !known.devices.contains_key(&device) && known.devices.len() >= self.config.devices_max {
-                    known.devices.retain(|_, replica| replica.dead_at.is_none());
+                    known.devices.retain(|_, replica| {
+                        let is_alive = replica.dead_at.is_none();
+                        bytes -= if is_alive { 0 } else { replica.bytes() };
+                        is_alive
+                    });
                     if known.devices.len() >= self.config.devices_max {
+                        self.groups.replica(known.group, std::mem::replace(&mut known.replica_bytes, bytes), bytes);
                         if !known.devices_refused {
                             known.devices_refused = true;
                             self.reject(
@@ -383,7 +382,8 @@ impl HostApplication {
                 }
                 let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
                 let metrics = replica.metrics().collect();
-                known.devices.insert(device.clone(), replica);
+                bytes += replica.bytes();
+                bytes -= known.devices.insert(device.clone(), replica).map_or(0, |earlier| earlier.bytes());
                 Ok(HostEvent::DeviceBirth { node: node.clone(), device, timestamp, metrics })
             }
             (MessageKind::DDeath, Some(device)) => match known.devices.get_mut(&device).filter(|d| d.dead_at.is_none())
@@ -398,28 +398,35 @@ impl HostApplication {
                 None => return,
             },
             (MessageKind::NData, None) => match &mut known.birth {
-                Some(birth) => birth
-                    .replica
-                    .apply(&payload.metrics, timestamp, &mut self.found, &mut problems)
-                    .map(|metrics| HostEvent::NodeData { node: node.clone(), timestamp, metrics }),
+                Some(birth) => {
+                    bytes -= birth.replica.bytes();
+                    let changed = birth.replica.apply(&payload.metrics, timestamp, &mut self.found, &mut problems);
+                    bytes += birth.replica.bytes();
+                    changed.map(|metrics| HostEvent::NodeData { node: node.clone(), timestamp, metrics })
+                }
                 None => return,
             },
             (MessageKind::DData, Some(device)) => {
                 match known.devices.get_mut(&device).filter(|d| d.dead_at.is_none()) {
-                    Some(replica) => replica
-                        .apply(&payload.metrics, timestamp, &mut self.found, &mut problems)
-                        .map(|metrics| HostEvent::DeviceData { node: node.clone(), device, timestamp, metrics }),
+                    Some(replica) => {
+                        bytes -= replica.bytes();
+                        let changed = replica.apply(&payload.metrics, timestamp, &mut self.found, &mut problems);
+                        bytes += replica.bytes();
+                        changed.map(|metrics| HostEvent::DeviceData { node: node.clone(), device, timestamp, metrics })
+                    }
                     None if known.devices_refused => return,
                     None => Err(Unknown(format!("device {device} has data but is not born"))),
                 }
             }
             _ => return,
         };
+        self.groups.replica(known.group, std::mem::replace(&mut known.replica_bytes, bytes), bytes);
         match event {
             Ok(event) => self.event(event),
             Err(Unknown(reason)) => self.lose_track(at, &reason, now),
         }
         self.report(topic, &problems);
+        self.weigh(at, topic, now);
     }
 
     /// Metrics that could not be read, in one event.

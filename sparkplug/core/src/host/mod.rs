@@ -8,6 +8,7 @@
 //! unknown or the count differs. Whoever depends on completeness counts what it got.
 
 mod due;
+mod groups;
 mod inbound;
 mod merge;
 mod node_table;
@@ -17,16 +18,19 @@ mod request;
 mod resequencer;
 mod session;
 mod shape;
+mod share;
 mod state;
 #[cfg(test)]
 mod tests;
 mod view;
+mod weight;
 mod work;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use groups::Groups;
 pub use merge::{HostMerge, MergeOutput};
 use node_table::{Node, NodeIndex, NodeTable};
 use rebirth::RebirthQueue;
@@ -57,20 +61,29 @@ pub struct HostConfig {
     pub reorder_timeout: Duration,
     /// Messages of one node held back while a gap is open.
     pub reorder_messages_max: usize,
+    /// Bytes of messages held back while gaps are open, over all nodes. Beyond it a gap in the group that holds most is a loss at once.
+    pub held_bytes_max: usize,
     /// Ask stale or unknown nodes for rebirth at all (a pure listener does not).
     pub rebirth_requests: bool,
     /// Random delay before a rebirth request, at most.
     pub rebirth_jitter: Duration,
     /// First and longest wait between two rebirth requests to the same node; between them it doubles.
     pub rebirth_interval: (Duration, Duration),
-    /// Rebirth requests per second over all nodes, at most.
+    /// Rebirth requests per second over all nodes, at most. Groups take turns.
     pub rebirths_per_second_max: u32,
-    /// Nodes, devices per node and metrics per node or device that are kept; what is beyond is refused with [`HostEvent::Rejected`].
+    /// Nodes, devices per node and metrics per node or device that are kept; what is beyond is refused with [`HostEvent::Rejected`]. Where there is no room for another node,
+    /// the group with the most nodes gives one up for a group with fewer, or for an expected node: one that was never born, else one that is not alive, else any that nobody
+    /// expects. An application that had it alive hears [`HostEvent::NodeStale`].
     pub nodes_max: usize,
+    /// How long a node is kept that was never born and that nobody expects. Who is heard again later is new.
+    pub unborn_kept: Duration,
     /// See [`Self::nodes_max`].
     pub devices_max: usize,
     /// See [`Self::nodes_max`].
     pub metrics_max: usize,
+    /// Memory that the replicas of all nodes may take, in bytes, counted by what births and data say. Beyond it the group that takes most loses its largest node
+    /// ([`HostEvent::NodeStale`]), which is not asked for rebirth any more; one that nobody expects goes before one that is expected.
+    pub replica_bytes_max: usize,
     /// Send commands for metrics and devices that the birth of a living node does not have, for receivers whose contract takes requests beyond their births. Off: such a command is
     /// refused with [`HostEvent::Rejected`]. One that gives a metric of the birth another datatype is refused either way; one to a node that is not alive is sent as it is.
     pub commands_beyond_births: bool,
@@ -94,13 +107,16 @@ impl HostConfig {
             filters: vec![("spBv1.0/#".to_owned(), QoS::AtLeastOnce)],
             reorder_timeout: Duration::from_secs(2),
             reorder_messages_max: 1_000,
+            held_bytes_max: 32 * 1024 * 1024,
             rebirth_requests: true,
             rebirth_jitter: Duration::from_millis(200),
             rebirth_interval: (Duration::from_secs(2), Duration::from_secs(60)),
             rebirths_per_second_max: 200,
             nodes_max: 100_000,
+            unborn_kept: Duration::from_secs(300),
             devices_max: 100_000,
             metrics_max: 100_000,
+            replica_bytes_max: 4 * 1024 * 1024 * 1024,
             commands_beyond_births: false,
             dialect: Dialect::Strict,
             message_bytes_max: 1024 * 1024,
@@ -275,8 +291,8 @@ const NODE_REBIRTH: &str = "Node Control/Rebirth";
 const UNANSWERED_MAX: u32 = 8;
 /// A node whose messages exceeded the limits so often is asked no more: its births are as large as they are.
 const EXCESSES_MAX: u32 = 3;
-/// Bytes of messages held back while gaps are open, over all nodes. Beyond it a gap is a loss at once.
-const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Why a gap is a loss before its time is over.
+const TOO_MANY_HELD: &str = "too many messages wait for a missing one";
 
 /// Where the session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,7 +336,10 @@ pub struct HostApplication {
     nodes_refused: bool,
     /// Gaps by the time at which they become losses.
     gaps: BTreeSet<(Duration, NodeIndex)>,
-    held_bytes: usize,
+    /// What each group holds.
+    groups: Groups,
+    /// Nodes that were never born and that nobody expects, by the time at which they are forgotten.
+    unborn: BTreeSet<(Duration, NodeIndex)>,
     rebirths: RebirthQueue,
 }
 
@@ -355,7 +374,8 @@ impl HostApplication {
             changes: Vec::new(),
             nodes_refused: false,
             gaps: BTreeSet::new(),
-            held_bytes: 0,
+            groups: Groups::new(config.seed),
+            unborn: BTreeSet::new(),
             rebirths,
             config,
         };
@@ -378,7 +398,7 @@ impl HostApplication {
             HostRequest::Forget { node } => self.forget(&node),
             HostRequest::Rebirth { node } => {
                 if self.phase == Phase::Online
-                    && let Some(at) = self.admit(&node, "rebirth request")
+                    && let Some(at) = self.admit(&node, "rebirth request", false, now)
                 {
                     self.schedule_rebirth(at, "the application asked for it", now);
                 }
@@ -418,9 +438,11 @@ impl HostApplication {
         match self.phase {
             Phase::Away { until } => Some(until),
             Phase::Online => {
-                [self.gaps.first().map(|(due, _)| *due), self.rebirths.next_deadline()].into_iter().flatten().min()
+                let unborn = self.unborn.first().map(|(due, _)| *due);
+                let gap = self.gaps.first().map(|(due, _)| *due);
+                [gap, unborn, self.rebirths.next_deadline()].into_iter().flatten().min()
             }
-            Phase::Subscribing => self.gaps.first().map(|(due, _)| *due),
+            Phase::Subscribing => [&self.gaps, &self.unborn].into_iter().filter_map(|all| Some(all.first()?.0)).min(),
             Phase::Connecting | Phase::Leaving | Phase::Stopped => None,
         }
     }

@@ -6,11 +6,12 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use super::Liveness;
+use super::groups::GroupIndex;
 use super::rebirth::Asking;
 use super::replica::Replica;
 use super::resequencer::Resequencer;
 use super::shape::Seeded;
-use crate::name::{DeviceId, EdgeNodeDescriptor, GroupId};
+use crate::name::{DeviceId, EdgeNodeDescriptor};
 use crate::payload::{PayloadRef, ValueRef};
 use crate::seq::BdSeq;
 
@@ -18,18 +19,22 @@ use crate::seq::BdSeq;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeIndex(usize);
 
+impl NodeIndex {
+    /// None comes before it.
+    pub(super) const FIRST: Self = Self(0);
+}
+
 /// All nodes. A message finds its node by the levels of its topic, without a copy of them.
 #[derive(Debug)]
 pub(super) struct NodeTable {
     by_name: HashMap<EdgeNodeDescriptor, NodeIndex, Seeded>,
     places: Vec<Option<(EdgeNodeDescriptor, Node)>>,
     free: Vec<NodeIndex>,
-    last_group: Option<GroupId>,
 }
 
 impl NodeTable {
     pub(super) fn new(seed: u64) -> Self {
-        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Vec::new(), free: Vec::new(), last_group: None }
+        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Vec::new(), free: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -60,14 +65,8 @@ impl NodeTable {
     }
 
     /// A place for a node that has none.
-    pub(super) fn insert(&mut self, name: &EdgeNodeDescriptor) -> NodeIndex {
-        let mut name = name.clone();
-        // Nodes of a group come one after the other: they share its text.
-        match &self.last_group {
-            Some(last) if *last == name.group => name.group = last.clone(),
-            _ => self.last_group = Some(name.group.clone()),
-        }
-        let entry = Some((name.clone(), Node::unheard()));
+    pub(super) fn insert(&mut self, name: EdgeNodeDescriptor, group: GroupIndex) -> NodeIndex {
+        let entry = Some((name.clone(), Node::unheard(group)));
         let at = match self.free.pop() {
             Some(at) => {
                 self.places[at.0] = entry;
@@ -92,6 +91,12 @@ impl NodeTable {
     /// In the order of their places.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIndex, &mut Node)> {
         self.places.iter_mut().enumerate().filter_map(|(at, entry)| Some((NodeIndex(at), &mut entry.as_mut()?.1)))
+    }
+
+    /// Of a group, in the order of their places.
+    pub(super) fn of_group(&self, group: GroupIndex) -> impl Iterator<Item = (NodeIndex, &Node)> {
+        let nodes = self.places.iter().enumerate().filter_map(|(at, entry)| Some((NodeIndex(at), &entry.as_ref()?.1)));
+        nodes.filter(move |(_, node)| node.group == group)
     }
 
     /// In the order of their places.
@@ -169,13 +174,18 @@ pub(super) struct Birth {
 /// One edge node.
 #[derive(Debug)]
 pub(super) struct Node {
+    pub group: GroupIndex,
     pub liveness: Liveness,
     /// A message of it arrived.
     pub heard: bool,
     /// The application counts on it.
     pub expected: bool,
+    /// Nobody counts on it and it was never born: when it is forgotten.
+    pub expires: Option<Duration>,
     pub birth: Option<Birth>,
     pub devices: BTreeMap<DeviceId, Replica>,
+    /// Of all its replicas, as its group has them counted.
+    pub replica_bytes: usize,
     /// Since when it is stale or dead, UTC ms of this host.
     pub stale_at: Option<u64>,
     /// When the gap in `seq` becomes a loss.
@@ -189,13 +199,16 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn unheard() -> Self {
+    pub(super) fn unheard(group: GroupIndex) -> Self {
         Self {
+            group,
             liveness: Liveness::Dead,
             heard: false,
             expected: false,
+            expires: None,
             birth: None,
             devices: BTreeMap::new(),
+            replica_bytes: 0,
             stale_at: None,
             gap_due: None,
             asking: Asking::default(),

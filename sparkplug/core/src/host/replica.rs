@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::shape::{Details, NO_DETAILS, Shape, Shapes, Told};
-use super::work;
+use super::{weight, work};
 use crate::metric::{DataType, Metric, Properties, Value};
 use crate::payload::plain::{self, PlainHead};
 use crate::payload::{Limits, MetricRef, number};
@@ -23,6 +23,8 @@ pub(super) struct Replica {
     nulls: BTreeSet<u32>,
     /// Of columns whose details are not those of the shape.
     details: BTreeMap<u32, Details>,
+    /// That it takes, about.
+    bytes: usize,
     /// Since when it is dead.
     pub dead_at: Option<u64>,
 }
@@ -61,10 +63,13 @@ impl Replica {
         let mut others = Vec::new();
         let mut nulls = BTreeSet::new();
         let mut unreadable = Vec::new();
+        let mut bytes = 0;
         for raw in raws {
             work::count(1);
             match birth_metric(raw) {
                 Ok((metric, value)) => {
+                    let own = details_of(raw, &Properties::new());
+                    bytes += weight::of_metric(metric.name, value.as_ref(), &own);
                     let number = if !number::is_number(metric.datatype) {
                         others.push(value);
                         others.len() as u64 - 1
@@ -76,10 +81,11 @@ impl Replica {
                     };
                     told.push(metric);
                     slots.push(Slot { number, timestamp: raw.timestamp.unwrap_or(timestamp) });
-                    details.push(details_of(raw, &Properties::new()));
+                    details.push(own);
                 }
                 Err(problem) => {
                     problems.push(problem);
+                    bytes += raw.name.map_or(0, str::len);
                     unreadable.push((raw.name, raw.alias));
                 }
             }
@@ -88,12 +94,17 @@ impl Replica {
         problems.extend(shape.doubts.iter().map(|&doubt| doubt.to_owned()));
         let numbered = (0..u32::MAX).zip(details).zip(0..);
         let details = numbered.filter(|((_, own), index)| own != shape.details(*index)).map(|(own, _)| own).collect();
-        Self { shape, slots: slots.into(), others: others.into(), nulls, details, dead_at: None }
+        Self { shape, slots: slots.into(), others: others.into(), nulls, details, bytes, dead_at: None }
     }
 
     /// Number of metrics.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Memory that it takes, about.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The current value of a column.
@@ -110,6 +121,7 @@ impl Replica {
         slot.timestamp = timestamp;
         if !number::is_number(datatype) {
             if let Some(other) = self.others.get_mut(place(slot.number)) {
+                self.bytes = (self.bytes + weight::of_value(value)).saturating_sub(weight::of_value(other.as_ref()));
                 *other = value.cloned();
             }
         } else if let Some(number) = value.and_then(number::of_value) {
@@ -263,6 +275,8 @@ impl Replica {
         let details = details_of(raw, &kept.properties);
         if !raw.is_historical {
             self.set(index, metric.value.as_ref(), metric.timestamp.unwrap_or_default());
+            let before = weight::of_details(self.details_of(index));
+            self.bytes = (self.bytes + weight::of_details(&details)).saturating_sub(before);
             if details == *self.shape.details(index) {
                 self.details.remove(&small(index));
             } else {

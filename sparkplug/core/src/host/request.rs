@@ -63,21 +63,23 @@ impl HostApplication {
     }
 
     pub(super) fn expect(&mut self, node: &EdgeNodeDescriptor, now: Now) {
-        let Some(at) = self.admit(node, "expected node") else { return };
+        let Some(at) = self.admit(node, "expected node", true, now) else { return };
         if let Some(known) = self.nodes.get_mut(at) {
-            known.expected = true;
-            if known.liveness != Liveness::Alive {
+            if !std::mem::replace(&mut known.expected, true) {
+                self.groups.expect(known.group);
+            }
+            self.rebirths.rank(at, known);
+            let is_alive = known.liveness == Liveness::Alive;
+            self.keep(at);
+            if !is_alive {
                 self.wish_rebirth(at, "expected", now);
             }
         }
     }
 
     pub(super) fn forget(&mut self, node: &EdgeNodeDescriptor) {
-        let Some(at) = self.nodes.find(node) else { return };
-        self.close_gap(at);
-        if let Some(mut known) = self.nodes.remove(at) {
-            self.rebirths.cancel(at, &mut known.asking);
-            self.nodes_refused = false;
+        if let Some(at) = self.nodes.find(node) {
+            self.drop_node(at);
         }
     }
 

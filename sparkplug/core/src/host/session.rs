@@ -60,11 +60,11 @@ impl HostApplication {
         }
         self.outputs.retain(|output| matches!(output, HostOutput::Event(_)));
         self.gaps.clear();
-        self.held_bytes = 0;
+        self.groups.release_held();
         self.nodes_refused = false;
         // The statement of chapter 5 that has no id: whoever loses a server marks everything that came from it stale.
         for (at, known) in self.nodes.iter_mut() {
-            self.rebirths.cancel(at, &mut known.asking);
+            self.rebirths.cancel(at, known);
             known.gap_due = None;
             if let Some(birth) = &mut known.birth {
                 birth.order.clear();

@@ -16,6 +16,7 @@ mod model;
 mod order;
 mod rebirths;
 mod session;
+mod shares;
 
 const WALL: u64 = 1_700_000_000_000;
 

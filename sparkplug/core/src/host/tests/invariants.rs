@@ -164,7 +164,16 @@ proptest! {
                 prop_assert_eq!(&alive, devices);
             }
         }
-        prop_assert!(bench.machine.held_bytes < 10_000);
+        prop_assert!(bench.machine.groups.held_bytes() < 10_000);
+        // What is counted is what is there.
+        let all = || bench.machine.nodes.iter().map(|(_, known)| known);
+        let held = all().filter_map(|known| known.birth.as_ref()).map(|birth| birth.order.held().1).sum();
+        prop_assert_eq!(bench.machine.groups.held_bytes(), held);
+        let replicas = |known: &Node| {
+            let birth = known.birth.as_ref().map_or(0, |birth| birth.replica.bytes());
+            birth + known.devices.values().map(|device| device.bytes()).sum::<usize>()
+        };
+        prop_assert_eq!(bench.machine.groups.replica_bytes(), all().map(replicas).sum());
     }
 
     /// `replica-equals-source`: whatever the channel did to the messages, after it has healed the replica is what the node says.
