@@ -19,6 +19,7 @@ pub use account::EdgeAccount;
 pub use agent::AgentConfig;
 pub use attestation::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
+    PolicySignature,
 };
 pub use cluster::{
     AccountStep, EdgeCluster, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef,

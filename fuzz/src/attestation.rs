@@ -85,6 +85,7 @@ fn policy() -> &'static Policy {
                 enrolled: Vec::new(),
                 revoked: Vec::new(),
             },
+            signature: None,
         };
         let policy = Policy::new(&entry, 1);
         assert_eq!(policy.error(), None);

@@ -22,6 +22,25 @@ pub struct AttestationPolicy {
     pub lock: PcrLock,
     /// Which TPMs are trusted.
     pub endorsement: EndorsementRules,
+    /// Who vouches for all that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<PolicySignature>,
+}
+
+/// The signature over the rest of a policy, the cluster that it is for, its serial number and its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PolicySignature {
+    /// The only cluster that the policy is for.
+    pub cluster: Uuid,
+    /// Grows with every policy of the cluster; at least 1.
+    pub serial: u64,
+    /// UTC ms after which the policy is not taken over any more. One that was taken over before stays in force.
+    pub not_after_ms: u64,
+    /// Certificates of the signing key, hexadecimal: its own first, then those that lead to the organisation's root.
+    pub certificates: Vec<String>,
+    /// Ed25519 signature, 128 hexadecimal digits.
+    pub value: String,
 }
 
 /// A form of evidence.

@@ -8,8 +8,9 @@ use configdb_contract::ConfigReplica;
 use configdb_schema::document::{EdgeCluster, SparkplugAddress};
 use configdb_schema::{ClusterName, Document, Organisation};
 use edge_monitor_contract::{EDGE_NODE_ID, NodeState, identity, names};
+use edge_sync_contract::names::sync_node;
 use sparkplug::host::HostEvent;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, Metric, Now};
+use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, Metric, Now};
 use uuid::Uuid;
 
 use crate::roster::Roster;
@@ -26,17 +27,26 @@ pub struct Central {
     clusters: BTreeMap<GroupId, Uuid>,
     /// Clusters that cannot be watched, and why.
     problems: BTreeMap<String, String>,
+    /// The last session of each monitor. Bounded by the number of nodes that the Host Application keeps.
+    sessions: BTreeMap<GroupId, BdSeq>,
 }
 
 impl Central {
     /// Nothing known yet. `interval`: how long a monitor may be silent.
     pub fn new(organisation: Organisation, interval: Duration) -> Self {
         let replica = ConfigReplica::new(configdb_contract::configdb_node(&organisation));
-        Self { organisation, interval, replica, clusters: BTreeMap::new(), problems: BTreeMap::new() }
+        Self {
+            organisation,
+            interval,
+            replica,
+            clusters: BTreeMap::new(),
+            problems: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+        }
     }
 
-    /// Something happened to ConfigDB or to a monitor.
-    pub fn on_host(&mut self, event: &HostEvent, roster: &mut Roster, now: Now) {
+    /// Something happened to ConfigDB or to a monitor. Returns the edge sync that is to be asked for its birth: that of a monitor which has started again, and may not ask itself.
+    pub fn on_host(&mut self, event: &HostEvent, roster: &mut Roster, now: Now) -> Option<EdgeNodeDescriptor> {
         self.replica.on_event(event);
         let mut is_news = false;
         while self.replica.poll_change().is_some() {
@@ -45,9 +55,12 @@ impl Central {
         if is_news {
             self.read_clusters(roster, now);
         }
+        let mut asked = None;
         match event {
-            HostEvent::NodeBirth { node, metrics, .. } if self.is_monitor(node) => {
-                self.on_birth(node, metrics, roster, now)
+            HostEvent::NodeBirth { node, metrics, bd_seq, .. } if self.is_monitor(node) => {
+                let before = self.sessions.insert(node.group.clone(), *bd_seq);
+                asked = before.is_some_and(|before| before != *bd_seq).then(|| sync_node(node.group.clone()));
+                self.on_birth(node, metrics, roster, now);
             }
             HostEvent::NodeDeath { node, .. } => {
                 if let Some(key) = roster.key_at(node).cloned() {
@@ -58,6 +71,7 @@ impl Central {
             _ => {}
         }
         roster.on_host(event, now);
+        asked
     }
 
     /// Ends the watch of monitors that neither ConfigDB knows nor anybody hears.

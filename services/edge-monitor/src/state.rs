@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use configdb_schema::Organisation;
-use edge_monitor_contract::MonitorNode;
+use edge_monitor_contract::{MonitorNode, names::NODE_CONTROL_REBIRTH};
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
-use sparkplug::{GroupId, Metric, Now, TypedMetrics};
+use sparkplug::host::HostRequest;
+use sparkplug::{EdgeNodeDescriptor, GroupId, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::central::{self, Central};
@@ -120,7 +121,10 @@ impl State {
             Event::Timer => self.on_timer(now),
             Event::Host(event) => match &mut self.sources {
                 Sources::Edge(edge) => edge.on_host(&event, &mut self.roster, now),
-                Sources::Central(central) => central.on_host(&event, &mut self.roster, now),
+                Sources::Central(central) => {
+                    let asked = central.on_host(&event, &mut self.roster, now);
+                    self.effects.extend(asked.map(rebirth));
+                }
             },
             Event::Node(event) => on_node(&event),
             Event::Nodes(watch) => self.edge(|edge, roster| edge.on_resources(watch, roster, now)),
@@ -182,6 +186,12 @@ impl State {
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
         }
     }
+}
+
+/// Asks once, and waits for nothing: the answer is for somebody else.
+fn rebirth(node: EdgeNodeDescriptor) -> Effect {
+    let metrics = vec![Metric::new(NODE_CONTROL_REBIRTH, true)];
+    Effect::Host(HostRequest::Command { node, device: None, metrics })
 }
 
 /// Bounded, so that resources full of mistakes cannot make the birth too large.

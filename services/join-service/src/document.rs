@@ -175,6 +175,9 @@ pub struct PolicyRecord {
     /// State of the store that it was derived from; None: its sender did not say.
     #[serde(default, with = "origin_text", skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// Highest serial number of a signed policy that was taken over; 0: none was.
+    #[serde(default)]
+    pub serial: u64,
 }
 
 mod origin_text {

@@ -36,7 +36,7 @@ use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Now};
 
 use crate::cache::Cache;
-use crate::document::{Key, PolicyRecord, to_text};
+use crate::document::{Key, to_text};
 use crate::event::{Effect, Event, Observation, Operation, StoreError, Transaction, Version};
 use crate::identity::Admission;
 use crate::keys::KeyProvider;
@@ -124,6 +124,8 @@ pub struct State {
     policy: PolicyKeeper,
     /// Somebody has asked for the entry of the policy.
     gives_entry: bool,
+    /// Which version of the store's document is in force.
+    followed: Option<String>,
     limits: Limits,
     seen: SeenHosts,
     counters: JoinCounters,
@@ -149,9 +151,9 @@ impl State {
     /// A replica that knows nothing yet.
     #[must_use]
     pub fn new(settings: Settings, trust: Trust, now: Now) -> Self {
-        let Trust { signing_key, certificates, not_after_ms, keys, kubernetes } = trust;
+        let Trust { signing_key, certificates, not_after_ms, keys, kubernetes, policy_anchor } = trust;
         let (measurement_secret, measurement_salt) = keys.measurement();
-        let policy = PolicyKeeper::new();
+        let policy = PolicyKeeper::new(policy_anchor);
         let epoch = now.wall / KEY_EPOCH_MS;
         let cluster_id = cluster_id(&measurement_secret, &measurement_salt);
         let issuer_policy = issuer_policy(&settings, &policy, cluster_id);
@@ -171,6 +173,7 @@ impl State {
             cache: Cache::default(),
             policy,
             gives_entry: false,
+            followed: None,
             seen: SeenHosts::default(),
             counters,
             totals: Totals::default(),
@@ -276,12 +279,11 @@ impl State {
 
     /// Takes over what the store says of the policy, whoever wrote it.
     fn follow_policy(&mut self) {
-        let known = (self.policy.version(), self.policy.desired().and_then(|desired| desired.origin));
-        let is_new =
-            |stored: &PolicyRecord| stored.version > known.0 || stored.version == known.0 && stored.origin != known.1;
-        let Some(stored) = self.cache.policy().filter(|stored| is_new(&stored.is)) else { return };
-        let PolicyRecord { version, revision, entry, origin } = stored.is.clone();
-        self.policy.apply(DesiredPolicy { version, revision, entry, origin, follows: None });
+        let Some(stored) = self.cache.policy().filter(|stored| self.followed.as_ref() != Some(&stored.version)) else {
+            return;
+        };
+        self.followed = Some(stored.version.clone());
+        self.policy.apply(stored.is.clone());
         self.issuer.set_policy(issuer_policy(&self.settings, &self.policy, self.cluster_id));
         // A host that was revoked has its tokens revoked at once.
         self.sweep_at = Duration::ZERO;
@@ -300,7 +302,7 @@ impl State {
         self.is_speaking = true;
         self.sweep_at = now.mono;
         let hosts = report::hosts(&self.cache, &self.seen, &self.policy);
-        self.reports.begin_hosts(hosts, self.policy.version());
+        self.reports.begin_hosts(hosts, self.policy.epoch());
         let (metrics, updates) = self.reports.begin(self.node(now), &self.counters);
         self.effects.push(Effect::Speak(metrics));
         self.effects.extend(updates.into_iter().map(Effect::Node));
@@ -337,7 +339,7 @@ impl State {
     }
 
     fn report(&mut self, now: Now) {
-        for disk in self.reports.take_changed(&mut self.cache, &mut self.seen, self.policy.version()) {
+        for disk in self.reports.take_changed(&mut self.cache, &mut self.seen, self.policy.epoch()) {
             let host = report::host(disk, &self.cache, &self.seen, &self.policy);
             self.effects.extend(self.reports.update_host(disk, host).map(Effect::Node));
         }
@@ -399,10 +401,9 @@ impl State {
             Ok(None) => return,
             Err(error) => return self.policy.refuse(error.to_string()),
         };
-        match self.policy.take(&desired) {
-            Taken::New => {
-                let DesiredPolicy { version, revision, entry, origin, follows: _ } = desired;
-                let text = to_text(&PolicyRecord { version, revision, entry, origin });
+        match self.policy.take(desired, now.wall) {
+            Taken::New(record) => {
+                let text = to_text(&record);
                 let operation = match self.cache.version(&Key::Policy) {
                     None => Operation::Create { key: Key::Policy, text },
                     Some(known) => {
@@ -491,7 +492,7 @@ fn issuer_policy(settings: &Settings, policy: &PolicyKeeper, cluster_id: Hash) -
         kinds: KINDS.to_vec(),
         suites: vec![Suite::XWing, Suite::X25519],
         variants: policy.variants(),
-        policy_epoch: policy.version(),
+        policy_epoch: policy.epoch(),
         locked_to: Some(cluster_id),
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `issuer.key` | Ed25519 seed, 64 hexadecimal digits | always |
 //! | `issuer.certificates` | its chain, one certificate a line, hexadecimal; the root left out | always |
+//! | `root.pub` | public key of the organisation's root, 64 hexadecimal digits: by it the signature of the attestation policy is believed | always |
 //! | `master.key` | the cluster's master secret, at least 32 hexadecimal digits | always |
 //! | `master.salt` | its salt, at least 64 hexadecimal digits | no: without it the salt follows from the cluster's UUID |
 //! | `ca.crt` | authority of Kubernetes, PEM | always, for the pin |
@@ -16,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use join_protocol::certificate::{IssuerCertificate, SigningKey};
+use join_protocol::certificate::{IssuerCertificate, PublicKey, SigningKey, TrustAnchor};
 use join_protocol::limits::ISSUER_CERTIFICATES_MAX;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::terms::Purpose;
@@ -35,6 +36,7 @@ pub type Files = BTreeMap<String, Zeroizing<Vec<u8>>>;
 pub const FILES: &[&str] = &[
     "issuer.key",
     "issuer.certificates",
+    "root.pub",
     "master.key",
     "master.salt",
     "ca.crt",
@@ -74,6 +76,8 @@ pub struct Trust {
     pub keys: Arc<dyn KeyProvider>,
     /// Kubernetes.
     pub kubernetes: KubernetesTrust,
+    /// Whose signature of a policy counts.
+    pub policy_anchor: TrustAnchor,
 }
 
 /// What is known of the authority of Kubernetes.
@@ -103,9 +107,14 @@ impl Trust {
     /// # Errors
     /// The first file that is missing or wrong.
     pub fn read(files: &Files, cluster: Uuid) -> Result<Self, TrustError> {
-        let (signing_key, certificates, not_after_ms) = issuer(files, cluster)?;
+        let (signing_key, certificates, first) = issuer(files, cluster)?;
+        let root = PublicKey::try_from(hexadecimal(files, "root.pub")?.as_slice());
+        let root = root.or_else(|_| fault("root.pub", "must be 64 hexadecimal digits"))?;
+        // With the epoch of its own key an organisation ends those of its signers, too.
+        let policy_anchor = TrustAnchor { root, cluster, epoch_min: first.epoch };
         let keys = Arc::new(cluster_keys(files, cluster)?);
-        Ok(Self { signing_key, certificates, not_after_ms, keys, kubernetes: kubernetes(files)? })
+        let not_after_ms = first.not_after_ms;
+        Ok(Self { signing_key, certificates, not_after_ms, keys, kubernetes: kubernetes(files)?, policy_anchor })
     }
 }
 
@@ -133,7 +142,7 @@ fn hexadecimal(files: &Files, file: &str) -> Result<Zeroizing<Vec<u8>>, TrustErr
     decoded.or_else(|_| fault(file, "must be hexadecimal digits and a newline"))
 }
 
-fn issuer(files: &Files, cluster: Uuid) -> Result<(SigningKey, Vec<Vec<u8>>, u64), TrustError> {
+fn issuer(files: &Files, cluster: Uuid) -> Result<(SigningKey, Vec<Vec<u8>>, IssuerCertificate), TrustError> {
     let seed = Secret::from_slice(&hexadecimal(files, "issuer.key")?);
     let key = seed.and_then(|seed| SigningKey::from_seed(&seed));
     let Some(key) = key else { return fault("issuer.key", "must be 64 hexadecimal digits") };
@@ -154,7 +163,7 @@ fn issuer(files: &Files, cluster: Uuid) -> Result<(SigningKey, Vec<Vec<u8>>, u64
     ];
     match rules.into_iter().find(|(is_met, _)| !is_met) {
         Some((_, rule)) => fault(file, rule),
-        None => Ok((key, certificates, first.not_after_ms)),
+        None => Ok((key, certificates, first)),
     }
 }
 

@@ -6,14 +6,16 @@ use crate::support;
 
 use std::time::Duration;
 
+use join_attestation::signed::Claims;
+use join_protocol::certificate::SigningKey;
 use join_protocol::refusal::RefusalCode;
 use join_protocol::secret::cluster_id;
 use join_protocol::terms::{Kind, Role};
 use join_service::document::{ControlPlaneLease, Key, from_text};
-use join_service_contract::{HostState, PolicyState};
+use join_service_contract::{DesiredPolicy, HostState, PolicyState};
 use serde_json::json;
 use support::host::SimHost;
-use support::site::{self, entry, policy};
+use support::site::{self, claims, entry, policy, secret, signed, signed_below};
 use support::world::World;
 use uuid::Uuid;
 
@@ -208,6 +210,90 @@ fn without_a_policy_and_with_a_bad_one_everybody_is_refused_visibly() {
     assert!(node.policy_error.unwrap().contains("no register is enforced"));
     assert_eq!(world.store.made.len(), 0);
     assert_eq!(world.count("Refusals/policy-invalid"), 2);
+}
+
+/// What any edge agent of the cluster can publish whose server lets it command nodes, each with what is told of it. The rogue host is the one that they want to let in.
+fn forged(rogue: &str) -> Vec<(DesiredPolicy, &'static str)> {
+    let wanted = entry(&[json!({"ek": rogue, "controlPlane": true})], &[]);
+    let carried = |text: String| DesiredPolicy {
+        version: u64::MAX,
+        revision: u64::MAX,
+        entry: Some(text),
+        ..DesiredPolicy::default()
+    };
+    let foreign = SigningKey::from_seed(&secret(0x66)).unwrap();
+    let mut changed: serde_json::Value = serde_json::from_str(&signed(&claims(3), &entry(&[], &[]))).unwrap();
+    changed["endorsement"]["enrolled"] = wanted["endorsement"]["enrolled"].clone();
+    vec![
+        (carried(wanted.to_string()), "the policy is not signed"),
+        (carried(changed.to_string()), "the signature is not that of this policy"),
+        (carried(signed_below(&foreign, &claims(3), &wanted)), "does not lead to the pinned root"),
+        (carried(signed(&Claims { not_after_ms: 1, ..claims(3) }, &wanted)), "the policy ended"),
+        (carried(signed(&Claims { cluster: Uuid::from_u128(0xC2), ..claims(3) }, &wanted)), "is signed for cluster"),
+        (carried(signed(&claims(1), &wanted)), "signature.serial is 1, and 2 was taken over"),
+        (carried(signed(&claims(2), &wanted)), "signature.serial 2 was taken over with another policy"),
+        (carried(signed(&claims(0), &wanted)), "signature.serial must be at least 1"),
+        (carried(signed(&claims(u64::MAX), &wanted)), "18446744073709551615, more than 1048576 above 2"),
+        (carried(signed(&claims(3 + (1 << 20)), &wanted)), "1048579, more than 1048576 above 2"),
+        (carried("{}".to_owned()), "AttestationPolicy: missing field"),
+        (DesiredPolicy { version: u64::MAX, ..DesiredPolicy::default() }, "a signed policy stays in force"),
+    ]
+}
+
+#[test]
+fn a_forged_policy_changes_nothing_and_locks_nobody_out() {
+    let mut world = world(Vec::new());
+    world.add(worker(66));
+    world.send_policy(&policy(2, &entry(&[], &[])));
+    world.run_for(SECOND);
+    let before = (world.node().unwrap().policy_digest, world.store.text(&Key::Policy).map(str::to_owned));
+    assert!(before.1.is_some());
+    for (hostile, reason) in forged(&world.hosts[0].ek()) {
+        // A service that was killed has forgotten nothing.
+        for restarts in [false, true] {
+            if restarts {
+                world.kill(0);
+                assert!(world.run_until_so(2 * MINUTE, |world| world.node().is_some()));
+            }
+            world.send_policy(&hostile);
+            world.run_for(SECOND);
+            let node = world.node().unwrap();
+            assert_eq!((node.policy_state, node.policy_version), (PolicyState::InForce, 2), "{reason}");
+            assert_eq!((node.policy_digest, world.store.text(&Key::Policy).map(str::to_owned)), before, "{reason}");
+            let told = node.policy_error.unwrap();
+            assert!(told.contains(reason), "{told}");
+        }
+    }
+    refused(&mut world, 0, RefusalCode::ApprovalPending);
+    world.add(worker(1));
+    let ek = world.hosts[1].ek();
+    world.send_policy(&policy(3, &entry(&[json!({"ek": ek})], &[])));
+    world.run_for(SECOND);
+    assert_eq!(world.node().unwrap().policy_error, None);
+    joins(&mut world, 1);
+    assert!(!world.is_member(0));
+}
+
+#[test]
+fn a_genuine_policy_in_a_hostile_envelope_locks_nobody_out() {
+    let mut world = world(Vec::new());
+    let origin = "00000000-0000-0000-0000-000000000009/18446744073709551615/00000000000000ab/1".parse().ok();
+    let enveloped = DesiredPolicy { version: u64::MAX, origin, ..policy(1, &entry(&[], &[])) };
+    world.send_policy(&enveloped);
+    world.run_for(SECOND);
+    assert_eq!(world.node().unwrap().policy_version, u64::MAX);
+    // The control plane cannot go above it, and is held until the signer decides.
+    world.send_policy(&policy(1, &entry(&[], &[])));
+    world.send_policy(&DesiredPolicy { version: u64::MAX, ..policy(1, &entry(&[], &[])) });
+    world.run_for(SECOND);
+    assert_eq!(world.node().unwrap().policy_held, Some(true));
+    world.add(worker(1));
+    let ek = world.hosts[0].ek();
+    world.send_policy(&policy(2, &entry(&[json!({"ek": ek})], &[])));
+    world.run_for(SECOND);
+    let node = world.node().unwrap();
+    assert_eq!((node.policy_held, node.policy_version, node.policy_error), (Some(false), 2, None));
+    joins(&mut world, 0);
 }
 
 #[test]

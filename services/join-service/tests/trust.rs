@@ -22,11 +22,12 @@ fn set(file: &'static str, content: &'static str) -> impl FnOnce(&mut Files) {
 
 #[test]
 fn what_is_missing_or_wrong_is_named() {
-    for file in ["issuer.key", "issuer.certificates", "master.key", "ca.crt"] {
+    for file in ["issuer.key", "issuer.certificates", "root.pub", "master.key", "ca.crt"] {
         assert_eq!(error(|files| drop(files.remove(file))), format!("{file} is missing"));
     }
     assert_eq!(error(set("issuer.key", "secret")), "issuer.key must be hexadecimal digits and a newline");
     assert_eq!(error(set("issuer.key", "abcd")), "issuer.key must be 64 hexadecimal digits");
+    assert_eq!(error(set("root.pub", "abcd")), "root.pub must be 64 hexadecimal digits");
     assert_eq!(error(set("issuer.certificates", "\n")), "issuer.certificates holds no certificate");
     assert!(
         error(set("issuer.certificates", "abcd\n")).starts_with("issuer.certificates issuer certificate is malformed")

@@ -2,10 +2,10 @@
 //!
 //! | file | content | mode |
 //! |---|---|---|
-//! | `root.key`, `issuer.key`, `admin.key` | seed of an Ed25519 key, 64 hexadecimal digits | 0600 |
+//! | `root.key`, `issuer.key`, `admin.key`, `policy-signer.key` | seed of an Ed25519 key, 64 hexadecimal digits | 0600 |
 //! | `master.key` | secret that a cluster's disk keys are derived from, 64 hexadecimal digits | 0600 |
 //! | `root.pub` | public key of the root, 64 hexadecimal digits | 0644 |
-//! | `issuer.certificates`, `admin.certificates` | the chain that travels, issuer first, one certificate a line, hexadecimal | 0644 |
+//! | `issuer.certificates`, `admin.certificates`, `policy-signer.certificates` | the chain that travels, issuer first, one certificate a line, hexadecimal | 0644 |
 //!
 //! Keys are written whole or not at all, and replaced only where that is asked for. It must not know how anything of it is used.
 
@@ -23,6 +23,10 @@ use uuid::Uuid;
 
 /// Name of the file with the root's public key.
 pub const ROOT_PUBLIC: &str = "root.pub";
+/// Names of the files with the policy signer's key and its certificates.
+pub const SIGNER_KEY: &str = "policy-signer.key";
+/// See [`SIGNER_KEY`].
+pub const SIGNER_CERTIFICATES: &str = "policy-signer.certificates";
 const ROOT_KEY: &str = "root.key";
 const MASTER_KEY: &str = "master.key";
 const READABLE: u32 = 0o644;
@@ -110,6 +114,7 @@ pub fn issue(dir: &Path, out: &Path, wanted: &Wanted, now_ms: u64) -> anyhow::Re
         Purpose::JoinIssuer => "issuer",
         Purpose::ClusterAdmin => "admin",
         Purpose::Authority => "authority",
+        Purpose::PolicySigner => "policy-signer",
     };
     let (key_file, certificates_file) = (out.join(format!("{name}.key")), out.join(format!("{name}.certificates")));
     let key = new_key(&key_file, wanted.present, "its certificate may be in use")?;
@@ -127,7 +132,7 @@ pub fn issue(dir: &Path, out: &Path, wanted: &Wanted, now_ms: u64) -> anyhow::Re
     atomic_file::write(&root_file, line(&root.public_key()).as_bytes(), Some(READABLE))?;
     let master_file = match wanted.purpose {
         Purpose::JoinIssuer => Some(master(out)?),
-        Purpose::ClusterAdmin | Purpose::Authority => None,
+        Purpose::ClusterAdmin | Purpose::Authority | Purpose::PolicySigner => None,
     };
     Ok(Issued { key_file, certificates_file, master_file, root_file, not_after_ms })
 }

@@ -52,12 +52,12 @@ fn users(site: &Site) -> impl Iterator<Item = (String, Vec<Grant>)> {
     site.principals().into_iter().map(|principal| (site.user(&principal), grants(site, &principal)))
 }
 
-/// The lines `user` and `topic read|write` of Mosquitto's format, which VerneMQ reads as well.
-fn access_list(site: &Site) -> String {
+/// The lines `user` and `topic read|write` of Mosquitto's format, which VerneMQ reads as well, of the grants that `is_listed` takes.
+fn access_list(site: &Site, is_listed: impl Fn(&Grant) -> bool) -> String {
     let mut text = String::from("# Who may say what. Whoever is not named here may do nothing.\n");
     for (user, grants) in users(site) {
         text.push_str(&format!("\nuser {user}\n"));
-        for Grant { action, filter } in grants {
+        for Grant { action, filter, .. } in grants.iter().filter(|grant| is_listed(grant)) {
             let verb = match action {
                 Action::Publish => "write",
                 Action::Subscribe => "read",

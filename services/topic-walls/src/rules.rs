@@ -1,8 +1,8 @@
 //! The one table: who may publish and who may hear what.
 
-use configdb_schema::address::{CLUSTER_MANAGER_NODE, JOIN_NODE, MONITOR_NODE};
+use configdb_schema::address::{CLUSTER_MANAGER_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE};
 
-use crate::filter::covers;
+use crate::filter::{covers, overlap};
 use crate::site::{Principal, Site};
 
 /// What somebody does with a topic.
@@ -21,11 +21,15 @@ pub struct Grant {
     pub action: Action,
     /// Topic filter.
     pub filter: String,
+    /// Topic filters within `filter` that it is not for. A server whose rules cannot refuse grants these, too.
+    pub except: Vec<String>,
 }
 
 const NODE_REPORTS: [&str; 3] = ["NBIRTH", "NDATA", "NDEATH"];
 const DEVICE_REPORTS: [&str; 3] = ["DBIRTH", "DDATA", "DDEATH"];
 const STATES: &str = "spBv1.0/STATE/+";
+/// The services that keep a cluster as the control plane wants it. Edge agents share their user, and none of them commands these.
+const COMMANDED_BY_CENTRE: [&str; 3] = [SYNC_NODE, JOIN_NODE, MONITOR_NODE];
 
 /// Everything that a principal may do.
 #[must_use]
@@ -66,8 +70,8 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             table.hears(&format!("spBv1.0/{joining}/#"));
             table.hears(STATES);
             table.reports(&own, &DEVICE_REPORTS);
-            // The monitor asks its cluster's nodes for rebirth; the join service answers hosts.
-            table.commands(&own);
+            // The monitor asks edge agents for rebirth; the join service answers hosts.
+            table.commands_except(&own, &COMMANDED_BY_CENTRE);
             table.commands(&joining);
             for node in [MONITOR_NODE, JOIN_NODE] {
                 table.state(&format!("{own}.{node}"));
@@ -96,7 +100,8 @@ pub fn allows(site: &Site, user: &str, action: Action, topic: &str) -> bool {
 pub fn permits(grants: &[Grant], action: Action, topic: &str) -> bool {
     // MQTT 5.0, 4.7.1: a topic name has no wildcard.
     let is_topic = action == Action::Subscribe || !topic.contains(['+', '#']);
-    is_topic && grants.iter().any(|grant| grant.action == action && covers(&grant.filter, topic))
+    let is_for = |grant: &Grant| covers(&grant.filter, topic) && !grant.except.iter().any(|out| overlap(out, topic));
+    is_topic && grants.iter().any(|grant| grant.action == action && is_for(grant))
 }
 
 #[derive(Default)]
@@ -104,11 +109,11 @@ struct Table(Vec<Grant>);
 
 impl Table {
     fn hears(&mut self, filter: &str) {
-        self.0.push(Grant { action: Action::Subscribe, filter: filter.to_owned() });
+        self.0.push(Grant { action: Action::Subscribe, filter: filter.to_owned(), except: Vec::new() });
     }
 
     fn says(&mut self, filter: String) {
-        self.0.push(Grant { action: Action::Publish, filter });
+        self.0.push(Grant { action: Action::Publish, filter, except: Vec::new() });
     }
 
     /// Births, data and deaths of the nodes of a group, and these of their devices.
@@ -119,8 +124,16 @@ impl Table {
 
     /// Commands to the nodes and devices of a group.
     fn commands(&mut self, group: &str) {
-        self.says(format!("spBv1.0/{group}/NCMD/+"));
-        self.says(format!("spBv1.0/{group}/DCMD/+/+"));
+        self.commands_except(group, &[]);
+    }
+
+    /// The same, but not to these nodes and their devices.
+    fn commands_except(&mut self, group: &str, nodes: &[&str]) {
+        for (kind, below) in [("NCMD", ""), ("DCMD", "/+")] {
+            let to = |node: &str| format!("spBv1.0/{group}/{kind}/{node}{below}");
+            let except = nodes.iter().map(|node| to(node)).collect();
+            self.0.push(Grant { action: Action::Publish, filter: to("+"), except });
+        }
     }
 
     /// Its own STATE as a Host Application.

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use configdb_schema::address::{ClusterName, Organisation};
 use sparkplug::HostId;
-use topic_walls::{Action, Broker, Site, configuration, grants};
+use topic_walls::filter::covers;
+use topic_walls::{Action, Broker, Site, allows, configuration, grants};
 
-type Rule = (String, Action, String);
+type Rule = (String, Action, String, Vec<String>);
 
 fn site() -> Site {
     let clusters = ["Paint", "Weld"].map(|name| ClusterName::new(name).unwrap());
@@ -18,34 +19,77 @@ fn table() -> BTreeSet<Rule> {
     let site = site();
     let rules_of = |principal| {
         let user = site.user(&principal);
-        grants(&site, &principal).into_iter().map(move |grant| (user.clone(), grant.action, grant.filter))
+        grants(&site, &principal).into_iter().map(move |grant| (user.clone(), grant.action, grant.filter, grant.except))
     };
     site.principals().into_iter().flat_map(rules_of).collect()
+}
+
+/// The table for a server whose rules cannot refuse.
+fn table_without_exceptions() -> BTreeSet<Rule> {
+    table().into_iter().map(|(user, action, filter, _)| (user, action, filter, Vec::new())).collect()
 }
 
 fn file(broker: Broker, name: &str) -> String {
     configuration(broker, &site()).into_iter().find(|file| file.name == name).unwrap().text
 }
 
+/// The lines of an access list below `user`, and those that begin with `pattern`.
+fn access_list(broker: Broker) -> (BTreeSet<Rule>, Vec<(String, String)>) {
+    let mut user = None;
+    let (mut rules, mut patterns) = (BTreeSet::new(), Vec::new());
+    for line in file(broker, "sparkfleet.acl").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut rule =
+            |action, filter: &str| rules.insert((user.clone().unwrap(), action, filter.to_owned(), Vec::new()));
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["user", name] => user = Some(name.to_owned()),
+            ["topic", "write", filter] => drop(rule(Action::Publish, filter)),
+            ["topic", "read", filter] => drop(rule(Action::Subscribe, filter)),
+            ["pattern", verb, filter] => patterns.push((verb.to_owned(), filter.to_owned())),
+            _ => panic!("{line}"),
+        }
+    }
+    (rules, patterns)
+}
+
 #[test]
-fn the_access_list_of_mosquitto_and_vernemq_is_the_table() {
-    for broker in [Broker::Mosquitto, Broker::VerneMq] {
-        let mut user = None;
-        let mut rules = BTreeSet::new();
-        for line in file(broker, "sparkfleet.acl").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            match line.split(' ').collect::<Vec<_>>()[..] {
-                ["user", name] => user = Some(name.to_owned()),
-                ["topic", "write", filter] => {
-                    rules.insert((user.clone().unwrap(), Action::Publish, filter.to_owned()));
-                }
-                ["topic", "read", filter] => {
-                    rules.insert((user.clone().unwrap(), Action::Subscribe, filter.to_owned()));
-                }
-                _ => panic!("{line}"),
+fn the_access_list_of_vernemq_is_the_table_but_for_exceptions() {
+    assert_eq!(access_list(Broker::VerneMq), (table_without_exceptions(), Vec::new()));
+}
+
+/// Read as Mosquitto does: what a user may first, then the patterns in their order.
+#[test]
+fn the_access_list_of_mosquitto_is_the_table() {
+    let (site, (rules, patterns)) = (site(), access_list(Broker::Mosquitto));
+    let listed: BTreeSet<Rule> = table().into_iter().filter(|(_, _, _, except)| except.is_empty()).collect();
+    assert_eq!(rules, listed);
+    let may = |user: &str, topic: &str| {
+        let mut own = rules.iter().filter(|rule| rule.0 == user && rule.1 == Action::Publish);
+        own.any(|rule| covers(&rule.2, topic)) || {
+            let fits = |pattern: &&(String, String)| covers(&pattern.1.replace("%u", user), topic);
+            patterns.iter().find(fits).is_some_and(|(verb, _)| verb == "write")
+        }
+    };
+    let users: Vec<String> = site.principals().iter().map(|principal| site.user(principal)).collect();
+    let mut written = 0;
+    for (user, group) in users.iter().flat_map(|user| users.iter().map(move |group| (user, group))) {
+        for node in ["Sync", "Join", "Monitor", "Press"] {
+            for topic in [format!("spBv1.0/{group}/NCMD/{node}"), format!("spBv1.0/{group}/DCMD/{node}/x")] {
+                let allowed = allows(&site, user, Action::Publish, &topic);
+                assert_eq!(may(user, &topic), allowed, "{user} {topic}");
+                written += usize::from(allowed);
             }
         }
-        assert_eq!(rules, table());
     }
+    assert!(written > 50, "{written}");
+}
+
+/// What is refused of a permission, in the order of the table.
+fn with_exceptions(refused: &BTreeSet<String>, topic: &str, action: Action) -> Vec<String> {
+    let of = |node: &&str| {
+        let out = topic.replacen('+', node, 1);
+        (action == Action::Publish && refused.contains(&out)).then_some(out)
+    };
+    ["Sync", "Join", "Monitor"].iter().filter_map(of).collect()
 }
 
 #[test]
@@ -60,15 +104,23 @@ fn dynamic_security_has_a_client_and_a_role_for_each_user_and_refuses_by_default
         let name = role["rolename"].as_str().unwrap();
         let client = document["clients"].as_array().unwrap().iter().find(|client| client["username"] == name).unwrap();
         assert_eq!(client["roles"][0]["rolename"], name);
-        let topics = |kind: &str| {
+        let topics = |kind: &str, allow: bool| {
             let acls = role["acls"].as_array().unwrap().iter();
-            acls.filter(|acl| acl["acltype"] == kind && acl["allow"] == true)
+            acls.filter(|acl| acl["acltype"] == kind && acl["allow"] == allow)
+                .inspect(|acl| assert_eq!(acl["priority"], i32::from(!allow), "a refusal is looked at first"))
                 .map(|acl| acl["topic"].as_str().unwrap().to_owned())
                 .collect::<BTreeSet<_>>()
         };
-        assert_eq!(topics("subscribePattern"), topics("publishClientReceive"), "{name}");
-        rules.extend(topics("publishClientSend").into_iter().map(|topic| (name.to_owned(), Action::Publish, topic)));
-        rules.extend(topics("subscribePattern").into_iter().map(|topic| (name.to_owned(), Action::Subscribe, topic)));
+        assert_eq!(topics("subscribePattern", true), topics("publishClientReceive", true), "{name}");
+        let refused = topics("publishClientSend", false);
+        assert!(topics("subscribePattern", false).is_empty() && topics("publishClientReceive", false).is_empty());
+        for (action, kind) in [(Action::Publish, "publishClientSend"), (Action::Subscribe, "subscribePattern")] {
+            let rule = |topic: String| {
+                let except = with_exceptions(&refused, &topic, action);
+                (name.to_owned(), action, topic, except)
+            };
+            rules.extend(topics(kind, true).into_iter().map(rule));
+        }
     }
     assert_eq!(rules, table());
 }
@@ -78,15 +130,24 @@ fn emqx_reads_the_table_and_then_refuses() {
     let text = file(Broker::Emqx, "sparkfleet-acl.conf");
     let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('%')).rev();
     assert_eq!(lines.next(), Some("{deny, all}."));
-    let rule = |line: &str| -> Rule {
+    let mut refused = BTreeSet::new();
+    let mut rule = |line: &str| -> Option<Rule> {
+        if let Some(inner) = line.strip_prefix("{deny, {username, \"") {
+            let (_, topic) = inner.strip_suffix("\"]}.").unwrap().split_once("\"}, publish, [\"").unwrap();
+            refused.insert(topic.to_owned());
+            return None;
+        }
         let inner = line.strip_prefix("{allow, {username, \"").unwrap().strip_suffix("\"]}.").unwrap();
         let (user, rest) = inner.split_once("\"}, ").unwrap();
         let (verb, topic) = rest.split_once(", [\"").unwrap();
         let action = if verb == "publish" { Action::Publish } else { Action::Subscribe };
         assert!(["publish", "subscribe"].contains(&verb), "{line}");
-        (user.to_owned(), action, topic.to_owned())
+        let except = with_exceptions(&refused, topic, action);
+        Some((user.to_owned(), action, topic.to_owned(), except))
     };
-    assert_eq!(lines.map(rule).collect::<BTreeSet<_>>(), table());
+    // From top to bottom: a refusal stands before what it is an exception of.
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.into_iter().rev().filter_map(|line| rule(line)).collect::<BTreeSet<_>>(), table());
     assert!(file(Broker::Emqx, "sparkfleet-listener.conf").contains("no_match = deny"));
 }
 
@@ -108,10 +169,10 @@ fn hivemq_has_the_table_as_roles_and_no_user_until_the_site_adds_some() {
                 "SUBSCRIBE" => Action::Subscribe,
                 other => panic!("{other}"),
             };
-            rules.insert((user.clone(), action, between(permission, "<topic>", "</topic>")));
+            rules.insert((user.clone(), action, between(permission, "<topic>", "</topic>"), Vec::new()));
         }
     }
-    assert_eq!(rules, table());
+    assert_eq!(rules, table_without_exceptions());
     let users = text.split_once("<users>").unwrap().1.split_once("</users>").unwrap().0;
     assert!(users.trim().is_empty(), "no password is invented");
 }

@@ -64,7 +64,11 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
         (Principal::Cluster(_), Action::Publish) => {
             let answers = [format!("spBv1.0/{own}-Join/NCMD/+"), format!("spBv1.0/{own}-Join/DCMD/+/+")];
             let states = ["Monitor", "Join"].map(|node| format!("spBv1.0/STATE/{own}.{node}"));
-            !touches_only(&[&[group(&own)], &answers[..], &states[..]].concat())
+            let keepers = ["Sync", "Join", "Monitor"]
+                .iter()
+                .any(|node| topic.contains(&format!("CMD/{node}/")) || topic.ends_with(&format!("CMD/{node}")));
+            keepers && touches_only(&[group(&own)])
+                || !touches_only(&[&[group(&own)], &answers[..], &states[..]].concat())
         }
         (Principal::Cluster(_), Action::Subscribe) => {
             !touches_only(&[group(&own), group(&format!("{own}-Join")), "spBv1.0/STATE/+".to_owned()])
@@ -168,6 +172,20 @@ fn everybody_can_do_their_work() {
         let topic = topic.replace("/d", &format!("/{disk}"));
         assert!(allows(&site, user, action, &topic), "{user} {action:?} {topic}");
     }
+}
+
+/// An edge agent has the certificate of its cluster, and so has whoever took it over.
+#[test]
+fn the_services_that_keep_a_cluster_are_commanded_by_nobody_in_it() {
+    let site = site();
+    for topic in ["NCMD/Sync", "NCMD/Join", "NCMD/Monitor", "DCMD/Sync/x", "DCMD/Join/x", "DCMD/Monitor/x"] {
+        let topic = format!("spBv1.0/ACME-Paint/{topic}");
+        for (user, may) in [("ACME-Central", true), ("ACME-Central-Operator", true), ("ACME-Paint", false)] {
+            assert_eq!(allows(&site, user, Action::Publish, &topic), may, "{user} {topic}");
+        }
+        assert!(allows(&site, "ACME-Paint", Action::Subscribe, &topic), "they hear it themselves: {topic}");
+    }
+    assert!(allows(&site, "ACME-Paint", Action::Publish, "spBv1.0/ACME-Paint/DCMD/Press/Sync"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use join_attestation::signed;
 use join_protocol::attestation::{HostKeys, Verifier as _};
 use join_protocol::certificate::{IssuerCertificate, SigningKey, TrustAnchor};
 use join_protocol::host::{Effect, Event, HostSettings, Machine};
@@ -36,6 +37,10 @@ const AUTHORITY: &str = include_str!("../../../services/join-service/attestation
 const MEASURED: [u8; 32] = [0x4D; 32];
 /// Above everything that is measured: the limits are not what is looked at.
 const PER_SECOND_MAX: u32 = 100_000;
+
+/// Seeds of the root's key and of the policy signer's.
+const ROOT: u8 = 0x70;
+const SIGNER: u8 = 0x71;
 
 fn numbered(number: u64) -> [u8; 32] {
     let mut bytes = [0xE1; 32];
@@ -76,7 +81,24 @@ pub fn policy(hosts: u64) -> anyhow::Result<DesiredPolicy> {
     let entry = json!({"variants": ["simulated"], "bank": "sha256", "lock": {"pcr": 15},
         "pcrs": {"4": {"expected": [hex::encode(measured)]}},
         "endorsement": {"require": "enrolment", "enrolled": enrolled}});
-    Ok(DesiredPolicy { version: 1, revision: 1, entry: Some(entry.to_string()), ..DesiredPolicy::default() })
+    let key = signing_key(SIGNER)?;
+    let certificate = IssuerCertificate {
+        public_key: key.public_key(),
+        purpose: Purpose::PolicySigner,
+        cluster: CLUSTER_UUID,
+        not_before_ms: 0,
+        not_after_ms: u64::MAX,
+        epoch: 1,
+    };
+    let claims = signed::Claims { cluster: CLUSTER_UUID, serial: 1, not_after_ms: u64::MAX };
+    let policy = serde_json::from_value(entry)?;
+    let policy = signed::sign(&policy, &claims, &key, &[certificate.sign(&signing_key(ROOT)?)]);
+    Ok(DesiredPolicy {
+        version: 1,
+        revision: 1,
+        entry: Some(serde_json::to_string(&policy)?),
+        ..DesiredPolicy::default()
+    })
 }
 
 /// The join service, alone in a thread: what the thread takes is what the service takes.
@@ -159,7 +181,8 @@ fn write_trust(directory: &Path) -> anyhow::Result<std::path::PathBuf> {
     fs::create_dir_all(&trust)?;
     for (name, text) in [
         ("issuer.key", "80".repeat(32)),
-        ("issuer.certificates", hex::encode(certificate.sign(&signing_key(0x70)?))),
+        ("root.pub", hex::encode(signing_key(ROOT)?.public_key())),
+        ("issuer.certificates", hex::encode(certificate.sign(&signing_key(ROOT)?))),
         ("master.key", "4b".repeat(32)),
         ("ca.crt", AUTHORITY.to_owned()),
         ("k3s-server-token", "K10abc::server:hush".to_owned()),
@@ -206,7 +229,7 @@ impl JoiningHost {
             endorsement_certificates: Vec::new(),
             lock_register: 15,
             body: EvidenceBody { boot: [1; 16], node_name: format!("edge-{number}"), ..EvidenceBody::default() },
-            anchor: TrustAnchor { root: signing_key(0x70)?.public_key(), cluster: CLUSTER_UUID, epoch_min: 1 },
+            anchor: TrustAnchor { root: signing_key(ROOT)?.public_key(), cluster: CLUSTER_UUID, epoch_min: 1 },
         });
         let clock = Clock::new();
         let (config, birth) = (EdgeNodeConfig::new(descriptor), HostMessage::birth_metrics(&[]));

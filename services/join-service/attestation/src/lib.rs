@@ -13,6 +13,7 @@
 //! | [`credential`] | MakeCredential in software |
 //! | [`quote`] | what makes a quote true |
 //! | [`policy`] | what a cluster accepts, fail closed |
+//! | [`signed`] | who vouches for a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |
 //! | [`verifier`] | the same, as the join protocol asks for it |
 //! | [`host_verifier`] | the same for every variant that a policy names, and who a host is |
@@ -33,6 +34,7 @@ pub mod policy;
 pub mod public;
 pub mod quote;
 pub mod refusal;
+pub mod signed;
 pub mod verdict;
 pub mod verifier;
 pub mod wire;

@@ -7,4 +7,5 @@ mod hostile;
 mod policy;
 mod real_tpm;
 mod recorded;
+mod signed;
 mod swtpm;

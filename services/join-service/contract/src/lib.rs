@@ -15,6 +15,10 @@
 //! admits nobody: the report says [`policy::PolicyState::Invalid`] and why. A sender that finds a reported version at or above its own with another digest has lost
 //! its memory and goes on above the reported one.
 //!
+//! The entry is signed ([`configdb_schema::document::PolicySignature`]), and the signature is judged first: of two policies the one with the greater serial number counts, whatever their
+//! versions and origins are. The rules above hold where the signed content is the same. What is not signed, and that there is no policy while a signed one is in force, is refused with the
+//! reason.
+//!
 //! How hosts speak with Join is not here but in `join-protocol`. This package must not know Kubernetes, MQTT, TPMs or the clock.
 #![warn(missing_docs)]
 

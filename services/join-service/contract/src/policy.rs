@@ -147,6 +147,15 @@ pub struct PolicyDigest([u8; 32]);
 #[error("must be the 64 lower-case hex digits of a SHA-256 digest")]
 pub struct PolicyDigestError;
 
+impl PolicyDigest {
+    /// Its first eight bytes: a number that no other policy has.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+}
+
 impl FromStr for PolicyDigest {
     type Err = PolicyDigestError;
 

@@ -127,6 +127,8 @@ numbered! {
         JoinIssuer = 2, "join-issuer";
         /// Answer to recover and init.
         ClusterAdmin = 3, "cluster-admin";
+        /// Sign the attestation policy of the cluster.
+        PolicySigner = 4, "policy-signer";
     }
 }
 

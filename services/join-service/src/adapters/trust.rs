@@ -15,7 +15,7 @@ use crate::trust::{FILES, Files, Trust};
 /// The most bytes of one file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Files that are no secret: others may read them.
-const PUBLIC: [&str; 5] = ["issuer.certificates", "ca.crt", "sa.pub", "front-proxy-ca.crt", "etcd-ca.crt"];
+const PUBLIC: [&str; 6] = ["issuer.certificates", "root.pub", "ca.crt", "sa.pub", "front-proxy-ca.crt", "etcd-ca.crt"];
 
 /// Reads what the configuration names.
 ///

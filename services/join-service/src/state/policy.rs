@@ -1,18 +1,32 @@
-//! The policy in force: the last one that was sent, whether it can be used or not. Without one, or with a bad one, everybody is refused.
+//! The policy in force: the last one that was signed by who may, whether it can be used or not. Without one, or with a bad one, everybody is refused.
+//!
+//! The signature is judged first. Of two signed policies the one with the greater serial number counts, from wherever it comes. What nobody signs decides nothing about who is
+//! admitted: version, revision and origin are judged only where the signed content stays the same, or where there is no signed policy yet.
 
 use configdb_schema::document::AttestationPolicy;
+use join_attestation::signed::{self, SignatureError};
 use join_attestation::{HostVerifier, Policy};
-use join_protocol::terms::Variant;
+use join_protocol::certificate::TrustAnchor;
+use join_protocol::terms::{HostClock, Variant};
+use join_protocol::transcript::Hash;
 use join_service_contract::{DesiredPolicy, PolicyDigest, PolicyState};
 use sparkplug::replication::{Hold, Outcome, Receiver};
+
+use crate::document::PolicyRecord;
 
 /// The policy, and what is said of it.
 #[derive(Debug)]
 pub struct PolicyKeeper {
+    /// Whose signature counts.
+    anchor: TrustAnchor,
     desired: Option<DesiredPolicy>,
     receiver: Receiver<PolicyDigest>,
     /// Of `desired`; a policy may be large, and what is said of it is compared at every event.
     digest: Option<PolicyDigest>,
+    /// What is signed of `desired`; None: it is not believed, or there is none.
+    signed: Option<Hash>,
+    /// Highest serial number that was taken over; 0: none was.
+    serial: u64,
     state: PolicyState,
     /// Why it admits nobody.
     error: Option<String>,
@@ -24,8 +38,8 @@ pub struct PolicyKeeper {
 /// What becomes of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is to be stored, and is in force then.
-    New,
+    /// This is to be stored, and is in force then.
+    New(PolicyRecord),
     /// It is in force.
     Repeat,
     /// It is older than what is in force.
@@ -39,11 +53,14 @@ pub enum Taken {
 impl PolicyKeeper {
     /// None was sent.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(anchor: TrustAnchor) -> Self {
         Self {
+            anchor,
             desired: None,
             receiver: Receiver::default(),
             digest: None,
+            signed: None,
+            serial: 0,
             state: PolicyState::Unknown,
             error: Some("no policy was sent to this cluster: nobody is admitted".to_owned()),
             refused: None,
@@ -87,6 +104,12 @@ impl PolicyKeeper {
         self.desired.as_ref().map_or(0, |desired| desired.version)
     }
 
+    /// Another number for each policy and revision, the same in every replica: what was challenged under one is not judged under another.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.digest.map_or(0, PolicyDigest::number)
+    }
+
     /// Forms of keys that a challenge is made for. Without a usable policy all, so that a host can be told under seal why it is refused.
     #[must_use]
     pub fn variants(&self) -> Vec<Variant> {
@@ -96,28 +119,92 @@ impl PolicyKeeper {
         }
     }
 
-    /// Compares a command with what is in force.
-    pub fn take(&mut self, command: &DesiredPolicy) -> Taken {
-        let was_held = self.held();
-        match self.receiver.receive(&command.stamp()) {
-            Outcome::Accepted => Taken::New,
-            Outcome::Stale => Taken::Older,
-            Outcome::Duplicate => {
+    /// Compares a command with what is in force. `now_ms`: UTC ms.
+    pub fn take(&mut self, command: DesiredPolicy, now_ms: u64) -> Taken {
+        let version = command.version;
+        let taken = match &command.entry {
+            Some(text) => match read(text, &self.anchor) {
+                Ok((entry, serial, digest)) => self.take_signed(&entry, serial, digest, command, now_ms),
+                Err(reason) => Err(reason),
+            },
+            None => self.take_none(command),
+        };
+        match taken {
+            Ok(Taken::Repeat) => {
                 self.refused = None;
                 Taken::Repeat
             }
-            Outcome::Conflict => {
-                let version = command.version;
-                self.refuse(format!("version {version} is in force with another digest; send a greater version"));
+            Ok(taken) => taken,
+            Err(reason) => {
+                if self.refused.as_ref() != Some(&reason) {
+                    tracing::warn!(version, reason, "policy refused: the one in force stays");
+                }
+                self.refuse(reason);
                 Taken::Refused
             }
-            Outcome::Held(hold) => {
-                if was_held != Some(hold) {
-                    tracing::warn!(version = command.version, reason = %hold, "policy held: the one in force stays until an operator decides");
-                }
-                Taken::Held
+        }
+    }
+
+    fn take_signed(
+        &mut self,
+        entry: &AttestationPolicy,
+        serial: u64,
+        digest: Hash,
+        command: DesiredPolicy,
+        now_ms: u64,
+    ) -> Result<Taken, String> {
+        if self.signed == Some(digest) {
+            // Nothing changes but the way that it came. What it was taken over with is not signed, so no number of it may keep the next one out.
+            return Ok(match self.receive(&command) {
+                Outcome::Accepted | Outcome::Conflict => Taken::New(record(command, serial)),
+                Outcome::Duplicate => Taken::Repeat,
+                Outcome::Stale => Taken::Older,
+                Outcome::Held(_) => Taken::Held,
+            });
+        }
+        match signed::follows(serial, self.serial) {
+            Ok(()) => {}
+            Err(SignatureError::Old { found, last }) if found < last => {
+                return match self.receive(&command) {
+                    Outcome::Held(_) => Ok(Taken::Held),
+                    Outcome::Stale => Ok(Taken::Older),
+                    _ => Err(SignatureError::Old { found, last }.to_string()),
+                };
+            }
+            Err(SignatureError::Old { found, .. }) => return Err(SignatureError::Conflict(found).to_string()),
+            Err(error) => return Err(error.to_string()),
+        }
+        signed::verify(entry, &self.anchor, HostClock::Trusted(now_ms)).map_err(|error| error.to_string())?;
+        Ok(Taken::New(record(command, serial)))
+    }
+
+    /// Nobody signs that there is no policy: it is believed until there is one.
+    fn take_none(&mut self, command: DesiredPolicy) -> Result<Taken, String> {
+        match self.receive(&command) {
+            Outcome::Held(_) => Ok(Taken::Held),
+            Outcome::Stale => Ok(Taken::Older),
+            _ if self.serial > 0 => {
+                Err("a signed policy stays in force; to admit nobody any more, sign one that revokes every host"
+                    .to_owned())
+            }
+            Outcome::Accepted => Ok(Taken::New(record(command, 0))),
+            Outcome::Duplicate => Ok(Taken::Repeat),
+            Outcome::Conflict => {
+                Err(format!("version {} is in force with another digest; send a greater version", command.version))
             }
         }
+    }
+
+    /// Judges where a command comes from.
+    fn receive(&mut self, command: &DesiredPolicy) -> Outcome {
+        let was_held = self.held();
+        let outcome = self.receiver.receive(&command.stamp());
+        if let Outcome::Held(hold) = outcome
+            && was_held != Some(hold)
+        {
+            tracing::warn!(version = command.version, reason = %hold, "policy held: the one in force stays until an operator decides");
+        }
+        outcome
     }
 
     /// Why what the control plane sends is held.
@@ -131,30 +218,42 @@ impl PolicyKeeper {
         self.refused = Some(reason);
     }
 
-    /// This policy is in force from here on.
-    pub fn apply(&mut self, desired: DesiredPolicy) {
+    /// This policy is in force from here on. It was taken over before: its end is not looked at. Of two records the one with the smaller serial number is an older one of the store.
+    pub fn apply(&mut self, stored: PolicyRecord) {
+        if stored.serial < self.serial {
+            return;
+        }
+        if stored.serial > self.serial {
+            // The signer has decided, whatever was held until here.
+            self.receiver = Receiver::default();
+        }
+        let PolicyRecord { version, revision, entry, origin, serial } = stored;
+        let desired = DesiredPolicy { version, revision, entry, origin, follows: None };
+        self.serial = serial;
         self.refused = None;
+        self.signed = None;
         let policy = match &desired.entry {
             None => {
                 self.state = PolicyState::None;
                 self.error = Some("the cluster has no AttestationPolicy: nobody is admitted".to_owned());
                 Policy::missing()
             }
-            Some(text) => match serde_json::from_str::<AttestationPolicy>(text) {
-                Ok(entry) => {
+            Some(text) => match read(text, &self.anchor) {
+                Ok((entry, _, digest)) => {
                     let policy = Policy::new(&entry, desired.revision);
+                    self.signed = Some(digest);
                     self.error = policy.error().map(|error| format!("the policy admits nobody: {error}"));
                     self.state = if self.error.is_some() { PolicyState::Invalid } else { PolicyState::InForce };
                     policy
                 }
                 Err(error) => {
                     self.state = PolicyState::Invalid;
-                    self.error = Some(format!("the policy admits nobody: AttestationPolicy: {error}"));
+                    self.error = Some(format!("the policy admits nobody: {error}"));
                     Policy::missing()
                 }
             },
         };
-        tracing::info!(version = desired.version, revision = desired.revision, state = %self.state, "policy taken over");
+        tracing::info!(version, serial, revision, state = %self.state, "policy taken over");
         self.verifier = HostVerifier::new(policy);
         self.digest = Some(desired.digest());
         self.receiver.set_accepted(Some(desired.stamp()));
@@ -162,43 +261,210 @@ impl PolicyKeeper {
     }
 }
 
+fn record(command: DesiredPolicy, serial: u64) -> PolicyRecord {
+    let DesiredPolicy { version, revision, entry, origin, follows: _ } = command;
+    PolicyRecord { version, revision, entry, origin, serial }
+}
+
+/// A policy that who may has signed, whenever that was: the entry, its serial number, and what is signed.
+fn read(text: &str, anchor: &TrustAnchor) -> Result<(AttestationPolicy, u64, Hash), String> {
+    let entry: AttestationPolicy = serde_json::from_str(text).map_err(|error| format!("AttestationPolicy: {error}"))?;
+    let claims = signed::verify(&entry, anchor, HostClock::Unset).map_err(|error| error.to_string())?;
+    let digest = signed::digest(&entry, &claims);
+    Ok((entry, claims.serial, digest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use join_protocol::certificate::{IssuerCertificate, SigningKey};
+    use join_protocol::secret::Secret;
+    use join_protocol::terms::Purpose;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    const NOW: u64 = 1_800_000_000_000;
+    const HERE: &str = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12";
+    const EARLIER: &str = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/10";
+    const ELSEWHERE: &str = "00000000-0000-0000-0000-000000000008/0/00000000000000ab/12";
+    const RELEASED: &str = "00000000-0000-0000-0000-000000000008/1/00000000000000ab/12";
+    const EMPTY: &str = r#"{"bank":"sha256","pcrs":{},"lock":{"pcr":15},"endorsement":{"require":"either"}}"#;
+
+    fn key(byte: u8) -> SigningKey {
+        SigningKey::from_seed(&Secret::new([byte; 32])).unwrap()
+    }
+
+    fn anchor(epoch_min: u32) -> TrustAnchor {
+        TrustAnchor { root: key(1).public_key(), cluster: Uuid::nil(), epoch_min }
+    }
+
+    fn keeper() -> PolicyKeeper {
+        PolicyKeeper::new(anchor(0))
+    }
 
     fn desired(version: u64, entry: Option<&str>) -> DesiredPolicy {
-        let origin = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12".parse().ok();
-        DesiredPolicy { version, revision: 7, entry: entry.map(str::to_owned), origin, follows: None }
+        DesiredPolicy {
+            version,
+            revision: 7,
+            entry: entry.map(str::to_owned),
+            origin: HERE.parse().ok(),
+            follows: None,
+        }
+    }
+
+    fn of(version: u64, serial: u64, text: &str) -> DesiredPolicy {
+        let certificate = IssuerCertificate {
+            public_key: key(2).public_key(),
+            purpose: Purpose::PolicySigner,
+            cluster: Uuid::nil(),
+            not_before_ms: 0,
+            not_after_ms: u64::MAX,
+            epoch: 0,
+        };
+        let claims = signed::Claims { cluster: Uuid::nil(), serial, not_after_ms: NOW };
+        let policy = serde_json::from_str(text).unwrap();
+        let policy = signed::sign(&policy, &claims, &key(2), &[certificate.sign(&key(1))]);
+        desired(version, Some(&serde_json::to_string(&policy).unwrap()))
+    }
+
+    fn from(origin: &str, desired: DesiredPolicy) -> DesiredPolicy {
+        DesiredPolicy { origin: origin.parse().ok(), ..desired }
+    }
+
+    /// Takes a command, and stores and applies it if it is to be.
+    fn send(keeper: &mut PolicyKeeper, command: &DesiredPolicy) -> Taken {
+        let taken = keeper.take(command.clone(), NOW);
+        if let Taken::New(record) = &taken {
+            keeper.apply(record.clone());
+        }
+        taken
+    }
+
+    fn is_new(keeper: &mut PolicyKeeper, command: &DesiredPolicy) -> bool {
+        matches!(send(keeper, command), Taken::New(_))
     }
 
     #[test]
-    fn versions_only_grow_and_a_bad_policy_is_in_force_as_one_that_admits_nobody() {
-        let mut keeper = PolicyKeeper::new();
+    fn only_what_is_signed_is_taken_over_and_a_bad_policy_is_in_force_as_one_that_admits_nobody() {
+        let mut keeper = keeper();
         assert_eq!((keeper.state(), keeper.variants().len()), (PolicyState::Unknown, 2));
-        assert_eq!(keeper.take(&desired(2, None)), Taken::New);
-        keeper.apply(desired(2, None));
+        assert!(is_new(&mut keeper, &desired(2, None)));
         assert_eq!(keeper.state(), PolicyState::None);
-        assert_eq!(keeper.take(&desired(1, Some("{}"))), Taken::Older);
-        assert_eq!(keeper.take(&desired(2, None)), Taken::Repeat);
-        assert_eq!(keeper.take(&desired(2, Some("{}"))), Taken::Refused);
-        assert!(keeper.error().unwrap().starts_with("version 2 is in force with another digest"));
-        // A store that is another one, or older, changes nothing: not even who is kept out.
-        let from = |origin: &str| DesiredPolicy { origin: origin.parse().ok(), ..desired(4, Some("{}")) };
-        for (origin, reason) in [
-            ("00000000-0000-0000-0000-000000000008/0/00000000000000ab/12", "another store"),
-            ("00000000-0000-0000-0000-000000000007/0/00000000000000ab/10", "older than this cluster by 2 revisions"),
-        ] {
-            assert_eq!((keeper.take(&from(origin)), keeper.state()), (Taken::Held, PolicyState::None));
-            assert!(keeper.held().unwrap().to_string().contains(reason));
+        assert_eq!(send(&mut keeper, &desired(1, None)), Taken::Older);
+        assert_eq!(send(&mut keeper, &desired(2, None)), Taken::Repeat);
+        for (text, reason) in [("{}", "AttestationPolicy: missing field"), (EMPTY, "the policy is not signed")] {
+            assert_eq!(send(&mut keeper, &desired(u64::MAX, Some(text))), Taken::Refused);
+            assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
+            assert_eq!((keeper.state(), keeper.version()), (PolicyState::None, 2));
         }
-        assert_eq!(keeper.take(&desired(3, Some("{}"))), Taken::New);
-        keeper.apply(desired(3, Some("{}")));
-        assert_eq!(keeper.state(), PolicyState::Invalid);
-        assert!(keeper.error().unwrap().starts_with("the policy admits nobody: AttestationPolicy: missing field"));
         // Nothing measured: upstream let everything pass by such a policy.
-        let empty = r#"{"bank":"sha256","pcrs":{},"lock":{"pcr":15},"endorsement":{"require":"either"}}"#;
-        keeper.apply(desired(4, Some(empty)));
+        assert!(is_new(&mut keeper, &of(3, 1, EMPTY)));
+        assert_eq!(keeper.state(), PolicyState::Invalid);
         assert!(keeper.error().unwrap().contains("no register is enforced"));
         assert!(keeper.verifier().policy().error().is_some());
+        assert_eq!(send(&mut keeper, &desired(u64::MAX, None)), Taken::Refused, "nobody takes it away again");
+        assert!(keeper.error().unwrap().starts_with("a signed policy stays in force"));
+        assert_eq!(send(&mut keeper, &of(3, 1, EMPTY)), Taken::Repeat);
+        assert!(keeper.error().unwrap().contains("no register"), "a repeat is the answer to what was refused");
+    }
+
+    #[test]
+    fn the_serial_number_decides_and_no_version_of_a_carrier_locks_the_next_policy_out() {
+        let mut keeper = keeper();
+        assert!(is_new(&mut keeper, &of(3, 5, EMPTY)));
+        // A genuine document in a hostile envelope.
+        assert!(is_new(&mut keeper, &of(u64::MAX, 5, EMPTY)));
+        let moved = DesiredPolicy { revision: 8, ..of(u64::MAX, 5, EMPTY) };
+        assert!(is_new(&mut keeper, &moved), "no greater version is left, and none is needed");
+        let other = EMPTY.replace("15", "14");
+        let far = 5 + signed::SERIAL_JUMP_MAX;
+        for (command, reason) in [
+            (of(u64::MAX, 4, EMPTY), "signature.serial is 4, and 5 was taken over"),
+            (of(9, 5, &other), "signature.serial 5 was taken over with another policy"),
+            (of(9, far + 1, &other), "signature.serial is 1048582, more than 1048576 above 5"),
+            (of(9, u64::MAX, &other), "signature.serial is 18446744073709551615, more than 1048576 above 5"),
+        ] {
+            assert_eq!(send(&mut keeper, &command), Taken::Refused);
+            assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
+            assert_eq!((keeper.desired(), keeper.serial), (Some(&moved), 5));
+        }
+        assert_eq!(send(&mut keeper, &of(3, 4, EMPTY)), Taken::Older, "a repetition that was overtaken");
+        assert_eq!(keeper.take(of(9, 6, &other), NOW + 1), Taken::Refused);
+        assert!(keeper.error().unwrap().contains("ended"));
+        assert!(is_new(&mut keeper, &of(1, far, &other)));
+        assert_eq!((keeper.version(), keeper.serial, keeper.error().unwrap().contains("ended")), (1, far, false));
+    }
+
+    #[test]
+    fn another_or_an_older_store_is_held_until_the_signer_or_an_operator_decides() {
+        let mut keeper = keeper();
+        assert!(is_new(&mut keeper, &of(3, 5, EMPTY)));
+        for (command, reason) in [
+            (from(ELSEWHERE, of(9, 5, EMPTY)), "another store"),
+            (from(ELSEWHERE, of(9, 4, EMPTY)), "another store"),
+            (from(ELSEWHERE, desired(9, None)), "another store"),
+            (from(EARLIER, of(9, 4, EMPTY)), "older than this cluster by 2 revisions"),
+        ] {
+            assert_eq!(send(&mut keeper, &command), Taken::Held);
+            assert!(keeper.held().unwrap().to_string().contains(reason), "{:?}", keeper.held());
+            assert_eq!((keeper.version(), keeper.serial), (3, 5));
+        }
+        // The signer's next policy is what is wanted, wherever it comes from.
+        assert!(is_new(&mut keeper, &from(ELSEWHERE, of(1, 6, EMPTY))));
+        assert_eq!((keeper.held(), keeper.serial), (None, 6));
+        assert_eq!(send(&mut keeper, &of(9, 6, EMPTY)), Taken::Held, "the store that was left");
+        // An operator's decision, for the same policy.
+        assert!(is_new(&mut keeper, &from(RELEASED, of(9, 6, EMPTY))));
+        assert_eq!((keeper.held(), keeper.version()), (None, 9));
+        // A signature that is not believed is refused, not held.
+        assert_eq!(send(&mut keeper, &from(HERE, desired(99, Some(EMPTY)))), Taken::Refused);
+        assert_eq!(keeper.held(), None);
+    }
+
+    #[test]
+    fn what_is_stored_counts_after_its_end_and_not_without_a_signature() {
+        let mut keeper = keeper();
+        keeper.apply(record(desired(u64::MAX, Some(EMPTY)), 0));
+        assert_eq!((keeper.state(), keeper.serial), (PolicyState::Invalid, 0));
+        assert!(keeper.error().unwrap().contains("not signed"));
+        let before = keeper.epoch();
+        assert!(is_new(&mut keeper, &of(1, 1, EMPTY)));
+        assert_ne!(keeper.epoch(), before);
+        assert_eq!(keeper.take(of(1, 1, EMPTY), NOW + 1), Taken::Repeat);
+        // An older state of the store changes nothing.
+        keeper.apply(record(desired(9, None), 0));
+        assert_eq!((keeper.version(), keeper.serial), (1, 1));
+    }
+
+    #[test]
+    fn the_serial_number_outlives_the_key_that_signed_it() {
+        let mut later = PolicyKeeper::new(anchor(1));
+        later.apply(record(of(3, 5, EMPTY), 5));
+        assert_eq!((later.state(), later.serial), (PolicyState::Invalid, 5));
+        assert!(later.error().unwrap().contains("not believed"), "{:?}", later.error());
+        assert_eq!(send(&mut later, &of(4, 6, EMPTY)), Taken::Refused, "the key of an ended epoch");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Invariant `signed-or-nothing`: whatever is sent in whatever order, the policy in force is the signed one with the highest serial number that was taken over, and the next is never kept out.
+        #[test]
+        fn the_highest_serial_number_is_in_force(commands in proptest::collection::vec((0_u64..6, any::<u64>(), any::<bool>(), 0_usize..4), 0..24)) {
+            let mut keeper = keeper();
+            let mut highest = 0;
+            for (serial, version, other, origin) in commands {
+                let text = if other { EMPTY.replace("15", "14") } else { EMPTY.to_owned() };
+                let command = if serial == 0 { desired(version, None) } else { of(version, serial, &text) };
+                let origin = [HERE, EARLIER, ELSEWHERE, RELEASED][origin];
+                let before = keeper.signed;
+                send(&mut keeper, &from(origin, command));
+                prop_assert_eq!(keeper.serial, serial.max(highest));
+                prop_assert!(keeper.serial > highest || keeper.signed == before, "the same number, other content");
+                highest = keeper.serial;
+            }
+            prop_assert!(is_new(&mut keeper, &of(1, highest + 1, EMPTY)));
+            prop_assert_eq!(keeper.held(), None);
+        }
     }
 }

@@ -21,7 +21,7 @@ pub struct Reports {
     node: Option<(JoinNode, JoinCounters)>,
     hosts: BTreeMap<Uuid, JoinHost>,
     counts: HostCounts,
-    /// Version of the policy by which the hosts were told.
+    /// Epoch of the policy by which the hosts were told.
     policy: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Reports {
         self.counts
     }
 
-    /// Takes the hosts over that the first report has, as they are under this version of the policy.
+    /// Takes the hosts over that the first report has, as they are under the policy of this epoch.
     pub fn begin_hosts(&mut self, hosts: BTreeMap<Uuid, JoinHost>, policy: u64) {
         self.counts = HostCounts::of(&hosts);
         self.hosts = hosts;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use configdb_schema::document::AttestationPolicy;
+use join_attestation::signed::{self, Claims};
 use join_protocol::attestation::{HostKeys, Verifier};
 use join_protocol::certificate::{IssuerCertificate, SigningKey, TrustAnchor};
 use join_protocol::secret::{Entropy, Secret};
@@ -58,6 +60,7 @@ pub fn files_of(replica: u8, purpose: Purpose, cluster: Uuid) -> Files {
     [
         text("issuer.key", format!("{}\n", hex::encode(seed))),
         text("issuer.certificates", format!("{}\n", hex::encode(certificate.sign(&root())))),
+        text("root.pub", format!("{}\n", hex::encode(root().public_key()))),
         text("master.key", format!("{}\n", "4b".repeat(32))),
         text("ca.crt", AUTHORITY.to_owned()),
         text("k3s-server-token", "K10abc::server:hush\n".to_owned()),
@@ -133,6 +136,38 @@ pub fn entry(enrolled: &[Value], revoked: &[String]) -> Value {
         "endorsement": {"require": "enrolment", "enrolled": all, "revoked": revoked}})
 }
 
+/// What the signer says of a policy with this serial number.
+pub const fn claims(serial: u64) -> Claims {
+    Claims { cluster: CLUSTER, serial, not_after_ms: u64::MAX }
+}
+
+/// The entry, signed by a key that the organisation's root has certified for the cluster of the claims.
+pub fn signed(claims: &Claims, entry: &Value) -> String {
+    signed_below(&root(), claims, entry)
+}
+
+/// The entry, signed by a key that this root has certified.
+pub fn signed_below(root: &SigningKey, claims: &Claims, entry: &Value) -> String {
+    let policy: AttestationPolicy = serde_json::from_value(entry.clone()).unwrap();
+    let key = SigningKey::from_seed(&secret(0x71)).unwrap();
+    let certificate = IssuerCertificate {
+        public_key: key.public_key(),
+        purpose: Purpose::PolicySigner,
+        cluster: claims.cluster,
+        not_before_ms: 0,
+        not_after_ms: u64::MAX,
+        epoch: 1,
+    };
+    let signed = signed::sign(&policy, claims, &key, &[certificate.sign(root)]);
+    serde_json::to_string(&signed).unwrap()
+}
+
+/// A signed policy whose serial number is its version.
 pub fn policy(version: u64, entry: &Value) -> DesiredPolicy {
-    DesiredPolicy { version, revision: 100 + version, entry: Some(entry.to_string()), ..DesiredPolicy::default() }
+    DesiredPolicy {
+        version,
+        revision: 100 + version,
+        entry: Some(signed(&claims(version), entry)),
+        ..DesiredPolicy::default()
+    }
 }

@@ -23,7 +23,7 @@ pub enum TrustCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Certify a key for one cluster: that of its join service, or that of an administrator
+    /// Certify a key for one cluster: that of its join service, of an administrator, or of who signs its policy
     Issue {
         /// Cluster: UUID, or name (which is looked up in ConfigDB)
         cluster: String,
@@ -61,6 +61,23 @@ pub enum IssuedPurpose {
     JoinIssuer,
     /// Make the first member, and recover members when no join service is left: a person
     ClusterAdmin,
+    /// Sign the attestation policy: whoever says which hosts are admitted
+    PolicySigner,
+}
+
+/// With which key a policy is signed.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Signing")]
+pub struct SignerArguments {
+    /// Directory of the organisation's trust; the key is CLUSTER_UUID/policy-signer.key below it. By default `trust`, or that of `sparkfleet up` in this directory
+    #[arg(long, env = "SPARKFLEET_TRUST")]
+    pub trust_root: Option<PathBuf>,
+    /// Days from now that a join service takes the policy over; one that has it keeps it
+    #[arg(long, default_value_t = 366, value_parser = clap::value_parser!(u32).range(1..=3660))]
+    pub valid_days: u32,
+    /// Serial number of the policy; by default one more than that of the policy in ConfigDB
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub serial: Option<u64>,
 }
 
 impl IssuedPurpose {
@@ -70,6 +87,7 @@ impl IssuedPurpose {
         match self {
             Self::JoinIssuer => Purpose::JoinIssuer,
             Self::ClusterAdmin => Purpose::ClusterAdmin,
+            Self::PolicySigner => Purpose::PolicySigner,
         }
     }
 }
@@ -85,7 +103,7 @@ pub enum PolicyCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Write the attestation policy of a cluster; one that would admit nobody is refused
+    /// Sign and write the attestation policy of a cluster; one that would admit nobody is refused
     Set {
         /// Cluster name or UUID
         cluster: String,
@@ -94,6 +112,9 @@ pub enum PolicyCommand {
         /// Only if the entry still has this ETag; `none` if it must not exist
         #[arg(long)]
         if_match: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        signer: SignerArguments,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -119,6 +140,9 @@ pub struct CaptureArguments {
     /// Print the policy instead of writing it
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub signer: SignerArguments,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
     pub options: Options,
@@ -203,6 +227,9 @@ pub enum HostCommand {
         wait: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
+        signer: SignerArguments,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
     /// Make a host the first member of its cluster, as its administrator; writes the kubeconfig
@@ -216,6 +243,9 @@ pub enum HostCommand {
         /// Wait until the join service reports it revoked
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        signer: SignerArguments,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

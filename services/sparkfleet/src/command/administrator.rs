@@ -8,6 +8,7 @@ use bootstrapper_contract::InitParameters;
 use configdb_schema::document::AttestationPolicy;
 use join_attestation::HostVerifier;
 use join_attestation::policy::Policy;
+use join_attestation::signed;
 use join_protocol::issuer::{EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, Phase, Record};
 use join_protocol::message::challenge::{Challenge, ChallengeBody};
 use join_protocol::message::evidence::Evidence;
@@ -16,7 +17,7 @@ use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::refusal::Refusal;
 use join_protocol::result::ResultKey;
 use join_protocol::secret::{Entropy, SecretBytes, cluster_id};
-use join_protocol::terms::{Address, Kind, Suite};
+use join_protocol::terms::{Address, HostClock, Kind, Suite};
 use join_service::keys::{DerivedKeys, KeyProvider as _};
 use serde_json::json;
 use service_runtime::atomic_file::{self, OWNER_ONLY};
@@ -28,7 +29,7 @@ use sparkplug_mqtt::{Clock, HostHandle};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{cluster, policy, usage};
+use super::{cluster, policy, signer, usage};
 use crate::cli::Options;
 use crate::cli::joining::{InitArguments, RecoverArguments};
 use crate::client::{self, Client, Scope, mqtt_config};
@@ -106,10 +107,16 @@ impl Place {
             let error = anyhow!("{cluster} has no attestation policy; write one with `sparkfleet policy set`");
             return Err(exit::with_code(exit::REFUSED, error));
         };
+        let directory = trust.unwrap_or_else(|| PathBuf::from("trust").join(uuid.to_string()));
+        // ConfigDB and the broker only carry it.
+        let own = trust::certificates(&directory.join("admin.certificates"))?;
+        let anchor = signer::anchor(&directory, uuid, &own)?;
+        signed::verify(&policy, &anchor, HostClock::Trusted(trust::now_ms()))
+            .with_context(|| format!("the attestation policy of {cluster}"))
+            .map_err(|error| exit::with_code(exit::REFUSED, error))?;
         let group = organisation.join_group(&configdb_schema::ClusterName::new(cluster.clone())?);
-        let trust = trust.unwrap_or_else(|| PathBuf::from("trust").join(uuid.to_string()));
         let address = Address::of_disk(group, host);
-        Ok(Self { uuid, cluster, policy, revision: entry.revision, address, trust })
+        Ok(Self { uuid, cluster, policy, revision: entry.revision, address, trust: directory })
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
+use super::signer::Signer;
 use super::{host, policy, usage};
 use crate::cli::Options;
 use crate::cli::joining::CaptureArguments;
@@ -121,6 +122,7 @@ async fn ask(
     row: &JoiningHostRow,
     wanted: &[u8],
     mut before: (Uuid, AttestationPolicy, Uuid),
+    signer: &Signer,
 ) -> anyhow::Result<Vec<u8>> {
     let missing: Vec<u8> = wanted.iter().copied().filter(|index| !row.registers.contains_key(index)).collect();
     let (cluster, policy, etag) = (before.0, &mut before.1, before.2);
@@ -129,7 +131,7 @@ async fn ask(
         format!("{told}; take it later with `sparkfleet policy capture {} --pcr {}`", row.disk, listed(&missing))
     };
     if !added.is_empty() {
-        let revision = policy::write(client, cluster, policy, Some(etag)).await?.revision;
+        let revision = policy::write(client, cluster, policy, Some(etag), signer).await?.revision;
         eprintln!("policy of {} asks for register {} (revision {revision})", row.cluster, listed(&added));
         let in_force = |fleet: &Fleet| {
             let join = &fleet.manager.cluster(cluster)?.join;
@@ -160,13 +162,15 @@ async fn ask(
 /// # Errors
 /// As documented for the exit codes.
 pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
-    let CaptureArguments { host: named, pcr, ask: asks, replace, dry_run, options } = arguments;
+    let CaptureArguments { host: named, pcr, ask: asks, replace, dry_run, signer, options } = arguments;
     let mut client = Client::open(&options, Scope::Joining).await?;
     let mut row = host::find(&client.fleet, &named)?;
     if row.registers.is_empty() {
         return Err(refused(anyhow!("{} has not shown any register; its quote could not be read", row.title())));
     }
-    let (uuid, mut policy, mut etag) = host::policy_of(&client.fleet, &row)?;
+    let (uuid, stands, mut etag) = host::policy_of(&client.fleet, &row)?;
+    let signer = Signer::open(&signer, uuid)?;
+    let mut policy = signer.checked(stands)?;
     if let Some(index) = pcr.iter().find(|index| **index == policy.lock.pcr) {
         return Err(usage(anyhow!(
             "register {index} is the lock register of the policy; its values follow from `lock`"
@@ -175,10 +179,12 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     let wanted = wanted(&policy, &pcr);
     let mut added = Vec::new();
     if asks && wanted.iter().any(|index| !row.registers.contains_key(index)) {
-        added = ask(&mut client, &row, &wanted, (uuid, policy, etag)).await?;
+        added = ask(&mut client, &row, &wanted, (uuid, policy, etag), &signer).await?;
         // Policy and host may both have changed meanwhile.
         row = host::find(&client.fleet, &row.disk.to_string())?;
-        (_, policy, etag) = host::policy_of(&client.fleet, &row)?;
+        let stands;
+        (_, stands, etag) = host::policy_of(&client.fleet, &row)?;
+        policy = signer.checked(stands)?;
     }
     let before = policy.clone();
     let taken = take_registers(&mut policy, &row.registers, &wanted, replace);
@@ -190,7 +196,7 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     let revision = if dry_run || policy == before {
         None
     } else {
-        Some(policy::write(&mut client, uuid, &policy, Some(etag)).await?.revision)
+        Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     };
     if !taken.iter().any(|taken| matches!(taken, Taken::Added(_) | Taken::Known(_))) {
         let lines = taken.iter().map(|taken| taken.line()).collect::<Vec<_>>().join("; ");

@@ -7,9 +7,10 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
+use super::signer::Signer;
 use super::{administrator, candidates, cluster, not_found, policy, usage};
 use crate::cli::Options;
-use crate::cli::joining::HostCommand;
+use crate::cli::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
 use crate::fleet::{Fleet, JoiningHostRow};
 use crate::output::{self, Table};
@@ -22,12 +23,12 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
     match command {
         HostCommand::List { cluster, options } => list(cluster.as_deref(), &options).await,
         HostCommand::Show { host, options } => show(&host, &options).await,
-        HostCommand::Approve { host, name, control_plane, wait, options } => {
-            approve(&host, name, control_plane, wait, &options).await
+        HostCommand::Approve { host, name, control_plane, wait, signer, options } => {
+            approve(&host, name, control_plane, wait, &signer, &options).await
         }
         HostCommand::Init(arguments) => administrator::init(*arguments).await,
         HostCommand::Recover(arguments) => administrator::recover(*arguments).await,
-        HostCommand::Revoke { host, wait, options } => revoke(&host, wait, &options).await,
+        HostCommand::Revoke { host, wait, signer, options } => revoke(&host, wait, &signer, &options).await,
     }
 }
 
@@ -206,11 +207,14 @@ async fn approve(
     name: Option<String>,
     control_plane: bool,
     wait: bool,
+    signer: &SignerArguments,
     options: &Options,
 ) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Joining).await?;
     let row = find(&client.fleet, wanted)?;
-    let (uuid, mut policy, etag) = policy_of(&client.fleet, &row)?;
+    let (uuid, policy, etag) = policy_of(&client.fleet, &row)?;
+    let signer = Signer::open(signer, uuid)?;
+    let mut policy = signer.checked(policy)?;
     if listed(&policy, &row.endorsement_key).1 {
         let error = anyhow!(
             "{} is revoked; if it is to come back, take {} off `endorsement.revoked` with `sparkfleet policy set`",
@@ -229,7 +233,7 @@ async fn approve(
         control_plane,
     };
     let revision = if enrol(&mut policy, host.clone()) {
-        Some(policy::write(&mut client, uuid, &policy, Some(etag)).await?.revision)
+        Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     } else {
         None
     };
@@ -263,12 +267,14 @@ async fn approve(
     Ok(())
 }
 
-async fn revoke(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<()> {
+async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Joining).await?;
     let row = find(&client.fleet, wanted)?;
-    let (uuid, mut policy, etag) = policy_of(&client.fleet, &row)?;
+    let (uuid, policy, etag) = policy_of(&client.fleet, &row)?;
+    let signer = Signer::open(signer, uuid)?;
+    let mut policy = signer.checked(policy)?;
     let revision = if revoke_key(&mut policy, &row.endorsement_key) {
-        Some(policy::write(&mut client, uuid, &policy, Some(etag)).await?.revision)
+        Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     } else {
         None
     };
@@ -312,6 +318,7 @@ mod tests {
                 enrolled: Vec::new(),
                 revoked: Vec::new(),
             },
+            signature: None,
         }
     }
 

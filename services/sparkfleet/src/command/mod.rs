@@ -17,6 +17,7 @@ pub mod recover;
 pub mod rollout;
 pub mod secret;
 pub mod service;
+pub mod signer;
 pub mod simulate;
 pub mod status;
 pub mod store;

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
+use super::signer::Signer;
 use super::{capture, cluster, etag_option, outcome, read_document};
 use crate::cli::Options;
-use crate::cli::joining::PolicyCommand;
+use crate::cli::joining::{PolicyCommand, SignerArguments};
 use crate::client::{Client, Scope, request_id, writer};
 use crate::fleet::Fleet;
 use crate::output;
@@ -25,8 +26,8 @@ use crate::output;
 pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
     match command {
         PolicyCommand::Show { cluster, options } => show(&cluster, &options).await,
-        PolicyCommand::Set { cluster, file, if_match, options } => {
-            set(&cluster, read_document(&file)?, if_match.as_deref(), &options).await
+        PolicyCommand::Set { cluster, file, if_match, signer, options } => {
+            set(&cluster, read_document(&file)?, if_match.as_deref(), &signer, &options).await
         }
         PolicyCommand::Capture(arguments) => capture::run(*arguments).await,
     }
@@ -41,7 +42,7 @@ pub fn current(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<Option<(Attestati
     entry.map(|entry| Ok((entry.parse()?, entry.clone()))).transpose()
 }
 
-/// Writes a policy, if no other was written since `before`.
+/// Signs and writes a policy, if no other was written since `before`.
 ///
 /// # Errors
 /// With [`exit::REFUSED`]: it would admit nobody, or ConfigDB refuses it.
@@ -50,8 +51,11 @@ pub async fn write(
     cluster: Uuid,
     policy: &AttestationPolicy,
     before: Option<Uuid>,
+    signer: &Signer,
 ) -> anyhow::Result<RequestResult> {
     check(policy)?;
+    let stands = current(&client.fleet, cluster)?.map(|(policy, _)| policy);
+    let policy = &signer.sign(policy, stands.as_ref())?;
     let request = WriteRequest::put(request_id(), cluster)
         .by(writer())
         .document(policy)?
@@ -76,8 +80,12 @@ fn told(standing: &JoinReport) -> String {
     match (standing.alive, state, standing.policy_agreed) {
         (_, None, _) => "never heard of; nobody judges by this policy".to_owned(),
         (false, Some(_), _) => "away; the policy reaches it when it comes back".to_owned(),
+        (true, Some(state), false) if state != "unknown" && standing.policy_error.is_some() => {
+            format!("refuses this policy: {}", standing.policy_error.as_deref().unwrap_or_default())
+        }
         (true, Some(_), false) => format!("has revision {}; this one is on its way", standing.policy_revision),
         (true, Some(state), true) => match &standing.policy_error {
+            Some(error) if state == "in-force" => format!("{state}; another policy was refused: {error}"),
             Some(error) => format!("{state}: {error}; nobody is admitted"),
             None => state.to_owned(),
         },
@@ -120,15 +128,22 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     result
 }
 
-async fn set(wanted: &str, value: Value, if_match: Option<&str>, options: &Options) -> anyhow::Result<()> {
+async fn set(
+    wanted: &str,
+    value: Value,
+    if_match: Option<&str>,
+    signer: &SignerArguments,
+    options: &Options,
+) -> anyhow::Result<()> {
     let policy: AttestationPolicy = serde_json::from_value(value)
         .context("the file holds no attestation policy")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let asked = if_match.map(etag_option).transpose()?;
     let mut client = Client::open(options, Scope::Config).await?;
     let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
+    let signer = Signer::open(signer, uuid)?;
     let before = current(&client.fleet, uuid)?.map(|(_, entry)| entry.etag);
-    let result = write(&mut client, uuid, &policy, asked.unwrap_or(before)).await?;
+    let result = write(&mut client, uuid, &policy, asked.unwrap_or(before), &signer).await?;
     let done = outcome(before, result.etags.get(AttestationPolicy::slug()).copied());
     let line = format!("policy of {} {done}: revision {}", cluster.name, result.revision);
     let mut value = json!(result);

@@ -55,7 +55,7 @@ fn init(dir: &Path, force: bool, presentation: &Presentation) -> anyhow::Result<
             format!("  {}  its key: keep it off line; who has it can let anything into every cluster", root.key_file.display()),
             format!("  {}  its public half: every host pins it", root.public_file.display()),
             "Next: certify a join service with `sparkfleet trust issue CLUSTER --purpose join-issuer`, and yourself with \
-             `--purpose cluster-admin`."
+             `--purpose policy-signer` and `--purpose cluster-admin`."
                 .to_owned(),
         ]
     };
@@ -95,6 +95,9 @@ const fn next(purpose: Purpose) -> &'static str {
         Purpose::JoinIssuer => {
             "Next: give these files to the cluster's join service, write a policy with `sparkfleet policy set`, and provision hosts with \
              root.pub and the cluster's UUID."
+        }
+        Purpose::PolicySigner => {
+            "Next: sign a policy with `sparkfleet policy set`. Who has this key says which hosts are admitted: keep it on your machine, not on a server."
         }
         Purpose::ClusterAdmin | Purpose::Authority => {
             "Next: make the first member with `sparkfleet host init`. Take the key off line again afterwards."

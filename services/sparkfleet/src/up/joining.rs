@@ -9,7 +9,9 @@ use bootstrapper::config::RoleChoice;
 use configdb_schema::document::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock, PcrRule,
 };
+use join_attestation::signed::{self, Claims};
 use join_protocol::attestation::{HostKeys, Verifier as _};
+use join_protocol::certificate::IssuerCertificate;
 use join_protocol::secret::Secret;
 use join_protocol::simulated::{LOCK_REGISTER, SimulatedTpm, SimulatedVerifier};
 use join_protocol::terms::{Purpose, Variant};
@@ -28,7 +30,9 @@ const DAYS: u32 = 3_650;
 /// The keys of a simulated cluster, and its machines.
 #[derive(Debug, Clone)]
 pub struct Joining {
-    /// Directory of the join service's keys.
+    /// UUID of the cluster.
+    pub cluster: Uuid,
+    /// Directory of the keys of the join service and the policy signer.
     pub trust: PathBuf,
     /// Public key of the root, hexadecimal.
     pub root: String,
@@ -54,18 +58,23 @@ impl Joining {
             let authority = simulator::cluster::CLUSTER_AUTHORITY;
             atomic_file::write(&own.join("ca.crt"), authority.as_bytes(), Some(OWNER_ONLY)).context("trust")?;
         }
+        if !own.join(trust::SIGNER_CERTIFICATES).exists() {
+            let present = if own.join(trust::SIGNER_KEY).exists() { Present::Renew } else { Present::Refuse };
+            let wanted = Wanted { cluster, purpose: Purpose::PolicySigner, days: DAYS, epoch: 1, present };
+            trust::issue(&dir, &own, &wanted, trust::now_ms()).context("trust")?;
+        }
         let root = dir.join(trust::ROOT_PUBLIC);
         let root = std::fs::read_to_string(&root).with_context(|| root.display().to_string())?;
         let hosts = data_dir.join("edge").join(cluster.to_string()).join("hosts");
         let machine = |name: &String| Machine::new(&hosts.join(name), cluster, name, boot_chain(&[]));
         let machines = names.iter().skip(1).map(machine).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(Self { trust: own, root: root.trim().to_owned(), machines })
+        Ok(Self { cluster, trust: own, root: root.trim().to_owned(), machines })
     }
 
-    /// The policy that admits these machines with what they measure, and nobody else.
+    /// The policy that admits these machines with what they measure, and nobody else, signed as the first one.
     ///
     /// # Errors
-    /// The simulated TPM does not show its registers, which it does.
+    /// A file of the signer cannot be read, or the simulated TPM does not show its registers, which it does.
     pub fn policy(&self) -> anyhow::Result<AttestationPolicy> {
         let enrolled = self.machines.iter().map(|machine| EnrolledHost {
             ek: machine.endorsement_key(),
@@ -74,7 +83,12 @@ impl Joining {
             control_plane: false,
         });
         let lock = u8::try_from(LOCK_REGISTER).context("the lock register")?;
-        Ok(AttestationPolicy {
+        let key = trust::signing_key(&self.trust.join(trust::SIGNER_KEY))?;
+        let certificates = trust::certificates(&self.trust.join(trust::SIGNER_CERTIFICATES))?;
+        let certificate = certificates.first().context("the signer has no certificate")?;
+        let not_after_ms = IssuerCertificate::read_unverified(certificate)?.not_after_ms;
+        let claims = Claims { cluster: self.cluster, serial: 1, not_after_ms };
+        let policy = AttestationPolicy {
             variants: vec![EvidenceVariant::Simulated],
             bank: PcrBank::Sha256,
             pcrs: reference_values()?,
@@ -85,7 +99,9 @@ impl Joining {
                 enrolled: enrolled.collect(),
                 revoked: Vec::new(),
             },
-        })
+            signature: None,
+        };
+        Ok(signed::sign(&policy, &claims, &key, &certificates))
     }
 }
 

@@ -35,11 +35,16 @@ plugin_opt_config_file /var/lib/mosquitto/sparkfleet-dynamic-security.json";
     ]
 }
 
-/// To hear a topic somebody has to be allowed the subscription and each message.
-fn entries(Grant { action, filter }: &Grant) -> Vec<Value> {
+/// To hear a topic somebody has to be allowed the subscription and each message. What has the greater priority is looked at first.
+fn entries(Grant { action, filter, except }: &Grant) -> Vec<Value> {
     let kinds: &[&str] = match action {
         Action::Publish => &["publishClientSend"],
         Action::Subscribe => &["subscribePattern", "publishClientReceive"],
     };
-    kinds.iter().map(|kind| json!({ "acltype": kind, "topic": filter, "priority": 0, "allow": true })).collect()
+    let entry = |kind: &str, topic: &String, allow: bool| json!({ "acltype": kind, "topic": topic, "priority": i32::from(!allow), "allow": allow });
+    let of_kind = |kind: &&str| {
+        let refused = except.iter().map(|out| entry(kind, out, false));
+        refused.chain([entry(kind, filter, true)]).collect::<Vec<_>>()
+    };
+    kinds.iter().flat_map(of_kind).collect()
 }

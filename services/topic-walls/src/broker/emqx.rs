@@ -28,11 +28,14 @@ pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     let mut text = String::from("%% Who may say what, read from top to bottom.\n");
     for (user, grants) in users(site) {
         text.push_str(&format!("\n%% {user}\n"));
-        for Grant { action, filter } in grants {
+        for Grant { action, filter, except } in grants {
             let verb = match action {
                 Action::Publish => "publish",
                 Action::Subscribe => "subscribe",
             };
+            for out in except {
+                text.push_str(&format!("{{deny, {{username, \"{user}\"}}, {verb}, [\"{out}\"]}}.\n"));
+            }
             text.push_str(&format!("{{allow, {{username, \"{user}\"}}, {verb}, [\"{filter}\"]}}.\n"));
         }
     }

@@ -1,5 +1,5 @@
 //! HiveMQ 4 with the File RBAC extension: roles in `conf/credentials.xml`. The extension knows users by password; these are the site's to choose, so the file has the roles and refuses everybody until
-//! users are added.
+//! users are added. A role cannot refuse: exceptions of a grant are left out.
 
 use super::{ConfigFile, users};
 use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, SESSION_EXPIRY_S};
@@ -15,7 +15,7 @@ pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     );
     for (user, grants) in users(site) {
         text.push_str(&format!("    <role>\n      <id>{user}</id>\n      <permissions>\n"));
-        for Grant { action, filter } in grants {
+        for Grant { action, filter, .. } in grants {
             let activity = match action {
                 Action::Publish => "PUBLISH",
                 Action::Subscribe => "SUBSCRIBE",

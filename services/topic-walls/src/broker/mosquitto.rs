@@ -1,9 +1,12 @@
 //! Mosquitto: `mosquitto.conf(5)`, options `acl_file`, `require_certificate`, `use_identity_as_username`.
 
-use super::{ConfigFile, access_list};
+use std::collections::BTreeSet;
+
+use super::{ConfigFile, access_list, users};
 use crate::limits::{
     CONNECTIONS_MAX, MEMORY_BYTES_MAX, PACKET_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX, SESSION_EXPIRY_S,
 };
+use crate::rules::Grant;
 use crate::site::Site;
 
 /// What one client and all of them may take, as lines of `mosquitto.conf`.
@@ -47,5 +50,35 @@ allow_anonymous false
 
 pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     let text = listener("acl_file /etc/mosquitto/sparkfleet.acl");
-    vec![ConfigFile { name: "sparkfleet.conf", text }, ConfigFile { name: "sparkfleet.acl", text: access_list(site) }]
+    let access = access_list(site, is_listed) + &patterns(site);
+    vec![ConfigFile { name: "sparkfleet.conf", text }, ConfigFile { name: "sparkfleet.acl", text: access }]
+}
+
+fn is_listed(grant: &Grant) -> bool {
+    grant.except.is_empty()
+}
+
+/// The grants with exceptions, which are about the group of the user's name. `topic deny` refuses to read as well, and is looked at before all that a user may; patterns are looked at
+/// after it, in their order. So what a user may read stays, and a pattern can refuse to write. A pattern is for everybody: for users whose grants have no exceptions it is refused.
+fn patterns(site: &Site) -> String {
+    let (mut allowed, mut refused, mut literal) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (with, without): (Vec<_>, Vec<_>) =
+        users(site).partition(|(_, grants)| grants.iter().any(|grant| !is_listed(grant)));
+    for (user, grants) in with {
+        let pattern = |filter: &String| filter.replacen(&format!("/{user}/"), "/%u/", 1);
+        for grant in grants.iter().filter(|grant| !is_listed(grant)) {
+            refused.extend(grant.except.iter().map(pattern));
+            allowed.insert(pattern(&grant.filter));
+        }
+    }
+    for (user, _) in without {
+        literal.extend(allowed.iter().map(|pattern| pattern.replacen("%u", &user, 1)));
+    }
+    let mut text = String::from(
+        "\n# Commands within the group of a cluster, but none to the services that keep it. The server warns of patterns without %u; they are meant so.\n",
+    );
+    for (verb, patterns) in [("deny", refused), ("deny", literal), ("write", allowed)] {
+        patterns.iter().for_each(|pattern| text.push_str(&format!("pattern {verb} {pattern}\n")));
+    }
+    text
 }

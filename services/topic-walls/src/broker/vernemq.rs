@@ -1,4 +1,4 @@
-//! VerneMQ: a listener and `vmq_acl`, whose file has Mosquitto's form.
+//! VerneMQ: a listener and `vmq_acl`, whose file has Mosquitto's form, but cannot refuse: exceptions of a grant are left out.
 
 use super::{ConfigFile, access_list};
 use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, QUEUED_MESSAGES_MAX, SESSION_EXPIRY_S};
@@ -29,5 +29,8 @@ persistent_client_expiration = {}h
 ",
         SESSION_EXPIRY_S / 3600
     );
-    vec![ConfigFile { name: "sparkfleet.conf", text }, ConfigFile { name: "sparkfleet.acl", text: access_list(site) }]
+    vec![
+        ConfigFile { name: "sparkfleet.conf", text },
+        ConfigFile { name: "sparkfleet.acl", text: access_list(site, |_| true) },
+    ]
 }

@@ -76,7 +76,8 @@ impl Up {
         let process = Process::start("up", &program::sparkfleet(), &arguments, directory.path());
         let line = process.says("broker mqtt://").await;
         let broker: SocketAddr = word_after(&line, "mqtt://").parse().unwrap();
-        let cli = Cli::new(&format!("mqtt://{broker}"));
+        let trust = directory.path().join("data/trust").display().to_string();
+        let cli = Cli::new(&format!("mqtt://{broker}")).with_environment([("SPARKFLEET_TRUST".to_owned(), trust)]);
         Self { directory, process, cli, broker }
     }
 

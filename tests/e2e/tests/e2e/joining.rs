@@ -12,7 +12,10 @@ use e2e::wait;
 use join_protocol::transcript::hash;
 use join_service::keys::KeyProvider as _;
 use join_service::trust::{Files, cluster_keys};
+use join_service_contract::{DesiredPolicy, names};
 use serde_json::Value;
+use sparkplug::Metric;
+use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
 
 use crate::factory::{Up, uuid};
 
@@ -264,9 +267,10 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     let at = |name: &str| directory.path().join(name).display().to_string();
     let (trust, own, kubeconfig) = (at("trust"), at(&format!("trust/{cluster}")), at("kubeconfig"));
     cli.json(&["trust", "init", "--dir", &trust]).await;
-    for purpose in ["join-issuer", "cluster-admin"] {
+    for purpose in ["join-issuer", "policy-signer", "cluster-admin"] {
         cli.json(&["trust", "issue", &cluster, "--purpose", purpose, "--dir", &trust]).await;
     }
+    let cli = cli.with_environment([("SPARKFLEET_TRUST".to_owned(), trust.clone())]);
     let (root, hosts, url) = (at("trust/root.pub"), at("hosts"), server.url());
     let fixed = ["simulate-host", NAME, "--cluster", CLUSTER, "--broker", &url, "--root", &root, "--data-dir", &hosts];
     let arguments = [&fixed[..], &["--control-plane"]].concat();
@@ -308,6 +312,68 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     let secrets = [secrets(Path::new(&trust)), secrets(&machine.directory)].concat();
     assert!(secrets.len() >= 5, "{}", secrets.len());
     assert_nothing_secret(&recorder, &machine.process.output(), &secrets);
+}
+
+/// Sends Join a policy as the control plane does, with a version above which there is none.
+async fn forge(forger: &Recorder, policy: Option<&Value>, origin: Option<&str>) {
+    let entry = policy.map(Value::to_string);
+    let revision = policy.map_or(0, |_| 1);
+    let origin = origin.map(|origin| origin.parse().unwrap());
+    let desired = DesiredPolicy { version: u64::MAX, revision, entry, origin, follows: None };
+    let metric = Metric::new(names::DESIRED_POLICY, desired.to_json().to_string());
+    let payload = Payload { timestamp: Some(1), metrics: vec![metric], ..Payload::default() };
+    let payload = encode(&payload, &EncodeOptions::new(Form::Command)).to_vec();
+    forger.publish(&format!("spBv1.0/ACME-{CLUSTER}/NCMD/Join"), payload).await;
+}
+
+/// What `policy show` says of the join service, as soon as `found` likes it.
+async fn at_cluster(up: &Up, what: &str, found: impl Fn(&Value) -> bool) {
+    let deadline = std::time::Instant::now() + wait::PATIENCE;
+    loop {
+        let shown = up.cli.json(&["policy", "show", CLUSTER]).await["join_service"].clone();
+        if found(&shown) {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "waited for {what}: {shown:#}");
+    }
+}
+
+/// Whoever may command Join, such as an edge agent with the certificate of its cluster where the server cannot tell nodes apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_policy_lets_nobody_in_and_keeps_no_operator_out() {
+    let up = Up::embedded().await;
+    in_state(&up, "body-shop-2", "member").await;
+    let forger = Recorder::start(up.broker).await;
+    let mut machine = Machine::start(&up, "body-shop-4", &[]);
+    let row = in_state(&up, "body-shop-4", "pending").await;
+    let genuine = up.cli.json(&["policy", "show", CLUSTER]).await["policy"].clone();
+    let mut changed = genuine.clone();
+    let rogue = serde_json::json!({ "ek": row["endorsement_key"], "controlPlane": true });
+    changed["endorsement"]["enrolled"].as_array_mut().unwrap().push(rogue);
+    let mut unsigned = changed.clone();
+    unsigned.as_object_mut().unwrap().remove("signature").unwrap();
+    for (policy, reason) in [
+        (Some(&unsigned), "the policy is not signed"),
+        (Some(&changed), "the signature is not that of this policy"),
+        (None, "a signed policy stays in force"),
+    ] {
+        forge(&forger, policy, None).await;
+        let is_refused = |shown: &Value| shown["error"].as_str().is_some_and(|error| error.contains(reason));
+        at_cluster(&up, reason, |shown| is_refused(shown) && shown["state"] == "in-force").await;
+    }
+    // The policy in force, from a store that does not exist, at the last epoch that there is.
+    let elsewhere = format!("00000000-0000-0000-0000-000000000009/{}/00000000000000ab/1", u64::MAX);
+    forge(&forger, Some(&genuine), Some(&elsewhere)).await;
+    at_cluster(&up, "the hold", |shown| shown["agreed"] == false && shown["state"] == "in-force").await;
+    let seen = row["last_seen"].clone();
+    machine.reboot().await;
+    host(&up, "body-shop-4", "pending still", |row| row["state"] == "pending" && row["last_seen"] != seen).await;
+
+    let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
+    judged_by(&up, approved["revision"].as_u64().unwrap()).await;
+    machine.reboot().await;
+    in_state(&up, "body-shop-4", "member").await;
+    at_cluster(&up, "no refusal", |shown| shown["error"].is_null() && shown["agreed"] == true).await;
 }
 
 /// Every key in the files of a directory, as bytes.

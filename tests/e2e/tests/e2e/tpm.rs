@@ -67,7 +67,10 @@ impl Site {
         let trust = directory.path().join("trust");
         let (text, own) = (trust.display().to_string(), trust.join(uuid.to_string()));
         cli.json(&["trust", "init", "--dir", &text]).await;
-        cli.json(&["trust", "issue", &uuid.to_string(), "--purpose", "join-issuer", "--dir", &text]).await;
+        for purpose in ["join-issuer", "policy-signer"] {
+            cli.json(&["trust", "issue", &uuid.to_string(), "--purpose", purpose, "--dir", &text]).await;
+        }
+        let cli = cli.with_environment([("SPARKFLEET_TRUST".to_owned(), text)]);
         // The authority of the cluster.
         let (key, certificate) = (own.join("ca.key").display().to_string(), own.join("ca.crt").display().to_string());
         succeed("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", &key]);

@@ -45,8 +45,8 @@ fn site() -> Site {
 fn topics() -> Vec<String> {
     let groups =
         ["ACME-Central", "ACME-Paint_Shop", "ACME-Weld_Shop", "ACME-Paint_Shop-Join", "ACME-Enrol", "OTHER-Line"];
-    let node = ["NBIRTH", "NDATA", "NDEATH", "NCMD"].map(|kind| format!("{kind}/Sync"));
-    let device = ["DBIRTH", "DDATA", "DDEATH", "DCMD"].map(|kind| format!("{kind}/Sync/d"));
+    let node = ["NBIRTH/Sync", "NDATA/Sync", "NDEATH/Sync", "NCMD/Sync", "NCMD/Press"];
+    let device = ["DBIRTH/Sync/d", "DDATA/Sync/d", "DDEATH/Sync/d", "DCMD/Sync/d", "DCMD/Press/d"];
     let in_group = |group| node.iter().chain(&device).map(move |rest| format!("spBv1.0/{group}/{rest}"));
     let hosts = ["ACME-Central.Cluster-Manager", "ACME-Paint_Shop.Monitor", "ACME-Weld_Shop.Monitor", "Ignition"];
     let states = hosts.map(|host| format!("spBv1.0/STATE/{host}"));

@@ -148,3 +148,32 @@ fn a_cluster_that_cannot_have_a_group_is_a_problem_with_its_rule() {
     assert!(centre.0.problem(&CLUSTER.to_string()).unwrap().contains("reserved"));
     assert_eq!(centre.0.devices.len(), 1);
 }
+
+/// A cluster's own monitor may not command edge sync, whose birth tells it the names of edge agents.
+#[test]
+fn edge_sync_is_asked_for_its_birth_when_the_monitor_of_its_cluster_has_started_again() {
+    let mut centre = Centre::new();
+    let mut asked = |node: &EdgeNodeDescriptor, bd_seq: i64| {
+        centre.0.requests.clear();
+        centre.0.host(HostEvent::NodeBirth {
+            node: node.clone(),
+            bd_seq: BdSeq::from_wire(bd_seq).unwrap(),
+            timestamp: 0,
+            uuid: None,
+            metrics: Arc::from([]),
+        });
+        let commands = centre.0.requests.iter().filter_map(|request| match request {
+            HostRequest::Command { node, device: None, metrics } => {
+                Some((node.to_string(), metrics[0].name.to_string()))
+            }
+            _ => None,
+        });
+        commands.collect::<Vec<_>>()
+    };
+    let (monitor, other) = (monitor_of("Paint"), monitor_of("Weld"));
+    assert_eq!(asked(&monitor, 0), [], "who was not known asks nobody: a centre that starts would ask all");
+    assert_eq!(asked(&monitor, 0), [], "the same session");
+    assert_eq!(asked(&other, 1), []);
+    assert_eq!(asked(&monitor, 1), [("ACME-Paint/Sync".to_owned(), "Node Control/Rebirth".to_owned())]);
+    assert_eq!(asked(&monitor, 1), []);
+}
