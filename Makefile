@@ -27,7 +27,7 @@ KUBERNETES_TOOLS := go python3 pip git ip setpriv unshare
 TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test kubernetes cluster check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
+.PHONY: help up test kubernetes cluster check fmt clippy tidy doc shellcheck deny bench soak prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -89,6 +89,9 @@ soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= diff
 	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture
 	@if command -v cargo-fuzz >/dev/null; then $(MAKE) fuzz; \
 	else echo "make soak: cargo-fuzz is missing, so hostile input was not tried (cargo install cargo-fuzz --locked)"; fi
+
+prove: ## check a model of the protocol of desired states by trying everything within a budget: states, depth, seconds
+	$(CARGO) run --locked -p model
 
 tck: ## the requirements of the Sparkplug specification, and how many are covered
 	$(CARGO) test --locked -p tck -- --nocapture
