@@ -7,7 +7,7 @@ ARGS ?=
 KUBERNETES ?= 1.34
 export KUBERNETES
 # How many seeds `make soak` simulates.
-SEEDS ?= 1000
+SEEDS ?= 10000
 # How long `make fuzz` spends on each target.
 SECONDS_EACH ?= 60
 
@@ -85,7 +85,7 @@ bench: ## measurements as Markdown, docs/benchmarks.md says what they mean (ARGS
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml -p ingest
 
-soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds; then fuzz, if cargo-fuzz is there
+soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds, and say how much faster than real time; then fuzz, if cargo-fuzz is there
 	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture
 	@if command -v cargo-fuzz >/dev/null; then $(MAKE) fuzz; \
 	else echo "make soak: cargo-fuzz is missing, so hostile input was not tried (cargo install cargo-fuzz --locked)"; fi
