@@ -7,7 +7,7 @@ ARGS ?=
 KUBERNETES ?= 1.34
 export KUBERNETES
 # How many seeds `make soak` simulates.
-SEEDS ?= 1000
+SEEDS ?= 10000
 # How long `make fuzz` spends on each target.
 SECONDS_EACH ?= 60
 
@@ -27,7 +27,7 @@ KUBERNETES_TOOLS := go python3 pip git ip setpriv unshare
 TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test kubernetes cluster check fmt clippy tidy doc shellcheck deny bench soak tck fuzz
+.PHONY: help up test kubernetes cluster check fmt clippy tidy doc shellcheck deny bench soak prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -85,10 +85,13 @@ bench: ## measurements as Markdown, docs/benchmarks.md says what they mean (ARGS
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml -p ingest
 
-soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds; then fuzz, if cargo-fuzz is there
+soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds, and say how much faster than real time; then fuzz, if cargo-fuzz is there
 	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture
 	@if command -v cargo-fuzz >/dev/null; then $(MAKE) fuzz; \
 	else echo "make soak: cargo-fuzz is missing, so hostile input was not tried (cargo install cargo-fuzz --locked)"; fi
+
+prove: ## check a model of the protocol of desired states by trying everything within a budget: states, depth, seconds
+	$(CARGO) run --locked -p model
 
 tck: ## the requirements of the Sparkplug specification, and how many are covered
 	$(CARGO) test --locked -p tck -- --nocapture

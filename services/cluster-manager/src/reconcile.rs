@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use edge_sync_contract::{DeploymentDevice, DesiredDeployment, DesiredIndex, Digest};
+use sparkplug::replication::Origin;
 use uuid::Uuid;
 
 /// What ConfigDB wants of one deployment.
@@ -150,6 +151,13 @@ pub fn version<D: PartialEq + Clone>(
     };
     *assigned = Some((version, digest));
     version
+}
+
+/// Whether what a receiver reports was accepted from this store and epoch, and it holds nothing. One that does not judge follows everybody.
+#[must_use]
+pub fn follows(ours: Option<Origin>, accepted: Option<Origin>, held: Option<bool>) -> bool {
+    let is_ours = || ours.is_none_or(|ours| accepted.is_some_and(|accepted| accepted.is_of(ours)));
+    held.is_none_or(|held| !held && is_ours())
 }
 
 /// A version that the receiver has not seen.

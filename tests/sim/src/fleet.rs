@@ -1,5 +1,7 @@
 //! What runs: the real states of every service, the machines that they are given, and simple programs for edge agents, the operator and an observer.
 
+mod config_db;
+
 use std::any::Any;
 use std::fmt;
 use std::time::Duration;
@@ -8,10 +10,6 @@ use cluster_manager::access::rate::Rate;
 use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
 use cluster_manager::git_address::GitAddress;
 use cluster_manager::state::{ClusterManager, Left, Settings as ManagerSettings};
-use configdb::model::Limits;
-use configdb::store::MemoryStore;
-use configdb::{Effect as ConfigEffect, Event as ConfigEvent, State as ConfigState, Turn};
-use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
 use edge_monitor::currency::ReloadPolicy;
 use edge_monitor::event::{Effect as MonitorEffect, Event as MonitorEvent};
@@ -26,9 +24,10 @@ use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, Now, Value};
 use uuid::Uuid;
 
+pub(crate) use config_db::boot as boot_configdb;
+
 use crate::disk::Disk;
 use crate::kubernetes::{NAMESPACE, kinds};
-use crate::mutation::Mutation;
 use crate::operator::Operator;
 use crate::program::{Action, Boot, Input, Program};
 use crate::world::{ClusterId, World};
@@ -117,7 +116,7 @@ pub fn sync_node_config(cluster_name: &str, seed: u64) -> EdgeNodeConfig {
 /// Starts the program of a role.
 pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boot {
     match role {
-        Role::ConfigDb => boot_configdb(disk, world.mutation, seed, now),
+        Role::ConfigDb => config_db::boot(disk, world.mutation, seed, now),
         Role::ClusterManager => boot_manager(world, seed, now),
         Role::Central => boot_monitor(Scope::Central { organisation: organisation() }, seed),
         Role::Sync(cluster) => boot_sync(&world.clusters[cluster], seed, now),
@@ -151,84 +150,6 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
 /// A Host Application of that name.
 pub(crate) fn host(name: &str) -> HostConfig {
     HostConfig::of_contracts(Some(HostId::new(name).expect("host names of a run are host ids")))
-}
-
-pub(crate) fn boot_configdb(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now) -> Boot {
-    let store = disk.store().expect("ConfigDB's disk has a database");
-    let limits = Limits::default();
-    let mut state = ConfigState::new(&store.load_now(), limits).expect("the database was written by this program");
-    state.on_event(ConfigEvent::Start { timeline: seed }, now);
-    let config = EdgeNodeConfig {
-        seed,
-        message_bytes_max: limits.message_bytes_max,
-        ..EdgeNodeConfig::for_any_reader(configdb_node(&organisation()))
-    };
-    let mut program = ConfigDb { state, store, forgets: mutation == Some(Mutation::PublishesBeforeItStores), turns: 0 };
-    let actions = program.turn();
-    let metrics = program.state.node_metrics();
-    Boot { program: Box::new(program), node: Some((config, metrics)), host: None, actions }
-}
-
-/// ConfigDB.
-#[derive(Debug)]
-pub struct ConfigDb {
-    state: ConfigState,
-    store: MemoryStore,
-    forgets: bool,
-    turns: u64,
-}
-
-impl ConfigDb {
-    fn turn(&mut self) -> Vec<Action> {
-        self.turns += 1;
-        let Turn { commit, effects } = self.state.take_turn();
-        let is_forgotten = self.forgets && self.turns.is_multiple_of(3);
-        let stored = effects.commit(|| {
-            if !is_forgotten && !commit.is_empty() {
-                self.store.commit_now(&commit);
-            }
-            Ok::<_, std::convert::Infallible>(())
-        });
-        let saved = match stored {
-            Ok(((), saved)) => saved,
-            Err((never, _)) => match never {},
-        };
-        let mut actions = Vec::new();
-        let mut histories = Vec::new();
-        for effect in saved {
-            match effect {
-                ConfigEffect::Node(update) => actions.push(Action::Node(update)),
-                ConfigEffect::ReadHistory(request) => {
-                    let history = self.store.history_now(&request);
-                    histories.push((request, history));
-                }
-            }
-        }
-        if !histories.is_empty() {
-            for (request, history) in histories {
-                self.state.on_event(ConfigEvent::History { request, history: Ok(history) }, Now::default());
-            }
-            actions.extend(self.turn());
-        }
-        actions
-    }
-}
-
-impl Program for ConfigDb {
-    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
-        if let Input::Node(event) = input {
-            self.state.on_event(ConfigEvent::Node(event), now);
-        }
-        self.turn()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.state.next_deadline()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {

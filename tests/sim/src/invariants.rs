@@ -3,13 +3,15 @@
 //! `after_step` is called after every step. `unsettled` says what has not converged; after everything is mended it must come to say nothing.
 
 mod settled;
+mod share;
+mod stores;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
 use configdb_schema::Document;
-use configdb_schema::document::{EdgeCluster, EdgeDeployment};
+use configdb_schema::document::{EdgeCluster, EdgeClusterRecovery, EdgeDeployment};
 use edge_sync::object::ObjectKey;
 use edge_sync::record::IndexRecord;
 use sparkplug::host::HostEvent;
@@ -70,7 +72,19 @@ pub struct Checks {
     /// Deployments that were wanted on a cluster and are not, or were not for a while.
     wanted: BTreeSet<(Uuid, Uuid)>,
     released: BTreeSet<(Uuid, Uuid)>,
-    store_revision: u64,
+    store_state: Option<(Uuid, u64)>,
+    /// Every deployment that ever was in a store, as it was last.
+    entries: BTreeMap<Uuid, EdgeDeployment>,
+    /// Requests whose records were lost with a store.
+    lost_requests: BTreeSet<String>,
+    /// Clusters that were lost with a store.
+    lost_clusters: BTreeSet<Uuid>,
+    /// Epochs that an operator decided, by cluster.
+    decisions: BTreeSet<(Uuid, u64)>,
+    /// Births that were forged: topics of the deaths that end them.
+    forged: BTreeSet<String>,
+    /// Nodes of which a host lost track, and since when nobody asked them.
+    unasked: BTreeMap<(ProcessId, EdgeNodeDescriptor), Duration>,
     deletions: Vec<(ClusterId, ObjectKey, Option<Uuid>)>,
 }
 
@@ -92,8 +106,9 @@ impl Checks {
                 format!("an Edge Node refused its own application: {refusal}"),
             ));
         }
+        Self::version_never_falls(world)?;
         Self::no_prune_from_ignorance(world)?;
-        Self::version_never_falls(world)
+        Self::fair_share(world)
     }
 
     /// A message is published by a process.
@@ -103,6 +118,7 @@ impl Checks {
         if !payload.metrics.iter().any(|metric| metric.name.as_deref() == Some("Node Control/Rebirth")) {
             return;
         }
+        self.asked(id, &node);
         let last = self.asked.insert((id, node.clone()), mono);
         if let Some(last) = last.filter(|last| mono < *last + REBIRTH_REQUESTS_APART) {
             let detail = format!("{id:?} asks {node} for rebirth twice within {:?}", mono.saturating_sub(last));
@@ -113,6 +129,7 @@ impl Checks {
     /// A program forgets a node, and with it when that was asked.
     pub fn on_forget(&mut self, id: ProcessId, node: &EdgeNodeDescriptor) {
         self.asked.remove(&(id, node.clone()));
+        self.unfollow(id, Some(node));
     }
 
     /// The broker took a message.
@@ -145,6 +162,7 @@ impl Checks {
     /// A process ended: its next life knows nothing of what this one asked.
     pub fn on_end(&mut self, id: ProcessId) {
         self.asked.retain(|(asker, _), _| *asker != id);
+        self.unfollow(id, None);
     }
 
     /// A host lost its session: what it heard in it proves nothing any more.
@@ -157,6 +175,7 @@ impl Checks {
         if let Some(fault) = fault {
             self.fail("alive-means-born", format!("{id:?} was told {fault}"));
         }
+        self.follow(id, event, mono);
         match event {
             HostEvent::NodeBirth { node, bd_seq, .. } => {
                 let bd_seq = u64::try_from(bd_seq.get()).unwrap_or_default();
@@ -232,6 +251,7 @@ impl Checks {
             let new =
                 new.map_err(|error| Violation::new("version-never-falls", format!("unreadable record: {error}")))?;
             if let Some(old) = old {
+                world.acknowledged_is_kept(cluster, &old, &new)?;
                 let fallen = new.index.deployments.keys().find(|uuid| {
                     let version = |record: &IndexRecord| record.entry(**uuid).map(|entry| entry.version);
                     version(&old).is_some_and(|before| version(&new).is_some_and(|after| after < before))
@@ -254,14 +274,17 @@ impl Checks {
 impl World {
     /// What ConfigDB's database wants where, and what it has ceased to want.
     fn learn_what_is_wanted(&mut self) {
-        let store = self.process_of(&Role::ConfigDb).and_then(|id| self.processes[&id].disk.store());
-        let Some(store) = store else { return };
-        let revision = store.revision_now();
-        if revision == self.checks.store_revision {
+        let Some(disk) = self.process_of(&Role::ConfigDb).map(|id| self.processes[&id].disk.clone()) else { return };
+        let Some(store) = disk.store() else { return };
+        let state = Some((disk.identity(), store.revision_now()));
+        if state == self.checks.store_state {
             return;
         }
-        self.checks.store_revision = revision;
+        // What a store that came back older does not list, or another one, nobody has taken away.
+        let is_continued = self.checks.store_state.is_some();
+        self.checks.store_state = state;
         let truth = Truth::of(&store.load_now());
+        self.checks.entries.extend(truth.deployments.clone());
         let (wanted, homeless): (BTreeSet<_>, BTreeSet<_>) = truth
             .deployments
             .iter()
@@ -269,7 +292,7 @@ impl World {
             .partition(|(cluster, _)| truth.clusters.contains_key(cluster));
         // A manager that has not heard yet that the cluster is deleted brings the deployment there all the same, and takes it away as soon as it hears.
         self.checks.released.extend(homeless);
-        for place in self.checks.wanted.difference(&wanted) {
+        for place in self.checks.wanted.difference(&wanted).filter(|_| is_continued) {
             self.checks.released.insert(*place);
         }
         self.checks.wanted = wanted;
@@ -283,6 +306,8 @@ pub struct Truth {
     pub clusters: BTreeMap<Uuid, EdgeCluster>,
     /// Deployments, also of clusters that do not exist.
     pub deployments: BTreeMap<Uuid, EdgeDeployment>,
+    /// The highest epoch that an operator decided.
+    pub epoch: u64,
 }
 
 impl Truth {
@@ -295,6 +320,9 @@ impl Truth {
                 if let Ok(cluster) = serde_json::from_str(&entry.json) {
                     truth.clusters.insert(*object, cluster);
                 }
+            } else if *application == EdgeClusterRecovery::application().uuid {
+                let recovery = serde_json::from_str::<EdgeClusterRecovery>(&entry.json);
+                truth.epoch = truth.epoch.max(recovery.map_or(0, |recovery| recovery.epoch));
             } else if *application == EdgeDeployment::application().uuid
                 && let Ok(deployment) = serde_json::from_str(&entry.json)
             {

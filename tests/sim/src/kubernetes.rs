@@ -69,6 +69,8 @@ pub struct Cluster {
     pub record: Option<(String, u64)>,
     /// The API server does not answer until then.
     pub down_until: Option<Duration>,
+    /// Its database has no room until then: everything can be read and deleted, nothing can be written.
+    pub full_until: Option<Duration>,
     /// The commits that Flux was asked to fetch last.
     pub flux_told: Option<Sources>,
     nodes: BTreeMap<String, HostDevice>,
@@ -119,6 +121,7 @@ impl Cluster {
             objects: BTreeMap::new(),
             record: None,
             down_until: None,
+            full_until: None,
             sparkplug_nodes: BTreeMap::new(),
             secrets: BTreeMap::new(),
             flux_told: None,
@@ -246,6 +249,8 @@ impl World {
         let rolls_back = self.mutation == Some(Mutation::RecordRollsBack) && self.random.chance(200);
         let Some(known) = self.clusters.get_mut(&cluster) else { return };
         let is_down = known.down_until.is_some_and(|until| until > stamp);
+        let writes = matches!(effect, Effect::SaveIndex { .. } | Effect::Apply { .. } | Effect::Annotate(_));
+        let is_full = writes && known.full_until.is_some_and(|until| until > stamp);
         if let Effect::Delete { key, .. } = &effect
             && !is_down
         {
@@ -255,7 +260,7 @@ impl World {
         }
         let Some(known) = self.clusters.get_mut(&cluster) else { return };
         let Carried { mut answer, changed } =
-            if is_down { refused_all(effect) } else { known.execute(effect, slow_deletion) };
+            if is_down || is_full { refused_all(effect) } else { known.execute(effect, slow_deletion) };
         if loses_answer && let Event::IndexSaved { .. } = answer {
             answer = Event::IndexNotSaved(unreachable());
         }

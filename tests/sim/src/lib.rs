@@ -2,7 +2,7 @@
 //!
 //! What is real: the states of ConfigDB, cluster manager, edge sync and edge monitor (edge and central), and the Edge Node and Host Application machines of
 //! `sparkplug`. What is a model: the MQTT server ([`broker`], [`network`]), Kubernetes with Flux and edge agents ([`kubernetes`]), git ([`git`]), disks ([`disk`]), people
-//! ([`operator`], [`transition`]).
+//! ([`operator`], [`transition`], [`recovery`]), and what breaks ([`trouble`]).
 //!
 //! A run ([`run`]) lives through a list of [`transition`]s that the seed chooses; the checks of [`invariants`] are made after every step. Then everything is mended and nobody wants
 //! anything new: within bounded virtual time every replica must equal its source and everything that people wanted must be applied or visibly refused.
@@ -23,7 +23,9 @@ pub mod network;
 pub mod operator;
 pub mod program;
 pub mod random;
+pub mod recovery;
 pub mod replica;
 pub mod run;
 pub mod transition;
+pub mod trouble;
 pub mod world;

@@ -18,6 +18,9 @@ struct Arguments {
     /// How many things happen from outside in a run
     #[arg(long, default_value_t = 40)]
     steps: u32,
+    /// Start second instances of every service, also of those that nothing keeps apart
+    #[arg(long)]
+    rivals: bool,
     /// Print what happened
     #[arg(long)]
     trace: bool,
@@ -43,7 +46,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let seed = arguments.seed.unwrap_or(1);
-    let plan = Plan { steps: arguments.steps, is_traced: arguments.trace, ..Plan::of(seed) };
+    let plan =
+        Plan { steps: arguments.steps, is_traced: arguments.trace, all_rivals: arguments.rivals, ..Plan::of(seed) };
     match run(&plan) {
         Ok(summary) => {
             println!("{summary:#?}\nin {:.1?}", started.elapsed());

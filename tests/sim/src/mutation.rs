@@ -5,6 +5,7 @@ use edge_sync_contract::{DesiredIndex, SyncCommand};
 use sparkplug::Metric;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::payload::Limits;
+use sparkplug::replication::Origin;
 
 use crate::endpoint::Side;
 use crate::fleet::Role;
@@ -29,11 +30,15 @@ pub enum Mutation {
     PublishesBeforeItStores,
     /// Something panics at a payload that cannot be read.
     PanicsAtGarbage,
+    /// Sync follows whatever store it is sent something from.
+    BelievesEveryStore,
+    /// Requests for births do not reach clusters.
+    NeverAsks,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::LosesCommands,
         Self::RecordRollsBack,
         Self::PrunesFromIgnorance,
@@ -42,6 +47,8 @@ impl Mutation {
         Self::AsksWithoutEnd,
         Self::PublishesBeforeItStores,
         Self::PanicsAtGarbage,
+        Self::BelievesEveryStore,
+        Self::NeverAsks,
     ];
 
     /// The check that must notice.
@@ -56,6 +63,8 @@ impl Mutation {
             Self::AsksWithoutEnd => "one-storm-one-rebirth",
             Self::PublishesBeforeItStores => "resume-anywhere",
             Self::PanicsAtGarbage => "input-is-hostile",
+            Self::BelievesEveryStore => "acknowledged-is-kept",
+            Self::NeverAsks => "fair-share",
         }
     }
 }
@@ -94,8 +103,11 @@ impl World {
 
     /// How often a message is sent.
     pub(crate) fn repetitions(&self, topic: &str) -> u32 {
-        let is_repeated = self.mutation == Some(Mutation::AsksWithoutEnd) && topic.contains("/NCMD/");
-        if is_repeated { 3 } else { 1 }
+        match self.mutation {
+            Some(Mutation::AsksWithoutEnd) if topic.contains("/NCMD/") => 3,
+            Some(Mutation::NeverAsks) if topic.contains("/NCMD/") && !topic.contains("-Central/") => 0,
+            _ => 1,
+        }
     }
 
     /// What a Sync is told instead of an event; None: the event is lost.
@@ -106,6 +118,17 @@ impl World {
         }
         match self.mutation {
             Some(Mutation::LosesCommands) => None,
+            Some(Mutation::BelievesEveryStore) => {
+                let accepted = role.cluster().and_then(|site| self.clusters.get(&site)?.accepted()?.index.origin);
+                let index = SyncCommand::from_event(device.as_ref(), &metrics);
+                let (Some(accepted), Ok(Some(SyncCommand::Index(index)))) = (accepted, index) else {
+                    return Some(NodeEvent::Command { device, metrics, timestamp });
+                };
+                let origin = index.origin.map(|origin| Origin { point: origin.point, ..accepted });
+                let believed = DesiredIndex { origin, follows: Some(accepted.point), ..index };
+                let metric = Metric::new(edge_sync_contract::names::DESIRED_INDEX, believed.to_json().to_string());
+                Some(NodeEvent::Command { device: None, metrics: vec![metric], timestamp })
+            }
             Some(Mutation::PrunesFromIgnorance) if self.random.chance(100) => {
                 let Ok(Some(SyncCommand::Index(index))) = SyncCommand::from_event(device.as_ref(), &metrics) else {
                     return Some(NodeEvent::Command { device, metrics, timestamp });

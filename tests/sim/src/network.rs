@@ -149,7 +149,14 @@ impl World {
         let Some(wire) = self.network.wires.get_mut(&session) else { return };
         let process = wire.process;
         let cut_off_until = self.processes.get(&process).and_then(|process| process.partitioned_until);
+        let paused_until = self.processes.get(&process).and_then(|process| process.paused_until);
         match packet {
+            // The operating system has it; the process reads it when it goes on.
+            Packet::Down(_) | Packet::ClientOver { .. } | Packet::ConnectTimeout if paused_until.is_some() => {
+                let until = paused_until.unwrap_or(self.mono).max(self.mono + Duration::from_micros(1));
+                wire.down_at = wire.down_at.max(until);
+                self.at(until, Happening::Packet(session, packet));
+            }
             Packet::Up(_) | Packet::Down(_) if cut_off_until.is_some() => {
                 // TCP sends again until the connection is given up; what is sent later does not overtake it.
                 let until = cut_off_until.unwrap_or(self.mono).max(self.mono + Duration::from_micros(1));
@@ -174,7 +181,7 @@ impl World {
             }
             Packet::ServerTimeout => {
                 let is_gone = wire.drops_up && !wire.is_open;
-                if (cut_off_until.is_some() || is_gone) && self.broker.has(session) {
+                if (cut_off_until.is_some() || paused_until.is_some() || is_gone) && self.broker.has(session) {
                     trace!(self, "broker gives {session:?} up");
                     self.broker.lose(session);
                     self.flush_broker();
@@ -240,9 +247,9 @@ impl World {
     }
 
     fn arrive_at_client(&mut self, session: SessionId, packet: ToClient) {
-        let now = self.now();
         let Some(wire) = self.network.wires.get(&session).filter(|wire| wire.is_open) else { return };
         let (id, side) = (wire.process, wire.side);
+        let now = self.now_of(id);
         let event = match packet {
             ToClient::ConnAck => TransportEvent::Connected,
             ToClient::SubAck => TransportEvent::Subscribed,
@@ -266,10 +273,10 @@ impl World {
 
     /// The client's side of a connection is over.
     pub fn client_over(&mut self, session: SessionId, reason: &str, reached: bool) {
-        let now = self.now();
         let Some(wire) = self.network.wires.get_mut(&session).filter(|wire| wire.is_open) else { return };
         wire.is_open = false;
         let (id, side) = (wire.process, wire.side);
+        let now = self.now_of(id);
         trace!(self, "{session:?} of {id:?} is over: {reason}");
         self.gone_up(session, false);
         if side == Side::Host {
@@ -347,6 +354,16 @@ impl World {
         }
     }
 
+    /// Freezes a process for some time: the broker hears no ping of it meanwhile.
+    pub fn pause(&mut self, id: ProcessId, until: Duration) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.paused_until = Some(process.paused_until.map_or(until, |known| known.max(until)));
+        for session in self.sessions_of(id) {
+            let server = self.random.millis(5_000..15_000);
+            self.after(server, Happening::Packet(session, Packet::ServerTimeout));
+        }
+    }
+
     /// The broker crashes and comes back.
     pub fn crash_broker(&mut self, down: Duration, keep_retained: bool) {
         self.network.broker_down_until = Some(self.mono + down);
@@ -357,7 +374,7 @@ impl World {
         }
     }
 
-    fn sessions_of(&self, id: ProcessId) -> Vec<SessionId> {
+    pub(crate) fn sessions_of(&self, id: ProcessId) -> Vec<SessionId> {
         let Some(process) = self.processes.get(&id) else { return Vec::new() };
         process.endpoints.values().filter_map(|endpoint| endpoint.session).collect()
     }

@@ -35,13 +35,15 @@ pub struct Plan {
     pub mutation: Option<Mutation>,
     /// Keep a trace.
     pub is_traced: bool,
+    /// Second instances of every service are started, also of those that nothing keeps apart.
+    pub all_rivals: bool,
 }
 
 impl Plan {
     /// A run of that seed.
     #[must_use]
     pub const fn of(seed: u64) -> Self {
-        Self { seed, steps: 40, mutation: None, is_traced: false }
+        Self { seed, steps: 40, mutation: None, is_traced: false, all_rivals: false }
     }
 
     /// How to see a run again.
@@ -87,6 +89,7 @@ pub struct Failure {
 /// A check failed, or something panicked.
 pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
     let mut world = World::new(plan.seed, plan.mutation, plan.is_traced);
+    world.all_rivals = plan.all_rivals;
     let ended = errors::watched(|| catch_unwind(AssertUnwindSafe(|| live(&mut world, plan))));
     let violation = match ended {
         Ok(Ok(converged_in)) => {
@@ -111,7 +114,7 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
 }
 
 /// What ConfigDB writes into an empty database; it is always the same, so it is made once.
-fn fresh_store() -> &'static MemoryStore {
+pub(crate) fn fresh_store() -> &'static MemoryStore {
     static FRESH: OnceLock<MemoryStore> = OnceLock::new();
     FRESH.get_or_init(|| {
         let store = MemoryStore::new(Uuid::nil());
@@ -125,6 +128,7 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
     if plan.mutation == Some(Mutation::SwallowsDeaths) {
         world.broker.swallows = Some("NDEATH");
     }
+    world.skew_max = if world.random.chance(500) { 0 } else { world.random.below(120_000) };
     let store = fresh_store().copy(Uuid::from_u128(world.random.wide()));
     world.add_process(Role::ConfigDb, Disk::with_store(store));
     for role in [Role::ClusterManager, Role::Central, Role::Operator, Role::Observer] {

@@ -15,6 +15,8 @@ use crate::kubernetes::Cluster;
 use crate::network::Weather;
 use crate::operator::{ScriptCluster, ScriptDeployment, Wish};
 use crate::program::Input;
+use crate::recovery::Recovery;
+use crate::trouble::Trouble;
 use crate::world::{ClusterId, Happening, ProcessId, World, trace};
 
 /// One thing from outside.
@@ -82,6 +84,10 @@ pub enum Transition {
     GitFull,
     /// Somebody publishes garbage.
     Garbage,
+    /// Something breaks.
+    Trouble(Trouble),
+    /// Something becomes of ConfigDB's store.
+    Recovery(Recovery),
 }
 
 /// What the seed chooses from, and how often.
@@ -110,6 +116,15 @@ const CHOICES: &[(u64, Transition)] = &[
     (4, Transition::KubernetesOutage),
     (2, Transition::GitFull),
     (6, Transition::Garbage),
+    (3, Transition::Trouble(Trouble::Disk)),
+    (2, Transition::Trouble(Trouble::ClusterFull)),
+    (5, Transition::Trouble(Trouble::Pause)),
+    (2, Transition::Trouble(Trouble::Steal)),
+    (2, Transition::Trouble(Trouble::SecondInstance)),
+    (2, Transition::Trouble(Trouble::Flood)),
+    (3, Transition::Recovery(Recovery::Restore)),
+    (2, Transition::Recovery(Recovery::RollBack)),
+    (1, Transition::Recovery(Recovery::Replace)),
 ];
 
 const CLUSTER_NAMES: &[&str] = &["Paint", "Press", "Weld", "Final"];
@@ -223,6 +238,8 @@ impl World {
                 self.git.full_until = Some(self.mono + length);
             }
             Transition::Garbage => self.garbage(),
+            Transition::Trouble(trouble) => self.on_trouble(trouble),
+            Transition::Recovery(recovery) => self.on_recovery(recovery),
         }
     }
 
@@ -236,6 +253,11 @@ impl World {
         for process in self.processes.values_mut() {
             process.partitioned_until = None;
         }
+        self.mend_troubles();
+        for site in self.strays() {
+            let later = self.random.millis(1_000..60_000);
+            self.after(later, Happening::Transition(Transition::Recovery(Recovery::Decide(site))));
+        }
         for id in self.cluster_ids() {
             if let Some(cluster) = self.clusters.get_mut(&id) {
                 cluster.down_until = None;
@@ -244,12 +266,12 @@ impl World {
         }
     }
 
-    fn request_id(&mut self) -> String {
+    pub(crate) fn request_id(&mut self) -> String {
         self.script.requests += 1;
         format!("op-{}", self.script.requests)
     }
 
-    fn ask(&mut self, request: WriteRequest) {
+    pub(crate) fn ask(&mut self, request: WriteRequest) {
         let Some(id) = self.process_of(&Role::Operator) else { return };
         let life = self.processes[&id].life;
         trace!(self, "operator asks {request:?}");
@@ -296,9 +318,12 @@ impl World {
         self.after(later, Happening::Transition(Transition::Bootstrap(uuid)));
     }
 
-    fn put_cluster(&mut self, uuid: Uuid, name: &str) {
+    /// Writes a cluster; yields the id of the request.
+    pub(crate) fn put_cluster(&mut self, uuid: Uuid, name: &str) -> String {
         let request = WriteRequest::put(self.request_id(), uuid).create_object(class::EDGE_CLUSTER, None).by("people");
+        let id = request.id.clone();
         self.ask(request.entry("EdgeCluster", json!({"name": name, "namespace": crate::kubernetes::NAMESPACE})));
+        id
     }
 
     fn delete_cluster(&mut self) {

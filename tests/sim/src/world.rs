@@ -48,6 +48,12 @@ pub struct Process {
     pub disk: Disk,
     /// Its network is cut off until then.
     pub partitioned_until: Option<Duration>,
+    /// It is frozen until then: it neither hears nor says anything, and its operating system keeps its sockets.
+    pub paused_until: Option<Duration>,
+    /// It runs beside another process of its role, and is not the one that counts.
+    pub is_second: bool,
+    /// So many milliseconds its wall clock is ahead of the world's.
+    pub skew: i64,
     /// The time up to which its program has been called without having anything to do: a deadline that does not move is a fault.
     spins: (Duration, u32),
     /// Its earliest deadline, and of which machine (None: of the program); None until it is asked for again.
@@ -104,6 +110,10 @@ pub struct World {
     pub steps: u64,
     /// Lines of the trace, if one is wanted.
     pub trace: Option<Vec<String>>,
+    /// Second instances of every service are started, also of those that do harm.
+    pub all_rivals: bool,
+    /// Wall clocks of machines are wrong, by so many milliseconds at most.
+    pub skew_max: u64,
     /// Clusters whose machines are set up again soon.
     pub(crate) order_bootstrap: Vec<uuid::Uuid>,
     queue: BTreeMap<(Duration, u64), Happening>,
@@ -154,6 +164,8 @@ impl World {
             crash_per_million: 0,
             steps: 0,
             trace: is_traced.then(Vec::new),
+            all_rivals: false,
+            skew_max: 0,
             order_bootstrap: Vec::new(),
             queue: BTreeMap::new(),
             order: 0,
@@ -167,6 +179,14 @@ impl World {
     pub fn now(&self) -> Now {
         let elapsed = u64::try_from(self.mono.as_millis()).unwrap_or(u64::MAX);
         Now::new(self.mono, self.wall_base.saturating_add(elapsed))
+    }
+
+    /// Both clocks as a process sees them: the wall clock of its machine may be wrong.
+    #[must_use]
+    pub fn now_of(&self, id: ProcessId) -> Now {
+        let now = self.now();
+        let skew = self.processes.get(&id).map_or(0, |process| process.skew);
+        Now::new(now.mono, now.wall.saturating_add_signed(skew))
     }
 
     /// Digest of everything that happened: equal for two runs of one seed.
@@ -190,6 +210,7 @@ impl World {
     pub fn add_process(&mut self, role: Role, disk: Disk) -> ProcessId {
         self.next_process += 1;
         let id = ProcessId(self.next_process);
+        let skew = self.skew_of_machine(role.cluster());
         let process = Process {
             role,
             life: 0,
@@ -197,6 +218,9 @@ impl World {
             endpoints: BTreeMap::new(),
             disk,
             partitioned_until: None,
+            paused_until: None,
+            is_second: false,
+            skew,
             spins: (Duration::ZERO, 0),
             due: None,
         };
@@ -208,7 +232,7 @@ impl World {
     /// The process with a role.
     #[must_use]
     pub fn process_of(&self, wanted: &Role) -> Option<ProcessId> {
-        self.processes.iter().find(|(_, process)| process.role == *wanted).map(|(id, _)| *id)
+        self.processes.iter().find(|(_, process)| process.role == *wanted && !process.is_second).map(|(id, _)| *id)
     }
 
     /// Takes one step; false if nothing is left to happen before `until`.
@@ -263,6 +287,9 @@ impl World {
         match what {
             Happening::Packet(session, packet) => self.on_packet(session, packet),
             Happening::Input(process, life, input) => {
+                if let Some(until) = self.processes.get(&process).and_then(|process| process.paused_until) {
+                    return self.at(until, Happening::Input(process, life, input));
+                }
                 if self.processes.get(&process).is_some_and(|process| process.life == life) {
                     self.turn(process, *input);
                 }
@@ -281,7 +308,7 @@ impl World {
     /// The earliest deadline of any machine or program: when, whose, and of which machine (None: the program's).
     fn earliest_deadline(&mut self) -> Option<(Duration, ProcessId, Option<Side>)> {
         let mut earliest: Option<(Duration, ProcessId, Option<Side>)> = None;
-        for (id, process) in &mut self.processes {
+        for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.paused_until.is_none()) {
             if process.due.is_none() {
                 process.due = Some(process.next_deadline());
             }
@@ -295,7 +322,7 @@ impl World {
     }
 
     fn deadline(&mut self, id: ProcessId, side: Option<Side>) -> Result<(), Violation> {
-        let now = self.now();
+        let now = self.now_of(id);
         let Some(process) = self.processes.get_mut(&id) else { return Ok(()) };
         if process.spins.0 == now.mono {
             process.spins.1 += 1;
@@ -356,7 +383,7 @@ impl World {
 
     /// One turn of a program: the state decides and commits, then the actions are carried out; a crash may come before each of them.
     pub fn turn(&mut self, id: ProcessId, input: Input) {
-        let now = self.now();
+        let now = self.now_of(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(mut program) = process.program.take() else { return };
         process.due = None;
@@ -387,7 +414,7 @@ impl World {
     }
 
     fn execute(&mut self, id: ProcessId, action: Action) {
-        let now = self.now();
+        let now = self.now_of(id);
         if self.trace.is_some() {
             let text: String = format!("{action:?}").chars().take(400).collect();
             let role = self.processes[&id].role.clone();
@@ -431,7 +458,7 @@ impl World {
 
     /// Gives the Edge Node of a process an update.
     pub fn execute_node(&mut self, id: ProcessId, update: NodeUpdate) {
-        let now = self.now();
+        let now = self.now_of(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(Endpoint { machine: Machine::Node(node), .. }) = process.endpoints.get_mut(&Side::Node) else {
             return;
@@ -446,7 +473,7 @@ impl World {
     }
 
     fn start(&mut self, id: ProcessId) {
-        let now = self.now();
+        let now = self.now_of(id);
         let seed = self.random.number();
         let Some(process) = self.processes.get_mut(&id) else { return };
         if process.program.is_some() {
@@ -454,6 +481,7 @@ impl World {
         }
         process.life += 1;
         process.due = None;
+        process.paused_until = None;
         let (role, disk) = (process.role.clone(), process.disk.clone());
         trace!(self, "{role} starts");
         let Boot { program, node, host, actions } = crate::fleet::boot(&role, &disk, self, seed, now);
@@ -476,7 +504,7 @@ impl World {
     }
 
     pub fn start_node(&mut self, id: ProcessId, config: EdgeNodeConfig, metrics: Vec<Metric>) {
-        let now = self.now();
+        let now = self.now_of(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
         let config = EdgeNodeConfig { bd_seq: process.disk.bd_seq(), ..config };
         let client_id = format!("{} node", config.descriptor);

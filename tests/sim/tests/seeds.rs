@@ -1,12 +1,16 @@
 //! Many seeds, the same seed twice, and one broken thing for each check.
 
 use std::num::NonZero;
+use std::time::{Duration, Instant, SystemTime};
 
 use sim::mutation::Mutation;
 use sim::run::{Plan, run, run_many};
 
-/// Seeds of an ordinary test run. `SPARKFLEET_SEEDS` asks for more: `make soak`.
-const SEEDS: u64 = 1_000;
+/// Seeds of every ordinary test run, and those that the date chooses. `SPARKFLEET_SEEDS` asks for more: `make soak`.
+const SEEDS: u64 = 850;
+const SEEDS_OF_THE_DAY: u64 = 150;
+/// A soak begins here, so that it tries what was not tried before.
+const SOAK: u64 = 1_000;
 /// Things from outside in each of them; a soak has more.
 const STEPS: u32 = 12;
 const STEPS_SOAK: u32 = 40;
@@ -20,10 +24,28 @@ fn threads() -> usize {
 #[test]
 fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in_the_end() {
     let asked = std::env::var("SPARKFLEET_SEEDS").ok();
-    let seeds = asked.as_ref().map_or(SEEDS, |text| text.parse().expect("SPARKFLEET_SEEDS is a number"));
-    // A soak begins where the ordinary run ends, so that it tries what was not tried before.
-    let (first, steps) = if asked.is_some() { (SEEDS, STEPS_SOAK) } else { (0, STEPS) };
-    let (summaries, failure) = run_many(first..first + seeds, steps, threads());
+    let asked: Option<u64> = asked.map(|text| text.parse().expect("SPARKFLEET_SEEDS is a number"));
+    let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    let of_the_day = 1_000_000 + day * SEEDS_OF_THE_DAY;
+    let (parts, steps) = match asked {
+        Some(seeds) => (vec![SOAK..SOAK + seeds], STEPS_SOAK),
+        None => (vec![0..SEEDS, of_the_day..of_the_day + SEEDS_OF_THE_DAY], STEPS),
+    };
+    eprintln!("seeds {parts:?} with {steps} steps each");
+    let started = Instant::now();
+    let (mut summaries, mut failure) = (Vec::new(), None);
+    for part in parts.iter().cloned() {
+        if failure.is_some() {
+            break;
+        }
+        let (some, failed) = run_many(part, steps, threads());
+        summaries.extend(some);
+        failure = failed;
+    }
+    let (real, seeds) = (started.elapsed(), parts.iter().map(|part| part.end - part.start).sum::<u64>());
+    let lasted: Duration = summaries.iter().map(|summary| summary.lasted).sum();
+    let times = lasted.as_secs_f64() / real.as_secs_f64();
+    eprintln!("{} seeds: {lasted:.0?} of virtual time in {real:.0?}, {times:.0} times as fast", summaries.len());
     if let Some((plan, failure)) = failure {
         panic!("seed {} at {:?}: {}\nto see it again: {}", plan.seed, failure.at, failure.violation, plan.command());
     }

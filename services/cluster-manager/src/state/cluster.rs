@@ -10,7 +10,7 @@ use cluster_manager_contract::{
 };
 use configdb_contract::WriteRequest;
 use configdb_schema::document::{
-    EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, GitRef, Info, SparkplugAddress,
+    EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeClusterStatus, GitConfig, GitRef, Info, SparkplugAddress,
 };
 use configdb_schema::{ClusterName, Document, known};
 use service_runtime::backoff::Backoff;
@@ -346,12 +346,19 @@ impl ClusterManager {
         let config = replica.entry(uuid, EdgeCluster::slug()).map(|entry| entry.parse().map_err(text));
         let record = replica.entry(uuid, EdgeClusterSetup::slug()).map(|entry| entry.parse().map_err(text));
         let status = replica.document(uuid).ok().flatten();
+        let recovery = replica.document::<EdgeClusterRecovery>(uuid).ok().flatten();
+        // Its object was missing because the store came back older. It has its entry again, and its edge was released to this store.
+        let is_recovered = config.is_some() && recovery.is_some_and(|recovery| Some(recovery.store) == replica.store());
         let identity = self.identity_entries(uuid);
         let cluster = self.clusters.get_mut(&uuid);
         let record = match (record, cluster) {
             (Some(record), Some(cluster)) => {
                 cluster.orphan = None;
                 Some(record)
+            }
+            (None, Some(cluster)) if is_recovered => {
+                cluster.orphan = None;
+                None
             }
             (record, cluster) => record.or_else(|| cluster?.orphan.clone().map(Ok)),
         };

@@ -353,7 +353,7 @@ impl ClusterManager {
         let reported = sync.and_then(|sync| {
             let node = node?;
             let deployments = sync.replica.deployments();
-            let follows_us = follows(provenance.origin, node.desired_origin, node.desired_held);
+            let follows_us = reconcile::follows(provenance.origin, node.desired_origin, node.desired_held);
             let (index_version, index_digest) = (node.desired_version, node.desired_digest);
             Some(Reported { index_version, index_digest, follows_us, deployments })
         });
@@ -555,12 +555,6 @@ impl ClusterManager {
 /// Why a Sync holds what it is sent; None: it does not.
 fn held(node: &SyncNode) -> Option<String> {
     (node.desired_held == Some(true)).then(|| node.desired_hold_reason.clone().unwrap_or_default())
-}
-
-/// Whether what a receiver reports was accepted from this store and epoch, and it holds nothing. One that does not judge follows everybody.
-pub(super) fn follows(ours: Option<Origin>, accepted: Option<Origin>, held: Option<bool>) -> bool {
-    let is_ours = || ours.is_none_or(|ours| accepted.is_some_and(|accepted| accepted.is_of(ours)));
-    held.is_none_or(|held| !held && is_ours())
 }
 
 fn unrenderable(wishes: &BTreeMap<Uuid, Wish>) -> BTreeMap<Uuid, String> {

@@ -15,7 +15,7 @@ use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::edge::{SentOrigin, follows, sent_origin};
+use super::edge::{SentOrigin, sent_origin};
 use super::repeat::Repeat;
 use crate::event::Effect;
 use crate::reconcile;
@@ -124,7 +124,7 @@ impl ClusterManager {
         }
         let digest = desired.digest();
         let reported = (node.policy_version, node.policy_digest);
-        let follows_us = follows(desired.origin, node.policy_origin, node.policy_held);
+        let follows_us = reconcile::follows(desired.origin, node.policy_origin, node.policy_held);
         let agreed = node.policy_digest == Some(digest) && follows_us;
         desired.version = reconcile::version(reported, &mut forwarding.assigned, digest, revision);
         forwarding.report.policy_agreed = agreed;

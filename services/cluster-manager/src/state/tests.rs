@@ -278,6 +278,8 @@ struct Edge {
     /// Its Flux fails with what it is told of.
     flux_fails: bool,
     commands: usize,
+    /// Deployments that it removed.
+    removals: usize,
 }
 
 impl Edge {
@@ -295,6 +297,7 @@ impl Edge {
             judge: None,
             flux_fails: false,
             commands: 0,
+            removals: 0,
         }
     }
 
@@ -393,6 +396,7 @@ impl Edge {
                     .collect::<Vec<_>>()
                 {
                     self.deployments.remove(&uuid);
+                    self.removals += 1;
                     let device = SyncDevice::deployment_id(uuid);
                     events.push(HostEvent::DeviceDeath { node: self.address(), device, timestamp: 0 });
                 }

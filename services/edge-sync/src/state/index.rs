@@ -37,7 +37,7 @@ pub enum Taken {
 }
 
 /// Keeps the accepted index.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct IndexKeeper {
     is_loaded: bool,
     accepted: Option<IndexRecord>,

@@ -89,7 +89,7 @@ fn timeline_of(text: &str) -> Option<u64> {
 }
 
 /// The timelines that the revisions of a store belong to, the oldest first. As a text `TIMELINE/FIRST REVISION`, separated by blanks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Timelines(Vec<Point>);
 
 impl Timelines {

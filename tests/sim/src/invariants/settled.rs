@@ -81,7 +81,10 @@ fn store(world: &World) -> Option<configdb::store::Snapshot> {
 fn answers_are_kept(world: &World) -> Findings {
     let (Some(operator), Some(store)) = (operator(world), store(world)) else { return Ok(()) };
     let kept: BTreeSet<&str> = store.requests.iter().map(|request| request.result.id.as_str()).collect();
-    let lost = operator.fates.iter().find(|(id, fate)| **fate == Fate::Applied && !kept.contains(id.as_str()));
+    let lost = operator
+        .fates
+        .iter()
+        .find(|(id, fate)| **fate == Fate::Applied && !kept.contains(id.as_str()) && !world.checks.is_lost(id));
     unless(lost.is_none(), "resume-anywhere", || {
         format!("request {:?} was answered as applied, but the database does not know it", lost)
     })
@@ -116,7 +119,9 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
             format!("cluster {} ({uuid}) is deleted, but still {:?}", device.name, device.setup)
         })?;
     }
-    for (uuid, repository) in &world.git.repositories {
+    // Nobody deletes the repository of a cluster that the store has lost.
+    let is_lost = |uuid: &Uuid| world.checks.is_cluster_lost(*uuid) && !truth.clusters.contains_key(uuid);
+    for (uuid, repository) in world.git.repositories.iter().filter(|(uuid, _)| !is_lost(uuid)) {
         let is_wanted = devices.get(uuid).is_some_and(|device| device.setup.state == SetupState::Ready);
         unless(is_wanted == repository.is_open, "applied-or-visible", || {
             format!("repository {} is open: {}, but wanted: {is_wanted}", repository.path, repository.is_open)

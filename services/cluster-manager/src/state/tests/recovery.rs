@@ -117,6 +117,22 @@ fn another_store_with_the_same_cluster_deletes_nothing_and_a_decision_for_one_cl
 }
 
 #[test]
+fn a_cluster_that_is_missing_from_an_older_store_is_not_torn_down_after_it_was_adopted() {
+    let mut world = judging();
+    world.restart_db(ConfigDb::new(), 2);
+    assert_eq!(world.at_edge(), [DEPLOYMENT], "the edge holds");
+    world.put_cluster(CLUSTER, "Paint_Shop");
+    world.put_deployment(DEPLOYMENT, "Robot_Cell_3");
+    world.settle();
+    assert_eq!(world.at_edge(), [DEPLOYMENT]);
+    world.decide(1);
+    world.settle();
+    assert_eq!((world.at_edge(), world.state()), (vec![DEPLOYMENT], SetupState::Ready));
+    assert_eq!(world.edges["Paint_Shop"].removals, 0, "not even for a moment");
+    assert!(world.device().desired.agreed);
+}
+
+#[test]
 fn a_sync_that_dies_while_its_cluster_is_unknown_is_not_alive_when_the_cluster_is_known_again() {
     let mut world = judging();
     let first = world.db.clone();

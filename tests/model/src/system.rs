@@ -1,0 +1,421 @@
+//! The whole: a store, the cluster manager that reads it, the edge, the channel between them, and everything that happens to them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use edge_sync_contract::{DesiredIndex, Digest};
+use stateright::{Model, Property};
+
+use crate::edge::{Edge, Report};
+use crate::fault::Fault;
+use crate::manager::{Manager, Message, object};
+use crate::settle::{self, Settled};
+use crate::store::{Change, Deployment, Store, Transaction};
+
+/// How often each thing may happen in one run; the checker tries every order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// An operator writes or deletes a deployment.
+    pub writes: u8,
+    /// ConfigDB writes something that changes no desired state.
+    pub status: u8,
+    /// ConfigDB starts again.
+    pub restarts: u8,
+    /// The store is replaced: by an older state of itself, by an empty one, by the one that was replaced before.
+    pub restores: u8,
+    /// An operator releases the cluster.
+    pub decisions: u8,
+    /// The edge is killed.
+    pub edge_crashes: u8,
+    /// The cluster manager is killed.
+    pub manager_crashes: u8,
+    /// Messages that are sent before the channel is fair.
+    pub messages: usize,
+}
+
+impl Budget {
+    /// What each fault needs to be found: seconds.
+    pub const SHORT: Self = Self {
+        writes: 0,
+        status: 1,
+        restarts: 0,
+        restores: 1,
+        decisions: 1,
+        edge_crashes: 1,
+        manager_crashes: 0,
+        messages: 2,
+    };
+    /// Minutes on two cores.
+    pub const LONG: Self = Self {
+        writes: 1,
+        status: 1,
+        restarts: 0,
+        restores: 1,
+        decisions: 1,
+        edge_crashes: 1,
+        manager_crashes: 1,
+        messages: 2,
+    };
+}
+
+/// What can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// An operator writes a deployment.
+    Write(Deployment),
+    /// An operator deletes a deployment.
+    Delete(Deployment),
+    /// A transaction that changes no desired state.
+    Status,
+    /// ConfigDB starts again.
+    Restart,
+    /// The store is restored from a backup of that revision.
+    Restore(usize),
+    /// An empty store takes the place of the store.
+    Replace,
+    /// What was replaced last comes back.
+    PutBack,
+    /// An operator adopts what runs at the edge.
+    Adopt,
+    /// An operator lets the edge delete what the store does not list.
+    Discard,
+    /// The cluster manager knows the present state of the store completely.
+    Learn,
+    /// The cluster manager hears what the edge reports.
+    Hear,
+    /// The cluster manager sends what the edge shall have.
+    Send,
+    /// A message arrives; it may arrive again, or never.
+    Deliver(usize),
+    /// The edge stores what it took over.
+    Save,
+    /// The edge is killed and starts again.
+    CrashEdge,
+    /// The cluster manager is killed and starts again.
+    CrashManager,
+}
+
+/// Everything at one moment.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub struct System {
+    /// ConfigDB's store.
+    pub store: Arc<Store>,
+    /// The store that was replaced last.
+    pub shelf: Option<Arc<Store>>,
+    /// The sender.
+    pub manager: Manager,
+    /// The receiver.
+    pub edge: Edge,
+    /// All messages that were sent: each may arrive in any order, at any time, never, or more than once.
+    pub channel: BTreeSet<Message>,
+    /// Log of the store that the accepted index was derived from.
+    pub known: Arc<[Transaction]>,
+    /// What may still happen.
+    pub left: Budget,
+    /// The highest version that the edge reported, with its digest.
+    reported: (u64, Option<Digest>),
+    /// The first rule that was broken.
+    pub broken: Option<&'static str>,
+    next_transaction: u8,
+    next_timeline: u64,
+    next_store: u8,
+}
+
+/// Nothing is removed from incomplete, older or foreign knowledge.
+pub const NO_PRUNE: &str = "no-prune-from-ignorance";
+/// What was accepted is contained in everything that is accepted later, unless an operator decided otherwise.
+pub const KEPT: &str = "acknowledged-is-kept";
+/// A version that was reported never falls.
+pub const VERSION: &str = "version-never-falls";
+/// With a fair channel, and nothing new from outside, edge and store agree, or the edge holds for a reason and says so.
+pub const SETTLES: &str = "agreed-or-held";
+
+/// The protocol, with a fault or without.
+#[derive(Debug, Clone)]
+pub struct Protocol {
+    /// What is seeded.
+    pub fault: Option<Fault>,
+    /// What may happen.
+    pub budget: Budget,
+    pub(crate) settled: Settled,
+}
+
+impl Protocol {
+    /// With nothing tried yet.
+    #[must_use]
+    pub fn new(fault: Option<Fault>, budget: Budget) -> Self {
+        Self { fault, budget, settled: Settled::default() }
+    }
+}
+
+impl System {
+    /// A store with two deployments, both of them at the edge.
+    #[must_use]
+    pub fn new(protocol: &Protocol) -> Self {
+        let mut system = Self {
+            store: Arc::new(Store::new(1, 1)),
+            shelf: None,
+            manager: Manager::default(),
+            edge: Edge::new(protocol.fault),
+            channel: BTreeSet::new(),
+            known: Vec::new().into(),
+            left: protocol.budget,
+            reported: (0, None),
+            broken: None,
+            next_transaction: 0,
+            next_timeline: 2,
+            next_store: 2,
+        };
+        for deployment in [0, 1] {
+            system.commit(Change::Put(deployment));
+        }
+        settle::fairly(&mut system, protocol.fault.filter(|fault| fault.is_of_the_wire()));
+        system.channel.clear();
+        system
+    }
+
+    /// One transaction of the store.
+    fn commit(&mut self, change: Change) {
+        Arc::make_mut(&mut self.store).log.push(Transaction { id: self.next_transaction, change });
+        self.next_transaction += 1;
+    }
+
+    /// Another store, or another state of it, takes the place of the store.
+    fn replace_store(&mut self, store: Store) {
+        self.shelf = Some(std::mem::replace(&mut self.store, Arc::new(store)));
+        self.next_timeline += 1;
+    }
+
+    /// An operator's decision, made of what the edge reports.
+    fn decide(&mut self, adopts: bool) {
+        let report = self.edge.report();
+        if adopts {
+            let here = self.store.deployments();
+            let there =
+                [0, 1, 2].into_iter().filter(|deployment| report.deployments.contains_key(&object(*deployment)));
+            there
+                .filter(|deployment| !here.contains(deployment))
+                .for_each(|deployment| self.commit(Change::Put(deployment)));
+        }
+        let reported = report.origin.map_or(0, |origin| origin.epoch);
+        let epoch = reported.max(self.store.release().map_or(0, |(epoch, _)| epoch)) + 1;
+        let store = self.store.identity;
+        self.commit(Change::Release { store, epoch, adopts });
+    }
+
+    /// The edge stores what waits; the rules are checked with what its sender knew.
+    pub(crate) fn save(&mut self) {
+        let Some((before, after)) = self.edge.save() else { return };
+        let sent = |message: &&Message| DesiredIndex { follows: None, ..message.index.clone() } == after.index;
+        let Some(log) = self.channel.iter().rfind(sent).map(|message| message.log.clone()) else {
+            self.broken = Some("an index is stored that nobody sent");
+            return;
+        };
+        if let Some(before) = before {
+            let decision = |log: &[Transaction]| {
+                let decisions = log.iter().enumerate().rev();
+                decisions
+                    .filter_map(|(position, transaction)| match transaction.change {
+                        Change::Release { epoch, adopts, .. } => Some((position, epoch, adopts)),
+                        _ => None,
+                    })
+                    .next()
+            };
+            let (old, new) = (decision(&self.known), decision(&log));
+            let is_decided = new.filter(|(_, epoch, _)| *epoch > old.map_or(0, |(_, epoch, _)| epoch));
+            let since = match is_decided {
+                Some((position, ..)) => position,
+                None => self.known.len().min(log.len()),
+            };
+            let discards = is_decided.is_some_and(|(_, _, adopts)| !adopts);
+            let is_deleted =
+                |deployment: Deployment| log[since..].iter().any(|t| t.change == Change::Delete(deployment));
+            let is_lost = |deployment: Deployment| {
+                let listed = |record: &edge_sync::record::IndexRecord| record.entry(object(deployment)).is_some();
+                listed(&before) && !listed(&after) && !discards && !is_deleted(deployment)
+            };
+            if [0, 1, 2].into_iter().any(is_lost) {
+                self.broken = self.broken.or(Some(NO_PRUNE));
+            }
+            if is_decided.is_none() && !log.starts_with(&self.known) {
+                self.broken = self.broken.or(Some(KEPT));
+            }
+        }
+        self.known = log;
+    }
+
+    /// The cluster manager hears what the edge reports.
+    pub(crate) fn hear(&mut self) {
+        let report = self.edge.report();
+        let now = (report.version, report.digest);
+        if now.0 < self.reported.0 || now.0 == self.reported.0 && now.1 != self.reported.1 {
+            self.broken = self.broken.or(Some(VERSION));
+        }
+        self.reported = now;
+        if self.manager.report.as_deref() != Some(&report) {
+            self.manager.report = Some(Arc::new(report));
+        }
+    }
+
+    /// The cluster manager knows the present state of the store.
+    pub(crate) fn learn(&mut self) {
+        if self.manager.replica.as_ref() != Some(&self.store) {
+            self.manager.replica = Some(Arc::clone(&self.store));
+        }
+    }
+
+    /// A message of the channel arrives.
+    pub(crate) fn deliver(&mut self, message: &Message) {
+        self.edge.receive(message.index.clone());
+    }
+
+    fn actions_of_stores(&self, actions: &mut Vec<Action>) {
+        let here = self.store.deployments();
+        if self.left.writes > 0 {
+            actions.extend((0..3).map(|n| if here.contains(&n) { Action::Delete(n) } else { Action::Write(n) }));
+        }
+        if self.left.status > 0 {
+            actions.push(Action::Status);
+        }
+        if self.left.restarts > 0 {
+            actions.push(Action::Restart);
+        }
+        if self.left.restores > 0 {
+            actions.extend((0..self.store.log.len()).map(Action::Restore));
+            actions.push(Action::Replace);
+            if self.shelf.is_some() {
+                actions.push(Action::PutBack);
+            }
+        }
+        let report = self.edge.report();
+        let is_other = report.origin.is_some_and(|origin| origin.store != self.store.identity);
+        if self.left.decisions > 0 && (report.held || is_other) {
+            actions.extend([Action::Adopt, Action::Discard]);
+        }
+    }
+}
+
+impl Model for Protocol {
+    type State = System;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<System> {
+        vec![System::new(self)]
+    }
+
+    fn actions(&self, state: &System, actions: &mut Vec<Action>) {
+        if state.broken.is_some() {
+            return;
+        }
+        state.actions_of_stores(actions);
+        actions.extend([Action::Learn, Action::Hear]);
+        if state.channel.len() < state.left.messages {
+            actions.push(Action::Send);
+        }
+        actions.extend((0..state.channel.len()).map(Action::Deliver));
+        if state.edge.is_waiting() {
+            actions.push(Action::Save);
+        }
+        if state.left.edge_crashes > 0 {
+            actions.push(Action::CrashEdge);
+        }
+        if state.left.manager_crashes > 0 {
+            actions.push(Action::CrashManager);
+        }
+    }
+
+    // long: an arm for each thing that can happen
+    fn next_state(&self, last: &System, action: Action) -> Option<System> {
+        let mut next = last.clone();
+        let timeline = next.next_timeline;
+        match action {
+            Action::Write(deployment) => {
+                next.left.writes -= 1;
+                next.commit(Change::Put(deployment));
+            }
+            Action::Delete(deployment) => {
+                next.left.writes -= 1;
+                next.commit(Change::Delete(deployment));
+            }
+            Action::Status => {
+                next.left.status -= 1;
+                next.commit(Change::Status);
+            }
+            Action::Restart => {
+                next.left.restarts -= 1;
+                next.store = Arc::new(next.store.restored(next.store.log.len(), timeline));
+                next.next_timeline += 1;
+            }
+            Action::Restore(revision) => {
+                next.left.restores -= 1;
+                next.replace_store(last.store.restored(revision, timeline));
+            }
+            Action::Replace => {
+                next.left.restores -= 1;
+                next.replace_store(Store::new(next.next_store, timeline));
+                next.next_store += 1;
+            }
+            Action::PutBack => {
+                next.left.restores -= 1;
+                let shelf = last.shelf.as_ref()?;
+                next.replace_store(shelf.restored(shelf.log.len(), timeline));
+            }
+            Action::Adopt | Action::Discard => {
+                next.left.decisions -= 1;
+                // The command compares for seconds before it asks: what was sent before has arrived or is lost, and the sender knows the store that is decided for.
+                if self.fault != Some(Fault::HastyDecision) {
+                    next.save();
+                    next.channel.clear();
+                    next.learn();
+                }
+                next.decide(action == Action::Adopt);
+            }
+            Action::Learn => next.learn(),
+            Action::Hear => next.hear(),
+            Action::Send => {
+                let message = next.manager.plan(self.fault)?;
+                next.channel.insert(message);
+            }
+            Action::Deliver(position) => {
+                let message = last.channel.iter().nth(position)?;
+                next.deliver(message);
+            }
+            Action::Save => next.save(),
+            Action::CrashEdge => {
+                next.left.edge_crashes -= 1;
+                next.edge.restart();
+            }
+            Action::CrashManager => {
+                next.left.manager_crashes -= 1;
+                next.manager = Manager::default();
+            }
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(NO_PRUNE, |_: &Protocol, state: &System| state.broken != Some(NO_PRUNE)),
+            Property::always(KEPT, |_: &Protocol, state: &System| state.broken != Some(KEPT)),
+            Property::always(VERSION, |_: &Protocol, state: &System| state.broken != Some(VERSION)),
+            Property::always("only-what-was-sent", |_: &Protocol, state: &System| {
+                state.broken.is_none_or(|rule| [NO_PRUNE, KEPT, VERSION].contains(&rule))
+            }),
+            Property::always(SETTLES, |protocol: &Protocol, state: &System| settle::settles(protocol, state)),
+            Property::sometimes("an edge holds and says so", |_: &Protocol, state: &System| state.edge.report().held),
+            Property::sometimes("a decision ends a hold", |protocol: &Protocol, state: &System| {
+                let released = state.edge.report().origin.is_some_and(|origin| origin.epoch > 0);
+                released && state.left.decisions < protocol.budget.decisions && !state.edge.report().held
+            }),
+            Property::sometimes("something is deleted", |_: &Protocol, state: &System| {
+                state.edge.report().deployments.is_empty()
+            }),
+        ]
+    }
+}
+
+/// Whether two reports say the same of what runs.
+#[must_use]
+pub fn runs(report: &Report) -> BTreeSet<Deployment> {
+    [0, 1, 2].into_iter().filter(|deployment| report.deployments.contains_key(&object(*deployment))).collect()
+}

@@ -1,0 +1,174 @@
+//! Stores that come back older, or are others; and the operator who decides what clusters follow that hold what they are sent.
+
+use std::time::Duration;
+
+use configdb_contract::WriteRequest;
+use configdb_schema::known::class;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::fleet::Role;
+use crate::invariants::Truth;
+use crate::operator::{Fate, Operator};
+use crate::transition::Transition;
+use crate::world::{ClusterId, Happening, World, trace};
+
+/// One thing that becomes of a store, or that is decided about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovery {
+    /// ConfigDB's store is restored: any state that it ever had.
+    Restore,
+    /// The last commits are gone after a loss of power: the disk had not written them.
+    RollBack,
+    /// An empty store takes the place of ConfigDB's.
+    Replace,
+    /// An operator decides about a cluster that does not follow the store.
+    Decide(ClusterId),
+    /// What the decision needs is written: it is given.
+    Release {
+        /// The cluster.
+        site: ClusterId,
+        /// The store that is decided for.
+        store: Uuid,
+        /// Requests that come first.
+        after: Vec<String>,
+        /// What runs at the edge was written back; otherwise it is deleted.
+        adopts: bool,
+    },
+}
+
+impl World {
+    /// Something becomes of the store, or is decided.
+    pub(crate) fn on_recovery(&mut self, recovery: Recovery) {
+        let Some(configdb) = self.process_of(&Role::ConfigDb) else { return };
+        let disk = self.processes[&configdb].disk.clone();
+        match recovery {
+            Recovery::Restore => {
+                let lost = self.random.index(disk.commits() + 1);
+                self.replace_store(|disk| disk.restore(lost));
+            }
+            Recovery::RollBack => {
+                let lost = 1 + self.random.index(3);
+                self.replace_store(|disk| disk.restore(lost));
+            }
+            Recovery::Replace => {
+                let store = crate::run::fresh_store().copy(Uuid::from_u128(self.random.wide()));
+                self.replace_store(|disk| disk.replace_store(store));
+            }
+            Recovery::Decide(site) => self.decide(site),
+            Recovery::Release { site, store, after, adopts } => {
+                let is_answered = |fate: &Fate| *fate != Fate::Open;
+                let fates = self.fates();
+                let fates: Vec<Option<Fate>> = after.iter().map(|id| fates.get(id).cloned()).collect();
+                if fates.iter().any(|fate| !fate.as_ref().is_some_and(is_answered)) {
+                    let again = Recovery::Release { site, store, after, adopts };
+                    return self.after(Duration::from_secs(1), Happening::Transition(Transition::Recovery(again)));
+                }
+                // What was refused or given up may be needed: the operator looks again.
+                if fates.iter().any(|fate| *fate != Some(Fate::Applied)) || disk.identity() != store {
+                    return self.after(
+                        Duration::from_secs(5),
+                        Happening::Transition(Transition::Recovery(Recovery::Decide(site))),
+                    );
+                }
+                self.release(site, adopts);
+            }
+        }
+    }
+
+    /// Clusters whose edge accepted its last index from a state that the store does not contain.
+    pub(crate) fn strays(&self) -> Vec<ClusterId> {
+        let Some(configdb) = self.process_of(&Role::ConfigDb) else { return Vec::new() };
+        let disk = &self.processes[&configdb].disk;
+        let strays = self.clusters.iter().filter(|(_, cluster)| {
+            let origin = cluster.accepted().and_then(|record| record.index.origin);
+            origin.is_some_and(|origin| !disk.knows(origin.store, origin.point))
+        });
+        strays.map(|(site, _)| *site).collect()
+    }
+
+    fn replace_store(&mut self, replace: impl FnOnce(&crate::disk::Disk)) {
+        let Some(id) = self.process_of(&Role::ConfigDb) else { return };
+        self.stop(id, false);
+        let disk = self.processes[&id].disk.clone();
+        let Some(before) = disk.store().map(|store| store.load_now()) else { return };
+        replace(&disk);
+        let Some(kept) = disk.store().map(|store| store.load_now()) else { return };
+        trace!(self, "   {} commits are left", disk.commits());
+        let (had, has) = (Truth::of(&before), Truth::of(&kept));
+        let clusters = had.clusters.into_keys().filter(|uuid| !has.clusters.contains_key(uuid));
+        let lost = before.requests.into_iter().filter(|request| !kept.requests.contains(request));
+        self.checks.on_store_replaced(lost.map(|request| request.result.id), clusters);
+        let down = self.random.millis(200..20_000);
+        self.after(down, Happening::Start(id));
+        for site in self.strays() {
+            // Some operators take their time; some decide only when everything else is mended.
+            if self.random.chance(600) {
+                let later = self.random.millis(20_000..90_000);
+                self.after(later, Happening::Transition(Transition::Recovery(Recovery::Decide(site))));
+            }
+        }
+    }
+
+    fn fates(&self) -> std::collections::BTreeMap<String, Fate> {
+        let operator = self.process_of(&Role::Operator).and_then(|id| self.processes[&id].program.as_ref());
+        let operator = operator.and_then(|program| program.as_any().downcast_ref::<Operator>());
+        operator.map(|operator| operator.fates.clone()).unwrap_or_default()
+    }
+
+    /// An operator adopts what runs at a cluster's edge, or discards it: first what is missing is written.
+    fn decide(&mut self, site: ClusterId) {
+        if !self.strays().contains(&site) {
+            return;
+        }
+        let adopts = self.random.chance(600);
+        let Some(configdb) = self.process_of(&Role::ConfigDb) else { return };
+        let disk = self.processes[&configdb].disk.clone();
+        let (Some(store), Some(cluster)) = (disk.store(), self.clusters.get(&site)) else { return };
+        let truth = Truth::of(&store.load_now());
+        let (uuid, name) = (cluster.uuid, cluster.name.clone());
+        // Whoever deleted a cluster and has it again, because it waits for its edge, wants nothing of what runs there.
+        let is_deleted = |known: &&mut crate::operator::ScriptCluster| known.uuid == uuid && known.is_deleted;
+        let deleted = self.script.clusters.iter_mut().find(is_deleted);
+        let adopts = adopts && deleted.is_none();
+        deleted.into_iter().for_each(|known| known.is_deleted = false);
+        let listed: Vec<Uuid> =
+            cluster.accepted().map(|record| record.index.deployments.keys().copied().collect()).unwrap_or_default();
+        let mut after = Vec::new();
+        if !truth.clusters.contains_key(&uuid) {
+            after.push(self.put_cluster(uuid, &name));
+        }
+        for deployment in listed {
+            let is_here = truth.deployments.get(&deployment).is_some_and(|entry| entry.cluster == uuid);
+            if is_here {
+                continue;
+            }
+            if !adopts {
+                self.checks.release(uuid, deployment);
+                continue;
+            }
+            let Some(mut entry) = self.checks.entry(deployment) else { continue };
+            entry.cluster = uuid;
+            let request = WriteRequest::put(self.request_id(), deployment).create_object(class::EDGE_AGENT, None);
+            after.push(request.id.clone());
+            self.ask(request.by("people").entry("EdgeDeployment", json!(entry)));
+        }
+        let release = Recovery::Release { site, store: disk.identity(), after, adopts };
+        self.after(Duration::from_secs(3), Happening::Transition(Transition::Recovery(release)));
+    }
+
+    fn release(&mut self, site: ClusterId, adopts: bool) {
+        let Some(configdb) = self.process_of(&Role::ConfigDb) else { return };
+        let disk = self.processes[&configdb].disk.clone();
+        let (Some(store), Some(cluster)) = (disk.store(), self.clusters.get(&site)) else { return };
+        let truth = Truth::of(&store.load_now());
+        let reported = cluster.accepted().and_then(|record| record.index.origin).map_or(0, |origin| origin.epoch);
+        let epoch = reported.max(truth.epoch) + 1;
+        let uuid = cluster.uuid;
+        let decision = if adopts { "adopt" } else { "discard" };
+        let entry = json!({"store": disk.identity(), "epoch": epoch, "decision": decision});
+        let request = WriteRequest::put(self.request_id(), uuid).by("people").entry("EdgeClusterRecovery", entry);
+        self.checks.on_decision(uuid, epoch);
+        self.ask(request);
+    }
+}

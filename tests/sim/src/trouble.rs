@@ -1,0 +1,235 @@
+//! What breaks beside crashes and the network: disks, frozen processes, wrong clocks, a second instance of a service; and what a hostile member of a group does with its certificate.
+
+use std::time::Duration;
+
+use sparkplug::Metric;
+use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
+use sparkplug::session::{Publish, QoS};
+use uuid::Uuid;
+
+use crate::broker::{SessionId, ToBroker};
+use crate::disk::{Disk, DiskFault};
+use crate::fleet::{Role, group};
+use crate::transition::Transition;
+use crate::world::{ClusterId, Happening, ProcessId, World, trace};
+
+/// One thing that breaks, or that somebody breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// ConfigDB's disk is full, broken, or writes something without saying so.
+    Disk,
+    /// It is whole again.
+    DiskIsWell,
+    /// The database of a cluster's API server has no room for some time.
+    ClusterFull,
+    /// A process is frozen, perhaps for longer than its keep-alive.
+    Pause,
+    /// It goes on.
+    Resume(ProcessId),
+    /// Somebody takes the client ids of a process again and again.
+    Steal,
+    /// Once more.
+    TakeOver(ProcessId),
+    /// A second instance of a service runs beside the first for some time.
+    SecondInstance,
+    /// A member of a cluster's group floods it with data of nodes that nobody knows, and with forged births.
+    Flood,
+    /// The next part of that: in which group, and how many messages are left.
+    FloodsOn(String, u32),
+}
+
+/// Messages of one part of a flood.
+const FLOOD_PART: u32 = 60;
+
+impl World {
+    /// Something breaks.
+    pub(crate) fn on_trouble(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::Disk => self.break_disk(),
+            Trouble::DiskIsWell => {
+                if let Some(id) = self.process_of(&Role::ConfigDb) {
+                    self.processes[&id].disk.set_fault(None);
+                }
+            }
+            Trouble::ClusterFull => {
+                let until = self.mono + self.random.millis(1_000..40_000);
+                let sites: Vec<ClusterId> = self.clusters.keys().copied().collect();
+                if let Some(site) = self.random.pick(&sites).and_then(|site| self.clusters.get_mut(site)) {
+                    site.full_until = Some(until);
+                }
+            }
+            Trouble::Pause => {
+                let Some(id) = self.some_running() else { return };
+                let until = self.mono + self.random.millis(500..45_000);
+                trace!(self, "   {}", self.processes[&id].role);
+                self.pause(id, until);
+                self.at(until, Happening::Transition(Transition::Trouble(Trouble::Resume(id))));
+            }
+            Trouble::Resume(id) => {
+                let mono = self.mono;
+                let is_over = |until: Duration| until <= mono;
+                if let Some(process) = self.processes.get_mut(&id).filter(|p| p.paused_until.is_some_and(is_over)) {
+                    process.paused_until = None;
+                    process.partitioned_until = process.partitioned_until.filter(|until| *until > mono);
+                }
+            }
+            Trouble::Steal => {
+                let Some(id) = self.some_running() else { return };
+                trace!(self, "   {}", self.processes[&id].role);
+                let mut later = Duration::ZERO;
+                for _ in 0..1 + self.random.index(12) {
+                    self.after(later, Happening::Transition(Transition::Trouble(Trouble::TakeOver(id))));
+                    later += self.random.millis(300..3_000);
+                }
+            }
+            Trouble::TakeOver(id) => self.take_over(id),
+            Trouble::SecondInstance => self.second_instance(),
+            Trouble::Flood => {
+                let names: Vec<String> = self.clusters.values().map(|cluster| cluster.name.clone()).collect();
+                let Some(name) = self.random.pick(&names).cloned() else { return };
+                let messages = FLOOD_PART * u32::try_from(1 + self.random.index(8)).unwrap_or(1);
+                self.on_trouble(Trouble::FloodsOn(group(&name).to_string(), messages));
+            }
+            Trouble::FloodsOn(group, messages) => self.flood(group, messages),
+        }
+    }
+
+    /// Everything of this kind is over.
+    pub(crate) fn mend_troubles(&mut self) {
+        self.on_trouble(Trouble::DiskIsWell);
+        for process in self.processes.values_mut() {
+            process.paused_until = None;
+        }
+        for cluster in self.clusters.values_mut() {
+            cluster.full_until = None;
+        }
+        let second: Vec<ProcessId> =
+            self.processes.iter().filter(|(_, process)| process.is_second).map(|(id, _)| *id).collect();
+        for id in second {
+            self.after(Duration::ZERO, Happening::Remove(id));
+        }
+    }
+
+    /// How wrong the wall clock of a machine is: the same for all processes on it.
+    pub(crate) fn skew_of_machine(&mut self, site: Option<ClusterId>) -> i64 {
+        let neighbour = self.processes.values().find(|process| site.is_some() && process.role.cluster() == site);
+        if let Some(neighbour) = neighbour {
+            return neighbour.skew;
+        }
+        let skew = i64::try_from(self.random.below(self.skew_max.saturating_mul(2).max(1))).unwrap_or_default();
+        skew - i64::try_from(self.skew_max).unwrap_or_default()
+    }
+
+    fn some_running(&mut self) -> Option<ProcessId> {
+        let running: Vec<ProcessId> =
+            self.processes.iter().filter(|(_, process)| process.program.is_some()).map(|(id, _)| *id).collect();
+        self.random.pick(&running).copied()
+    }
+
+    fn break_disk(&mut self) {
+        let Some(id) = self.process_of(&Role::ConfigDb) else { return };
+        let faults = [DiskFault::Full, DiskFault::Broken, DiskFault::Torn];
+        let fault = self.random.pick(&faults).copied().unwrap_or(DiskFault::Full);
+        trace!(self, "   {fault:?}");
+        self.processes[&id].disk.set_fault(Some(fault));
+        let length = self.random.millis(1_000..40_000);
+        self.after(length, Happening::Transition(Transition::Trouble(Trouble::DiskIsWell)));
+    }
+
+    /// Another client connects with the client ids of a process, and goes away again.
+    fn take_over(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get(&id).filter(|_| self.network.broker_down_until.is_none()) else {
+            return;
+        };
+        let client_ids: Vec<String> = process.endpoints.values().map(|endpoint| endpoint.client_id.clone()).collect();
+        for client_id in client_ids {
+            let thief = SessionId(u64::MAX);
+            self.broker.on_packet(thief, ToBroker::Connect { client_id, will: None });
+            self.broker.on_packet(thief, ToBroker::Disconnect);
+            self.flush_broker();
+        }
+    }
+
+    /// Starts a process of the same role as another one. It has the same client ids, so the two end each other's sessions.
+    fn second_instance(&mut self) {
+        let roles: Vec<Role> = self
+            .processes
+            .values()
+            .filter(|process| self.may_be_second(&process.role))
+            .map(|process| process.role.clone())
+            .collect();
+        let Some(role) = self.random.pick(&roles).cloned() else { return };
+        trace!(self, "   {role}");
+        let disk = if role == Role::ConfigDb {
+            Disk::with_store(crate::run::fresh_store().copy(Uuid::from_u128(self.random.wide())))
+        } else {
+            Disk::default()
+        };
+        let id = self.add_process(role, disk);
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.is_second = true;
+        }
+        let length = self.random.millis(1_000..40_000);
+        self.after(length, Happening::Remove(id));
+    }
+
+    /// Two ConfigDBs would each acknowledge writes that the other does not know, and of two services of a cluster each would report for both: as long as nothing keeps them apart,
+    /// only rivals are tried that do no harm, unless all are wanted.
+    fn may_be_second(&self, role: &Role) -> bool {
+        let is_alone = self.processes.values().filter(|process| process.role == *role).count() == 1;
+        let is_harmless = matches!(role, Role::ClusterManager | Role::Central);
+        is_alone && (is_harmless || self.all_rivals && role.is_service())
+    }
+
+    fn flood(&mut self, group: String, messages: u32) {
+        if self.network.broker_down_until.is_some() {
+            return;
+        }
+        let session = SessionId(u64::MAX);
+        self.broker.on_packet(session, ToBroker::Connect { client_id: "member".to_owned(), will: None });
+        let now = self.now();
+        for n in 0..messages.min(FLOOD_PART) {
+            let kinds = ["NDATA", "NDATA", "DDATA", "NBIRTH", "DBIRTH", "NDEATH"];
+            let kind = self.random.pick(&kinds).copied().unwrap_or("NDATA");
+            let node = format!("Forged-{}", self.random.below(1_000));
+            let topic = match kind {
+                "DDATA" | "DBIRTH" => format!("spBv1.0/{group}/{kind}/{node}/x"),
+                _ => format!("spBv1.0/{group}/{kind}/{node}"),
+            };
+            let mut metrics = vec![Metric::new("Value", u64::from(n))];
+            if matches!(kind, "NBIRTH" | "NDEATH") {
+                metrics.push(Metric::new("bdSeq", 0_u64));
+            }
+            let seq = if kind == "NBIRTH" { 0 } else { self.random.below(256) };
+            let seq = (kind != "NDEATH").then_some(seq);
+            let payload = Payload { timestamp: Some(now.wall), seq, metrics, ..Payload::default() };
+            let payload = encode(&payload, &EncodeOptions::new(Form::Birth));
+            self.checks.expect_forged(kind, &topic);
+            self.broker
+                .on_packet(session, ToBroker::Publish(Publish { topic, payload, qos: QoS::AtMostOnce, retain: false }));
+        }
+        self.broker.on_packet(session, ToBroker::Disconnect);
+        self.flush_broker();
+        if let Some(left) = messages.checked_sub(FLOOD_PART).filter(|left| *left > 0) {
+            let later = self.random.millis(50..500);
+            self.after(later, Happening::Transition(Transition::Trouble(Trouble::FloodsOn(group, left))));
+        } else {
+            self.bury_forged();
+        }
+    }
+
+    /// The forger lets its nodes die at last.
+    fn bury_forged(&mut self) {
+        let session = SessionId(u64::MAX);
+        self.broker.on_packet(session, ToBroker::Connect { client_id: "member".to_owned(), will: None });
+        for topic in self.checks.take_forged() {
+            let metrics = vec![Metric::new("bdSeq", 0_u64)];
+            let payload = Payload { timestamp: Some(self.now().wall), metrics, ..Payload::default() };
+            let payload = encode(&payload, &EncodeOptions::new(Form::Birth));
+            let publish = Publish { topic, payload, qos: QoS::AtLeastOnce, retain: false };
+            self.broker.on_packet(session, ToBroker::Publish(publish));
+        }
+        self.broker.on_packet(session, ToBroker::Disconnect);
+        self.flush_broker();
+    }
+}
