@@ -18,7 +18,7 @@ struct Arguments {
     /// How many things happen from outside in a run
     #[arg(long, default_value_t = 40)]
     steps: u32,
-    /// Start second instances of every service, also of those that nothing keeps apart
+    /// Start second instances of every service, also of those that nothing keeps apart, and adopt deployments whose names are taken
     #[arg(long)]
     rivals: bool,
     /// Print what happened

@@ -356,8 +356,10 @@ impl World {
 
     /// Freezes a process for some time: the broker hears no ping of it meanwhile.
     pub fn pause(&mut self, id: ProcessId, until: Duration) {
-        let Some(process) = self.processes.get_mut(&id) else { return };
-        process.paused_until = Some(process.paused_until.map_or(until, |known| known.max(until)));
+        let Some(process) = self.processes.get_mut(&id).filter(|process| process.paused_until.is_none()) else {
+            return;
+        };
+        process.paused_until = Some(until);
         for session in self.sessions_of(id) {
             let server = self.random.millis(5_000..15_000);
             self.after(server, Happening::Packet(session, Packet::ServerTimeout));

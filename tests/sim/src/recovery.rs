@@ -143,11 +143,15 @@ impl World {
             if is_here {
                 continue;
             }
-            if !adopts {
+            let Some(mut entry) = self.checks.entry(deployment) else { continue };
+            // Of two deployments of one name both would run, so the operator keeps the one that the store has.
+            let has_name =
+                |other: &configdb_schema::document::EdgeDeployment| other.cluster == uuid && other.name == entry.name;
+            let is_taken = !self.all_rivals && truth.deployments.values().any(has_name);
+            if !adopts || is_taken {
                 self.checks.release(uuid, deployment);
                 continue;
             }
-            let Some(mut entry) = self.checks.entry(deployment) else { continue };
             entry.cluster = uuid;
             let request = WriteRequest::put(self.request_id(), deployment).create_object(class::EDGE_AGENT, None);
             after.push(request.id.clone());

@@ -97,9 +97,7 @@ impl World {
     /// Everything of this kind is over.
     pub(crate) fn mend_troubles(&mut self) {
         self.on_trouble(Trouble::DiskIsWell);
-        for process in self.processes.values_mut() {
-            process.paused_until = None;
-        }
+        // Who is frozen goes on at its time: what waits for it comes in order.
         for cluster in self.clusters.values_mut() {
             cluster.full_until = None;
         }

@@ -471,7 +471,7 @@ impl ClusterManager {
         }
     }
 
-    /// Gives every deployment of a cluster its name in Kubernetes. Who runs at the edge keeps a name, then who was made first: a name that changed its
+    /// Gives every deployment of a cluster its name in Kubernetes. Who runs at the edge keeps a name, then who was sent there, then who was made first: a name that changed its
     /// owner would run twice, because what is refused stays as it is at the edge.
     fn settle_names(&mut self, uuid: Uuid, name: &str) {
         let reported = self.sync_of(uuid, name).map(|sync| sync.replica.deployments().keys().copied());
@@ -482,14 +482,15 @@ impl ClusterManager {
         else {
             return;
         };
-        let mut order: Vec<(bool, String, Uuid, String)> = deployments
+        let mut order: Vec<((bool, bool), String, Uuid, String)> = deployments
             .iter()
             .filter_map(|(uuid, deployment)| {
                 let entry = deployment.entry.as_ref().ok()?;
                 // An entry without the time of its making comes after those that have it.
                 let made = entry.created_at.clone().unwrap_or_else(|| "~".to_owned());
-                let is_at_edge = at_edge.contains(uuid) || edge.assigned.knows(*uuid);
-                Some((!is_at_edge, made, *uuid, entry.name.clone()))
+                // What was sent to an edge that holds does not run there.
+                let rank = (!at_edge.contains(uuid), !edge.assigned.knows(*uuid));
+                Some((rank, made, *uuid, entry.name.clone()))
             })
             .collect();
         order.sort();

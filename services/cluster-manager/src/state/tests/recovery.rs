@@ -133,6 +133,28 @@ fn a_cluster_that_is_missing_from_an_older_store_is_not_torn_down_after_it_was_a
 }
 
 #[test]
+fn a_name_belongs_to_what_runs_and_not_to_what_an_edge_that_holds_was_sent() {
+    const RIVAL: Uuid = Uuid::from_u128(1);
+    let mut world = judging();
+    let name = world.edges["Paint_Shop"].deployments[&DEPLOYMENT].name.clone();
+    let mut older = ConfigDb::new();
+    older.put(CLUSTER, "EdgeCluster", json!({"name": "Paint_Shop", "namespace": "fplus-edge"}));
+    world.restart_db(older, 2);
+    // The name is free in the older store.
+    world.put_deployment(RIVAL, &name);
+    world.settle();
+    assert_eq!(world.at_edge(), [DEPLOYMENT], "the edge holds");
+    world.put_deployment(DEPLOYMENT, &name);
+    world.settle();
+    world.decide(1);
+    world.settle();
+    let edge = &world.edges["Paint_Shop"];
+    assert_eq!(edge.deployments[&DEPLOYMENT].state, DeploymentState::Applied);
+    assert_eq!(edge.deployments[&RIVAL].version, 0, "two of one name would run at once");
+    assert!(world.device().deployments_refused.0[&RIVAL].contains("is taken by deployment"));
+}
+
+#[test]
 fn a_sync_that_dies_while_its_cluster_is_unknown_is_not_alive_when_the_cluster_is_known_again() {
     let mut world = judging();
     let first = world.db.clone();
