@@ -28,7 +28,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     let of_the_day = 1_000_000 + day * SEEDS_OF_THE_DAY;
     let (parts, steps) = match asked {
-        Some(seeds) => (vec![SOAK..SOAK + seeds], STEPS_SOAK),
+        Some(seeds) => (std::iter::once(SOAK..SOAK + seeds).collect(), STEPS_SOAK),
         None => (vec![0..SEEDS, of_the_day..of_the_day + SEEDS_OF_THE_DAY], STEPS),
     };
     eprintln!("seeds {parts:?} with {steps} steps each");
