@@ -147,7 +147,7 @@ fn emqx_reads_the_table_and_then_refuses() {
     };
     // From top to bottom: a refusal stands before what it is an exception of.
     let lines: Vec<&str> = lines.collect();
-    assert_eq!(lines.into_iter().rev().filter_map(|line| rule(line)).collect::<BTreeSet<_>>(), table());
+    assert_eq!(lines.into_iter().rev().filter_map(rule).collect::<BTreeSet<_>>(), table());
     assert!(file(Broker::Emqx, "sparkfleet-listener.conf").contains("no_match = deny"));
 }
 
