@@ -192,7 +192,9 @@ pub fn reported(reader: &Reader) -> Value {
 fn metrics(metrics: &crate::wire::Metrics) -> Value {
     let compared = metrics.iter().filter(|(name, value)| {
         let is_time = value.as_ref().is_some_and(|value| value.datatype() == DataType::DateTime);
-        !is_time && !METRICS_LEFT_OUT.contains(&name.as_str()) && !name.ends_with("/Since")
+        // Which process speaks is another one after each start.
+        let is_of_process = name.starts_with("Speaker/");
+        !is_time && !is_of_process && !METRICS_LEFT_OUT.contains(&name.as_str()) && !name.ends_with("/Since")
     });
     let text =
         |value: &Option<sparkplug::Value>| value.as_ref().map_or(Value::Null, |value| format!("{value:?}").into());
