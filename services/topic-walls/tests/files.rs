@@ -131,7 +131,7 @@ fn emqx_reads_the_table_and_then_refuses() {
     let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('%')).rev();
     assert_eq!(lines.next(), Some("{deny, all}."));
     let mut refused = BTreeSet::new();
-    let mut rule = |line: &str| -> Option<Rule> {
+    let rule = |line: &str| -> Option<Rule> {
         if let Some(inner) = line.strip_prefix("{deny, {username, \"") {
             let (_, topic) = inner.strip_suffix("\"]}.").unwrap().split_once("\"}, publish, [\"").unwrap();
             refused.insert(topic.to_owned());
