@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use configdb_schema::Organisation;
-use edge_monitor_contract::{MonitorNode, names::NODE_CONTROL_REBIRTH};
+use edge_monitor_contract::MonitorNode;
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::HostRequest;
@@ -188,10 +188,9 @@ impl State {
     }
 }
 
-/// Asks once, and waits for nothing: the answer is for somebody else.
-fn rebirth(node: EdgeNodeDescriptor) -> Effect {
-    let metrics = vec![Metric::new(NODE_CONTROL_REBIRTH, true)];
-    Effect::Host(HostRequest::Command { node, device: None, metrics })
+/// Asks once, as seldom as the Host Application asks anybody, and waits for nothing: the answer is for somebody else.
+const fn rebirth(node: EdgeNodeDescriptor) -> Effect {
+    Effect::Host(HostRequest::Rebirth { node })
 }
 
 /// Bounded, so that resources full of mistakes cannot make the birth too large.
