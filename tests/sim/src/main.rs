@@ -21,6 +21,9 @@ struct Arguments {
     /// Start second instances of every service, also of those that nothing keeps apart, and adopt deployments whose names are taken
     #[arg(long)]
     rivals: bool,
+    /// Restore, roll back and replace ConfigDB's store
+    #[arg(long)]
+    restores: bool,
     /// Print what happened
     #[arg(long)]
     trace: bool,
@@ -38,7 +41,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     if let Some((first, end)) = arguments.seeds {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (summaries, failure) = run_many(first..end, arguments.steps, threads);
+        let (summaries, failure) = run_many(first..end, arguments.steps, arguments.restores, threads);
         let elapsed = started.elapsed();
         println!("{} seeds in {elapsed:.1?}", summaries.len());
         let Some((plan, failure)) = failure else { return ExitCode::SUCCESS };
@@ -46,8 +49,13 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let seed = arguments.seed.unwrap_or(1);
-    let plan =
-        Plan { steps: arguments.steps, is_traced: arguments.trace, all_rivals: arguments.rivals, ..Plan::of(seed) };
+    let plan = Plan {
+        steps: arguments.steps,
+        is_traced: arguments.trace,
+        all_rivals: arguments.rivals,
+        restores: arguments.restores,
+        ..Plan::of(seed)
+    };
     match run(&plan) {
         Ok(summary) => {
             println!("{summary:#?}\nin {:.1?}", started.elapsed());

@@ -37,19 +37,22 @@ pub struct Plan {
     pub is_traced: bool,
     /// Second instances of every service are started, also of those that nothing keeps apart.
     pub all_rivals: bool,
+    /// ConfigDB's store is restored, rolled back and replaced.
+    pub restores: bool,
 }
 
 impl Plan {
     /// A run of that seed.
     #[must_use]
     pub const fn of(seed: u64) -> Self {
-        Self { seed, steps: 40, mutation: None, is_traced: false, all_rivals: false }
+        Self { seed, steps: 40, mutation: None, is_traced: false, all_rivals: false, restores: false }
     }
 
     /// How to see a run again.
     #[must_use]
     pub fn command(&self) -> String {
-        format!("cargo run -p sim -- --seed {} --steps {} --trace", self.seed, self.steps)
+        let restores = if self.restores { " --restores" } else { "" };
+        format!("cargo run -p sim -- --seed {} --steps {}{restores} --trace", self.seed, self.steps)
     }
 }
 
@@ -90,6 +93,7 @@ pub struct Failure {
 pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
     let mut world = World::new(plan.seed, plan.mutation, plan.is_traced);
     world.all_rivals = plan.all_rivals;
+    world.restores = plan.restores;
     let ended = errors::watched(|| catch_unwind(AssertUnwindSafe(|| live(&mut world, plan))));
     let violation = match ended {
         Ok(Ok(converged_in)) => {
@@ -172,6 +176,7 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
 pub fn run_many(
     seeds: std::ops::Range<u64>,
     steps: u32,
+    restores: bool,
     threads: usize,
 ) -> (Vec<Summary>, Option<(Plan, Box<Failure>)>) {
     let next = std::sync::atomic::AtomicU64::new(seeds.start);
@@ -184,7 +189,7 @@ pub fn run_many(
                     if seed >= seeds.end {
                         return;
                     }
-                    let plan = Plan { steps, ..Plan::of(seed) };
+                    let plan = Plan { steps, restores, ..Plan::of(seed) };
                     let result = run(&plan);
                     let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {

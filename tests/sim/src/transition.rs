@@ -122,6 +122,10 @@ const CHOICES: &[(u64, Transition)] = &[
     (2, Transition::Trouble(Trouble::Steal)),
     (2, Transition::Trouble(Trouble::SecondInstance)),
     (2, Transition::Trouble(Trouble::Flood)),
+];
+
+/// The same where ConfigDB's store may be restored, rolled back and replaced.
+const RECOVERIES: &[(u64, Transition)] = &[
     (3, Transition::Recovery(Recovery::Restore)),
     (2, Transition::Recovery(Recovery::RollBack)),
     (1, Transition::Recovery(Recovery::Replace)),
@@ -139,9 +143,10 @@ impl World {
         }
         match transition {
             Transition::Something => {
-                let all = CHOICES.iter().map(|(weight, _)| weight).sum();
+                let recoveries = if self.restores { RECOVERIES } else { &[] };
+                let all = CHOICES.iter().chain(recoveries).map(|(weight, _)| weight).sum();
                 let mut at = self.random.below(all);
-                for (weight, choice) in CHOICES {
+                for (weight, choice) in CHOICES.iter().chain(recoveries) {
                     if at < *weight {
                         return self.on_transition(choice.clone());
                     }

@@ -112,6 +112,8 @@ pub struct World {
     pub trace: Option<Vec<String>>,
     /// Second instances of every service are started, also of those that do harm.
     pub all_rivals: bool,
+    /// ConfigDB's store is restored, rolled back and replaced.
+    pub restores: bool,
     /// Wall clocks of machines are wrong, by so many milliseconds at most.
     pub skew_max: u64,
     /// Clusters whose machines are set up again soon.
@@ -165,6 +167,7 @@ impl World {
             steps: 0,
             trace: is_traced.then(Vec::new),
             all_rivals: false,
+            restores: false,
             skew_max: 0,
             order_bootstrap: Vec::new(),
             queue: BTreeMap::new(),

@@ -38,7 +38,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
         if failure.is_some() {
             break;
         }
-        let (some, failed) = run_many(part, steps, threads());
+        let (some, failed) = run_many(part, steps, asked.is_some(), threads());
         summaries.extend(some);
         failure = failed;
     }
@@ -84,7 +84,7 @@ fn every_check_notices_what_it_is_for() {
 fn unnoticed(mutation: Mutation) -> Result<(), String> {
     let mut others = Vec::new();
     for seed in 0..SEEDS_MUTATED {
-        let plan = Plan { steps: STEPS, mutation: Some(mutation), ..Plan::of(seed) };
+        let plan = Plan { steps: STEPS, mutation: Some(mutation), restores: true, ..Plan::of(seed) };
         match run(&plan) {
             Err(failure) if failure.violation.invariant == mutation.noticed_by() => return Ok(()),
             Err(failure) => others.push(failure.violation.to_string()),
