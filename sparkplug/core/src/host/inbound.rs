@@ -347,6 +347,7 @@ impl HostApplication {
         }
     }
 
+    // long: one arm for each kind of message, with what it changes in the memory that is counted
     pub(super) fn process(
         &mut self,
         at: NodeIndex,
