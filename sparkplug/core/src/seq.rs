@@ -1,5 +1,7 @@
 //! `seq` and `bdSeq`: the only module with wrapping arithmetic.
 
+use crate::payload::{PayloadRef, ValueRef};
+
 /// Sequence number of a message of an edge node: 0..=255, one counter for node and devices together
 /// (tck-id-payloads-sequence-num-always-included, tck-id-payloads-sequence-num-incrementing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -41,7 +43,22 @@ impl Seq {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct BdSeq(u8);
 
+/// The metric of births and deaths of a node that carries it.
+pub(crate) const BD_SEQ: &str = "bdSeq";
+
 impl BdSeq {
+    /// Of a birth or a death.
+    pub(crate) fn of(payload: &PayloadRef<'_>) -> Result<Self, String> {
+        let metric = payload.metrics.iter().find(|m| m.name == Some(BD_SEQ)).ok_or("it has no metric bdSeq")?;
+        let number = match metric.value {
+            Some(ValueRef::Long(n)) => n,
+            Some(ValueRef::Int(n)) => n.into(),
+            _ => return Err("its bdSeq is not a number".to_owned()),
+        };
+        let number = i64::try_from(number).map_err(|_| "its bdSeq is not within 0..=255".to_owned())?;
+        Self::from_wire(number).map_err(|n| format!("its bdSeq {n} is not within 0..=255"))
+    }
+
     /// The first ever.
     pub const ZERO: Self = Self(0);
 

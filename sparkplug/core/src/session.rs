@@ -5,6 +5,9 @@ use bytes::Bytes;
 
 use crate::seq::BdSeq;
 
+/// Why a birth, data or a death is not taken.
+pub(crate) const RETAINED: &str = "it is retained, so it may be of any age; only STATE is retained";
+
 /// MQTT quality of service, as far as Sparkplug uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QoS {

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use super::{UpdateError, speaker};
 use crate::metric::{Metric, Template, Value};
 use crate::payload::{self, Dialect, Form};
+use crate::seq::BD_SEQ;
 
-/// The sequence number of birth and death as a metric.
-pub(super) const BD_SEQ: &str = "bdSeq";
 /// The command that asks for all births (tck-id-operational-behavior-data-commands-rebirth-name).
 pub(super) const NODE_REBIRTH: &str = "Node Control/Rebirth";
 /// The command that asks for the values of a device.

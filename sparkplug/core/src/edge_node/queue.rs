@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::birth::{BD_SEQ, Entity, NODE_REBIRTH, Sample};
+use super::birth::{Entity, NODE_REBIRTH, Sample};
 use super::{EdgeNodeConfig, NodeEvent, NodeOutput};
 use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor};
 use crate::payload::{self, Compression, Dialect, Encoder, Form};
-use crate::seq::{BdSeq, Seq};
+use crate::seq::{BD_SEQ, BdSeq, Seq};
 use crate::session::{Publish, QoS, TransportAction};
 use crate::topic::{MessageKind, Topic};
 

@@ -92,7 +92,7 @@ impl EdgeNode {
         self.births = BirthRun::default();
         self.rebirth.session_ended();
         if let Some(own) = &mut self.speaker {
-            own.session_ended();
+            own.session_ended(now.mono);
         }
         self.resend.clear();
         self.node.set_announced(false);
@@ -159,10 +159,10 @@ impl EdgeNode {
                 self.command(Some(device), bytes, retain, now)
             }
             Ok(Topic::Node { node, kind: MessageKind::NBirth }) if node == self.config.descriptor => {
-                self.heard_birth(bytes, now)
+                self.heard_birth(bytes, retain, now)
             }
             Ok(Topic::Node { node, kind: MessageKind::NDeath }) if node == self.config.descriptor => {
-                self.heard_death(bytes)
+                self.heard_death(bytes, retain)
             }
             Ok(_) => Err("it is not addressed to this edge node".to_owned()),
             Err(error) => Err(error.to_string()),
@@ -193,6 +193,12 @@ impl EdgeNode {
         (self.config.servers > 1).then(|| since + self.config.reconnect.1)
     }
 
+    /// Of what is received.
+    pub(super) fn limits(&self) -> Limits {
+        let bytes_max = self.config.message_bytes_max.max(Limits::default().bytes_max);
+        Limits { bytes_max, inflated_bytes_max: bytes_max, ..Limits::default() }
+    }
+
     pub(super) fn command(
         &mut self,
         device: Option<DeviceId>,
@@ -207,9 +213,7 @@ impl EdgeNode {
             None => Some(&self.node),
             Some(device) => self.devices.get(device).map(|known| &known.entity),
         };
-        let bytes_max = self.config.message_bytes_max.max(Limits::default().bytes_max);
-        let limits = Limits { bytes_max, inflated_bytes_max: bytes_max, ..Limits::default() };
-        let command = command::read(entity, device.is_some(), bytes, &limits)?;
+        let command = command::read(entity, device.is_some(), bytes, &self.limits())?;
         if command.rebirth {
             match &device {
                 // tck-id-operational-behavior-data-commands-rebirth-action-1, tck-id-operational-behavior-data-commands-rebirth-action-2

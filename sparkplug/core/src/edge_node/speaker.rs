@@ -13,13 +13,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{EdgeNode, NodeEvent, Phase};
+use super::{EdgeNode, NodeEvent};
 use crate::metric::{Metric, Value};
 use crate::name::EdgeNodeDescriptor;
-use crate::payload::{self, Limits, WireValue};
+use crate::payload::{self, Inflated, Limits, ValueRef};
+use crate::seq::BdSeq;
+use crate::session::RETAINED;
 use crate::time::Now;
-
-use super::birth::BD_SEQ;
 
 /// Time in which a process that was born can be told that another one speaks for the node. A birth is repeated after [`super::EdgeNodeConfig::rebirth_interval_min`] at the latest.
 pub const OBJECTION_TIME: Duration = Duration::from_secs(3);
@@ -111,7 +111,8 @@ impl OwnClaim {
         Self { speaker, since: now.wall, established_at: None, was_established: false }
     }
 
-    pub(super) const fn session_ended(&mut self) {
+    pub(super) fn session_ended(&mut self, mono: Duration) {
+        self.was_established |= self.is_established(mono);
         self.established_at = None;
     }
 
@@ -130,8 +131,7 @@ impl OwnClaim {
 
     /// What an NBIRTH says of it. The first one of a session begins the time for objections.
     pub(super) fn metrics(&mut self, now: Now) -> Vec<Metric> {
-        let at = *self.established_at.get_or_insert(now.mono + OBJECTION_TIME);
-        self.was_established |= now.mono >= at;
+        self.established_at.get_or_insert(now.mono + OBJECTION_TIME);
         let claim = self.claim(now.mono);
         let metrics = [
             Metric::new(INSTANCE, &*self.speaker.instance),
@@ -155,16 +155,17 @@ struct ReadClaim {
 }
 
 impl ReadClaim {
-    fn read(bytes: &[u8]) -> Result<Self, String> {
-        let payload = payload::decode(bytes, &Limits::default()).map_err(|error| error.to_string())?;
+    fn read(bytes: &[u8], limits: &Limits) -> Result<Self, String> {
+        let mut inflated = Inflated::default();
+        let payload = payload::decode_ref(bytes, limits, &mut inflated).map_err(|error| error.to_string())?;
         let mut claim = Self::default();
-        for metric in payload.metrics {
-            match (metric.name.as_deref(), metric.value) {
-                (Some(INSTANCE), Some(WireValue::String(text))) => claim.instance = text,
-                (Some(HOST), Some(WireValue::String(text))) => claim.host = text,
-                (Some(SINCE), Some(WireValue::Long(since))) => claim.since = Some(since),
-                (Some(ESTABLISHED), Some(WireValue::Boolean(is))) => claim.established = is,
-                (Some(TAKES_OVER), Some(WireValue::Boolean(is))) => claim.takes_over = is,
+        for metric in &payload.metrics {
+            match (metric.name, metric.value) {
+                (Some(INSTANCE), Some(ValueRef::String(text))) => claim.instance = text.into(),
+                (Some(HOST), Some(ValueRef::String(text))) => claim.host = text.into(),
+                (Some(SINCE), Some(ValueRef::Long(since))) => claim.since = Some(since),
+                (Some(ESTABLISHED), Some(ValueRef::Boolean(is))) => claim.established = is,
+                (Some(TAKES_OVER), Some(ValueRef::Boolean(is))) => claim.takes_over = is,
                 _ => {}
             }
         }
@@ -184,9 +185,12 @@ impl ReadClaim {
 
 impl EdgeNode {
     /// An NBIRTH of this id, which may be the own one.
-    pub(super) fn heard_birth(&mut self, bytes: &[u8], now: Now) -> Result<(), String> {
+    pub(super) fn heard_birth(&mut self, bytes: &[u8], retain: bool, now: Now) -> Result<(), String> {
         let Some(own) = &self.speaker else { return Ok(()) };
-        let other = ReadClaim::read(bytes)?;
+        if retain {
+            return Err(RETAINED.to_owned());
+        }
+        let other = ReadClaim::read(bytes, &self.limits())?;
         if other.instance == own.speaker.instance {
             return Ok(());
         }
@@ -205,13 +209,13 @@ impl EdgeNode {
 
     /// An NDEATH of this id: with the bdSeq of the own births, hosts take it for the own one
     /// (tck-id-payloads-ndeath-bdseq).
-    pub(super) fn heard_death(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let payload = payload::decode(bytes, &Limits::default()).map_err(|error| error.to_string())?;
-        let is_own = payload.metrics.iter().any(|metric| {
-            metric.name.as_deref() == Some(BD_SEQ)
-                && metric.value == Some(WireValue::Long(self.bd_seq.get().cast_unsigned()))
-        });
-        if is_own && matches!(self.phase, Phase::Birthing | Phase::Born) {
+    pub(super) fn heard_death(&mut self, bytes: &[u8], retain: bool) -> Result<(), String> {
+        if retain {
+            return Err(RETAINED.to_owned());
+        }
+        let mut inflated = Inflated::default();
+        let payload = payload::decode_ref(bytes, &self.limits(), &mut inflated).map_err(|error| error.to_string())?;
+        if BdSeq::of(&payload) == Ok(self.bd_seq) {
             self.request_rebirth();
         }
         Ok(())

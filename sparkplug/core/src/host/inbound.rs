@@ -2,18 +2,17 @@
 
 use bytes::Bytes;
 
-use super::node_table::{self, Birth, BirthVerdict, NodeIndex};
+use super::node_table::{Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
 use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD};
 use crate::name::{DeviceId, HostId};
 use crate::payload::{self, DecodeError, Inflated, PayloadRef};
-use crate::seq::Seq;
+use crate::seq::{BdSeq, Seq};
+use crate::session::RETAINED;
 use crate::state::HostState;
 use crate::time::Now;
 use crate::topic::{Levels, MessageKind, Topic};
-
-const RETAINED: &str = "it is retained, so it may be of any age; only STATE is retained";
 
 impl HostApplication {
     pub(super) fn message(&mut self, text: &str, bytes: &Bytes, retain: bool, now: Now) {
@@ -141,7 +140,7 @@ impl HostApplication {
     pub(super) fn node_birth(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
         let mut inflated = Inflated::default();
         let Some(payload) = self.readable(at, topic, bytes, &mut inflated, now) else { return };
-        let (bd_seq, seq) = match (node_table::bd_seq(&payload), seq_of(&payload)) {
+        let (bd_seq, seq) = match (BdSeq::of(&payload), seq_of(&payload)) {
             (Ok(bd_seq), Ok(seq)) => (bd_seq, seq),
             (Err(reason), _) | (_, Err(reason)) => return self.unreadable(at, topic, reason, now),
         };
@@ -197,7 +196,7 @@ impl HostApplication {
         }
         let mut inflated = Inflated::default();
         let Some(payload) = self.readable(at, topic, bytes, &mut inflated, now) else { return };
-        let bd_seq = match node_table::bd_seq(&payload) {
+        let bd_seq = match BdSeq::of(&payload) {
             Ok(bd_seq) => bd_seq,
             Err(reason) => return self.unreadable(at, topic, reason, now),
         };

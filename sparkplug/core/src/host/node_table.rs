@@ -12,7 +12,6 @@ use super::replica::Replica;
 use super::resequencer::Resequencer;
 use super::shape::Seeded;
 use crate::name::{DeviceId, EdgeNodeDescriptor};
-use crate::payload::{PayloadRef, ValueRef};
 use crate::seq::BdSeq;
 
 /// Place of a node in the table. It is the node's until the node is forgotten.
@@ -144,18 +143,6 @@ impl PartialEq for dyn Levels + '_ {
 }
 
 impl Eq for dyn Levels + '_ {}
-
-/// bdSeq of a birth or a death.
-pub(super) fn bd_seq(payload: &PayloadRef<'_>) -> Result<BdSeq, String> {
-    let metric = payload.metrics.iter().find(|m| m.name == Some("bdSeq")).ok_or("it has no metric bdSeq")?;
-    let number = match metric.value {
-        Some(ValueRef::Long(n)) => n,
-        Some(ValueRef::Int(n)) => n.into(),
-        _ => return Err("its bdSeq is not a number".to_owned()),
-    };
-    let number = i64::try_from(number).map_err(|_| "its bdSeq is not within 0..=255".to_owned())?;
-    BdSeq::from_wire(number).map_err(|n| format!("its bdSeq {n} is not within 0..=255"))
-}
 
 /// The birth of a node, with what followed it.
 #[derive(Debug)]

@@ -227,6 +227,37 @@ fn births_without_a_process_are_answered_and_end_nobody() {
 }
 
 #[test]
+fn who_was_established_once_takes_nothing_over_after_it_lost_its_session() {
+    let mut server = Server::new();
+    let first = server.start(speaker("a", true));
+    // Established without another birth, which would say so.
+    server.pass(OBJECTION_TIME);
+    server.cut(first);
+    let second = server.start(speaker("b", false));
+    server.pass(OBJECTION_TIME);
+    server.connect(first);
+    server.pass(OBJECTION_TIME);
+    assert_eq!(server.born(), [second]);
+}
+
+#[test]
+fn what_is_retained_displaces_nobody_and_is_answered_by_nobody() {
+    let mut bench = Bench::new(speaker("a", false), node_metrics());
+    bench.go_online();
+    bench.outputs();
+    let claims = [Metric::new("Speaker/Instance", "b"), Metric::new("Speaker/Takes Over", true)];
+    let metrics = [Metric::new("bdSeq", 0_i64)].into_iter().chain(claims).collect();
+    let payload = encode(&Payload { metrics, ..Payload::default() }, &EncodeOptions::new(Form::Birth));
+    for topic in [BIRTH, DEATH] {
+        bench.on(TransportEvent::Message { topic: topic.to_owned(), payload: payload.clone(), retain: true });
+    }
+    bench.pass(Duration::from_secs(5));
+    let lines = bench.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines.iter().all(|line| line.starts_with("rejected ") && line.contains("it is retained")), "{lines:?}");
+}
+
+#[test]
 fn an_application_cannot_speak_of_the_process() {
     let mut bench = Bench::born(config());
     let metrics = vec![Metric::new("Speaker/Instance", "x")];
