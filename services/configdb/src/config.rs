@@ -1,7 +1,5 @@
 //! The configuration of this service.
 
-use std::time::Duration;
-
 use configdb_schema::Organisation;
 use serde::{Deserialize, Serialize};
 use service_runtime::health::HttpConfig;
@@ -52,8 +50,8 @@ impl Default for Config {
             new_store: false,
             message_bytes_max: Limits::default().message_bytes_max,
             objects_max: Limits::default().objects_max,
-            history_days: 365,
-            history_bytes_max: 1024 * 1024 * 1024,
+            history_days: Retention::DAYS,
+            history_bytes_max: Retention::BYTES,
             http: HttpConfig::default(),
             mqtt: MqttConfig::default(),
         }
@@ -123,10 +121,7 @@ impl Config {
         range("history_days", self.history_days, 1, 36_500)?;
         range("history_bytes_max", self.history_bytes_max, 1024 * 1024, usize::MAX)?;
         self.mqtt.validate()?;
-        let history = Retention {
-            age: Duration::from_secs(24 * 3600) * u32::try_from(self.history_days).unwrap_or(u32::MAX),
-            bytes: self.history_bytes_max as u64,
-        };
+        let history = Retention::new(self.history_days, self.history_bytes_max);
         let limits = Limits {
             message_bytes_max: self.message_bytes_max,
             objects_max: self.objects_max,

@@ -207,11 +207,22 @@ pub struct Retention {
 impl Default for Retention {
     /// A year, 1 GiB.
     fn default() -> Self {
-        Self { age: Duration::from_secs(365 * 24 * 3600), bytes: 1024 * 1024 * 1024 }
+        Self::new(Self::DAYS, Self::BYTES)
     }
 }
 
 impl Retention {
+    /// A year.
+    pub const DAYS: usize = 365;
+    /// 1 GiB.
+    pub const BYTES: usize = 1024 * 1024 * 1024;
+
+    /// So many days and bytes.
+    #[must_use]
+    pub const fn new(days: usize, bytes: usize) -> Self {
+        Self { age: Duration::from_secs((days as u64).saturating_mul(24 * 3600)), bytes: bytes as u64 }
+    }
+
     /// Whether a line of that time (UTC ms) is not to be kept, as the oldest of a history of so many bytes.
     fn is_beyond(&self, time: u64, wall: u64, bytes: u64) -> bool {
         bytes > self.bytes || u128::from(wall.saturating_sub(time)) > self.age.as_millis()

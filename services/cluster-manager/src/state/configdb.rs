@@ -18,7 +18,6 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::cluster::Cluster;
 use crate::access::Operation;
-use crate::access::audit::{AuditRecord, AuditResult};
 use crate::catalog::Touched;
 use crate::event::Effect;
 use crate::reconcile::Wish;
@@ -81,15 +80,8 @@ impl ClusterManager {
     /// Records a change of an entry, whoever made it. Whom its writer named is in ConfigDB's history, under this revision.
     fn record_entry(&mut self, object: Uuid, slug: &str, new: Option<&Entry>, now: Now) {
         let revision = new.map(|entry| format!(" revision {}", entry.revision)).unwrap_or_default();
-        self.effects.push(Effect::Record(Box::new(AuditRecord {
-            at: now.wall,
-            who: "not told".to_owned(),
-            from: "broker".to_owned(),
-            operation: if new.is_some() { Operation::PutEntry } else { Operation::DeleteEntry },
-            cluster: None,
-            target: format!("{object}/{slug}{revision}"),
-            result: AuditResult::Done { commit: None },
-        })));
+        let operation = if new.is_some() { Operation::PutEntry } else { Operation::DeleteEntry };
+        self.record_of_broker("not told".to_owned(), operation, format!("{object}/{slug}{revision}"), now);
     }
 
     /// Learns everything from a replica that is complete for the first time.

@@ -153,9 +153,14 @@ impl ClusterManager {
         let operation = if new.is_some() { Operation::CreateToken } else { Operation::RevokeToken };
         let who = after.as_ref().map_or_else(|| "not told".to_owned(), |token| token.by.clone());
         let target = after.or(before).map_or_else(|| object.to_string(), |token| token.name);
+        self.record_of_broker(format!("claimed:{who}"), operation, target, now);
+    }
+
+    /// Records what came over the broker, where nobody is known by more than what they say.
+    pub(super) fn record_of_broker(&mut self, who: String, operation: Operation, target: String, now: Now) {
         self.effects.push(Effect::Record(Box::new(AuditRecord {
             at: now.wall,
-            who: format!("claimed:{who}"),
+            who,
             from: "broker".to_owned(),
             operation,
             cluster: None,

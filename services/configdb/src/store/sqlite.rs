@@ -17,6 +17,13 @@ use super::lock::StoreLock;
 use super::{Commit, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError, Transaction};
 use crate::model::StoredEntry;
 
+/// Bytes of a line of history: its texts of free length, and [`HISTORY_ROW_BYTES`].
+macro_rules! line_bytes {
+    () => {
+        "OCTET_LENGTH(COALESCE(old_json, '')) + OCTET_LENGTH(COALESCE(new_json, '')) + OCTET_LENGTH(writer) + OCTET_LENGTH(request) + 200"
+    };
+}
+
 /// Statements that lead from one version of the schema to the next; the version is the number of those that have run.
 const MIGRATIONS: &[&[&str]] = &[
     &[
@@ -33,8 +40,11 @@ const MIGRATIONS: &[&[&str]] = &[
     ],
     &[
         "DELETE FROM meta WHERE key = 'history_bytes'",
-        "INSERT INTO meta (key, value) SELECT 'history_bytes', CAST(COALESCE(SUM(OCTET_LENGTH(COALESCE(old_json, '')) + \
-     OCTET_LENGTH(COALESCE(new_json, '')) + OCTET_LENGTH(writer) + OCTET_LENGTH(request) + 200), 0) AS TEXT) FROM history",
+        concat!(
+            "INSERT INTO meta (key, value) SELECT 'history_bytes', CAST(COALESCE(SUM(",
+            line_bytes!(),
+            "), 0) AS TEXT) FROM history"
+        ),
     ],
 ];
 
@@ -228,17 +238,23 @@ impl Store for SqliteStore {
     }
 
     async fn prune(&mut self, keep: &Retention, wall: u64) -> Result<u64, StoreError> {
-        let statement = "SELECT revision, time, OCTET_LENGTH(COALESCE(old_json, '')) + OCTET_LENGTH(COALESCE(new_json, '')) + \
-                         OCTET_LENGTH(writer) + OCTET_LENGTH(request) FROM history ORDER BY revision, position LIMIT $1";
+        // Asked for every few seconds: where all is to be kept, that costs a look at the oldest line, and none at its texts.
+        let first = self.rows("SELECT time FROM history ORDER BY revision, position LIMIT 1").await?;
+        let total = self.meta("history_bytes").await?.unwrap_or_default();
+        let total: u64 = parsed("meta.history_bytes", &total)?;
+        let Some(first) = first.first() else { return Ok(0) };
+        if !keep.is_beyond(unsigned(first, 0, "history.time")?, wall, total) {
+            return Ok(0);
+        }
+        let statement =
+            concat!("SELECT revision, time, ", line_bytes!(), " FROM history ORDER BY revision, position LIMIT $1");
         let query = sqlx::query(statement).bind(PRUNE_ROWS);
         let rows = query.fetch_all(self.connection().await?).await.map_err(io("be read"))?;
         let mut oldest = Vec::with_capacity(rows.len());
         for row in &rows {
-            let bytes = unsigned(row, 2, "history")?.saturating_add(HISTORY_ROW_BYTES as u64);
-            oldest.push((unsigned(row, 0, "history.revision")?, unsigned(row, 1, "history.time")?, bytes));
+            let (revision, time) = (unsigned(row, 0, "history.revision")?, unsigned(row, 1, "history.time")?);
+            oldest.push((revision, time, unsigned(row, 2, "history")?));
         }
-        let total = self.meta("history_bytes").await?.unwrap_or_default();
-        let total: u64 = parsed("meta.history_bytes", &total)?;
         // The last revision may go on behind the rows that were read.
         let whole = if rows.len() < PRUNE_ROWS as usize { u64::MAX } else { oldest.last().map_or(0, |last| last.0) };
         let (mut freed, mut pruned, mut below) = (0, 0, 0);

@@ -168,9 +168,7 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     if row.registers.is_empty() {
         return Err(refused(anyhow!("{} has not shown any register; its quote could not be read", row.title())));
     }
-    let (uuid, stands, mut etag) = host::policy_of(&client.fleet, &row)?;
-    let signer = Signer::open(&signer, uuid)?;
-    let mut policy = signer.checked(stands)?;
+    let (uuid, mut policy, mut etag, signer) = host::to_sign(&client.fleet, &row, &signer)?;
     if let Some(index) = pcr.iter().find(|index| **index == policy.lock.pcr) {
         return Err(usage(anyhow!(
             "register {index} is the lock register of the policy; its values follow from `lock`"

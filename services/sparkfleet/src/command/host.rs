@@ -169,6 +169,20 @@ pub fn policy_of(fleet: &Fleet, row: &JoiningHostRow) -> anyhow::Result<(Uuid, A
     }
 }
 
+/// The policy of the cluster of a host, to be changed and signed again: cluster, policy, ETag, and who signs it.
+///
+/// # Errors
+/// As [`policy_of`], [`Signer::open`] and [`Signer::checked`].
+pub fn to_sign(
+    fleet: &Fleet,
+    row: &JoiningHostRow,
+    arguments: &SignerArguments,
+) -> anyhow::Result<(Uuid, AttestationPolicy, Uuid, Signer)> {
+    let (uuid, policy, etag) = policy_of(fleet, row)?;
+    let signer = Signer::open(arguments, uuid)?;
+    Ok((uuid, signer.checked(policy)?, etag, signer))
+}
+
 /// Enrols a host in a policy. False: it is enrolled so already.
 fn enrol(policy: &mut AttestationPolicy, host: EnrolledHost) -> bool {
     let enrolled = &mut policy.endorsement.enrolled;
@@ -212,9 +226,7 @@ async fn approve(
 ) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Joining).await?;
     let row = find(&client.fleet, wanted)?;
-    let (uuid, policy, etag) = policy_of(&client.fleet, &row)?;
-    let signer = Signer::open(signer, uuid)?;
-    let mut policy = signer.checked(policy)?;
+    let (uuid, mut policy, etag, signer) = to_sign(&client.fleet, &row, signer)?;
     if listed(&policy, &row.endorsement_key).1 {
         let error = anyhow!(
             "{} is revoked; if it is to come back, take {} off `endorsement.revoked` with `sparkfleet policy set`",
@@ -270,9 +282,7 @@ async fn approve(
 async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Joining).await?;
     let row = find(&client.fleet, wanted)?;
-    let (uuid, policy, etag) = policy_of(&client.fleet, &row)?;
-    let signer = Signer::open(signer, uuid)?;
-    let mut policy = signer.checked(policy)?;
+    let (uuid, mut policy, etag, signer) = to_sign(&client.fleet, &row, signer)?;
     let revision = if revoke_key(&mut policy, &row.endorsement_key) {
         Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     } else {

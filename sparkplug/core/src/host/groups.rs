@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use slab::Slab;
+
 use super::shape::Seeded;
 use crate::name::GroupId;
 
@@ -33,74 +35,57 @@ impl Group {
 #[derive(Debug)]
 pub(super) struct Groups {
     by_name: HashMap<GroupId, GroupIndex, Seeded>,
-    places: Vec<Option<Group>>,
-    free: Vec<GroupIndex>,
+    places: Slab<Group>,
     replica_bytes: usize,
     held_bytes: usize,
 }
 
 impl Groups {
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            by_name: HashMap::with_hasher(Seeded(seed)),
-            places: Vec::new(),
-            free: Vec::new(),
-            replica_bytes: 0,
-            held_bytes: 0,
-        }
+        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Slab::new(), replica_bytes: 0, held_bytes: 0 }
     }
 
     /// A node of the group was taken in. Yields the group's name too: its nodes share the text.
     pub(super) fn enter(&mut self, name: &GroupId) -> (GroupIndex, GroupId) {
         if let Some(at) = self.by_name.get(name).copied()
-            && let Some(group) = self.places.get_mut(at.0).and_then(Option::as_mut)
+            && let Some(group) = self.places.get_mut(at.0)
         {
             group.nodes += 1;
             return (at, group.name.clone());
         }
-        let group = Some(Group { name: name.clone(), nodes: 1, expected: 0, replica_bytes: 0, held_bytes: 0 });
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.places[at.0] = group;
-                at
-            }
-            None => {
-                self.places.push(group);
-                GroupIndex(self.places.len() - 1)
-            }
-        };
+        let group = Group { name: name.clone(), nodes: 1, expected: 0, replica_bytes: 0, held_bytes: 0 };
+        let at = GroupIndex(self.places.insert(group));
         self.by_name.insert(name.clone(), at);
         (at, name.clone())
     }
 
     /// The application counts on one more node of the group.
     pub(super) fn expect(&mut self, at: GroupIndex) {
-        if let Some(group) = self.places.get_mut(at.0).and_then(Option::as_mut) {
+        if let Some(group) = self.places.get_mut(at.0) {
             group.expected += 1;
         }
     }
 
     /// A node of the group is gone, with all that it held.
     pub(super) fn leave(&mut self, at: GroupIndex, was_expected: bool) {
-        let Some(group) = self.places.get_mut(at.0).and_then(Option::as_mut) else { return };
+        let Some(group) = self.places.get_mut(at.0) else { return };
         group.nodes -= 1;
         group.expected -= usize::from(was_expected);
         if group.nodes == 0 {
             self.by_name.remove(&group.name);
-            self.places[at.0] = None;
-            self.free.push(at);
+            self.places.remove(at.0);
         }
     }
 
     /// Nodes of the group of that name that nobody expects.
     pub(super) fn unexpected_of(&self, name: &GroupId) -> usize {
-        let group = self.by_name.get(name).and_then(|at| self.places.get(at.0)?.as_ref());
+        let group = self.by_name.get(name).and_then(|at| self.places.get(at.0));
         group.map_or(0, Group::unexpected)
     }
 
     /// Bytes of replicas of a node of the group were `before`, and are `after`.
     pub(super) fn replica(&mut self, at: GroupIndex, before: usize, after: usize) {
-        if let Some(group) = self.places.get_mut(at.0).and_then(Option::as_mut) {
+        if let Some(group) = self.places.get_mut(at.0) {
             group.replica_bytes = group.replica_bytes + after - before;
             self.replica_bytes = self.replica_bytes + after - before;
         }
@@ -108,7 +93,7 @@ impl Groups {
 
     /// Held bytes of a node of the group were `before`, and are `after`.
     pub(super) fn held(&mut self, at: GroupIndex, before: usize, after: usize) {
-        if let Some(group) = self.places.get_mut(at.0).and_then(Option::as_mut) {
+        if let Some(group) = self.places.get_mut(at.0) {
             group.held_bytes = group.held_bytes + after - before;
             self.held_bytes = self.held_bytes + after - before;
         }
@@ -117,7 +102,7 @@ impl Groups {
     /// Nothing is held any more.
     pub(super) fn release_held(&mut self) {
         self.held_bytes = 0;
-        self.places.iter_mut().flatten().for_each(|group| group.held_bytes = 0);
+        self.places.iter_mut().for_each(|(_, group)| group.held_bytes = 0);
     }
 
     /// Of all groups.
@@ -132,8 +117,7 @@ impl Groups {
 
     /// The group that holds most of something; it is sought only where there is no room.
     pub(super) fn largest(&self, of: impl Fn(&Group) -> usize) -> Option<(GroupIndex, usize)> {
-        let groups =
-            self.places.iter().enumerate().filter_map(|(at, group)| Some((GroupIndex(at), of(group.as_ref()?))));
+        let groups = self.places.iter().map(|(at, group)| (GroupIndex(at), of(group)));
         groups.max_by_key(|(_, amount)| *amount)
     }
 }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use slab::Slab;
+
 use super::Liveness;
 use super::groups::GroupIndex;
 use super::rebirth::Asking;
@@ -27,13 +29,12 @@ impl NodeIndex {
 #[derive(Debug)]
 pub(super) struct NodeTable {
     by_name: HashMap<EdgeNodeDescriptor, NodeIndex, Seeded>,
-    places: Vec<Option<(EdgeNodeDescriptor, Node)>>,
-    free: Vec<NodeIndex>,
+    places: Slab<(EdgeNodeDescriptor, Node)>,
 }
 
 impl NodeTable {
     pub(super) fn new(seed: u64) -> Self {
-        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Vec::new(), free: Vec::new() }
+        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Slab::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -51,56 +52,45 @@ impl NodeTable {
     }
 
     pub(super) fn get(&self, at: NodeIndex) -> Option<&Node> {
-        self.places.get(at.0)?.as_ref().map(|(_, node)| node)
+        self.places.get(at.0).map(|(_, node)| node)
     }
 
     pub(super) fn get_mut(&mut self, at: NodeIndex) -> Option<&mut Node> {
-        self.places.get_mut(at.0)?.as_mut().map(|(_, node)| node)
+        self.places.get_mut(at.0).map(|(_, node)| node)
     }
 
     /// Name and node.
     pub(super) fn entry_mut(&mut self, at: NodeIndex) -> Option<(&EdgeNodeDescriptor, &mut Node)> {
-        self.places.get_mut(at.0)?.as_mut().map(|(name, node)| (&*name, node))
+        self.places.get_mut(at.0).map(|(name, node)| (&*name, node))
     }
 
     /// A place for a node that has none.
     pub(super) fn insert(&mut self, name: EdgeNodeDescriptor, group: GroupIndex) -> NodeIndex {
-        let entry = Some((name.clone(), Node::unheard(group)));
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.places[at.0] = entry;
-                at
-            }
-            None => {
-                self.places.push(entry);
-                NodeIndex(self.places.len() - 1)
-            }
-        };
+        let at = NodeIndex(self.places.insert((name.clone(), Node::unheard(group))));
         self.by_name.insert(name, at);
         at
     }
 
     pub(super) fn remove(&mut self, at: NodeIndex) -> Option<Node> {
-        let (name, node) = self.places.get_mut(at.0)?.take()?;
+        let (name, node) = self.places.try_remove(at.0)?;
         self.by_name.remove(&name);
-        self.free.push(at);
         Some(node)
     }
 
     /// In the order of their places.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIndex, &mut Node)> {
-        self.places.iter_mut().enumerate().filter_map(|(at, entry)| Some((NodeIndex(at), &mut entry.as_mut()?.1)))
+        self.places.iter_mut().map(|(at, (_, node))| (NodeIndex(at), node))
     }
 
     /// Of a group, in the order of their places.
     pub(super) fn of_group(&self, group: GroupIndex) -> impl Iterator<Item = (NodeIndex, &Node)> {
-        let nodes = self.places.iter().enumerate().filter_map(|(at, entry)| Some((NodeIndex(at), &entry.as_ref()?.1)));
+        let nodes = self.places.iter().map(|(at, (_, node))| (NodeIndex(at), node));
         nodes.filter(move |(_, node)| node.group == group)
     }
 
     /// In the order of their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&EdgeNodeDescriptor, &Node)> {
-        self.places.iter().flatten().map(|(name, node)| (name, node))
+        self.places.iter().map(|(_, (name, node))| (name, node))
     }
 }
 

@@ -108,8 +108,7 @@ impl HostApplication {
         }
     }
 
-    /// What the replicas of a node take was counted as `before`, and is counted anew. Where all take too much, the group that takes most loses its largest node, until there is
-    /// room. False: that was this node.
+    /// Where the replicas of all nodes take too much, the group that takes most loses its largest node, until there is room. False: that was this node.
     pub(super) fn weigh(&mut self, at: NodeIndex, topic: &str, now: Now) -> bool {
         while self.groups.replica_bytes() > self.config.replica_bytes_max
             && let Some((largest, _)) = self.groups.largest(|group: &Group| group.replica_bytes)
