@@ -91,6 +91,8 @@ pub async fn run_on<S: Store>(
     };
     let node_config = EdgeNodeConfig {
         message_bytes_max: limits.message_bytes_max,
+        // Two stores cannot both acknowledge: no write is answered before it is known that no other ConfigDB speaks.
+        commands_wait: true,
         ..EdgeNodeConfig::for_one_speaker(configdb_node(organisation))
     };
     let node = spawn_edge_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;

@@ -220,7 +220,8 @@ async fn broker(arguments: &UpArguments) -> anyhow::Result<(Option<Broker>, Reac
     let guard: Arc<dyn Guard> = gate.clone();
     let config = BrokerConfig { listen: arguments.listen, guard: Some(guard), ..BrokerConfig::default() };
     let broker = Broker::start(config).await.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-    let reach = Reach::of(&broker.url(), arguments.take_over, Some(gate));
+    // This process owns the broker, so no other one speaks for its services by right, and no command has to wait until that is sure.
+    let reach = Reach::of(&broker.url(), true, Some(gate));
     Ok((Some(broker), reach))
 }
 

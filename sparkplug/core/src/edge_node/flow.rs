@@ -24,6 +24,7 @@ impl EdgeNode {
             self.resend_due(now);
             self.forward_history(now);
         }
+        self.release_commands(now);
         self.beat(now);
         self.tell_history();
     }

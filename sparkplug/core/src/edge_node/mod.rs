@@ -29,7 +29,7 @@ use primary_host::PrimaryHost;
 use queue::{OutputQueue, Waiting};
 use rebirth::RebirthPacer;
 use session::Leave;
-use speaker::OwnClaim;
+use speaker::{HeldCommands, OwnClaim};
 pub use speaker::{OBJECTION_TIME, OtherSpeaker, Speaker};
 
 use crate::backoff::Backoff;
@@ -85,6 +85,9 @@ pub struct EdgeNodeConfig {
     /// One process speaks for this id: births name it, and of two processes one ends ([`NodeEvent::Displaced`]). The server must let the node receive its own NBIRTH and NDEATH.
     /// None: nobody looks.
     pub speaker: Option<Speaker>,
+    /// With a [`Self::speaker`]: commands wait until nobody can object to the births any more ([`OBJECTION_TIME`]), or are dropped with the session. So of two processes only the one
+    /// that goes on answers. A process that takes over does not wait. Rebirth requests are answered at once.
+    pub commands_wait: bool,
 }
 
 impl EdgeNodeConfig {
@@ -111,6 +114,7 @@ impl EdgeNodeConfig {
             compression: None,
             store: None,
             speaker: None,
+            commands_wait: false,
         }
     }
 
@@ -352,6 +356,7 @@ pub struct EdgeNode {
     /// Messages sent when it was looked last, and when the quiet time that began then ends.
     heartbeat: Option<(u64, Duration)>,
     speaker: Option<OwnClaim>,
+    held: HeldCommands,
 }
 
 impl EdgeNode {
@@ -391,6 +396,7 @@ impl EdgeNode {
             resend: BTreeMap::new(),
             heartbeat: None,
             speaker: config.speaker.clone().map(|speaker| OwnClaim::new(speaker, now)),
+            held: HeldCommands::default(),
             config,
         };
         machine.replace(None, metrics, now)?;
@@ -457,12 +463,13 @@ impl EdgeNode {
         match self.phase {
             Phase::Away { until } => Some(until),
             Phase::AwaitingPrimaryHost { since } => self.patience_ends(since),
-            Phase::Birthing => Some(self.pause_until),
+            Phase::Birthing => self.held_until().into_iter().chain([self.pause_until]).min(),
             Phase::Born => {
                 let drain = (!self.waiting_is_blocked()).then_some(self.pause_until);
                 let heartbeat = self.heartbeat.map(|(_, due)| due);
                 let resend = self.resend.values().min().copied();
-                [drain, self.rebirth.due(), resend, heartbeat, self.history_due()].into_iter().flatten().min()
+                let held = self.held_until();
+                [drain, self.rebirth.due(), resend, heartbeat, self.history_due(), held].into_iter().flatten().min()
             }
             Phase::Connecting | Phase::Subscribing | Phase::Leaving | Phase::Stopped => None,
         }

@@ -94,6 +94,7 @@ impl EdgeNode {
         if let Some(own) = &mut self.speaker {
             own.session_ended(now.mono);
         }
+        self.drop_commands();
         self.resend.clear();
         self.node.set_announced(false);
         for device in self.devices.values_mut() {
@@ -223,7 +224,10 @@ impl EdgeNode {
         }
         match command.metrics? {
             metrics if metrics.is_empty() && command.rebirth_named => {}
-            metrics => self.outputs.event(NodeEvent::Command { device, metrics, timestamp: command.timestamp }),
+            metrics => {
+                let command = NodeEvent::Command { device, metrics, timestamp: command.timestamp };
+                self.take_command(command, bytes.len(), now)?;
+            }
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{EdgeNode, NodeEvent};
+use super::{EdgeNode, NodeEvent, Phase};
 use crate::metric::{Metric, Value};
 use crate::name::EdgeNodeDescriptor;
 use crate::payload::{self, Inflated, Limits, ValueRef};
@@ -29,6 +29,8 @@ const LAST_TIMESTAMP: u64 = 253_402_300_799_999;
 
 /// Names of the metrics of NBIRTH.
 pub(super) const PREFIX: &str = "Speaker/";
+/// Bytes of commands that wait, as they were received.
+const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Names, types, timestamps and the values of fixed size.
 const METRICS_BYTES: usize = 240;
 const INSTANCE: &str = "Speaker/Instance";
@@ -120,6 +122,11 @@ impl OwnClaim {
         self.established_at.is_some_and(|at| mono >= at)
     }
 
+    /// When this process answers commands; None: before its births of this session.
+    fn answers_at(&self, mono: Duration) -> Option<Duration> {
+        if self.claim(mono).takes_over { Some(mono) } else { self.established_at }
+    }
+
     fn claim(&self, mono: Duration) -> Claim {
         Claim {
             takes_over: self.speaker.takes_over && !self.was_established && !self.is_established(mono),
@@ -142,6 +149,13 @@ impl OwnClaim {
         ];
         metrics.map(|metric| metric.at(now.wall)).to_vec()
     }
+}
+
+/// Commands that came before nobody could object any more.
+#[derive(Debug, Default)]
+pub(super) struct HeldCommands {
+    commands: Vec<NodeEvent>,
+    bytes: usize,
 }
 
 /// What an NBIRTH of another process says.
@@ -184,6 +198,41 @@ impl ReadClaim {
 }
 
 impl EdgeNode {
+    /// Tells the application of a command, at once or when this process is established.
+    pub(super) fn take_command(&mut self, command: NodeEvent, bytes: usize, now: Now) -> Result<(), String> {
+        self.release_commands(now);
+        let waits = self.speaker.as_ref().filter(|_| self.config.commands_wait);
+        if waits.is_none_or(|own| own.answers_at(now.mono).is_some_and(|at| now.mono >= at)) {
+            self.outputs.event(command);
+            return Ok(());
+        }
+        if self.held.bytes + bytes > HELD_BYTES_MAX {
+            return Err("too many commands wait until the node is established".to_owned());
+        }
+        self.held.bytes += bytes;
+        self.held.commands.push(command);
+        Ok(())
+    }
+
+    /// When commands that wait are due.
+    pub(super) fn held_until(&self) -> Option<Duration> {
+        self.speaker.as_ref().filter(|_| !self.held.commands.is_empty())?.established_at
+    }
+
+    pub(super) fn release_commands(&mut self, now: Now) {
+        let speaks = matches!(self.phase, Phase::Birthing | Phase::Born);
+        if speaks && self.held_until().is_some_and(|at| now.mono >= at) {
+            for command in std::mem::take(&mut self.held).commands {
+                self.outputs.event(command);
+            }
+        }
+    }
+
+    /// Whoever sent them repeats them, to this process or to the one that goes on.
+    pub(super) fn drop_commands(&mut self) {
+        self.held = HeldCommands::default();
+    }
+
     /// An NBIRTH of this id, which may be the own one.
     pub(super) fn heard_birth(&mut self, bytes: &[u8], retain: bool, now: Now) -> Result<(), String> {
         let Some(own) = &self.speaker else { return Ok(()) };

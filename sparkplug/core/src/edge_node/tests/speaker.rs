@@ -324,3 +324,79 @@ proptest! {
         prop_assert!(server.processes.is_empty() || born.len() == 1);
     }
 }
+
+fn waiting(instance: &str, takes_over: bool) -> EdgeNodeConfig {
+    EdgeNodeConfig { commands_wait: true, ..speaker(instance, takes_over) }
+}
+
+fn commands(outputs: &[NodeOutput]) -> Vec<String> {
+    outputs.iter().filter(|o| matches!(o, NodeOutput::Event(NodeEvent::Command { .. }))).map(line).collect()
+}
+
+fn ask(bench: &mut Bench, value: f64) {
+    bench.command("spBv1.0/G/NCMD/E", vec![Metric::new("Temperature", value)]);
+}
+
+#[test]
+fn commands_wait_until_nobody_can_object_and_come_in_order() {
+    let mut bench = Bench::new(waiting("a", false), vec![Metric::new("Temperature", 20.0f64)]);
+    bench.on(TransportEvent::Connected);
+    ask(&mut bench, 1.0);
+    bench.on(TransportEvent::Subscribed);
+    bench.pass(OBJECTION_TIME - Duration::from_millis(1));
+    ask(&mut bench, 2.0);
+    assert_eq!(commands(&bench.outputs()), [""; 0]);
+    bench.pass(Duration::from_millis(1));
+    let released = commands(&bench.outputs());
+    assert!(released.len() == 2 && released[0].contains("1.0") && released[1].contains("2.0"), "{released:?}");
+    ask(&mut bench, 3.0);
+    assert_eq!(commands(&bench.outputs()).len(), 1);
+    // Another session may have found another process: what came in the last one is not carried out in it.
+    bench.lose(true);
+    bench.pass(Duration::from_secs(30));
+    bench.go_online();
+    ask(&mut bench, 4.0);
+    bench.lose(true);
+    bench.pass(Duration::from_secs(30));
+    bench.go_online();
+    bench.pass(OBJECTION_TIME * 2);
+    assert_eq!(commands(&bench.outputs()), [""; 0]);
+}
+
+#[test]
+fn who_takes_over_answers_at_once_and_who_gives_way_never() {
+    let mut bench = Bench::new(waiting("a", true), vec![Metric::new("Temperature", 20.0f64)]);
+    bench.go_online();
+    ask(&mut bench, 1.0);
+    assert_eq!(commands(&bench.outputs()).len(), 1);
+    let mut first = Bench::born(waiting("a", false));
+    first.pass(OBJECTION_TIME);
+    first.update(NodeUpdate::Rebirth);
+    first.pass(OBJECTION_TIME);
+    let birth = first.outputs().into_iter().find_map(|output| match output {
+        NodeOutput::Transport(TransportAction::Publish(publish)) if publish.topic == BIRTH => Some(publish.payload),
+        _ => None,
+    });
+    let mut second = Bench::new(waiting("b", false), vec![Metric::new("Temperature", 20.0f64)]);
+    second.go_online();
+    ask(&mut second, 1.0);
+    second.receive(BIRTH, birth.expect("it is born again"));
+    second.pass(OBJECTION_TIME * 2);
+    let outputs = second.outputs();
+    assert!(outputs.iter().any(|o| matches!(o, NodeOutput::Event(NodeEvent::Displaced(_)))));
+    assert_eq!(commands(&outputs), [""; 0]);
+}
+
+#[test]
+fn what_waits_has_a_bound_and_beyond_it_is_refused_visibly() {
+    let mut bench = Bench::new(waiting("a", false), vec![Metric::new("Text", "")]);
+    bench.go_online();
+    let text = "x".repeat(200 * 1024);
+    for _ in 0..100 {
+        bench.command("spBv1.0/G/NCMD/E", vec![Metric::new("Text", text.as_str())]);
+    }
+    let refused = bench.outputs().iter().filter(|o| matches!(o, NodeOutput::Event(NodeEvent::Rejected { .. }))).count();
+    bench.pass(OBJECTION_TIME);
+    let released = commands(&bench.outputs()).len();
+    assert!(refused > 0 && released > 50 && refused + released == 100, "{refused} {released}");
+}
