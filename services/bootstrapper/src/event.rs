@@ -163,7 +163,7 @@ pub enum Event {
     /// The running task says what it does.
     Activity(String),
     /// A deadline may have passed.
-    Deadline,
+    DeadlineReached,
     /// The process is asked to end.
     Stop,
 }

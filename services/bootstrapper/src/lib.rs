@@ -36,11 +36,16 @@ pub mod record;
 pub mod renewal;
 pub mod state;
 
+use std::time::Duration;
+
+use anyhow::Context as _;
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use join_protocol::secret::Secret;
 use service_runtime::exit;
 use service_runtime::health::{self, Health};
+use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
+use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
@@ -80,39 +85,42 @@ pub async fn run(config: Config, platform: Platform, stop: Shutdown) -> anyhow::
     let clock = Clock::new();
     let Platform { attester, disk, installer, reboot, supervisor, root, boot } = platform;
     let session = Session::new(checked.group.clone(), config.mqtt.clone(), config.state_dir.to_path_buf(), clock);
-    let (say, mut said) = mpsc::channel(ACTIVITIES_MAX);
+    let (say, said) = mpsc::channel(ACTIVITIES_MAX);
     let mut state = State::new(checked.settings.clone());
     let parts = Parts { attester, disk, installer, reboot, root, boot };
-    let mut rim = Rim { session, tasks: Tasks::new(parts, config, checked, say), supervisor, health };
-    rim.supervisor.ready();
-    let mut alive_at = rim.supervisor.interval().map(|interval| clock.now().mono + interval);
-    let mut is_stopping = false;
-    loop {
-        for effect in state.take_effects().nothing_to_save() {
-            if let Some(ending) = rim.execute(effect).await? {
-                rim.supervisor.stopping();
-                rim.session.stop().await;
-                return Ok(ending);
-            }
-        }
-        let event = tokio::select! {
-            biased;
-            () = stop.wait(), if !is_stopping => {
-                is_stopping = true;
-                Event::Stop
-            }
-            () = clock.sleep_until(alive_at), if alive_at.is_some() => {
-                rim.supervisor.alive();
-                alive_at = rim.supervisor.interval().map(|interval| clock.now().mono + interval);
-                continue;
-            }
-            event = rim.session.recv() => Event::Node(event?),
-            Some(text) = said.recv() => Event::Activity(text),
-            event = rim.tasks.next() => event?,
-            () = clock.sleep_until(state.next_deadline()) => Event::Deadline,
-        };
-        rim.report(&event);
-        state.on_event(event, clock.now(), fresh_entropy()?);
+    let alive_at = supervisor.interval().map(|interval| clock.now().mono + interval);
+    let tasks = Tasks::new(parts, config, checked, say);
+    let mut io = Io { session, tasks, said, supervisor, alive_at, clock, ending: None, health };
+    io.supervisor.ready();
+    service::serve(&mut state, &mut io, clock, &stop).await?;
+    io.supervisor.stopping();
+    io.session.stop().await;
+    io.ending.context("the bootstrapper ended without saying how")
+}
+
+impl Service for State {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn deadline_reached() -> Event {
+        Event::DeadlineReached
+    }
+
+    fn stop() -> Option<Event> {
+        Some(Event::Stop)
+    }
+
+    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
+        self.on_event(event, now, fresh_entropy()?);
+        Ok(())
+    }
+
+    fn poll_effects(&mut self) -> Vec<Effect> {
+        self.poll_effects()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
     }
 }
 
@@ -123,16 +131,42 @@ fn fresh_entropy() -> anyhow::Result<Secret> {
 }
 
 /// Everything outside of the state.
-struct Rim {
+struct Io {
     session: Session,
     tasks: Tasks,
+    /// What installers say.
+    said: mpsc::Receiver<String>,
     supervisor: Supervisor,
+    /// When the supervisor is to hear of this process again.
+    alive_at: Option<Duration>,
+    clock: Clock,
+    ending: Option<Ending>,
     health: Health,
 }
 
-impl Rim {
-    async fn execute(&mut self, effect: Effect) -> anyhow::Result<Option<Ending>> {
+impl ServiceIo for Io {
+    type Core = State;
+
+    async fn recv(&mut self) -> anyhow::Result<Event> {
+        loop {
+            return Ok(tokio::select! {
+                biased;
+                () = self.clock.sleep_until(self.alive_at), if self.alive_at.is_some() => {
+                    self.supervisor.alive();
+                    self.alive_at = self.supervisor.interval().map(|interval| self.clock.now().mono + interval);
+                    continue;
+                }
+                event = self.session.recv() => Event::Node(event?),
+                Some(text) = self.said.recv() => Event::Activity(text),
+                event = self.tasks.next() => event?,
+            });
+        }
+    }
+
+    async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
         match effect {
+            // Nothing is done after the end.
+            _ if self.ending.is_some() => {}
             Effect::Birth { disk, metrics } => {
                 self.health.component(MQTT, false, "connecting");
                 self.session.start(disk, metrics)?;
@@ -145,12 +179,16 @@ impl Rim {
                 tracing::info!(status = text, "bootstrapper");
                 self.supervisor.status(&text);
             }
-            Effect::End(ending) => return Ok(Some(ending)),
+            Effect::End(ending) => self.ending = Some(ending),
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn report(&self, event: &Event) {
+    fn has_ended(&self, _is_stopping: bool) -> bool {
+        self.ending.is_some()
+    }
+
+    fn report(&mut self, event: &Event) {
         match event {
             Event::Node(NodeEvent::Born { .. }) => self.health.component(MQTT, true, "born"),
             Event::Node(NodeEvent::Offline { reason }) => self.health.component(MQTT, false, reason.as_str()),

@@ -28,7 +28,6 @@ use join_protocol::host::{Condition, Effect as MachineEffect, Event as MachineEv
 use join_protocol::message::evidence::EvidenceBody;
 use join_protocol::secret::{Entropy, Secret};
 use join_protocol::terms::{Address, HostClock, Kind, RequestId, Role, Suite};
-use service_runtime::{Effects, Unsaved};
 use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use uuid::Uuid;
@@ -135,7 +134,7 @@ pub struct State {
     told_at: Duration,
     mono: Duration,
     status: String,
-    effects: Effects<Unsaved, Effect>,
+    effects: Vec<Effect>,
 }
 
 impl State {
@@ -167,7 +166,7 @@ impl State {
             told_at: Duration::ZERO,
             mono: Duration::ZERO,
             status: String::new(),
-            effects: Effects::new(),
+            effects: Vec::new(),
         };
         state.run(Task::Inspect);
         state
@@ -186,11 +185,11 @@ impl State {
     }
 
     /// What is to be done, in this order.
-    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// When [`Event::Deadline`] is due, on the monotonic clock.
+    /// When [`Event::DeadlineReached`] is due, on the monotonic clock.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let of_phase = match &self.phase {
@@ -218,7 +217,7 @@ impl State {
             // Of a task that was given up.
             Event::Ended { .. } => {}
             Event::Activity(text) => self.on_activity(text, &mut turn),
-            Event::Deadline => self.on_deadline(&mut turn),
+            Event::DeadlineReached => self.on_deadline(&mut turn),
             Event::Stop => self.on_stop(),
         }
         self.report();

@@ -38,7 +38,7 @@ pub enum Event {
     /// By the git server: the Flux of this cluster has asked for a repository.
     Polled(Uuid),
     /// By the clock: a deadline has passed.
-    Tick,
+    DeadlineReached,
 }
 
 /// What the manager wants done, in order.

@@ -60,8 +60,10 @@ use anyhow::Context as _;
 use cluster_manager_contract::NodeMetrics;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
-use sparkplug_mqtt::{Clock, unless_displaced};
+use sparkplug::Now;
+use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -149,7 +151,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let charts_commit = Some(charts_commit);
     let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url, &authority) };
     let left = Left { clusters: repositories.open_clusters(), shared: repositories.open_shared() };
-    let manager = ClusterManager::new(settings, left, random()?, clock.now());
+    let mut manager = ClusterManager::new(settings, left, random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let identities = identities(&config.api.oidc)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
@@ -181,8 +183,10 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let git = &config.git;
     let limit = Duration::from_secs(git.pull_timeout_s);
     let pulls = Pulls::new(repositories.clone(), git.credentials_dir.clone(), git.ca_file.clone(), limit);
-    let outside = Outside {
-        external,
+    let (work, inbox) = mpsc::channel(1);
+    let (outlet, results) = mpsc::channel(GIT_RESULTS_MAX);
+    let worker = tokio::spawn(git_work::run(repositories.clone(), external, inbox, pushes, outlet));
+    let mut io = Io {
         sessions,
         repositories,
         authority,
@@ -192,9 +196,18 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         desk,
         questions: asked,
         polled,
-        pushes,
+        calls: JoinSet::new(),
+        work,
+        waiting: VecDeque::new(),
+        results,
+        ready: None,
+        health,
     };
-    let ended = serve(manager, outside, clock, &shutdown, &health).await;
+    let ended = service::serve(&mut manager, &mut io, clock, &shutdown).await;
+    let Io { sessions, work, results, .. } = io;
+    sessions.stop().await;
+    drop((work, results));
+    worker.await.context("git worker")?;
     http_stop.trigger();
     let http_ended = http_server.await;
     recorder.await.context("record of writes")?;
@@ -224,9 +237,8 @@ async fn external(
     Ok((repositories, external))
 }
 
-/// What the loop speaks with.
-struct Outside {
-    external: Option<External>,
+/// Everything outside of the state.
+struct Io {
     sessions: Sessions,
     repositories: Repositories,
     authority: Arc<Authority>,
@@ -236,7 +248,16 @@ struct Outside {
     desk: Desk,
     questions: mpsc::Receiver<Asked>,
     polled: mpsc::Receiver<uuid::Uuid>,
-    pushes: mpsc::Receiver<uuid::Uuid>,
+    /// Pulls, and what is asked of a KDC.
+    calls: JoinSet<Event>,
+    /// To the worker, which takes one piece at a time.
+    work: mpsc::Sender<git_work::Work>,
+    /// What waits for it, so that the loop never waits for a disk; a cluster has at most one piece under way.
+    waiting: VecDeque<git_work::Work>,
+    results: mpsc::Receiver<Event>,
+    /// What health was told last of ConfigDB's replica.
+    ready: Option<bool>,
+    health: Health,
 }
 
 fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>> {
@@ -255,99 +276,83 @@ fn tls(config: &config::GitConfig) -> anyhow::Result<Option<Tls>> {
 /// Polls of Flux that wait for the loop.
 const POLLS_MAX: usize = 256;
 
-/// The loop: one owner of the state.
-// long: an arm for each source of events and each kind of effect.
-async fn serve(
-    mut manager: ClusterManager,
-    outside: Outside,
-    clock: Clock,
-    shutdown: &Shutdown,
-    health: &Health,
-) -> anyhow::Result<()> {
-    let Outside {
-        external,
-        mut sessions,
-        repositories,
-        authority,
-        realm,
-        pulls,
-        board,
-        desk,
-        mut questions,
-        mut polled,
-        pushes,
-    } = outside;
-    let mut calls = JoinSet::new();
-    // The worker takes one piece at a time. What waits is kept here, so that the loop never waits for a disk; a cluster has at most one piece under way.
-    let (work, inbox) = mpsc::channel::<git_work::Work>(1);
-    let mut waiting = VecDeque::new();
-    let (outlet, mut results) = mpsc::channel(GIT_RESULTS_MAX);
-    let worker = tokio::spawn(git_work::run(repositories.clone(), external, inbox, pushes, outlet));
-    let mut ready = None;
-    let ended = loop {
+impl Service for ClusterManager {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn deadline_reached() -> Event {
+        Event::DeadlineReached
+    }
+
+    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
+        self.on_event(event, now);
+        Ok(())
+    }
+
+    fn poll_effects(&mut self) -> Vec<Effect> {
+        self.poll_effects()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
+}
+
+impl ServiceIo for Io {
+    type Core = ClusterManager;
+
+    async fn recv(&mut self) -> anyhow::Result<Event> {
+        loop {
+            return Ok(tokio::select! {
+                event = self.sessions.host.recv() => {
+                    Event::Host(event.context("the Host Application's session ended by itself")?)
+                }
+                event = self.sessions.node.recv() => {
+                    Event::Node(service::admitted(event.context("the Edge Node's session ended by itself")?)?)
+                }
+                Some(result) = self.results.recv() => result,
+                Some(asked) = self.questions.recv() => Event::Asked(asked),
+                Some(cluster) = self.polled.recv() => Event::Polled(cluster),
+                Some(answer) = self.calls.join_next() => answer.context("call of another server")?,
+                Ok(place) = self.work.reserve(), if !self.waiting.is_empty() => {
+                    if let Some(git) = self.waiting.pop_front() {
+                        place.send(git);
+                    }
+                    continue;
+                }
+            });
+        }
+    }
+
+    async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
+        let Some(effect) = certify(&self.authority, &self.repositories, effect).await else { return Ok(()) };
+        match self.sessions.execute(effect).await.context("Sparkplug session")? {
+            Some(Effect::Git(git)) => self.waiting.push_back(git_work::Work::Git(git)),
+            Some(Effect::Secret(secret)) => self.waiting.push_back(git_work::Work::Secret(secret)),
+            Some(Effect::Shared(SharedWork { repository, action: SharedAction::Pull { branch, pull } })) => {
+                drop(self.calls.spawn(self.pulls.clone().carry_out(repository, branch, pull)));
+            }
+            Some(Effect::Shared(shared)) => self.waiting.push_back(git_work::Work::Shared(shared)),
+            Some(Effect::Principals(work)) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
+            Some(Effect::Answer(answer)) => self.desk.answer(*answer),
+            Some(Effect::Record(record)) => self.desk.record(*record),
+            Some(Effect::Offer { cluster, offer }) => self.board.set(cluster, offer),
+            Some(Effect::Script(script)) => self.board.set_script(script),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, _event: &Event) {}
+
+    fn publish(&mut self, manager: &ClusterManager) {
         let is_ready = manager.is_ready();
-        if ready.replace(is_ready) != Some(is_ready) {
-            health.component("configdb", is_ready, if is_ready { "known completely" } else { "not known completely" });
+        if self.ready.replace(is_ready) != Some(is_ready) {
+            let reason = if is_ready { "known completely" } else { "not known completely" };
+            self.health.component("configdb", is_ready, reason);
         }
         count(manager.totals());
-        let effects = manager.take_effects().nothing_to_save();
-        let mut lost = None;
-        for effect in effects {
-            let Some(effect) = certify(&authority, &repositories, effect).await else { continue };
-            match sessions.execute(effect).await {
-                Ok(Some(Effect::Git(git))) => waiting.push_back(git_work::Work::Git(git)),
-                Ok(Some(Effect::Secret(secret))) => waiting.push_back(git_work::Work::Secret(secret)),
-                Ok(Some(Effect::Shared(SharedWork { repository, action: SharedAction::Pull { branch, pull } }))) => {
-                    drop(calls.spawn(pulls.clone().carry_out(repository, branch, pull)));
-                }
-                Ok(Some(Effect::Shared(shared))) => waiting.push_back(git_work::Work::Shared(shared)),
-                Ok(Some(Effect::Principals(work))) => drop(calls.spawn(realm.clone().carry_out(work))),
-                Ok(Some(Effect::Answer(answer))) => desk.answer(*answer),
-                Ok(Some(Effect::Record(record))) => desk.record(*record),
-                Ok(Some(Effect::Offer { cluster, offer })) => board.set(cluster, offer),
-                Ok(Some(Effect::Script(script))) => board.set_script(script),
-                Ok(_) => {}
-                Err(stopped) => lost = Some(stopped),
-            }
-        }
-        if let Some(stopped) = lost {
-            break Err(anyhow::Error::from(stopped).context("Sparkplug session"));
-        }
-        let event = tokio::select! {
-            () = shutdown.wait() => break Ok(()),
-            event = sessions.host.recv() => match event {
-                Some(event) => Event::Host(event),
-                None => break Err(anyhow::anyhow!("the Host Application's session ended by itself")),
-            },
-            event = sessions.node.recv() => match event {
-                Some(event) => match unless_displaced(event) {
-                    Ok(event) => Event::Node(event),
-                    Err(other) => break Err(exit::with_code(exit::REFUSED, other)),
-                },
-                None => break Err(anyhow::anyhow!("the Edge Node's session ended by itself")),
-            },
-            Some(result) = results.recv() => result,
-            Some(asked) = questions.recv() => Event::Asked(asked),
-            Some(cluster) = polled.recv() => Event::Polled(cluster),
-            Some(answer) = calls.join_next() => match answer {
-                Ok(event) => event,
-                Err(error) => break Err(anyhow::Error::from(error).context("call of another server")),
-            },
-            Ok(place) = work.reserve(), if !waiting.is_empty() => {
-                if let Some(git) = waiting.pop_front() {
-                    place.send(git);
-                }
-                continue;
-            }
-            () = clock.sleep_until(manager.next_deadline()) => Event::Tick,
-        };
-        manager.on_event(event, clock.now());
-    };
-    sessions.stop().await;
-    drop(work);
-    drop(results);
-    worker.await.context("git worker")?;
-    ended
+    }
 }
 
 /// The authority's part of an effect: an answer becomes the command that carries it. None: nothing is left to do.

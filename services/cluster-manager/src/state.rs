@@ -44,7 +44,6 @@ use cluster_manager_contract::{NodeMetrics, SetupState, names, repository};
 use configdb_contract::{ConfigReplica, Writer, WriterConfig, WriterOutput, configdb_node};
 use configdb_schema::Organisation;
 use join_service_contract::JoinReplica;
-use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
@@ -181,7 +180,7 @@ pub struct ClusterManager {
     life: String,
     requests_made: u64,
     seed: u64,
-    effects: Effects<Unsaved, Effect>,
+    effects: Vec<Effect>,
 }
 
 impl ClusterManager {
@@ -195,7 +194,7 @@ impl ClusterManager {
             bootstrap_script: names::SCRIPT_SHIPPED.to_owned(),
             ..NodeMetrics::default()
         };
-        let mut effects = Effects::new();
+        let mut effects = Vec::new();
         effects.push(Effect::Host(HostRequest::Expect { node: configdb.clone() }));
         Self {
             replica: ConfigReplica::new(configdb.clone()),
@@ -269,7 +268,7 @@ impl ClusterManager {
             }
             Event::Principals(result) => self.on_principals_result(result, now),
             Event::Shared(result) => self.on_shared_result(result, now),
-            Event::Tick => {
+            Event::DeadlineReached => {
                 self.writer.handle_timeout(now);
                 self.take_writer_outputs(now);
                 while let Some(&(deadline, cluster)) = self.deadlines.first().filter(|(at, _)| *at <= now.mono) {
@@ -284,7 +283,7 @@ impl ClusterManager {
         self.tell_totals();
     }
 
-    /// `Now::mono` at which [`Event::Tick`] has something to do.
+    /// `Now::mono` at which [`Event::DeadlineReached`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first().map(|(at, _)| *at);
@@ -293,7 +292,7 @@ impl ClusterManager {
     }
 
     /// What is to be done, in order. Nothing of it rests on anything that would have to be stored first.
-    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 

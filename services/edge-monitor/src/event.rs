@@ -12,7 +12,7 @@ use crate::spec::NodeResource;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A deadline of the state passed.
-    Timer,
+    DeadlineReached,
     /// From the session as Host Application: the nodes of the own group; at the centre every monitor and ConfigDB.
     Host(HostEvent),
     /// From the session as Edge Node `<group>/Monitor`.

@@ -38,13 +38,17 @@ mod reconcile;
 mod roster;
 mod watch;
 
+use std::time::Duration;
+
 use anyhow::Context;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
+use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
-use sparkplug_mqtt::{Clock, unless_displaced};
+use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
 
 pub use config::Config;
@@ -52,7 +56,7 @@ pub use state::State;
 
 use adapters::kubernetes;
 use adapters::sparkplug::Sessions;
-use event::Event;
+use event::{Effect, Event};
 use state::Scope;
 
 /// News of resources that wait for the loop. They come seldom; while the loop is busy the watches wait, and Kubernetes keeps what changed.
@@ -70,7 +74,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let scope = settings.scope.clone();
     let mut state = State::new(settings);
-    let (inbox_sender, mut inbox) = mpsc::channel(INBOX_MAX);
+    let (inbox_sender, inbox) = mpsc::channel(INBOX_MAX);
     let _watches = match scope {
         Scope::Edge { .. } => {
             let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
@@ -78,52 +82,84 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         }
         Scope::Central { .. } => None,
     };
-    let mut sessions = Sessions::start(&scope, state.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
+    let sessions = Sessions::start(&scope, state.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     report(&health, "mqtt", Err("connecting"));
     report(&health, "mqtt_host", Err("connecting"));
-    loop {
-        let event = tokio::select! {
-            biased;
-            () = shutdown.wait() => break,
-            event = sessions.node.recv() => {
-                let event = unless_displaced(event.context("the task of the edge node ended")?);
-                Event::Node(event.map_err(|other| exit::with_code(exit::REFUSED, other))?)
-            }
-            event = sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
-            // The sender in this function keeps the channel open at the centre, where nobody else sends.
-            Some(event) = inbox.recv() => event,
-            () = clock.sleep_until(state.next_deadline()) => Event::Timer,
-        };
-        report_event(&health, &event);
-        state.on_event(event, clock.now());
-        for effect in state.take_effects().nothing_to_save() {
-            sessions.execute(effect).await.context("a session ended")?;
-        }
-        publish_metrics(&state);
-    }
+    let mut io = Io { sessions, inbox, health };
+    service::serve(&mut state, &mut io, clock, &shutdown).await?;
     drop(inbox_sender);
-    sessions.stop().await;
+    io.sessions.stop().await;
     Ok(())
 }
 
-fn report_event(health: &Health, event: &Event) {
-    match event {
-        Event::Node(NodeEvent::Born { .. }) => report(health, "mqtt", Ok("born")),
-        Event::Node(NodeEvent::Offline { reason }) => report(health, "mqtt", Err(reason)),
-        Event::Host(HostEvent::Online) => report(health, "mqtt_host", Ok("listening")),
-        Event::Host(HostEvent::Offline { reason }) => report(health, "mqtt_host", Err(reason)),
-        _ => {}
+impl Service for State {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn deadline_reached() -> Event {
+        Event::DeadlineReached
+    }
+
+    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
+        self.on_event(event, now);
+        Ok(())
+    }
+
+    fn poll_effects(&mut self) -> Vec<Effect> {
+        self.poll_effects()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
+}
+
+/// Everything outside of the state.
+struct Io {
+    sessions: Sessions,
+    /// Its sender lives as long as the loop, also at the centre, where nothing sends.
+    inbox: mpsc::Receiver<Event>,
+    health: Health,
+}
+
+impl ServiceIo for Io {
+    type Core = State;
+
+    async fn recv(&mut self) -> anyhow::Result<Event> {
+        Ok(tokio::select! {
+            biased;
+            event = self.sessions.node.recv() => {
+                Event::Node(service::admitted(event.context("the task of the edge node ended")?)?)
+            }
+            event = self.sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
+            Some(event) = self.inbox.recv() => event,
+        })
+    }
+
+    async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
+        self.sessions.execute(effect).await.context("a session ended")
+    }
+
+    fn report(&mut self, event: &Event) {
+        let health = &self.health;
+        match event {
+            Event::Node(NodeEvent::Born { .. }) => report(health, "mqtt", Ok("born")),
+            Event::Node(NodeEvent::Offline { reason }) => report(health, "mqtt", Err(reason)),
+            Event::Host(HostEvent::Online) => report(health, "mqtt_host", Ok("listening")),
+            Event::Host(HostEvent::Offline { reason }) => report(health, "mqtt_host", Err(reason)),
+            _ => {}
+        }
+    }
+
+    fn publish(&mut self, state: &State) {
+        let node = state.node();
+        metrics::gauge!("edge_monitor_nodes").set(f64::from(node.nodes_total));
+        metrics::gauge!("edge_monitor_nodes_online").set(f64::from(node.nodes_online));
+        metrics::gauge!("edge_monitor_alerts_active").set(f64::from(node.alerts_active));
     }
 }
 
 fn report(health: &Health, component: &str, state: Result<&str, &str>) {
     let (Ok(reason) | Err(reason)) = state;
     health.component(component, state.is_ok(), reason);
-}
-
-fn publish_metrics(state: &State) {
-    let node = state.node();
-    metrics::gauge!("edge_monitor_nodes").set(f64::from(node.nodes_total));
-    metrics::gauge!("edge_monitor_nodes_online").set(f64::from(node.nodes_online));
-    metrics::gauge!("edge_monitor_alerts_active").set(f64::from(node.alerts_active));
 }

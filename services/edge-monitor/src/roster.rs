@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use edge_monitor_contract::{AlertKind, MonitoredNodeDevice, NodeState, names};
-use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
@@ -175,7 +174,7 @@ impl Roster {
     }
 
     /// Does what is due; tells which nodes fell silent.
-    pub fn on_timer(&mut self, effects: &mut Effects<Unsaved, Effect>, now: Now) -> Vec<FellSilent> {
+    pub fn on_timer(&mut self, effects: &mut Vec<Effect>, now: Now) -> Vec<FellSilent> {
         if self.deadline.is_none_or(|deadline| deadline > now.mono) {
             return Vec::new();
         }
@@ -209,7 +208,7 @@ impl Roster {
     }
 
     /// Tells the Host Application whose birth it should see to: every node with an address, and `others`.
-    pub fn expect(&mut self, others: BTreeSet<EdgeNodeDescriptor>, effects: &mut Effects<Unsaved, Effect>) {
+    pub fn expect(&mut self, others: BTreeSet<EdgeNodeDescriptor>, effects: &mut Vec<Effect>) {
         let mut wanted = others;
         wanted.extend(self.by_address.keys().cloned());
         for node in self.expected.difference(&wanted) {
@@ -222,7 +221,7 @@ impl Roster {
     }
 
     /// Tells the own Edge Node what changed. True if anything did.
-    pub fn show(&mut self, effects: &mut Effects<Unsaved, Effect>) -> bool {
+    pub fn show(&mut self, effects: &mut Vec<Effect>) -> bool {
         let touched = std::mem::take(&mut self.touched);
         let mut freed = false;
         for key in &touched {
@@ -284,7 +283,7 @@ impl Roster {
     }
 
     /// Ends the device of a node that is gone, has another identity or another device id. True if a device id became free.
-    fn hide_if_moved(&mut self, key: &str, effects: &mut Effects<Unsaved, Effect>) -> bool {
+    fn hide_if_moved(&mut self, key: &str, effects: &mut Vec<Effect>) -> bool {
         let wanted = self.nodes.get(key).map(|watched| ((self.device_id)(watched), watched.device().identity));
         let moved = |(id, device): &mut (DeviceId, MonitoredNodeDevice)| {
             wanted.as_ref().is_none_or(|(wanted_id, identity)| wanted_id != id || *identity != device.identity)
@@ -299,7 +298,7 @@ impl Roster {
         true
     }
 
-    fn show_one(&mut self, key: &str, effects: &mut Effects<Unsaved, Effect>) -> bool {
+    fn show_one(&mut self, key: &str, effects: &mut Vec<Effect>) -> bool {
         let Some(watched) = self.nodes.get(key) else { return false };
         let (id, device) = ((self.device_id)(watched), watched.device());
         if self.owners.get(&id).is_some_and(|owner| owner != key) {

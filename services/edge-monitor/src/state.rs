@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use configdb_schema::Organisation;
 use edge_monitor_contract::MonitorNode;
-use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::HostRequest;
 use sparkplug::{EdgeNodeDescriptor, GroupId, Metric, Now, TypedMetrics};
@@ -74,7 +73,7 @@ pub struct State {
     sources: Sources,
     roster: Roster,
     node: MonitorNode,
-    effects: Effects<Unsaved, Effect>,
+    effects: Vec<Effect>,
 }
 
 impl State {
@@ -100,7 +99,7 @@ impl State {
             alerts_active: 0,
             problems: BTreeMap::new(),
         };
-        Self { sources, roster: Roster::new(reload, seed, device_id), node, effects: Effects::new() }
+        Self { sources, roster: Roster::new(reload, seed, device_id), node, effects: Vec::new() }
     }
 
     /// The metrics with which the own Edge Node begins.
@@ -118,7 +117,7 @@ impl State {
     /// Takes one event.
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
-            Event::Timer => self.on_timer(now),
+            Event::DeadlineReached => self.on_timer(now),
             Event::Host(event) => match &mut self.sources {
                 Sources::Edge(edge) => edge.on_host(&event, &mut self.roster, now),
                 Sources::Central(central) => {
@@ -134,14 +133,14 @@ impl State {
         self.settle();
     }
 
-    /// `Now::mono` at which [`Event::Timer`] is due.
+    /// `Now::mono` at which [`Event::DeadlineReached`] is due.
     #[must_use]
     pub const fn next_deadline(&self) -> Option<Duration> {
         self.roster.next_deadline()
     }
 
     /// What is to be done, in order.
-    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 

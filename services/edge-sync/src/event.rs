@@ -71,7 +71,7 @@ pub enum Event {
     /// From the own Edge Node.
     Node(NodeEvent),
     /// `State::next_deadline` has come.
-    Deadline,
+    DeadlineReached,
     /// The process is asked to end.
     Stop,
 }

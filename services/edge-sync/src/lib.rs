@@ -47,12 +47,16 @@ pub mod state;
 pub mod validate;
 pub mod workload;
 
+use std::time::Duration;
+
 use anyhow::Context;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
+use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
-use sparkplug_mqtt::{Clock, unless_displaced};
+use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -91,48 +95,66 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         renewals.spawn(renewal.run(secrets, clock, shutdown.child()));
     }
     let kubernetes = Kubernetes::new(client, &checked.settings.namespace, &checked.settings.kinds, sealing);
-    let (inbox, mut news) = mpsc::channel(INBOX_MAX);
+    let (inbox, news) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
     let session = Session::new(checked.node, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one load or save, one certificate, one probe, some applies, one pass of deletions.
-    let mut rim = Rim { kubernetes, session, health, answers: JoinSet::new() };
-    rim.health.component(MQTT, false, "waits until the cluster has been listed");
+    let mut io = Io { kubernetes, session, news, answers: JoinSet::new(), health };
+    io.health.component(MQTT, false, "waits until the cluster has been listed");
     let mut state = State::new(checked.settings, clock.now());
-    loop {
-        for effect in state.take_effects().nothing_to_save() {
-            rim.execute(effect).await?;
-        }
-        publish_metrics(&state);
-        let event = tokio::select! {
-            biased;
-            () = shutdown.wait() => break,
-            event = rim.session.recv() => {
-                Event::Node(unless_displaced(event?).map_err(|other| exit::with_code(exit::REFUSED, other))?)
-            }
-            Some(answer) = rim.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
-            Some(event) = news.recv() => event,
-            () = clock.sleep_until(state.next_deadline()) => Event::Deadline,
-        };
-        rim.report(&event);
-        state.on_event(event, clock.now());
-    }
-    state.on_event(Event::Stop, clock.now());
-    for effect in state.take_effects().nothing_to_save() {
-        rim.execute(effect).await?;
-    }
+    service::serve(&mut state, &mut io, clock, &shutdown).await?;
     while renewals.join_next().await.is_some() {}
     Ok(())
 }
 
-/// Everything outside of the state.
-struct Rim {
-    kubernetes: Kubernetes,
-    session: Session,
-    health: Health,
-    answers: JoinSet<Event>,
+impl Service for State {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn deadline_reached() -> Event {
+        Event::DeadlineReached
+    }
+
+    fn stop() -> Option<Event> {
+        Some(Event::Stop)
+    }
+
+    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
+        self.on_event(event, now);
+        Ok(())
+    }
+
+    fn poll_effects(&mut self) -> Vec<Effect> {
+        self.poll_effects()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
 }
 
-impl Rim {
+/// Everything outside of the state.
+struct Io {
+    kubernetes: Kubernetes,
+    session: Session,
+    /// Of the watches.
+    news: mpsc::Receiver<Event>,
+    answers: JoinSet<Event>,
+    health: Health,
+}
+
+impl ServiceIo for Io {
+    type Core = State;
+
+    async fn recv(&mut self) -> anyhow::Result<Event> {
+        Ok(tokio::select! {
+            biased;
+            event = self.session.recv() => Event::Node(service::admitted(event?)?),
+            Some(answer) = self.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
+            Some(event) = self.news.recv() => event,
+        })
+    }
+
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
         match effect {
             Effect::Ready { ready, reason } => self.health.component(KUBERNETES, ready, reason),
@@ -150,7 +172,7 @@ impl Rim {
         Ok(())
     }
 
-    fn report(&self, event: &Event) {
+    fn report(&mut self, event: &Event) {
         match event {
             Event::Node(NodeEvent::Born { .. }) => self.health.component(MQTT, true, "born"),
             Event::Node(NodeEvent::Offline { reason }) => self.health.component(MQTT, false, reason.as_str()),
@@ -158,13 +180,13 @@ impl Rim {
             _ => {}
         }
     }
-}
 
-fn publish_metrics(state: &State) {
-    let Some(node) = state.node_report() else { return };
-    metrics::gauge!("edge_sync_hosts").set(f64::from(node.hosts_total));
-    metrics::gauge!("edge_sync_hosts_ready").set(f64::from(node.hosts_ready));
-    metrics::gauge!("edge_sync_deployments").set(f64::from(node.deployments_total));
-    metrics::gauge!("edge_sync_deployments_ready").set(f64::from(node.deployments_ready));
-    metrics::gauge!("edge_sync_desired_error").set(if node.desired_error.is_some() { 1.0 } else { 0.0 });
+    fn publish(&mut self, state: &State) {
+        let Some(node) = state.node_report() else { return };
+        metrics::gauge!("edge_sync_hosts").set(f64::from(node.hosts_total));
+        metrics::gauge!("edge_sync_hosts_ready").set(f64::from(node.hosts_ready));
+        metrics::gauge!("edge_sync_deployments").set(f64::from(node.deployments_total));
+        metrics::gauge!("edge_sync_deployments_ready").set(f64::from(node.deployments_ready));
+        metrics::gauge!("edge_sync_desired_error").set(if node.desired_error.is_some() { 1.0 } else { 0.0 });
+    }
 }

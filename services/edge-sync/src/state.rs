@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use edge_sync_contract::{DesiredManifests, HostDevice, SyncCommand, SyncNode};
 use service_runtime::backoff::Backoff;
-use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::{DeviceId, Metric, Now};
 use uuid::Uuid;
@@ -120,7 +119,7 @@ pub struct State {
     is_stopping: bool,
     ready: Option<(bool, String)>,
     settled_at: Duration,
-    effects: Effects<Unsaved, Effect>,
+    effects: Vec<Effect>,
 }
 
 impl State {
@@ -159,7 +158,7 @@ impl State {
             is_stopping: false,
             ready: None,
             settled_at: Duration::ZERO,
-            effects: Effects::new(),
+            effects: Vec::new(),
             settings,
         };
         state.settle(now);
@@ -225,7 +224,7 @@ impl State {
             }
             Event::Probed(Err(_)) => self.answered(now),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => self.on_command(device.as_ref(), &metrics),
-            Event::Node(_) | Event::Deadline => {}
+            Event::Node(_) | Event::DeadlineReached => {}
             Event::Stop => {
                 self.is_stopping = true;
                 if self.is_born {
@@ -237,7 +236,7 @@ impl State {
         self.settle(now);
     }
 
-    /// `Now::mono` at which [`Event::Deadline`] has something to do.
+    /// `Now::mono` at which [`Event::DeadlineReached`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let own = [
@@ -256,7 +255,7 @@ impl State {
     }
 
     /// What is to be done, in order. None of it needs a save but [`Effect::SaveIndex`], which says so itself.
-    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 

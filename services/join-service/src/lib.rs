@@ -45,10 +45,12 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use join_protocol::secret::Secret;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
+use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
-use sparkplug_mqtt::{Clock, unless_displaced};
+use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -88,40 +90,16 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         adapters::trust::read(&config.trust, &client, &config.kubernetes.namespace, checked.settings.cluster_uuid);
     let trust = trust.await.map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let kubernetes = Kubernetes::new(client, &config.kubernetes.namespace);
-    let (inbox, mut news) = mpsc::channel(INBOX_MAX);
+    let (inbox, news) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
     let sessions = Sessions::new(checked.node, &checked.settings, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one for the leader's lease, one or two for each attempt that is worked on.
-    let mut rim = Rim { kubernetes, sessions, health, answers: JoinSet::new() };
+    let mut io = Io { kubernetes, sessions, news, answers: JoinSet::new(), health };
     let mut state = State::new(checked.settings, trust, clock.now());
-    state.on_event(Event::Deadline, clock.now(), entropy()?);
-    loop {
-        for effect in state.take_effects().nothing_to_save() {
-            rim.execute(effect).await?;
-        }
-        publish_metrics(&state);
-        let event = tokio::select! {
-            biased;
-            () = shutdown.wait() => break,
-            Some(answer) = rim.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
-            event = rim.sessions.recv() => match event? {
-                Event::Node(event) => {
-                    Event::Node(unless_displaced(event).map_err(|other| exit::with_code(exit::REFUSED, other))?)
-                }
-                event => event,
-            },
-            Some(event) = news.recv() => event,
-            () = clock.sleep_until(state.next_deadline()) => Event::Deadline,
-        };
-        rim.report(&event);
-        state.on_event(event, clock.now(), entropy()?);
-    }
-    state.on_event(Event::Stop, clock.now(), entropy()?);
-    for effect in state.take_effects().nothing_to_save() {
-        rim.execute(effect).await?;
-    }
+    state.on_event(Event::DeadlineReached, clock.now(), entropy()?);
+    service::serve(&mut state, &mut io, clock, &shutdown).await?;
     // What was written but not answered is taken up by the next replica; this only spares it the wait.
-    let _ = tokio::time::timeout(FAREWELL, async { while rim.answers.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(FAREWELL, async { while io.answers.join_next().await.is_some() {} }).await;
     Ok(())
 }
 
@@ -131,15 +109,57 @@ fn entropy() -> anyhow::Result<Secret> {
     Ok(Secret::new(*bytes))
 }
 
-/// Everything outside of the state.
-struct Rim {
-    kubernetes: Kubernetes,
-    sessions: Sessions,
-    health: Health,
-    answers: JoinSet<Event>,
+impl Service for State {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn deadline_reached() -> Event {
+        Event::DeadlineReached
+    }
+
+    fn stop() -> Option<Event> {
+        Some(Event::Stop)
+    }
+
+    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
+        self.on_event(event, now, entropy()?);
+        Ok(())
+    }
+
+    fn poll_effects(&mut self) -> Vec<Effect> {
+        self.poll_effects()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
 }
 
-impl Rim {
+/// Everything outside of the state.
+struct Io {
+    kubernetes: Kubernetes,
+    sessions: Sessions,
+    /// Of the watches.
+    news: mpsc::Receiver<Event>,
+    answers: JoinSet<Event>,
+    health: Health,
+}
+
+impl ServiceIo for Io {
+    type Core = State;
+
+    async fn recv(&mut self) -> anyhow::Result<Event> {
+        Ok(tokio::select! {
+            biased;
+            Some(answer) = self.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
+            event = self.sessions.recv() => match event? {
+                Event::Node(event) => Event::Node(service::admitted(event)?),
+                event => event,
+            },
+            Some(event) = self.news.recv() => event,
+        })
+    }
+
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
         match effect {
             Effect::Ready { ready, reason } => self.health.component(KUBERNETES, ready, reason),
@@ -167,7 +187,7 @@ impl Rim {
         Ok(())
     }
 
-    fn report(&self, event: &Event) {
+    fn report(&mut self, event: &Event) {
         match event {
             Event::Node(NodeEvent::Born { .. }) => self.health.component(MQTT, true, "born"),
             Event::Node(NodeEvent::Offline { reason }) => self.health.component(MQTT, false, reason.as_str()),
@@ -177,16 +197,16 @@ impl Rim {
             _ => {}
         }
     }
-}
 
-fn publish_metrics(state: &State) {
-    let Some(node) = state.node_report() else { return };
-    metrics::gauge!("join_hosts").set(f64::from(node.hosts_total));
-    metrics::gauge!("join_hosts_pending").set(f64::from(node.hosts_pending));
-    metrics::gauge!("join_hosts_members").set(f64::from(node.hosts_members));
-    metrics::gauge!("join_tokens_live").set(f64::from(node.tokens_live));
-    metrics::counter!("join_tickets_issued_total").absolute(node.tickets_issued);
-    metrics::counter!("join_tickets_resent_total").absolute(node.tickets_resent);
-    metrics::counter!("join_tokens_revoked_total").absolute(node.tokens_revoked);
-    metrics::gauge!("join_error").set(if node.error.is_some() { 1.0 } else { 0.0 });
+    fn publish(&mut self, state: &State) {
+        let Some(node) = state.node_report() else { return };
+        metrics::gauge!("join_hosts").set(f64::from(node.hosts_total));
+        metrics::gauge!("join_hosts_pending").set(f64::from(node.hosts_pending));
+        metrics::gauge!("join_hosts_members").set(f64::from(node.hosts_members));
+        metrics::gauge!("join_tokens_live").set(f64::from(node.tokens_live));
+        metrics::counter!("join_tickets_issued_total").absolute(node.tickets_issued);
+        metrics::counter!("join_tickets_resent_total").absolute(node.tickets_resent);
+        metrics::counter!("join_tokens_revoked_total").absolute(node.tokens_revoked);
+        metrics::gauge!("join_error").set(if node.error.is_some() { 1.0 } else { 0.0 });
+    }
 }

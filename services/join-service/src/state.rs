@@ -144,7 +144,7 @@ pub struct State {
     entropy: Secret,
     draws: u32,
     is_stopping: bool,
-    effects: Effects<Unsaved, Effect>,
+    effects: Vec<Effect>,
 }
 
 impl State {
@@ -190,7 +190,7 @@ impl State {
             entropy: Secret::new([0; 32]),
             draws: 0,
             is_stopping: false,
-            effects: Effects::new(),
+            effects: Vec::new(),
         }
     }
 
@@ -219,13 +219,13 @@ impl State {
             Event::Node(NodeEvent::Command { device: None, metrics, .. }) if self.is_speaking => {
                 self.on_command(&metrics, now);
             }
-            Event::Host(_) | Event::Node(_) | Event::Deadline => {}
+            Event::Host(_) | Event::Node(_) | Event::DeadlineReached => {}
             Event::Stop => return self.stop(),
         }
         self.settle(now);
     }
 
-    /// When [`Event::Deadline`] is due.
+    /// When [`Event::DeadlineReached`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         if !self.cache.is_complete() {
@@ -236,7 +236,7 @@ impl State {
     }
 
     /// What is to be done.
-    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 

@@ -38,7 +38,7 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A deadline of the state passed.
-    Timer,
+    DeadlineReached,
     /// From the session as Edge Node.
     Node(NodeEvent),
     /// These resources of a kind exist, and no others.

@@ -39,9 +39,11 @@ use configdb_schema::known::special::FACTORY_PLUS;
 use kerberos_client::Kdc;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
+use sparkplug::Now;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
-use sparkplug_mqtt::{BdSeqStore, Clock, unless_displaced};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -77,52 +79,108 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
     let hands = Hands::new(client.clone(), &config.kubernetes.namespace, kdc);
     let mut state = State::new(settings);
-    let (inbox, mut news) = mpsc::channel(INBOX_MAX);
+    let (inbox, news) = mpsc::channel(INBOX_MAX);
     let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
     let node = EdgeNodeConfig {
         payload_uuid: Some(Arc::from(FACTORY_PLUS.to_string())),
         ..EdgeNodeConfig::for_one_speaker(descriptor.clone())
     };
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
-    let mut node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
+    let node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
     health.component("mqtt", false, "connecting");
-    // One look or step, and statuses that are being written.
-    let mut work: JoinSet<Option<Event>> = JoinSet::new();
-    loop {
-        for effect in state.take_effects().nothing_to_save() {
-            if let Effect::Node(update) = effect {
-                match node.update(update).await {
-                    // That the session has ended is its next event.
-                    Ok(()) | Err(UpdateError::Stopped) => {}
-                    Err(error) => tracing::warn!(%error, "update of the own metrics refused"),
-                }
-            } else {
-                let hands = hands.clone();
-                work.spawn(async move { execute(&hands, effect).await });
-            }
-        }
-        publish_metrics(&state);
-        let event = tokio::select! {
-            biased;
-            () = shutdown.wait() => break,
-            Some(done) = work.join_next() => match done.context("a piece of work panicked")? {
-                Some(event) => event,
-                None => continue,
-            },
-            event = node.recv() => {
-                let event = unless_displaced(event.context("the task of the edge node ended")?);
-                Event::Node(event.map_err(|other| exit::with_code(exit::REFUSED, other))?)
-            }
-            Some(event) = news.recv() => event,
-            () = clock.sleep_until(state.next_deadline()) => Event::Timer,
-        };
-        report(&health, &event);
-        state.on_event(event, clock.now());
-    }
+    let mut io = Io { hands, node, news, work: JoinSet::new(), health };
+    service::serve(&mut state, &mut io, clock, &shutdown).await?;
     // A step that is cut off is found half done by the next start, and finished; this only spares a second key.
-    let _ = tokio::time::timeout(FAREWELL, async { while work.join_next().await.is_some() {} }).await;
-    node.stop().await;
+    let _ = tokio::time::timeout(FAREWELL, async { while io.work.join_next().await.is_some() {} }).await;
+    io.node.stop().await;
     Ok(())
+}
+
+impl Service for State {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn deadline_reached() -> Event {
+        Event::DeadlineReached
+    }
+
+    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
+        self.on_event(event, now);
+        Ok(())
+    }
+
+    fn poll_effects(&mut self) -> Vec<Effect> {
+        self.poll_effects()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
+}
+
+/// Everything outside of the state.
+struct Io {
+    hands: Hands,
+    node: EdgeNodeHandle,
+    /// Of the watches.
+    news: mpsc::Receiver<Event>,
+    /// One look or step, and statuses that are being written.
+    work: JoinSet<Option<Event>>,
+    health: Health,
+}
+
+impl ServiceIo for Io {
+    type Core = State;
+
+    async fn recv(&mut self) -> anyhow::Result<Event> {
+        loop {
+            return Ok(tokio::select! {
+                biased;
+                Some(done) = self.work.join_next() => match done.context("a piece of work panicked")? {
+                    Some(event) => event,
+                    None => continue,
+                },
+                event = self.node.recv() => {
+                    Event::Node(service::admitted(event.context("the task of the edge node ended")?)?)
+                }
+                Some(event) = self.news.recv() => event,
+            });
+        }
+    }
+
+    async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
+        if let Effect::Node(update) = effect {
+            match self.node.update(update).await {
+                // That the session has ended is its next event.
+                Ok(()) | Err(UpdateError::Stopped) => {}
+                Err(error) => tracing::warn!(%error, "update of the own metrics refused"),
+            }
+        } else {
+            let hands = self.hands.clone();
+            self.work.spawn(async move { execute(&hands, effect).await });
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, event: &Event) {
+        let health = &self.health;
+        match event {
+            Event::Node(NodeEvent::Born { .. }) => health.component("mqtt", true, "born"),
+            Event::Node(NodeEvent::Offline { reason }) => health.component("mqtt", false, reason.as_str()),
+            Event::Seen(_, Err(trouble @ Trouble::Kdc(_))) if trouble.is_outage() => {
+                health.component("kdc", false, trouble.to_string());
+            }
+            Event::Seen(_, Ok(_)) => health.component("kdc", true, "answers"),
+            _ => {}
+        }
+    }
+
+    fn publish(&mut self, state: &State) {
+        let node = state.node();
+        for (standing, number) in [("all", node.total), ("ready", node.ready), ("failed", node.failed)] {
+            metrics::gauge!("krb_keys", "state" => standing).set(f64::from(number));
+        }
+    }
 }
 
 async fn execute(hands: &Hands, effect: Effect) -> Option<Event> {
@@ -137,24 +195,5 @@ async fn execute(hands: &Hands, effect: Effect) -> Option<Event> {
             None
         }
         Effect::Node(_) => None,
-    }
-}
-
-fn report(health: &Health, event: &Event) {
-    match event {
-        Event::Node(NodeEvent::Born { .. }) => health.component("mqtt", true, "born"),
-        Event::Node(NodeEvent::Offline { reason }) => health.component("mqtt", false, reason.as_str()),
-        Event::Seen(_, Err(trouble @ Trouble::Kdc(_))) if trouble.is_outage() => {
-            health.component("kdc", false, trouble.to_string());
-        }
-        Event::Seen(_, Ok(_)) => health.component("kdc", true, "answers"),
-        _ => {}
-    }
-}
-
-fn publish_metrics(state: &State) {
-    let node = state.node();
-    for (standing, number) in [("all", node.total), ("ready", node.ready), ("failed", node.failed)] {
-        metrics::gauge!("krb_keys", "state" => standing).set(f64::from(number));
     }
 }

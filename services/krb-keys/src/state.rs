@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use krb_keys_contract::KeysNode;
 use krb_keys_contract::node::short;
-use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
@@ -97,7 +96,7 @@ pub struct State {
     pass: Option<Pass>,
     node: KeysNode,
     accounts: Accounts,
-    effects: Effects<Unsaved, Effect>,
+    effects: Vec<Effect>,
 }
 
 impl State {
@@ -112,7 +111,7 @@ impl State {
             ..KeysNode::default()
         };
         let (listed, entries) = (BTreeSet::new(), BTreeMap::new());
-        Self { settings, listed, entries, pass: None, node, accounts: Accounts::default(), effects: Effects::new() }
+        Self { settings, listed, entries, pass: None, node, accounts: Accounts::default(), effects: Vec::new() }
     }
 
     /// The metrics with which the own Edge Node begins.
@@ -130,7 +129,7 @@ impl State {
     /// Takes one event.
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
-            Event::Timer => {}
+            Event::DeadlineReached => {}
             Event::Node(NodeEvent::Command { device: Some(device), metrics, .. }) => {
                 self.on_account_command(&device, &metrics, now);
             }
@@ -145,7 +144,7 @@ impl State {
         self.settle();
     }
 
-    /// `Now::mono` at which [`Event::Timer`] is due.
+    /// `Now::mono` at which [`Event::DeadlineReached`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let idle = self.pass.is_none() && self.is_complete();
@@ -153,7 +152,7 @@ impl State {
     }
 
     /// What is to be done, in order.
-    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 

@@ -6,7 +6,7 @@
 //! | [`config`] | defaults, TOML file and environment become one checked value; secrets stay secret |
 //! | [`keys`] | documented configuration keys, printed by `--help` and compared with the real ones in tests |
 //! | [`logging`] | one way to write logs, to stderr or a file |
-//! | [`service`] | the common start of a service: signals, and health where it is configured |
+//! | [`service`] | the common start and the one loop of a service: signals, health where it is configured, events, effects, deadlines |
 //! | [`health`] | `/livez`, `/readyz` and `/metrics` over HTTP |
 //! | [`state_dir`] | the directory of a service's own files: absolute, closed to others |
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
@@ -15,8 +15,7 @@
 //! | [`disk`] | how much room a file system has |
 //! | [`exit`] | exit codes and how an error is told to a person |
 //!
-//! It imports no other package of the workspace; in particular it does not know Sparkplug. The clock is sparkplug-mqtt's, because it yields the `Now` of the state
-//! machines. There is no queue here: a service makes its bounded channel itself, beside the reason for the bound.
+//! Of the workspace it imports the Sparkplug library alone. The clock is sparkplug-mqtt's, because it yields the `Now` of the state machines. There is no queue here: a service makes its bounded channel itself, beside the reason for the bound.
 #![warn(missing_docs)]
 
 pub mod atomic_file;

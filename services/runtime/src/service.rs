@@ -1,14 +1,137 @@
-//! The common start of a service that is a process of its own: signals, and health where the configuration says so. So no service can forget to serve it.
+//! The common start and the one loop of a service: signals, health, events, effects, deadlines, the end. So no service can forget one of them.
+//!
+//! ```text
+//!            Io::recv                 Service::on_event
+//! outside ─────────────> event ─────────────────────────> core (pure)
+//!         <───────────── effect <─────────────────────────
+//!            Io::execute              Service::poll_effects
+//! ```
 //!
 //! This module must not know any service. What runs several services in one process serves health once, and calls their `run` itself.
 
 use std::future::Future;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use sparkplug::Now;
+use sparkplug::edge_node::NodeEvent;
+use sparkplug_mqtt::{Clock, unless_displaced};
 
 use crate::exit;
 use crate::health::{self, Health, HttpConfig};
 use crate::shutdown::Shutdown;
+
+/// Events that are taken although a deadline has passed. Whatever was received before it is heard first, so that a process that was paused does not take others for silent; a flood
+/// does not hold a deadline up for ever.
+pub const EVENTS_BEFORE_DEADLINE_MAX: usize = 256;
+
+/// The core of a service: decides, and does nothing itself.
+pub trait Service {
+    /// What happens to it.
+    type Event;
+    /// What it wants done.
+    type Effect;
+
+    /// The event that says that [`Service::next_deadline`] has passed.
+    fn deadline_reached() -> Self::Event;
+
+    /// The event that asks it to end; None: it ends without a word.
+    #[must_use]
+    fn stop() -> Option<Self::Event> {
+        None
+    }
+
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// The system denies what an event needs, such as random numbers; this ends the service.
+    fn on_event(&mut self, event: Self::Event, now: Now) -> anyhow::Result<()>;
+
+    /// What is to be done, in order.
+    fn poll_effects(&mut self) -> Vec<Self::Effect>;
+
+    /// `Now::mono` at which it wants [`Service::deadline_reached`].
+    fn next_deadline(&self) -> Option<Duration>;
+}
+
+/// Everything outside of the core.
+pub trait ServiceIo {
+    /// The core that it serves.
+    type Core: Service;
+
+    /// The next event. Cancel-safe.
+    ///
+    /// # Errors
+    /// A session or a task has ended that the service cannot do without; this ends the service.
+    fn recv(&mut self) -> impl Future<Output = anyhow::Result<<Self::Core as Service>::Event>> + Send;
+
+    /// Does what the core wants. What takes long is begun, and its answer is an event.
+    ///
+    /// # Errors
+    /// As [`ServiceIo::recv`].
+    fn execute(&mut self, effect: <Self::Core as Service>::Effect) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Shows an event in health and log, before the core takes it.
+    fn report(&mut self, event: &<Self::Core as Service>::Event);
+
+    /// Sets health and metrics of the process by what the core is after an event and its effects.
+    fn publish(&mut self, _core: &Self::Core) {}
+
+    /// Whether the loop ends, looked at when no effect is left. `is_stopping`: the core has been asked to end.
+    fn has_ended(&self, is_stopping: bool) -> bool {
+        is_stopping
+    }
+}
+
+/// The one loop: carries events to the core and effects to the outside, until `shutdown` or the core ends it.
+///
+/// # Errors
+/// As [`Service::on_event`], [`ServiceIo::recv`] and [`ServiceIo::execute`].
+pub async fn serve<S, I>(service: &mut S, io: &mut I, clock: Clock, shutdown: &Shutdown) -> anyhow::Result<()>
+where
+    S: Service,
+    I: ServiceIo<Core = S>,
+{
+    let mut is_stopping = false;
+    let mut overdue_events = 0;
+    loop {
+        for effect in service.poll_effects() {
+            io.execute(effect).await?;
+        }
+        io.publish(service);
+        if io.has_ended(is_stopping) {
+            return Ok(());
+        }
+        let deadline = service.next_deadline();
+        let is_overdue = deadline.is_some_and(|deadline| deadline <= clock.now().mono);
+        overdue_events = if is_overdue { overdue_events + 1 } else { 0 };
+        let event = tokio::select! {
+            biased;
+            () = shutdown.wait(), if !is_stopping => {
+                is_stopping = true;
+                match S::stop() {
+                    Some(event) => event,
+                    None => return Ok(()),
+                }
+            }
+            event = io.recv(), if overdue_events <= EVENTS_BEFORE_DEADLINE_MAX => event?,
+            () = clock.sleep_until(deadline) => {
+                overdue_events = 0;
+                S::deadline_reached()
+            }
+        };
+        io.report(&event);
+        service.on_event(event, clock.now())?;
+    }
+}
+
+/// The event of the own Edge Node, for a service that ends when another process speaks for the node.
+///
+/// # Errors
+/// With [`exit::REFUSED`] if this process is displaced.
+pub fn admitted(event: NodeEvent) -> anyhow::Result<NodeEvent> {
+    unless_displaced(event).map_err(|other| exit::with_code(exit::REFUSED, other))
+}
 
 /// The configuration of a service that can be a process of its own.
 pub trait ServiceConfig {
@@ -68,5 +191,103 @@ mod tests {
         let config = listening_at("127.0.0.1:0".parse().unwrap());
         let refused = |_, _, _| async { Err(exit::with_code(exit::REFUSED, anyhow::anyhow!("no"))) };
         assert_eq!(exit::code_of(&run(config, refused).await.unwrap_err()), exit::REFUSED);
+    }
+
+    /// Counts to `ends_at`; its deadline is always over.
+    struct Counter {
+        events: Vec<u32>,
+        deadlines: usize,
+        wanted: Vec<u32>,
+    }
+
+    const DEADLINE: u32 = u32::MAX;
+    const STOP: u32 = u32::MAX - 1;
+
+    impl Service for Counter {
+        type Event = u32;
+        type Effect = u32;
+
+        fn deadline_reached() -> u32 {
+            DEADLINE
+        }
+
+        fn stop() -> Option<u32> {
+            Some(STOP)
+        }
+
+        fn on_event(&mut self, event: u32, _now: Now) -> anyhow::Result<()> {
+            anyhow::ensure!(event != 13, "thirteen");
+            self.deadlines += usize::from(event == DEADLINE);
+            self.events.push(event);
+            self.wanted.push(event);
+            Ok(())
+        }
+
+        fn poll_effects(&mut self) -> Vec<u32> {
+            std::mem::take(&mut self.wanted)
+        }
+
+        fn next_deadline(&self) -> Option<Duration> {
+            Some(Duration::ZERO)
+        }
+    }
+
+    /// A flood of events, and what was done.
+    struct Flood {
+        next: u32,
+        stop_at: u32,
+        shutdown: Shutdown,
+        executed: Vec<u32>,
+    }
+
+    impl ServiceIo for Flood {
+        type Core = Counter;
+
+        async fn recv(&mut self) -> anyhow::Result<u32> {
+            self.next += 1;
+            if self.next == self.stop_at {
+                self.shutdown.trigger();
+            }
+            Ok(self.next)
+        }
+
+        async fn execute(&mut self, effect: u32) -> anyhow::Result<()> {
+            self.executed.push(effect);
+            Ok(())
+        }
+
+        fn report(&mut self, _event: &u32) {}
+    }
+
+    async fn flood(first: u32, stop_at: u32) -> (anyhow::Result<()>, Counter, Flood) {
+        let shutdown = Shutdown::new();
+        let mut counter = Counter { events: Vec::new(), deadlines: 0, wanted: vec![0] };
+        let mut flood = Flood { next: first, stop_at, shutdown: shutdown.clone(), executed: Vec::new() };
+        let ended = serve(&mut counter, &mut flood, Clock::new(), &shutdown).await;
+        (ended, counter, flood)
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_events_does_not_hold_a_deadline_up() {
+        let events = u32::try_from(EVENTS_BEFORE_DEADLINE_MAX).unwrap();
+        let (ended, counter, _) = flood(100, 100 + 10 * events).await;
+        ended.unwrap();
+        assert!((9..=10).contains(&counter.deadlines), "{}", counter.deadlines);
+        // What was received before the deadline is heard first.
+        assert_eq!(counter.events.iter().position(|event| *event == DEADLINE), Some(EVENTS_BEFORE_DEADLINE_MAX));
+    }
+
+    #[tokio::test]
+    async fn every_effect_is_carried_out_in_order_and_those_of_the_end_too() {
+        let (ended, counter, flood) = flood(100, 103).await;
+        ended.unwrap();
+        assert_eq!(counter.events, [101, 102, 103, STOP]);
+        assert_eq!(flood.executed, [0, 101, 102, 103, STOP]);
+    }
+
+    #[tokio::test]
+    async fn what_the_core_cannot_take_ends_the_service() {
+        let (ended, ..) = flood(11, 100).await;
+        assert_eq!(ended.unwrap_err().to_string(), "thirteen");
     }
 }

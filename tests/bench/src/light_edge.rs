@@ -61,7 +61,7 @@ pub async fn run(
     let mut node: Option<EdgeNodeHandle> = None;
     let mut news = first_lists(&name, kinds);
     loop {
-        for effect in state.take_effects().nothing_to_save() {
+        for effect in state.poll_effects() {
             match effect {
                 Effect::Birth(metrics) => {
                     // No heartbeat: what is counted is what a change causes.
@@ -84,7 +84,7 @@ pub async fn run(
                 biased;
                 () = shutdown.wait() => break,
                 event = received(&mut node) => Event::Node(event.ok_or_else(|| anyhow::anyhow!("the session ended"))?),
-                () = clock.sleep_until(state.next_deadline()) => Event::Deadline,
+                () = clock.sleep_until(state.next_deadline()) => Event::DeadlineReached,
             },
         };
         if let Event::Applied { deployment, failed: None, .. } = &event {

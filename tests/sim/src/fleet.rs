@@ -192,7 +192,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
 }
 
 fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
-    let effects = state.take_effects().nothing_to_save().into_iter();
+    let effects = state.poll_effects().into_iter();
     effects
         .filter_map(|effect| match effect {
             ManagerEffect::Host(request) => Some(Action::Host(request)),
@@ -215,7 +215,7 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
 impl Program for ClusterManager {
     fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
         let event = match input {
-            Input::Timer => ManagerEvent::Tick,
+            Input::Timer => ManagerEvent::DeadlineReached,
             Input::Node(event) => ManagerEvent::Node(event),
             Input::Host(event) => ManagerEvent::Host(event),
             Input::Git(result) => ManagerEvent::Git(result),
@@ -263,7 +263,7 @@ fn boot_monitor(scope: Scope, seed: u64) -> Boot {
 }
 
 fn monitor_actions(state: &mut MonitorState) -> Vec<Action> {
-    let effects = state.take_effects().nothing_to_save().into_iter();
+    let effects = state.poll_effects().into_iter();
     effects
         .map(|effect| match effect {
             MonitorEffect::Host(request) => Action::Host(request),
@@ -275,7 +275,7 @@ fn monitor_actions(state: &mut MonitorState) -> Vec<Action> {
 impl Program for MonitorState {
     fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
         let event = match input {
-            Input::Timer => MonitorEvent::Timer,
+            Input::Timer => MonitorEvent::DeadlineReached,
             Input::Node(event) => MonitorEvent::Node(event),
             Input::Host(event) => MonitorEvent::Host(event),
             Input::Monitor(event) => event,
@@ -323,13 +323,13 @@ fn boot_sync(cluster: &crate::kubernetes::Cluster, seed: u64, now: Now) -> Boot 
 }
 
 fn sync_actions(state: &mut SyncState) -> Vec<Action> {
-    state.take_effects().nothing_to_save().into_iter().map(Action::Sync).collect()
+    state.poll_effects().into_iter().map(Action::Sync).collect()
 }
 
 impl Program for SyncState {
     fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
         let event = match input {
-            Input::Timer => SyncEvent::Deadline,
+            Input::Timer => SyncEvent::DeadlineReached,
             Input::Node(event) => SyncEvent::Node(event),
             Input::Sync(event) => event,
             Input::Host(_) | Input::Monitor(_) | Input::Git(_) | Input::Person(_) => return Vec::new(),

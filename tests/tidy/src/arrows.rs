@@ -18,7 +18,7 @@ pub enum Rank {
     Part,
     /// Drives the machines over MQTT.
     Rim,
-    /// Process-level parts of services; imports nothing of ours.
+    /// Process-level parts of services.
     Runtime,
     /// A service: never imports another.
     Service,
@@ -58,7 +58,8 @@ pub fn is_pure(package: &str) -> bool {
 /// Ranks that a rank may import.
 fn may_import(from: Rank) -> &'static [Rank] {
     match from {
-        Rank::Data | Rank::Runtime => &[],
+        Rank::Data => &[],
+        Rank::Runtime => &[Rank::Core, Rank::Rim],
         Rank::Core => &[Rank::Data],
         Rank::Contract => &[Rank::Data, Rank::Core],
         Rank::Part => &[Rank::Data, Rank::Core, Rank::Contract],
@@ -180,7 +181,7 @@ mod tests {
             ("sparkplug", "sparkplug-mqtt"),
             ("edge-sync", "edge-monitor"),
             ("edge-sync-contract", "edge-monitor-contract"),
-            ("service-runtime", "sparkplug"),
+            ("service-runtime", "configdb-contract"),
             ("configdb-schema", "proto"),
             ("join-attestation", "service-runtime"),
             ("join-attestation", "join-tickets"),
@@ -200,6 +201,7 @@ mod tests {
             ("edge-sync", "edge-sync-contract", false),
             ("cluster-manager", "edge-monitor-contract", false),
             ("sparkplug-mqtt", "sparkplug", false),
+            ("service-runtime", "sparkplug-mqtt", false),
             ("join-attestation", "configdb-schema", false),
             ("bench", "join-attestation", false),
             ("sparkfleet", "configdb", false),

@@ -738,7 +738,7 @@ impl World {
     fn run(&mut self, span: Duration) {
         let end = self.now.mono + span;
         for _ in 0..200_000 {
-            for effect in self.manager.take_effects().nothing_to_save() {
+            for effect in self.manager.poll_effects() {
                 self.execute(effect);
                 self.effects += 1;
                 if self.kill == Kill::AfterEach && self.kills < 400 || self.kill == Kill::After(self.effects) {
@@ -756,7 +756,7 @@ impl World {
                     let at = at.max(self.now.mono);
                     self.now.wall += u64::try_from((at - self.now.mono).as_millis()).unwrap();
                     self.now.mono = at;
-                    self.manager.on_event(Event::Tick, self.now);
+                    self.manager.on_event(Event::DeadlineReached, self.now);
                 }
                 None => {
                     self.now.wall += u64::try_from((end - self.now.mono).as_millis()).unwrap();
@@ -1294,7 +1294,7 @@ fn nothing_is_concluded_from_a_configdb_that_is_not_known_completely() {
     let mut births = world.db.birth();
     births.pop();
     world.feed(births);
-    let effects: Vec<Effect> = world.manager.take_effects().nothing_to_save().into_iter().collect();
+    let effects: Vec<Effect> = world.manager.poll_effects();
     assert_eq!(effects, [Effect::Host(HostRequest::Expect { node: configdb_node(&organisation()) })]);
 }
 

@@ -69,7 +69,7 @@ impl Monitor {
     fn on(&mut self, event: Event) {
         let now = Now::new(Duration::from_secs(self.second), 1_000 * self.second);
         self.state.on_event(event, now);
-        for effect in self.state.take_effects().nothing_to_save() {
+        for effect in self.state.poll_effects() {
             match effect {
                 Effect::Host(request) => self.requests.push(request),
                 Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
@@ -105,7 +105,7 @@ impl Monitor {
             self.second += 1;
             let mono = Duration::from_secs(self.second);
             while self.state.next_deadline().is_some_and(|deadline| deadline <= mono) {
-                self.on(Event::Timer);
+                self.on(Event::DeadlineReached);
             }
         }
     }

@@ -298,12 +298,12 @@ fn a_failed_apply_is_reported_and_tried_again_while_others_go_on() {
         let at = bench.state.next_deadline().unwrap();
         waits.push(at - bench.now.mono);
         bench.now.mono = at;
-        assert_eq!(bench.on(Event::Deadline), ["apply 1: x y"]);
+        assert_eq!(bench.on(Event::DeadlineReached), ["apply 1: x y"]);
         assert_eq!(bench.on(answer(failed.clone())), [""; 0]);
     }
     assert!(waits[0] <= 2 * SECOND && waits[7] >= 30 * SECOND && waits[7] <= 60 * SECOND, "{waits:?}");
     bench.now.mono += 60 * SECOND;
-    assert_eq!(bench.run_on(Event::Deadline), ["apply 1: x y", "1: applied v1"]);
+    assert_eq!(bench.run_on(Event::DeadlineReached), ["apply 1: x y", "1: applied v1"]);
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl World {
         let random = self.dice();
         let Some(state) = &mut self.replicas[at].state else { return };
         state.on_event(event, self.now, numbered(random));
-        let effects = state.take_effects();
+        let effects = state.poll_effects();
         for effect in effects.nothing_to_save() {
             self.execute(at, effect);
             if self.replicas[at].state.is_none() {
@@ -395,7 +395,7 @@ impl World {
         }
         for at in 0..self.replicas.len() {
             if due(self.replicas[at].state.as_ref().and_then(State::next_deadline)) {
-                self.tell(at, Event::Deadline);
+                self.tell(at, Event::DeadlineReached);
             }
         }
     }

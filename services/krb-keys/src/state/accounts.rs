@@ -125,7 +125,7 @@ mod tests {
     /// What is told of accounts by the updates of one event, and the number of them.
     fn updates(run: &mut Run, event: Event) -> (Vec<String>, Option<u32>) {
         run.0.on_event(event, crate::state::tests::at(1));
-        let effects = run.0.take_effects().nothing_to_save().into_iter();
+        let effects = run.0.poll_effects().into_iter();
         let text = |effect| match effect {
             Effect::Node(NodeUpdate::DeviceBirth { device, .. }) => Some(format!("born {device}")),
             Effect::Node(NodeUpdate::DeviceDeath { device }) => Some(format!("dead {device}")),

@@ -79,7 +79,7 @@ impl Run {
     /// The effects of one event, but for the metrics.
     pub(super) fn on(&mut self, event: Event, seconds: u64) -> Vec<Effect> {
         self.0.on_event(event, at(seconds));
-        let effects = self.0.take_effects().nothing_to_save().into_iter();
+        let effects = self.0.poll_effects().into_iter();
         effects.filter(|effect| !matches!(effect, Effect::Node(_))).collect()
     }
 
@@ -111,8 +111,8 @@ fn one_resource_after_another_is_looked_at_and_then_only_now_and_then() {
     run.on(Event::Seen(id("b"), Ok(in_step("b", Validity::Valid))), 2);
     assert_eq!((run.0.node().total, run.0.node().ready, run.0.node().failed), (2, 2, 0));
     assert_eq!(run.0.next_deadline(), Some(Duration::from_secs(3601)));
-    assert_eq!(looked_at(&run.on(Event::Timer, 3600)), None);
-    assert_eq!(looked_at(&run.on(Event::Timer, 3601)), Some("a"));
+    assert_eq!(looked_at(&run.on(Event::DeadlineReached, 3600)), None);
+    assert_eq!(looked_at(&run.on(Event::DeadlineReached, 3601)), Some("a"));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn an_outage_makes_no_key_and_is_tried_again_with_growing_pauses() {
         let due = run.0.next_deadline().unwrap().as_secs();
         pauses.push(due - now);
         now = due;
-        assert_eq!(looked_at(&run.on(Event::Timer, now)), Some("a"));
+        assert_eq!(looked_at(&run.on(Event::DeadlineReached, now)), Some("a"));
     }
     assert_eq!(pauses, [1, 2, 4, 8, 8]);
     assert_eq!(run.0.node().problems["KerberosKey a"], "the KDC is not reachable: nobody there");
@@ -275,6 +275,6 @@ fn a_wish_for_another_key_is_fulfilled_once_even_if_its_annotation_stays() {
         matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::Mark { meta, .. }, .. }] if !meta.force_rekey)
     );
     run.on(Event::Acted(id("a"), Err(Trouble::Kubernetes("down".to_owned()))), 0);
-    run.on(Event::Timer, 10);
+    run.on(Event::DeadlineReached, 10);
     assert!(matches!(&run.on(seen(), 10)[..], [Effect::Act { action: Action::Mark { .. }, .. }]), "no second key");
 }

@@ -262,8 +262,7 @@ impl World {
     /// Until the end, or until nothing is due any more before `until`.
     fn go(&mut self, until: Option<Duration>) -> Option<Run> {
         for _ in 0..TURNS_MAX {
-            let effects: Vec<Effect> =
-                self.state.as_mut().unwrap().take_effects().nothing_to_save().into_iter().collect();
+            let effects: Vec<Effect> = self.state.as_mut().unwrap().poll_effects();
             for effect in effects {
                 self.shown.push_str(&format!("{effect:?}\n"));
                 if let Some(run) = self.execute(effect) {
@@ -276,7 +275,7 @@ impl World {
                     return None;
                 }
                 self.now = self.now.max(due);
-                self.queue.push_back(Event::Deadline);
+                self.queue.push_back(Event::DeadlineReached);
             }
             self.drawn += 1;
             let entropy = Secret::new([7; 32]).derive("world", &self.drawn.to_be_bytes());

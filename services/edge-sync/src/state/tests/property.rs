@@ -222,7 +222,7 @@ impl Run {
                 while let Some(at) = self.bench.state.next_deadline().filter(|at| *at <= end) {
                     assert!(at > self.bench.now.mono, "a deadline that has passed would be a busy loop");
                     self.bench.now.mono = at;
-                    self.on(Event::Deadline);
+                    self.on(Event::DeadlineReached);
                 }
                 self.bench.now.mono = end;
             }

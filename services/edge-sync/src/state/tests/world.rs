@@ -390,7 +390,7 @@ impl Bench {
     }
 
     pub fn take(&mut self) -> Vec<Effect> {
-        let effects: Vec<_> = self.state.take_effects().nothing_to_save().into_iter().collect();
+        let effects: Vec<_> = self.state.poll_effects();
         effects.iter().for_each(|effect| self.published.take(effect));
         effects
     }
@@ -432,7 +432,7 @@ impl Bench {
         while let Some(at) = self.state.next_deadline().filter(|at| *at <= end) {
             assert!(at > self.now.mono, "a deadline of {at:?} that has passed at {:?}", self.now.mono);
             self.advance(at);
-            shown.extend(self.run_on(Event::Deadline));
+            shown.extend(self.run_on(Event::DeadlineReached));
         }
         self.advance(end);
         shown
