@@ -1,13 +1,11 @@
 //! One cluster -> the script that bootstraps its edge, and the line to paste that fetches and runs it.
 //!
-//! The script is a template ([`TEMPLATE`]) with values put in. A value stands in the template as `'{{key}}'` and becomes one word in single quotes, whatever is in it. Manifests
-//! are such values, too: the script gives them to kubectl by here-documents that name a variable. The shell looks for the marker in the script's text and not in what a variable
-//! brings, so no content can end a here-document; content within one could (and some shells lose a byte where a line only begins like the marker). What is put in is never
-//! looked at again, so nothing in it is expanded or executed. This module must not know HTTP, nor where the facts come from.
+//! The script is a preamble, which assigns the cluster's values to variables, and after it a text that is the same for all clusters: [`TEMPLATE`] or a site's own. A value is one word in
+//! single quotes, whatever is in it, so nothing in it is expanded or executed. Manifests are such values, too: the script gives them to kubectl by here-documents that name a variable. The
+//! shell looks for the marker in the script's text and not in what a variable brings, so no content can end a here-document. This module must not know HTTP, nor where the facts come from.
 
 pub mod site;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,24 +22,8 @@ use site::SiteScript;
 /// The script that is shipped.
 pub const TEMPLATE: &str = include_str!("bootstrap.sh");
 
-/// What can be put into a script.
-pub const VALUES: [&str; 15] = [
-    "name",
-    "uuid",
-    "group",
-    "namespace",
-    "self_link",
-    "edge_deployment",
-    "enrolment_job",
-    "flux_install",
-    "flux_source",
-    "flux_needed",
-    "namespace_manifest",
-    "credentials_manifest",
-    "enrolment_manifests",
-    "flux_manifests",
-    "self_link_manifests",
-];
+/// First lines of every script.
+const HEAD: &str = "#!/bin/sh\n# shellcheck disable=SC2016,SC2034 # nothing in a value is to be expanded; a script needs not all of them\n# Written by the cluster manager for one edge cluster, with that cluster's credentials in it: do not pass it on.\n";
 
 /// Annotation of the namespace: whose edge cluster this is.
 pub const CLUSTER_ANNOTATION: &str = "sparkfleet.io/cluster";
@@ -194,17 +176,12 @@ pub enum BootstrapError {
     /// No shell text can hold it.
     #[error("{0} holds a NUL character, which no script can hold")]
     Nul(String),
-    /// The template names something that there is not.
-    #[error(
-        "bootstrap template: there is no value {0:?} to put in; a value is written '{{{{name}}}}', with single quotes around it"
-    )]
-    Placeholder(String),
 }
 
 /// The script that makes a Kubernetes cluster this edge cluster: the site's, or else the shipped one.
 ///
 /// # Errors
-/// [`BootstrapError`] names the placeholder or the content at fault.
+/// [`BootstrapError`] names the value at fault.
 pub fn script(site: Option<&SiteScript>, bootstrap: &Bootstrap) -> Result<String, BootstrapError> {
     let enrolment_job = match &bootstrap.credentials {
         Credentials::Git { .. } => String::new(),
@@ -215,10 +192,10 @@ pub fn script(site: Option<&SiteScript>, bootstrap: &Bootstrap) -> Result<String
     let manifests = if let FluxSource::Manifests(manifests) = &bootstrap.flux { &**manifests } else { "" };
     let namespace = namespace(bootstrap);
     let (credentials, enrolment) = credentials(bootstrap);
-    let mut values = BTreeMap::from([
-        ("name", bootstrap.name.as_str()),
-        ("uuid", &cluster),
-        ("group", &group),
+    let values = [
+        ("cluster_name", bootstrap.name.as_str()),
+        ("cluster_uuid", &cluster),
+        ("cluster_group", &group),
         ("namespace", &bootstrap.namespace),
         ("self_link", "self-link"),
         ("edge_deployment", EDGE_DEPLOYMENT),
@@ -231,9 +208,9 @@ pub fn script(site: Option<&SiteScript>, bootstrap: &Bootstrap) -> Result<String
         ("enrolment_manifests", &enrolment),
         ("flux_manifests", manifests),
         ("self_link_manifests", &bootstrap.self_link),
-    ]);
-    values.extend(site.into_iter().flat_map(SiteScript::values));
-    expand(site.map_or(TEMPLATE, SiteScript::template), &values)
+    ];
+    let of_site = site.into_iter().flat_map(SiteScript::values);
+    Ok(preamble(values.into_iter().chain(of_site))? + site.map_or(TEMPLATE, SiteScript::text))
 }
 
 /// The line to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes.
@@ -262,29 +239,19 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Puts values into a template.
+/// The lines that assign values to variables.
 ///
 /// # Errors
-/// [`BootstrapError`] names the placeholder or the value at fault.
-pub fn expand(template: &str, values: &BTreeMap<&str, &str>) -> Result<String, BootstrapError> {
-    if let Some((key, _)) = values.iter().find(|(_, value)| value.contains('\0')) {
-        return Err(BootstrapError::Nul((*key).to_owned()));
+/// [`BootstrapError`] names the value at fault.
+pub fn preamble<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<String, BootstrapError> {
+    let mut lines = HEAD.to_owned();
+    for (name, value) in values {
+        if value.contains('\0') {
+            return Err(BootstrapError::Nul(name.to_owned()));
+        }
+        lines.extend([name, "=", &quoted(value), "\n"]);
     }
-    let mut script = String::with_capacity(template.len() + values.values().map(|value| value.len()).sum::<usize>());
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let (key, after) = after.split_once("}}").unwrap_or((after.lines().next().unwrap_or_default(), ""));
-        // Without single quotes of its own around it a value would not be one word.
-        let place = before.strip_suffix('\'').zip(after.strip_prefix('\''));
-        let (Some((before, after)), Some(value)) = (place, values.get(key)) else {
-            return Err(BootstrapError::Placeholder(key.to_owned()));
-        };
-        script.push_str(before);
-        script.push_str(&quoted(value));
-        rest = after;
-    }
-    script.push_str(rest);
-    Ok(script)
+    Ok(lines)
 }
 
 fn namespace(bootstrap: &Bootstrap) -> String {

@@ -1,28 +1,16 @@
-#!/bin/sh
-# shellcheck disable=SC2016 # single quotes are meant: nothing in a value is to be expanded
-# Makes the Kubernetes cluster that kubectl reaches an edge cluster of Sparkfleet.
-#
-# The cluster manager has written this for one edge cluster, with that cluster's credentials in it: do not pass it on. It needs sh and kubectl and
-# nothing else, writes no file, and can be run again at any time: what is done stays done.
+# Makes the Kubernetes cluster that kubectl reaches an edge cluster of Sparkfleet. It needs sh and kubectl and nothing else, writes no file, and can be
+# run again at any time: what is done stays done.
 #
 #   --yes            do not ask (also SPARKFLEET_YES=1); needed where there is no terminal
 #   --context NAME   context of kubectl; else the current one
 #   --flux SOURCE    file or URL of the manifests of Flux, else what the cluster manager names (also SPARKFLEET_FLUX)
 #   --limit SECONDS  longest wait for each step, 300 if not given (also SPARKFLEET_LIMIT)
+#
+# The lines above this text assign the values of the cluster: cluster_name, cluster_uuid, cluster_group (of Sparkplug), namespace, self_link and edge_deployment
+# (names in Kubernetes), enrolment_job (the Job that enrols the cluster; empty: the credentials are in this script), flux_install (yes or no: may it be
+# installed here), flux_source (from where; empty: its manifests are in this script), flux_needed (for people), and the manifests namespace_manifest,
+# credentials_manifest, enrolment_manifests, flux_manifests and self_link_manifests.
 set -u
-
-cluster_name='{{name}}'
-cluster_uuid='{{uuid}}'
-cluster_group='{{group}}'
-namespace='{{namespace}}'
-self_link='{{self_link}}'
-edge_deployment='{{edge_deployment}}'
-# Job that enrols the cluster; empty: the credentials are in this script.
-enrolment_job='{{enrolment_job}}'
-# Whether Flux may be installed here (yes or no), from where (empty: its manifests are in this script), and what is needed of it.
-flux_install='{{flux_install}}'
-flux_source='{{flux_source}}'
-flux_needed='{{flux_needed}}'
 
 context=
 yes=${SPARKFLEET_YES:-}
@@ -381,9 +369,8 @@ ask() {
 
 make_namespace() {
 	begin "namespace $namespace"
-	manifests='{{namespace_manifest}}'
 	apply -f - <<END_OF_FILE || fail "the namespace cannot be made" "look at what kubectl says: rights, quotas, an admission webhook"
-$manifests
+$namespace_manifest
 END_OF_FILE
 	value '{.status.phase}' namespace "$namespace" || fail "the namespace cannot be read" "see whether the Kubernetes API answers: kubectl get namespace $namespace"
 	if [ "$found" = Terminating ]; then
@@ -393,9 +380,8 @@ END_OF_FILE
 
 store_credentials() {
 	begin 'credentials'
-	manifests='{{credentials_manifest}}'
 	apply -f - <<END_OF_FILE || fail "the credentials cannot be stored in namespace $namespace" "look at what kubectl says: rights on Secrets, quotas, an admission webhook"
-$manifests
+$credentials_manifest
 END_OF_FILE
 }
 
@@ -436,9 +422,8 @@ enrol() {
 			fail "the Job of an earlier try cannot be removed" "remove it: kubectl delete job -n $namespace $enrolment_job"
 		;;
 	esac
-	manifests='{{enrolment_manifests}}'
 	apply -f - <<END_OF_FILE || fail "the enrolment cannot be started" "look at what kubectl says: rights on Jobs and Roles, quotas, an admission webhook"
-$manifests
+$enrolment_manifests
 END_OF_FILE
 	advice="if its image cannot be pulled, make it available to the cluster; if it cannot reach the broker, open the way; its log: kubectl logs -n $namespace job/$enrolment_job"
 	wait_until 'the cluster is enrolled' diagnose_enrolment has_enrolled
@@ -451,9 +436,8 @@ apply_flux() {
 		apply -f "$flux_source" </dev/null
 		return
 	fi
-	manifests='{{flux_manifests}}'
 	apply -f - <<END_OF_FILE
-$manifests
+$flux_manifests
 END_OF_FILE
 }
 
@@ -539,9 +523,8 @@ diagnose_repository() {
 
 follow_repository() {
 	begin "the cluster's repository"
-	manifests='{{self_link_manifests}}'
 	apply -f - <<END_OF_FILE || fail "Flux cannot be told where the cluster's repository is" "look at what kubectl says; kubectl get pods -n ${flux_namespace:-flux-system} shows whether Flux runs"
-$manifests
+$self_link_manifests
 END_OF_FILE
 	advice="if the repository cannot be cloned, see whether this cluster reaches the address that is named; if the login is refused, take another line: sparkfleet cluster bootstrap $cluster_name"
 	wait_until 'Flux has applied the cluster'"'"'s repository' diagnose_repository follows

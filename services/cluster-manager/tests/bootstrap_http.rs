@@ -139,12 +139,16 @@ async fn a_sites_own_script_is_given_out_with_its_values_put_in() {
     let server = Server::start(None).await;
     let token = Token::new([5; 32]);
     server.board.set(CLUSTER, Some(offer(&[(&token, u64::MAX)], None)));
-    let entry = r#"{"files": {"hello.txt": "it's $(a) file"}, "wrapper": "echo '{{name}}' '{{files.hello.txt}}'"}"#;
+    let entry =
+        r#"{"files": {"hello.txt": "it's $(a) file"}, "wrapper": "echo \"$cluster_name\" \"$file_hello_txt\""}"#;
     let script = cluster_manager::bootstrap::site::SiteScript::read(entry).unwrap();
     server.board.set_script(Some(std::sync::Arc::new(script)));
     let bearer = format!("Bearer {}", token.expose());
     let answer = server.get(&CLUSTER.to_string(), Some(&bearer)).await;
-    assert!(answer.trim_end().ends_with(r"echo 'Paint_Shop' 'it'\''s $(a) file'"), "{answer}");
+    let (preamble, text) = answer.trim_end().rsplit_once('\n').unwrap();
+    assert!(preamble.contains("\ncluster_name='Paint_Shop'\n"), "{answer}");
+    assert!(preamble.ends_with(r"file_hello_txt='it'\''s $(a) file'"), "{answer}");
+    assert_eq!(text, "echo \"$cluster_name\" \"$file_hello_txt\"");
     server.board.set_script(None);
     assert!(server.get(&CLUSTER.to_string(), Some(&bearer)).await.contains("kubectl"));
 }

@@ -895,18 +895,18 @@ fn a_sites_own_script_is_used_if_it_can_be_and_else_the_shipped_one_visibly() {
     let mut world = running();
     let object = known::application::BOOTSTRAP_SCRIPT;
     assert_eq!((world.node.bootstrap_script.as_str(), &world.node.bootstrap_error), ("shipped", &None));
-    world.put(object, "BootstrapScript", json!({"files": {}, "wrapper": "echo '{{name}}'"}));
+    world.put(object, "BootstrapScript", json!({"files": {}, "wrapper": "echo \"$cluster_name\""}));
     // An upgrade of the manager is another life of it: it takes what the site wants.
     for _ in 0..2 {
         world.settle();
         assert_eq!((world.node.bootstrap_script.as_str(), &world.node.bootstrap_error), ("site", &None));
-        assert_eq!(world.script.as_ref().unwrap().template(), "echo '{{name}}'");
+        assert_eq!(world.script.as_ref().unwrap().text(), "echo \"$cluster_name\"");
         world.start();
     }
     world.put(object, "BootstrapScript", json!({"files": {}, "wrapper": "echo '{{realm}}'"}));
     world.settle();
     let error = world.node.bootstrap_error.clone().unwrap();
-    assert!(error.starts_with("BootstrapScript: wrapper, line 1: there is no value \"realm\""), "{error}");
+    assert!(error.starts_with("BootstrapScript: wrapper, line 1: nothing is put in"), "{error}");
     assert_eq!((world.node.bootstrap_script.as_str(), &world.script), ("shipped", &None));
     world.delete(object, "BootstrapScript");
     world.settle();
