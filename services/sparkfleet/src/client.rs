@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use configdb_contract::{CommitRequest, PartRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput};
+use configdb_contract::{
+    CommitRequest, GaveUpReason, PartRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
+};
 use configdb_schema::Document;
 use configdb_schema::address::{self, ClusterName, Organisation};
 use edge_sync_contract::SyncReplica;
@@ -413,6 +415,12 @@ impl Client {
                     WriterOutput::Answered(result) => {
                         answers.push(result);
                         progress(answers.len());
+                    }
+                    WriterOutput::GaveUp { reason: GaveUpReason::OtherStore, .. } => {
+                        let error = anyhow!(
+                            "another ConfigDB with another store speaks on this MQTT server now, and the first one has not answered: run the command again"
+                        );
+                        return Err(exit::with_code(exit::UNAVAILABLE, error));
                     }
                     WriterOutput::GaveUp { object, attempts, .. } => {
                         let timeout = humantime::format_duration(self.timeout);

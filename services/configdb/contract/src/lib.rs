@@ -39,7 +39,7 @@ pub use entry::{Entry, EntryError, HistoryEntry};
 pub use node::ConfigNode;
 pub use replica::{Change, ConfigReplica, ObjectReplica};
 pub use result::{Outcome, RequestResult};
-pub use writer::{Writer, WriterConfig, WriterOutput};
+pub use writer::{GaveUpReason, Writer, WriterConfig, WriterOutput};
 
 /// The edge node that an organisation's ConfigDB is: `ORG-Central/ConfigDB`.
 #[must_use]

@@ -52,7 +52,7 @@ pub enum WriterOutput {
     Send(HostRequest),
     /// ConfigDB answered: applied, staged or refused.
     Answered(RequestResult),
-    /// The deadline passed without an answer, or another store answers now. The request may or may not have been carried out; ask again with the same id.
+    /// There is no answer. The request may or may not have been carried out; ask again with the same id.
     GaveUp {
         /// Id of the request.
         id: String,
@@ -60,7 +60,18 @@ pub enum WriterOutput {
         object: Uuid,
         /// How often it was sent.
         attempts: u32,
+        /// Why it is not sent again.
+        reason: GaveUpReason,
     },
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GaveUpReason {
+    /// Its deadline passed.
+    Deadline,
+    /// The ConfigDB that it was sent to is replaced by one with another store.
+    OtherStore,
 }
 
 /// Why a request is not accepted.
@@ -198,18 +209,19 @@ impl Writer {
         let other = |asked: &UnderWay| asked.store.is_some() && asked.store != self.store;
         let ids: Vec<String> = self.under_way.iter().filter(|(_, u)| other(u)).map(|(id, _)| id.clone()).collect();
         for under_way in ids.into_iter().filter_map(|id| self.under_way.remove(&id)).collect::<Vec<_>>() {
-            self.give_up(under_way);
+            self.give_up(under_way, GaveUpReason::OtherStore);
         }
         self.start_waiting(now);
     }
 
-    fn give_up(&mut self, under_way: UnderWay) {
+    fn give_up(&mut self, under_way: UnderWay, reason: GaveUpReason) {
         self.finish(&under_way.request);
         let UnderWay { request, attempts, .. } = under_way;
         self.outputs.push_back(WriterOutput::GaveUp {
             id: request.id().to_owned(),
             object: request.object(),
             attempts,
+            reason,
         });
     }
 
@@ -237,7 +249,7 @@ impl Writer {
         for id in due {
             let Some(mut under_way) = self.under_way.remove(&id) else { continue };
             if under_way.deadline <= now.mono {
-                self.give_up(under_way);
+                self.give_up(under_way, GaveUpReason::Deadline);
                 continue;
             }
             self.outputs

@@ -14,10 +14,19 @@ use crate::factory::Up;
 const CONFIGDB: &str = "another ConfigDB of ACME-Central is on this MQTT server: instance ";
 const ADVICE: &str = "; stop it, or displace it with mqtt.take_over = true";
 
-/// Creates clusters with these names and sees that every acknowledged one is there.
+/// What an operator reads who asked the ConfigDB that ends: nothing is acknowledged.
+const AGAIN: &str = "another ConfigDB with another store speaks on this MQTT server now";
+
+/// Creates clusters with these names, and does what the command says where it was not acknowledged.
 async fn create(cli: &Cli, names: &[&str]) {
     for name in names {
-        cli.json(&["cluster", "create", name]).await;
+        loop {
+            let outcome = cli.run(&["cluster", "create", name]).await;
+            match outcome.code {
+                0 => break,
+                _ => outcome.refused(4, AGAIN),
+            };
+        }
     }
 }
 

@@ -44,7 +44,7 @@ fn outputs(writer: &mut Writer) -> Vec<String> {
             }
             WriterOutput::Send(other) => format!("{other:?}"),
             WriterOutput::Answered(result) => format!("answered {}", result.id),
-            WriterOutput::GaveUp { id, attempts, .. } => format!("gave up {id} after {attempts}"),
+            WriterOutput::GaveUp { id, attempts, reason, .. } => format!("gave up {id} after {attempts}: {reason:?}"),
         })
         .collect()
 }
@@ -78,7 +78,7 @@ fn an_unanswered_request_is_repeated_with_growing_waits_until_its_deadline() {
         last = now;
     }
     let (_, end) = sent.pop().unwrap();
-    assert_eq!(end, [format!("gave up a after {}", sent.len() + 1)]);
+    assert_eq!(end, [format!("gave up a after {}: Deadline", sent.len() + 1)]);
     assert!((120_000..120_100).contains(&last));
     for (i, (wait, outputs)) in sent.iter().enumerate() {
         let full = (1_000_u64 << i.min(4)).min(15_000);
@@ -160,7 +160,7 @@ fn what_was_asked_of_a_store_that_is_replaced_is_given_up_and_not_asked_of_the_n
     }
     assert_eq!(outputs(&mut writer), ["send a", "send b"]);
     writer.on_change(&Change::BecameComplete { store: other }, at(1));
-    assert_eq!(outputs(&mut writer), ["gave up a after 1", "gave up b after 1", "send c"]);
+    assert_eq!(outputs(&mut writer), ["gave up a after 1: OtherStore", "gave up b after 1: OtherStore", "send c"]);
     writer.on_change(&answer_of(other, "c"), at(2));
     assert!(writer.is_idle());
 }
