@@ -204,9 +204,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         health,
     };
     let ended = service::serve(&mut manager, &mut io, clock, &shutdown).await;
-    let Io { sessions, work, results, .. } = io;
-    sessions.stop().await;
-    drop((work, results));
+    io.stop().await;
     worker.await.context("git worker")?;
     http_stop.trigger();
     let http_ended = http_server.await;
@@ -295,6 +293,13 @@ impl Service for ClusterManager {
 
     fn next_deadline(&self) -> Option<Duration> {
         self.next_deadline()
+    }
+}
+
+impl Io {
+    /// Says that the manager dies. Then it lets go of all that workers, the record and the API's callers wait for.
+    async fn stop(self) {
+        self.sessions.stop().await;
     }
 }
 

@@ -144,7 +144,7 @@ impl World {
         let Some(state) = &mut self.replicas[at].state else { return };
         state.on_event(event, self.now, numbered(random));
         let effects = state.poll_effects();
-        for effect in effects.nothing_to_save() {
+        for effect in effects {
             self.execute(at, effect);
             if self.replicas[at].state.is_none() {
                 return;
