@@ -29,7 +29,7 @@ impl SiteScript {
         if wrapper.trim().is_empty() {
             return Err("wrapper is empty; it is the whole script".to_owned());
         }
-        if let Some(line) = wrapper.lines().position(|line| line.contains(['\0', '\r'])) {
+        if let Some(line) = wrapper.split('\n').position(|line| line.contains(['\0', '\r'])) {
             return Err(format!("wrapper, line {}: holds a NUL or carriage return character", line + 1));
         }
         if let Some(line) = wrapper.lines().position(|line| line.contains("'{{")) {
@@ -97,7 +97,7 @@ mod tests {
             let error = of(bad).unwrap_err();
             assert!(error.contains(part), "{bad:?}: {error}");
         }
-        assert!(SiteScript::read("{\"wrapper\": 5}").unwrap_err().contains("invalid type"));
+        assert!(SiteScript::read(r#"{"files": {}, "wrapper": 5}"#).unwrap_err().contains("invalid type"));
         let large = "x".repeat(BYTES_MAX + 1);
         assert!(of(&large).unwrap_err().contains("are allowed"));
         let files = |files: serde_json::Value| {
