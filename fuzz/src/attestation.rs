@@ -19,8 +19,12 @@ use join_attestation::{
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 3] =
-    [("join_ek_certificate", ek_certificate), ("join_tpm_public", tpm_public), ("join_tpm_quote", tpm_quote)];
+pub const TARGETS: [Target; 4] = [
+    ("attestation_policy", attestation_policy),
+    ("join_ek_certificate", ek_certificate),
+    ("join_tpm_public", tpm_public),
+    ("join_tpm_quote", tpm_quote),
+];
 
 const ENDORSEMENT: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/endorsement.public");
 const ATTESTATION: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/attestation.public");
@@ -68,6 +72,18 @@ pub fn ek_certificate(bytes: &[u8]) {
     };
     let _ = judged(bytes, bytes);
     let _ = judged(CERTIFICATE, bytes);
+}
+
+/// The document of a policy: one that breaks a rule admits nobody and says which rule, and one that is written and read again says the same.
+pub fn attestation_policy(bytes: &[u8]) {
+    let Ok(entry) = serde_json::from_slice::<AttestationPolicy>(bytes) else { return };
+    let policy = Policy::new(&entry, 1);
+    assert_eq!(policy.error().is_some(), policy.selection().is_none(), "who cannot quote is not admitted");
+    assert_eq!(policy.error().is_some(), policy.variants().is_empty());
+    let _ = policy.asked();
+    let written = serde_json::to_vec(&entry).expect("what was read can be written");
+    let again: AttestationPolicy = serde_json::from_slice(&written).expect("what was written can be read");
+    assert_eq!(Policy::new(&again, 1).error(), policy.error());
 }
 
 fn policy() -> &'static Policy {

@@ -7,6 +7,7 @@ mod bootstrap_http;
 #[path = "support/desk.rs"]
 mod desk;
 mod external;
+mod fuzz_seeds;
 mod git_http;
 #[cfg(feature = "kerberos")]
 #[path = "../../kerberos-client/tests/support/kdc.rs"]

@@ -202,6 +202,30 @@ mod tests {
         (address, stop)
     }
 
+    async fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        socket.connect(to).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_thousand_idle_connections_delay_nobody() {
+        let (address, stop) = started().await;
+        let mut idle = Vec::new();
+        for n in 0..1_000_u16 {
+            idle.push(connect_from(10 + u8::try_from(n / 125).unwrap(), address).await);
+        }
+        let mut client = connect_from(1, address).await;
+        let mut answer = Vec::new();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.ends_with(b"yes"));
+        // It was answered while the others still wait, and not because their time was over.
+        let open = idle.iter().filter(|stream| stream.try_read(&mut [0; 1]).is_err()).count();
+        assert!(open > 0);
+        stop.trigger();
+    }
+
     #[tokio::test]
     async fn idle_connections_of_one_address_are_bounded_and_end() {
         let (address, stop) = started().await;
