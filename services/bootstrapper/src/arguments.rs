@@ -8,7 +8,7 @@ use service_runtime::keys;
 
 /// What the program is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum ParsedArgs {
     /// To run with this configuration file, if there is one.
     Run(Option<PathBuf>),
     /// To print this and end.
@@ -30,21 +30,21 @@ pub enum ArgumentError {
 ///
 /// # Errors
 /// [`ArgumentError`]
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, ArgumentError> {
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, ArgumentError> {
     let mut arguments = arguments.into_iter();
     let mut file = None;
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--config" | "-c") => file = Some(arguments.next().ok_or(ArgumentError::NoFile)?.into()),
-            Some("--help" | "-h") => return Ok(Asked::Print(help())),
+            Some("--help" | "-h") => return Ok(ParsedArgs::Print(help())),
             Some("--version" | "-V") => {
-                return Ok(Asked::Print(format!("sparkfleet-bootstrapper {}\n", env!("CARGO_PKG_VERSION"))));
+                return Ok(ParsedArgs::Print(format!("sparkfleet-bootstrapper {}\n", env!("CARGO_PKG_VERSION"))));
             }
             Some(text) if text.starts_with("--config=") => file = Some(text["--config=".len()..].into()),
             _ => return Err(ArgumentError::Unknown(argument)),
         }
     }
-    Ok(Asked::Run(file))
+    Ok(ParsedArgs::Run(file))
 }
 
 fn help() -> String {
@@ -69,15 +69,15 @@ fn help() -> String {
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str]) -> Result<Asked, ArgumentError> {
+    fn parsed(arguments: &[&str]) -> Result<ParsedArgs, ArgumentError> {
         parse(arguments.iter().map(OsString::from))
     }
 
     #[test]
     fn the_file_can_be_given_in_every_usual_form_and_what_is_not_understood_is_named() {
-        assert_eq!(parsed(&[]), Ok(Asked::Run(None)));
+        assert_eq!(parsed(&[]), Ok(ParsedArgs::Run(None)));
         for arguments in [&["--config", "a.toml"][..], &["-c", "a.toml"], &["--config=a.toml"]] {
-            assert_eq!(parsed(arguments), Ok(Asked::Run(Some("a.toml".into()))));
+            assert_eq!(parsed(arguments), Ok(ParsedArgs::Run(Some("a.toml".into()))));
         }
         assert_eq!(parsed(&["join"]), Err(ArgumentError::Unknown("join".into())));
         assert_eq!(parsed(&["--config"]), Err(ArgumentError::NoFile));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn help_lists_every_key() {
-        let Ok(Asked::Print(text)) = parsed(&["--help"]) else { panic!("a text") };
+        let Ok(ParsedArgs::Print(text)) = parsed(&["--help"]) else { panic!("a text") };
         for key in config::keys() {
             assert!(text.contains(&format!("  {} ", key.key)), "{}", key.key);
         }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::platform::{AttesterKeys, DiskFound, JoinPlan, Mark, UnlockError};
 use crate::record::NodeRecord;
-use crate::renewal::Lifetime;
+use crate::renewal::ValidityPeriod;
 
 /// What is found when the host is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Inspection {
     /// The record on it, if it is open and there is one.
     pub record: Option<NodeRecord>,
     /// Of its certificates, if the disk is open and has any.
-    pub certificates: Vec<Lifetime>,
+    pub certificates: Vec<ValidityPeriod>,
     /// What it asks to be certified.
     pub identity: Identity,
 }

@@ -5,7 +5,7 @@ mod arguments;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use arguments::Asked;
+use arguments::ParsedArgs;
 use bootstrapper::adapters::machine;
 use bootstrapper::adapters::supervisor::Supervisor;
 use bootstrapper::{Config, Ending};
@@ -14,12 +14,12 @@ use service_runtime::{exit, logging};
 
 fn main() -> ExitCode {
     let ended = match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Asked::Print(text)) => {
+        Ok(ParsedArgs::Print(text)) => {
             // Whoever closes the pipe early has read enough.
             let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
             return ExitCode::SUCCESS;
         }
-        Ok(Asked::Run(file)) => start(file.as_deref()),
+        Ok(ParsedArgs::Run(file)) => start(file.as_deref()),
         Err(error) => Err(exit::with_code(exit::USAGE, error)),
     };
     match ended {

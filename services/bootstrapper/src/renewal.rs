@@ -2,14 +2,14 @@
 
 /// Of when until when a certificate is valid, UTC ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifetime {
+pub struct ValidityPeriod {
     /// Its beginning.
     pub from_ms: u64,
     /// Its end.
     pub until_ms: u64,
 }
 
-impl Lifetime {
+impl ValidityPeriod {
     /// When that share of its life is over, UTC ms.
     #[must_use]
     pub const fn share_over_ms(self, percent: u8) -> u64 {
@@ -20,7 +20,7 @@ impl Lifetime {
 
 /// True if one of the certificates is to be renewed. Without certificates nothing is.
 #[must_use]
-pub fn is_due(certificates: &[Lifetime], percent: u8, wall_ms: u64) -> bool {
+pub fn is_due(certificates: &[ValidityPeriod], percent: u8, wall_ms: u64) -> bool {
     certificates.iter().any(|certificate| wall_ms >= certificate.share_over_ms(percent))
 }
 
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn the_first_that_has_lived_its_share_decides() {
-        let life = |from_ms, until_ms| Lifetime { from_ms, until_ms };
+        let life = |from_ms, until_ms| ValidityPeriod { from_ms, until_ms };
         let certificates = [life(1_000, 10_000), life(2_000, 5_000)];
         assert!(!is_due(&certificates, 66, 3_979));
         assert!(is_due(&certificates, 66, 3_980));

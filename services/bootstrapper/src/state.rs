@@ -13,8 +13,8 @@
 
 mod commands;
 mod failing;
+mod join_session;
 mod report;
-mod track;
 mod work;
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ use crate::boot::{Decision, decide};
 use crate::event::{Done, Effect, Ending, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
 use crate::platform::DiskFound;
 use crate::renewal::is_due;
-use track::Track;
+use join_session::JoinSession;
 use work::{Step, Work};
 
 /// A wall clock that says less was never set: 2025-01-01, UTC ms.
@@ -117,7 +117,7 @@ pub struct State {
     /// Has looked around and made a disk once; a disk that is still to be made then is an error.
     prepared: bool,
     host: Option<HostSettings>,
-    tracks: Vec<Track>,
+    tracks: Vec<JoinSession>,
     work: Option<Work>,
     /// A member whose certificates are to be renewed once it runs.
     renews: Option<Box<(Uuid, Inspection)>>,
@@ -199,7 +199,7 @@ impl State {
             Phase::Ended => return None,
             Phase::Looking | Phase::Preparing | Phase::Asking | Phase::Rebooting(_) => None,
         };
-        self.tracks.iter().filter_map(Track::next_deadline).chain(of_phase).min()
+        self.tracks.iter().filter_map(JoinSession::next_deadline).chain(of_phase).min()
     }
 
     /// Takes an event. `entropy`: 32 fresh random bytes.
@@ -330,7 +330,7 @@ impl State {
         self.phase = Phase::Asking;
         // A member goes on either way, and looks after its certificates again at its next start.
         let ends_at = (kind == Kind::Renew).then_some(turn.now.mono + self.settings.member_within);
-        self.tracks.push(Track::new(settings, ends_at));
+        self.tracks.push(JoinSession::new(settings, ends_at));
         self.tell(kind, MachineEvent::Start, turn);
     }
 

@@ -69,7 +69,7 @@ impl OfferedToken {
 
 /// A cluster whose script is there for whoever holds one of its tokens. No secret is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
+pub struct BootstrapGrant {
     /// Name of the cluster.
     pub name: String,
     /// Namespace of its edge services.

@@ -25,7 +25,7 @@ pub struct Catalog {
 
 /// What a change of the catalog may affect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Touched {
+pub enum Affected {
     /// Whatever is rendered from that chart template.
     Chart(Uuid),
     /// Whatever takes its chart from that repository.
@@ -65,29 +65,29 @@ pub enum CatalogError {
 
 impl Catalog {
     /// Takes the entry of `object` under the application `slug` over; None: there is none. Says what may be affected; None: nothing is.
-    pub fn set(&mut self, object: Uuid, slug: &str, json: Option<&str>) -> Option<Touched> {
+    pub fn set(&mut self, object: Uuid, slug: &str, json: Option<&str>) -> Option<Affected> {
         if slug == HelmChartTemplate::slug() {
-            return set(&mut self.charts, object, json).then_some(Touched::Chart(object));
+            return set(&mut self.charts, object, json).then_some(Affected::Chart(object));
         }
         if slug == K8sTemplate::slug() {
             let ours = KIND_OBJECTS.contains(&object);
-            return (ours && set(&mut self.kinds, object, json)).then_some(Touched::Everything);
+            return (ours && set(&mut self.kinds, object, json)).then_some(Affected::Everything);
         }
         if slug == GitConfig::slug() {
-            return set(&mut self.repositories, object, json).then_some(Touched::Repository(object));
+            return set(&mut self.repositories, object, json).then_some(Affected::Repository(object));
         }
         if slug == FluxTemplate::slug() && object == known::application::FLUX_TEMPLATE {
             let flux = json.map(parse);
             let changed = self.flux != flux;
             self.flux = flux;
-            return changed.then_some(Touched::Repositories);
+            return changed.then_some(Affected::Repositories);
         }
         if slug == "ServiceConfig" && object == known::service::CLUSTER_MANAGER {
             let chart = json.and_then(|json| serde_json::from_str::<Value>(json).ok());
             let chart = chart.and_then(|config| config.pointer("/helm/cluster")?.as_str()?.parse().ok());
             let changed = self.default_chart != chart;
             self.default_chart = chart;
-            return changed.then_some(Touched::Repositories);
+            return changed.then_some(Affected::Repositories);
         }
         None
     }
@@ -192,10 +192,10 @@ mod tests {
     fn a_chart_template_is_found_changed_and_gone() {
         let mut catalog = Catalog::default();
         let json = r#"{"chart": "edge-agent", "values": {}}"#;
-        assert_eq!(catalog.set(CHART, "HelmChartTemplate", Some(json)), Some(Touched::Chart(CHART)));
+        assert_eq!(catalog.set(CHART, "HelmChartTemplate", Some(json)), Some(Affected::Chart(CHART)));
         assert_eq!(catalog.set(CHART, "HelmChartTemplate", Some(json)), None);
         assert_eq!(catalog.chart(CHART).unwrap().chart, "edge-agent");
-        assert_eq!(catalog.set(CHART, "HelmChartTemplate", None), Some(Touched::Chart(CHART)));
+        assert_eq!(catalog.set(CHART, "HelmChartTemplate", None), Some(Affected::Chart(CHART)));
         let error = catalog.chart(CHART).unwrap_err().to_string();
         assert_eq!(
             error,
@@ -220,7 +220,7 @@ mod tests {
             matches!(catalog.helm_release(), Err(CatalogError::Missing { object, .. }) if object == known::class::KIND_HELM_RELEASE)
         );
         let old = template("Old");
-        assert_eq!(catalog.set(OLD_TEMPLATE, "K8sTemplate", Some(&old)), Some(Touched::Everything));
+        assert_eq!(catalog.set(OLD_TEMPLATE, "K8sTemplate", Some(&old)), Some(Affected::Everything));
         assert_eq!(catalog.helm_release().unwrap()["kind"], "Old");
         catalog.set(known::class::KIND_HELM_RELEASE, "K8sTemplate", Some(&template("HelmRelease")));
         assert_eq!(catalog.helm_release().unwrap()["kind"], "HelmRelease");
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(catalog.default_chart(), known::chart::CLUSTER);
         let json = format!(r#"{{"helm": {{"cluster": "{CHART}"}}}}"#);
         let touched = catalog.set(known::service::CLUSTER_MANAGER, "ServiceConfig", Some(&json));
-        assert_eq!((touched, catalog.default_chart()), (Some(Touched::Repositories), CHART));
+        assert_eq!((touched, catalog.default_chart()), (Some(Affected::Repositories), CHART));
         assert_eq!(catalog.set(CHART, "ServiceConfig", Some("{}")), None);
     }
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::access::audit::AuditRecord;
 use crate::api::{Answer, Asked};
-use crate::bootstrap::Offer;
+use crate::bootstrap::BootstrapGrant;
 use crate::bootstrap::site::SiteScript;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
 use crate::shared_repository::Pull;
@@ -61,16 +61,16 @@ pub enum Effect {
     /// At the KDC; each is answered by one [`Event::Principals`].
     Principals(PrincipalsWork),
     /// By the HTTP server: who may fetch the script that bootstraps a cluster; None: nobody.
-    Offer {
+    BootstrapGrant {
         /// The cluster.
         cluster: Uuid,
         /// Its offer.
-        offer: Option<Offer>,
+        offer: Option<BootstrapGrant>,
     },
     /// By the HTTP server: scripts are made of the site's own; None: of the shipped one.
     Script(Option<Arc<SiteScript>>),
     /// By the authority, and then by the Host Application: the answer to a cluster that enrols.
-    Enrol(Box<Order>),
+    Enrol(Box<IssueCertificate>),
     /// By the authority: the list of certificates that are void.
     Revocations {
         /// Serial numbers, with the ends of the certificates.
@@ -82,7 +82,7 @@ pub enum Effect {
 
 /// What to answer to a cluster that enrols.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Order {
+pub struct IssueCertificate {
     /// Who asks.
     pub node: EdgeNodeDescriptor,
     /// The cluster's Sparkplug group: whom the certificate is for.

@@ -70,11 +70,11 @@ use tokio::task::JoinSet;
 
 use access::rate::Rate;
 use adapters::authority::Authority;
-use adapters::bootstrap_http::{self, Board};
+use adapters::bootstrap_http::{self, ScriptStore};
 use adapters::external::External;
 use adapters::git_client::Credentials;
 use adapters::git_push::Hooks;
-use adapters::http::desk::{Desk, QUESTIONS_MAX};
+use adapters::http::desk::{QUESTIONS_MAX, StateClient};
 use adapters::http::identities::Identities;
 use adapters::http::oidc::{Limits, Provider};
 use adapters::http::tls::Tls;
@@ -89,7 +89,7 @@ use api::Asked;
 use bootstrap::FluxSource;
 use event::{Effect, Event, SharedAction, SharedWork};
 use git_address::GitAddress;
-use state::{ClusterManager, Left, Settings};
+use state::{ClusterManager, PersistedRepositories, Settings};
 
 pub use adapters::repositories::password_file;
 pub use config::Config;
@@ -150,16 +150,16 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let charts = Some(charts).filter(|_| config.git.external.url.is_none() || config.git.charts_dir.is_some());
     let charts_commit = Some(charts_commit);
     let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url, &authority) };
-    let left = Left { clusters: repositories.open_clusters(), shared: repositories.open_shared() };
+    let left = PersistedRepositories { clusters: repositories.open_clusters(), shared: repositories.open_shared() };
     let mut manager = ClusterManager::new(settings, left, random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let identities = identities(&config.api.oidc)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
-    let desk = Desk::new(questions, records);
+    let desk = StateClient::new(questions, records);
     let recorder = tokio::spawn(audit_file::run(audit_file::path(&config.state_dir), entries));
     let peers = Rate::per_minute(config.api.address_requests_per_minute);
-    let board = Board::default();
+    let board = ScriptStore::default();
     let scripts =
         bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
     let people = people::router(
@@ -242,8 +242,8 @@ struct Io {
     authority: Arc<Authority>,
     realm: Realm,
     pulls: Pulls,
-    board: Board,
-    desk: Desk,
+    board: ScriptStore,
+    desk: StateClient,
     questions: mpsc::Receiver<Asked>,
     polled: mpsc::Receiver<uuid::Uuid>,
     /// Pulls, and what is asked of a KDC.
@@ -341,7 +341,7 @@ impl ServiceIo for Io {
             Some(Effect::Principals(work)) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
             Some(Effect::Answer(answer)) => self.desk.answer(*answer),
             Some(Effect::Record(record)) => self.desk.record(*record),
-            Some(Effect::Offer { cluster, offer }) => self.board.set(cluster, offer),
+            Some(Effect::BootstrapGrant { cluster, offer }) => self.board.set(cluster, offer),
             Some(Effect::Script(script)) => self.board.set_script(script),
             _ => {}
         }

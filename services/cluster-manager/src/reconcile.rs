@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// What ConfigDB wants of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum DeploymentIntent {
     /// These manifests.
     Rendered(Digest),
     /// It shall run, but cannot be rendered; for this reason.
@@ -36,7 +36,7 @@ pub struct Reported<'a> {
 
 /// What this life of the manager has assigned to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Assigned {
+pub struct SentVersions {
     index: Option<(u64, Digest)>,
     deployments: BTreeMap<Uuid, DesiredDeployment>,
     /// Deployments to be sent once more, with the version that was given to that; None: none yet.
@@ -58,7 +58,7 @@ pub struct Plan {
     pub refused: BTreeMap<Uuid, String>,
 }
 
-impl Assigned {
+impl SentVersions {
     /// Whether the deployment was given to the edge in this life.
     pub fn knows(&self, deployment: Uuid) -> bool {
         self.deployments.contains_key(&deployment)
@@ -89,36 +89,36 @@ impl Assigned {
 /// Compares. `unattributed` are deployments whose entry does not even say which cluster it is for: wherever they are, they stay.
 #[must_use]
 pub fn plan(
-    wishes: &BTreeMap<Uuid, Wish>,
+    intents: &BTreeMap<Uuid, DeploymentIntent>,
     unattributed: &BTreeMap<Uuid, String>,
     reported: Reported<'_>,
-    assigned: &mut Assigned,
+    assigned: &mut SentVersions,
     revision: u64,
 ) -> Plan {
     let mut deployments = BTreeMap::new();
     let mut refused = BTreeMap::new();
-    for (uuid, wish) in wishes {
+    for (uuid, intent) in intents {
         let device = reported.deployments.get(uuid);
         let before = assigned.deployments.get(uuid).copied();
-        let desired = match wish {
-            Wish::Rendered(digest) => {
+        let desired = match intent {
+            DeploymentIntent::Rendered(digest) => {
                 let retry = assigned.retried.get_mut(uuid);
                 if let (None, Some(reason)) = (&retry, device.and_then(|device| refusal(device, *digest))) {
                     refused.insert(*uuid, reason);
                 }
                 Some(rendered(*digest, device, before, retry, revision))
             }
-            Wish::Unrenderable(reason) => {
+            DeploymentIntent::Unrenderable(reason) => {
                 refused.insert(*uuid, reason.clone());
                 kept(device, before)
             }
-            Wish::Held => kept(device, before),
+            DeploymentIntent::Held => kept(device, before),
         };
         if let Some(desired) = desired {
             deployments.insert(*uuid, desired);
         }
     }
-    for (uuid, reason) in unattributed.iter().filter(|(uuid, _)| !wishes.contains_key(uuid)) {
+    for (uuid, reason) in unattributed.iter().filter(|(uuid, _)| !intents.contains_key(uuid)) {
         let device = reported.deployments.get(uuid);
         if let Some(desired) = kept(device, assigned.deployments.get(uuid).copied()) {
             refused.insert(*uuid, reason.clone());
@@ -126,12 +126,12 @@ pub fn plan(
         }
     }
     assigned.deployments.clone_from(&deployments);
-    assigned.retried.retain(|uuid, _| wishes.contains_key(uuid));
+    assigned.retried.retain(|uuid, _| intents.contains_key(uuid));
     let mut index = DesiredIndex { version: 0, deployments, origin: None, follows: None, entries: None };
     let digest = index.digest();
     let agreed = reported.index_digest == Some(digest) && reported.follows_us;
     index.version = version((reported.index_version, reported.index_digest), &mut assigned.index, digest, revision);
-    let manifests = if agreed { missing(wishes, reported, assigned) } else { BTreeSet::new() };
+    let manifests = if agreed { missing(intents, reported, assigned) } else { BTreeSet::new() };
     Plan { index, digest, agreed, manifests, refused }
 }
 
@@ -210,14 +210,18 @@ fn refusal(device: &DeploymentDevice, digest: Digest) -> Option<String> {
     })
 }
 
-fn missing(wishes: &BTreeMap<Uuid, Wish>, reported: Reported<'_>, assigned: &Assigned) -> BTreeSet<Uuid> {
-    let lacks = |(uuid, wish): (&Uuid, &Wish)| {
-        let Wish::Rendered(digest) = wish else { return None };
+fn missing(
+    intents: &BTreeMap<Uuid, DeploymentIntent>,
+    reported: Reported<'_>,
+    assigned: &SentVersions,
+) -> BTreeSet<Uuid> {
+    let lacks = |(uuid, intent): (&Uuid, &DeploymentIntent)| {
+        let DeploymentIntent::Rendered(digest) = intent else { return None };
         let device = reported.deployments.get(uuid);
         let has = device.is_some_and(|device| device.digest == Some(*digest) || device.refused_digest == Some(*digest));
         (!has || assigned.retried.contains_key(uuid)).then_some(*uuid)
     };
-    wishes.iter().filter_map(lacks).collect()
+    intents.iter().filter_map(lacks).collect()
 }
 
 #[cfg(test)]
@@ -233,12 +237,12 @@ mod tests {
         DesiredManifests::new(1, "x", vec![json!({"n": n})]).digest()
     }
 
-    fn wish(n: u32) -> Wish {
-        Wish::Rendered(digest(n))
+    fn intent(n: u32) -> DeploymentIntent {
+        DeploymentIntent::Rendered(digest(n))
     }
 
-    fn broken() -> Wish {
-        Wish::Unrenderable("no chart".to_owned())
+    fn broken() -> DeploymentIntent {
+        DeploymentIntent::Unrenderable("no chart".to_owned())
     }
 
     /// An edge that takes what it is given, at once.
@@ -250,15 +254,15 @@ mod tests {
     }
 
     impl Edge {
-        fn plan(&self, wishes: &[(Uuid, Wish)], assigned: &mut Assigned, revision: u64) -> Plan {
-            let wishes = wishes.iter().cloned().collect();
+        fn plan(&self, intents: &[(Uuid, DeploymentIntent)], assigned: &mut SentVersions, revision: u64) -> Plan {
+            let intents = intents.iter().cloned().collect();
             let reported = Reported {
                 index_version: self.version,
                 index_digest: self.digest,
                 follows_us: true,
                 deployments: &self.deployments,
             };
-            plan(&wishes, &BTreeMap::new(), reported, assigned, revision)
+            plan(&intents, &BTreeMap::new(), reported, assigned, revision)
         }
 
         fn accept(&mut self, plan: &Plan) {
@@ -295,82 +299,82 @@ mod tests {
 
     #[test]
     fn the_index_comes_first_then_the_manifests_then_nothing() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        let wishes = [(A, wish(1)), (B, wish(2))];
-        let first = edge.plan(&wishes, &mut assigned, 40);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        let intents = [(A, intent(1)), (B, intent(2))];
+        let first = edge.plan(&intents, &mut assigned, 40);
         assert_eq!((first.index.version, first.agreed, first.manifests.len()), (40, false, 0));
         assert_eq!(first.index.deployments[&A], DesiredDeployment { version: 40, digest: digest(1) });
-        assert_eq!(edge.plan(&wishes, &mut assigned, 57), first, "an unanswered index stays as it is");
+        assert_eq!(edge.plan(&intents, &mut assigned, 57), first, "an unanswered index stays as it is");
         edge.accept(&first);
-        let second = edge.plan(&wishes, &mut assigned, 57);
+        let second = edge.plan(&intents, &mut assigned, 57);
         assert_eq!((second.agreed, second.manifests.len()), (true, 2));
         edge.apply(&second);
-        let third = edge.plan(&wishes, &mut assigned, 99);
+        let third = edge.plan(&intents, &mut assigned, 99);
         assert_eq!((third.agreed, third.manifests.len(), third.refused.len()), (true, 0, 0));
         assert_eq!(third.index, first.index);
     }
 
     #[test]
     fn a_restarted_manager_finds_everything_agreed() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        let wishes = [(A, wish(1))];
-        edge.accept(&edge.plan(&wishes, &mut assigned, 5));
-        edge.apply(&edge.plan(&wishes, &mut assigned, 5));
-        let mut forgotten = Assigned::default();
-        let plan = edge.plan(&wishes, &mut forgotten, 1);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        let intents = [(A, intent(1))];
+        edge.accept(&edge.plan(&intents, &mut assigned, 5));
+        edge.apply(&edge.plan(&intents, &mut assigned, 5));
+        let mut forgotten = SentVersions::default();
+        let plan = edge.plan(&intents, &mut forgotten, 1);
         assert!(plan.agreed && plan.manifests.is_empty());
         assert_eq!(plan.index.version, 5);
     }
 
     #[test]
     fn what_is_held_stays_and_is_not_refused() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 5);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        let plan = edge.plan(&[(A, intent(1))], &mut assigned, 5);
         edge.accept(&plan);
-        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 5);
+        let plan = edge.plan(&[(A, intent(1))], &mut assigned, 5);
         edge.apply(&plan);
-        let plan = edge.plan(&[(A, Wish::Held)], &mut assigned, 6);
+        let plan = edge.plan(&[(A, DeploymentIntent::Held)], &mut assigned, 6);
         assert!(plan.agreed && plan.refused.is_empty() && plan.manifests.is_empty());
         assert!(assigned.has(A, digest(1)) && !assigned.has(A, digest(2)));
         // Also by a manager that has just begun.
-        let plan = edge.plan(&[(A, Wish::Held)], &mut Assigned::default(), 6);
+        let plan = edge.plan(&[(A, DeploymentIntent::Held)], &mut SentVersions::default(), 6);
         assert!(plan.agreed && plan.refused.is_empty());
-        let plan = edge.plan(&[(A, wish(2))], &mut assigned, 7);
+        let plan = edge.plan(&[(A, intent(2))], &mut assigned, 7);
         assert_eq!(plan.index.deployments[&A], DesiredDeployment { version: 7, digest: digest(2) });
     }
 
     #[test]
     fn versions_grow_also_when_the_revision_began_again() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 1000));
-        edge.apply(&edge.plan(&[(A, wish(1))], &mut assigned, 1000));
-        let mut restored = Assigned::default();
-        let plan = edge.plan(&[(A, wish(2))], &mut restored, 3);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 1000));
+        edge.apply(&edge.plan(&[(A, intent(1))], &mut assigned, 1000));
+        let mut restored = SentVersions::default();
+        let plan = edge.plan(&[(A, intent(2))], &mut restored, 3);
         assert_eq!(plan.index.version, 1001);
         assert_eq!(plan.index.deployments[&A].version, 1001);
         edge.accept(&plan);
-        edge.apply(&edge.plan(&[(A, wish(2))], &mut restored, 3));
-        assert!(edge.plan(&[(A, wish(2))], &mut restored, 3).manifests.is_empty());
+        edge.apply(&edge.plan(&[(A, intent(2))], &mut restored, 3));
+        assert!(edge.plan(&[(A, intent(2))], &mut restored, 3).manifests.is_empty());
     }
 
     #[test]
     fn going_back_to_what_the_edge_has_is_a_greater_version_without_manifests() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
-        edge.apply(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
-        edge.accept(&edge.plan(&[(A, wish(2))], &mut assigned, 6));
-        let back = edge.plan(&[(A, wish(1))], &mut assigned, 7);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
+        edge.accept(&edge.plan(&[(A, intent(2))], &mut assigned, 6));
+        let back = edge.plan(&[(A, intent(1))], &mut assigned, 7);
         assert_eq!(back.index.deployments[&A], DesiredDeployment { version: 7, digest: digest(1) });
         edge.accept(&back);
-        assert!(edge.plan(&[(A, wish(1))], &mut assigned, 7).manifests.is_empty());
+        assert!(edge.plan(&[(A, intent(1))], &mut assigned, 7).manifests.is_empty());
     }
 
     #[test]
     fn a_deployment_without_entry_leaves_the_index() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
-        edge.apply(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
-        let plan = edge.plan(&[(B, wish(2))], &mut assigned, 6);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1)), (B, intent(2))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, intent(1)), (B, intent(2))], &mut assigned, 5));
+        let plan = edge.plan(&[(B, intent(2))], &mut assigned, 6);
         assert_eq!(plan.index.deployments.keys().collect::<Vec<_>>(), [&B]);
         assert_eq!((plan.index.version, plan.agreed), (6, false));
         edge.accept(&plan);
@@ -380,11 +384,11 @@ mod tests {
 
     #[test]
     fn a_deployment_that_cannot_be_rendered_stays_as_it_is() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
-        edge.apply(&edge.plan(&[(A, wish(1)), (B, wish(2))], &mut assigned, 5));
-        for assigned in [&mut assigned, &mut Assigned::default()] {
-            let plan = edge.plan(&[(A, broken()), (B, wish(2))], assigned, 9);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1)), (B, intent(2))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, intent(1)), (B, intent(2))], &mut assigned, 5));
+        for assigned in [&mut assigned, &mut SentVersions::default()] {
+            let plan = edge.plan(&[(A, broken()), (B, intent(2))], assigned, 9);
             assert!(plan.agreed, "nothing changes at the edge");
             assert_eq!(plan.index.deployments[&A], DesiredDeployment { version: 5, digest: digest(1) });
             assert_eq!(plan.refused, [(A, "no chart".to_owned())].into());
@@ -394,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_deployment_that_never_could_be_rendered_is_not_listed() {
-        let (edge, mut assigned) = (Edge::default(), Assigned::default());
+        let (edge, mut assigned) = (Edge::default(), SentVersions::default());
         let plan = edge.plan(&[(A, broken())], &mut assigned, 5);
         assert!(plan.index.deployments.is_empty());
         assert_eq!(plan.refused.len(), 1);
@@ -402,8 +406,8 @@ mod tests {
 
     #[test]
     fn a_promise_is_kept_listed_when_its_template_goes_before_the_edge_answered() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         let plan = edge.plan(&[(A, broken())], &mut assigned, 9);
         assert!(plan.agreed && plan.manifests.is_empty());
         assert_eq!(plan.index.deployments[&A].version, 5);
@@ -411,9 +415,9 @@ mod tests {
 
     #[test]
     fn a_deployment_of_which_only_the_uuid_is_known_stays_where_it_is() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
-        edge.apply(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
+        edge.apply(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         let unattributed = [(A, "no JSON".to_owned()), (B, "no JSON".to_owned())].into();
         let reported = Reported {
             index_version: edge.version,
@@ -421,41 +425,41 @@ mod tests {
             follows_us: true,
             deployments: &edge.deployments,
         };
-        let plan = plan(&BTreeMap::new(), &unattributed, reported, &mut Assigned::default(), 9);
+        let plan = plan(&BTreeMap::new(), &unattributed, reported, &mut SentVersions::default(), 9);
         assert!(plan.agreed);
         assert_eq!(plan.refused, [(A, "no JSON".to_owned())].into());
     }
 
     #[test]
     fn refused_manifests_are_not_sent_again_until_somebody_asks_or_they_change() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
-        edge.refuse(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
-        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
+        edge.refuse(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
+        let plan = edge.plan(&[(A, intent(1))], &mut assigned, 6);
         assert!(plan.agreed && plan.manifests.is_empty());
         assert_eq!(plan.refused[&A], "refused by the edge: kind Pod is not allowed");
         assigned.retry(A);
-        let retry = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        let retry = edge.plan(&[(A, intent(1))], &mut assigned, 6);
         assert_eq!((retry.index.deployments[&A].version, retry.agreed), (6, false));
         edge.accept(&retry);
-        let again = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        let again = edge.plan(&[(A, intent(1))], &mut assigned, 6);
         assert_eq!(again.index.deployments[&A].version, 6, "the version of a retry is stable");
         assert_eq!((again.agreed, again.manifests.contains(&A)), (true, true));
         assigned.sent(A);
-        let refused = edge.plan(&[(A, wish(1))], &mut assigned, 9);
+        let refused = edge.plan(&[(A, intent(1))], &mut assigned, 9);
         assert_eq!((refused.manifests.len(), refused.refused.len(), refused.agreed), (0, 1, true));
     }
 
     #[test]
     fn a_lost_memory_goes_on_above_what_is_reported() {
-        let (mut edge, mut assigned) = (Edge::default(), Assigned::default());
-        edge.accept(&edge.plan(&[(A, wish(1))], &mut assigned, 5));
+        let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
+        edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         // Another manager wrote meanwhile.
         edge.version = 80;
         edge.digest = Some(digest(99));
         edge.deployments.get_mut(&A).unwrap().version = 70;
         edge.deployments.get_mut(&A).unwrap().digest = Some(digest(98));
-        let plan = edge.plan(&[(A, wish(1))], &mut assigned, 6);
+        let plan = edge.plan(&[(A, intent(1))], &mut assigned, 6);
         assert_eq!((plan.index.version, plan.index.deployments[&A].version), (81, 71));
     }
 }

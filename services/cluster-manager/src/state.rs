@@ -99,7 +99,7 @@ pub struct Settings {
 
 /// An open repository that an earlier life of the manager left on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftRepository {
+pub struct PersistedRepository {
     /// The cluster.
     pub cluster: Uuid,
     /// Name of the cluster.
@@ -110,9 +110,9 @@ pub struct LeftRepository {
 
 /// What an earlier life of the manager left open on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Left {
+pub struct PersistedRepositories {
     /// Repositories of clusters.
-    pub clusters: Vec<LeftRepository>,
+    pub clusters: Vec<PersistedRepository>,
     /// Shared ones, with the ConfigDB that wanted each.
     pub shared: Vec<(Uuid, Uuid)>,
 }
@@ -167,7 +167,7 @@ pub struct ClusterManager {
     deadlines: BTreeSet<(Duration, Uuid)>,
     /// How often the status entry of a cluster is written: what it says comes from the cluster.
     statuses: Limiter<Uuid>,
-    left: Vec<LeftRepository>,
+    left: Vec<PersistedRepository>,
     shared: SharedRepositories,
     /// The site's own bootstrap script.
     script: Option<Arc<SiteScript>>,
@@ -186,7 +186,7 @@ pub struct ClusterManager {
 impl ClusterManager {
     /// A manager that knows nothing yet. `left` is what is open on the disk; `seed` is random.
     #[must_use]
-    pub fn new(settings: Settings, left: Left, seed: u64, now: Now) -> Self {
+    pub fn new(settings: Settings, left: PersistedRepositories, seed: u64, now: Now) -> Self {
         let configdb = configdb_node(&settings.organisation);
         let totals = NodeMetrics {
             version: settings.version.clone(),

@@ -10,7 +10,7 @@ use cluster_manager::access::audit::{AuditRecord, AuditResult};
 use cluster_manager::access::rate::{Rate, TooOften};
 use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Denied, Operation};
-use cluster_manager::adapters::http::desk::{Desk, QUESTIONS_MAX};
+use cluster_manager::adapters::http::desk::{QUESTIONS_MAX, StateClient};
 use cluster_manager::adapters::http::tls::Tls;
 use cluster_manager::adapters::http::{audit_file, openapi, people, server};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
@@ -31,7 +31,7 @@ const VALUE: &str = "correct horse battery staple";
 const TOKEN: &str = "sfp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const OPEN: Rate = Rate { per_minute: 6000, burst: 6000 };
 
-type Told = Result<Reply, Refusal>;
+type Published = Result<Reply, Refusal>;
 
 /// The API with everything that it asked.
 struct Api {
@@ -49,16 +49,16 @@ struct Response {
 }
 
 impl Api {
-    async fn start(tell: impl Fn(&Question) -> Told + Send + 'static) -> Self {
+    async fn start(tell: impl Fn(&Question) -> Published + Send + 'static) -> Self {
         Self::start_with(OPEN, None, tell).await
     }
 
-    async fn start_with(rate: Rate, tls: Option<Tls>, tell: impl Fn(&Question) -> Told + Send + 'static) -> Self {
+    async fn start_with(rate: Rate, tls: Option<Tls>, tell: impl Fn(&Question) -> Published + Send + 'static) -> Self {
         let state_dir = tempfile::tempdir().unwrap();
         let (outlet, mut questions) = mpsc::channel::<Asked>(QUESTIONS_MAX);
         let (records, entries) = mpsc::channel(QUESTIONS_MAX);
         tokio::spawn(audit_file::run(audit_file::path(state_dir.path()), entries));
-        let desk = Desk::new(outlet, records);
+        let desk = StateClient::new(outlet, records);
         let router =
             people::router(desk.clone(), rate, tls.is_some(), None, &audit_file::path(state_dir.path()), Clock::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -110,7 +110,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, line: &str, f
     Response { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-fn record(asked: &Asked, reply: &Told) -> Option<AuditRecord> {
+fn record(asked: &Asked, reply: &Published) -> Option<AuditRecord> {
     let Question::PutSecret { cluster, key, .. } = &asked.question else { return None };
     let result = match reply {
         Ok(_) => AuditResult::Done { commit: Some("c0ffee".to_owned()) },
@@ -129,7 +129,7 @@ fn record(asked: &Asked, reply: &Told) -> Option<AuditRecord> {
 
 /// A state that lets everybody in.
 #[expect(clippy::unnecessary_wraps, reason = "as the others tell")]
-fn everything(question: &Question) -> Told {
+fn everything(question: &Question) -> Published {
     Ok(match question {
         Question::Repository { .. } | Question::Pushed(_) => panic!("that is git's"),
         Question::Clusters => Reply::Clusters(Vec::new()),

@@ -3,11 +3,11 @@
 
 use std::net::SocketAddr;
 
-use cluster_manager::adapters::bootstrap_http::{self, Board, Settings};
+use cluster_manager::adapters::bootstrap_http::{self, ScriptStore, Settings};
 use cluster_manager::adapters::http;
 use cluster_manager::adapters::quarantine::QuarantineFiles;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
-use cluster_manager::bootstrap::{FluxSource, Offer, OfferedToken};
+use cluster_manager::bootstrap::{BootstrapGrant, FluxSource, OfferedToken};
 use cluster_manager::event::RepositoryFiles;
 use enrolment_protocol::token::Token;
 use service_runtime::config::ExposeSecret as _;
@@ -21,7 +21,7 @@ const CLUSTER: Uuid = Uuid::from_u128(0xA);
 const OTHER: Uuid = Uuid::from_u128(0xB);
 
 struct Server {
-    board: Board,
+    board: ScriptStore,
     repositories: Repositories,
     addr: SocketAddr,
     shutdown: Shutdown,
@@ -43,7 +43,7 @@ impl Server {
             mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
             login: QuarantineFiles::default(),
         };
-        let board = Board::default();
+        let board = ScriptStore::default();
         let router = bootstrap_http::router(board.clone(), repositories.clone(), settings, Clock::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
@@ -72,8 +72,8 @@ impl Drop for Server {
     }
 }
 
-fn offer(tokens: &[(&Token, u64)], manager_key: Option<&str>) -> Offer {
-    Offer {
+fn offer(tokens: &[(&Token, u64)], manager_key: Option<&str>) -> BootstrapGrant {
+    BootstrapGrant {
         name: "Paint_Shop".to_owned(),
         namespace: "fplus-edge".to_owned(),
         bare: false,

@@ -13,9 +13,9 @@ use sparkplug::host::HostEvent;
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, Metric, Now};
 use uuid::Uuid;
 
-use crate::roster::Roster;
 use crate::spec::{NodeSpec, Subject};
 use crate::watch::Watched;
+use crate::watched_nodes::WatchedNodes;
 
 /// What the central monitor knows beside the watched monitors.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Central {
     }
 
     /// Something happened to ConfigDB or to a monitor. Returns the edge sync that is to be asked for its birth: that of a monitor which has started again, and may not ask itself.
-    pub fn on_host(&mut self, event: &HostEvent, roster: &mut Roster, now: Now) -> Option<EdgeNodeDescriptor> {
+    pub fn on_host(&mut self, event: &HostEvent, roster: &mut WatchedNodes, now: Now) -> Option<EdgeNodeDescriptor> {
         self.replica.on_event(event);
         let mut is_news = false;
         while self.replica.poll_change().is_some() {
@@ -75,7 +75,7 @@ impl Central {
     }
 
     /// Ends the watch of monitors that neither ConfigDB knows nor anybody hears.
-    pub fn sweep(&self, roster: &mut Roster) {
+    pub fn sweep(&self, roster: &mut WatchedNodes) {
         if !self.replica.is_complete() {
             return;
         }
@@ -95,7 +95,7 @@ impl Central {
     }
 
     /// What should be watched and cannot, and what is watched and should not be there.
-    pub fn problems(&self, roster: &Roster) -> BTreeMap<String, String> {
+    pub fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
         let mut problems = self.problems.clone();
         if self.replica.is_complete() {
             for key in roster.nodes().keys() {
@@ -112,7 +112,7 @@ impl Central {
         node.edge_node.as_str() == EDGE_NODE_ID && self.organisation.cluster_of_group(node.group.as_str()).is_some()
     }
 
-    fn on_birth(&self, node: &EdgeNodeDescriptor, metrics: &[Metric], roster: &mut Roster, now: Now) {
+    fn on_birth(&self, node: &EdgeNodeDescriptor, metrics: &[Metric], roster: &mut WatchedNodes, now: Now) {
         let instance = metrics.iter().find(|metric| &*metric.name == names::INSTANCE_UUID).and_then(Metric::as_str);
         let uuid = instance.and_then(|text| Uuid::try_parse(text).ok()).filter(|uuid| !uuid.is_nil());
         let derived = self.clusters.get(&node.group).map(|cluster| identity::monitor_of_cluster(*cluster));
@@ -121,7 +121,7 @@ impl Central {
     }
 
     /// Reads the clusters of ConfigDB again, begins and ends watches.
-    fn read_clusters(&mut self, roster: &mut Roster, now: Now) {
+    fn read_clusters(&mut self, roster: &mut WatchedNodes, now: Now) {
         let (mut clusters, mut problems) = (BTreeMap::new(), BTreeMap::new());
         for (uuid, entry) in self.replica.entries(EdgeCluster::slug()) {
             let group = entry.parse::<EdgeCluster>().map_err(|error| error.to_string());
@@ -170,7 +170,7 @@ impl Central {
     }
 
     /// Watches a monitor, under this UUID if one is known.
-    fn watch(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, roster: &mut Roster, now: Now) {
+    fn watch(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, roster: &mut WatchedNodes, now: Now) {
         let key = node.group.as_str();
         let subject = uuid.map_or_else(|| Subject::Address(node.clone()), Subject::Uuid);
         let spec = NodeSpec { subject, interval: self.interval, is_edge_agent: false, secrets: Vec::new() };

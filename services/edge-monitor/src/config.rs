@@ -14,7 +14,7 @@ use sparkplug::GroupId;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
-use crate::currency::ReloadPolicy;
+use crate::config_freshness::ReloadPolicy;
 use crate::spec::{INTERVAL_MAX, INTERVAL_MIN};
 use crate::state::{Scope, Settings};
 

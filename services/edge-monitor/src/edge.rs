@@ -13,11 +13,11 @@ use sparkplug::host::HostEvent;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, Metric, Now};
 use uuid::Uuid;
 
-use crate::currency::SealedSecret;
+use crate::config_freshness::SealedSecret;
 use crate::event::{AGENT_CONFIG_PREFIX, AgentConfig, Watch};
 use crate::reconcile::{self, Plan};
-use crate::roster::{FellSilent, Roster, revision_of, revision_text};
 use crate::spec::{NodeResource, NodeSpec, Subject};
+use crate::watched_nodes::{NodeTimedOut, WatchedNodes, revision_of, revision_text};
 
 /// A node of the own group between its birth and its death.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Edge {
     }
 
     /// SparkplugNode resources changed.
-    pub fn on_resources(&mut self, watch: Watch<NodeResource>, roster: &mut Roster, now: Now) {
+    pub fn on_resources(&mut self, watch: Watch<NodeResource>, roster: &mut WatchedNodes, now: Now) {
         if !watch.fold_into(&mut self.resources) {
             return;
         }
@@ -98,21 +98,21 @@ impl Edge {
     }
 
     /// SealedSecret resources changed.
-    pub fn on_secrets(&mut self, watch: Watch<SealedSecret>, roster: &mut Roster, now: Now) {
+    pub fn on_secrets(&mut self, watch: Watch<SealedSecret>, roster: &mut WatchedNodes, now: Now) {
         if watch.fold_into(&mut self.secrets) {
             self.inform_all(roster, now);
         }
     }
 
     /// ConfigMaps with agent configurations changed.
-    pub fn on_configs(&mut self, watch: Watch<AgentConfig>, roster: &mut Roster, now: Now) {
+    pub fn on_configs(&mut self, watch: Watch<AgentConfig>, roster: &mut WatchedNodes, now: Now) {
         if watch.fold_into(&mut self.configs) {
             self.inform_all(roster, now);
         }
     }
 
     /// Something happened in the own group.
-    pub fn on_host(&mut self, event: &HostEvent, roster: &mut Roster, now: Now) {
+    pub fn on_host(&mut self, event: &HostEvent, roster: &mut WatchedNodes, now: Now) {
         match event {
             HostEvent::NodeBirth { node, metrics, .. } if self.is_watchable(node) => {
                 self.on_birth(node, metrics, roster, now);
@@ -131,8 +131,8 @@ impl Edge {
     }
 
     /// Nodes that fell silent have no claim on a UUID any more.
-    pub fn on_silent(&mut self, fell_silent: &[FellSilent], roster: &mut Roster, now: Now) {
-        for FellSilent { address } in fell_silent {
+    pub fn on_silent(&mut self, fell_silent: &[NodeTimedOut], roster: &mut WatchedNodes, now: Now) {
+        for NodeTimedOut { address } in fell_silent {
             if let Some(Seen { uuid: Some(uuid), .. }) = self.seen.remove(address) {
                 self.find_uuid(uuid, roster, now);
             }
@@ -140,7 +140,7 @@ impl Edge {
     }
 
     /// Nodes beside the watched ones whose birth is wanted: edge sync for its hints, and where these point to.
-    pub fn expected(&self, roster: &Roster) -> BTreeSet<EdgeNodeDescriptor> {
+    pub fn expected(&self, roster: &WatchedNodes) -> BTreeSet<EdgeNodeDescriptor> {
         let unfound = roster.nodes().values().filter(|watched| watched.address().is_none());
         let hinted = unfound.filter_map(|watched| self.hints.get(&watched.uuid()?));
         let hinted = hinted.map(|edge_node| EdgeNodeDescriptor::new(self.group.clone(), edge_node.clone()));
@@ -149,7 +149,7 @@ impl Edge {
     }
 
     /// What should be watched and cannot, or not as told, by name of the resource.
-    pub fn problems(&self, roster: &Roster) -> BTreeMap<String, String> {
+    pub fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
         let mut problems = self.spec_problems.clone();
         let mut add = |key: &String, problem: String| problems.entry(key.clone()).or_default().push(problem);
         for (key, watched) in roster.nodes() {
@@ -189,7 +189,7 @@ impl Edge {
         node.group == self.group && node.edge_node.as_str() != EDGE_NODE_ID
     }
 
-    fn on_birth(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric], roster: &mut Roster, now: Now) {
+    fn on_birth(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric], roster: &mut WatchedNodes, now: Now) {
         let metric = |name: &str| metrics.iter().find(|metric| &*metric.name == name);
         let uuid = metric(names::INSTANCE_UUID).and_then(Metric::as_str).and_then(|text| Uuid::try_parse(text).ok());
         let uuid = uuid.filter(|uuid| !uuid.is_nil());
@@ -207,7 +207,7 @@ impl Edge {
     }
 
     /// A node of another UUID was born where a watched one used to be: that one is gone.
-    fn release_if_other(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, roster: &mut Roster, now: Now) {
+    fn release_if_other(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, roster: &mut WatchedNodes, now: Now) {
         let Some(key) = roster.key_at(node).cloned() else { return };
         let Subject::Uuid(wanted) = roster.nodes()[&key].spec().subject else { return };
         if uuid != Some(wanted) {
@@ -217,7 +217,7 @@ impl Edge {
         }
     }
 
-    fn on_death(&mut self, node: &EdgeNodeDescriptor, roster: &mut Roster, now: Now) {
+    fn on_death(&mut self, node: &EdgeNodeDescriptor, roster: &mut WatchedNodes, now: Now) {
         let gone = self.seen.remove(node);
         if let Some(key) = roster.key_at(node).cloned() {
             roster.died(&key, now);
@@ -243,14 +243,14 @@ impl Edge {
         self.seen.iter().filter(move |(_, seen)| seen.uuid == Some(uuid)).map(|(node, _)| node)
     }
 
-    fn find_all(&self, roster: &mut Roster, now: Now) {
+    fn find_all(&self, roster: &mut WatchedNodes, now: Now) {
         let keys: Vec<String> = roster.nodes().keys().cloned().collect();
         for key in keys {
             self.find(&key, roster, now);
         }
     }
 
-    fn find_uuid(&self, uuid: Uuid, roster: &mut Roster, now: Now) {
+    fn find_uuid(&self, uuid: Uuid, roster: &mut WatchedNodes, now: Now) {
         let named = roster.nodes().iter().find(|(_, watched)| watched.spec().subject == Subject::Uuid(uuid));
         if let Some(key) = named.map(|(key, _)| key.clone()) {
             self.find(&key, roster, now);
@@ -258,7 +258,7 @@ impl Edge {
     }
 
     /// Binds a watched node to the place where it was born, unless it is alive where it is bound already.
-    fn find(&self, key: &str, roster: &mut Roster, now: Now) {
+    fn find(&self, key: &str, roster: &mut WatchedNodes, now: Now) {
         let Some(watched) = roster.nodes().get(key) else { return };
         let place = match &watched.spec().subject {
             Subject::Address(address) => Some(address.clone()).filter(|address| self.seen.contains_key(address)),
@@ -276,7 +276,7 @@ impl Edge {
         }
     }
 
-    fn inform_all(&self, roster: &mut Roster, now: Now) {
+    fn inform_all(&self, roster: &mut WatchedNodes, now: Now) {
         let keys: Vec<String> = roster.nodes().keys().cloned().collect();
         for key in keys {
             self.inform(&key, roster, now);
@@ -284,7 +284,7 @@ impl Edge {
     }
 
     /// Tells an agent's currency what is known of its configuration and secrets.
-    fn inform(&self, key: &str, roster: &mut Roster, now: Now) {
+    fn inform(&self, key: &str, roster: &mut WatchedNodes, now: Now) {
         let Some(watched) = roster.nodes().get(key).filter(|watched| watched.spec().is_edge_agent) else { return };
         let Some(uuid) = watched.uuid() else { return };
         let names = watched.spec().secrets.clone();

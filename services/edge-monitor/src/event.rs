@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 
-use crate::currency::SealedSecret;
+use crate::config_freshness::SealedSecret;
 use crate::spec::NodeResource;
 
 /// What comes in.

@@ -8,14 +8,14 @@
 //!                                     v
 //! births, data, deaths  --->       state.rs       --->  births and data of <group>/Monitor
 //! of the group (edge),        edge.rs | central.rs      NCMD Rebirth, NCMD Reload Edge Agent Config
-//! of monitors and ConfigDB          roster.rs
+//! of monitors and ConfigDB          watched_nodes.rs
 //! (central)                    watch.rs: liveness.rs
-//!                                        currency.rs
+//!                                        config_freshness.rs
 //! ```
 //!
 //! 1. `edge.rs` (resources and births) or `central.rs` (ConfigDB and births) decides whom to watch, and where that node is.
-//! 2. `liveness.rs` decides whether it is alive: births and deaths first, silence second. `currency.rs` decides whether an edge agent must reload.
-//! 3. `roster.rs` says what changed: the device of each node, with its alerts; whose birth the Host Application sees to.
+//! 2. `liveness.rs` decides whether it is alive: births and deaths first, silence second. `config_freshness.rs` decides whether an edge agent must reload.
+//! 3. `watched_nodes.rs` says what changed: the device of each node, with its alerts; whose birth the Host Application sees to.
 //!
 //! Other files: `spec.rs` validates a resource, `reconcile.rs` compares resources with what is watched, `event.rs` lists all that comes in and goes out.
 //!
@@ -25,7 +25,7 @@
 
 pub mod adapters;
 pub mod config;
-pub mod currency;
+pub mod config_freshness;
 pub mod event;
 pub mod spec;
 pub mod state;
@@ -35,8 +35,8 @@ mod edge;
 mod jitter;
 mod liveness;
 mod reconcile;
-mod roster;
 mod watch;
+mod watched_nodes;
 
 use std::time::Duration;
 

@@ -14,11 +14,11 @@ use sparkplug::{EdgeNodeDescriptor, GroupId, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::central::{self, Central};
-use crate::currency::ReloadPolicy;
+use crate::config_freshness::ReloadPolicy;
 use crate::edge::Edge;
 use crate::event::{Effect, Event};
-use crate::roster::Roster;
 use crate::watch;
+use crate::watched_nodes::WatchedNodes;
 
 /// Problems that are told one by one; more are counted. Keeps the metric small whatever the cluster holds.
 const PROBLEMS_TOLD_MAX: usize = 100;
@@ -71,7 +71,7 @@ enum Sources {
 #[derive(Debug)]
 pub struct State {
     sources: Sources,
-    roster: Roster,
+    roster: WatchedNodes,
     node: MonitorNode,
     effects: Vec<Effect>,
 }
@@ -99,7 +99,7 @@ impl State {
             alerts_active: 0,
             problems: BTreeMap::new(),
         };
-        Self { sources, roster: Roster::new(reload, seed, device_id), node, effects: Vec::new() }
+        Self { sources, roster: WatchedNodes::new(reload, seed, device_id), node, effects: Vec::new() }
     }
 
     /// The metrics with which the own Edge Node begins.
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    fn edge(&mut self, change: impl FnOnce(&mut Edge, &mut Roster)) {
+    fn edge(&mut self, change: impl FnOnce(&mut Edge, &mut WatchedNodes)) {
         match &mut self.sources {
             Sources::Edge(edge) => change(edge, &mut self.roster),
             Sources::Central(_) => tracing::debug!("a central monitor has no use for Kubernetes resources"),

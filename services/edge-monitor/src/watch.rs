@@ -6,7 +6,7 @@ use edge_monitor_contract::{Alert, MonitoredNodeDevice, NodeState, identity};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use crate::currency::{Currency, ReloadPolicy};
+use crate::config_freshness::{ConfigFreshness, ReloadPolicy};
 use crate::jitter::Jitter;
 use crate::liveness::Liveness;
 use crate::spec::{NodeSpec, Subject};
@@ -20,7 +20,7 @@ pub struct Watched {
     /// The Instance_UUID of its birth, where the subject does not say it.
     heard_uuid: Option<Uuid>,
     liveness: Liveness,
-    currency: Option<Currency>,
+    currency: Option<ConfigFreshness>,
     created: u64,
 }
 
@@ -41,7 +41,7 @@ impl Watched {
             Subject::Uuid(_) => None,
         };
         let liveness = Liveness::new(spec.interval, is_listening, now);
-        let currency = spec.is_edge_agent.then(|| Currency::new(policy, seed, now));
+        let currency = spec.is_edge_agent.then(|| ConfigFreshness::new(policy, seed, now));
         Self { spec, address, heard_uuid: None, liveness, currency, created: now.wall }
     }
 
@@ -74,7 +74,7 @@ impl Watched {
         match (&self.currency, spec.is_edge_agent) {
             (Some(_), true) | (None, false) => {}
             (Some(_), false) => self.currency = None,
-            (None, true) => self.currency = Some(Currency::new(policy, seed, now)),
+            (None, true) => self.currency = Some(ConfigFreshness::new(policy, seed, now)),
         }
         self.spec = spec;
     }
@@ -124,13 +124,13 @@ impl Watched {
     }
 
     /// The currency, if the node is an edge agent.
-    pub const fn currency_mut(&mut self) -> Option<&mut Currency> {
+    pub const fn currency_mut(&mut self) -> Option<&mut ConfigFreshness> {
         self.currency.as_mut()
     }
 
     /// When [`Watched::on_timer`] has something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let currency = self.currency.as_ref().and_then(Currency::next_deadline);
+        let currency = self.currency.as_ref().and_then(ConfigFreshness::next_deadline);
         [self.liveness.next_deadline(), currency].into_iter().flatten().min()
     }
 
@@ -158,9 +158,9 @@ impl Watched {
             state: self.liveness.state(),
             since: self.liveness.since(),
             offline: self.liveness.alert(),
-            will_not_reload: currency.map_or(never, Currency::alert),
-            config_wanted: currency.and_then(Currency::wanted).map(str::to_owned),
-            config_reported: currency.and_then(Currency::reported).map(str::to_owned),
+            will_not_reload: currency.map_or(never, ConfigFreshness::alert),
+            config_wanted: currency.and_then(ConfigFreshness::wanted).map(str::to_owned),
+            config_reported: currency.and_then(ConfigFreshness::reported).map(str::to_owned),
         }
     }
 

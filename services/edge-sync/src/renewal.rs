@@ -11,7 +11,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// From when until when a certificate is good, UTC ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Life {
+pub struct ValidityPeriod {
     /// Not before.
     pub begins: u64,
     /// Not after.
@@ -20,7 +20,7 @@ pub struct Life {
 
 /// How a certificate stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CertificateStatus {
     /// Good; look again after that time.
     Good(Duration),
     /// Two thirds of its life are over: renew it, with itself as the way to the broker. It ends after that time.
@@ -31,38 +31,38 @@ pub enum Standing {
 
 /// What follows from a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Course {
+pub enum NextAttempt {
     /// Ask on: an operator can let it in at any time.
     Ask,
     /// Ask again after that time; until then nothing here can change the answer.
     Pause(Duration),
 }
 
-impl Life {
+impl ValidityPeriod {
     /// How the certificate stands at this time, UTC ms.
     #[must_use]
-    pub fn standing(self, now: u64) -> Standing {
+    pub fn standing(self, now: u64) -> CertificateStatus {
         let due = self.begins.saturating_add(self.ends.saturating_sub(self.begins) / 3 * 2);
         if now >= self.ends {
-            Standing::Expired
+            CertificateStatus::Expired
         } else if now >= due {
-            Standing::Due(Duration::from_millis(self.ends - now))
+            CertificateStatus::Due(Duration::from_millis(self.ends - now))
         } else {
-            Standing::Good(Duration::from_millis(due - now).clamp(PAUSE_MIN, LOOK_EVERY))
+            CertificateStatus::Good(Duration::from_millis(due - now).clamp(PAUSE_MIN, LOOK_EVERY))
         }
     }
 
     /// What to do when the manager refuses.
     #[must_use]
-    pub fn after(self, refusal: RefusalCode) -> Course {
+    pub fn after(self, refusal: RefusalCode) -> NextAttempt {
         match refusal {
-            RefusalCode::ApprovalNeeded => Course::Ask,
+            RefusalCode::ApprovalNeeded => NextAttempt::Ask,
             // One of the two clocks is wrong.
             RefusalCode::TooEarly => {
                 let life = Duration::from_millis(self.ends.saturating_sub(self.begins));
-                Course::Pause((life / 20).clamp(PAUSE_MIN, LOOK_EVERY))
+                NextAttempt::Pause((life / 20).clamp(PAUSE_MIN, LOOK_EVERY))
             }
-            _ => Course::Pause(LOOK_EVERY),
+            _ => NextAttempt::Pause(LOOK_EVERY),
         }
     }
 }
@@ -75,24 +75,24 @@ mod tests {
 
     #[test]
     fn a_certificate_is_due_when_two_thirds_of_its_life_are_over() {
-        let life = Life { begins: 100 * DAY, ends: 130 * DAY };
-        assert_eq!(life.standing(0), Standing::Good(LOOK_EVERY), "the clock of the cluster is far behind");
-        assert_eq!(life.standing(120 * DAY - 5_000), Standing::Good(Duration::from_secs(5)));
-        assert_eq!(life.standing(120 * DAY - 1), Standing::Good(PAUSE_MIN));
-        assert_eq!(life.standing(120 * DAY), Standing::Due(Duration::from_millis(10 * DAY)));
-        assert_eq!(life.standing(130 * DAY - 1), Standing::Due(Duration::from_millis(1)));
-        assert_eq!(life.standing(130 * DAY), Standing::Expired);
-        let broken = Life { begins: 9, ends: 3 };
-        assert_eq!(broken.standing(5), Standing::Expired);
+        let life = ValidityPeriod { begins: 100 * DAY, ends: 130 * DAY };
+        assert_eq!(life.standing(0), CertificateStatus::Good(LOOK_EVERY), "the clock of the cluster is far behind");
+        assert_eq!(life.standing(120 * DAY - 5_000), CertificateStatus::Good(Duration::from_secs(5)));
+        assert_eq!(life.standing(120 * DAY - 1), CertificateStatus::Good(PAUSE_MIN));
+        assert_eq!(life.standing(120 * DAY), CertificateStatus::Due(Duration::from_millis(10 * DAY)));
+        assert_eq!(life.standing(130 * DAY - 1), CertificateStatus::Due(Duration::from_millis(1)));
+        assert_eq!(life.standing(130 * DAY), CertificateStatus::Expired);
+        let broken = ValidityPeriod { begins: 9, ends: 3 };
+        assert_eq!(broken.standing(5), CertificateStatus::Expired);
     }
 
     #[test]
     fn only_who_waits_for_an_operator_asks_on() {
-        let life = Life { begins: 0, ends: 60_000 };
-        assert_eq!(life.after(RefusalCode::ApprovalNeeded), Course::Ask);
-        assert_eq!(life.after(RefusalCode::TooEarly), Course::Pause(Duration::from_secs(3)));
+        let life = ValidityPeriod { begins: 0, ends: 60_000 };
+        assert_eq!(life.after(RefusalCode::ApprovalNeeded), NextAttempt::Ask);
+        assert_eq!(life.after(RefusalCode::TooEarly), NextAttempt::Pause(Duration::from_secs(3)));
         for code in [RefusalCode::Revoked, RefusalCode::AlreadyRenewed, RefusalCode::UnknownCertificate] {
-            assert_eq!(life.after(code), Course::Pause(LOOK_EVERY));
+            assert_eq!(life.after(code), NextAttempt::Pause(LOOK_EVERY));
         }
     }
 }

@@ -38,7 +38,7 @@ use crate::validate::Rules;
 use crate::workload;
 use deployment::{Deployment, Desired};
 use flux::Flux;
-use index::{IndexKeeper, Taken};
+use index::{AcceptedIndex, CommandOutcome};
 use link::{Link, Watch};
 use objects::Objects;
 use prune::{PruneLimits, Pruner};
@@ -91,7 +91,7 @@ const RELEASE: &str = "HelmRelease";
 pub struct State {
     settings: Settings,
     rules: Rules,
-    index: IndexKeeper,
+    index: AcceptedIndex,
     nodes: Option<BTreeMap<String, HostDevice>>,
     objects: Objects,
     deployments: BTreeMap<Uuid, Deployment>,
@@ -134,7 +134,7 @@ impl State {
         };
         let mut state = Self {
             rules,
-            index: IndexKeeper::new(retry(settings.retry, 1)),
+            index: AcceptedIndex::new(retry(settings.retry, 1)),
             nodes: None,
             objects: Objects::default(),
             deployments: BTreeMap::new(),
@@ -360,16 +360,16 @@ impl State {
                 let version = index.version;
                 let was_held = self.index.held();
                 match self.index.on_command(index) {
-                    Taken::Waiting => {}
-                    Taken::Old => tracing::debug!(version, "older index ignored"),
-                    Taken::Repeat => self.repeat_index = true,
-                    Taken::Held(hold) => {
+                    CommandOutcome::Waiting => {}
+                    CommandOutcome::Old => tracing::debug!(version, "older index ignored"),
+                    CommandOutcome::Repeat => self.repeat_index = true,
+                    CommandOutcome::Held(hold) => {
                         self.repeat_index = true;
                         if was_held != Some(hold) {
                             tracing::warn!(version, reason = %hold, "index held: nothing of it is applied until an operator decides");
                         }
                     }
-                    Taken::Refused => {
+                    CommandOutcome::Refused => {
                         tracing::warn!(version, "index refused, its version was given before with another digest")
                     }
                 }

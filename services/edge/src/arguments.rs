@@ -16,7 +16,7 @@ pub struct Arguments {
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum ParsedArgs {
     /// To run.
     Run(Arguments),
     /// To print this and end.
@@ -38,21 +38,21 @@ pub enum ArgumentError {
 ///
 /// # Errors
 /// [`ArgumentError`]
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, ArgumentError> {
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, ArgumentError> {
     let mut arguments = arguments.into_iter();
     let mut found = Arguments::default();
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--config" | "-c") => found.config = Some(arguments.next().ok_or(ArgumentError::NoFile)?.into()),
-            Some("--help" | "-h") => return Ok(Asked::Print(help())),
+            Some("--help" | "-h") => return Ok(ParsedArgs::Print(help())),
             Some("--version" | "-V") => {
-                return Ok(Asked::Print(format!("sparkfleet-edge {}\n", env!("CARGO_PKG_VERSION"))));
+                return Ok(ParsedArgs::Print(format!("sparkfleet-edge {}\n", env!("CARGO_PKG_VERSION"))));
             }
             Some(text) if text.starts_with("--config=") => found.config = Some(text["--config=".len()..].into()),
             _ => return Err(ArgumentError::Unknown(argument)),
         }
     }
-    Ok(Asked::Run(found))
+    Ok(ParsedArgs::Run(found))
 }
 
 fn help() -> String {
@@ -72,17 +72,17 @@ fn help() -> String {
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str]) -> Result<Asked, ArgumentError> {
+    fn parsed(arguments: &[&str]) -> Result<ParsedArgs, ArgumentError> {
         parse(arguments.iter().map(OsString::from))
     }
 
-    fn with_file(file: &str) -> Result<Asked, ArgumentError> {
-        Ok(Asked::Run(Arguments { config: Some(file.into()) }))
+    fn with_file(file: &str) -> Result<ParsedArgs, ArgumentError> {
+        Ok(ParsedArgs::Run(Arguments { config: Some(file.into()) }))
     }
 
     #[test]
     fn the_file_can_be_given_in_every_usual_form() {
-        assert_eq!(parsed(&[]), Ok(Asked::Run(Arguments::default())));
+        assert_eq!(parsed(&[]), Ok(ParsedArgs::Run(Arguments::default())));
         for arguments in [&["--config", "a.toml"][..], &["-c", "a.toml"], &["--config=a.toml"]] {
             assert_eq!(parsed(arguments), with_file("a.toml"));
         }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn help_lists_every_key() {
-        let Ok(Asked::Print(text)) = parsed(&["--help"]) else { panic!("a text") };
+        let Ok(ParsedArgs::Print(text)) = parsed(&["--help"]) else { panic!("a text") };
         for key in config::keys() {
             assert!(text.contains(&format!("  {} ", key.key)), "{}", key.key);
         }

@@ -8,7 +8,7 @@ mod config;
 
 use std::process::ExitCode;
 
-use arguments::{Arguments, Asked};
+use arguments::{Arguments, ParsedArgs};
 use config::Config;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
@@ -16,8 +16,8 @@ use service_runtime::{exit, logging, service};
 
 fn main() -> ExitCode {
     let arguments = match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Asked::Run(arguments)) => arguments,
-        Ok(Asked::Print(text)) => {
+        Ok(ParsedArgs::Run(arguments)) => arguments,
+        Ok(ParsedArgs::Print(text)) => {
             // Whoever closes the pipe early has read enough.
             let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
             return ExitCode::SUCCESS;

@@ -158,10 +158,10 @@ pub enum Effect {
     /// Read one document.
     Read(Key),
     /// This replica speaks from here on: start the Edge Node with these metrics of its own, and listen to the quarantine group.
-    Speak(Vec<Metric>),
+    BecomeLeader(Vec<Metric>),
     /// It speaks no longer: end both sessions.
-    FallSilent,
-    /// Tell the Edge Node. Only between [`Effect::Speak`] and [`Effect::FallSilent`].
+    StepDown,
+    /// Tell the Edge Node. Only between [`Effect::BecomeLeader`] and [`Effect::StepDown`].
     Node(NodeUpdate),
     /// Ask of the Host Application. Only between the same.
     Host(HostRequest),

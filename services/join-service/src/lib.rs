@@ -163,12 +163,12 @@ impl ServiceIo for Io {
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
         match effect {
             Effect::Ready { ready, reason } => self.health.component(KUBERNETES, ready, reason),
-            Effect::Speak(metrics) => {
+            Effect::BecomeLeader(metrics) => {
                 self.health.component(MQTT, false, "connecting");
                 self.health.component(HOSTS, false, "connecting");
                 self.sessions.start(metrics)?;
             }
-            Effect::FallSilent => {
+            Effect::StepDown => {
                 self.sessions.stop().await;
                 self.health.component(MQTT, true, "standing by");
                 self.health.component(HOSTS, true, "standing by");

@@ -45,7 +45,7 @@ use crate::reconcile::Ending;
 use crate::settings::Settings;
 use crate::trust::{KubernetesTrust, Trust};
 use leadership::Leadership;
-use policy::{PolicyKeeper, Taken};
+use policy::{ActivePolicy, CommandOutcome};
 use report::Reports;
 use seen::SeenHosts;
 
@@ -121,7 +121,7 @@ pub struct State {
     cluster_id: Hash,
     cache: Cache,
     leadership: Leadership,
-    policy: PolicyKeeper,
+    policy: ActivePolicy,
     /// Somebody has asked for the entry of the policy.
     gives_entry: bool,
     /// Which version of the store's document is in force.
@@ -153,7 +153,7 @@ impl State {
     pub fn new(settings: Settings, trust: Trust, now: Now) -> Self {
         let Trust { signing_key, certificates, not_after_ms, keys, kubernetes, policy_anchor } = trust;
         let (measurement_secret, measurement_salt) = keys.measurement();
-        let policy = PolicyKeeper::new(policy_anchor);
+        let policy = ActivePolicy::new(policy_anchor);
         let epoch = now.wall / KEY_EPOCH_MS;
         let cluster_id = cluster_id(&measurement_secret, &measurement_salt);
         let issuer_policy = issuer_policy(&settings, &policy, cluster_id);
@@ -304,7 +304,7 @@ impl State {
         let hosts = report::hosts(&self.cache, &self.seen, &self.policy);
         self.reports.begin_hosts(hosts, self.policy.epoch());
         let (metrics, updates) = self.reports.begin(self.node(now), &self.counters);
-        self.effects.push(Effect::Speak(metrics));
+        self.effects.push(Effect::BecomeLeader(metrics));
         self.effects.extend(updates.into_iter().map(Effect::Node));
         self.say_ready(true, "speaks");
     }
@@ -314,7 +314,7 @@ impl State {
         self.is_speaking = false;
         self.parked.clear();
         self.leadership.end();
-        self.effects.push(Effect::FallSilent);
+        self.effects.push(Effect::StepDown);
     }
 
     fn stop(&mut self) {
@@ -322,7 +322,7 @@ impl State {
         if !std::mem::take(&mut self.is_speaking) {
             return;
         }
-        self.effects.push(Effect::FallSilent);
+        self.effects.push(Effect::StepDown);
         // Another replica need not wait for the lease.
         let lease = self.cache.leader().filter(|lease| lease.is.holder == self.settings.replica);
         if let Some(version) = lease.map(|lease| lease.version.clone()) {
@@ -402,7 +402,7 @@ impl State {
             Err(error) => return self.policy.refuse(error.to_string()),
         };
         match self.policy.take(desired, now.wall) {
-            Taken::New(record) => {
+            CommandOutcome::New(record) => {
                 let text = to_text(&record);
                 let operation = match self.cache.version(&Key::Policy) {
                     None => Operation::Create { key: Key::Policy, text },
@@ -412,7 +412,7 @@ impl State {
                 };
                 self.run(Work::Policy, vec![operation], Effects::new());
             }
-            Taken::Repeat | Taken::Older | Taken::Refused | Taken::Held => {
+            CommandOutcome::Repeat | CommandOutcome::Older | CommandOutcome::Refused | CommandOutcome::Held => {
                 self.effects.extend(self.reports.repeat_policy(now.wall).map(Effect::Node));
             }
         }
@@ -485,7 +485,7 @@ fn rebirth(address: &Address) -> Option<Effect> {
     Some(Effect::Host(HostRequest::Rebirth { node }))
 }
 
-fn issuer_policy(settings: &Settings, policy: &PolicyKeeper, cluster_id: Hash) -> IssuerPolicy {
+fn issuer_policy(settings: &Settings, policy: &ActivePolicy, cluster_id: Hash) -> IssuerPolicy {
     IssuerPolicy {
         cluster: settings.cluster_uuid,
         group: settings.join_group.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kerberos_client::KdcError;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 
-use crate::reconcile::{Action, Delivery, Observed, Wish};
+use crate::reconcile::{Action, Delivery, KeySpec, Observed};
 use crate::spec::{Kind, ResourceId, SecretKey, Spec};
 
 /// A resource as it is in Kubernetes.
@@ -16,7 +16,7 @@ pub struct Resource {
     /// Version of its `spec`.
     pub generation: i64,
     /// What it says.
-    pub wish: Wish,
+    pub wish: KeySpec,
     /// What its status says.
     pub status: Option<Status>,
 }
@@ -48,14 +48,14 @@ pub enum Event {
     /// This one is gone.
     Deleted(ResourceId),
     /// Answer to [`Effect::Look`].
-    Seen(ResourceId, Result<Observed, Trouble>),
+    Seen(ResourceId, Result<Observed, KeyError>),
     /// Answer to [`Effect::Act`]; with a delivery, if it was one of a key that nobody can be asked about.
-    Acted(ResourceId, Result<Option<Delivery>, Trouble>),
+    Acted(ResourceId, Result<Option<Delivery>, KeyError>),
 }
 
 /// Why something could not be looked at or done. Messages hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum KeyError {
     /// The KDC, or its programs here.
     #[error(transparent)]
     Kdc(#[from] KdcError),
@@ -70,7 +70,7 @@ pub enum Trouble {
     Content(SecretKey, String),
 }
 
-impl Trouble {
+impl KeyError {
     /// It says nothing about what was asked: nobody was there to answer.
     #[must_use]
     pub const fn is_outage(&self) -> bool {

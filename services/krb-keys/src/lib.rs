@@ -5,11 +5,11 @@
 //!   adapters/resources  --->  reconcile.rs   --->
 //!                               ^      |
 //!                    what is    |      v   one step
-//!                             adapters/hands  <--->  KDC (kerberos-client), Secrets (adapters/secrets), SealedSecrets (adapters/sealing)
+//!                             adapters/key_executor  <--->  KDC (kerberos-client), Secrets (adapters/secrets), SealedSecrets (adapters/sealing)
 //! ```
 //!
 //! 1. `spec.rs` says what a resource asks for, or which rule it breaks.
-//! 2. `state.rs` takes one resource after another and looks at KDC and Secret; `reconcile.rs` decides the next step from what there is; `adapters/hands.rs` does it, and it is looked again.
+//! 2. `state.rs` takes one resource after another and looks at KDC and Secret; `reconcile.rs` decides the next step from what there is; `adapters/key_executor.rs` does it, and it is looked again.
 //! 3. What a resource makes is recorded on it first, and a finalizer keeps it until its end is seen to: its principals get no tickets any more (they are never deleted), its keys go.
 //!
 //! 4. The account that a resource wants is told as a Device. The cluster manager keeps accounts, in ConfigDB, and answers by command; the resource is in step when its account is (`account.rs`, `state/accounts.rs`).
@@ -50,9 +50,9 @@ use tokio::task::JoinSet;
 pub use config::Config;
 pub use state::State;
 
-use adapters::hands::Hands;
+use adapters::key_executor::KeyExecutor;
 use adapters::resources;
-use event::{Effect, Event, Trouble};
+use event::{Effect, Event, KeyError};
 
 /// Label of Secrets that are written.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
@@ -77,7 +77,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let kdc = Kdc::open(config.kerberos.clone(), &config.state_dir.join("keys")).context("state_dir: keys")?;
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
-    let hands = Hands::new(client.clone(), &config.kubernetes.namespace, kdc);
+    let hands = KeyExecutor::new(client.clone(), &config.kubernetes.namespace, kdc);
     let mut state = State::new(settings);
     let (inbox, news) = mpsc::channel(INBOX_MAX);
     let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
@@ -120,7 +120,7 @@ impl Service for State {
 
 /// Everything outside of the state.
 struct Io {
-    hands: Hands,
+    hands: KeyExecutor,
     node: EdgeNodeHandle,
     /// Of the watches.
     news: mpsc::Receiver<Event>,
@@ -167,7 +167,7 @@ impl ServiceIo for Io {
         match event {
             Event::Node(NodeEvent::Born { .. }) => health.component("mqtt", true, "born"),
             Event::Node(NodeEvent::Offline { reason }) => health.component("mqtt", false, reason.as_str()),
-            Event::Seen(_, Err(trouble @ Trouble::Kdc(_))) if trouble.is_outage() => {
+            Event::Seen(_, Err(trouble @ KeyError::Kdc(_))) if trouble.is_outage() => {
                 health.component("kdc", false, trouble.to_string());
             }
             Event::Seen(_, Ok(_)) => health.component("kdc", true, "answers"),
@@ -183,7 +183,7 @@ impl ServiceIo for Io {
     }
 }
 
-async fn execute(hands: &Hands, effect: Effect) -> Option<Event> {
+async fn execute(hands: &KeyExecutor, effect: Effect) -> Option<Event> {
     match effect {
         Effect::Look(id, question) => Some(Event::Seen(id, hands.look(question).await)),
         Effect::Act { id, uid, action } => {

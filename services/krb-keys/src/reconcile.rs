@@ -93,7 +93,7 @@ pub struct Meta {
 
 /// A resource, as far as a decision needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct KeySpec {
     /// Ours.
     pub meta: Meta,
     /// It is being deleted.
@@ -245,7 +245,7 @@ pub enum Action {
 impl Action {
     /// Whether it fulfils the wish for another key.
     #[must_use]
-    pub fn is_another_key(&self, wish: &Wish) -> bool {
+    pub fn is_another_key(&self, wish: &KeySpec) -> bool {
         let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type.is_preset());
         match self {
             Self::MakeKeys { .. } | Self::MakeValue(_) | Self::MakeTrust(..) | Self::MakeSealed(_) => true,
@@ -277,7 +277,7 @@ pub enum Decision {
 
 /// Decides.
 #[must_use]
-pub fn decide(wish: &Wish, observed: &Observed, others: &Others, rules: &Rules) -> Decision {
+pub fn decide(wish: &KeySpec, observed: &Observed, others: &Others, rules: &Rules) -> Decision {
     if wish.deleting {
         return end(wish, observed, others);
     }
@@ -372,7 +372,7 @@ fn principals(spec: &Spec, observed: &Observed) -> Option<Decision> {
 }
 
 /// The key verifies, or another is made.
-fn key(spec: &Spec, wish: &Wish, observed: &Observed, rules: &Rules) -> Option<Decision> {
+fn key(spec: &Spec, wish: &KeySpec, observed: &Observed, rules: &Rules) -> Option<Decision> {
     let (Some(place), Some(seen)) = (&spec.secret, &observed.secret) else { return None };
     let is_forced = wish.meta.force_rekey && !rules.forced_done;
     let delivered = rules.delivery.as_ref().or(wish.meta.record.delivery.as_ref());
@@ -440,7 +440,7 @@ fn key(spec: &Spec, wish: &Wish, observed: &Observed, rules: &Rules) -> Option<D
 fn leftovers(
     wanted: &Record,
     kept: Option<&SecretKey>,
-    wish: &Wish,
+    wish: &KeySpec,
     observed: &Observed,
     others: &Others,
 ) -> Option<Decision> {
@@ -464,7 +464,7 @@ fn leftovers(
 }
 
 /// The end of a resource: its principals get no tickets, its keys go, then it goes.
-fn end(wish: &Wish, observed: &Observed, others: &Others) -> Decision {
+fn end(wish: &KeySpec, observed: &Observed, others: &Others) -> Decision {
     if !wish.meta.finalizer {
         return Decision::Released;
     }

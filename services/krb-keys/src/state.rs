@@ -16,7 +16,7 @@ use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::account::AccountStanding;
-use crate::event::{Effect, Event, Question, Resource, Status, Trouble};
+use crate::event::{Effect, Event, KeyError, Question, Resource, Status};
 use crate::reconcile::{Action, Decision, Delivery, Observed, Others, Record, Rules, decide};
 use crate::spec::{Kind, ResourceId, Spec};
 use accounts::Accounts;
@@ -262,7 +262,7 @@ impl State {
         }
     }
 
-    fn on_seen(&mut self, id: &ResourceId, seen: Result<Observed, Trouble>, now: Now) {
+    fn on_seen(&mut self, id: &ResourceId, seen: Result<Observed, KeyError>, now: Now) {
         let others = self.others(id);
         let expire_old_s = self.settings.expire_old.as_secs();
         let Some((pass, entry)) = self.under_way(id) else { return };
@@ -300,7 +300,7 @@ impl State {
         }
     }
 
-    fn on_acted(&mut self, id: &ResourceId, result: Result<Option<Delivery>, Trouble>, now: Now) {
+    fn on_acted(&mut self, id: &ResourceId, result: Result<Option<Delivery>, KeyError>, now: Now) {
         let (first, _) = self.settings.retry;
         let Some((pass, entry)) = self.under_way(id) else { return };
         let doing = pass.doing.take();
@@ -318,12 +318,12 @@ impl State {
                 self.look(id.clone());
             }
             // Somebody else was faster; what there is now decides.
-            Err(Trouble::Conflict(_)) => self.look(id.clone()),
+            Err(KeyError::Conflict(_)) => self.look(id.clone()),
             Err(trouble) => self.fail(id, &trouble, now),
         }
     }
 
-    fn fail(&mut self, id: &ResourceId, trouble: &Trouble, now: Now) {
+    fn fail(&mut self, id: &ResourceId, trouble: &KeyError, now: Now) {
         let reason = trouble.to_string().chars().take(REASON_CHARACTERS_MAX).collect();
         let standing = if trouble.is_outage() { Standing::Unknown(reason) } else { Standing::Failed(reason) };
         self.end(id, standing, None, now);

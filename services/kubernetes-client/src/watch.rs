@@ -29,8 +29,8 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What a watch tells.
 #[derive(Debug)]
-pub enum News<T> {
-    /// All there are: replaces what was known. The first one, and the first after [`News::Interrupted`].
+pub enum WatchEvent<T> {
+    /// All there are: replaces what was known. The first one, and the first after [`WatchEvent::Interrupted`].
     Listed(Vec<T>),
     /// One came or changed.
     Changed(T),
@@ -58,7 +58,7 @@ impl Watches {
         config: watcher::Config,
         read: impl Fn(K) -> Option<T> + Send + 'static,
         inbox: Sender<E>,
-        event: impl Fn(News<T>) -> Option<E> + Send + 'static,
+        event: impl Fn(WatchEvent<T>) -> Option<E> + Send + 'static,
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
         T: Send + 'static,
@@ -77,7 +77,7 @@ async fn run<K, T, E, W>(
     resource: String,
     begin: impl Fn() -> W + Send,
     read: impl Fn(K) -> Option<T> + Send,
-    tell: impl Fn(News<T>) -> Option<(Sender<E>, E)> + Send,
+    tell: impl Fn(WatchEvent<T>) -> Option<(Sender<E>, E)> + Send,
     resumed: Arc<Notify>,
 ) where
     K: Send,
@@ -109,10 +109,10 @@ async fn run<K, T, E, W>(
                         tracing::info!(resource, "watch runs again");
                         resumed.notify_waiters();
                     }
-                    Some(News::Listed(std::mem::take(&mut listing)))
+                    Some(WatchEvent::Listed(std::mem::take(&mut listing)))
                 }
-                Some(Ok(watcher::Event::Apply(object))) => read(object).map(News::Changed),
-                Some(Ok(watcher::Event::Delete(object))) => read(object).map(News::Gone),
+                Some(Ok(watcher::Event::Apply(object))) => read(object).map(WatchEvent::Changed),
+                Some(Ok(watcher::Event::Delete(object))) => read(object).map(WatchEvent::Gone),
             };
             if let Some((inbox, event)) = news.and_then(&tell)
                 && inbox.send(event).await.is_err()
@@ -158,15 +158,15 @@ fn is_gone(error: &watcher::Error) -> bool {
     }
 }
 
-fn interrupted<T>(error: &watcher::Error) -> News<T> {
-    let refused = |message| News::Interrupted(KubernetesError { class: ErrorClass::Refused, message });
+fn interrupted<T>(error: &watcher::Error) -> WatchEvent<T> {
+    let refused = |message| WatchEvent::Interrupted(KubernetesError { class: ErrorClass::Refused, message });
     match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => News::NotInstalled,
-        watcher::Error::WatchError(status) => News::Interrupted(KubernetesError::from(status.as_ref())),
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => WatchEvent::NotInstalled,
+        watcher::Error::WatchError(status) => WatchEvent::Interrupted(KubernetesError::from(status.as_ref())),
         watcher::Error::NoResourceVersion => refused(error.to_string()),
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => News::Interrupted(error.into()),
+        | watcher::Error::WatchFailed(error) => WatchEvent::Interrupted(error.into()),
     }
 }
 
@@ -243,13 +243,13 @@ mod tests {
             stream::iter(items).chain(stream::iter(open).flatten())
         };
         let start = Instant::now();
-        let tell = move |news: News<u32>| {
+        let tell = move |news: WatchEvent<u32>| {
             let text = match news {
-                News::Listed(all) => format!("listed {all:?}"),
-                News::Changed(one) => format!("changed {one}"),
-                News::Gone(one) => format!("gone {one}"),
-                News::NotInstalled => "not installed".to_owned(),
-                News::Interrupted(error) => format!("interrupted: {error}"),
+                WatchEvent::Listed(all) => format!("listed {all:?}"),
+                WatchEvent::Changed(one) => format!("changed {one}"),
+                WatchEvent::Gone(one) => format!("gone {one}"),
+                WatchEvent::NotInstalled => "not installed".to_owned(),
+                WatchEvent::Interrupted(error) => format!("interrupted: {error}"),
             };
             Some((inbox.clone(), (text, start.elapsed().as_secs_f32())))
         };

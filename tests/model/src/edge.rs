@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use edge_sync::event::Effect;
 use edge_sync::record::{IndexRecord, StoredRecord};
-use edge_sync::state::index::{IndexKeeper, Taken};
+use edge_sync::state::index::{AcceptedIndex, CommandOutcome};
 use edge_sync_contract::{DeploymentDevice, DeploymentState, DesiredIndex, Digest};
 use service_runtime::backoff::Backoff;
 use sparkplug::replication::Origin;
@@ -46,7 +46,7 @@ impl Report {
 /// The receiver and its disk.
 #[derive(Debug, Clone)]
 pub struct Edge {
-    keeper: IndexKeeper,
+    keeper: AcceptedIndex,
     disk: Option<String>,
     /// What is stored as far as the receiver knows, and will be on the disk later: only with [`Fault::ReportedBeforeStored`].
     unwritten: Option<String>,
@@ -69,7 +69,7 @@ impl Edge {
     /// A receiver that has accepted nothing.
     #[must_use]
     pub fn new(fault: Option<Fault>) -> Self {
-        let keeper = IndexKeeper::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 1));
+        let keeper = AcceptedIndex::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 1));
         let mut edge = Self { keeper, disk: None, unwritten: None, fault };
         edge.restart();
         edge
@@ -83,7 +83,7 @@ impl Edge {
     /// The process is killed and starts again: what is not on the disk is lost.
     pub fn restart(&mut self) {
         self.unwritten = None;
-        self.keeper = IndexKeeper::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 1));
+        self.keeper = AcceptedIndex::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 1));
         let Some(Effect::LoadIndex) = self.keeper.next_effect(Duration::ZERO, true) else { return };
         let mut record = self.disk.as_ref().and_then(|text| IndexRecord::from_text(text).ok());
         if let Some(record) = record.as_mut().filter(|_| self.fault == Some(Fault::HoldNotPersisted)) {
@@ -94,7 +94,7 @@ impl Edge {
     }
 
     /// A message arrives.
-    pub fn receive(&mut self, index: DesiredIndex) -> Taken {
+    pub fn receive(&mut self, index: DesiredIndex) -> CommandOutcome {
         self.keeper.on_command(index)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use cluster_manager::reconcile::{self, Assigned, Reported, Wish};
+use cluster_manager::reconcile::{self, DeploymentIntent, Reported, SentVersions};
 use edge_sync_contract::{DesiredIndex, Digest};
 use serde_json::json;
 use uuid::Uuid;
@@ -64,7 +64,7 @@ pub struct Manager {
     /// What the edge reported last, as far as it was heard.
     pub report: Option<Arc<Report>>,
     /// The versions that it has given.
-    pub(crate) assigned: Assigned,
+    pub(crate) assigned: SentVersions,
 }
 
 impl Hash for Manager {
@@ -92,8 +92,10 @@ impl Manager {
         if fault == Some(Fault::IncompleteSender) {
             deployments.pop_last();
         }
-        let wishes: BTreeMap<Uuid, Wish> =
-            deployments.iter().map(|deployment| (object(*deployment), Wish::Rendered(digest(*deployment)))).collect();
+        let intents: BTreeMap<Uuid, DeploymentIntent> = deployments
+            .iter()
+            .map(|deployment| (object(*deployment), DeploymentIntent::Rendered(digest(*deployment))))
+            .collect();
         let origin = store.origin();
         let devices = report.devices();
         let numbers_anew = fault == Some(Fault::ReportIgnored);
@@ -103,7 +105,7 @@ impl Manager {
             follows_us: reconcile::follows(origin, report.origin, Some(report.held)),
             deployments: &devices,
         };
-        let plan = reconcile::plan(&wishes, &BTreeMap::new(), reported, &mut self.assigned, store.revision());
+        let plan = reconcile::plan(&intents, &BTreeMap::new(), reported, &mut self.assigned, store.revision());
         if plan.agreed {
             return None;
         }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use cluster_manager::access::rate::Rate;
 use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
 use cluster_manager::git_address::GitAddress;
-use cluster_manager::state::{ClusterManager, Left, Settings as ManagerSettings};
+use cluster_manager::state::{ClusterManager, PersistedRepositories, Settings as ManagerSettings};
 use configdb_schema::Organisation;
-use edge_monitor::currency::ReloadPolicy;
+use edge_monitor::config_freshness::ReloadPolicy;
 use edge_monitor::event::{Effect as MonitorEffect, Event as MonitorEvent};
 use edge_monitor::state::{Scope, Settings as MonitorSettings, State as MonitorState};
 use edge_monitor_contract::{identity, names as monitor_names};
@@ -181,7 +181,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         charts_written: false,
         organisation: organisation.clone(),
     };
-    let left = Left { clusters: world.git.left(), shared: Vec::new() };
+    let left = PersistedRepositories { clusters: world.git.left(), shared: Vec::new() };
     let mut state = ClusterManager::new(settings, left, seed, now);
     let node = cluster_manager::adapters::sparkplug::own_descriptor(&organisation).expect("ACME is a name");
     let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
@@ -201,7 +201,7 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             // Nobody keeps records here.
             ManagerEffect::Record(_) => None,
             // Nobody fetches a script here.
-            ManagerEffect::Offer { .. } | ManagerEffect::Script(_) => None,
+            ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
             // Nobody enrols here: the simulated manager has no authority.
             ManagerEffect::Enrol(_) | ManagerEffect::Revocations { .. } => None,
             // This site has no KDC.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cluster_manager::event::{GitAction, GitOutcome, GitResult, GitWork};
-use cluster_manager::state::LeftRepository;
+use cluster_manager::state::PersistedRepository;
 use uuid::Uuid;
 
 use crate::program::Input;
@@ -37,9 +37,9 @@ pub struct Git {
 impl Git {
     /// What a new life of the manager finds.
     #[must_use]
-    pub fn left(&self) -> Vec<LeftRepository> {
+    pub fn left(&self) -> Vec<PersistedRepository> {
         let open = self.repositories.iter().filter(|(_, repository)| repository.is_open);
-        open.map(|(cluster, repository)| LeftRepository {
+        open.map(|(cluster, repository)| PersistedRepository {
             cluster: *cluster,
             name: repository.path.rsplit('/').next().unwrap_or_default().to_owned(),
             store: repository.store,

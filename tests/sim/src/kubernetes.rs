@@ -75,7 +75,7 @@ pub struct Cluster {
     pub flux_told: Option<Sources>,
     nodes: BTreeMap<String, HostDevice>,
     sparkplug_nodes: BTreeMap<String, NodeResource>,
-    secrets: BTreeMap<String, edge_monitor::currency::SealedSecret>,
+    secrets: BTreeMap<String, edge_monitor::config_freshness::SealedSecret>,
     version: u64,
     /// News reach a watcher in order: not before this time.
     news_at: Duration,
@@ -486,7 +486,7 @@ impl World {
             secrets: vec![secret.clone()],
             ..NodeResource::default()
         };
-        let sealed = edge_monitor::currency::SealedSecret {
+        let sealed = edge_monitor::config_freshness::SealedSecret {
             uid: format!("{secret}-1"),
             generation: 1,
             observed_generation: Some(1),

@@ -7,6 +7,30 @@ use crate::tree::SourceFile;
 /// Names of modules, files, folders and packages that tell where something is used instead of what it knows.
 const EMPTY_NAMES: &[&str] = &["common", "util", "utils", "helper", "helpers", "misc", "shared"];
 
+/// Names of types that a reader who knows Kubernetes, MQTT and TPMs does not recognise, and what the field calls them.
+const PRIVATE_NAMES: &[(&str, &str)] = &[
+    ("Asker", "RequestContext"),
+    ("Assigned", "SentVersions"),
+    ("Board", "ScriptStore"),
+    ("Caller", "AuthenticatedCaller"),
+    ("Course", "NextAttempt"),
+    ("Currency", "ConfigFreshness"),
+    ("Desk", "StateClient"),
+    ("FallSilent", "StepDown"),
+    ("FellSilent", "NodeTimedOut"),
+    ("Hands", "KeyExecutor"),
+    ("IndexKeeper", "AcceptedIndex"),
+    ("Left", "PersistedRepositories"),
+    ("News", "WatchEvent"),
+    ("Outside", "Io"),
+    ("PolicyKeeper", "ActivePolicy"),
+    ("Rim", "Io"),
+    ("Roster", "WatchedNodes"),
+    ("Settling", "RolloutStatus"),
+    ("Touched", "Affected"),
+    ("WantedLine", "BootstrapCommand"),
+];
+
 /// Marks of unfinished work. Put together here so that this file does not carry them.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("HA", "CK")];
 
@@ -30,6 +54,13 @@ pub fn check_rust(file: &SourceFile) -> Vec<Finding> {
                 line,
                 format!("module `{name}` says nothing: name it by what it knows"),
             ));
+        }
+    }
+    for (name, better) in PRIVATE_NAMES {
+        for kind in ["struct", "enum", "trait", "type"] {
+            for line in lines_with(&views.code, &format!("{kind} {name}")) {
+                findings.push(Finding::at(&file.path, line, format!("`{name}` is not a word of the field: {better}")));
+            }
         }
     }
     let code = without_tests(&views.code);
@@ -88,6 +119,12 @@ mod tests {
         assert_eq!(check_path("services/common/src/lib.rs").len(), 1);
         assert!(check_path("services/configdb/src/utilisation.rs").is_empty());
         assert_eq!(count("pub mod helpers;\nmod helpers_of_none;\n"), 1);
+    }
+
+    #[test]
+    fn types_have_names_that_the_field_knows() {
+        assert_eq!(count("pub struct Roster {}\nenum Wish {}\npub(super) struct Desk;\n"), 2);
+        assert_eq!(count("struct Rosters;\n// struct Roster\nlet roster = 1;\n"), 0);
     }
 
     #[test]

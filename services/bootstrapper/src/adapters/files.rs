@@ -18,7 +18,7 @@ use super::certificate_request::der_of;
 use crate::config::PathsConfig;
 use crate::platform::{Outcome, PlatformError};
 use crate::record::NodeRecord;
-use crate::renewal::Lifetime;
+use crate::renewal::ValidityPeriod;
 
 /// Folder of the record, below the state disk.
 const RECORD: &str = "sparkfleet/node_state.json";
@@ -169,7 +169,7 @@ impl Files {
 
     /// How long the certificates live that are there. One that cannot be read is told and passed over: nobody uses it.
     #[must_use]
-    pub fn certificates(&self) -> Vec<Lifetime> {
+    pub fn certificates(&self) -> Vec<ValidityPeriod> {
         let read = |name: &str| fs::read_to_string(self.state.join(name)).ok();
         let kubelet = read(KUBELET_CERTIFICATE).map(|text| (KUBELET_CERTIFICATE, certificate_lifetime(&text)));
         let ssh = read(SSH_HOST_CERTIFICATE).map(|text| (SSH_HOST_CERTIFICATE, ssh_lifetime(&text)));
@@ -201,17 +201,17 @@ impl Files {
 }
 
 /// Of a certificate in PEM.
-fn certificate_lifetime(pem: &str) -> Option<Lifetime> {
+fn certificate_lifetime(pem: &str) -> Option<ValidityPeriod> {
     let certificate = Certificate::from_der(&der_of(pem)?).ok()?;
     let validity = certificate.tbs_certificate().validity();
     let ms = |time: x509_cert::time::Time| u64::try_from(time.to_unix_duration().as_millis()).ok();
-    Some(Lifetime { from_ms: ms(validity.not_before)?, until_ms: ms(validity.not_after)? })
+    Some(ValidityPeriod { from_ms: ms(validity.not_before)?, until_ms: ms(validity.not_after)? })
 }
 
 /// Of an SSH certificate, one line.
-fn ssh_lifetime(line: &str) -> Option<Lifetime> {
+fn ssh_lifetime(line: &str) -> Option<ValidityPeriod> {
     let (from_s, until_s) = join_tickets::ssh::validity(line)?;
-    Some(Lifetime { from_ms: from_s.saturating_mul(1_000), until_ms: until_s.saturating_mul(1_000) })
+    Some(ValidityPeriod { from_ms: from_s.saturating_mul(1_000), until_ms: until_s.saturating_mul(1_000) })
 }
 
 /// Mode bits of a file; for tests and for checks before secrets are read.
@@ -266,7 +266,7 @@ mod tests {
         let key_file = inode(KUBELET_KEY);
         files.write_renewal(&renewal, Some(&key)).unwrap();
         assert_eq!(inode(KUBELET_KEY), key_file, "the key stays where it is");
-        let life = Lifetime { from_ms: 1_795_295_582_000, until_ms: 253_402_300_799_000 };
+        let life = ValidityPeriod { from_ms: 1_795_295_582_000, until_ms: 253_402_300_799_000 };
         assert_eq!(files.certificates(), [life]);
         assert_eq!(read(SSH_AUTHORITY), "ssh-ed25519 CCCC\n");
         assert_eq!(

@@ -8,7 +8,7 @@ use join_protocol::metrics::IssuerMessage;
 use join_protocol::terms::{Kind, Role};
 use sparkplug::Metric;
 
-use super::track::Track;
+use super::join_session::JoinSession;
 use super::{Phase, State, Turn};
 
 /// How often a host that asks an administrator says its last message again because of a command, at most.
@@ -57,7 +57,7 @@ impl State {
                 // The first member is a control plane, whatever the host was to be otherwise.
                 let role = if kind == Kind::Init { Role::ControlPlane } else { host.role };
                 let settings = HostSettings { kind, role, ..host.clone() };
-                self.tracks.push(Track::new(settings, Some(ends_at)));
+                self.tracks.push(JoinSession::new(settings, Some(ends_at)));
                 self.reminded_at = Some(turn.now.mono);
                 self.tell(kind, MachineEvent::Start, turn);
             }

@@ -13,7 +13,7 @@ use join_protocol::terms::Kind;
 use crate::event::{Ending, Task};
 use crate::platform::Mark;
 use crate::record::Progress;
-use crate::renewal::Lifetime;
+use crate::renewal::ValidityPeriod;
 use issuer::{KEY_FILE, NODE_PASSWORD, TOKEN};
 use world::{Run, Trouble, World, name_of};
 
@@ -63,7 +63,7 @@ fn aged() -> World {
     assert_eq!(world.kind(), "rejoin");
     world.tasks.clear();
     world.told.clear();
-    world.host.certificates = vec![Lifetime { from_ms: 0, until_ms: world::START_MS * 3 / 2 }];
+    world.host.certificates = vec![ValidityPeriod { from_ms: 0, until_ms: world::START_MS * 3 / 2 }];
     world
 }
 

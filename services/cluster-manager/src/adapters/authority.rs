@@ -37,7 +37,7 @@ use zeroize::Zeroizing;
 use super::repositories::Repositories;
 use crate::authority::{self, Terms};
 use crate::config::IdentityConfig;
-use crate::event::Order;
+use crate::event::IssueCertificate;
 
 /// How long an authority lives that is made here.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -176,7 +176,7 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError`]; the cluster asks again.
-    pub fn answer(&self, order: &Order, repositories: &Repositories) -> Result<HostRequest, AuthorityError> {
+    pub fn answer(&self, order: &IssueCertificate, repositories: &Repositories) -> Result<HostRequest, AuthorityError> {
         let answer = match &order.answer {
             Ok(certificate) => {
                 let login = repositories.login(order.opened.cluster);

@@ -20,23 +20,23 @@ use super::http::bearer;
 use super::quarantine::QuarantineFiles;
 use super::repositories::Repositories;
 use crate::bootstrap::site::SiteScript;
-use crate::bootstrap::{self, Bootstrap, Credentials, Enrolment, FluxSource, Offer};
+use crate::bootstrap::{self, Bootstrap, BootstrapGrant, Credentials, Enrolment, FluxSource};
 
 const NOT_FOUND: &str = "There is no such cluster, or this token does not open its script (any more): sparkfleet cluster bootstrap NAME prints another line.\n";
 
 /// The offers in force, and the site's own script. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Board(Arc<RwLock<Posted>>);
+pub struct ScriptStore(Arc<RwLock<PostedScripts>>);
 
 #[derive(Debug, Default)]
-struct Posted {
-    offers: BTreeMap<Uuid, Arc<Offer>>,
+struct PostedScripts {
+    offers: BTreeMap<Uuid, Arc<BootstrapGrant>>,
     script: Option<Arc<SiteScript>>,
 }
 
-impl Board {
+impl ScriptStore {
     /// Puts the offer of a cluster up, or takes it down.
-    pub fn set(&self, cluster: Uuid, offer: Option<Offer>) {
+    pub fn set(&self, cluster: Uuid, offer: Option<BootstrapGrant>) {
         let mut posted = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match offer {
             Some(offer) => posted.offers.insert(cluster, Arc::new(offer)),
@@ -53,7 +53,7 @@ impl Board {
         self.0.read().unwrap_or_else(PoisonError::into_inner).script.clone()
     }
 
-    fn get(&self, cluster: Uuid) -> Option<Arc<Offer>> {
+    fn get(&self, cluster: Uuid) -> Option<Arc<BootstrapGrant>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).offers.get(&cluster).cloned()
     }
 }
@@ -75,14 +75,14 @@ pub struct Settings {
 
 #[derive(Debug, Clone)]
 struct Server {
-    board: Board,
+    board: ScriptStore,
     repositories: Repositories,
     settings: Arc<Settings>,
     clock: Clock,
 }
 
 /// The route.
-pub fn router(board: Board, repositories: Repositories, settings: Settings, clock: Clock) -> Router {
+pub fn router(board: ScriptStore, repositories: Repositories, settings: Settings, clock: Clock) -> Router {
     let server = Server { board, repositories, settings: Arc::new(settings), clock };
     Router::new().route("/bootstrap/{cluster}", get(script)).with_state(server)
 }
@@ -130,7 +130,7 @@ impl Server {
         Ok((cluster, hash.as_str().to_owned(), script))
     }
 
-    fn bootstrap(&self, cluster: Uuid, offer: &Offer, token: Token) -> Result<Bootstrap, String> {
+    fn bootstrap(&self, cluster: Uuid, offer: &BootstrapGrant, token: Token) -> Result<Bootstrap, String> {
         let settings = &self.settings;
         let credentials = match (&settings.image, &offer.manager_key) {
             (Some(image), Some(manager_key)) => Credentials::Enrolment(Enrolment {

@@ -39,7 +39,7 @@ use super::git_client;
 use super::git_places::{Place, Places};
 use super::git_push::{Allowed, Hooks, Receiver};
 use super::http::bearer;
-use super::http::desk::Desk;
+use super::http::desk::StateClient;
 use super::http::identities::{self, Identities, IdentityFault};
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
@@ -69,7 +69,7 @@ const NO_PUSH: &str = "To push, log in with a token of the HTTP API, or of the i
 #[derive(Debug, Clone)]
 struct Server {
     repositories: Repositories,
-    desk: Desk,
+    desk: StateClient,
     identities: Option<Identities>,
     receiver: Receiver,
     anonymous: Anonymous,
@@ -86,7 +86,7 @@ struct Server {
 #[derive(Debug)]
 pub struct Links {
     /// Where people are known.
-    pub desk: Desk,
+    pub desk: StateClient,
     /// Who vouches for people, if somebody does.
     pub identities: Option<Identities>,
     /// Where pushes are judged.
@@ -143,7 +143,7 @@ enum Refusal {
     #[error("Clusters follow this repository on the site's own git server (git.external): push there.\n")]
     Elsewhere,
     #[error("{0}.\n")]
-    Told(api::Refusal),
+    Published(api::Refusal),
     #[error("Only git's smart HTTP protocol is served here; use a git client.\n")]
     NotSmart,
     #[error("Too many clones at a time; try again.\n")]
@@ -165,11 +165,11 @@ impl IntoResponse for Refusal {
                 response
             }
             Self::NotFound => (StatusCode::NOT_FOUND, text).into_response(),
-            Self::Told(api::Refusal::TooOften(_)) => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
-            Self::Told(api::Refusal::NotAtPresent(_)) => {
+            Self::Published(api::Refusal::TooOften(_)) => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
+            Self::Published(api::Refusal::NotAtPresent(_)) => {
                 (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response()
             }
-            Self::Told(_) => (StatusCode::FORBIDDEN, text).into_response(),
+            Self::Published(_) => (StatusCode::FORBIDDEN, text).into_response(),
             Self::NoScope(_) | Self::Push | Self::Elsewhere | Self::NotSmart => {
                 (StatusCode::FORBIDDEN, text).into_response()
             }
@@ -271,7 +271,7 @@ impl Server {
             Ok(Credential::None) => Ok(None),
             Ok(credential) => Ok(Some(credential)),
             Err(IdentityFault::Refused(api::Refusal::Unauthenticated(reason))) => Err(Refusal::NotAccepted(reason)),
-            Err(IdentityFault::Refused(refusal)) => Err(Refusal::Told(refusal)),
+            Err(IdentityFault::Refused(refusal)) => Err(Refusal::Published(refusal)),
             Err(IdentityFault::NoScope(reason)) => Err(Refusal::NoScope(reason)),
         }
     }
@@ -296,7 +296,7 @@ impl Server {
             Ok(_) => Err(Refusal::Broken),
             Err(api::Refusal::Unauthenticated(_)) => Err(Refusal::Unauthorised),
             Err(api::Refusal::Forbidden(Denied::Cluster)) if !shared => Err(Refusal::NotFound),
-            Err(refusal) => Err(Refusal::Told(refusal)),
+            Err(refusal) => Err(Refusal::Published(refusal)),
         }
     }
 

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::git_client;
 use super::git_places::Place;
-use super::http::desk::Desk;
+use super::http::desk::StateClient;
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
 use crate::access::Principal;
@@ -95,7 +95,7 @@ pub struct Receiver {
     /// Where they are judged.
     pub hooks: Hooks,
     /// Whom they are told.
-    pub desk: Desk,
+    pub desk: StateClient,
     /// Where they go.
     pub repositories: Repositories,
     /// What one may take.

@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 use super::git_client::Credentials;
 use crate::event::RepositoryFiles;
-use crate::state::LeftRepository;
+use crate::state::PersistedRepository;
 
 pub use edit::Edit;
 
@@ -220,13 +220,13 @@ impl Repositories {
 
     /// The open repositories of clusters.
     #[must_use]
-    pub fn open_clusters(&self) -> Vec<LeftRepository> {
+    pub fn open_clusters(&self) -> Vec<PersistedRepository> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let clusters = table.records.iter().filter(|(_, record)| record.kind == Kind::Cluster);
         clusters
             .map(|(uuid, record)| {
                 let name = record.path.rsplit('/').next().unwrap_or_default().to_owned();
-                LeftRepository { cluster: *uuid, name, store: record.store }
+                PersistedRepository { cluster: *uuid, name, store: record.store }
             })
             .collect()
     }

@@ -72,7 +72,7 @@ impl Sessions {
             | Effect::Secret(_)
             | Effect::Shared(_)
             | Effect::Principals(_)
-            | Effect::Offer { .. }
+            | Effect::BootstrapGrant { .. }
             | Effect::Script(_) => Ok(Some(effect)),
             // The authority's work comes first; what it makes of it is a command.
             Effect::Enrol(_) | Effect::Revocations { .. } => Ok(None),

@@ -25,9 +25,9 @@ use super::edge::{self, EdgeState};
 use super::identity::IdentityEntries;
 use super::join::{self, PolicyForwarding};
 use super::principals::Known;
-use super::rollout::{Evaluated, Settling};
+use super::rollout::{Evaluated, RolloutStatus};
 use super::source::SourceForwarding;
-use crate::bootstrap::Offer;
+use crate::bootstrap::BootstrapGrant;
 use crate::cluster_repo::{self, ClusterRepo};
 use crate::event::{Effect, GitAction, GitWork};
 use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Principals, Repository, WantedRepository};
@@ -171,11 +171,11 @@ pub struct Cluster {
     /// The commits of its repositories on the way to its Flux.
     pub source: SourceForwarding,
     /// Its repository's part in staged rollouts.
-    pub settling: Settling,
+    pub settling: RolloutStatus,
     /// What it contributes to the totals.
     pub share: Option<Share>,
     /// Its bootstrap, as it was offered last.
-    pub offer: Option<Offer>,
+    pub offer: Option<BootstrapGrant>,
     device: Option<ClusterDevice>,
     deadline: Option<Duration>,
 }
@@ -212,7 +212,7 @@ impl Cluster {
             policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
             pins: BTreeMap::new(),
             source: SourceForwarding::new(retry, seed.rotate_left(9)),
-            settling: Settling::default(),
+            settling: RolloutStatus::default(),
             share: None,
             offer: None,
             device: None,
@@ -260,7 +260,7 @@ impl Cluster {
 }
 
 /// What an evaluation has come to.
-struct Told {
+struct Published {
     state: SetupState,
     decision: Decision,
     desired: (DesiredState, RefusedDeployments),
@@ -335,7 +335,7 @@ impl ClusterManager {
         let is_ready = state == SetupState::Ready;
         let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready), &read.identity);
         self.answer_lines(uuid, is_ready, now);
-        let told = Told { state, decision, desired, join, bootstrap };
+        let told = Published { state, decision, desired, join, bootstrap };
         self.tell(uuid, &read, told, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
     }
@@ -574,8 +574,8 @@ impl ClusterManager {
     }
 
     /// Brings Device and totals up to date.
-    fn tell(&mut self, uuid: Uuid, read: &Read, told: Told, now: Now) {
-        let Told { state, decision, desired, join, bootstrap } = told;
+    fn tell(&mut self, uuid: Uuid, read: &Read, told: Published, now: Now) {
+        let Published { state, decision, desired, join, bootstrap } = told;
         let spec = read.spec();
         let name = spec.map(|spec| spec.name.clone()).unwrap_or_default();
         let known_sync = self.sync_of(uuid, &name);
@@ -654,7 +654,7 @@ impl ClusterManager {
         let released = self.repositories.remove(uuid);
         self.dirty.extend(released);
         if cluster.offer.is_some() {
-            self.effects.push(Effect::Offer { cluster: uuid, offer: None });
+            self.effects.push(Effect::BootstrapGrant { cluster: uuid, offer: None });
         }
         self.set_dependencies((uuid, None), &cluster.rendered_from, &BTreeSet::new());
         self.accounts.retain(|_, of| *of != uuid);

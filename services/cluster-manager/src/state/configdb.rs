@@ -18,9 +18,9 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::cluster::Cluster;
 use crate::access::Operation;
-use crate::catalog::Touched;
+use crate::catalog::Affected;
 use crate::event::Effect;
-use crate::reconcile::Wish;
+use crate::reconcile::DeploymentIntent;
 use crate::setup;
 
 /// A deployment that some cluster shall have.
@@ -33,7 +33,7 @@ pub struct Deployment {
     /// Why it stands back behind another deployment.
     pub conflict: Option<String>,
     /// What it comes to.
-    pub wish: Wish,
+    pub intent: DeploymentIntent,
     /// Objects that it was rendered from.
     pub rendered_from: BTreeSet<Uuid>,
 }
@@ -294,7 +294,7 @@ impl ClusterManager {
             entry: Err(String::new()),
             k8s_name: String::new(),
             conflict: None,
-            wish: Wish::Unrenderable(String::new()),
+            intent: DeploymentIntent::Unrenderable(String::new()),
             rendered_from: BTreeSet::new(),
         });
         deployment.entry = entry;
@@ -335,14 +335,14 @@ impl ClusterManager {
         }
     }
 
-    fn on_touched(&mut self, touched: Touched) {
+    fn on_touched(&mut self, touched: Affected) {
         let object = match touched {
-            Touched::Chart(object) | Touched::Repository(object) => object,
-            Touched::Repositories | Touched::Everything => {
+            Affected::Chart(object) | Affected::Repository(object) => object,
+            Affected::Repositories | Affected::Everything => {
                 for (uuid, cluster) in &mut self.clusters {
                     cluster.rendered = None;
                     self.repositories.unknown(*uuid);
-                    if touched == Touched::Everything {
+                    if touched == Affected::Everything {
                         cluster.edge.all_stale = true;
                         self.rollout.unknown(*uuid);
                     }

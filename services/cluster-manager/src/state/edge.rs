@@ -16,7 +16,7 @@ use super::ClusterManager;
 use super::repeat::Repeat;
 use crate::event::Effect;
 use crate::names::{LABEL_CHARACTERS_MAX, unique};
-use crate::reconcile::{self, Assigned, Plan, Reported, Wish};
+use crate::reconcile::{self, DeploymentIntent, Plan, Reported, SentVersions};
 use crate::render::{self, Input, RenderError};
 use crate::setup::Edge;
 
@@ -136,7 +136,7 @@ struct Provenance {
 #[derive(Debug, Clone)]
 pub struct EdgeState {
     /// What this life has assigned.
-    pub assigned: Assigned,
+    pub assigned: SentVersions,
     /// Deployments to be rendered again.
     pub stale: BTreeSet<Uuid>,
     /// All of them are.
@@ -160,7 +160,7 @@ impl EdgeState {
     /// Nothing is known; everything is to be rendered.
     pub fn new(retry: (Duration, Duration), seed: u64) -> Self {
         Self {
-            assigned: Assigned::default(),
+            assigned: SentVersions::default(),
             stale: BTreeSet::new(),
             all_stale: true,
             names_stale: true,
@@ -193,13 +193,13 @@ impl EdgeState {
     }
 
     /// There is no report to compare with.
-    fn not_heard(&mut self, wishes: &BTreeMap<Uuid, Wish>) -> (DesiredState, RefusedDeployments) {
+    fn not_heard(&mut self, intents: &BTreeMap<Uuid, DeploymentIntent>) -> (DesiredState, RefusedDeployments) {
         self.index = None;
         self.manifests.clear();
         // Who has a name depends on what runs at the edge.
         self.names_stale = true;
         self.desired.agreed = false;
-        self.refused = unrenderable(wishes);
+        self.refused = unrenderable(intents);
         self.told()
     }
 
@@ -341,8 +341,8 @@ impl ClusterManager {
         }
         let nothing = BTreeMap::new();
         let deployments = if deleting { None } else { self.deployments.get(&uuid) };
-        let mut wishes: BTreeMap<Uuid, Wish> =
-            deployments.into_iter().flatten().map(|(uuid, deployment)| (*uuid, deployment.wish.clone())).collect();
+        let mut intents: BTreeMap<Uuid, DeploymentIntent> =
+            deployments.into_iter().flatten().map(|(uuid, deployment)| (*uuid, deployment.intent.clone())).collect();
         // Until the set-up is complete the edge is told nothing, so that a half-known configuration empties nobody.
         let sync = self.syncs.get(name).filter(|sync| {
             sync.replica.is_complete() && sync.replica.node().is_some_and(|node| node.cluster_uuid == uuid)
@@ -362,13 +362,13 @@ impl ClusterManager {
                 self.holds_up_nobody(uuid);
             }
             let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
-            return cluster.edge.not_heard(&wishes);
+            return cluster.edge.not_heard(&intents);
         };
         // What is born while a later state of the store arrives is a mixture of two: nothing may be concluded from it.
         if !self.replica.is_one_state() {
             return self.clusters.get(&uuid).map(|cluster| cluster.edge.told()).unwrap_or_default();
         }
-        let waiting = self.hold(uuid, &mut wishes, reported.deployments);
+        let waiting = self.hold(uuid, &mut intents, reported.deployments);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return Default::default() };
         let edge = &mut cluster.edge;
         edge.rollout = waiting.report;
@@ -377,7 +377,7 @@ impl ClusterManager {
         edge.take_retry(reported.deployments);
         let unattributed = if deleting { &nothing } else { &self.unattributed };
         let revision = self.replica.revision().max(self.newest_revision);
-        let mut plan = reconcile::plan(&wishes, unattributed, reported, &mut edge.assigned, revision);
+        let mut plan = reconcile::plan(&intents, unattributed, reported, &mut edge.assigned, revision);
         (plan.index.origin, plan.index.follows) = (provenance.origin, provenance.follows);
         plan.index.entries = provenance.entries;
         let (version, digest) = (plan.index.version, Some(plan.digest.to_string()));
@@ -522,9 +522,9 @@ impl ClusterManager {
             stale.extend(self.deployments.get(&uuid).into_iter().flat_map(BTreeMap::keys));
         }
         for deployment in stale {
-            let wish = match self.render(uuid, deployment, name) {
-                Ok(rendered) => Wish::Rendered(rendered.digest),
-                Err(reason) => Wish::Unrenderable(reason),
+            let intent = match self.render(uuid, deployment, name) {
+                Ok(rendered) => DeploymentIntent::Rendered(rendered.digest),
+                Err(reason) => DeploymentIntent::Unrenderable(reason),
             };
             let Some(known) = self.deployments.get_mut(&uuid).and_then(|on| on.get_mut(&deployment)) else { continue };
             let after: BTreeSet<Uuid> = match &known.entry {
@@ -533,7 +533,7 @@ impl ClusterManager {
                 }
                 Err(_) => BTreeSet::new(),
             };
-            known.wish = wish;
+            known.intent = intent;
             let before = std::mem::replace(&mut known.rendered_from, after.clone());
             self.set_dependencies((uuid, Some(deployment)), &before, &after);
         }
@@ -558,10 +558,10 @@ fn held(node: &SyncNode) -> Option<String> {
     (node.desired_held == Some(true)).then(|| node.desired_hold_reason.clone().unwrap_or_default())
 }
 
-fn unrenderable(wishes: &BTreeMap<Uuid, Wish>) -> BTreeMap<Uuid, String> {
-    let refused = wishes.iter().filter_map(|(uuid, wish)| match wish {
-        Wish::Unrenderable(reason) => Some((*uuid, reason.clone())),
-        Wish::Rendered(_) | Wish::Held => None,
+fn unrenderable(intents: &BTreeMap<Uuid, DeploymentIntent>) -> BTreeMap<Uuid, String> {
+    let refused = intents.iter().filter_map(|(uuid, intent)| match intent {
+        DeploymentIntent::Unrenderable(reason) => Some((*uuid, reason.clone())),
+        DeploymentIntent::Rendered(_) | DeploymentIntent::Held => None,
     });
     refused.collect()
 }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use crate::authority::{self, Asked, Terms, Verdict};
-use crate::event::{Effect, Order};
+use crate::event::{Effect, IssueCertificate};
 
 /// Most clusters that enrol at the same time; an operator sets fewer up in a day.
 const ASKING_MAX: usize = 1024;
@@ -220,7 +220,7 @@ impl ClusterManager {
             }
         };
         asking.due = false;
-        let order = Order { node, group: group.to_owned(), opened, answer };
+        let order = IssueCertificate { node, group: group.to_owned(), opened, answer };
         self.effects.push(Effect::Enrol(Box::new(order)));
         false
     }

@@ -22,7 +22,7 @@ const TOKENS_MAX: usize = 32;
 
 /// A line that is waited for.
 #[derive(Debug)]
-pub struct WantedLine {
+pub struct BootstrapCommand {
     /// The question.
     pub id: u64,
     /// For which cluster.
@@ -39,7 +39,7 @@ pub struct WantedLine {
 
 impl ClusterManager {
     /// Brings the token into ConfigDB; the answer comes when it is in force.
-    pub(super) fn want_line(&mut self, mut line: WantedLine, now: Now) {
+    pub(super) fn want_line(&mut self, mut line: BootstrapCommand, now: Now) {
         match self.write_token(&line, now) {
             Ok(written) => {
                 line.written = Some(written);
@@ -50,7 +50,7 @@ impl ClusterManager {
         }
     }
 
-    fn write_token(&mut self, line: &WantedLine, now: Now) -> Result<(u64, String), Refusal> {
+    fn write_token(&mut self, line: &BootstrapCommand, now: Now) -> Result<(u64, String), Refusal> {
         let not_now = |reason: String| Refusal::NotAtPresent(reason);
         let device = self.device_of(line.cluster)?;
         if device.setup.state != SetupState::Ready || device.bootstrap.url.is_none() {
@@ -86,7 +86,7 @@ impl ClusterManager {
 
     /// ConfigDB has answered a request; True: it was for a line.
     pub(super) fn on_token_written(&mut self, request: &str, refusal: Option<&str>, now: Now) -> bool {
-        let of = |line: &WantedLine| line.written.as_ref().is_some_and(|(_, id)| id == request);
+        let of = |line: &BootstrapCommand| line.written.as_ref().is_some_and(|(_, id)| id == request);
         let Some(place) = self.people.lines.iter().position(of) else { return false };
         match refusal {
             Some(reason) => {
@@ -102,9 +102,10 @@ impl ClusterManager {
     /// Answers those who wait for a line of this cluster, if its script is offered to their tokens, or is not offered any more. After the offer was made known.
     pub(super) fn answer_lines(&mut self, cluster: Uuid, is_ready: bool, now: Now) {
         let offer = self.clusters.get(&cluster).and_then(|cluster| cluster.offer.as_ref());
-        let is_offered =
-            |line: &WantedLine| offer.is_some_and(|offer| offer.tokens.iter().any(|token| token.hash == line.hash));
-        let is_over = |line: &mut WantedLine| line.cluster == cluster && (!is_ready || is_offered(line));
+        let is_offered = |line: &BootstrapCommand| {
+            offer.is_some_and(|offer| offer.tokens.iter().any(|token| token.hash == line.hash))
+        };
+        let is_over = |line: &mut BootstrapCommand| line.cluster == cluster && (!is_ready || is_offered(line));
         let over = self.people.lines.extract_if(.., is_over);
         let over: Vec<_> = over.map(|line| (is_offered(&line), line)).collect();
         for (is_offered, line) in over {
@@ -118,7 +119,7 @@ impl ClusterManager {
         }
     }
 
-    fn answer_line(&mut self, line: &WantedLine, reply: Result<Reply, Refusal>, now: Now) {
+    fn answer_line(&mut self, line: &BootstrapCommand, reply: Result<Reply, Refusal>, now: Now) {
         let result = match &reply {
             Ok(_) => AuditResult::Done { commit: None },
             Err(refusal) => AuditResult::Refused { reason: refusal.to_string() },

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::identity::IdentityEntries;
 use crate::bootstrap::site::SiteScript;
-use crate::bootstrap::{self, Offer, OfferedToken};
+use crate::bootstrap::{self, BootstrapGrant, OfferedToken};
 use crate::event::Effect;
 
 impl ClusterManager {
@@ -44,7 +44,7 @@ impl ClusterManager {
         let tokens = entries.wanted.iter().flat_map(|wanted| &wanted.tokens);
         let offer = record.and_then(|record| {
             let spec = record.spec.as_ref()?;
-            Some(Offer {
+            Some(BootstrapGrant {
                 name: spec.name.clone(),
                 namespace: spec.namespace.clone(),
                 bare: spec.bare,
@@ -62,7 +62,7 @@ impl ClusterManager {
             && cluster.offer != offer
         {
             cluster.offer.clone_from(&offer);
-            self.effects.push(Effect::Offer { cluster: uuid, offer });
+            self.effects.push(Effect::BootstrapGrant { cluster: uuid, offer });
         }
         report
     }

@@ -9,7 +9,7 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::line::WantedLine;
+use super::line::BootstrapCommand;
 use super::token::{TokenChange, WantedToken};
 use crate::access::audit::{AuditRecord, AuditResult};
 use crate::access::rate::{Limiter, Rate};
@@ -31,7 +31,7 @@ pub struct People {
     /// Questions that wait for the disk, by id. The adapter bounds how many there are at the same time.
     waiting: BTreeMap<u64, Waiting>,
     /// Questions that wait for ConfigDB.
-    pub lines: Vec<WantedLine>,
+    pub lines: Vec<BootstrapCommand>,
     /// Changes of tokens that are not in force yet.
     pub changes: Vec<WantedToken>,
 }
@@ -117,13 +117,13 @@ impl ClusterManager {
             target: question.target(),
         };
         match self.consider(&principal, question) {
-            Ok(Considered::Told(reply)) => self.answer(id, Ok(reply), None),
+            Ok(Considered::Published(reply)) => self.answer(id, Ok(reply), None),
             Ok(Considered::Work { cluster, action, fingerprint }) => {
                 self.people.waiting.insert(id, Waiting { who, fingerprint });
                 self.effects.push(Effect::Secret(SecretWork { id, cluster, action }));
             }
             Ok(Considered::Line { cluster, hash, lifetime }) => {
-                self.want_line(WantedLine { id, cluster, hash, lifetime, who, written: None }, now);
+                self.want_line(BootstrapCommand { id, cluster, hash, lifetime, who, written: None }, now);
             }
             Ok(Considered::Token { name, change }) => self.want_token(id, &name, change, who, now),
             Err(refusal) => {
@@ -209,7 +209,7 @@ impl ClusterManager {
 
     fn consider(&self, principal: &Principal, question: Question) -> Result<Considered, Refusal> {
         principal.may(question.operation(), question.cluster())?;
-        let told = |reply| Ok(Considered::Told(reply));
+        let told = |reply| Ok(Considered::Published(reply));
         match question {
             Question::Clusters => {
                 let devices = self.clusters.iter().filter(|(uuid, _)| principal.sees(**uuid));
@@ -282,7 +282,7 @@ impl ClusterManager {
 
 /// What a question comes to.
 enum Considered {
-    Told(Reply),
+    Published(Reply),
     Work { cluster: Uuid, action: SecretAction, fingerprint: Option<String> },
     Line { cluster: Uuid, hash: String, lifetime: Duration },
     Token { name: String, change: TokenChange },

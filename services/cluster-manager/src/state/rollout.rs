@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Read;
-use crate::reconcile::Wish;
+use crate::reconcile::DeploymentIntent;
 use crate::rollout::{Blocker, WholeRepository};
 use crate::setup::{self, Repository};
 
@@ -49,15 +49,15 @@ impl ClusterManager {
     pub(super) fn hold(
         &self,
         uuid: Uuid,
-        wishes: &mut BTreeMap<Uuid, Wish>,
+        intents: &mut BTreeMap<Uuid, DeploymentIntent>,
         reported: &BTreeMap<Uuid, DeploymentDevice>,
     ) -> Held {
         let mut held = Held::default();
         let (Some(deployments), Some(cluster)) = (self.deployments.get(&uuid), self.clusters.get(&uuid)) else {
             return held;
         };
-        for (deployment, wish) in wishes {
-            let Wish::Rendered(digest) = *wish else { continue };
+        for (deployment, intent) in intents {
+            let DeploymentIntent::Rendered(digest) = *intent else { continue };
             let device = reported.get(deployment);
             if device.is_some_and(|device| device.is_applied(digest) && device.ready == Some(true)) {
                 continue;
@@ -71,7 +71,7 @@ impl ClusterManager {
                 && self.changed_at(*deployment) <= sent_at
                 && let Some(blocker) = self.rollout.blocker(uuid, &charts)
             {
-                *wish = Wish::Held;
+                *intent = DeploymentIntent::Held;
                 held.report.waiting += 1;
                 held.report.reason.get_or_insert_with(|| self.reason(blocker));
                 held.waits_for.extend(&charts);
@@ -142,7 +142,7 @@ impl ClusterManager {
             }
         }
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        cluster.settling = Settling { waits, unsettled };
+        cluster.settling = RolloutStatus { waits, unsettled };
     }
 
     fn repository_finding(
@@ -202,7 +202,7 @@ pub struct Evaluated<'a> {
 
 /// A cluster's repository in staged rollouts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settling {
+pub struct RolloutStatus {
     /// Why it keeps what it holds.
     pub waits: Option<String>,
     /// Why it has not settled, so that later waves wait.

@@ -29,8 +29,8 @@ mod shared_repositories;
 
 use super::*;
 use crate::access::rate::Rate;
-use crate::bootstrap::{Offer, OfferedToken};
-use crate::event::{GitAction, GitWork, Order, PrincipalsResult, PrincipalsWork, RepositoryFiles};
+use crate::bootstrap::{BootstrapGrant, OfferedToken};
+use crate::event::{GitAction, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork, RepositoryFiles};
 use crate::git_address::GitAddress;
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
@@ -520,7 +520,7 @@ struct World {
     devices: BTreeMap<Uuid, ClusterDevice>,
     node: NodeMetrics,
     /// What the HTTP server offers; gone when the manager is killed.
-    offers: BTreeMap<Uuid, Offer>,
+    offers: BTreeMap<Uuid, BootstrapGrant>,
     script: Option<Arc<crate::bootstrap::site::SiteScript>>,
     expected: BTreeSet<String>,
     forgotten: BTreeSet<String>,
@@ -530,7 +530,7 @@ struct World {
     identity: Option<Identity>,
     /// A cluster that is asked for its birth again after a kill.
     enrolling: Option<HostEvent>,
-    orders: Vec<Order>,
+    orders: Vec<IssueCertificate>,
     void: Option<BTreeMap<String, String>>,
     /// Principals, and whether they get tickets.
     kdc: BTreeMap<String, bool>,
@@ -544,7 +544,7 @@ impl World {
         let now = Now::new(Duration::from_secs(1), 1_000);
         let mut world = Self {
             now,
-            manager: ClusterManager::new(settings(), Left::default(), 1, now),
+            manager: ClusterManager::new(settings(), PersistedRepositories::default(), 1, now),
             db: ConfigDb::new(),
             disk: Disk::default(),
             edges: BTreeMap::new(),
@@ -577,9 +577,9 @@ impl World {
     fn start(&mut self) {
         let left = self.disk.open.iter().map(|(cluster, path)| {
             let name = path.strip_prefix("cluster/").unwrap().to_owned();
-            LeftRepository { cluster: *cluster, name, store: STORE }
+            PersistedRepository { cluster: *cluster, name, store: STORE }
         });
-        let left = Left { clusters: left.collect(), shared: self.shared.left() };
+        let left = PersistedRepositories { clusters: left.collect(), shared: self.shared.left() };
         let settings = Settings { identity: self.identity.clone(), ..settings() };
         self.manager = ClusterManager::new(settings, left, 100 + self.kills, self.now);
         self.devices.clear();
@@ -687,7 +687,7 @@ impl World {
                 self.manager.on_event(Event::Secret(result), self.now);
             }
             Effect::Script(script) => self.script = script,
-            Effect::Offer { cluster, offer } => {
+            Effect::BootstrapGrant { cluster, offer } => {
                 match offer {
                     Some(offer) => self.offers.insert(cluster, offer),
                     None => self.offers.remove(&cluster),
@@ -1290,7 +1290,7 @@ fn nothing_is_concluded_from_a_configdb_that_is_not_known_completely() {
     assert_eq!(world.edges, before);
     assert_eq!(world.state(), SetupState::Ready);
     // And a manager that has only seen a part of it does nothing at all.
-    world.manager = ClusterManager::new(settings(), Left::default(), 5, world.now);
+    world.manager = ClusterManager::new(settings(), PersistedRepositories::default(), 5, world.now);
     let mut births = world.db.birth();
     births.pop();
     world.feed(births);

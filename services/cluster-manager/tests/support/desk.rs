@@ -9,7 +9,7 @@ use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Grant, Principal};
 use cluster_manager::adapters::git_http::Links;
 use cluster_manager::adapters::git_push::Hooks;
-use cluster_manager::adapters::http::desk::{Desk, QUESTIONS_MAX};
+use cluster_manager::adapters::http::desk::{QUESTIONS_MAX, StateClient};
 use cluster_manager::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
 use configdb_schema::document::TokenScope;
 use tokio::sync::mpsc;
@@ -50,15 +50,15 @@ fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Push>>)
 }
 
 /// A git server's links to that desk, without a provider of identities.
-pub fn links(desk: Desk, hooks: Hooks, polls: mpsc::Sender<Uuid>) -> Links {
+pub fn links(desk: StateClient, hooks: Hooks, polls: mpsc::Sender<Uuid>) -> Links {
     let (pushed, _) = mpsc::channel(1);
     Links { desk, identities: None, hooks, polls, pushed }
 }
 
-pub fn start() -> (Desk, Arc<Mutex<Vec<Push>>>) {
+pub fn start() -> (StateClient, Arc<Mutex<Vec<Push>>>) {
     let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
     let (records, _) = mpsc::channel(QUESTIONS_MAX);
-    let desk = Desk::new(outlet, records);
+    let desk = StateClient::new(outlet, records);
     let (answering, pushes) = (desk.clone(), Arc::new(Mutex::new(Vec::new())));
     let kept = Arc::clone(&pushes);
     tokio::spawn(async move {

@@ -7,12 +7,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::watcher::Config as WatchConfig;
 use kube::{Api, Client, CustomResource, CustomResourceExt, KubeSchema, Resource, ResourceExt};
-use kubernetes_client::watch::{News, Watches};
+use kubernetes_client::watch::{WatchEvent, Watches};
 use serde::{Deserialize, Serialize};
 use service_runtime::health::Health;
 use tokio::sync::mpsc;
 
-use crate::currency::SealedSecret;
+use crate::config_freshness::SealedSecret;
 use crate::event::{AGENT_CONFIG_PREFIX, AgentConfig, Event, REVISION_ANNOTATION, Watch};
 use crate::spec::NodeResource;
 
@@ -97,7 +97,7 @@ pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, heal
     let mut watches = Watches::default();
     let all = WatchConfig::default;
     let nodes = Api::<DeserializeGuard<SparkplugNode>>::namespaced(client.clone(), namespace);
-    let node_event = move |news: News<(String, NodeResource)>| {
+    let node_event = move |news: WatchEvent<(String, NodeResource)>| {
         report(&health, &news);
         told(news).map(Event::Nodes)
     };
@@ -110,37 +110,39 @@ pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, heal
     watches
 }
 
-fn report(health: &Health, news: &News<(String, NodeResource)>) {
+fn report(health: &Health, news: &WatchEvent<(String, NodeResource)>) {
     match news {
-        News::NotInstalled => health.component(KUBERNETES, false, "the cluster does not know SparkplugNode resources"),
-        News::Interrupted(error) => {
+        WatchEvent::NotInstalled => {
+            health.component(KUBERNETES, false, "the cluster does not know SparkplugNode resources")
+        }
+        WatchEvent::Interrupted(error) => {
             health.component(KUBERNETES, false, format!("cannot watch SparkplugNode resources: {error}"));
         }
-        News::Listed(_) | News::Changed(_) | News::Gone(_) => {
+        WatchEvent::Listed(_) | WatchEvent::Changed(_) | WatchEvent::Gone(_) => {
             health.component(KUBERNETES, true, "watching SparkplugNode resources");
         }
     }
 }
 
 /// None: nothing is known that was not.
-fn told<T>(news: News<(String, T)>) -> Option<Watch<T>> {
+fn told<T>(news: WatchEvent<(String, T)>) -> Option<Watch<T>> {
     match news {
-        News::Listed(all) => Some(Watch::Listed(all.into_iter().collect())),
-        News::Changed((name, value)) => Some(Watch::Applied(name, value)),
-        News::Gone((name, _)) => Some(Watch::Deleted(name)),
-        News::NotInstalled | News::Interrupted(_) => None,
+        WatchEvent::Listed(all) => Some(Watch::Listed(all.into_iter().collect())),
+        WatchEvent::Changed((name, value)) => Some(Watch::Applied(name, value)),
+        WatchEvent::Gone((name, _)) => Some(Watch::Deleted(name)),
+        WatchEvent::NotInstalled | WatchEvent::Interrupted(_) => None,
     }
 }
 
 /// As [`told`]. One that cannot be read counts as it was, until it is gone.
-fn secret_told(news: News<(String, Option<SealedSecret>)>) -> Option<Watch<SealedSecret>> {
+fn secret_told(news: WatchEvent<(String, Option<SealedSecret>)>) -> Option<Watch<SealedSecret>> {
     match news {
-        News::Listed(all) => {
+        WatchEvent::Listed(all) => {
             Some(Watch::Listed(all.into_iter().filter_map(|(name, secret)| Some((name, secret?))).collect()))
         }
-        News::Changed((name, secret)) => Some(Watch::Applied(name, secret?)),
-        News::Gone((name, _)) => Some(Watch::Deleted(name)),
-        News::NotInstalled | News::Interrupted(_) => None,
+        WatchEvent::Changed((name, secret)) => Some(Watch::Applied(name, secret?)),
+        WatchEvent::Gone((name, _)) => Some(Watch::Deleted(name)),
+        WatchEvent::NotInstalled | WatchEvent::Interrupted(_) => None,
     }
 }
 

@@ -7,7 +7,7 @@ use edge_monitor_contract::{MonitoredNodeDevice, NodeState, identity, names};
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, TypedMetrics, Value};
 
-use crate::currency::SealedSecret;
+use crate::config_freshness::SealedSecret;
 use crate::event::{AgentConfig, Watch};
 use crate::spec::NodeResource;
 

@@ -23,7 +23,7 @@ enum Busy {
 
 /// What an index command led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum CommandOutcome {
     /// It will be stored.
     Waiting,
     /// It is the accepted one: the report is to be said again.
@@ -38,7 +38,7 @@ pub enum Taken {
 
 /// Keeps the accepted index.
 #[derive(Debug, Clone)]
-pub struct IndexKeeper {
+pub struct AcceptedIndex {
     is_loaded: bool,
     accepted: Option<IndexRecord>,
     receiver: Receiver<Digest>,
@@ -53,7 +53,7 @@ pub struct IndexKeeper {
     retry_at: Option<Duration>,
 }
 
-impl IndexKeeper {
+impl AcceptedIndex {
     /// Nothing is known yet.
     pub fn new(retry: Backoff) -> Self {
         Self {
@@ -93,27 +93,27 @@ impl IndexKeeper {
     }
 
     /// Takes an index that arrived.
-    pub fn on_command(&mut self, index: DesiredIndex) -> Taken {
+    pub fn on_command(&mut self, index: DesiredIndex) -> CommandOutcome {
         match self.receiver.receive(&index.stamp()) {
             Outcome::Accepted => {
                 self.waiting = Some(index);
                 self.know_newest();
-                Taken::Waiting
+                CommandOutcome::Waiting
             }
             Outcome::Duplicate => {
                 self.refused = None;
-                if self.waiting.is_some() { Taken::Waiting } else { Taken::Repeat }
+                if self.waiting.is_some() { CommandOutcome::Waiting } else { CommandOutcome::Repeat }
             }
-            Outcome::Stale => Taken::Old,
+            Outcome::Stale => CommandOutcome::Old,
             Outcome::Conflict => {
                 let (version, digest) = (index.version, index.digest());
                 let known = self.newest().map_or(digest, DesiredIndex::digest);
                 self.refused = Some(format!(
                     "Desired/Index version {version} was given with digest {known} before, not with {digest}; send it with a version above {version}"
                 ));
-                Taken::Refused
+                CommandOutcome::Refused
             }
-            Outcome::Held(hold) => Taken::Held(hold),
+            Outcome::Held(hold) => CommandOutcome::Held(hold),
         }
     }
 
@@ -203,7 +203,7 @@ impl IndexKeeper {
         Some(Effect::SaveIndex { record, replaces: self.resource_version.clone(), then })
     }
 
-    /// When [`IndexKeeper::next_effect`] has something to do.
+    /// When [`AcceptedIndex::next_effect`] has something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
         let has_work = self.must_load || self.waiting.is_some();
         if self.busy == Busy::No && has_work { self.retry_at } else { None }

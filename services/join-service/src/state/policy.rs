@@ -16,7 +16,7 @@ use crate::document::PolicyRecord;
 
 /// The policy, and what is said of it.
 #[derive(Debug)]
-pub struct PolicyKeeper {
+pub struct ActivePolicy {
     /// Whose signature counts.
     anchor: TrustAnchor,
     desired: Option<DesiredPolicy>,
@@ -37,7 +37,7 @@ pub struct PolicyKeeper {
 
 /// What becomes of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum CommandOutcome {
     /// This is to be stored, and is in force then.
     New(PolicyRecord),
     /// It is in force.
@@ -50,7 +50,7 @@ pub enum Taken {
     Held,
 }
 
-impl PolicyKeeper {
+impl ActivePolicy {
     /// None was sent.
     #[must_use]
     pub fn new(anchor: TrustAnchor) -> Self {
@@ -120,7 +120,7 @@ impl PolicyKeeper {
     }
 
     /// Compares a command with what is in force. `now_ms`: UTC ms.
-    pub fn take(&mut self, command: DesiredPolicy, now_ms: u64) -> Taken {
+    pub fn take(&mut self, command: DesiredPolicy, now_ms: u64) -> CommandOutcome {
         let version = command.version;
         let taken = match &command.entry {
             Some(text) => match read(text, &self.anchor) {
@@ -130,9 +130,9 @@ impl PolicyKeeper {
             None => self.take_none(command),
         };
         match taken {
-            Ok(Taken::Repeat) => {
+            Ok(CommandOutcome::Repeat) => {
                 self.refused = None;
-                Taken::Repeat
+                CommandOutcome::Repeat
             }
             Ok(taken) => taken,
             Err(reason) => {
@@ -140,7 +140,7 @@ impl PolicyKeeper {
                     tracing::warn!(version, reason, "policy refused: the one in force stays");
                 }
                 self.refuse(reason);
-                Taken::Refused
+                CommandOutcome::Refused
             }
         }
     }
@@ -152,22 +152,22 @@ impl PolicyKeeper {
         digest: Hash,
         command: DesiredPolicy,
         now_ms: u64,
-    ) -> Result<Taken, String> {
+    ) -> Result<CommandOutcome, String> {
         if self.signed == Some(digest) {
             // Nothing changes but the way that it came. What it was taken over with is not signed, so no number of it may keep the next one out.
             return Ok(match self.receive(&command) {
-                Outcome::Accepted | Outcome::Conflict => Taken::New(record(command, serial)),
-                Outcome::Duplicate => Taken::Repeat,
-                Outcome::Stale => Taken::Older,
-                Outcome::Held(_) => Taken::Held,
+                Outcome::Accepted | Outcome::Conflict => CommandOutcome::New(record(command, serial)),
+                Outcome::Duplicate => CommandOutcome::Repeat,
+                Outcome::Stale => CommandOutcome::Older,
+                Outcome::Held(_) => CommandOutcome::Held,
             });
         }
         match signed::follows(serial, self.serial) {
             Ok(()) => {}
             Err(SignatureError::Old { found, last }) if found < last => {
                 return match self.receive(&command) {
-                    Outcome::Held(_) => Ok(Taken::Held),
-                    Outcome::Stale => Ok(Taken::Older),
+                    Outcome::Held(_) => Ok(CommandOutcome::Held),
+                    Outcome::Stale => Ok(CommandOutcome::Older),
                     _ => Err(SignatureError::Old { found, last }.to_string()),
                 };
             }
@@ -175,20 +175,20 @@ impl PolicyKeeper {
             Err(error) => return Err(error.to_string()),
         }
         signed::verify(entry, &self.anchor, HostClock::Trusted(now_ms)).map_err(|error| error.to_string())?;
-        Ok(Taken::New(record(command, serial)))
+        Ok(CommandOutcome::New(record(command, serial)))
     }
 
     /// Nobody signs that there is no policy: it is believed until there is one.
-    fn take_none(&mut self, command: DesiredPolicy) -> Result<Taken, String> {
+    fn take_none(&mut self, command: DesiredPolicy) -> Result<CommandOutcome, String> {
         match self.receive(&command) {
-            Outcome::Held(_) => Ok(Taken::Held),
-            Outcome::Stale => Ok(Taken::Older),
+            Outcome::Held(_) => Ok(CommandOutcome::Held),
+            Outcome::Stale => Ok(CommandOutcome::Older),
             _ if self.serial > 0 => {
                 Err("a signed policy stays in force; to admit nobody any more, sign one that revokes every host"
                     .to_owned())
             }
-            Outcome::Accepted => Ok(Taken::New(record(command, 0))),
-            Outcome::Duplicate => Ok(Taken::Repeat),
+            Outcome::Accepted => Ok(CommandOutcome::New(record(command, 0))),
+            Outcome::Duplicate => Ok(CommandOutcome::Repeat),
             Outcome::Conflict => {
                 Err(format!("version {} is in force with another digest; send a greater version", command.version))
             }
@@ -298,8 +298,8 @@ mod tests {
         TrustAnchor { root: key(1).public_key(), cluster: Uuid::nil(), epoch_min }
     }
 
-    fn keeper() -> PolicyKeeper {
-        PolicyKeeper::new(anchor(0))
+    fn keeper() -> ActivePolicy {
+        ActivePolicy::new(anchor(0))
     }
 
     fn desired(version: u64, entry: Option<&str>) -> DesiredPolicy {
@@ -332,16 +332,16 @@ mod tests {
     }
 
     /// Takes a command, and stores and applies it if it is to be.
-    fn send(keeper: &mut PolicyKeeper, command: &DesiredPolicy) -> Taken {
+    fn send(keeper: &mut ActivePolicy, command: &DesiredPolicy) -> CommandOutcome {
         let taken = keeper.take(command.clone(), NOW);
-        if let Taken::New(record) = &taken {
+        if let CommandOutcome::New(record) = &taken {
             keeper.apply(record.clone());
         }
         taken
     }
 
-    fn is_new(keeper: &mut PolicyKeeper, command: &DesiredPolicy) -> bool {
-        matches!(send(keeper, command), Taken::New(_))
+    fn is_new(keeper: &mut ActivePolicy, command: &DesiredPolicy) -> bool {
+        matches!(send(keeper, command), CommandOutcome::New(_))
     }
 
     #[test]
@@ -350,10 +350,10 @@ mod tests {
         assert_eq!((keeper.state(), keeper.variants().len()), (PolicyState::Unknown, 2));
         assert!(is_new(&mut keeper, &desired(2, None)));
         assert_eq!(keeper.state(), PolicyState::None);
-        assert_eq!(send(&mut keeper, &desired(1, None)), Taken::Older);
-        assert_eq!(send(&mut keeper, &desired(2, None)), Taken::Repeat);
+        assert_eq!(send(&mut keeper, &desired(1, None)), CommandOutcome::Older);
+        assert_eq!(send(&mut keeper, &desired(2, None)), CommandOutcome::Repeat);
         for (text, reason) in [("{}", "AttestationPolicy: missing field"), (EMPTY, "the policy is not signed")] {
-            assert_eq!(send(&mut keeper, &desired(u64::MAX, Some(text))), Taken::Refused);
+            assert_eq!(send(&mut keeper, &desired(u64::MAX, Some(text))), CommandOutcome::Refused);
             assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
             assert_eq!((keeper.state(), keeper.version()), (PolicyState::None, 2));
         }
@@ -362,9 +362,9 @@ mod tests {
         assert_eq!(keeper.state(), PolicyState::Invalid);
         assert!(keeper.error().unwrap().contains("no register is enforced"));
         assert!(keeper.verifier().policy().error().is_some());
-        assert_eq!(send(&mut keeper, &desired(u64::MAX, None)), Taken::Refused, "nobody takes it away again");
+        assert_eq!(send(&mut keeper, &desired(u64::MAX, None)), CommandOutcome::Refused, "nobody takes it away again");
         assert!(keeper.error().unwrap().starts_with("a signed policy stays in force"));
-        assert_eq!(send(&mut keeper, &of(3, 1, EMPTY)), Taken::Repeat);
+        assert_eq!(send(&mut keeper, &of(3, 1, EMPTY)), CommandOutcome::Repeat);
         assert!(keeper.error().unwrap().contains("no register"), "a repeat is the answer to what was refused");
     }
 
@@ -384,12 +384,12 @@ mod tests {
             (of(9, far + 1, &other), "signature.serial is 1048582, more than 1048576 above 5"),
             (of(9, u64::MAX, &other), "signature.serial is 18446744073709551615, more than 1048576 above 5"),
         ] {
-            assert_eq!(send(&mut keeper, &command), Taken::Refused);
+            assert_eq!(send(&mut keeper, &command), CommandOutcome::Refused);
             assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
             assert_eq!((keeper.desired(), keeper.serial), (Some(&moved), 5));
         }
-        assert_eq!(send(&mut keeper, &of(3, 4, EMPTY)), Taken::Older, "a repetition that was overtaken");
-        assert_eq!(keeper.take(of(9, 6, &other), NOW + 1), Taken::Refused);
+        assert_eq!(send(&mut keeper, &of(3, 4, EMPTY)), CommandOutcome::Older, "a repetition that was overtaken");
+        assert_eq!(keeper.take(of(9, 6, &other), NOW + 1), CommandOutcome::Refused);
         assert!(keeper.error().unwrap().contains("ended"));
         assert!(is_new(&mut keeper, &of(1, far, &other)));
         assert_eq!((keeper.version(), keeper.serial, keeper.error().unwrap().contains("ended")), (1, far, false));
@@ -405,19 +405,19 @@ mod tests {
             (from(ELSEWHERE, desired(9, None)), "another store"),
             (from(EARLIER, of(9, 4, EMPTY)), "older than this cluster by 2 revisions"),
         ] {
-            assert_eq!(send(&mut keeper, &command), Taken::Held);
+            assert_eq!(send(&mut keeper, &command), CommandOutcome::Held);
             assert!(keeper.held().unwrap().to_string().contains(reason), "{:?}", keeper.held());
             assert_eq!((keeper.version(), keeper.serial), (3, 5));
         }
         // The signer's next policy is what is wanted, wherever it comes from.
         assert!(is_new(&mut keeper, &from(ELSEWHERE, of(1, 6, EMPTY))));
         assert_eq!((keeper.held(), keeper.serial), (None, 6));
-        assert_eq!(send(&mut keeper, &of(9, 6, EMPTY)), Taken::Held, "the store that was left");
+        assert_eq!(send(&mut keeper, &of(9, 6, EMPTY)), CommandOutcome::Held, "the store that was left");
         // An operator's decision, for the same policy.
         assert!(is_new(&mut keeper, &from(RELEASED, of(9, 6, EMPTY))));
         assert_eq!((keeper.held(), keeper.version()), (None, 9));
         // A signature that is not believed is refused, not held.
-        assert_eq!(send(&mut keeper, &from(HERE, desired(99, Some(EMPTY)))), Taken::Refused);
+        assert_eq!(send(&mut keeper, &from(HERE, desired(99, Some(EMPTY)))), CommandOutcome::Refused);
         assert_eq!(keeper.held(), None);
     }
 
@@ -430,7 +430,7 @@ mod tests {
         let before = keeper.epoch();
         assert!(is_new(&mut keeper, &of(1, 1, EMPTY)));
         assert_ne!(keeper.epoch(), before);
-        assert_eq!(keeper.take(of(1, 1, EMPTY), NOW + 1), Taken::Repeat);
+        assert_eq!(keeper.take(of(1, 1, EMPTY), NOW + 1), CommandOutcome::Repeat);
         // An older state of the store changes nothing.
         keeper.apply(record(desired(9, None), 0));
         assert_eq!((keeper.version(), keeper.serial), (1, 1));
@@ -438,11 +438,11 @@ mod tests {
 
     #[test]
     fn the_serial_number_outlives_the_key_that_signed_it() {
-        let mut later = PolicyKeeper::new(anchor(1));
+        let mut later = ActivePolicy::new(anchor(1));
         later.apply(record(of(3, 5, EMPTY), 5));
         assert_eq!((later.state(), later.serial), (PolicyState::Invalid, 5));
         assert!(later.error().unwrap().contains("not believed"), "{:?}", later.error());
-        assert_eq!(send(&mut later, &of(4, 6, EMPTY)), Taken::Refused, "the key of an ended epoch");
+        assert_eq!(send(&mut later, &of(4, 6, EMPTY)), CommandOutcome::Refused, "the key of an ended epoch");
     }
 
     proptest! {

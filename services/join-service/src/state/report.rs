@@ -10,7 +10,7 @@ use sparkplug::edge_node::NodeUpdate;
 use sparkplug::{Metric, TypedMetrics};
 use uuid::Uuid;
 
-use super::policy::PolicyKeeper;
+use super::policy::ActivePolicy;
 use super::seen::{Seen, SeenHosts};
 use crate::cache::Cache;
 use crate::document::HostRecord;
@@ -146,13 +146,13 @@ fn all_disks(cache: &Cache, seen: &SeenHosts) -> BTreeSet<Uuid> {
 }
 
 /// The hosts as devices: those that have a record, and those that were refused.
-pub fn hosts(cache: &Cache, seen: &SeenHosts, policy: &PolicyKeeper) -> BTreeMap<Uuid, JoinHost> {
+pub fn hosts(cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> BTreeMap<Uuid, JoinHost> {
     let disks = all_disks(cache, seen).into_iter();
     disks.filter_map(|disk| Some((disk, host(disk, cache, seen, policy)?))).collect()
 }
 
 /// The host of a disk, if there is one. A refused host never stands in the place of the host whose disk it names.
-pub fn host(disk: Uuid, cache: &Cache, seen: &SeenHosts, policy: &PolicyKeeper) -> Option<JoinHost> {
+pub fn host(disk: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> Option<JoinHost> {
     let is_revoked = |ek| policy.verifier().policy().is_revoked(ek);
     if let Some((ek, entry)) = cache.hosts_of_disk(disk).next_back() {
         let mut host = recorded(hex::encode(ek), &entry.is);

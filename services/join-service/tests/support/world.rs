@@ -179,7 +179,7 @@ impl World {
                 let generation = self.replicas[at].generation;
                 self.post(1, Mail::Replica(at, generation, Event::Read { key, result }));
             }
-            Effect::Speak(metrics) => {
+            Effect::BecomeLeader(metrics) => {
                 self.wire.carry(&metrics);
                 let replica = &mut self.replicas[at];
                 replica.speaks = true;
@@ -189,7 +189,7 @@ impl World {
                     self.birth(at, host);
                 }
             }
-            Effect::FallSilent => self.replicas[at].speaks = false,
+            Effect::StepDown => self.replicas[at].speaks = false,
             Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
                 self.wire.carry(&metrics);
                 self.replicas[at].devices.insert(device.to_string(), metrics);

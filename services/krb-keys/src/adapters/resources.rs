@@ -9,15 +9,15 @@ use krb_keys_contract::NodeAddress;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::runtime::watcher::Config as WatchConfig;
 use kube::{Api, Client, CustomResource, CustomResourceExt, KubeSchema, ResourceExt};
-use kubernetes_client::watch::{News, Watches};
+use kubernetes_client::watch::{WatchEvent, Watches};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use service_runtime::health::Health;
 use tokio::sync::mpsc;
 
 use crate::account::AccountFields;
-use crate::event::{Event, Resource, Status, Trouble};
-use crate::reconcile::{Meta, Record, Wish};
+use crate::event::{Event, KeyError, Resource, Status};
+use crate::reconcile::{KeySpec, Meta, Record};
 use crate::spec::{KerberosKeyFields, Kind, ResourceId, SpecError, validate_local};
 
 /// Annotation: another key is wanted.
@@ -209,20 +209,20 @@ pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, heal
 }
 
 /// None: nothing is known that was not.
-fn event(kind: Kind, news: News<(String, Resource)>, health: &Health) -> Option<Event> {
+fn event(kind: Kind, news: WatchEvent<(String, Resource)>, health: &Health) -> Option<Event> {
     let component = match kind {
         Kind::KerberosKey => "kerberos_keys",
         Kind::LocalSecret => "local_secrets",
     };
     let event = match news {
-        News::Listed(all) => Event::Listed(kind, all.into_iter().collect::<BTreeMap<_, _>>()),
-        News::Changed((name, resource)) => Event::Applied(ResourceId { kind, name }, resource),
-        News::Gone((name, _)) => Event::Deleted(ResourceId { kind, name }),
-        News::NotInstalled => {
+        WatchEvent::Listed(all) => Event::Listed(kind, all.into_iter().collect::<BTreeMap<_, _>>()),
+        WatchEvent::Changed((name, resource)) => Event::Applied(ResourceId { kind, name }, resource),
+        WatchEvent::Gone((name, _)) => Event::Deleted(ResourceId { kind, name }),
+        WatchEvent::NotInstalled => {
             health.component(component, false, "the cluster does not know the kind");
             return None;
         }
-        News::Interrupted(error) => {
+        WatchEvent::Interrupted(error) => {
             health.component(component, false, format!("cannot watch: {error}"));
             return None;
         }
@@ -254,7 +254,7 @@ fn read(kind: Kind, object: &DynamicObject) -> Resource {
     Resource {
         uid: object.uid().unwrap_or_default(),
         generation: object.metadata.generation.unwrap_or_default(),
-        wish: Wish {
+        wish: KeySpec {
             meta,
             deleting: object.metadata.deletion_timestamp.is_some(),
             suspended: is_set(SUSPEND),
@@ -303,16 +303,16 @@ pub async fn mark(
     (id, uid): (&ResourceId, &str),
     meta: &Meta,
     fulfilled: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), KeyError> {
     let api = api(client, namespace, id.kind);
     let object = api.get(&id.name).await.map_err(|error| trouble(&error))?;
     if object.uid().as_deref() != Some(uid) {
-        return Err(Trouble::Conflict(id.to_string()));
+        return Err(KeyError::Conflict(id.to_string()));
     }
     let mut finalizers: Vec<&str> =
         object.finalizers().iter().map(String::as_str).filter(|name| *name != FINALIZER).collect();
     finalizers.extend(meta.finalizer.then_some(FINALIZER));
-    let record = serde_json::to_string(&meta.record).map_err(|error| Trouble::Kubernetes(error.to_string()))?;
+    let record = serde_json::to_string(&meta.record).map_err(|error| KeyError::Kubernetes(error.to_string()))?;
     let account = meta.record.account.as_ref().and_then(|account| account.uuid);
     let mut annotations = json!({ APPLIED: record, ACCOUNT_UUID: account });
     if fulfilled {
@@ -334,7 +334,7 @@ pub async fn mark(
 ///
 /// # Errors
 /// Kubernetes.
-pub async fn tell_status(client: &Client, namespace: &str, id: &ResourceId, status: &Status) -> Result<(), Trouble> {
+pub async fn tell_status(client: &Client, namespace: &str, id: &ResourceId, status: &Status) -> Result<(), KeyError> {
     let condition = KeyCondition {
         kind: "Ready".to_owned(),
         status: status.status.clone(),
@@ -354,12 +354,12 @@ pub async fn tell_status(client: &Client, namespace: &str, id: &ResourceId, stat
 }
 
 /// An error of the API, without what was sent: that may be secret.
-pub fn trouble(error: &kube::Error) -> Trouble {
+pub fn trouble(error: &kube::Error) -> KeyError {
     match error {
-        kube::Error::Api(status) if status.code == 409 => Trouble::Conflict("the object".to_owned()),
-        kube::Error::Api(status) => Trouble::Kubernetes(format!("{} ({})", status.reason, status.code)),
-        kube::Error::SerdeError(_) => Trouble::Kubernetes("the answer cannot be read".to_owned()),
-        other => Trouble::Kubernetes(format!("not reachable: {other}")),
+        kube::Error::Api(status) if status.code == 409 => KeyError::Conflict("the object".to_owned()),
+        kube::Error::Api(status) => KeyError::Kubernetes(format!("{} ({})", status.reason, status.code)),
+        kube::Error::SerdeError(_) => KeyError::Kubernetes("the answer cannot be read".to_owned()),
+        other => KeyError::Kubernetes(format!("not reachable: {other}")),
     }
 }
 
@@ -384,7 +384,7 @@ mod tests {
             "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "InStep", "observedGeneration": 3 }] },
         }));
         let resource = read(Kind::KerberosKey, &object);
-        let Wish { meta, deleting, suspended, spec } = &resource.wish;
+        let KeySpec { meta, deleting, suspended, spec } = &resource.wish;
         assert!(meta.finalizer && meta.force_rekey && meta.has_old_keys && !suspended && !deleting);
         let spec = spec.as_ref().unwrap();
         assert_eq!(meta.record, Record::of(spec));

@@ -14,10 +14,10 @@ use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, Scope, SealingCertificat
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::hands::{fresh_trust, random, random_text, stamps};
+use super::key_executor::{fresh_trust, random, random_text, stamps};
 use super::resources::trouble;
 use super::secrets::{TRIES, is_ours, unchanged};
-use crate::event::Trouble;
+use crate::event::KeyError;
 use crate::reconcile::{Delivery, KeyStamp, Material, SealedKey, SecretSeen, Validity};
 use crate::spec::{ConfigMapKey, KeyType, SecretKey};
 use crate::{MANAGED_BY_LABEL, MANAGER};
@@ -68,7 +68,7 @@ impl Sealing {
     ///
     /// # Errors
     /// Kubernetes, the KDC.
-    pub async fn look(&self, key: &SealedKey, may_ask: bool) -> Result<(SecretSeen, Option<Delivery>), Trouble> {
+    pub async fn look(&self, key: &SealedKey, may_ask: bool) -> Result<(SecretSeen, Option<Delivery>), KeyError> {
         let found = self.get(&key.place).await?;
         let value = found.as_ref().and_then(|object| value(object, &key.place));
         let certificate = self.certificate(&key.seal_with).await?;
@@ -88,7 +88,7 @@ impl Sealing {
     ///
     /// # Errors
     /// Kubernetes.
-    pub async fn holds(&self, place: &SecretKey) -> Result<bool, Trouble> {
+    pub async fn holds(&self, place: &SecretKey) -> Result<bool, KeyError> {
         Ok(self.get(place).await?.is_some_and(|object| is_ours(&object) && value(&object, place).is_some()))
     }
 
@@ -96,16 +96,16 @@ impl Sealing {
     ///
     /// # Errors
     /// Kubernetes; the SealedSecret is not ours.
-    pub async fn clear(&self, place: &SecretKey) -> Result<(), Trouble> {
+    pub async fn clear(&self, place: &SecretKey) -> Result<(), KeyError> {
         self.change(place, None).await
     }
 
     /// Makes a key, gives it to the KDC and delivers it. One that was made and could not be delivered is used, if it is still the KDC's.
     ///
     /// # Errors
-    /// [`Trouble`]; the KDC may have another key then.
-    pub async fn make(&self, key: SealedKey) -> Result<Delivery, Trouble> {
-        let content = |reason| Trouble::Content(key.place.clone(), reason);
+    /// [`KeyError`]; the KDC may have another key then.
+    pub async fn make(&self, key: SealedKey) -> Result<Delivery, KeyError> {
+        let content = |reason| KeyError::Content(key.place.clone(), reason);
         let pem = self.certificate(&key.seal_with).await?.map_err(content)?;
         let certificate = usable(&pem).map_err(content)?;
         let unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.place);
@@ -131,7 +131,7 @@ impl Sealing {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).insert(made.of.place.clone(), made);
     }
 
-    async fn fresh(&self, key: SealedKey) -> Result<Unwritten, Trouble> {
+    async fn fresh(&self, key: SealedKey) -> Result<Unwritten, KeyError> {
         let first = key.principals.first();
         let value = match (key.key_type, first) {
             (KeyType::Random, _) => self.kdc.new_keys(&key.principals).await?,
@@ -147,7 +147,7 @@ impl Sealing {
                 trust.to_bytes()
             }
             // Such a resource is refused before.
-            _ => return Err(Trouble::Content(key.place, "keys of this type are not sealed".to_owned())),
+            _ => return Err(KeyError::Content(key.place, "keys of this type are not sealed".to_owned())),
         };
         let stamps = stamps(&self.kdc, &key.principals).await?;
         Ok(Unwritten { of: key, value, stamps })
@@ -158,37 +158,37 @@ impl Sealing {
         certificate: &SealingCertificate,
         pem: &str,
         made: &Unwritten,
-    ) -> Result<Delivery, Trouble> {
+    ) -> Result<Delivery, KeyError> {
         let place = &made.of.place;
         let session_key = random::<SESSION_KEY_BYTES>()?;
         let plain = Plain { key: place.key.clone(), value: made.value.clone(), session_key };
         let (namespace, name) = (self.namespace.as_str(), place.secret.as_str());
         let request = Request { namespace, name, scope: Scope::Strict, secret_type: "Opaque" };
         let object = sealed_secret(certificate, request, &[plain])
-            .map_err(|error| Trouble::Content(place.clone(), error.to_string()))?;
+            .map_err(|error| KeyError::Content(place.clone(), error.to_string()))?;
         self.change(place, Some(&object)).await?;
         let value = object["spec"]["encryptedData"][&place.key].as_str().unwrap_or_default();
         Ok(Delivery { of: of(&made.of, pem, value), keys: made.stamps.clone() })
     }
 
-    async fn get(&self, place: &SecretKey) -> Result<Option<DynamicObject>, Trouble> {
+    async fn get(&self, place: &SecretKey) -> Result<Option<DynamicObject>, KeyError> {
         self.sealed.get_opt(&place.secret).await.map_err(|error| trouble(&error))
     }
 
     /// Err: why there is none.
-    async fn certificate(&self, at: &ConfigMapKey) -> Result<Result<String, String>, Trouble> {
+    async fn certificate(&self, at: &ConfigMapKey) -> Result<Result<String, String>, KeyError> {
         let found = self.config_maps.get_opt(&at.config_map).await.map_err(|error| trouble(&error))?;
         let pem = found.and_then(|found| found.data?.remove(&at.key));
         Ok(pem.ok_or_else(|| format!("spec.sealWith: ConfigMap {} has no key {}", at.config_map, at.key)))
     }
 
     /// Writes the value in `sealed`, an object with nothing else; None takes what is there out.
-    async fn change(&self, place: &SecretKey, sealed: Option<&Value>) -> Result<(), Trouble> {
+    async fn change(&self, place: &SecretKey, sealed: Option<&Value>) -> Result<(), KeyError> {
         for _ in 0..TRIES {
             let found = self.get(place).await?;
             if found.as_ref().is_some_and(|object| !is_ours(object)) {
                 let rule = format!("the SealedSecret lacks the label {MANAGED_BY_LABEL}={MANAGER}");
-                return Err(Trouble::Content(place.clone(), rule));
+                return Err(KeyError::Content(place.clone(), rule));
             }
             let written = match (found, sealed) {
                 (None, None) => return Ok(()),
@@ -196,13 +196,13 @@ impl Sealing {
                     let mut object = sealed.clone();
                     object["metadata"]["labels"] = json!({ MANAGED_BY_LABEL: MANAGER });
                     let object = serde_json::from_value(object)
-                        .map_err(|error| Trouble::Kubernetes(format!("a SealedSecret cannot be written: {error}")))?;
+                        .map_err(|error| KeyError::Kubernetes(format!("a SealedSecret cannot be written: {error}")))?;
                     self.sealed.create(&PostParams::default(), &object).await.map(|_| ())
                 }
                 (Some(mut object), sealed) => {
                     let data = object.data.pointer_mut("/spec/encryptedData").and_then(Value::as_object_mut);
                     let no_form =
-                        || Trouble::Content(place.clone(), "the SealedSecret has no encryptedData".to_owned());
+                        || KeyError::Content(place.clone(), "the SealedSecret has no encryptedData".to_owned());
                     let data = data.ok_or_else(no_form)?;
                     match sealed {
                         Some(sealed) => {
@@ -220,15 +220,15 @@ impl Sealing {
             };
             match written {
                 Err(kube::Error::Api(status)) if status.code == 404 && sealed.is_some() => {
-                    return Err(Trouble::Kubernetes(NO_KIND.to_owned()));
+                    return Err(KeyError::Kubernetes(NO_KIND.to_owned()));
                 }
                 other => match other.map_err(|error| trouble(&error)) {
-                    Err(Trouble::Conflict(_)) => {}
+                    Err(KeyError::Conflict(_)) => {}
                     other => return other,
                 },
             }
         }
-        Err(Trouble::Conflict(format!("SealedSecret {}", place.secret)))
+        Err(KeyError::Conflict(format!("SealedSecret {}", place.secret)))
     }
 }
 

@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt};
 use zeroize::Zeroizing;
 
 use super::resources::trouble;
-use crate::event::Trouble;
+use crate::event::KeyError;
 use crate::spec::SecretKey;
 use crate::{MANAGED_BY_LABEL, MANAGER};
 
@@ -47,7 +47,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Kubernetes.
-    pub async fn read(&self, place: &SecretKey) -> Result<Found, Trouble> {
+    pub async fn read(&self, place: &SecretKey) -> Result<Found, KeyError> {
         let secret = self.0.get_opt(&place.secret).await.map_err(|error| trouble(&error))?;
         let is_writable = secret.as_ref().is_none_or(is_ours);
         let version =
@@ -60,7 +60,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Kubernetes; the Secret is not ours; what `change` says.
-    pub async fn change<F>(&self, place: &SecretKey, mut change: F) -> Result<(), Trouble>
+    pub async fn change<F>(&self, place: &SecretKey, mut change: F) -> Result<(), KeyError>
     where
         F: FnMut(Option<&[u8]>) -> Result<Option<Zeroizing<Vec<u8>>>, String> + Send,
     {
@@ -68,12 +68,12 @@ impl Secrets {
             let found = self.0.get_opt(&place.secret).await.map_err(|error| trouble(&error))?;
             if found.as_ref().is_some_and(|secret| !is_ours(secret)) {
                 let rule = format!("the Secret lacks the label {MANAGED_BY_LABEL}={MANAGER}");
-                return Err(Trouble::Content(place.clone(), rule));
+                return Err(KeyError::Content(place.clone(), rule));
             }
             let is_there = found.is_some();
             let mut secret = found.unwrap_or_else(|| fresh(&place.secret));
             let before = secret.data.as_ref().and_then(|data| data.get(&place.key)).map(|value| value.0.as_slice());
-            let after = change(before).map_err(|rule| Trouble::Content(place.clone(), rule))?;
+            let after = change(before).map_err(|rule| KeyError::Content(place.clone(), rule))?;
             let data = secret.data.get_or_insert_with(BTreeMap::new);
             match after {
                 Some(value) => data.insert(place.key.clone(), ByteString(value.to_vec())),
@@ -87,11 +87,11 @@ impl Secrets {
                 (true, false) => self.0.replace(&place.secret, &PostParams::default(), &secret).await.map(|_| ()),
             };
             match written.map_err(|error| trouble(&error)) {
-                Err(Trouble::Conflict(_)) => {}
+                Err(KeyError::Conflict(_)) => {}
                 other => return other,
             }
         }
-        Err(Trouble::Conflict(format!("Secret {}", place.secret)))
+        Err(KeyError::Conflict(format!("Secret {}", place.secret)))
     }
 }
 

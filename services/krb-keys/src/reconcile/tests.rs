@@ -50,7 +50,7 @@ struct Known {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct World {
-    wish: Wish,
+    wish: KeySpec,
     kdc: BTreeMap<Principal, Known>,
     secrets: BTreeMap<SecretKey, Held>,
     /// Values by number, in SealedSecrets.
@@ -68,7 +68,7 @@ struct World {
 
 impl World {
     fn new(spec: Spec) -> Self {
-        let wish = Wish { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
+        let wish = KeySpec { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
         Self {
             wish,
             kdc: BTreeMap::new(),

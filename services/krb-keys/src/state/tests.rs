@@ -1,7 +1,7 @@
 //! The state: which resource is worked on when, and what is said of it.
 
 use super::*;
-use crate::reconcile::{Material, Meta, SecretSeen, Validity, Wish};
+use crate::reconcile::{KeySpec, Material, Meta, SecretSeen, Validity};
 use crate::spec::KeyType;
 use kerberos_client::{KdcError, Presence, Principal};
 
@@ -41,7 +41,7 @@ pub(super) fn resource(name: &str) -> Resource {
         remark: None,
     };
     let meta = Meta { finalizer: true, record: Record::of(&spec), ..Meta::default() };
-    let wish = Wish { meta, deleting: false, suspended: false, spec: Ok(spec) };
+    let wish = KeySpec { meta, deleting: false, suspended: false, spec: Ok(spec) };
     Resource { uid: format!("uid of {name}"), generation: 1, wish, status: None }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn in_step(name: &str, validity: Validity) -> Observed {
     }
 }
 
-fn outage() -> Trouble {
+fn outage() -> KeyError {
     KdcError::Unreachable("nobody there".to_owned()).into()
 }
 
@@ -141,7 +141,7 @@ fn a_wrong_key_is_replaced_and_looked_at_again() {
     let effects = run.on(Event::Seen(id("a"), Ok(in_step("a", Validity::Invalid))), 1);
     assert!(matches!(&effects[..], [Effect::Act { action: Action::MakeKeys { .. }, uid, .. }] if uid == "uid of a"));
     assert_eq!(looked_at(&run.on(Event::Acted(id("a"), Ok(None)), 2)), Some("a"));
-    let conflict = Trouble::Conflict("Secret a".to_owned());
+    let conflict = KeyError::Conflict("Secret a".to_owned());
     run.on(Event::Seen(id("a"), Ok(in_step("a", Validity::Invalid))), 3);
     assert_eq!(looked_at(&run.on(Event::Acted(id("a"), Err(conflict)), 4)), Some("a"), "at once");
 }
@@ -231,7 +231,7 @@ fn what_a_mark_has_changed_is_known_when_kubernetes_says_so() {
 fn what_goes_wrong_with_one_resource_does_not_hold_up_the_others() {
     let mut run = Run::new(&["a", "b"]);
     run.begin();
-    let effects = run.on(Event::Seen(id("a"), Err(Trouble::Kubernetes("Forbidden (403)".to_owned()))), 1);
+    let effects = run.on(Event::Seen(id("a"), Err(KeyError::Kubernetes("Forbidden (403)".to_owned()))), 1);
     assert_eq!((told(&effects), looked_at(&effects)), (Some("Failed"), Some("b")));
 }
 
@@ -274,7 +274,7 @@ fn a_wish_for_another_key_is_fulfilled_once_even_if_its_annotation_stays() {
     assert!(
         matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::Mark { meta, .. }, .. }] if !meta.force_rekey)
     );
-    run.on(Event::Acted(id("a"), Err(Trouble::Kubernetes("down".to_owned()))), 0);
+    run.on(Event::Acted(id("a"), Err(KeyError::Kubernetes("down".to_owned()))), 0);
     run.on(Event::DeadlineReached, 10);
     assert!(matches!(&run.on(seen(), 10)[..], [Effect::Act { action: Action::Mark { .. }, .. }]), "no second key");
 }

@@ -19,7 +19,7 @@ use super::issuer::{CLUSTER, GROUP, TestIssuer, anchor, master};
 use crate::event::{Done, Effect, Ending, Event, Identity, Inspection, Task, TaskError, TpmAnswer, TpmWork};
 use crate::platform::{AttesterKeys, DiskFound, Mark};
 use crate::record::{NodeRecord, Progress};
-use crate::renewal::Lifetime;
+use crate::renewal::ValidityPeriod;
 use crate::state::{Settings, State};
 
 pub const DISK: Uuid = Uuid::from_u128(0xD15C);
@@ -53,7 +53,7 @@ pub struct Host {
     key: Option<Secret>,
     open: bool,
     pub record: Option<NodeRecord>,
-    pub certificates: Vec<Lifetime>,
+    pub certificates: Vec<ValidityPeriod>,
     pub renewed: Vec<Renewal>,
     pub reboots: usize,
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use service_runtime::config::ExposeSecret as _;
 use uuid::Uuid;
 
-use super::people::{Asker, Fault, Server, random, unexpected};
+use super::people::{Fault, RequestContext, Server, random, unexpected};
 use super::{audit_file, shapes};
 use crate::access::Grant;
 use crate::access::token::{self, RANDOM_BYTES, TokenHash};
@@ -40,7 +40,7 @@ pub struct NewToken {
     expires_s: Option<u64>,
 }
 
-pub(super) async fn tokens(asker: Asker) -> Result<Json<Vec<shapes::Token>>, Fault> {
+pub(super) async fn tokens(asker: RequestContext) -> Result<Json<Vec<shapes::Token>>, Fault> {
     match asker.ask(Question::Tokens).await? {
         Reply::Tokens(tokens) => Ok(Json(tokens.into_iter().map(shapes::Token::from).collect())),
         _ => Err(unexpected()),
@@ -49,7 +49,7 @@ pub(super) async fn tokens(asker: Asker) -> Result<Json<Vec<shapes::Token>>, Fau
 
 /// The text is made here: nothing but its hash goes further, and who asked has it alone.
 pub(super) async fn create_token(
-    asker: Asker,
+    asker: RequestContext,
     wanted: Result<Json<NewToken>, JsonRejection>,
 ) -> Result<Json<shapes::CreatedToken>, Fault> {
     let Json(wanted) = wanted.map_err(|error| Fault::Request(error.status(), error.body_text()))?;
@@ -76,7 +76,7 @@ pub(super) async fn create_token(
     }
 }
 
-pub(super) async fn revoke_token(asker: Asker, Path(name): Path<String>) -> Result<StatusCode, Fault> {
+pub(super) async fn revoke_token(asker: RequestContext, Path(name): Path<String>) -> Result<StatusCode, Fault> {
     asker.ask(Question::RevokeToken { name }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -89,7 +89,7 @@ pub(super) struct AuditQuery {
 
 pub(super) async fn audit(
     State(server): State<Server>,
-    asker: Asker,
+    asker: RequestContext,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<Vec<serde_json::Value>>, Fault> {
     let limit = query.limit.unwrap_or(RECORDS);

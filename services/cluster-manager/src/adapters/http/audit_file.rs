@@ -8,7 +8,7 @@ use tokio::fs::OpenOptions;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::desk::{Told, Waiting};
+use super::desk::{Published, Waiting};
 use crate::access::audit::AuditRecord;
 use crate::access::chain::Chain;
 
@@ -24,7 +24,7 @@ pub struct Entry {
     /// The record.
     pub record: AuditRecord,
     /// The answer, and who waits for it; None: nobody does.
-    pub answer: Option<(Told, Waiting)>,
+    pub answer: Option<(Published, Waiting)>,
 }
 
 /// The file in a state directory.

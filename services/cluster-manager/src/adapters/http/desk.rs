@@ -14,11 +14,11 @@ use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 pub const QUESTIONS_MAX: usize = 64;
 
 /// The answer to a question.
-pub type Told = Result<Reply, Refusal>;
+pub type Published = Result<Reply, Refusal>;
 
 /// Brings questions to the state and answers back. Clones are the same desk.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct StateClient {
     questions: mpsc::Sender<Asked>,
     records: mpsc::Sender<Entry>,
     places: Arc<Semaphore>,
@@ -34,18 +34,18 @@ struct Table {
 /// Who waits. The place is kept until the answer, also when nobody waits any more.
 #[derive(Debug)]
 pub struct Waiting {
-    outlet: oneshot::Sender<Told>,
+    outlet: oneshot::Sender<Published>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Waiting {
     /// Tells the answer; whoever went away does not hear it.
-    pub fn tell(self, told: Told) {
+    pub fn tell(self, told: Published) {
         let _ = self.outlet.send(told);
     }
 }
 
-impl Desk {
+impl StateClient {
     /// A desk; `questions` leads to the loop, `records` to the file. Both need room for [`QUESTIONS_MAX`].
     #[must_use]
     pub fn new(questions: mpsc::Sender<Asked>, records: mpsc::Sender<Entry>) -> Self {
@@ -56,7 +56,7 @@ impl Desk {
     ///
     /// # Errors
     /// The refusal of the state, or that there are too many questions already.
-    pub async fn ask(&self, from: IpAddr, credential: Credential, question: Question) -> Told {
+    pub async fn ask(&self, from: IpAddr, credential: Credential, question: Question) -> Published {
         let busy = || Refusal::NotAtPresent("too many requests are under way; try again".to_owned());
         let stopping = || Refusal::NotAtPresent("the cluster manager is stopping".to_owned());
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
@@ -124,8 +124,8 @@ mod tests {
     async fn each_asker_gets_the_answer_to_the_own_question_and_too_many_are_turned_away() {
         let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
         let (records, _records) = mpsc::channel(QUESTIONS_MAX);
-        let desk = Desk::new(outlet, records);
-        let ask = |desk: Desk| async move { desk.ask(HOME, Credential::None, Question::Clusters).await };
+        let desk = StateClient::new(outlet, records);
+        let ask = |desk: StateClient| async move { desk.ask(HOME, Credential::None, Question::Clusters).await };
         let asking: Vec<_> = (0..QUESTIONS_MAX).map(|_| tokio::spawn(ask(desk.clone()))).collect();
         let mut ids = Vec::new();
         for _ in 0..QUESTIONS_MAX {

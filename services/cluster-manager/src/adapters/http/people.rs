@@ -25,7 +25,7 @@ use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::desk::Desk;
+use super::desk::StateClient;
 use super::identities::{self, Identities, IdentityFault};
 use super::{administration, bearer, openapi, sealed, shapes};
 use crate::access::rate::{self, Limiter, Rate};
@@ -59,7 +59,7 @@ const STRICT_TRANSPORT: &str = "max-age=31536000";
 /// What the routes share.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
-    desk: Desk,
+    desk: StateClient,
     peers: Arc<Mutex<Limiter<IpAddr>>>,
     pub(super) clock: Clock,
     with_tls: bool,
@@ -70,7 +70,7 @@ pub(super) struct Server {
 
 /// The API. `rate`: of each address that asks; `audit`: the record of writes.
 pub fn router(
-    desk: Desk,
+    desk: StateClient,
     rate: Rate,
     with_tls: bool,
     identities: Option<Identities>,
@@ -178,13 +178,13 @@ const fn status_of(refusal: &Refusal) -> StatusCode {
 }
 
 /// A request, as far as it says who asks.
-pub(super) struct Asker {
+pub(super) struct RequestContext {
     server: Server,
     from: IpAddr,
     headers: HeaderMap,
 }
 
-impl FromRequestParts<Server> for Asker {
+impl FromRequestParts<Server> for RequestContext {
     type Rejection = ExtensionRejection;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, ExtensionRejection> {
@@ -193,10 +193,10 @@ impl FromRequestParts<Server> for Asker {
     }
 }
 
-impl Asker {
-    async fn caller(self) -> Result<Caller, Fault> {
+impl RequestContext {
+    async fn caller(self) -> Result<AuthenticatedCaller, Fault> {
         let credential = self.credential().await?;
-        Ok(Caller { server: self.server, from: self.from, credential })
+        Ok(AuthenticatedCaller { server: self.server, from: self.from, credential })
     }
 
     async fn credential(&self) -> Result<Credential, Fault> {
@@ -214,13 +214,13 @@ impl Asker {
 }
 
 /// Who asks, and from where.
-struct Caller {
+struct AuthenticatedCaller {
     server: Server,
     from: IpAddr,
     credential: Credential,
 }
 
-impl Caller {
+impl AuthenticatedCaller {
     async fn ask(&self, question: Question) -> Result<Reply, Fault> {
         Ok(self.server.desk.ask(self.from, self.credential.clone(), question).await?)
     }
@@ -248,7 +248,7 @@ async fn document() -> Response {
     Json(openapi::document()).into_response()
 }
 
-async fn clusters(asker: Asker) -> Result<Json<Vec<shapes::Cluster>>, Fault> {
+async fn clusters(asker: RequestContext) -> Result<Json<Vec<shapes::Cluster>>, Fault> {
     match asker.ask(Question::Clusters).await? {
         Reply::Clusters(devices) => {
             Ok(Json(devices.into_iter().map(|(uuid, device)| shapes::Cluster::new(uuid, device)).collect()))
@@ -257,7 +257,7 @@ async fn clusters(asker: Asker) -> Result<Json<Vec<shapes::Cluster>>, Fault> {
     }
 }
 
-async fn status(asker: Asker, Path(cluster): Path<String>) -> Result<Json<shapes::Cluster>, Fault> {
+async fn status(asker: RequestContext, Path(cluster): Path<String>) -> Result<Json<shapes::Cluster>, Fault> {
     let question = Question::Status { cluster: uuid(&cluster)? };
     match asker.ask(question).await? {
         Reply::Status(uuid, device) => Ok(Json(shapes::Cluster::new(uuid, *device))),
@@ -265,7 +265,7 @@ async fn status(asker: Asker, Path(cluster): Path<String>) -> Result<Json<shapes
     }
 }
 
-async fn secrets(asker: Asker, Path(cluster): Path<String>) -> Result<Json<shapes::Secrets>, Fault> {
+async fn secrets(asker: RequestContext, Path(cluster): Path<String>) -> Result<Json<shapes::Secrets>, Fault> {
     let question = Question::Secrets { cluster: uuid(&cluster)? };
     match asker.ask(question).await? {
         Reply::Secrets(stored, fingerprint) => Ok(Json(shapes::Secrets::new(stored, fingerprint))),
@@ -281,7 +281,7 @@ struct LineQuery {
 
 /// The token is made here: nothing but its hash goes further, and who asked has it alone.
 async fn bootstrap_url(
-    asker: Asker,
+    asker: RequestContext,
     Path(cluster): Path<String>,
     Query(query): Query<LineQuery>,
 ) -> Result<Json<shapes::BootstrapLine>, Fault> {
@@ -316,7 +316,7 @@ pub(super) struct PutQuery {
 
 /// A key that somebody wants to write, and may.
 pub(super) struct Wanted {
-    caller: Caller,
+    caller: AuthenticatedCaller,
     cluster: Uuid,
     key: SecretKey,
     scope: Scope,
@@ -335,7 +335,7 @@ pub(super) type Place = Path<(String, String, String, String)>;
 impl Wanted {
     /// Whether they may is decided before a value is read.
     pub(super) async fn read(
-        asker: Asker,
+        asker: RequestContext,
         Path((cluster, namespace, name, key)): Place,
         query: PutQuery,
     ) -> Result<Self, Fault> {
@@ -380,7 +380,7 @@ impl Wanted {
 }
 
 async fn put_secret(
-    asker: Asker,
+    asker: RequestContext,
     place: Place,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,
@@ -393,7 +393,7 @@ async fn put_secret(
 }
 
 async fn delete_secret(
-    asker: Asker,
+    asker: RequestContext,
     Path((cluster, namespace, name, key)): Place,
     Query(query): Query<DeleteQuery>,
 ) -> Result<StatusCode, Fault> {

@@ -6,7 +6,7 @@ use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use sealed_secrets::of_sealed;
 
-use super::people::{Asker, Fault, Place, PutQuery, Wanted, fingerprint, read, unexpected, uuid};
+use super::people::{Fault, Place, PutQuery, RequestContext, Wanted, fingerprint, read, unexpected, uuid};
 use super::shapes;
 use crate::api::{Question, Reply};
 
@@ -14,7 +14,7 @@ use crate::api::{Question, Reply};
 pub(super) const SEALED_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
 pub(super) async fn certificate(
-    asker: Asker,
+    asker: RequestContext,
     Path(cluster): Path<String>,
 ) -> Result<Json<shapes::SealingCertificate>, Fault> {
     let question = Question::SealingCertificate { cluster: uuid(&cluster)? };
@@ -29,7 +29,7 @@ pub(super) async fn certificate(
 
 /// The manifest is made here, so that nothing but the value comes from outside.
 pub(super) async fn put(
-    asker: Asker,
+    asker: RequestContext,
     place: Place,
     Query(query): Query<PutQuery>,
     headers: HeaderMap,

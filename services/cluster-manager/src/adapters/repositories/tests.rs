@@ -147,7 +147,7 @@ fn a_restart_finds_open_repositories_and_only_those() {
     let shared = Place { path: "shared/helm".to_owned(), kind: Kind::Shared, store: Uuid::nil() };
     fixture.repositories.write(Uuid::from_u128(3), &shared, &files("x"), 0).unwrap();
     let again = Repositories::load(fixture.state_dir.path()).unwrap();
-    let left = LeftRepository { cluster: CLUSTER, name: "A".to_owned(), store: Uuid::from_u128(7) };
+    let left = PersistedRepository { cluster: CLUSTER, name: "A".to_owned(), store: Uuid::from_u128(7) };
     assert_eq!(again.open_clusters(), [left]);
     assert_eq!(again.by_path("cluster/A").unwrap().uuid, CLUSTER);
     assert_eq!(again.by_path("shared/helm").unwrap().kind, Kind::Shared);

@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::renewal::Life;
+use crate::renewal::ValidityPeriod;
 
 /// A private key and what a request is made of.
 pub struct Keys {
@@ -103,7 +103,7 @@ pub struct Held {
     predecessor: Predecessor,
     pair: EcdsaKeyPair,
     /// From when until when it is good.
-    pub life: Life,
+    pub life: ValidityPeriod,
 }
 
 impl std::fmt::Debug for Held {
@@ -135,7 +135,7 @@ impl Held {
         let time =
             |time: x509_parser::time::ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0).saturating_mul(1000);
         let validity = certificate.validity();
-        let life = Life { begins: time(validity.not_before), ends: time(validity.not_after) };
+        let life = ValidityPeriod { begins: time(validity.not_before), ends: time(validity.not_after) };
         Ok(Self { predecessor: Predecessor { serial, public_key }, pair, life })
     }
 

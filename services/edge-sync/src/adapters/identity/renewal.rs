@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Exchange, Held, Identity, Keys, Purpose, Secrets, granted};
-use crate::renewal::{Course, LOOK_EVERY, Standing};
+use crate::renewal::{CertificateStatus, LOOK_EVERY, NextAttempt};
 
 /// First and longest pause after something did not work.
 const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
@@ -70,14 +70,14 @@ impl Renewal {
         tell_end(held.life.ends);
         let standing = held.life.standing(clock.now().wall);
         let (node, mqtt, limit) = match standing {
-            Standing::Good(pause) => {
+            CertificateStatus::Good(pause) => {
                 tell_failed(false);
                 return Ok(pause);
             }
-            Standing::Due(left) => {
+            CertificateStatus::Due(left) => {
                 (wire::renewal_node(&self.organisation, &self.name)?, &self.mqtt, left.min(LOOK_EVERY))
             }
-            Standing::Expired => {
+            CertificateStatus::Expired => {
                 let quarantine = self.quarantine.as_ref().context(
                     "the certificate has expired, and there are no credentials to ask with; set identity.cert_file and identity.key_file, or enrol with another token",
                 )?;
@@ -92,7 +92,7 @@ impl Renewal {
         let asked = Asked { held: &held, keys: &keys, manager_key: manager_key.parse().context("manager.key")?, limit };
         tracing::info!(
             serial = held.serial(),
-            expired = standing == Standing::Expired,
+            expired = standing == CertificateStatus::Expired,
             "asking to renew the certificate"
         );
         match self.ask(asked, node, mqtt).await? {
@@ -137,7 +137,7 @@ impl Renewal {
                         tell_failed(true);
                         tracing::warn!(reason = %refusal, "the cluster manager does not renew the certificate");
                     }
-                    if let Course::Pause(pause) = course {
+                    if let NextAttempt::Pause(pause) = course {
                         exchange.end("refused").await;
                         return Ok(Answer::Refused(pause));
                     }

@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use kubernetes_client::error;
-use kubernetes_client::watch::{News, Watches};
+use kubernetes_client::watch::{WatchEvent, Watches};
 use tokio::sync::mpsc;
 
 use super::{Kubernetes, PROBE_TIMEOUT, within_time};
@@ -37,7 +37,7 @@ impl Kubernetes {
             watches.follow(api, ours, read, inbox.clone(), event);
         }
         // A watch says that something has changed; how it stands is read in the right order.
-        let changed = |_: News<()>| Some(Event::FluxChanged);
+        let changed = |_: WatchEvent<()>| Some(Event::FluxChanged);
         let ours = all().fields(&format!("metadata.name={REPOSITORY_KUSTOMIZATION}"));
         watches.follow(self.kustomizations(), ours, |_| Some(()), inbox.clone(), changed);
         let applied = all().labels(&applied_from_repository());
@@ -184,11 +184,11 @@ impl Kubernetes {
 }
 
 /// A watch that is interrupted begins again with a list, which says it all.
-fn workloads_changed(news: News<String>) -> Option<Event> {
+fn workloads_changed(news: WatchEvent<String>) -> Option<Event> {
     match news {
-        News::Listed(all) => Some(Event::WorkloadsChanged(all)),
-        News::Changed(one) | News::Gone(one) => Some(Event::WorkloadsChanged(vec![one])),
-        News::NotInstalled | News::Interrupted(_) => None,
+        WatchEvent::Listed(all) => Some(Event::WorkloadsChanged(all)),
+        WatchEvent::Changed(one) | WatchEvent::Gone(one) => Some(Event::WorkloadsChanged(vec![one])),
+        WatchEvent::NotInstalled | WatchEvent::Interrupted(_) => None,
     }
 }
 
@@ -197,12 +197,12 @@ fn applied_from_repository() -> String {
     format!("{LABEL_KUSTOMIZATION}={REPOSITORY_KUSTOMIZATION}")
 }
 
-fn observation<T>(news: News<T>) -> Observation<T> {
+fn observation<T>(news: WatchEvent<T>) -> Observation<T> {
     match news {
-        News::Listed(all) => Observation::Listed(all),
-        News::Changed(one) => Observation::Changed(one),
-        News::Gone(one) => Observation::Gone(one),
-        News::NotInstalled => Observation::NotInstalled,
-        News::Interrupted(error) => Observation::Failed(error),
+        WatchEvent::Listed(all) => Observation::Listed(all),
+        WatchEvent::Changed(one) => Observation::Changed(one),
+        WatchEvent::Gone(one) => Observation::Gone(one),
+        WatchEvent::NotInstalled => Observation::NotInstalled,
+        WatchEvent::Interrupted(error) => Observation::Failed(error),
     }
 }

@@ -2,7 +2,7 @@
 
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Config;
-use kubernetes_client::watch::{News, Watches};
+use kubernetes_client::watch::{WatchEvent, Watches};
 use tokio::sync::mpsc;
 
 use super::{Kubernetes, LABEL, MANAGER, document};
@@ -27,16 +27,16 @@ impl Kubernetes {
     }
 }
 
-fn observation<T>(news: News<T>) -> Observation<T> {
+fn observation<T>(news: WatchEvent<T>) -> Observation<T> {
     match news {
-        News::Listed(all) => Observation::Listed(all),
-        News::Changed(one) => Observation::Changed(one),
-        News::Gone(one) => Observation::Gone(one),
+        WatchEvent::Listed(all) => Observation::Listed(all),
+        WatchEvent::Changed(one) => Observation::Changed(one),
+        WatchEvent::Gone(one) => Observation::Gone(one),
         // What is watched is part of every Kubernetes.
-        News::NotInstalled => Observation::Failed(StoreError {
+        WatchEvent::NotInstalled => Observation::Failed(StoreError {
             class: ErrorClass::Refused,
             message: "the API server does not know the kind (404)".to_owned(),
         }),
-        News::Interrupted(error) => Observation::Failed(error),
+        WatchEvent::Interrupted(error) => Observation::Failed(error),
     }
 }

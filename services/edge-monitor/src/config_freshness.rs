@@ -56,9 +56,9 @@ impl SealedSecret {
     }
 }
 
-/// Currency of one edge agent.
+/// Whether one edge agent runs the configuration that it should.
 #[derive(Debug)]
-pub struct Currency {
+pub struct ConfigFreshness {
     policy: ReloadPolicy,
     /// None: nobody said which configuration it should have. Some(None): it should have none.
     wanted: Option<Option<String>>,
@@ -77,7 +77,7 @@ pub struct Currency {
     alert: Alert,
 }
 
-impl Currency {
+impl ConfigFreshness {
     /// Of an agent that was not heard yet.
     pub fn new(policy: ReloadPolicy, seed: u64, now: Now) -> Self {
         Self {
@@ -181,7 +181,7 @@ impl Currency {
         }
     }
 
-    /// When [`Currency::on_timer`] has something to do.
+    /// When [`ConfigFreshness::on_timer`] has something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.ask_at.map(|ask_at| self.alarm_at().map_or(ask_at, |alarm_at| alarm_at.min(ask_at)))
     }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::resources;
 use super::sealing::Sealing;
 use super::secrets::{Found, Secrets};
-use crate::event::{Question, Status, Trouble};
+use crate::event::{KeyError, Question, Status};
 use crate::keytab::Keytab;
 use crate::reconcile::{Action, Delivery, KeyStamp, Material, Observed, SealedKey, SecretSeen, Validity};
 use crate::spec::{KeyType, ResourceId, SecretKey, Spec};
@@ -29,7 +29,7 @@ struct Unwritten {
 
 /// See the module.
 #[derive(Clone)]
-pub struct Hands {
+pub struct KeyExecutor {
     client: Client,
     namespace: String,
     secrets: Secrets,
@@ -39,13 +39,13 @@ pub struct Hands {
     unwritten: Arc<Mutex<BTreeMap<SecretKey, Unwritten>>>,
 }
 
-impl std::fmt::Debug for Hands {
+impl std::fmt::Debug for KeyExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hands").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
-impl Hands {
+impl KeyExecutor {
     /// On resources and Secrets of `namespace`.
     #[must_use]
     pub fn new(client: Client, namespace: &str, kdc: Kdc) -> Self {
@@ -57,8 +57,8 @@ impl Hands {
     /// Looks.
     ///
     /// # Errors
-    /// [`Trouble`]: what is asked for is not known.
-    pub async fn look(&self, question: Question) -> Result<Observed, Trouble> {
+    /// [`KeyError`]: what is asked for is not known.
+    pub async fn look(&self, question: Question) -> Result<Observed, KeyError> {
         let mut observed = Observed::default();
         for principal in question.principals {
             let presence = self.kdc.presence(&principal).await?;
@@ -84,7 +84,7 @@ impl Hands {
     }
 
     /// What there is of the wanted key; and what would be recorded of a delivery, if it cannot be asked about.
-    async fn wanted(&self, spec: &Spec, may_ask: bool) -> Result<(Option<SecretSeen>, Option<Delivery>), Trouble> {
+    async fn wanted(&self, spec: &Spec, may_ask: bool) -> Result<(Option<SecretSeen>, Option<Delivery>), KeyError> {
         if let Some(key) = SealedKey::of(spec) {
             let (seen, delivery) = self.sealing.look(&key, may_ask).await?;
             return Ok((Some(seen), delivery));
@@ -106,7 +106,7 @@ impl Hands {
         place: &SecretKey,
         value: &[u8],
         may_ask: bool,
-    ) -> Result<Option<Material>, Trouble> {
+    ) -> Result<Option<Material>, KeyError> {
         let (validity, entries) = match spec.key_type {
             KeyType::Local => (Validity::Valid, Vec::new()),
             KeyType::Disabled | KeyType::Trust | KeyType::PresetTrust => (Validity::Unchecked, Vec::new()),
@@ -127,7 +127,7 @@ impl Hands {
                     Ok(is_valid) => (validity(is_valid), Vec::new()),
                     Err(KdcError::Password(_)) if spec.key_type == KeyType::Password => return Ok(None),
                     Err(KdcError::Password(rule)) => {
-                        return Err(Trouble::Content(place.clone(), format!("the password {rule}")));
+                        return Err(KeyError::Content(place.clone(), format!("the password {rule}")));
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -143,13 +143,13 @@ impl Hands {
         place: &SecretKey,
         found: &Found,
         may_ask: bool,
-    ) -> Result<(Option<Material>, Option<Delivery>), Trouble> {
+    ) -> Result<(Option<Material>, Option<Delivery>), KeyError> {
         let is = |validity| Some(Material { validity, entries: Vec::new() });
         let key = match TrustKey::parse(found.value.as_ref().map_or(&[], |value| value.as_slice())) {
             Ok(key) => key,
             // What is ours and cannot be used is made again.
             Err(_) if !spec.key_type.is_preset() => return Ok((None, None)),
-            Err(rule) => return Err(Trouble::Content(place.clone(), rule.to_string())),
+            Err(rule) => return Err(KeyError::Content(place.clone(), rule.to_string())),
         };
         let Some(principal) = spec.principals.first().filter(|_| may_ask) else {
             return Ok((is(Validity::Unchecked), None));
@@ -166,15 +166,15 @@ impl Hands {
         Ok((is(validity(self.kdc.is_password_valid(principal, key.password.as_bytes()).await?)), None))
     }
 
-    async fn make_trust(&self, principal: &Principal, place: &SecretKey) -> Result<(), Trouble> {
+    async fn make_trust(&self, principal: &Principal, place: &SecretKey) -> Result<(), KeyError> {
         let value = fresh_trust(&self.kdc, principal).await?.to_bytes();
         self.secrets.change(place, |_| Ok(Some(value.clone()))).await
     }
 
-    async fn set_trust(&self, principal: &Principal, place: &SecretKey) -> Result<Option<Delivery>, Trouble> {
+    async fn set_trust(&self, principal: &Principal, place: &SecretKey) -> Result<Option<Delivery>, KeyError> {
         let found = self.secrets.read(place).await?;
         let value = found.value.as_ref().ok_or_else(|| gone(place))?;
-        let key = TrustKey::parse(value).map_err(|rule| Trouble::Content(place.clone(), rule.to_string()))?;
+        let key = TrustKey::parse(value).map_err(|rule| KeyError::Content(place.clone(), rule.to_string()))?;
         let (password, version) = (key.password.as_bytes(), u32::from(key.version));
         let info = self.kdc.set_keys(principal, password, version, &key.types).await?;
         Ok((!self.kdc.is_home(principal)).then(|| delivery(principal, &info, &found)))
@@ -192,8 +192,8 @@ impl Hands {
     /// Does one step for the object with that uid.
     ///
     /// # Errors
-    /// [`Trouble`]: it may be done, or not.
-    pub async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<Option<Delivery>, Trouble> {
+    /// [`KeyError`]: it may be done, or not.
+    pub async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<Option<Delivery>, KeyError> {
         match action {
             Action::SetTrust(principal, secret) => return self.set_trust(&principal, &secret).await,
             Action::MakeSealed(key) => return self.sealing.make(key).await.map(Some),
@@ -225,7 +225,7 @@ impl Hands {
         Ok(None)
     }
 
-    async fn make_keys(&self, principals: Vec<Principal>, place: &SecretKey, keep_old: bool) -> Result<(), Trouble> {
+    async fn make_keys(&self, principals: Vec<Principal>, place: &SecretKey, keep_old: bool) -> Result<(), KeyError> {
         let unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
         let keytab = match unwritten.filter(|unwritten| unwritten.principals == principals) {
             Some(Unwritten { keytab, .. }) => {
@@ -241,7 +241,7 @@ impl Hands {
             }
             None => self.kdc.new_keys(&principals).await?,
         };
-        let newer = Keytab::parse(&keytab).map_err(|error| Trouble::Content(place.clone(), error.to_string()))?;
+        let newer = Keytab::parse(&keytab).map_err(|error| KeyError::Content(place.clone(), error.to_string()))?;
         let written = self
             .secrets
             .change(place, |value| {
@@ -274,12 +274,12 @@ fn validity(is_valid: bool) -> Validity {
     if is_valid { Validity::Valid } else { Validity::Invalid }
 }
 
-fn gone(place: &SecretKey) -> Trouble {
-    Trouble::Content(place.clone(), "it is gone".to_owned())
+fn gone(place: &SecretKey) -> KeyError {
+    KeyError::Content(place.clone(), "it is gone".to_owned())
 }
 
 /// A random password for the keys that follow those of `principal`, of the types that the KDC has given it.
-pub(super) async fn fresh_trust(kdc: &Kdc, principal: &Principal) -> Result<TrustKey, Trouble> {
+pub(super) async fn fresh_trust(kdc: &Kdc, principal: &Principal) -> Result<TrustKey, KeyError> {
     let info = kdc.key_info(principal).await?;
     let types = info.types();
     if types.is_empty() {
@@ -306,12 +306,12 @@ fn delivery(principal: &Principal, info: &KeyInfo, found: &Found) -> Delivery {
     Delivery { of: found.version.clone(), keys: [(principal.clone(), stamp(info))].into() }
 }
 
-pub(super) fn random_text() -> Result<Zeroizing<String>, Trouble> {
+pub(super) fn random_text() -> Result<Zeroizing<String>, KeyError> {
     Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(&random::<VALUE_BYTES>()?[..])))
 }
 
 /// Bytes that nobody can guess.
-pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Trouble> {
+pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
     let mut bytes = Zeroizing::new([0; N]);
     let filled = aws_lc_rs::rand::fill(&mut bytes[..]);
     filled.map_err(|_| KdcError::Local("the operating system gives no random numbers".to_owned()))?;

@@ -11,7 +11,7 @@ const POLICY: ReloadPolicy = ReloadPolicy {
 };
 
 struct Agent {
-    currency: Currency,
+    currency: ConfigFreshness,
     jitter: Jitter,
     second: u64,
     asked: Vec<u64>,
@@ -21,7 +21,7 @@ struct Agent {
 impl Agent {
     fn new() -> Self {
         Self {
-            currency: Currency::new(POLICY, 1, at(0)),
+            currency: ConfigFreshness::new(POLICY, 1, at(0)),
             jitter: Jitter::new(2),
             second: 0,
             asked: vec![],

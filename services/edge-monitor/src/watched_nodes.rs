@@ -10,7 +10,7 @@ use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
-use crate::currency::{Currency, ReloadPolicy};
+use crate::config_freshness::{ConfigFreshness, ReloadPolicy};
 use crate::event::Effect;
 use crate::jitter::Jitter;
 use crate::spec::NodeSpec;
@@ -29,7 +29,7 @@ pub struct Counts {
 
 /// All watched nodes.
 #[derive(Debug)]
-pub struct Roster {
+pub struct WatchedNodes {
     nodes: BTreeMap<String, Watched>,
     by_address: BTreeMap<EdgeNodeDescriptor, String>,
     /// What was told to the own Edge Node, by key and by device.
@@ -48,14 +48,14 @@ pub struct Roster {
     device_id: fn(&Watched) -> DeviceId,
 }
 
-/// What happened to a node in [`Roster::on_timer`].
+/// What happened to a node in [`WatchedNodes::on_timer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FellSilent {
+pub struct NodeTimedOut {
     /// Which.
     pub address: EdgeNodeDescriptor,
 }
 
-impl Roster {
+impl WatchedNodes {
     /// Nobody is watched. `device_id` names the device of a node.
     pub fn new(policy: ReloadPolicy, seed: u64, device_id: fn(&Watched) -> DeviceId) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl Roster {
     }
 
     /// Does something with the currency of an edge agent.
-    pub fn currency(&mut self, key: &str, change: impl FnOnce(&mut Currency, &mut Jitter)) {
+    pub fn currency(&mut self, key: &str, change: impl FnOnce(&mut ConfigFreshness, &mut Jitter)) {
         self.with(key, |watched, jitter| {
             if let Some(currency) = watched.currency_mut() {
                 change(currency, jitter);
@@ -168,13 +168,13 @@ impl Roster {
         }
     }
 
-    /// When [`Roster::on_timer`] has something to do.
+    /// When [`WatchedNodes::on_timer`] has something to do.
     pub const fn next_deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
     /// Does what is due; tells which nodes fell silent.
-    pub fn on_timer(&mut self, effects: &mut Vec<Effect>, now: Now) -> Vec<FellSilent> {
+    pub fn on_timer(&mut self, effects: &mut Vec<Effect>, now: Now) -> Vec<NodeTimedOut> {
         if self.deadline.is_none_or(|deadline| deadline > now.mono) {
             return Vec::new();
         }
@@ -188,7 +188,7 @@ impl Roster {
             self.touched.insert(key.clone());
             let Some(address) = watched.address() else { continue };
             if before != NodeState::Silent && watched.state() == NodeState::Silent {
-                fell_silent.push(FellSilent { address: address.clone() });
+                fell_silent.push(NodeTimedOut { address: address.clone() });
             }
             if due.rebirth {
                 tracing::debug!(group_id = %address.group, edge_node_id = %address.edge_node, "asking a node that is not heard for rebirth");

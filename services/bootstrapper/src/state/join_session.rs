@@ -7,7 +7,7 @@ use join_protocol::terms::{Kind, RequestId};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Track {
+pub(super) struct JoinSession {
     pub(super) kind: Kind,
     pub(super) machine: Machine,
     settings: HostSettings,
@@ -19,7 +19,7 @@ pub(super) struct Track {
     pub(super) ends_at: Option<Duration>,
 }
 
-impl Track {
+impl JoinSession {
     pub(super) fn new(settings: HostSettings, ends_at: Option<Duration>) -> Self {
         let (kind, machine) = (settings.kind, Machine::new(settings.clone()));
         Self { kind, machine, settings, counted: None, restart_at: None, ends_at }
