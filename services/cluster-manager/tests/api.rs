@@ -10,7 +10,7 @@ use cluster_manager::access::audit::{AuditRecord, AuditResult};
 use cluster_manager::access::rate::{Rate, TooOften};
 use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Denied, Operation};
-use cluster_manager::adapters::http::desk::{QUESTIONS_MAX, StateClient};
+use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
 use cluster_manager::adapters::http::tls::Tls;
 use cluster_manager::adapters::http::{audit_file, openapi, people, server};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::desk;
+use crate::state_client;
 
 const A: Uuid = Uuid::from_u128(0xA);
 const B: Uuid = Uuid::from_u128(0xB);
@@ -67,10 +67,10 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let (desk, pushes) = desk::start();
+        let (desk, pushes) = state_client::start();
         let hooks = Hooks::install(path).unwrap();
         let (polls, polled) = mpsc::channel(64);
-        let router = git_http::router(repositories.clone(), desk::links(desk, hooks, polls), &config);
+        let router = git_http::router(repositories.clone(), state_client::links(desk, hooks, polls), &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
         let server = Self { state_dir, repositories, addr, shutdown, pushes, task, polled };
         for (uuid, path, kind) in
@@ -271,7 +271,7 @@ impl Server {
 #[tokio::test]
 async fn people_push_by_hand_and_nothing_else_of_a_clusters_repository() {
     let server = Server::start(Anonymous::Loopback).await;
-    let url = server.url_with(&desk::token("operator"), "/git/cluster/A");
+    let url = server.url_with(&state_client::token("operator"), "/git/cluster/A");
     let work = Work::clone(&url).await;
     let before = server.main(A);
     let commit = work.commit("by-hand/mine.yaml", "a: 1\n").await;
@@ -309,7 +309,7 @@ async fn people_push_by_hand_and_nothing_else_of_a_clusters_repository() {
     assert_eq!(server.main(A), main);
     // Strange names within it are fine, and so is another address of it.
     work.commit("by-hand/zw\u{f6}lf \"x\"\n.yaml", "a: 1\n").await;
-    work.push(&[&server.url_with(&desk::token("operator"), &format!("/uuid/{A}")), "main"]).await.unwrap();
+    work.push(&[&server.url_with(&state_client::token("operator"), &format!("/uuid/{A}")), "main"]).await.unwrap();
     assert_eq!(server.main(A), work.head("HEAD").await);
     server.stop().await;
 }
@@ -321,7 +321,7 @@ async fn nobody_pushes_here_what_clusters_follow_elsewhere() {
     let server = Server::start_with(GitConfig { external, ..GitConfig::default() }).await;
     let before = server.main(A);
     for path in ["/git/cluster/A", "/git/shared/helm"] {
-        let work = Work::clone(&server.url_with(&desk::token("operator"), path)).await;
+        let work = Work::clone(&server.url_with(&state_client::token("operator"), path)).await;
         work.commit("by-hand/mine.yaml", "a: 1\n").await;
         let error = work.push(&["origin", "main"]).await.unwrap_err();
         assert!(error.contains("push there"), "{error}");
@@ -340,30 +340,34 @@ async fn only_a_token_pushes_and_only_where_it_is_for() {
     assert!(cluster.contains("log in with a token") && cluster.contains("403"), "{cluster}");
     let anonymous = work.push(&[&server.url("/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(anonymous.contains("could not read Username"), "{anonymous}");
-    let unknown = work.push(&[&server.url_with(&desk::token("nobody"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let unknown =
+        work.push(&[&server.url_with(&state_client::token("nobody"), "/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(unknown.contains("Authentication failed"), "{unknown}");
-    let viewer = work.push(&[&server.url_with(&desk::token("viewer"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let viewer =
+        work.push(&[&server.url_with(&state_client::token("viewer"), "/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(viewer.contains("push needs the scope operator"), "{viewer}");
-    let other = work.push(&[&server.url_with(&desk::token("b-only"), "/git/cluster/A"), "main"]).await.unwrap_err();
-    let nowhere = work.push(&[&server.url_with(&desk::token("b-only"), "/git/cluster/C"), "main"]).await.unwrap_err();
+    let other =
+        work.push(&[&server.url_with(&state_client::token("b-only"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let nowhere =
+        work.push(&[&server.url_with(&state_client::token("b-only"), "/git/cluster/C"), "main"]).await.unwrap_err();
     assert!(other.contains("not found") && nowhere.contains("not found"), "{other} {nowhere}");
     assert_eq!(server.main(A), before);
     assert!(server.pushes.lock().unwrap().is_empty());
-    clone(&server.url_with(&desk::token("viewer"), "/git/cluster/A"), &[]).await.unwrap();
+    clone(&server.url_with(&state_client::token("viewer"), "/git/cluster/A"), &[]).await.unwrap();
     server.stop().await;
 }
 
 #[tokio::test]
 async fn shared_repositories_take_pushes_but_not_to_what_is_pulled_from_elsewhere() {
     let server = Server::start(Anonymous::None).await;
-    let url = server.url_with(&desk::token("operator"), "/git/shared/helm");
+    let url = server.url_with(&state_client::token("operator"), "/git/shared/helm");
     let work = Work::clone(&url).await;
     let before = server.main(SHARED);
     let commit = work.commit("charts/x/Chart.yaml", "name: x\n").await;
     work.push(&["origin", "main", "main:refs/tags/v1", "main:refs/heads/next"]).await.unwrap();
     let push = Push { repository: SHARED, shared: true, before: Some(before.clone()), after: Some(commit.clone()) };
     assert_eq!(*server.pushes.lock().unwrap(), [push]);
-    let error = work.push(&["origin", &format!("main:refs/heads/{}", desk::PULLED)]).await.unwrap_err();
+    let error = work.push(&["origin", &format!("main:refs/heads/{}", state_client::PULLED)]).await.unwrap_err();
     assert!(error.contains("is pulled from another server"), "{error}");
     let error = work.push(&["origin", ":main"]).await.unwrap_err();
     assert!(error.contains("main cannot be deleted"), "{error}");
@@ -387,7 +391,7 @@ async fn shared_repositories_take_pushes_but_not_to_what_is_pulled_from_elsewher
 #[tokio::test]
 async fn without_the_hook_nothing_is_pushed() {
     let server = Server::start(Anonymous::Loopback).await;
-    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/cluster/A")).await;
+    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/cluster/A")).await;
     work.commit("README.md", "evil").await;
     let before = server.main(A);
     let hook = server.state_dir.path().join("hooks/pre-receive");
@@ -406,7 +410,7 @@ async fn the_rules_of_pushes_hold_with_a_relative_state_directory() {
     assert!(relative.is_relative() && relative.is_dir());
     let config = StateDir::from(relative.as_path());
     let server = Server::start_in(state_dir, &config, GitConfig::default()).await;
-    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/cluster/A")).await;
+    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/cluster/A")).await;
     work.commit("edo/cluster/evil.yaml", "evil").await;
     let before = server.main(A);
     let error = work.push(&["origin", "main"]).await.unwrap_err();
@@ -421,7 +425,7 @@ async fn the_rules_of_pushes_hold_with_a_relative_state_directory() {
 #[tokio::test]
 async fn a_push_that_the_hook_has_not_marked_is_undone() {
     let server = Server::start(Anonymous::Loopback).await;
-    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/shared/helm")).await;
+    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/shared/helm")).await;
     let before = server.main(SHARED);
     std::fs::write(server.state_dir.path().join("hooks/pre-receive"), "#!/bin/sh\nexit 0\n").unwrap();
     work.commit("evil", "evil").await;
@@ -436,7 +440,7 @@ async fn a_push_that_the_hook_has_not_marked_is_undone() {
 #[tokio::test]
 async fn malformed_objects_are_not_taken() {
     let server = Server::start(Anonymous::Loopback).await;
-    let work = Work::clone(&server.url_with(&desk::token("operator"), "/git/shared/helm")).await;
+    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/shared/helm")).await;
     let at = work.directory.to_str().unwrap();
     let before = server.main(SHARED);
     // A tree whose entry a checkout would place into the repository itself.

@@ -4,8 +4,6 @@
 mod api;
 mod authority;
 mod bootstrap_http;
-#[path = "support/desk.rs"]
-mod desk;
 mod external;
 mod fuzz_seeds;
 mod git_http;
@@ -20,6 +18,8 @@ mod oidc;
 mod port;
 mod pulls;
 mod run;
+#[path = "support/state_client.rs"]
+mod state_client;
 #[path = "support/there.rs"]
 mod there;
 mod upkeep;

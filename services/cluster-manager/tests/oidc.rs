@@ -31,7 +31,7 @@ use tokio::process::Command;
 use tokio::sync::{RwLock, mpsc};
 use uuid::Uuid;
 
-use crate::desk;
+use crate::state_client;
 
 const AUDIENCE: &str = "sparkfleet";
 
@@ -270,7 +270,7 @@ async fn git_server(issuer: &Issuer) -> GitServer {
     repositories.write(CLUSTER, &place, &files, 0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let (desk, pushes) = desk::start();
+    let (desk, pushes) = state_client::start();
     let (polls, _) = mpsc::channel(1);
     let (pushed, touched) = mpsc::channel(1);
     let links = Links { desk, identities, hooks: Hooks::install(directory.path()).unwrap(), polls, pushed };

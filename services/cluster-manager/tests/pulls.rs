@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::desk;
+use crate::state_client;
 
 const THERE: Uuid = Uuid::from_u128(0xA);
 const HERE: Uuid = Uuid::from_u128(0xB);
@@ -49,7 +49,8 @@ impl Both {
         let config = GitConfig { anonymous, ..GitConfig::default() };
         let hooks = Hooks::install(there_dir.path()).unwrap();
         let (polls, _) = mpsc::channel(1);
-        let router = git_http::router(there.clone(), desk::links(desk::start().0, hooks, polls), &config);
+        let router =
+            git_http::router(there.clone(), state_client::links(state_client::start().0, hooks, polls), &config);
         let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-use crate::desk;
+use crate::state_client;
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 
@@ -74,7 +74,7 @@ async fn many_commits_leave_few_files_and_clones_go_on_meanwhile() {
     let url = format!("http://{}/git/cluster/A", listener.local_addr().unwrap());
     let config = GitConfig { anonymous: Anonymous::Loopback, ..GitConfig::default() };
     let (polls, _) = mpsc::channel(1);
-    let links = desk::links(desk::start().0, Hooks::install(state_dir.path()).unwrap(), polls);
+    let links = state_client::links(state_client::start().0, Hooks::install(state_dir.path()).unwrap(), polls);
     let shutdown = Shutdown::new();
     let router = git_http::router(repositories.clone(), links, &config);
     let server = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));

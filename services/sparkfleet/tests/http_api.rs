@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use cluster_manager::access::rate::Rate;
-use cluster_manager::adapters::http::desk::{Desk, QUESTIONS_MAX};
+use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
 use cluster_manager::adapters::http::tls::Tls;
 use cluster_manager::adapters::http::{audit_file, people, server};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
@@ -78,7 +78,7 @@ async fn over_https_the_authorities_are_those_that_are_named_and_what_is_not_the
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
     let audit = audit_file::path(directory.path());
     tokio::spawn(audit_file::run(audit.clone(), entries));
-    let desk = Desk::new(outlet, records);
+    let desk = StateClient::new(outlet, records);
     let open = Rate { per_minute: 6000, burst: 6000 };
     let router = people::router(desk.clone(), open, true, None, &audit, Clock::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::git_client;
 use super::git_places::Place;
-use super::http::desk::StateClient;
+use super::http::state_client::StateClient;
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
 use crate::access::Principal;

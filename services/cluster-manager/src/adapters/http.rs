@@ -19,7 +19,6 @@ use axum::http::{HeaderMap, header};
 
 mod administration;
 pub mod audit_file;
-pub mod desk;
 pub mod https_client;
 pub mod identities;
 pub mod oidc;
@@ -28,6 +27,7 @@ pub mod people;
 mod sealed;
 pub mod server;
 pub mod shapes;
+pub mod state_client;
 pub mod tls;
 
 /// What is shown as `Authorization: Bearer`, without white space around it.

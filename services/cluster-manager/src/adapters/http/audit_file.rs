@@ -8,7 +8,7 @@ use tokio::fs::OpenOptions;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::desk::{Published, Waiting};
+use super::state_client::{Published, Waiting};
 use crate::access::audit::AuditRecord;
 use crate::access::chain::Chain;
 

@@ -25,8 +25,8 @@ use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::desk::StateClient;
 use super::identities::{self, Identities, IdentityFault};
+use super::state_client::StateClient;
 use super::{administration, bearer, openapi, sealed, shapes};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::api::{Credential, Question, Refusal, Reply};

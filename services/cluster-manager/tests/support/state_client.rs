@@ -9,7 +9,7 @@ use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Grant, Principal};
 use cluster_manager::adapters::git_http::Links;
 use cluster_manager::adapters::git_push::Hooks;
-use cluster_manager::adapters::http::desk::{QUESTIONS_MAX, StateClient};
+use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
 use cluster_manager::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
 use configdb_schema::document::TokenScope;
 use tokio::sync::mpsc;
