@@ -22,7 +22,7 @@ pub struct Config {
     /// Where the bdSeq is kept.
     pub state_dir: StateDir,
     /// What is served, and where.
-    pub console: ConsoleConfig,
+    pub web: WebConfig,
     /// The broker.
     pub mqtt: MqttConfig,
     /// Health and metrics.
@@ -34,7 +34,7 @@ impl Default for Config {
         Self {
             organisation: "ACME".to_owned(),
             state_dir: StateDir::from("."),
-            console: ConsoleConfig::default(),
+            web: WebConfig::default(),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
         }
@@ -44,25 +44,18 @@ impl Default for Config {
 /// What is served, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ConsoleConfig {
+pub struct WebConfig {
     /// Address and port of the page and the API.
     pub listen: SocketAddr,
     /// Names by which the console may be called beside loopback ones, without port: the `Host` of requests.
     pub allowed_hosts: Vec<String>,
     /// Directory whose files are served in place of the built-in page.
     pub assets_dir: Option<PathBuf>,
-    /// Own host id; None: derived from the organisation.
-    pub host_id: Option<String>,
 }
 
-impl Default for ConsoleConfig {
+impl Default for WebConfig {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8482)),
-            allowed_hosts: Vec::new(),
-            assets_dir: None,
-            host_id: None,
-        }
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8482)), allowed_hosts: Vec::new(), assets_dir: None }
     }
 }
 
@@ -77,24 +70,19 @@ pub const KEYS: &[ConfigKey] = &[
     ConfigKey { key: "organisation", default: "ACME", help: "first part of every Sparkplug group" },
     ConfigKey { key: "state_dir", default: ".", help: "directory that keeps the bdSeq between two runs" },
     ConfigKey {
-        key: "console.listen",
+        key: "web.listen",
         default: "127.0.0.1:8482",
         help: "address of the page and the API; they are served without TLS and without login, so beyond loopback only behind a proxy that has both",
     },
     ConfigKey {
-        key: "console.allowed_hosts",
+        key: "web.allowed_hosts",
         default: "",
         help: "names by which the console may be called beside localhost and loopback addresses, without port, as in the Host field of requests",
     },
     ConfigKey {
-        key: "console.assets_dir",
+        key: "web.assets_dir",
         default: "",
         help: "directory whose files are served in place of the built-in page, for its development",
-    },
-    ConfigKey {
-        key: "console.host_id",
-        default: "",
-        help: "own Sparkplug host id; absent: ORGANISATION-Central.Console. Two consoles need two",
     },
 ];
 
@@ -104,11 +92,11 @@ pub enum ConfigError {
     /// `organisation`
     #[error("organisation: {0}")]
     Organisation(configdb_schema::NameRule),
-    /// `console.host_id`
-    #[error("console.host_id: {0}")]
-    HostId(sparkplug::NameError),
-    /// `console.allowed_hosts`
-    #[error("console.allowed_hosts has {0:?}; it must be a name or address without port, in lower case")]
+    /// `organisation`, of which ids are made.
+    #[error("organisation makes no Sparkplug id: {0}")]
+    Id(#[from] sparkplug::NameError),
+    /// `web.allowed_hosts`
+    #[error("web.allowed_hosts has {0:?}; it must be a name or address without port, in lower case")]
     AllowedHost(String),
     /// `mqtt.*`
     #[error(transparent)]
@@ -144,13 +132,12 @@ impl Config {
         let organisation = Organisation::new(&*self.organisation).map_err(ConfigError::Organisation)?;
         self.mqtt.validate()?;
         let group = organisation.central_group();
-        let node = EdgeNodeDescriptor::parse(&group, CONSOLE_NODE).map_err(ConfigError::HostId)?;
-        let host_id = self.console.host_id.clone().unwrap_or_else(|| format!("{group}.{CONSOLE_NODE}"));
-        let host_id = HostId::new(host_id).map_err(ConfigError::HostId)?;
+        let node = EdgeNodeDescriptor::parse(&group, CONSOLE_NODE)?;
+        let host_id = HostId::new(format!("{group}.{CONSOLE_NODE}"))?;
         let is_plain = |host: &&String| {
             !host.is_empty() && host.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
         };
-        if let Some(host) = self.console.allowed_hosts.iter().find(|host| !is_plain(host)) {
+        if let Some(host) = self.web.allowed_hosts.iter().find(|host| !is_plain(host)) {
             return Err(ConfigError::AllowedHost(host.clone()));
         }
         Ok(Settings {
@@ -170,19 +157,18 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_refused_by_the_name_of_its_key() {
-        let console = |console| Config { console, ..Config::default() };
-        let host = |host: &str| ConsoleConfig { allowed_hosts: vec![host.to_owned()], ..ConsoleConfig::default() };
+        let web = |web| Config { web, ..Config::default() };
+        let host = |host: &str| WebConfig { allowed_hosts: vec![host.to_owned()], ..WebConfig::default() };
         let table = [
             (Config { organisation: "A-B".into(), ..Config::default() }, "organisation: "),
-            (console(ConsoleConfig { host_id: Some("a/b".into()), ..ConsoleConfig::default() }), "console.host_id: "),
-            (console(host("console.example:8482")), "console.allowed_hosts "),
-            (console(host("")), "console.allowed_hosts "),
+            (web(host("console.example:8482")), "web.allowed_hosts "),
+            (web(host("")), "web.allowed_hosts "),
         ];
         for (config, start) in table {
             let error = config.validate(1).unwrap_err().to_string();
             assert!(error.starts_with(start), "{error:?} should start with {start:?}");
         }
-        assert!(console(host("console.example")).validate(1).is_ok());
+        assert!(web(host("console.example")).validate(1).is_ok());
     }
 
     #[test]

@@ -46,7 +46,7 @@ use event::{Effect, Event};
 pub async fn bind(listen: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(listen)
         .await
-        .with_context(|| format!("console.listen: cannot listen on {listen}"))
+        .with_context(|| format!("web.listen: cannot listen on {listen}"))
         .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))
 }
 
@@ -55,7 +55,7 @@ pub async fn bind(listen: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
 /// # Errors
 /// The configuration is not usable, its address is taken, or the stored bdSeq cannot be read.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
-    let listener = bind(config.console.listen).await?;
+    let listener = bind(config.web.listen).await?;
     serve(config, listener, shutdown, health).await
 }
 

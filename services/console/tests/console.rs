@@ -236,7 +236,7 @@ async fn a_request_under_another_name_and_an_unknown_table_are_refused_with_the_
     let scene = Scene::start().await;
     let (status, _, body) = scene.get("/api/v1/clusters", "Host: evil.example\r\n").await;
     assert_eq!(status, 421);
-    assert!(body.contains("console.allowed_hosts"), "{body}");
+    assert!(body.contains("web.allowed_hosts"), "{body}");
     let (status, _, body) = scene.get("/api/v1/cluster", "").await;
     assert_eq!(status, 404);
     assert!(body.contains("metrics:GROUP/NODE"), "{body}");

@@ -134,8 +134,8 @@ impl<'a> Rows<'a> {
             let device = self.fleet.manager.cluster(row.uuid).unwrap_or(&default);
             let rollout: EdgeClusterRollout = self.document(row.uuid).unwrap_or_default();
             let node = self.fleet.sync(&row.name).and_then(edge_sync_contract::SyncReplica::node);
-            let labels =
-                self.document::<Info>(row.uuid).map(|info| info.location).map(|site| json!({ "location": site }));
+            let location = self.document::<Info>(row.uuid).and_then(|info| info.location);
+            let labels = location.map_or_else(|| json!({}), |location| json!({ "location": location }));
             let git = device.git_commit.as_ref().map(
                 |wanted| json!({ "wanted": wanted, "applied": row.flux.as_ref().and_then(|flux| flux.commit.clone()) }),
             );
@@ -146,7 +146,7 @@ impl<'a> Rows<'a> {
                 "deployments": row.deployments, "alerts": row.alerts,
                 "version": node.map(|node| node.version.clone()), "desired_version": device.desired.version,
                 "certificate_ends": device.identity.expires, "git": git, "simulated": row.simulated,
-                "labels": labels.unwrap_or_else(|| json!({})),
+                "labels": labels,
             });
             add(&mut table, row.uuid.to_string(), self.conditions.get(&row.uuid).cloned(), json);
         }

@@ -48,17 +48,17 @@ impl Site {
     /// A site.
     ///
     /// # Errors
-    /// `console.assets_dir` is not a directory.
+    /// `web.assets_dir` is not a directory.
     pub fn new(config: &Config, settings: &Settings, hub: Hub, clock: Clock) -> anyhow::Result<Self> {
-        if let Some(directory) = config.console.assets_dir.as_ref().filter(|directory| !directory.is_dir()) {
-            let error = anyhow::anyhow!("console.assets_dir: {} is not a directory", directory.display());
+        if let Some(directory) = config.web.assets_dir.as_ref().filter(|directory| !directory.is_dir()) {
+            let error = anyhow::anyhow!("web.assets_dir: {} is not a directory", directory.display());
             return Err(service_runtime::exit::with_code(service_runtime::exit::CONFIG, error));
         }
         Ok(Self {
             organisation: settings.organisation.to_string(),
             version: settings.version.clone(),
-            allowed_hosts: config.console.allowed_hosts.clone().into(),
-            assets: Assets::new(config.console.assets_dir.clone()),
+            allowed_hosts: config.web.allowed_hosts.clone().into(),
+            assets: Assets::new(config.web.assets_dir.clone()),
             hub,
             clock,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),

@@ -26,7 +26,7 @@ pub async fn check(State(site): State<Site>, request: Request, next: Next) -> Re
     let mut response = if host.is_some_and(|host| is_ours(host, &site.allowed_hosts)) {
         next.run(request).await
     } else {
-        refused(StatusCode::MISDIRECTED_REQUEST, "Host", "must be a loopback name, or one of console.allowed_hosts")
+        refused(StatusCode::MISDIRECTED_REQUEST, "Host", "must be a loopback name, or one of web.allowed_hosts")
     };
     for (name, value) in FIELDS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
