@@ -33,6 +33,12 @@ pub struct Bench {
     revision: u64,
 }
 
+impl Default for Bench {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Bench {
     /// ConfigDB and cluster manager are alive; there is no cluster.
     #[must_use]

@@ -109,17 +109,12 @@ impl Factory {
             .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
         let dir = &arguments.data_dir;
         let manager_state = dir.join("cluster-manager");
-        let git_listener = std::net::TcpListener::bind(arguments.git)
-            .with_context(|| {
-                format!("cannot listen on {} for git; stop what uses it, or choose another --git", arguments.git)
-            })
-            .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-        let git = git_listener.local_addr()?;
-        drop(git_listener);
+        let git = git_address(arguments)?;
         let mut services = JoinSet::new();
         let organisation = &arguments.organisation;
         let console_listener = console_listener(arguments).await?;
         let console_address = console_listener.local_addr()?;
+        let console = console_config(arguments, &reach)?;
         let configdb = configdb::Config {
             organisation: organisation.clone(),
             state_dir: dir.join("configdb").into(),
@@ -148,14 +143,7 @@ impl Factory {
             ..edge_monitor::Config::default()
         };
         spawn(&mut services, "central monitor", edge_monitor::run(monitor, centre.clone(), health.clone()));
-        let console = console::Config {
-            organisation: organisation.clone(),
-            state_dir: dir.join("console").into(),
-            mqtt: reach.login(&Principal::Console)?,
-            ..console::Config::default()
-        };
-        let serving = console::serve(console, console_listener, centre.clone(), health);
-        spawn(&mut services, "console", serving);
+        spawn(&mut services, "console", console::serve(console, console_listener, centre.clone(), health));
         Ok(Self {
             broker,
             mqtt: reach,
@@ -218,6 +206,25 @@ impl Factory {
             broker.stop().await;
         }
     }
+}
+
+fn console_config(arguments: &UpArguments, reach: &Reach) -> anyhow::Result<console::Config> {
+    Ok(console::Config {
+        organisation: arguments.organisation.clone(),
+        state_dir: arguments.data_dir.join("console").into(),
+        mqtt: reach.login(&Principal::Console)?,
+        ..console::Config::default()
+    })
+}
+
+/// The git server's address. It binds it itself.
+fn git_address(arguments: &UpArguments) -> anyhow::Result<std::net::SocketAddr> {
+    let listener = std::net::TcpListener::bind(arguments.git)
+        .with_context(|| {
+            format!("cannot listen on {} for git; stop what uses it, or choose another --git", arguments.git)
+        })
+        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
+    Ok(listener.local_addr()?)
 }
 
 /// The console's address. It is served without login, so nobody else's machine may reach it.
