@@ -19,6 +19,8 @@ pub const CLUSTER_MANAGER_NODE: &str = "Cluster-Manager";
 pub const SYNC_NODE: &str = "Sync";
 /// Edge node id of the monitor, in the central group and in a cluster's group.
 pub const MONITOR_NODE: &str = "Monitor";
+/// Edge node id of the web console in the central group.
+pub const CONSOLE_NODE: &str = "Console";
 /// Edge node id of the join service in a cluster's group.
 pub const JOIN_NODE: &str = "Join";
 /// Edge node id of the keeper of Kerberos keys in a cluster's group.

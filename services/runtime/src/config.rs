@@ -40,6 +40,7 @@ pub const SERVICES: &[&str] = &[
     "edge-sync",
     "edge-monitor",
     "join-service",
+    "console",
     "krb-keys",
     "monitor",
     "simulator",

@@ -120,6 +120,8 @@ pub enum Command {
     EdgeMonitor(ServiceArguments),
     /// Run the join service of an edge cluster
     JoinService(ServiceArguments),
+    /// Run the web console against a broker
+    Console(ServiceArguments),
     /// Run the keeper of Kerberos keys on an edge cluster
     #[cfg(feature = "kerberos")]
     KrbKeys(ServiceArguments),
@@ -266,6 +268,9 @@ pub struct UpArguments {
     /// Address of health and metrics pages (/livez /readyz /metrics)
     #[arg(long, default_value = "127.0.0.1:8481")]
     pub http: std::net::SocketAddr,
+    /// Address of the web console; must be a loopback address
+    #[arg(long, default_value = "127.0.0.1:8482")]
+    pub console_listen: std::net::SocketAddr,
     /// ConfigDB dump to load at the first start; by default the one built in (examples/factory.yaml)
     #[arg(long)]
     pub load: Option<PathBuf>,

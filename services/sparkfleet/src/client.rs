@@ -1,5 +1,5 @@
 //! One Host Application session of the command line: connects, waits until what a command needs is replicated, writes, and waits for results. The
-//! only module of the commands that knows the driver; what the replicas mean is [`crate::fleet`]'s.
+//! only module of the commands that knows the driver; what the replicas mean is [`fleet_view`]'s.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::cli::{Connection, Options};
-use crate::fleet::Fleet;
+use fleet_view::Fleet;
 
 /// What a wait prints its first sign of life after.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -12,14 +12,13 @@
 //! ```
 //!
 //! The commands need only the broker, those on secrets in repositories aside: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
-//! program holds no state of the fleet, only replicas of it ([`fleet`]), and its configuration is its arguments ([`cli`]).
+//! program holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and its configuration is its arguments ([`cli`]).
 
 pub mod broker;
 pub mod cli;
 pub mod client;
 pub mod command;
 pub mod enrol;
-pub mod fleet;
 pub mod http_api;
 pub mod load;
 pub mod one_object;
@@ -57,6 +56,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::EdgeSync(arguments) => command::service::edge_sync(&arguments).await,
         Command::EdgeMonitor(arguments) => command::service::edge_monitor(&arguments).await,
         Command::JoinService(arguments) => command::service::join_service(&arguments).await,
+        Command::Console(arguments) => command::service::console(&arguments).await,
         #[cfg(feature = "kerberos")]
         Command::KrbKeys(arguments) => command::service::krb_keys(&arguments).await,
         Command::Enrol(arguments) => enrol::run(*arguments).await,

@@ -6,7 +6,7 @@ use configdb_schema::document::{EdgeCluster, EdgeDeployment};
 use serde::{Deserialize as _, Serialize};
 use uuid::Uuid;
 
-use crate::fleet::Fleet;
+use fleet_view::Fleet;
 
 /// Something that an edge would delete.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]

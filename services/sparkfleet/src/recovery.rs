@@ -13,7 +13,7 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::fleet::Fleet;
+use fleet_view::Fleet;
 
 /// A deployment by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -1,6 +1,6 @@
 //! The one table: who may publish and who may hear what.
 
-use configdb_schema::address::{CLUSTER_MANAGER_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE};
+use configdb_schema::address::{CLUSTER_MANAGER_NODE, CONSOLE_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE};
 
 use crate::filter::{covers, overlap};
 use crate::site::{Principal, Site};
@@ -59,6 +59,19 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
                 table.commands(&organisation.join_group(cluster));
             }
             site.operator_hosts().for_each(|host| table.state(host));
+        }
+        Principal::Console => {
+            let central = organisation.central_group();
+            table.hears("spBv1.0/#");
+            table.commands(&central);
+            for cluster in site.clusters() {
+                table.commands(&organisation.cluster_group(cluster));
+            }
+            // It is one node of the centre's group, and none of the others.
+            for kind in NODE_REPORTS {
+                table.says(format!("spBv1.0/{central}/{kind}/{CONSOLE_NODE}"));
+            }
+            table.state(&format!("{central}.{CONSOLE_NODE}"));
         }
         Principal::Viewer => {
             table.hears("spBv1.0/#");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use configdb_schema::address::{ClusterName, Organisation};
+use configdb_schema::address::{CONSOLE_NODE, ClusterName, Organisation};
 use sparkplug::HostId;
 
 /// What the walls are built for.
@@ -21,6 +21,8 @@ pub enum Principal {
     Centre,
     /// The command line, and Host Applications that may command.
     Operator,
+    /// The web console: it commands as the command line does, and is an Edge Node of the centre.
+    Console,
     /// Host Applications that only read: historians, dashboards.
     Viewer,
     /// What runs on a cluster: Sync, Monitor, Join and the edge agents.
@@ -85,7 +87,13 @@ impl Site {
     /// Everybody who may connect.
     #[must_use]
     pub fn principals(&self) -> Vec<Principal> {
-        let everywhere = [Principal::Centre, Principal::Operator, Principal::Viewer, Principal::EnrollingClusters];
+        let everywhere = [
+            Principal::Centre,
+            Principal::Operator,
+            Principal::Console,
+            Principal::Viewer,
+            Principal::EnrollingClusters,
+        ];
         let of_cluster = |name: &ClusterName| [Principal::Cluster(name.clone()), Principal::JoiningHosts(name.clone())];
         everywhere.into_iter().chain(self.clusters.iter().flat_map(of_cluster)).collect()
     }
@@ -97,6 +105,7 @@ impl Site {
         match principal {
             Principal::Centre => organisation.central_group(),
             Principal::Operator => format!("{}-Operator", organisation.central_group()),
+            Principal::Console => format!("{}-{CONSOLE_NODE}", organisation.central_group()),
             Principal::Viewer => format!("{}-Viewer", organisation.central_group()),
             Principal::Cluster(name) => organisation.cluster_group(name),
             Principal::JoiningHosts(name) => organisation.join_group(name),

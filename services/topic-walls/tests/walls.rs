@@ -22,7 +22,7 @@ fn site() -> Site {
 }
 
 fn groups(site: &Site) -> Vec<String> {
-    let people = [site.user(&Principal::Operator), site.user(&Principal::Viewer)];
+    let people = [Principal::Operator, Principal::Console, Principal::Viewer].map(|of| site.user(&of));
     let own = site.principals().into_iter().map(|principal| site.user(&principal));
     own.filter(|group| !people.contains(group)).chain(OTHER_GROUPS.map(str::to_owned)).collect()
 }
@@ -33,7 +33,7 @@ fn topics() -> impl Strategy<Value = String> {
     let level = |names: Vec<String>| prop_oneof![9 => prop::sample::select(names), 1 => Just("+".to_owned())];
     let group = level(groups(&site));
     let kind = level(KINDS.map(str::to_owned).to_vec());
-    let id = level(["Sync", "Monitor", "Join", "Press", "ACME-Paint"].map(str::to_owned).to_vec());
+    let id = level(["Sync", "Monitor", "Join", "Console", "Press", "ACME-Paint"].map(str::to_owned).to_vec());
     let in_group = (group, kind, prop::collection::vec(id, 0..4), any::<bool>()).prop_map(|(group, kind, ids, all)| {
         let levels: Vec<String> = ["spBv1.0".to_owned(), group, kind].into_iter().chain(ids).collect();
         if all { format!("{}/#", levels.join("/")) } else { levels.join("/") }
@@ -84,11 +84,20 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
         (Principal::Operator, Action::Publish) => {
             topic != "spBv1.0/STATE/sparkfleet-cli" && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
         }
+        (Principal::Console, Action::Publish) => {
+            let own = ["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Console"));
+            topic != "spBv1.0/STATE/ACME-Central.Console"
+                && !touches_only(&own)
+                && !topic.contains("/NCMD/")
+                && !topic.contains("/DCMD/")
+        }
         (Principal::Centre, Action::Publish) => {
             let reports = overlap(&group(&own), topic) || topic.starts_with("spBv1.0/STATE/ACME-Central.");
             !reports && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
         }
-        (Principal::Centre | Principal::Operator | Principal::Viewer, Action::Subscribe) => !covers("spBv1.0/#", topic),
+        (Principal::Centre | Principal::Operator | Principal::Console | Principal::Viewer, Action::Subscribe) => {
+            !covers("spBv1.0/#", topic)
+        }
     }
 }
 

@@ -34,13 +34,13 @@ pub fn rank(package: &str) -> Option<Rank> {
     match package {
         "proto" | "configdb-schema" => Some(Rank::Data),
         "sparkplug" => Some(Rank::Core),
-        "enrolment-protocol" | "join-attestation" | "join-tickets" | "topic-walls" | "sealed-secrets" => {
+        "enrolment-protocol" | "join-attestation" | "join-tickets" | "topic-walls" | "sealed-secrets" | "fleet-view" => {
             Some(Rank::Part)
         }
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" | "kerberos-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
-        | "krb-keys" | "edge-agent" | "simulator" => Some(Rank::Service),
+        | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
         "sim" | "model" | "tck" | "e2e" | "kubernetes-tests" | "bench" | "tidy" => Some(Rank::Tests),
         "join-protocol" => Some(Rank::Contract),

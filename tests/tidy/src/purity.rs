@@ -41,6 +41,7 @@ const PURE_FOLDERS: &[&str] = &[
     "services/join-service/attestation/src/",
     "services/join-service/protocol/src/",
     "services/join-service/tickets/src/",
+    "services/fleet-view/src/",
 ];
 
 fn is_decision(path: &str) -> bool {

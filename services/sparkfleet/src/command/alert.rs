@@ -7,8 +7,8 @@ use service_runtime::exit;
 use super::cluster;
 use crate::cli::{AlertCommand, Options};
 use crate::client::{Client, Scope};
-use crate::fleet::{AlertRow, Fleet};
 use crate::output::{self, Table};
+use fleet_view::{AlertRow, Fleet};
 
 /// Carries out an alert command.
 ///

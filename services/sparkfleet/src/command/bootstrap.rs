@@ -18,9 +18,9 @@ use uuid::Uuid;
 use super::{cluster, usage};
 use crate::cli::Options;
 use crate::client::{Client, Scope, writer};
-use crate::fleet::Fleet;
 use crate::output;
 use crate::trust;
+use fleet_view::Fleet;
 
 /// Prints a line for a cluster, or revokes all that were printed.
 ///

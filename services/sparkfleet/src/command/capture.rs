@@ -16,8 +16,8 @@ use super::{host, policy, usage};
 use crate::cli::Options;
 use crate::cli::joining::CaptureArguments;
 use crate::client::{Client, Scope};
-use crate::fleet::{Fleet, JoiningHostRow};
 use crate::output;
+use fleet_view::{Fleet, JoiningHostRow};
 
 /// What became of one register of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::{alert, not_found, outcome, usage};
 use crate::cli::{ClusterCommand, Connection, Options};
 use crate::client::{Client, Scope, request_id, writer};
-use crate::fleet::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow};
 use crate::output::{self, Table};
+use fleet_view::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow};
 
 /// Carries out a cluster command.
 ///

@@ -14,10 +14,10 @@ use uuid::Uuid;
 use super::{etag_option, not_found, object, outcome, read, read_document, store, usage};
 use crate::cli::{ConfigCommand, Options, OutputForm};
 use crate::client::{Client, Scope, request_id, writer};
-use crate::fleet::Fleet;
 use crate::load::{self, Deletion};
 use crate::one_object::{OneObject, Values};
 use crate::output::{self, Table};
+use fleet_view::Fleet;
 
 /// Carries out a config command.
 ///

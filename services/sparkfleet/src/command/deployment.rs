@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::{cluster, not_found, object, outcome, read_document, usage};
 use crate::cli::{DeploymentCommand, Options};
 use crate::client::{Client, Scope, request_id, writer};
-use crate::fleet::{DeploymentRow, Fleet, REMOVING};
 use crate::output::{self, Table};
+use fleet_view::{DeploymentRow, Fleet, REMOVING};
 
 /// Carries out a deployment command.
 ///

@@ -12,8 +12,8 @@ use super::{administrator, candidates, cluster, not_found, policy, usage};
 use crate::cli::Options;
 use crate::cli::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
-use crate::fleet::{Fleet, JoiningHostRow};
 use crate::output::{self, Table};
+use fleet_view::{Fleet, JoiningHostRow};
 
 /// Carries out a host command.
 ///

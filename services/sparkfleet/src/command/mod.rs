@@ -32,7 +32,7 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 use uuid::Uuid;
 
-use crate::fleet::Fleet;
+use fleet_view::Fleet;
 
 /// Most names that an error lists.
 const CANDIDATES_MAX: usize = 20;

@@ -16,8 +16,8 @@ use super::{capture, cluster, etag_option, outcome, read_document};
 use crate::cli::Options;
 use crate::cli::joining::{PolicyCommand, SignerArguments};
 use crate::client::{Client, Scope, request_id, writer};
-use crate::fleet::Fleet;
 use crate::output;
+use fleet_view::Fleet;
 
 /// Carries out a policy command.
 ///

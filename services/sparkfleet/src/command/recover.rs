@@ -37,7 +37,7 @@ async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<C
     for name in names {
         client.expect_cluster(name).await?;
     }
-    let heard = |fleet: &crate::fleet::Fleet| {
+    let heard = |fleet: &fleet_view::Fleet| {
         let heard = |name: &String| fleet.sync(name).is_some_and(edge_sync_contract::SyncReplica::is_complete);
         (!names.is_empty() && names.iter().all(heard)).then_some(())
     };
@@ -57,7 +57,7 @@ async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<C
     for name in &names {
         client.give_entries(name, true).await?;
     }
-    let given = |fleet: &crate::fleet::Fleet| {
+    let given = |fleet: &fleet_view::Fleet| {
         names.iter().all(|name| fleet.sync(name).is_some_and(recovery::has_given)).then_some(())
     };
     client.hear_for(HEAR, given).await?;
@@ -123,7 +123,7 @@ async fn adopt(wanted: &[String], options: &Options) -> anyhow::Result<()> {
             }
         }
         let cluster = row.cluster.clone();
-        let known = |fleet: &crate::fleet::Fleet| recovery::would_be_deleted(fleet, &cluster).is_empty().then_some(());
+        let known = |fleet: &fleet_view::Fleet| recovery::would_be_deleted(fleet, &cluster).is_empty().then_some(());
         client.until("ConfigDB to publish what was written back", known).await?;
         release(&mut client, row, RecoveryDecision::Adopt).await?;
         lines.push(format!("{} adopted: {written} written back, released to epoch {}", row.cluster, row.next_epoch));
@@ -138,7 +138,7 @@ async fn release(client: &mut Client, row: &Comparison, decision: RecoveryDecisi
     let request = recovery::release(&client.fleet, row, decision, request)?;
     client.write(request).await?;
     let (cluster, epoch) = (row.cluster.clone(), row.next_epoch);
-    let released = |fleet: &crate::fleet::Fleet| {
+    let released = |fleet: &fleet_view::Fleet| {
         let node = fleet.sync(&cluster)?.node()?;
         let is_released = node.desired_origin.is_some_and(|origin| origin.epoch >= epoch);
         (is_released && node.desired_held != Some(true)).then_some(())

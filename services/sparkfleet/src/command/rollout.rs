@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::{cluster, usage};
 use crate::cli::Options;
 use crate::client::{Client, Scope};
-use crate::fleet::Fleet;
 use crate::output::{self, Table};
+use fleet_view::Fleet;
 
 /// What is to be changed.
 #[derive(Debug, Clone, Default)]

@@ -60,6 +60,14 @@ pub async fn join_service(arguments: &ServiceArguments) -> anyhow::Result<()> {
     start("join-service", arguments, join_service::run).await
 }
 
+/// Runs the web console.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn console(arguments: &ServiceArguments) -> anyhow::Result<()> {
+    start("console", arguments, console::run).await
+}
+
 /// Runs the keeper of Kerberos keys.
 ///
 /// # Errors
@@ -93,6 +101,7 @@ pub fn services() -> Vec<(&'static str, Vec<ConfigKey>)> {
         ("edge-sync", all_keys(edge_sync::config::KEYS)),
         ("edge-monitor", all_keys(edge_monitor::config::KEYS)),
         ("join-service", all_keys(join_service::config::KEYS)),
+        ("console", all_keys(console::config::KEYS)),
         // The last one, so that its chapter can be told from the others by a program that is built without it.
         #[cfg(feature = "kerberos")]
         ("krb-keys", all_keys(krb_keys::config::KEYS)),
@@ -137,6 +146,7 @@ mod tests {
         keys::check::<edge_sync::Config>(&all_keys(edge_sync::config::KEYS)).unwrap();
         keys::check::<edge_monitor::Config>(&all_keys(edge_monitor::config::KEYS)).unwrap();
         keys::check::<join_service::Config>(&all_keys(join_service::config::KEYS)).unwrap();
+        keys::check::<console::Config>(&all_keys(console::config::KEYS)).unwrap();
         #[cfg(feature = "kerberos")]
         keys::check::<krb_keys::Config>(&all_keys(krb_keys::config::KEYS)).unwrap();
     }

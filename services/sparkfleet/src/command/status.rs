@@ -9,8 +9,8 @@ use serde_json::json;
 use super::alert;
 use crate::cli::Options;
 use crate::client::Client;
-use crate::fleet::{AlertRow, ClusterRow, Count, DeploymentRow, Fleet};
 use crate::output::{self, Table};
+use fleet_view::{AlertRow, ClusterRow, Count, DeploymentRow, Fleet};
 
 /// A central service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -112,7 +112,7 @@ fn of_cluster(fleet: &Fleet, row: &ClusterRow) -> Vec<String> {
     if row.alive && !row.agreed {
         waiting.push("its edge has not taken over the latest changes".to_owned());
     }
-    waiting.extend(row.flux.as_ref().filter(|flux| flux.ready != Some(true)).map(crate::fleet::FluxRow::described));
+    waiting.extend(row.flux.as_ref().filter(|flux| flux.ready != Some(true)).map(fleet_view::FluxRow::described));
     let rollout = fleet.manager.cluster(row.uuid).map(|cluster| &cluster.rollout);
     waiting.extend(rollout.and_then(|rollout| rollout.repository.clone()));
     waiting.into_iter().map(|text| format!("cluster {}: {text}", row.name)).collect()

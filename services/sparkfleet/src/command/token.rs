@@ -17,9 +17,9 @@ use super::{cluster, usage};
 use crate::cli::Options;
 use crate::cli::access::{Scope as WantedScope, TokenCommand};
 use crate::client::{Client, Scope, request_id, writer};
-use crate::fleet::Fleet;
 use crate::output::{self, Table};
 use crate::trust;
+use fleet_view::Fleet;
 
 /// Carries out a token command.
 ///

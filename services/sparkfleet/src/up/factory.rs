@@ -35,7 +35,7 @@ use super::joining::Joining;
 use crate::broker::{Broker, BrokerConfig, Guard};
 use crate::cli::UpArguments;
 use crate::client::{refusal, request_id};
-use crate::fleet::Fleet;
+use fleet_view::Fleet;
 
 /// The content of a first start.
 const FACTORY: &str = include_str!("../../../../examples/factory.yaml");
@@ -109,15 +109,12 @@ impl Factory {
             .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
         let dir = &arguments.data_dir;
         let manager_state = dir.join("cluster-manager");
-        let git_listener = std::net::TcpListener::bind(arguments.git)
-            .with_context(|| {
-                format!("cannot listen on {} for git; stop what uses it, or choose another --git", arguments.git)
-            })
-            .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-        let git = git_listener.local_addr()?;
-        drop(git_listener);
+        let git = git_address(arguments)?;
         let mut services = JoinSet::new();
         let organisation = &arguments.organisation;
+        let console_listener = console_listener(arguments).await?;
+        let console_address = console_listener.local_addr()?;
+        let console = console_config(arguments, &reach)?;
         let configdb = configdb::Config {
             organisation: organisation.clone(),
             state_dir: dir.join("configdb").into(),
@@ -145,11 +142,12 @@ impl Factory {
             mqtt: mqtt.clone(),
             ..edge_monitor::Config::default()
         };
-        spawn(&mut services, "central monitor", edge_monitor::run(monitor, centre.clone(), health));
+        spawn(&mut services, "central monitor", edge_monitor::run(monitor, centre.clone(), health.clone()));
+        spawn(&mut services, "console", console::serve(console, console_listener, centre.clone(), health));
         Ok(Self {
             broker,
             mqtt: reach,
-            places: Places { broker: url, git, http },
+            places: Places { broker: url, console: console_address, git, http },
             centre,
             edge_shutdown,
             services: Mutex::new(services),
@@ -208,6 +206,42 @@ impl Factory {
             broker.stop().await;
         }
     }
+}
+
+fn console_config(arguments: &UpArguments, reach: &Reach) -> anyhow::Result<console::Config> {
+    Ok(console::Config {
+        organisation: arguments.organisation.clone(),
+        state_dir: arguments.data_dir.join("console").into(),
+        mqtt: reach.login(&Principal::Console)?,
+        ..console::Config::default()
+    })
+}
+
+/// The git server's address. It binds it itself.
+fn git_address(arguments: &UpArguments) -> anyhow::Result<std::net::SocketAddr> {
+    let listener = std::net::TcpListener::bind(arguments.git)
+        .with_context(|| {
+            format!("cannot listen on {} for git; stop what uses it, or choose another --git", arguments.git)
+        })
+        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
+    Ok(listener.local_addr()?)
+}
+
+/// The console's address. It is served without login, so nobody else's machine may reach it.
+async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net::TcpListener> {
+    let listen = arguments.console_listen;
+    if !listen.ip().is_loopback() {
+        let error = anyhow!("--console-listen {listen} must be a loopback address: the console of `up` has no login");
+        return Err(exit::with_code(exit::CONFIG, error));
+    }
+    tokio::net::TcpListener::bind(listen)
+        .await
+        .with_context(|| {
+            format!(
+                "cannot listen on {listen} for the web console; stop what uses it, or choose another --console-listen"
+            )
+        })
+        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))
 }
 
 /// The embedded broker with its gate, unless the factory uses another one.

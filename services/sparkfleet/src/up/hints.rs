@@ -9,6 +9,8 @@ use crate::cli::UpArguments;
 pub struct Places {
     /// URL of the broker.
     pub broker: String,
+    /// Web console.
+    pub console: SocketAddr,
     /// Git server.
     pub git: SocketAddr,
     /// Health and metrics.
@@ -25,6 +27,7 @@ pub fn header(arguments: &UpArguments, places: &Places) -> Vec<String> {
             env!("CARGO_PKG_VERSION"),
             arguments.organisation
         ),
+        format!("console   http://{}/", places.console),
         format!("{kind} {}   git http://{}/git/   health http://{}/readyz", places.broker, places.git, places.http),
         format!("data {}   log {}", arguments.data_dir.display(), log_file(arguments).display()),
     ]

@@ -22,8 +22,8 @@ use sparkplug_mqtt::Clock;
 
 use crate::cli::UpArguments;
 use crate::client::{Scope, filters};
-use crate::fleet::Fleet;
 use factory::Factory;
+use fleet_view::Fleet;
 
 /// How often the table is drawn at most.
 const REDRAW: Duration = Duration::from_millis(500);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use join_service_contract::HostState;
 
 use crate::command::{alert, cluster, deployment, host};
-use crate::fleet::{Fleet, JoiningHostRow};
 use crate::output;
+use fleet_view::{Fleet, JoiningHostRow};
 
 /// Draws the whole screen of so many columns and rows. What does not fit is cut off, and said to be.
 #[must_use]

@@ -4,7 +4,7 @@ use cluster_manager_contract::SetupState;
 use edge_sync_contract::SyncNode;
 
 use super::*;
-use crate::fleet::bench::{Bench, CLUSTER, NAME};
+use fleet_view::bench::{Bench, CLUSTER, NAME};
 
 const TWIN: Uuid = Uuid::from_u128(0x7);
 

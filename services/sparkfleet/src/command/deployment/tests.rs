@@ -3,7 +3,7 @@
 use edge_sync_contract::{DeploymentDevice, DeploymentState, SyncNode};
 
 use super::*;
-use crate::fleet::bench::{Bench, NAME, reported};
+use fleet_view::bench::{Bench, NAME, reported};
 
 const OVEN: Uuid = Uuid::from_u128(0x0E);
 const OLD: Uuid = Uuid::from_u128(0x01D);
@@ -93,7 +93,7 @@ fn a_deployment_is_gone_when_an_edge_that_is_alive_does_not_report_it() {
 #[test]
 fn nothing_has_reached_an_edge_that_was_never_born() {
     let mut bench = Bench::new();
-    bench.cluster(crate::fleet::bench::CLUSTER, NAME, |_| {});
+    bench.cluster(fleet_view::bench::CLUSTER, NAME, |_| {});
     bench.deployment(OVEN, "Oven", None);
     let row = find(&bench.fleet, "Oven").unwrap();
     assert!(is_gone(&bench.fleet, &row));

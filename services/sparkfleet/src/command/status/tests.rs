@@ -5,7 +5,7 @@ use edge_sync_contract::{DeploymentState, SyncNode};
 use uuid::Uuid;
 
 use super::*;
-use crate::fleet::bench::{Bench, CLUSTER, NAME, reported};
+use fleet_view::bench::{Bench, CLUSTER, NAME, reported};
 
 const OVEN: Uuid = Uuid::from_u128(0x0E);
 

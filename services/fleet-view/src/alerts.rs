@@ -7,7 +7,7 @@ use edge_sync_contract::SyncReplica;
 use serde::Serialize;
 use sparkplug::EdgeNodeDescriptor;
 
-use super::Fleet;
+use crate::Fleet;
 
 /// An active alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -101,7 +101,7 @@ impl Fleet {
     /// The central monitor as it was heard.
     #[must_use]
     pub fn central_monitor(&self) -> Option<&MonitorView> {
-        let central = self.organisation.central_group();
+        let central = self.organisation().central_group();
         let node = EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE).ok()?;
         self.monitors.monitor(&node)
     }
@@ -117,11 +117,11 @@ impl Fleet {
         monitor: &'a EdgeNodeDescriptor,
         view: &'a MonitorView,
     ) -> impl Iterator<Item = AlertRow> + 'a {
-        let is_central = monitor.group.as_str() == self.organisation.central_group();
+        let is_central = monitor.group.as_str() == self.organisation().central_group();
         view.devices().flat_map(move |(id, device)| {
             // The central monitor watches one monitor in each group, and names its Device by the group.
             let group = if is_central { id.as_str() } else { monitor.group.as_str() };
-            let cluster = self.organisation.cluster_of_group(group).map(|name| name.as_str().to_owned());
+            let cluster = self.organisation().cluster_of_group(group).map(|name| name.as_str().to_owned());
             let node = if is_central && cluster.is_some() { address::MONITOR_NODE } else { id.as_str() };
             let active = AlertKind::ALL.into_iter().filter(|kind| device.alert(*kind).active);
             let rows = active.map(|kind| AlertRow {

@@ -1,11 +1,7 @@
-//! What the command line knows of the fleet: the replicas of ConfigDB, cluster manager, every Sync, every Join and every monitor, joined into rows for people.
+//! The replicas of ConfigDB, cluster manager, every Sync, every Join and every monitor, joined into rows for people.
 //! Pure: fed with [`HostEvent`]s. It must not know how the events arrive or how rows are printed.
 
-mod alerts;
-#[cfg(test)]
-pub(crate) mod bench;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_manager_contract::{ClusterDevice, ManagerReplica, SetupState};
 use configdb_contract::{Change, ConfigReplica};
@@ -19,8 +15,6 @@ use serde::Serialize;
 use sparkplug::host::HostEvent;
 use sparkplug::{EdgeNodeDescriptor, NameError};
 use uuid::Uuid;
-
-pub use alerts::AlertRow;
 
 /// Of so many nodes it is told that births are missing.
 const MISSING_TOLD_MAX: usize = 5;
@@ -411,13 +405,23 @@ impl Fleet {
         names.extend(self.cluster_entries().map(|(uuid, entry)| (uuid, entry.name)));
         let alerts = self.alerts();
         let deployments = self.deployments();
+        let mut counts: BTreeMap<&str, (usize, Count)> = BTreeMap::new();
+        for cluster in alerts.iter().filter_map(|alert| alert.cluster.as_deref()) {
+            counts.entry(cluster).or_default().0 += 1;
+        }
+        for row in deployments.iter().filter(|row| !row.is_being_removed()) {
+            let count = &mut counts.entry(&row.cluster).or_default().1;
+            count.ready += usize::from(row.ready == Some(true));
+            count.total += 1;
+        }
         let mut rows: Vec<ClusterRow> =
-            names.into_iter().map(|(uuid, name)| self.cluster_row(uuid, name, &alerts, &deployments)).collect();
+            names.into_iter().map(|(uuid, name)| self.cluster_row(uuid, name, &counts)).collect();
         rows.sort_by(|a, b| (&a.name, a.uuid).cmp(&(&b.name, b.uuid)));
         rows
     }
 
-    fn cluster_row(&self, uuid: Uuid, name: String, alerts: &[AlertRow], deployments: &[DeploymentRow]) -> ClusterRow {
+    /// `counts`: by name of the cluster, its active alerts and its deployments.
+    fn cluster_row(&self, uuid: Uuid, name: String, counts: &BTreeMap<&str, (usize, Count)>) -> ClusterRow {
         let managed = self.manager.cluster(uuid);
         let refused = managed.is_some_and(|cluster| cluster.setup.state == SetupState::Refused);
         let group = address::ClusterName::new(name.clone())
@@ -427,10 +431,7 @@ impl Fleet {
         let sync = if refused { None } else { self.sync(&name) };
         let monitor = EdgeNodeDescriptor::parse(&group, address::MONITOR_NODE).ok();
         let presence = monitor.and_then(|node| self.monitors.monitor(&node)).map(|view| view.presence());
-        let is_own = |row: &&DeploymentRow| row.cluster == name && !refused && !row.is_being_removed();
-        let own = deployments.iter().filter(is_own);
-        let (ready, total) =
-            own.fold((0, 0), |(ready, total), row| (ready + usize::from(row.ready == Some(true)), total + 1));
+        let (alerts, deployments) = counts.get(name.as_str()).filter(|_| !refused).copied().unwrap_or_default();
         ClusterRow {
             uuid,
             setup: managed.map_or_else(|| "unknown".to_owned(), |cluster| cluster.setup.state.to_string()),
@@ -456,8 +457,8 @@ impl Fleet {
                 ready: sync.hosts().values().filter(|host| host.ready).count(),
                 total: sync.hosts().len(),
             }),
-            deployments: Count { ready, total },
-            alerts: alerts.iter().filter(|alert| alert.cluster.as_ref() == Some(&name) && !refused).count(),
+            deployments,
+            alerts,
             simulated: sync.and_then(SyncReplica::node).is_some_and(|node| node.simulated),
             name,
             group,
@@ -465,7 +466,7 @@ impl Fleet {
     }
 
     /// Whether the edge sync of a cluster was born at some time: the cluster manager has heard it, or has written down what it reported.
-    fn was_seen(&self, uuid: Uuid, managed: Option<&ClusterDevice>) -> bool {
+    pub(crate) fn was_seen(&self, uuid: Uuid, managed: Option<&ClusterDevice>) -> bool {
         managed.is_some_and(|cluster| cluster.sync_since.is_some())
             || self.config.entry(uuid, EdgeClusterStatus::slug()).is_some()
     }
@@ -513,9 +514,10 @@ impl Fleet {
     /// Deployments that an edge reports and that are not wanted there.
     fn removing(&self, wanted: &[DeploymentRow]) -> Vec<DeploymentRow> {
         let mut rows = Vec::new();
+        let wanted: BTreeSet<(&str, Uuid)> = wanted.iter().map(|row| (row.cluster.as_str(), row.uuid)).collect();
         for sync in self.syncs.values() {
             let Some(cluster) = self.organisation.cluster_of_group(sync.address().group.as_str()) else { continue };
-            let is_wanted = |uuid: &Uuid| wanted.iter().any(|row| row.uuid == *uuid && row.cluster == cluster.as_str());
+            let is_wanted = |uuid: &Uuid| wanted.contains(&(cluster.as_str(), *uuid));
             for (uuid, device) in sync.deployments().iter().filter(|(uuid, _)| !is_wanted(uuid)) {
                 let name = if device.name.is_empty() { uuid.to_string() } else { device.name.clone() };
                 rows.push(DeploymentRow {

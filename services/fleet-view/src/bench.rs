@@ -1,4 +1,5 @@
 //! A fleet in miniature for tests: the births and deaths that a Host Application would tell of.
+#![allow(clippy::unwrap_used, reason = "test code: what cannot be built is a wrong test")]
 
 use std::collections::BTreeMap;
 
@@ -15,22 +16,33 @@ use sparkplug::host::HostEvent;
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
 
-use super::Fleet;
+use crate::Fleet;
 
-pub(crate) const CLUSTER: Uuid = Uuid::from_u128(0xC);
-pub(crate) const NAME: &str = "Paint_Shop";
+/// UUID of the cluster.
+pub const CLUSTER: Uuid = Uuid::from_u128(0xC);
+/// Its name.
+pub const NAME: &str = "Paint_Shop";
 
 /// See the module.
-pub(crate) struct Bench {
-    pub(crate) fleet: Fleet,
+#[derive(Debug)]
+pub struct Bench {
+    /// What was made of it.
+    pub fleet: Fleet,
     objects: BTreeMap<Uuid, Vec<Metric>>,
     clusters: BTreeMap<Uuid, ClusterDevice>,
     revision: u64,
 }
 
+impl Default for Bench {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Bench {
     /// ConfigDB and cluster manager are alive; there is no cluster.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         let fleet = Fleet::new(Organisation::new("ACME").unwrap()).unwrap();
         let mut bench = Self { fleet, objects: BTreeMap::new(), clusters: BTreeMap::new(), revision: 1 };
         bench.publish();
@@ -38,7 +50,8 @@ impl Bench {
     }
 
     /// The same with one cluster that is set up and alive, with host `paint-1`, and with both monitors.
-    pub(crate) fn with_cluster() -> Self {
+    #[must_use]
+    pub fn with_cluster() -> Self {
         let mut bench = Self::new();
         bench.cluster(CLUSTER, NAME, |_| {});
         bench.sync(NAME, &SyncNode { source_ready: Some(true), ..SyncNode::default() }, &[]);
@@ -48,7 +61,7 @@ impl Bench {
     }
 
     /// Writes an entry.
-    pub(crate) fn entry<T: Document>(&mut self, object: Uuid, document: &T) {
+    pub fn entry<T: Document>(&mut self, object: Uuid, document: &T) {
         self.revision += 1;
         let entry = Entry {
             application: T::application().uuid,
@@ -62,13 +75,13 @@ impl Bench {
     }
 
     /// Takes an object away.
-    pub(crate) fn forget(&mut self, object: Uuid) {
+    pub fn forget(&mut self, object: Uuid) {
         self.objects.remove(&object);
         self.publish();
     }
 
     /// A cluster that is set up, as the manager tells of it.
-    pub(crate) fn cluster(&mut self, uuid: Uuid, name: &str, change: impl FnOnce(&mut ClusterDevice)) {
+    pub fn cluster(&mut self, uuid: Uuid, name: &str, change: impl FnOnce(&mut ClusterDevice)) {
         let entry = EdgeCluster { name: name.to_owned(), namespace: "fplus-edge".to_owned(), ..EdgeCluster::default() };
         if !self.objects.contains_key(&uuid) {
             self.entry(uuid, &entry);
@@ -87,7 +100,7 @@ impl Bench {
     }
 
     /// A deployment that is wanted on [`CLUSTER`].
-    pub(crate) fn deployment(&mut self, uuid: Uuid, name: &str, host: Option<&str>) {
+    pub fn deployment(&mut self, uuid: Uuid, name: &str, host: Option<&str>) {
         let entry = EdgeDeployment {
             cluster: CLUSTER,
             name: name.to_owned(),
@@ -103,7 +116,7 @@ impl Bench {
     }
 
     /// Sync of a cluster is born with host `paint-1` and these deployments.
-    pub(crate) fn sync(&mut self, name: &str, node: &SyncNode, deployments: &[(Uuid, DeploymentDevice)]) {
+    pub fn sync(&mut self, name: &str, node: &SyncNode, deployments: &[(Uuid, DeploymentDevice)]) {
         let address = at(name, address::SYNC_NODE);
         let count = u32::try_from(deployments.len()).unwrap();
         let node = SyncNode { hosts_total: 1, hosts_ready: 1, deployments_total: count, ..node.clone() };
@@ -116,17 +129,17 @@ impl Bench {
     }
 
     /// The monitor of a cluster is born; each of these nodes is offline.
-    pub(crate) fn monitor(&mut self, name: &str, offline: &[&str]) {
+    pub fn monitor(&mut self, name: &str, offline: &[&str]) {
         self.monitor_at(&at(name, address::MONITOR_NODE), offline);
     }
 
     /// The central monitor is born; the monitors of these groups are offline.
-    pub(crate) fn central_monitor(&mut self, offline: &[&str]) {
+    pub fn central_monitor(&mut self, offline: &[&str]) {
         self.monitor_at(&central(address::MONITOR_NODE), offline);
     }
 
     /// A node of a cluster dies.
-    pub(crate) fn dies(&mut self, name: &str, node: &str) {
+    pub fn dies(&mut self, name: &str, node: &str) {
         self.fleet.on_event(&HostEvent::NodeDeath { node: at(name, node), timestamp: 9 });
     }
 
@@ -196,7 +209,8 @@ impl Bench {
 }
 
 /// A deployment as its edge reports it.
-pub(crate) fn reported(name: &str, state: DeploymentState, ready: Option<bool>) -> DeploymentDevice {
+#[must_use]
+pub fn reported(name: &str, state: DeploymentState, ready: Option<bool>) -> DeploymentDevice {
     DeploymentDevice { name: name.to_owned(), state, ready, version: 1, ..DeploymentDevice::default() }
 }
 

@@ -2,8 +2,8 @@
 
 use edge_sync_contract::{DeploymentState, SyncNode};
 
-use super::bench::{Bench, CLUSTER, NAME, reported};
 use super::*;
+use crate::bench::{Bench, CLUSTER, NAME, reported};
 
 const OVEN: Uuid = Uuid::from_u128(0x0E);
 const ELSEWHERE: Uuid = Uuid::from_u128(0xD);

@@ -1,0 +1,72 @@
+//! Sparkplug: the two sessions of the console. As Edge Node it is `ORG-Central/Console`; as Host Application it receives every Edge Node of the broker.
+
+use std::path::Path;
+
+use sparkplug::NameError;
+use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
+use sparkplug::host::HostConfig;
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
+
+use crate::config::Settings;
+use crate::event::Effect;
+use crate::state::State;
+
+/// Both sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    /// As `ORG-Central/Console`.
+    pub node: EdgeNodeHandle,
+    /// As Host Application.
+    pub host: HostHandle,
+}
+
+/// Why a session could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The ids.
+    #[error("the organisation does not make Sparkplug ids")]
+    Name(#[from] NameError),
+    /// The MQTT configuration or the stored bdSeq.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+impl Sessions {
+    /// Starts both.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing runs then.
+    pub fn start(settings: &Settings, mqtt: &MqttConfig, state_dir: &Path, clock: Clock) -> Result<Self, SessionError> {
+        let bd_seq = BdSeqStore::in_directory(state_dir, &settings.node);
+        let config = EdgeNodeConfig::for_one_speaker(settings.node.clone());
+        let metrics = State::first_metrics(settings);
+        let node = sparkplug_mqtt::spawn_edge_node(config, metrics, mqtt, bd_seq, clock)?;
+        let config = HostConfig::of_contracts(Some(settings.host_id.clone()));
+        let host = sparkplug_mqtt::spawn_host(config, mqtt, clock).map_err(SpawnError::from)?;
+        Ok(Self { node, host })
+    }
+
+    /// Executes one effect; what is published to browsers is not for here.
+    ///
+    /// # Errors
+    /// A session has ended.
+    pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
+        match effect {
+            Effect::Node(update) => match self.node.update(update).await {
+                // That the session has ended is its next event.
+                Ok(()) | Err(UpdateError::Stopped) => Ok(()),
+                Err(error) => {
+                    tracing::warn!(%error, "update of the console's own metrics refused");
+                    Ok(())
+                }
+            },
+            Effect::Host(request) => self.host.request(request).await,
+            Effect::Publish(_) | Effect::Retire(_) => Ok(()),
+        }
+    }
+
+    /// Says that the console dies, and ends both sessions.
+    pub async fn stop(self) {
+        tokio::join!(self.node.stop(), self.host.stop());
+    }
+}

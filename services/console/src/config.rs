@@ -1,0 +1,179 @@
+//! The configuration file's keys, their defaults and what they mean; and one validated value made of them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use configdb_schema::Organisation;
+use configdb_schema::address::CONSOLE_NODE;
+use serde::{Deserialize, Serialize};
+use service_runtime::health::HttpConfig;
+use service_runtime::keys::ConfigKey;
+use service_runtime::service::ServiceConfig;
+use service_runtime::state_dir::StateDir;
+use sparkplug::{EdgeNodeDescriptor, HostId};
+use sparkplug_mqtt::MqttConfig;
+
+/// Configuration of a console, as in its file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// First part of every group.
+    pub organisation: String,
+    /// Where the bdSeq is kept.
+    pub state_dir: StateDir,
+    /// What is served, and where.
+    pub web: WebConfig,
+    /// The broker.
+    pub mqtt: MqttConfig,
+    /// Health and metrics.
+    pub http: HttpConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            organisation: "ACME".to_owned(),
+            state_dir: StateDir::from("."),
+            web: WebConfig::default(),
+            mqtt: MqttConfig::default(),
+            http: HttpConfig::default(),
+        }
+    }
+}
+
+/// What is served, and where.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebConfig {
+    /// Address and port of the page and the API.
+    pub listen: SocketAddr,
+    /// Names by which the console may be called beside loopback ones, without port: the `Host` of requests.
+    pub allowed_hosts: Vec<String>,
+    /// Directory whose files are served in place of the built-in page.
+    pub assets_dir: Option<PathBuf>,
+}
+
+impl Default for WebConfig {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8482)), allowed_hosts: Vec::new(), assets_dir: None }
+    }
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
+    }
+}
+
+/// Every key but those of `[mqtt]` and `[http]`, which their owners document.
+pub const KEYS: &[ConfigKey] = &[
+    ConfigKey { key: "organisation", default: "ACME", help: "first part of every Sparkplug group" },
+    ConfigKey { key: "state_dir", default: ".", help: "directory that keeps the bdSeq between two runs" },
+    ConfigKey {
+        key: "web.listen",
+        default: "127.0.0.1:8482",
+        help: "address of the page and the API; they are served without TLS and without login, so beyond loopback only behind a proxy that has both",
+    },
+    ConfigKey {
+        key: "web.allowed_hosts",
+        default: "",
+        help: "names by which the console may be called beside localhost and loopback addresses, without port, as in the Host field of requests",
+    },
+    ConfigKey {
+        key: "web.assets_dir",
+        default: "",
+        help: "directory whose files are served in place of the built-in page, for its development",
+    },
+];
+
+/// What is wrong with a [`Config`]. Messages name the key.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// `organisation`
+    #[error("organisation: {0}")]
+    Organisation(configdb_schema::NameRule),
+    /// `organisation`, of which ids are made.
+    #[error("organisation makes no Sparkplug id: {0}")]
+    Id(#[from] sparkplug::NameError),
+    /// `web.allowed_hosts`
+    #[error("web.allowed_hosts has {0:?}; it must be a name or address without port, in lower case")]
+    AllowedHost(String),
+    /// `mqtt.*`
+    #[error(transparent)]
+    Mqtt(#[from] sparkplug_mqtt::MqttConfigError),
+}
+
+/// What the state and the sessions are made with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whose fleet it is.
+    pub organisation: Organisation,
+    /// Own address as Edge Node.
+    pub node: EdgeNodeDescriptor,
+    /// Own id as Host Application.
+    pub host_id: HostId,
+    /// The broker, for people.
+    pub broker: String,
+    /// Version of the program.
+    pub version: String,
+    /// First revision of tables: later than any of an earlier process.
+    pub rev: u64,
+}
+
+/// Revisions of one millisecond: those of a process begin above those of one that started before it, and JavaScript reads them exactly.
+const REVISIONS_PER_MS: u64 = 1_000;
+
+impl Config {
+    /// Checks everything. `wall`: UTC ms.
+    ///
+    /// # Errors
+    /// The first key at fault.
+    pub fn validate(&self, wall: u64) -> Result<Settings, ConfigError> {
+        let organisation = Organisation::new(&*self.organisation).map_err(ConfigError::Organisation)?;
+        self.mqtt.validate()?;
+        let group = organisation.central_group();
+        let node = EdgeNodeDescriptor::parse(&group, CONSOLE_NODE)?;
+        let host_id = HostId::new(format!("{group}.{CONSOLE_NODE}"))?;
+        let is_plain = |host: &&String| {
+            !host.is_empty() && host.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
+        };
+        if let Some(host) = self.web.allowed_hosts.iter().find(|host| !is_plain(host)) {
+            return Err(ConfigError::AllowedHost(host.clone()));
+        }
+        Ok(Settings {
+            organisation,
+            node,
+            host_id,
+            broker: self.mqtt.servers.join(", "),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            rev: wall.saturating_mul(REVISIONS_PER_MS),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_refused_by_the_name_of_its_key() {
+        let web = |web| Config { web, ..Config::default() };
+        let host = |host: &str| WebConfig { allowed_hosts: vec![host.to_owned()], ..WebConfig::default() };
+        let table = [
+            (Config { organisation: "A-B".into(), ..Config::default() }, "organisation: "),
+            (web(host("console.example:8482")), "web.allowed_hosts "),
+            (web(host("")), "web.allowed_hosts "),
+        ];
+        for (config, start) in table {
+            let error = config.validate(1).unwrap_err().to_string();
+            assert!(error.starts_with(start), "{error:?} should start with {start:?}");
+        }
+        assert!(web(host("console.example")).validate(1).is_ok());
+    }
+
+    #[test]
+    fn revisions_are_read_exactly_by_javascript() {
+        let year_2200 = 7_258_118_400_000;
+        assert!(Config::default().validate(year_2200).unwrap().rev < 1 << 53);
+    }
+}

@@ -1,0 +1,38 @@
+//! All that can come in and all that can go out: the reader's index of this service.
+
+use std::sync::Arc;
+
+use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+use sparkplug::host::{HostEvent, HostRequest};
+
+use crate::published::{Published, TableName};
+
+/// What comes in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The sessions are there; once.
+    Started,
+    /// A deadline of the state passed.
+    Timer,
+    /// From the session as Host Application: every Edge Node of the broker.
+    Host(HostEvent),
+    /// From the session as Edge Node `ORG-Central/Console`.
+    Node(NodeEvent),
+    /// A client follows these tables.
+    Watch(Vec<TableName>),
+    /// It does no more.
+    Unwatch(Vec<TableName>),
+}
+
+/// What goes out. The console promises nothing that must survive it, so every turn is saved by having nothing to save.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// To the own Edge Node.
+    Node(NodeUpdate),
+    /// To the own Host Application.
+    Host(HostRequest),
+    /// A table has changed, or somebody looks at it for the first time.
+    Publish(Arc<Published>),
+    /// Nobody follows this table any more, and it is not one of [`TableName::FIXED`].
+    Retire(TableName),
+}

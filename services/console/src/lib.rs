@@ -1,0 +1,138 @@
+//! The web console's server: receives everything that is said over Sparkplug, makes tables of it, and serves them over HTTP as reads and as a live stream.
+//!
+//! ```text
+//! browsers --HTTP--> adapters/http (reads, page) ----------> read(table) --+
+//!                    adapters/stream (SSE) <-- published tables -- Hub <---+-- state.rs: replicas -> tables -> deltas
+//!                                                                          ^
+//!                         births, data, deaths of all nodes: adapters/sparkplug (Host Application, Edge Node ORG-Central/Console)
+//! ```
+//!
+//! It calls no service and stores nothing but its bdSeq: it can be stopped, and nothing else changes. A read never causes a message. What a table means is
+//! [`fleet_view`]'s, so that the console judges as the command line does.
+//!
+//! A table is computed when somebody looks at it and something changed that it is made of: at most ten times a second, and so seldom that it takes a tenth of the time at most.
+#![warn(missing_docs)]
+
+pub mod adapters;
+pub mod config;
+pub mod event;
+pub mod reconcile;
+pub mod state;
+
+mod node;
+mod published;
+
+use anyhow::Context as _;
+use service_runtime::exit;
+use service_runtime::health::Health;
+use service_runtime::shutdown::Shutdown;
+use sparkplug::edge_node::NodeEvent;
+use sparkplug::host::HostEvent;
+use sparkplug_mqtt::{Clock, unless_displaced};
+use tokio::net::TcpListener;
+
+pub use config::Config;
+pub use published::{Published, TableName};
+pub use state::State;
+
+use adapters::hub::{Hub, Request};
+use adapters::sparkplug::Sessions;
+use event::{Effect, Event};
+
+/// Takes the console's address.
+///
+/// # Errors
+/// With [`exit::UNAVAILABLE`] if it is taken, naming the key.
+pub async fn bind(listen: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("web.listen: cannot listen on {listen}"))
+        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))
+}
+
+/// Runs the console until `shutdown`; returns when its death is published.
+///
+/// # Errors
+/// The configuration is not usable, its address is taken, or the stored bdSeq cannot be read.
+pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    let listener = bind(config.web.listen).await?;
+    serve(config, listener, shutdown, health).await
+}
+
+/// The same with an address that is taken already.
+///
+/// # Errors
+/// As [`run`].
+pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    let clock = Clock::new();
+    let settings = config
+        .validate(clock.now().wall)
+        .context("the configuration is not usable")
+        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let mut sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
+    let (hub, mut requests) = Hub::new();
+    let site = adapters::http::Site::new(&config, &settings, hub.clone(), clock)?;
+    let mut state = State::new(settings, clock.now())?;
+    let http_stop = shutdown.child();
+    let mut http = tokio::spawn(adapters::http::serve(listener, site, http_stop.clone()));
+    report(&health, "mqtt", Err("connecting"));
+    report(&health, "mqtt_host", Err("connecting"));
+    state.on_event(Event::Started, clock.now());
+    loop {
+        for effect in state.take_effects().nothing_to_save() {
+            match effect {
+                Effect::Publish(table) => hub.publish(table),
+                Effect::Retire(table) => hub.retire(&table),
+                other => sessions.execute(other).await.context("a session ended")?,
+            }
+        }
+        let event = tokio::select! {
+            biased;
+            () = shutdown.wait() => break,
+            event = sessions.node.recv() => {
+                let event = unless_displaced(event.context("the task of the edge node ended")?);
+                Event::Node(event.map_err(|other| exit::with_code(exit::REFUSED, other))?)
+            }
+            Some(request) = requests.recv() => match request {
+                Request::Read { table, answer } => {
+                    let published = state.read(&table, clock.now());
+                    // Who does not wait any more needs no answer.
+                    let _ = answer.send(published);
+                    continue;
+                }
+                Request::Watch(tables) => Event::Watch(tables),
+                Request::Unwatch(tables) => Event::Unwatch(tables),
+            },
+            () = clock.sleep_until(state.next_deadline()) => Event::Timer,
+            event = sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
+            ended = &mut http => return ended.context("the HTTP server has panicked")?.context("the HTTP server ended"),
+        };
+        report_event(&health, &event);
+        let is_timer = matches!(event, Event::Timer);
+        let before = clock.now();
+        state.on_event(event, before);
+        if is_timer {
+            state.note_cost(clock.now().mono.saturating_sub(before.mono));
+        }
+        metrics::gauge!("console_streams").set(f64::from(state.viewers()));
+    }
+    http_stop.trigger();
+    sessions.stop().await;
+    let _ = http.await;
+    Ok(())
+}
+
+fn report_event(health: &Health, event: &Event) {
+    match event {
+        Event::Node(NodeEvent::Born { .. }) => report(health, "mqtt", Ok("born")),
+        Event::Node(NodeEvent::Offline { reason }) => report(health, "mqtt", Err(reason)),
+        Event::Host(HostEvent::Online) => report(health, "mqtt_host", Ok("listening")),
+        Event::Host(HostEvent::Offline { reason }) => report(health, "mqtt_host", Err(reason)),
+        _ => {}
+    }
+}
+
+fn report(health: &Health, component: &str, state: Result<&str, &str>) {
+    let (Ok(reason) | Err(reason)) = state;
+    health.component(component, state.is_ok(), reason);
+}

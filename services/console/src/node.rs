@@ -1,0 +1,24 @@
+//! What the console says of itself as Edge Node `ORG-Central/Console`, so that the fleet sees who looks at it.
+
+/// Value of `Properties/Service`.
+const SERVICE: &str = "console";
+
+/// The metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConsoleNode {
+    /// Version of the program.
+    pub version: String,
+    /// Clients that follow tables.
+    pub viewers: u32,
+    /// Everything that the tables are made of has arrived.
+    pub complete: bool,
+}
+
+sparkplug::typed_metrics! {
+    ConsoleNode {
+        (|_| SERVICE.into()) => "Properties/Service",
+        version => "Properties/Version",
+        viewers => "Sessions/Viewers",
+        complete => "Replica/Complete",
+    }
+}

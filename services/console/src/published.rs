@@ -1,0 +1,202 @@
+//! A table as it is served: its rows, its revision, and the last deltas, by which a client that was away for a moment catches up.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use fleet_view::deltas::{Deltas, Table};
+use sparkplug::EdgeNodeDescriptor;
+
+/// Changes of a table that are kept for those who were away for a moment.
+const LOG_MAX: usize = 64;
+
+/// Rows in all of them.
+const LOG_ROWS_MAX: usize = 10_000;
+
+/// A table by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TableName {
+    /// The console itself: broker, completeness, viewers.
+    Console,
+    /// Counters.
+    Fleet,
+    /// Edge clusters.
+    Clusters,
+    /// Hosts.
+    Hosts,
+    /// Deployments.
+    Deployments,
+    /// Active alerts.
+    Alerts,
+    /// Nodes that say which program they are.
+    Services,
+    /// Staged rollouts.
+    Rollout,
+    /// Transitions.
+    Events,
+    /// Every Edge Node.
+    Nodes,
+    /// What was asked for here.
+    Actions,
+    /// Metrics of one Edge Node.
+    Metrics(EdgeNodeDescriptor),
+}
+
+impl TableName {
+    /// Those that there are always.
+    pub const FIXED: [Self; 11] = [
+        Self::Console,
+        Self::Fleet,
+        Self::Clusters,
+        Self::Hosts,
+        Self::Deployments,
+        Self::Alerts,
+        Self::Services,
+        Self::Rollout,
+        Self::Events,
+        Self::Nodes,
+        Self::Actions,
+    ];
+
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Console => "console",
+            Self::Fleet => "fleet",
+            Self::Clusters => "clusters",
+            Self::Hosts => "hosts",
+            Self::Deployments => "deployments",
+            Self::Alerts => "alerts",
+            Self::Services => "services",
+            Self::Rollout => "rollout",
+            Self::Events => "events",
+            Self::Nodes => "nodes",
+            Self::Actions => "actions",
+            Self::Metrics(_) => "metrics",
+        }
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Metrics(node) => write!(f, "metrics:{node}"),
+            other => f.write_str(other.word()),
+        }
+    }
+}
+
+/// There is no such table.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions and metrics:GROUP/NODE"
+)]
+pub struct UnknownTable;
+
+impl FromStr for TableName {
+    type Err = UnknownTable;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTable> {
+        if let Some(node) = text.strip_prefix("metrics:") {
+            let (group, node) = node.split_once('/').ok_or(UnknownTable)?;
+            return EdgeNodeDescriptor::parse(group, node).map(Self::Metrics).map_err(|_| UnknownTable);
+        }
+        Self::FIXED.into_iter().find(|name| name.word() == text).ok_or(UnknownTable)
+    }
+}
+
+/// A table at a revision.
+#[derive(Debug, Clone)]
+pub struct Published {
+    /// Which.
+    pub name: TableName,
+    /// Revision: of all tables of this process the later change has the higher one.
+    pub rev: u64,
+    /// Its rows.
+    pub rows: Arc<Table>,
+    /// Deltas with the revision that each led to, the oldest first.
+    log: VecDeque<(u64, Arc<Deltas>)>,
+    /// The revision before the oldest of them.
+    log_from: u64,
+}
+
+impl Published {
+    /// A table that is seen for the first time.
+    #[must_use]
+    pub fn first(name: TableName, rev: u64, rows: Table) -> Self {
+        Self { name, rev, rows: Arc::new(rows), log: VecDeque::new(), log_from: rev }
+    }
+
+    /// The table with these rows; None: they are the same.
+    #[must_use]
+    pub fn changed(&self, rev: u64, rows: Table) -> Option<Self> {
+        let deltas = Deltas::between(&self.rows, &rows);
+        if deltas.is_empty() {
+            return None;
+        }
+        let mut log = self.log.clone();
+        log.push_back((rev, Arc::new(deltas)));
+        let mut log_from = self.log_from;
+        let size = |log: &VecDeque<(u64, Arc<Deltas>)>| -> usize {
+            log.iter().map(|(_, deltas)| deltas.set.len() + deltas.del.len()).sum()
+        };
+        while log.len() > LOG_MAX || (log.len() > 1 && size(&log) > LOG_ROWS_MAX) {
+            if let Some((rev, _)) = log.pop_front() {
+                log_from = rev;
+            }
+        }
+        Some(Self { name: self.name.clone(), rev, rows: Arc::new(rows), log, log_from })
+    }
+
+    /// What changed after `rev`; None: that is not known any more, or `rev` is of another process.
+    #[must_use]
+    pub fn since(&self, rev: u64) -> Option<Deltas> {
+        if rev < self.log_from {
+            return None;
+        }
+        let mut deltas = Deltas::default();
+        self.log.iter().filter(|(to, _)| *to > rev).for_each(|(_, later)| deltas.followed_by(later));
+        Some(deltas)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rows(n: u64) -> Table {
+        [("a".to_owned(), json!({ "n": n })), (format!("k{n}"), json!({}))].into()
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        for name in TableName::FIXED {
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        let node = "metrics:Foreign/Gateway 1";
+        assert_eq!(node.parse::<TableName>().unwrap().to_string(), node);
+        for bad in ["", "cluster", "metrics:", "metrics:a", "metrics:a/b/c", "metrics:a/#"] {
+            assert_eq!(bad.parse::<TableName>(), Err(UnknownTable), "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_was_away_for_a_moment_catches_up_and_who_was_away_longer_does_not() {
+        let mut published = Published::first(TableName::Clusters, 100, rows(0));
+        let mut then = (*published.rows).clone();
+        assert!(published.changed(101, rows(0)).is_none(), "the same rows are no change");
+        for n in 1..=200 {
+            published = published.changed(100 + n, rows(n)).unwrap();
+            if n == 150 {
+                then = (*published.rows).clone();
+            }
+        }
+        let deltas = published.since(250).unwrap();
+        deltas.apply(&mut then);
+        assert_eq!(then, *published.rows);
+        assert!(published.since(300).unwrap().is_empty());
+        assert_eq!(published.since(120), None);
+        assert_eq!(published.since(5), None);
+    }
+}

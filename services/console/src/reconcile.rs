@@ -1,0 +1,80 @@
+//! Whose births the console needs: ConfigDB and the cluster manager always, the services of a cluster once the cluster manager says that they live.
+
+use std::collections::BTreeSet;
+
+use configdb_schema::address::{self, ClusterName};
+use fleet_view::Fleet;
+use sparkplug::EdgeNodeDescriptor;
+
+/// Nodes that have to be born for the tables to be complete. All others of the broker are received, and not asked for.
+#[must_use]
+pub fn expected(fleet: &Fleet) -> BTreeSet<EdgeNodeDescriptor> {
+    let central = fleet.organisation().central_group();
+    let mut nodes: BTreeSet<EdgeNodeDescriptor> = [fleet.config.node().clone(), fleet.manager.node().clone()].into();
+    nodes.extend(EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE));
+    for (_, cluster) in fleet.manager.clusters() {
+        let Ok(name) = ClusterName::new(cluster.name.clone()) else { continue };
+        let group = fleet.organisation().cluster_group(&name);
+        let of_sync = [address::SYNC_NODE, address::MONITOR_NODE].into_iter().filter(|_| cluster.sync_alive);
+        let of_join = [address::JOIN_NODE].into_iter().filter(|_| cluster.join.alive);
+        nodes.extend(of_sync.chain(of_join).filter_map(|node| EdgeNodeDescriptor::parse(&group, node).ok()));
+    }
+    nodes
+}
+
+/// What is missing before the tables are complete, for people; at most `max` sentences.
+#[must_use]
+pub fn missing(fleet: &Fleet, max: usize) -> Vec<String> {
+    let mut missing = Vec::new();
+    if !fleet.config.is_complete() {
+        missing.push(match fleet.config.missing_births() {
+            Some(births) => births,
+            None => format!("{} is not alive, or not all of it has arrived", fleet.config.node()),
+        });
+    }
+    if !fleet.manager.is_complete() {
+        missing.push(format!("{} is not alive, or not all of it has arrived", fleet.manager.node()));
+    }
+    for (_, cluster) in fleet.manager.clusters().filter(|(_, cluster)| cluster.sync_alive) {
+        if missing.len() >= max {
+            break;
+        }
+        let sync = fleet.sync(&cluster.name);
+        if !sync.is_some_and(edge_sync_is_complete) {
+            let births = sync.and_then(edge_sync_contract::SyncReplica::missing_births);
+            missing.push(births.unwrap_or_else(|| format!("edge sync of {} has not been born again", cluster.name)));
+        }
+    }
+    missing
+}
+
+fn edge_sync_is_complete(sync: &edge_sync_contract::SyncReplica) -> bool {
+    sync.is_complete() || (sync.is_alive() && sync.missing_births().is_none() && sync.is_in_track())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet_view::bench::{Bench, CLUSTER, NAME};
+
+    #[test]
+    fn the_services_of_a_cluster_are_expected_once_the_manager_says_that_they_live() {
+        let mut bench = Bench::new();
+        bench.cluster(CLUSTER, NAME, |_| {});
+        assert_eq!(expected(&bench.fleet).len(), 3);
+        bench.cluster(CLUSTER, NAME, |device| (device.sync_alive, device.join.alive) = (true, true));
+        let nodes = expected(&bench.fleet);
+        let join = EdgeNodeDescriptor::parse("ACME-Paint_Shop", address::JOIN_NODE).unwrap();
+        assert!(nodes.len() == 6 && nodes.contains(&join), "{nodes:?}");
+    }
+
+    #[test]
+    fn an_edge_that_is_alive_and_was_not_born_again_is_missing() {
+        let mut bench = Bench::new();
+        assert!(missing(&bench.fleet, 5).is_empty());
+        bench.cluster(CLUSTER, NAME, |device| device.sync_alive = true);
+        assert_eq!(missing(&bench.fleet, 5), ["edge sync of Paint_Shop has not been born again"]);
+        bench.sync(NAME, &edge_sync_contract::SyncNode::default(), &[]);
+        assert!(missing(&bench.fleet, 5).is_empty(), "{:?}", missing(&bench.fleet, 5));
+    }
+}

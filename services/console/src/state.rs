@@ -1,0 +1,358 @@
+//! The console's state: takes events, keeps replicas, and makes tables of them when somebody looks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleet_view::Fleet;
+use fleet_view::deltas::Table;
+use fleet_view::explorer::Explorer;
+use fleet_view::health::Health;
+use fleet_view::tables::{self, Rows};
+use serde_json::json;
+use service_runtime::{Effects, Unsaved};
+use sparkplug::edge_node::NodeUpdate;
+use sparkplug::host::{HostEvent, HostRequest};
+use sparkplug::{EdgeNodeDescriptor, Metric, NameError, Now, TypedMetrics};
+
+use crate::config::Settings;
+use crate::event::{Effect, Event};
+use crate::node::ConsoleNode;
+use crate::published::{Published, TableName};
+use crate::reconcile;
+
+/// Shortest time between two computations of a table.
+const PACE_MIN: Duration = Duration::from_millis(100);
+
+/// Longest, however long a computation takes.
+const PACE_MAX: Duration = Duration::from_secs(5);
+
+/// A computation takes this part of the time at most.
+const PACE_OF_COST: u32 = 10;
+
+/// How often own metrics, rates and expected nodes are looked at.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// Sentences on what is missing.
+const MISSING_MAX: usize = 5;
+
+/// What a table is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    /// The own session.
+    Own,
+    /// Replicas of the project's services.
+    Fleet,
+    /// Every Edge Node.
+    Nodes,
+}
+
+const fn source(table: &TableName) -> Source {
+    match table {
+        TableName::Console | TableName::Events | TableName::Actions => Source::Own,
+        TableName::Fleet
+        | TableName::Clusters
+        | TableName::Hosts
+        | TableName::Deployments
+        | TableName::Alerts
+        | TableName::Rollout => Source::Fleet,
+        TableName::Services | TableName::Nodes | TableName::Metrics(_) => Source::Nodes,
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    watchers: usize,
+    dirty: bool,
+    published: Option<Arc<Published>>,
+    computed: Option<Duration>,
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Self { watchers: 0, dirty: true, published: None, computed: None }
+    }
+
+    fn due(&self, pace: Duration) -> Option<Duration> {
+        self.dirty.then(|| self.computed.map_or(Duration::ZERO, |at| at + pace))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct State {
+    settings: Settings,
+    fleet: Fleet,
+    explorer: Explorer,
+    online: Result<(), String>,
+    online_since: u64,
+    expected: BTreeSet<EdgeNodeDescriptor>,
+    slots: BTreeMap<TableName, Slot>,
+    viewers: u32,
+    rev: u64,
+    pace: Duration,
+    upkeep: Duration,
+    node: ConsoleNode,
+    effects: Effects<Unsaved, Effect>,
+}
+
+impl State {
+    /// Nothing was received yet.
+    ///
+    /// # Errors
+    /// The organisation makes no Sparkplug group; an [`configdb_schema::Organisation`] always does.
+    pub fn new(settings: Settings, now: Now) -> Result<Self, NameError> {
+        Ok(Self {
+            fleet: Fleet::new(settings.organisation.clone())?,
+            explorer: Explorer::default(),
+            online: Err("connecting".to_owned()),
+            online_since: now.wall,
+            expected: BTreeSet::new(),
+            slots: TableName::FIXED.into_iter().map(|name| (name, Slot::new())).collect(),
+            viewers: 0,
+            rev: settings.rev,
+            pace: PACE_MIN,
+            upkeep: now.mono,
+            node: ConsoleNode { version: settings.version.clone(), ..ConsoleNode::default() },
+            effects: Effects::new(),
+            settings,
+        })
+    }
+
+    /// The metrics with which the own Edge Node begins.
+    #[must_use]
+    pub fn first_metrics(settings: &Settings) -> Vec<Metric> {
+        ConsoleNode { version: settings.version.clone(), ..ConsoleNode::default() }.to_metrics()
+    }
+
+    /// Clients that follow tables.
+    #[must_use]
+    pub const fn viewers(&self) -> u32 {
+        self.viewers
+    }
+
+    /// What is to be done.
+    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
+        std::mem::replace(&mut self.effects, Effects::new())
+    }
+
+    /// When [`Event::Timer`] is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let watched = self.slots.values().filter(|slot| slot.watchers > 0);
+        watched.filter_map(|slot| slot.due(self.pace)).chain([self.upkeep]).min()
+    }
+
+    /// How long the last computation of tables took.
+    pub fn note_cost(&mut self, cost: Duration) {
+        self.pace = (cost * PACE_OF_COST).clamp(PACE_MIN, PACE_MAX);
+    }
+
+    /// Takes one event.
+    pub fn on_event(&mut self, event: Event, now: Now) {
+        match event {
+            Event::Started => self.upkeep(now),
+            Event::Timer => {
+                if now.mono >= self.upkeep {
+                    self.upkeep(now);
+                }
+                self.compute_due(now);
+            }
+            Event::Host(event) => self.on_host(&event, now),
+            Event::Node(_) => {}
+            Event::Watch(tables) => {
+                self.viewers += 1;
+                self.mark(|name, _| *name == TableName::Console);
+                for table in tables {
+                    if let TableName::Metrics(node) = &table {
+                        self.explorer.watch(node);
+                    }
+                    self.slots.entry(table).or_insert_with(Slot::new).watchers += 1;
+                }
+                self.compute_due(now);
+            }
+            Event::Unwatch(tables) => {
+                self.viewers = self.viewers.saturating_sub(1);
+                self.mark(|name, _| *name == TableName::Console);
+                for table in tables {
+                    self.unwatch(&table);
+                }
+            }
+        }
+    }
+
+    fn unwatch(&mut self, table: &TableName) {
+        let Some(slot) = self.slots.get_mut(table) else { return };
+        slot.watchers = slot.watchers.saturating_sub(1);
+        let is_last = slot.watchers == 0;
+        if let TableName::Metrics(node) = table {
+            self.explorer.unwatch(node);
+            if is_last {
+                self.slots.remove(table);
+                self.effects.push(Effect::Retire(table.clone()));
+            }
+        }
+    }
+
+    /// A table as it is now, or as it was a moment ago.
+    pub fn read(&mut self, table: &TableName, now: Now) -> Arc<Published> {
+        let Some(slot) = self.slots.get(table) else {
+            // Nobody follows it: it is made for this one reader, and nothing is kept.
+            let rows = self.rows(table, &mut None);
+            return Arc::new(Published::first(table.clone(), self.rev, rows));
+        };
+        let is_due = slot.due(self.pace).is_some_and(|due| due <= now.mono);
+        match &slot.published {
+            Some(published) if !is_due => Arc::clone(published),
+            _ => {
+                let rows = self.rows(table, &mut None);
+                self.publish(table, rows, now)
+            }
+        }
+    }
+
+    fn on_host(&mut self, event: &HostEvent, now: Now) {
+        match event {
+            HostEvent::Online => {
+                (self.online, self.online_since) = (Ok(()), now.wall);
+                self.mark(|_, _| true);
+            }
+            HostEvent::Offline { reason } => {
+                if self.online.is_ok() {
+                    self.online_since = now.wall;
+                }
+                self.online = Err(reason.clone());
+                self.mark(|_, _| true);
+            }
+            _ => {}
+        }
+        self.fleet.on_event(event);
+        self.explorer.on_event(event, now.wall);
+        if let Some(node) = node_of(event) {
+            let of_fleet = self.settings.organisation.cluster_of_group(node.group.as_str()).is_some()
+                || node.group.as_str() == self.settings.node.group.as_str();
+            // What the console says of itself changes no table but those of nodes.
+            let of_fleet = of_fleet && *node != self.settings.node;
+            self.mark(|name, source| match (source, name) {
+                (Source::Own, _) => false,
+                (Source::Fleet, _) => of_fleet,
+                (Source::Nodes, TableName::Metrics(shown)) => shown == node,
+                (Source::Nodes, _) => true,
+            });
+        }
+    }
+
+    fn mark(&mut self, is_changed: impl Fn(&TableName, Source) -> bool) {
+        for (name, slot) in &mut self.slots {
+            slot.dirty |= is_changed(name, source(name));
+        }
+    }
+
+    fn upkeep(&mut self, now: Now) {
+        self.upkeep = now.mono + UPKEEP;
+        let expected = reconcile::expected(&self.fleet);
+        for node in expected.difference(&self.expected) {
+            self.effects.push(Effect::Host(HostRequest::Expect { node: node.clone() }));
+        }
+        self.expected.extend(expected);
+        self.explorer.handle_time(now.wall);
+        self.mark(|name, _| matches!(name, TableName::Nodes | TableName::Console));
+        let complete = self.online.is_ok() && reconcile::missing(&self.fleet, 1).is_empty();
+        let node = ConsoleNode { viewers: self.viewers, complete, version: self.settings.version.clone() };
+        if node != self.node {
+            let metrics = node.to_metrics();
+            self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
+            self.node = node;
+        }
+    }
+
+    fn compute_due(&mut self, now: Now) {
+        let is_due = |slot: &Slot| slot.watchers > 0 && slot.due(self.pace).is_some_and(|due| due <= now.mono);
+        let due: Vec<TableName> =
+            self.slots.iter().filter(|(_, slot)| is_due(slot)).map(|(name, _)| name.clone()).collect();
+        let tables: Vec<(TableName, Table)> = {
+            let mut rows = None;
+            due.into_iter().map(|name| (name.clone(), self.rows(&name, &mut rows))).collect()
+        };
+        for (name, rows) in tables {
+            self.publish(&name, rows, now);
+        }
+    }
+
+    fn publish(&mut self, table: &TableName, rows: Table, now: Now) -> Arc<Published> {
+        let slot = self.slots.entry(table.clone()).or_insert_with(Slot::new);
+        (slot.dirty, slot.computed) = (false, Some(now.mono));
+        let next = match &slot.published {
+            Some(known) => match known.changed(self.rev + 1, rows) {
+                Some(changed) => changed,
+                None => return Arc::clone(known),
+            },
+            None => Published::first(table.clone(), self.rev + 1, rows),
+        };
+        self.rev += 1;
+        let next = Arc::new(next);
+        slot.published = Some(Arc::clone(&next));
+        self.effects.push(Effect::Publish(Arc::clone(&next)));
+        next
+    }
+
+    /// The rows of a table. `shared`: those of the fleet, if another table of the same turn has made them.
+    fn rows<'a>(&'a self, table: &TableName, shared: &mut Option<Rows<'a>>) -> Table {
+        if source(table) == Source::Fleet && *table != TableName::Hosts {
+            let rows = shared.get_or_insert_with(|| Rows::of(&self.fleet));
+            return match table {
+                TableName::Clusters => rows.clusters(),
+                TableName::Deployments => rows.deployments(),
+                TableName::Alerts => rows.alerts(),
+                TableName::Rollout => rows.rollout(),
+                _ => rows.fleet(),
+            };
+        }
+        match table {
+            TableName::Hosts => tables::hosts(&self.fleet),
+            TableName::Console => self.own_row(),
+            TableName::Services => self.explorer.services(),
+            TableName::Nodes => self.explorer.nodes(),
+            TableName::Metrics(node) => self.explorer.metrics(node),
+            _ => Table::new(),
+        }
+    }
+
+    fn own_row(&self) -> Table {
+        let missing = reconcile::missing(&self.fleet, MISSING_MAX);
+        let online = self.online.is_ok();
+        let (health, reasons) = match &self.online {
+            Err(reason) => (Health::Away, vec![format!("no session with the broker: {reason}")]),
+            Ok(()) if missing.is_empty() => (Health::Good, Vec::new()),
+            Ok(()) => (Health::Working, missing.clone()),
+        };
+        let row = json!({
+            "key": "console", "health": health, "reasons": reasons, "broker": self.settings.broker, "online": online,
+            "since": self.online_since, "complete": online && missing.is_empty(), "missing": missing,
+            "sessions": self.viewers, "version": self.settings.version, "host_id": self.settings.host_id.as_str(),
+        });
+        [("console".to_owned(), row)].into()
+    }
+}
+
+/// The node that an event is about.
+fn node_of(event: &HostEvent) -> Option<&EdgeNodeDescriptor> {
+    match event {
+        HostEvent::NodeBirth { node, .. }
+        | HostEvent::NodeDeath { node, .. }
+        | HostEvent::NodeStale { node, .. }
+        | HostEvent::NodeData { node, .. }
+        | HostEvent::DeviceBirth { node, .. }
+        | HostEvent::DeviceData { node, .. }
+        | HostEvent::DeviceDeath { node, .. }
+        | HostEvent::RebirthRequested { node, .. } => Some(node),
+        HostEvent::Online
+        | HostEvent::Offline { .. }
+        | HostEvent::HostState { .. }
+        | HostEvent::Rejected { .. }
+        | HostEvent::Stopped => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

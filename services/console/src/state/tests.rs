@@ -1,0 +1,121 @@
+//! What is published, and when.
+
+use sparkplug::BdSeq;
+
+use super::*;
+use crate::Config;
+
+fn at(ms: u64) -> Now {
+    Now::new(Duration::from_millis(ms), 1_000_000 + ms)
+}
+
+fn state() -> State {
+    State::new(Config::default().validate(1_000_000).unwrap(), at(0)).unwrap()
+}
+
+fn birth(metrics: Vec<Metric>) -> Event {
+    let node = EdgeNodeDescriptor::parse("Foreign", "Gateway").unwrap();
+    Event::Host(HostEvent::NodeBirth { node, bd_seq: BdSeq::ZERO, timestamp: 5, uuid: None, metrics: metrics.into() })
+}
+
+fn published(state: &mut State) -> Vec<(String, u64)> {
+    let effects = state.take_effects().nothing_to_save();
+    effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Publish(table) => Some((table.name.to_string(), table.rows.len() as u64)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_table_that_nobody_looks_at_is_not_made() {
+    let mut state = state();
+    state.on_event(birth(vec![]), at(1));
+    state.on_event(Event::Timer, at(5_000));
+    assert!(published(&mut state).is_empty());
+    assert_eq!(state.read(&TableName::Nodes, at(5_001)).rows.len(), 1);
+}
+
+#[test]
+fn a_table_that_is_followed_is_made_ten_times_a_second_at_most() {
+    let mut state = state();
+    state.on_event(Event::Watch(vec![TableName::Nodes]), at(0));
+    assert_eq!(published(&mut state), [("nodes".to_owned(), 0)], "who follows it gets what there is");
+    for ms in 1..=1_000 {
+        state.on_event(birth(vec![]), at(ms));
+        if state.next_deadline().is_some_and(|due| due <= at(ms).mono) {
+            state.on_event(Event::Timer, at(ms));
+        }
+    }
+    let count = published(&mut state).len();
+    assert!((9..=11).contains(&count), "{count}");
+    state.on_event(Event::Unwatch(vec![TableName::Nodes]), at(1_001));
+    state.on_event(birth(vec![]), at(1_002));
+    state.on_event(Event::Timer, at(3_000));
+    assert!(published(&mut state).is_empty());
+}
+
+#[test]
+fn what_takes_long_is_made_seldom() {
+    let mut state = state();
+    state.on_event(Event::Watch(vec![TableName::Nodes]), at(0));
+    state.note_cost(Duration::from_millis(80));
+    state.on_event(birth(vec![]), at(10));
+    state.on_event(Event::Timer, at(700));
+    assert_eq!(published(&mut state).len(), 1);
+    state.on_event(Event::Timer, at(800));
+    assert_eq!(published(&mut state).len(), 1);
+}
+
+#[test]
+fn a_table_that_did_not_change_keeps_its_revision() {
+    let mut state = state();
+    let first = state.read(&TableName::Clusters, at(0)).rev;
+    state.on_event(birth(vec![]), at(1));
+    assert_eq!(state.read(&TableName::Clusters, at(500)).rev, first);
+    assert!(state.read(&TableName::Nodes, at(500)).rev > first);
+}
+
+#[test]
+fn metrics_that_nobody_follows_leave_nothing_behind() {
+    let mut state = state();
+    let table: TableName = "metrics:Foreign/Gateway".parse().unwrap();
+    state.on_event(birth(vec![Metric::new("Speed", 1_u32)]), at(1));
+    assert_eq!(state.read(&table, at(2)).rows["|Speed"]["value"], 1);
+    assert_eq!(state.slots.len(), TableName::FIXED.len());
+    state.on_event(Event::Watch(vec![table.clone()]), at(3));
+    assert_eq!(state.slots.len(), TableName::FIXED.len() + 1);
+    state.on_event(Event::Unwatch(vec![table]), at(4));
+    assert_eq!(state.slots.len(), TableName::FIXED.len());
+}
+
+#[test]
+fn the_console_says_whether_it_is_online_and_complete() {
+    let mut state = state();
+    let row = |state: &mut State, ms| state.read(&TableName::Console, at(ms)).rows["console"].clone();
+    assert_eq!(
+        (row(&mut state, 0)["online"].clone(), row(&mut state, 0)["health"].clone()),
+        (json!(false), json!("away"))
+    );
+    state.on_event(Event::Host(HostEvent::Online), at(500));
+    let online = row(&mut state, 1_000);
+    assert_eq!(
+        (&online["online"], &online["complete"], &online["health"]),
+        (&json!(true), &json!(false), &json!("working"))
+    );
+    assert_eq!(online["since"], 1_000_500);
+}
+
+#[test]
+fn reading_has_no_effect_on_the_broker() {
+    let mut state = state();
+    state.on_event(Event::Started, at(0));
+    let _ = state.take_effects();
+    for name in TableName::FIXED {
+        state.read(&name, at(10));
+    }
+    let effects = state.take_effects().nothing_to_save();
+    assert!(effects.into_iter().all(|effect| matches!(effect, Effect::Publish(_))));
+}

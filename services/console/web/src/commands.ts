@@ -1,0 +1,47 @@
+// The line of the command line that does the same as a button, so that the page teaches it.
+import { hasInvisible } from "./format.ts";
+
+/** A word as the shell takes it literally; null for words that must not be pasted into a shell. */
+export function shellWord(word: string): string | null {
+  if (word === "" || hasInvisible(word) || word.length > 300) return null;
+  return /^[A-Za-z0-9_./:@%+=,][A-Za-z0-9_./:@%+=,-]*$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** Options begin with `--`; every other part is taken literally. Null if a part cannot be written safely. */
+function command(verb: string, words: string[], options: [string, string | null | undefined][] = []): string | null {
+  const parts = ["sparkfleet", verb];
+  for (const word of words) {
+    const safe = word.startsWith("-") ? null : shellWord(word);
+    if (safe === null) return null;
+    parts.push(safe);
+  }
+  for (const [name, value] of options) {
+    if (value === null || value === undefined) continue;
+    const safe = value === "" ? "" : shellWord(value);
+    if (safe === null) return null;
+    parts.push(safe === "" ? `--${name}` : `--${name}=${safe}`);
+  }
+  return parts.join(" ");
+}
+
+export const commands = {
+  createCluster: (name: string, namespace?: string) =>
+    command("cluster create", [name], [["namespace", namespace === "fplus-edge" ? null : namespace || null], ["wait", ""]]),
+  showCluster: (name: string) => command("cluster show", [name]),
+  deleteCluster: (name: string) => command("cluster delete", [name], [["wait", ""]]),
+  bootstrap: (name: string) => command("cluster bootstrap", [name]),
+  createDeployment: (cluster: string, name: string, chart: string, host: string) =>
+    command("deployment create", [name], [["cluster", cluster], ["chart", chart === "Edge agent" ? null : chart], ["host", host || null], ["wait", ""]]),
+  showDeployment: (cluster: string, name: string) => command("deployment show", [`${cluster}/${name}`]),
+  deleteDeployment: (cluster: string, name: string) => command("deployment delete", [`${cluster}/${name}`], [["wait", ""]]),
+  moveDeployment: (cluster: string, name: string, host: string) =>
+    command("deployment move", [`${cluster}/${name}`], [["host", host || null], ["wait", ""]]),
+  approveHost: (cluster: string, host: string, controlPlane = false) =>
+    command("host approve", [`${cluster}/${host}`], [["control-plane", controlPlane ? "" : null], ["wait", ""]]),
+  revokeHost: (cluster: string, host: string) => command("host revoke", [`${cluster}/${host}`], [["wait", ""]]),
+  capture: (cluster: string, host: string, registers: number[]) =>
+    command("policy capture", [`${cluster}/${host}`], [["pcr", registers.length > 0 ? registers.join(",") : null]]),
+  watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),
+  rebirth: (group: string, node: string) => command("watch", [], [["group", group], ["node", node], ["rebirth", ""]]),
+  alerts: () => command("alert list", []),
+};

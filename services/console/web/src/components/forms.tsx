@@ -1,0 +1,139 @@
+// The forms of actions.
+import { useSignal } from "@preact/signals";
+import { act } from "../actions.ts";
+import { commands } from "../commands.ts";
+import { useTable } from "../hooks.ts";
+import { go, link } from "../router.ts";
+import type { DeploymentRow } from "../wire.ts";
+import { Field, FormDialog } from "./dialog.tsx";
+
+const NAME_RULE = "Letters, digits and _, beginning with a letter.";
+const DEFAULT_NAMESPACE = "fplus-edge";
+const DEFAULT_CHART = "Edge agent";
+
+/** What is wrong with the name of a cluster or a deployment; null if nothing is. */
+export function nameProblem(name: string): string | null {
+  return /^[A-Za-z][A-Za-z0-9_]*$/.test(name) ? null : `The name must be made of: ${NAME_RULE}`;
+}
+
+export function CreateCluster({ close }: { close: () => void }) {
+  const name = useSignal("");
+  const namespace = useSignal(DEFAULT_NAMESPACE);
+  return (
+    <FormDialog
+      title="New cluster"
+      verb="Create"
+      close={close}
+      command={commands.createCluster(name.value || "NAME", namespace.value)}
+      check={() => {
+        const text = nameProblem(name.value);
+        return text === null ? null : { text, field: "name" };
+      }}
+      send={async () => {
+        await act("cluster.create", { name: name.value, namespace: namespace.value }, `Create cluster ${name.value}`);
+        go(link(["cluster", name.value], { tab: "setup" }));
+      }}
+    >
+      {(wrong) => (
+        <>
+          <Field name="name" label="Name" hint={NAME_RULE} wrong={wrong}>
+            {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" spellcheck={false} value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />}
+          </Field>
+          <Field name="namespace" label="Kubernetes namespace" hint="Where the edge services run." wrong={wrong}>
+            {(id, hint) => <input id={id} aria-describedby={hint} autocomplete="off" spellcheck={false} value={namespace.value} onInput={(event) => (namespace.value = event.currentTarget.value)} />}
+          </Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+function HostField({ cluster, host, onHost }: { cluster: string; host: string; onHost: (host: string) => void }) {
+  const hosts = useTable("hosts").list.value.filter((row) => row.cluster === cluster);
+  return (
+    <Field name="host" label="Host" hint="Floating: Kubernetes chooses the host." wrong={null}>
+      {(id, hint) => (
+        <select id={id} aria-describedby={hint} value={host} onChange={(event) => onHost(event.currentTarget.value)}>
+          <option value="">floating</option>
+          {hosts.map((row) => <option value={row.name} key={row.key}>{row.name}</option>)}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+/** The values of a form as a document; undefined where the text is empty. Throws on anything but an object. */
+export function parseValues(text: string): Record<string, unknown> | undefined {
+  if (text.trim() === "") return undefined;
+  const found: unknown = JSON.parse(text);
+  if (found === null || typeof found !== "object" || Array.isArray(found)) throw new Error("not an object");
+  return found as Record<string, unknown>;
+}
+
+export function CreateDeployment({ cluster: given, close }: { cluster?: string; close: () => void }) {
+  const clusters = useTable("clusters").list.value;
+  const charts = [...new Set([DEFAULT_CHART, ...useTable("deployments").list.value.map((row) => row.chart)])];
+  const [name, cluster, chart, host, values] = [useSignal(""), useSignal(given ?? clusters[0]?.name ?? ""), useSignal(DEFAULT_CHART), useSignal(""), useSignal("")];
+  const check = () => {
+    const text = nameProblem(name.value);
+    if (text !== null) return { text, field: "name" };
+    try {
+      parseValues(values.value);
+      return null;
+    } catch {
+      return { text: "The values must be a JSON object.", field: "values" };
+    }
+  };
+  const send = async () => {
+    const key = clusters.find((row) => row.name === cluster.value)?.key ?? cluster.value;
+    const body = { cluster: key, name: name.value, chart: chart.value, ...(host.value === "" ? {} : { host: host.value }), values: parseValues(values.value) };
+    await act("deployment.create", body, `Create deployment ${name.value}`);
+    go(link(["deployment", cluster.value, name.value]));
+  };
+  return (
+    <FormDialog title="New deployment" verb="Create" close={close} command={commands.createDeployment(cluster.value || "CLUSTER", name.value || "NAME", chart.value, host.value)} check={check} send={send}>
+      {(wrong) => (
+        <>
+          <Field name="name" label="Name" hint={NAME_RULE} wrong={wrong}>
+            {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" spellcheck={false} value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />}
+          </Field>
+          <Field name="cluster" label="Cluster" wrong={wrong}>
+            {(id) => (
+              <select id={id} value={cluster.value} onChange={(event) => ((cluster.value = event.currentTarget.value), (host.value = ""))}>
+                {clusters.map((row) => <option value={row.name} key={row.key}>{row.name}</option>)}
+              </select>
+            )}
+          </Field>
+          <Field name="chart" label="Chart template" wrong={wrong}>
+            {(id) => (
+              <>
+                <input id={id} list="charts" autocomplete="off" value={chart.value} onInput={(event) => (chart.value = event.currentTarget.value)} />
+                <datalist id="charts">{charts.map((one) => <option value={one} key={one} />)}</datalist>
+              </>
+            )}
+          </Field>
+          <HostField cluster={cluster.value} host={host.value} onHost={(chosen) => (host.value = chosen)} />
+          <Field name="values" label="Helm values" hint="A JSON object, or nothing." wrong={wrong}>
+            {(id, hint) => <textarea id={id} aria-describedby={hint} rows={4} spellcheck={false} value={values.value} onInput={(event) => (values.value = event.currentTarget.value)} />}
+          </Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+export function MoveDeployment({ row, close }: { row: DeploymentRow; close: () => void }) {
+  const host = useSignal(row.host ?? "");
+  return (
+    <FormDialog
+      title={`Move ${row.name}`}
+      verb="Move"
+      close={close}
+      command={commands.moveDeployment(row.cluster, row.name, host.value)}
+      check={() => null}
+      send={() => act("deployment.move", { deployment: row.key, host: host.value || null }, `Move ${row.name}`)}
+    >
+      {() => <HostField cluster={row.cluster} host={host.value} onHost={(chosen) => (host.value = chosen)} />}
+    </FormDialog>
+  );
+}

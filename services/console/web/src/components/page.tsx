@@ -1,0 +1,100 @@
+// The frame that pages share: head, tabs, filter, cards.
+import type { ComponentChildren } from "preact";
+import { HEALTHS } from "../health.ts";
+import { count } from "../format.ts";
+import { link, route, setQuery } from "../router.ts";
+import type { HealthCounts } from "../wire.ts";
+import { Shape } from "./health.tsx";
+import { Icon } from "./icon.tsx";
+
+/** Head of a page: where it belongs, its title, its actions. */
+export function Head(props: { title: ComponentChildren; above?: { title: string; href: string }[]; children?: ComponentChildren; actions?: ComponentChildren }) {
+  return (
+    <div class="head">
+      {props.above && (
+        <nav class="crumbs" aria-label="Breadcrumbs">
+          {props.above.map((place) => (
+            <a href={place.href} key={place.href}>
+              {place.title}
+            </a>
+          ))}
+        </nav>
+      )}
+      <div class="head-line">
+        <h1>{props.title}</h1>
+        <div class="head-actions">{props.actions}</div>
+      </div>
+      {props.children && <div class="head-facts">{props.children}</div>}
+    </div>
+  );
+}
+
+/** Tabs as links, so that each has an address. */
+export function Tabs({ tabs, chosen }: { tabs: { id: string; title: string; number?: number }[]; chosen: string }) {
+  const { view, args } = route.value;
+  return (
+    <nav class="tabs" aria-label="Parts of this page">
+      {tabs.map(({ id, title, number }) => (
+        <a href={link([view, ...args], { tab: id })} aria-current={id === chosen ? "page" : undefined} key={id}>
+          {title}
+          {number !== undefined && <span class="number">{count(number)}</span>}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+/** The filter of a page: text, and chips for each health that occurs. */
+export function FilterBar({ counts, children }: { counts?: HealthCounts; children?: ComponentChildren }) {
+  const { q = "", health = "" } = route.value.query;
+  return (
+    <div class="filter" role="search">
+      <label class="filter-text">
+        <Icon name="search" />
+        <span class="hidden">Filter</span>
+        <input data-filter type="search" placeholder="Filter: words, wave:2, site:north" value={q} onInput={(event) => setQuery({ q: event.currentTarget.value })} />
+        <kbd>/</kbd>
+      </label>
+      {counts &&
+        HEALTHS.map(
+          (word) =>
+            (counts[word] > 0 || health === word) && (
+              <button type="button" class={`chip h-${word}`} aria-pressed={health === word} onClick={() => setQuery({ health: health === word ? null : word })} key={word}>
+                <Shape health={word} />
+                {count(counts[word])} {word}
+              </button>
+            ),
+        )}
+      {children}
+    </div>
+  );
+}
+
+/** A titled part of a page. */
+export function Card({ title, actions, children, class: extra = "" }: { title: string; actions?: ComponentChildren; children: ComponentChildren; class?: string }) {
+  return (
+    <section class={`card ${extra}`}>
+      <header>
+        <h2>{title}</h2>
+        {actions}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+/** Facts as pairs; those without a value are left out. */
+export function Facts({ facts }: { facts: [string, ComponentChildren][] }) {
+  return (
+    <dl class="facts">
+      {facts
+        .filter(([, value]) => value !== null && value !== undefined && value !== "")
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  );
+}

@@ -1,0 +1,129 @@
+// The connection to the server: one stream for what is now, reads of single tables for what was.
+import { batch, effect, signal, untracked } from "@preact/signals";
+import { at } from "./router.ts";
+import { clockOffset, mark, session, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
+import type { Frame, Session, Snapshot, TableName } from "./wire.ts";
+
+/** State of the stream, and since when it is so. */
+export const connection = signal<{ state: "connecting" | "open" | "lost"; since: number }>({ state: "connecting", since: Date.now() });
+
+const FIRST_RETRY_MS = 500;
+const LONGEST_RETRY_MS = 8_000;
+/** A page that nobody sees gives its connection back, because browsers allow few for each server. */
+const HIDDEN_MS = 60_000;
+
+let source: EventSource | null = null;
+let opened = "";
+let retryMs = FIRST_RETRY_MS;
+let retry: ReturnType<typeof setTimeout> | undefined;
+
+function setConnection(state: "connecting" | "open" | "lost"): void {
+  if (connection.peek().state !== state) connection.value = { state, since: Date.now() };
+}
+
+/** The names of tables as one value of the query: commas in a name are encoded, because commas part the names. */
+export function tablesParameter(names: readonly string[]): string {
+  const unique = [...new Set(names)].sort();
+  return unique.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
+}
+
+function close(): void {
+  clearTimeout(retry);
+  source?.close();
+  source = null;
+  opened = "";
+}
+
+function receive(event: MessageEvent<string>): void {
+  const frame = JSON.parse(event.data) as Frame;
+  batch(() => {
+    takeFrame(frame, true);
+    if (at.peek() === null) takeFrame(frame, false);
+  });
+}
+
+function open(parameter: string): void {
+  close();
+  opened = parameter;
+  const stream = new EventSource(`/api/v1/stream?tables=${encodeURIComponent(parameter)}`);
+  source = stream;
+  stream.addEventListener("table", receive);
+  stream.onopen = () => {
+    retryMs = FIRST_RETRY_MS;
+    setConnection("open");
+    if (session.peek() === null) void readSession();
+  };
+  stream.onerror = () => {
+    setConnection("lost");
+    if (stream.readyState !== EventSource.CLOSED) return;
+    retry = setTimeout(() => open(parameter), retryMs);
+    retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
+  };
+}
+
+async function readJson<T>(path: string, signal: AbortSignal | null = null): Promise<T> {
+  const response = await fetch(path, { signal, headers: { accept: "application/json" } });
+  if (!response.ok) throw new Error(`${path} answered ${response.status}`);
+  return (await response.json()) as T;
+}
+
+async function readSession(): Promise<void> {
+  try {
+    const found = await readJson<Session>("/api/v1/session");
+    batch(() => {
+      session.value = found;
+      clockOffset.value = found.now - Date.now();
+    });
+  } catch {
+    setConnection("lost");
+  }
+}
+
+async function readTable(name: TableName, time: number, signal: AbortSignal): Promise<void> {
+  try {
+    takeSnapshot(name, await readJson<Snapshot>(`/api/v1/${encodeURIComponent(name)}?at=${time}`, signal));
+  } catch {
+    if (!signal.aborted) mark([{ name, live: false }], "failed");
+  }
+}
+
+/** Follows the subscriptions and the time that is looked at. */
+export function startStream(): void {
+  void readSession();
+  let reads = new AbortController();
+  let pending = false;
+  const update = (): void => {
+    pending = false;
+    const [time, wanted] = [at.peek(), subscriptions.peek()];
+    const streamed = wanted.filter((one) => one.live || time === null);
+    const parameter = tablesParameter(streamed.map((one) => one.name));
+    if (parameter !== opened && document.visibilityState === "visible") open(parameter);
+    reads.abort();
+    reads = new AbortController();
+    if (time === null) return;
+    const past: Subscription[] = wanted.filter((one) => !one.live);
+    mark(past, "loading");
+    for (const { name } of past) void readTable(name, time, reads.signal);
+  };
+  let earlier: number | null = null;
+  effect(() => {
+    void subscriptions.value;
+    const time = at.value;
+    if (time === null && earlier !== null) {
+      // The rows on the screen are those of the past until the stream brings the whole tables again.
+      untracked(() => mark(subscriptions.peek().filter((one) => !one.live), "loading"));
+      opened = "";
+    }
+    earlier = time;
+    if (!pending) {
+      pending = true;
+      queueMicrotask(update);
+    }
+  });
+  let hidden: ReturnType<typeof setTimeout> | undefined;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hidden);
+    if (document.visibilityState === "visible") update();
+    else hidden = setTimeout(close, HIDDEN_MS);
+  });
+}

@@ -1,0 +1,21 @@
+import { AlertTable } from "../components/lists.tsx";
+import { Command } from "../components/copy.tsx";
+import { FilterBar, Head } from "../components/page.tsx";
+import { Hatched } from "../components/table.tsx";
+import { commands } from "../commands.ts";
+import { filtered } from "../filter.ts";
+import { useTable } from "../hooks.ts";
+import { route } from "../router.ts";
+
+export function AlertsView() {
+  const table = useTable("alerts");
+  const rows = filtered(table.list.value, route.value.query.q ?? "", "").sort((a, b) => (a.since ?? 0) - (b.since ?? 0));
+  return (
+    <>
+      <Head title="Alerts" />
+      <FilterBar />
+      <Hatched of={table}><AlertTable of={table} rows={rows} /></Hatched>
+      <details class="as-command"><summary>As command</summary><Command line={commands.alerts()} /></details>
+    </>
+  );
+}

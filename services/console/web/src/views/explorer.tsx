@@ -1,0 +1,184 @@
+// Every Edge Node on the broker: tree, live values, trend. It works for nodes of others, too.
+import { useSignal } from "@preact/signals";
+import { act, actNow } from "../actions.ts";
+import { commands } from "../commands.ts";
+import { Command } from "../components/copy.tsx";
+import { Field, FormDialog } from "../components/dialog.tsx";
+import { Shape } from "../components/health.tsx";
+import { Icon } from "../components/icon.tsx";
+import { Card, Facts, FilterBar, Head } from "../components/page.tsx";
+import { DataTable, Hatched, Nothing } from "../components/table.tsx";
+import { Age, Text } from "../components/text.tsx";
+import { Trend } from "../components/trend.tsx";
+import { parseFilter, passes } from "../filter.ts";
+import { count, valueText, visible } from "../format.ts";
+import { canAct, useTable } from "../hooks.ts";
+import { link, route } from "../router.ts";
+import type { Health, MetricRow, NodeRow } from "../wire.ts";
+
+/** Groups that are rendered at most; the filter finds the others. */
+const MOST_GROUPS = 200;
+/** With more groups than this all but the chosen one are closed. */
+const OPEN_GROUPS = 25;
+
+/** Nodes by their group, both in order. */
+export function byGroup(nodes: readonly NodeRow[]): [string, NodeRow[]][] {
+  const groups = new Map<string, NodeRow[]>();
+  for (const node of [...nodes].sort((a, b) => a.key.localeCompare(b.key))) groups.set(node.group, [...(groups.get(node.group) ?? []), node]);
+  return [...groups];
+}
+
+function nodeHealth(node: NodeRow): Health {
+  if (!node.alive) return "away";
+  return node.compliant && node.gaps === 0 ? "good" : "attention";
+}
+
+function Tree({ nodes, chosen, device }: { nodes: readonly NodeRow[]; chosen: string; device: string | undefined }) {
+  const filter = parseFilter(route.value.query.q ?? "");
+  const groups = byGroup(nodes.filter((node) => passes(node, filter)));
+  return (
+    <nav class="tree" aria-label="Edge Nodes">
+      {groups.slice(0, MOST_GROUPS).map(([group, members]) => (
+        <details open={groups.length <= OPEN_GROUPS || chosen.startsWith(`${group}/`)} key={group}>
+          <summary><Text of={group} longest={60} /> <span class="number">{members.length}</span></summary>
+          <ul>
+            {members.map((node) => (
+              <li key={node.key}>
+                <a data-row href={link(["explorer", node.group, node.node], { q: route.value.query.q })} aria-current={node.key === chosen && device === undefined ? "page" : undefined}>
+                  <Shape health={nodeHealth(node)} /> <Text of={node.node} longest={60} /> <span class="hidden">{node.alive ? "alive" : "away"}</span>
+                </a>
+                {node.key === chosen && (
+                  <ul>
+                    {node.devices.map((name) => (
+                      <li key={name}>
+                        <a data-row href={link(["explorer", node.group, node.node, name], { q: route.value.query.q })} aria-current={name === device ? "page" : undefined}><Text of={name} longest={60} /></a>
+                      </li>
+                    ))}
+                  </ul>
+                )}
+              </li>
+            ))}
+          </ul>
+        </details>
+      ))}
+      {groups.length > MOST_GROUPS && <p class="note">{count(groups.length - MOST_GROUPS)} more groups: filter for them.</p>}
+    </nav>
+  );
+}
+
+/** The value of a form as the type of the metric; undefined if the text is none. */
+export function typed(text: string, datatype: string): unknown {
+  if (/^(U?Int|DateTime)/.test(datatype)) return /^-?\d+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : undefined;
+  if (/^(Float|Double)$/.test(datatype)) return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined;
+  if (datatype === "Boolean") return text === "true" ? true : text === "false" ? false : undefined;
+  return text;
+}
+
+function WriteMetric({ node, metric, close }: { node: NodeRow; metric: MetricRow; close: () => void }) {
+  const text = useSignal(valueText(metric.value, 10_000));
+  return (
+    <FormDialog
+      title={`Write ${visible(metric.name, 60)}`}
+      verb="Write"
+      close={close}
+      command={null}
+      check={() => (typed(text.value, metric.datatype) === undefined ? { text: `This is not a value of type ${metric.datatype}.`, field: "value" } : null)}
+      send={() => act("metric.write", { node: node.key, ...(metric.device === "" ? {} : { device: metric.device }), metric: metric.name, datatype: metric.datatype, value: typed(text.value, metric.datatype) }, `Write ${metric.name}`)}
+    >
+      {(wrong) => (
+        <>
+          <p>A {metric.device === "" ? "node command (NCMD)" : "device command (DCMD)"} goes to <code><Text of={node.key} /></code>. Whether it is followed shows in the value.</p>
+          <Field name="value" label={metric.datatype} wrong={wrong}>{(id) => <input id={id} autofocus value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />}</Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+function MetricDetail({ node, metric }: { node: NodeRow; metric: MetricRow }) {
+  const writing = useSignal(false);
+  return (
+    <Card title={visible(metric.name, 120)} class="metric-detail" actions={canAct.value && <button onClick={() => (writing.value = true)}>Write…</button>}>
+      {(metric.trend ?? []).length > 1 ? <Trend points={metric.trend} label={metric.name} /> : <p class="note">No trend: the value has not changed while the console was watching, or it is not a number.</p>}
+      <Facts
+        facts={[
+          ["Value", <code><Text of={valueText(metric.value, 2000)} longest={2000} /></code>],
+          ["Datatype", <Text of={metric.datatype} />],
+          ["Alias", metric.alias],
+          ["Quality", metric.quality !== null ? <Text of={metric.quality} /> : null],
+          ["Historical", metric.historical ? "yes" : null],
+          ...Object.entries(metric.properties ?? {}).map(([name, value]): [string, preact.ComponentChildren] => [visible(name, 40), valueText(value)]),
+        ]}
+      />
+      {writing.value && <WriteMetric node={node} metric={metric} close={() => (writing.value = false)} />}
+    </Card>
+  );
+}
+
+function NodeDetail({ node, device }: { node: NodeRow; device: string | undefined }) {
+  const table = useTable(`metrics:${node.key}`);
+  const { metric: chosen, m = "" } = route.value.query;
+  const filter = parseFilter(m);
+  const rows = table.list.value.filter((row) => (device === undefined || row.device === device) && passes(row, filter)).sort((a, b) => a.key.localeCompare(b.key));
+  const metric = chosen === undefined ? undefined : table.rows.value.get(chosen);
+  const path = ["explorer", node.group, node.node, ...(device === undefined ? [] : [device])];
+  return (
+    <div>
+      <Card
+        title={visible(device ?? node.node, 80)}
+        actions={canAct.value && <button onClick={() => actNow("node.rebirth", { node: node.key }, `Rebirth of ${node.node}`)}><Icon name="refresh" /> Ask for a birth</button>}
+      >
+        {node.note && <p class="reason h-attention"><Text of={node.note} longest={400} /></p>}
+        <Facts
+          facts={[
+            ["State", <>{node.alive ? "alive" : "away"} <Age since={node.since} prefix="for " /></>],
+            ["bdSeq", node.bd_seq],
+            ["Messages", count(node.messages)],
+            ["Rate", `${node.rate.toFixed(1)} /s`],
+            ["Sequence gaps", node.gaps > 0 ? <mark>{node.gaps}</mark> : "0"],
+            ["Rebirths", node.rebirths],
+            ["Sparkplug", node.compliant ? "conforms" : <mark>does not conform</mark>],
+          ]}
+        />
+        <details><summary>As command</summary><Command line={commands.watch(node.group, node.node)} /></details>
+      </Card>
+      {metric && <MetricDetail node={node} metric={metric} key={metric.key} />}
+      <Hatched of={table}>
+        <DataTable
+          label="Metrics"
+          rows={rows}
+          href={(row) => link(path, { q: route.value.query.q, metric: row.key })}
+          rowClass={(row) => `${row.key === chosen ? "chosen" : ""} ${node.alive ? "" : "stale"}`}
+          columns={[
+            { title: "Metric", cell: (row) => <>{device === undefined && row.device !== "" && <span class="device"><Text of={row.device} longest={40} /> / </span>}<Text of={row.name} longest={100} /></> },
+            { title: "Value", cell: (row) => <code class={row.value === null ? "null" : ""}><Text of={valueText(row.value, 80)} /></code>, class: "value" },
+            { title: "Type", cell: (row) => <Text of={row.datatype} longest={20} />, class: "wide" },
+            { title: "Alias", cell: (row) => row.alias ?? "", class: "num wide" },
+            { title: "Quality", cell: (row) => <>{row.historical && "historical "}<Text of={row.quality ?? ""} longest={20} /></>, class: "wide" },
+            { title: "Age", cell: (row) => <Age since={row.at} />, class: "num" },
+          ]}
+          empty={<Nothing of={table}>No metric.</Nothing>}
+        />
+      </Hatched>
+    </div>
+  );
+}
+
+export function ExplorerView() {
+  const table = useTable("nodes");
+  const [group = "", name = "", device] = route.value.args;
+  const key = `${group}/${name}`;
+  const node = table.rows.value.get(key);
+  return (
+    <>
+      <Head title="Explorer" />
+      <FilterBar />
+      <div class="explorer">
+        <Hatched of={table}>
+          {table.list.value.length === 0 ? <div class="empty"><Nothing of={table}>No Edge Node is heard.</Nothing></div> : <Tree nodes={table.list.value} chosen={key} device={device} />}
+        </Hatched>
+        {node ? <NodeDetail node={node} device={device} key={key} /> : <div class="empty">{group === "" ? "Choose an Edge Node." : <Nothing of={table}>This Edge Node is not known.</Nothing>}</div>}
+      </div>
+    </>
+  );
+}

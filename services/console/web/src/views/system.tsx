@@ -1,0 +1,71 @@
+// The services of the organisation, and the console's own link.
+import { HealthMark } from "../components/health.tsx";
+import { Card, Facts, Head } from "../components/page.tsx";
+import { DataTable, Hatched, Nothing } from "../components/table.tsx";
+import { Age, Text } from "../components/text.tsx";
+import { consoleRow, useTable } from "../hooks.ts";
+import { session } from "../store.ts";
+import { connection } from "../stream.ts";
+import { newestFirst } from "../components/events.tsx";
+import type { ActionRow, ServiceRow } from "../wire.ts";
+
+const health = (row: ServiceRow) => ({ health: row.alive ? ("good" as const) : ("away" as const) });
+
+export function SystemView() {
+  const [services, actions] = [useTable("services"), useTable("actions", true)];
+  const [row, who] = [consoleRow.value, session.value];
+  const rows = [...services.list.value].sort((a, b) => a.key.localeCompare(b.key));
+  const done = newestFirst(actions.list.value as never[]) as unknown as ActionRow[];
+  return (
+    <>
+      <Head title="System" />
+      <div class="columns">
+        <Card title="This console">
+          <Facts
+            facts={[
+              ["Stream", connection.value.state],
+              ["Broker", row && <Text of={row.broker} />],
+              ["Session", row && <>{row.online ? "online" : "offline"} <Age since={row.since} prefix="for " /></>],
+              ["Complete", row && (row.complete ? "yes" : <>no, missing: <Text of={row.missing.join(", ")} longest={600} /></>)],
+              ["Viewers", row?.sessions],
+              ["Version", row && <Text of={row.version} />],
+              ["Host id", row && <code><Text of={row.host_id} /></code>],
+              ["Signed in as", who && <><Text of={who.user} /> ({who.role})</>],
+              ["Actions", who && (who.actions ? "allowed" : "switched off")],
+            ]}
+          />
+        </Card>
+        <Card title="Services">
+          <Hatched of={services}>
+            <DataTable
+              label="Services"
+              rows={rows}
+              columns={[
+                { title: "Service", cell: (one) => <Text of={one.name || one.key} longest={60} /> },
+                { title: "Health", cell: (one) => <HealthMark row={health(one)} /> },
+                { title: "Since", cell: (one) => <Age since={one.since} />, class: "num" },
+                { title: "Version", cell: (one) => <Text of={one.version ?? ""} longest={30} /> },
+                { title: "Instance", cell: (one) => <Text of={one.instance ?? ""} longest={40} />, class: "mono wide" },
+              ]}
+              empty={<Nothing of={services}>No service is heard.</Nothing>}
+            />
+          </Hatched>
+        </Card>
+      </div>
+      <Card title="Actions">
+        <DataTable
+          label="Actions"
+          rows={done.slice(0, 50)}
+          columns={[
+            { title: "Action", cell: (one) => <Text of={one.name} longest={60} /> },
+            { title: "State", cell: (one) => <Text of={one.state} longest={20} /> },
+            { title: "Ago", cell: (one) => <Age since={one.at} />, class: "num" },
+            { title: "By", cell: (one) => <Text of={one.who} longest={60} /> },
+            { title: "Result", cell: (one) => <Text of={one.text} />, class: "grow" },
+          ]}
+          empty={<Nothing of={actions}>Nothing was done from a console.</Nothing>}
+        />
+      </Card>
+    </>
+  );
+}

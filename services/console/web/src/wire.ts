@@ -1,0 +1,233 @@
+// The rows of the tables that the console's server publishes. Times are UTC milliseconds.
+
+export type Health = "good" | "working" | "attention" | "away";
+export type StepState = "done" | "active" | "failed" | "waiting";
+
+/** A row of any table; `key` is unique in its table. */
+export interface Row {
+  key: string;
+}
+
+/** A row that has a state of health. */
+export interface HealthRow extends Row {
+  health: Health;
+  /** Sentences for people, the most important first. */
+  reasons: string[];
+  /** When the present health began. */
+  since: number | null;
+}
+
+/** A step of a ladder. */
+export interface Step {
+  name: string;
+  state: StepState;
+  since: number | null;
+  detail?: string | null;
+}
+
+export interface Ratio {
+  ready: number;
+  total: number;
+}
+
+export interface ConsoleRow extends Row {
+  broker: string;
+  online: boolean;
+  since: number | null;
+  /** Whether every birth has arrived that the replicas need. */
+  complete: boolean;
+  missing: string[];
+  sessions: number;
+  version: string;
+  host_id: string;
+}
+
+export type HealthCounts = Record<Health, number>;
+
+export interface FleetRow extends Row {
+  clusters: HealthCounts;
+  hosts: HealthCounts;
+  deployments: HealthCounts;
+  alerts: number;
+  waiting: number;
+  rollout: string | null;
+}
+
+export interface ClusterRow extends HealthRow {
+  name: string;
+  group: string;
+  wave: number | null;
+  setup: string;
+  steps: Step[];
+  edge: string;
+  alive_since: number | null;
+  held: boolean;
+  flux: { ready: boolean | null; message: string | null; commit: string | null } | null;
+  agreed: string | number | null;
+  hosts: Ratio;
+  deployments: Ratio;
+  alerts: number;
+  version: string | null;
+  certificate_ends: number | null;
+  git: { wanted: string | null; applied: string | null } | null;
+  simulated: boolean;
+  labels: Record<string, string>;
+}
+
+/** A platform configuration register of a TPM. */
+export interface PcrRow {
+  register: number;
+  meaning: string;
+  expected: string[];
+  quoted: string | null;
+  verdict: "match" | "differs" | "observed" | "missing";
+}
+
+export interface HostRow extends HealthRow {
+  cluster: string;
+  name: string;
+  role: string;
+  member: string;
+  ready: boolean | null;
+  steps: Step[];
+  refusal: { code: string; text: string; advice: string } | null;
+  ek: string | null;
+  pcrs: PcrRow[];
+  kubernetes: Record<string, unknown> | null;
+}
+
+/** One leg of the way from what is wanted to what runs. */
+export interface Leg {
+  leg: string;
+  at: number | null;
+  state: StepState;
+  detail: string | null;
+}
+
+export interface DeploymentRow extends HealthRow {
+  cluster: string;
+  name: string;
+  chart: string;
+  host: string | null;
+  state: string;
+  version: string | number | null;
+  path: Leg[];
+  wanted: Record<string, unknown> | null;
+  reported: Record<string, unknown> | null;
+}
+
+export interface AlertRow extends HealthRow {
+  cluster: string;
+  node: string;
+  alert: string;
+  reason: string;
+  monitor: string;
+}
+
+export interface ServiceRow extends Row {
+  name: string;
+  alive: boolean;
+  version: string | null;
+  instance: string | null;
+  since: number | null;
+}
+
+export interface RolloutRow extends Row {
+  template: string;
+  waves: { wave: number; clusters: { name: string; state: "waits" | "runs" | "settled" | "blocks"; reason: string | null }[] }[];
+  blocked: string | null;
+}
+
+export interface EventRow extends Row {
+  at: number;
+  cluster: string | null;
+  kind: string;
+  subject: string;
+  old: string | null;
+  new: string | null;
+  text: string;
+  who: string | null;
+}
+
+export interface NodeRow extends Row {
+  group: string;
+  node: string;
+  alive: boolean;
+  since: number | null;
+  bd_seq: number | null;
+  messages: number;
+  rate: number;
+  /** Gaps in the sequence numbers of the node's messages. */
+  gaps: number;
+  rebirths: number;
+  devices: string[];
+  compliant: boolean;
+  note: string | null;
+}
+
+export interface MetricRow extends Row {
+  device: string;
+  name: string;
+  datatype: string;
+  alias: number | string | null;
+  value: unknown;
+  quality: string | number | null;
+  historical: boolean;
+  at: number | null;
+  properties: Record<string, unknown> | null;
+  trend: [number, number][];
+}
+
+export interface ActionRow extends Row {
+  name: string;
+  who: string;
+  at: number;
+  state: "sent" | "done" | "refused" | "failed";
+  text: string;
+}
+
+export interface Session {
+  organisation: string;
+  user: string;
+  role: "viewer" | "operator";
+  version: string;
+  actions: boolean;
+  now: number;
+}
+
+export interface Tables {
+  console: ConsoleRow;
+  fleet: FleetRow;
+  clusters: ClusterRow;
+  hosts: HostRow;
+  deployments: DeploymentRow;
+  alerts: AlertRow;
+  services: ServiceRow;
+  rollout: RolloutRow;
+  events: EventRow;
+  nodes: NodeRow;
+  actions: ActionRow;
+}
+
+/** A table by name; the metrics of each Edge Node are a table of their own. */
+export type TableName = keyof Tables | `metrics:${string}`;
+export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : MetricRow;
+
+/** A frame of the stream. */
+export interface Frame<R extends Row = Row> {
+  rev: number;
+  table: string;
+  /** Whether `set` is the whole table. */
+  full: boolean;
+  set: R[];
+  del: string[];
+}
+
+/** The answer to a read of one table. */
+export interface Snapshot<R extends Row = Row> {
+  rev: number;
+  at: number | null;
+  rows: R[];
+  /** Spans in which nothing was heard. */
+  gaps?: [number, number][];
+}

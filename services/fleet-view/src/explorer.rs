@@ -1,0 +1,418 @@
+//! Every Edge Node that is received, foreign ones too: what it is, what it says, and the last numbers of the metrics that somebody looks at.
+//!
+//! Births are shared with whoever else keeps them; a node costs its own changes since. Which nodes are kept at all the Host Application bounds.
+
+mod value;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde_json::json;
+use sparkplug::host::HostEvent;
+use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric};
+
+use crate::deltas::Table;
+use crate::health::{Condition, Health};
+use crate::tables::add;
+
+pub use value::to_json;
+
+/// Values of a trend.
+pub const TREND_MAX: usize = 300;
+
+/// Metrics of one table, and devices named in a row: a browser shows no more.
+const ROWS_MAX: usize = 20_000;
+
+/// Nodes that are kept; beyond it new ones are left out.
+const NODES_MAX: usize = 100_000;
+
+/// Time over which the rate of messages is taken, ms.
+const RATE_MS: u64 = 10_000;
+
+/// Names of metrics that say which program a node is.
+const SERVICE: &str = "Properties/Service";
+const VERSION: &str = "Properties/Version";
+const INSTANCE: &str = "Instance_UUID";
+
+/// Everything that was received.
+#[derive(Debug, Default)]
+pub struct Explorer {
+    nodes: BTreeMap<EdgeNodeDescriptor, Node>,
+    watched: BTreeMap<EdgeNodeDescriptor, usize>,
+}
+
+/// One Edge Node.
+#[derive(Debug, Default)]
+struct Node {
+    alive: bool,
+    stale: Option<String>,
+    since: Option<u64>,
+    bd_seq: Option<BdSeq>,
+    messages: u64,
+    window: (u64, u32),
+    rate: f64,
+    gaps: u64,
+    rebirths: u64,
+    rejected: Option<String>,
+    /// What its NBIRTH lacks.
+    lacks: Option<&'static str>,
+    own: Metrics,
+    devices: BTreeMap<DeviceId, Metrics>,
+    trends: BTreeMap<String, VecDeque<(u64, f64)>>,
+}
+
+/// Metrics of a node or device.
+#[derive(Debug, Default)]
+struct Metrics {
+    birth: Arc<[Metric]>,
+    born_at: u64,
+    changed: BTreeMap<Arc<str>, Metric>,
+    dead: bool,
+}
+
+impl Metrics {
+    fn born(metrics: &Arc<[Metric]>, at: u64) -> Self {
+        Self { birth: Arc::clone(metrics), born_at: at, ..Self::default() }
+    }
+
+    fn get(&self, name: &str) -> Option<&Metric> {
+        self.changed.get(name).or_else(|| self.birth.iter().find(|metric| &*metric.name == name))
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.value.as_ref()?.as_str()
+    }
+}
+
+impl Explorer {
+    /// Takes one event, received at `now` (UTC ms).
+    pub fn on_event(&mut self, event: &HostEvent, now: u64) {
+        match event {
+            HostEvent::NodeBirth { node, bd_seq, timestamp, metrics, .. } => {
+                let Some(known) = self.received(node, now) else { return };
+                // The same bdSeq again is a rebirth in the same session.
+                if !known.alive || known.bd_seq != Some(*bd_seq) {
+                    known.since = Some(*timestamp);
+                }
+                (known.alive, known.stale, known.bd_seq) = (true, None, Some(*bd_seq));
+                known.own = Metrics::born(metrics, *timestamp);
+                known.devices.clear();
+                let is_born_with = |name: &str| metrics.iter().any(|metric| &*metric.name == name);
+                known.lacks = (!is_born_with("Node Control/Rebirth")).then_some("Node Control/Rebirth");
+                self.note(node, None, metrics, now);
+            }
+            HostEvent::NodeData { node, timestamp, metrics } => {
+                let Some(known) = self.received(node, now) else { return };
+                fold(&mut known.own, metrics, *timestamp);
+                self.note(node, None, metrics, now);
+            }
+            HostEvent::DeviceBirth { node, device, timestamp, metrics } => {
+                let Some(known) = self.received(node, now) else { return };
+                known.devices.insert(device.clone(), Metrics::born(metrics, *timestamp));
+                self.note(node, Some(device), metrics, now);
+            }
+            HostEvent::DeviceData { node, device, timestamp, metrics } => {
+                let Some(known) = self.received(node, now) else { return };
+                if let Some(of_device) = known.devices.get_mut(device) {
+                    fold(of_device, metrics, *timestamp);
+                }
+                self.note(node, Some(device), metrics, now);
+            }
+            HostEvent::DeviceDeath { node, device, .. } => {
+                let Some(known) = self.received(node, now) else { return };
+                if let Some(of_device) = known.devices.get_mut(device) {
+                    of_device.dead = true;
+                }
+            }
+            HostEvent::NodeDeath { node, timestamp } => {
+                let Some(known) = self.received(node, now) else { return };
+                (known.alive, known.since) = (false, Some(*timestamp));
+            }
+            HostEvent::NodeStale { node, reason } => {
+                if let Some(known) = self.nodes.get_mut(node) {
+                    known.gaps += 1;
+                    known.stale = Some(reason.clone());
+                }
+            }
+            HostEvent::RebirthRequested { node, .. } => {
+                if let Some(known) = self.nodes.get_mut(node) {
+                    known.rebirths += 1;
+                }
+            }
+            HostEvent::Rejected { topic, reason } => {
+                if let Some(known) = of_topic(topic).and_then(|node| self.nodes.get_mut(&node)) {
+                    known.rejected = Some(reason.clone());
+                }
+            }
+            HostEvent::Online | HostEvent::Offline { .. } | HostEvent::HostState { .. } | HostEvent::Stopped => {}
+        }
+    }
+
+    /// The node that a message came from; None: there is no room for another one.
+    fn received(&mut self, node: &EdgeNodeDescriptor, now: u64) -> Option<&mut Node> {
+        if !self.nodes.contains_key(node) && self.nodes.len() >= NODES_MAX {
+            return None;
+        }
+        let known = self.nodes.entry(node.clone()).or_default();
+        known.messages += 1;
+        let (since, count) = &mut known.window;
+        if now.saturating_sub(*since) >= RATE_MS {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        Some(known)
+    }
+
+    /// Brings the rates up to date; `now` in UTC ms.
+    pub fn handle_time(&mut self, now: u64) {
+        for known in self.nodes.values_mut() {
+            let (since, count) = known.window;
+            let elapsed = now.saturating_sub(since);
+            if elapsed >= RATE_MS {
+                // Nothing came for longer than the window: the count is of before.
+                let is_old = elapsed >= 2 * RATE_MS;
+                known.rate = if is_old { 0.0 } else { f64::from(count) * 1000.0 / RATE_MS as f64 };
+                known.window = (now, 0);
+            }
+        }
+    }
+
+    /// Somebody looks at the metrics of this node: their numbers are kept from now on.
+    pub fn watch(&mut self, node: &EdgeNodeDescriptor) {
+        *self.watched.entry(node.clone()).or_default() += 1;
+    }
+
+    /// Somebody has stopped looking; after the last one the numbers are dropped.
+    pub fn unwatch(&mut self, node: &EdgeNodeDescriptor) {
+        let Some(count) = self.watched.get_mut(node) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.watched.remove(node);
+            if let Some(known) = self.nodes.get_mut(node) {
+                known.trends.clear();
+            }
+        }
+    }
+
+    fn note(&mut self, node: &EdgeNodeDescriptor, device: Option<&DeviceId>, metrics: &[Metric], now: u64) {
+        if !self.watched.contains_key(node) {
+            return;
+        }
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        for metric in metrics.iter().filter(|metric| !metric.is_historical) {
+            let Some(number) = metric.value.as_ref().and_then(value::number) else { continue };
+            let key = key(device, &metric.name);
+            if known.trends.len() >= ROWS_MAX && !known.trends.contains_key(&key) {
+                continue;
+            }
+            let trend = known.trends.entry(key).or_default();
+            if trend.len() >= TREND_MAX {
+                trend.pop_front();
+            }
+            trend.push_back((metric.timestamp.unwrap_or(now), number));
+        }
+    }
+
+    /// Table `nodes`, by `GROUP/NODE`.
+    #[must_use]
+    pub fn nodes(&self) -> Table {
+        let mut table = Table::new();
+        for (node, known) in &self.nodes {
+            let mut notes: Vec<String> = Vec::new();
+            notes.extend(known.rejected.as_ref().map(|reason| format!("a message was not usable: {reason}")));
+            notes.extend(known.lacks.map(|name| format!("its birth has no {name}")));
+            let compliant = notes.is_empty();
+            notes.extend(known.stale.as_ref().map(|reason| format!("not in sync: {reason}")));
+            let health = match (known.alive, compliant, &known.stale) {
+                (false, ..) => Health::Away,
+                (true, false, _) => Health::Attention,
+                (true, true, Some(_)) => Health::Working,
+                (true, true, None) => Health::Good,
+            };
+            let condition = Condition { health, reasons: notes.clone(), since: known.since };
+            let devices: Vec<&str> = known
+                .devices
+                .iter()
+                .filter(|(_, metrics)| !metrics.dead)
+                .map(|(id, _)| id.as_str())
+                .take(ROWS_MAX)
+                .collect();
+            let row = json!({
+                "group": node.group.as_str(), "node": node.edge_node.as_str(), "alive": known.alive,
+                "bd_seq": known.bd_seq.map(BdSeq::get), "messages": known.messages,
+                "rate": known.rate, "gaps": known.gaps, "rebirths": known.rebirths, "devices": devices,
+                "compliant": compliant, "note": notes.join("; "),
+            });
+            add(&mut table, node.to_string(), Some(condition), row);
+        }
+        table
+    }
+
+    /// Table `services`: nodes that say which program they are, by `GROUP/NODE`.
+    #[must_use]
+    pub fn services(&self) -> Table {
+        let mut table = Table::new();
+        for (node, known) in &self.nodes {
+            let Some(service) = known.own.text(SERVICE) else { continue };
+            let (health, reasons) = if known.alive {
+                (Health::Good, Vec::new())
+            } else {
+                (Health::Away, vec!["its death was received".to_owned()])
+            };
+            let row = json!({
+                "name": node.edge_node.as_str(), "group": node.group.as_str(), "service": service, "alive": known.alive,
+                "version": known.own.text(VERSION), "instance": known.own.text(INSTANCE),
+            });
+            add(&mut table, node.to_string(), Some(Condition { health, reasons, since: known.since }), row);
+        }
+        table
+    }
+
+    /// Table `metrics:GROUP/NODE`, by `DEVICE|METRIC`; empty for a node that was never received.
+    #[must_use]
+    pub fn metrics(&self, node: &EdgeNodeDescriptor) -> Table {
+        let mut table = Table::new();
+        let Some(known) = self.nodes.get(node) else { return table };
+        let own = std::iter::once((None, &known.own));
+        let devices = known.devices.iter().map(|(device, metrics)| (Some(device), metrics));
+        for (device, of) in own.chain(devices) {
+            let born: BTreeSet<&str> = of.birth.iter().map(|metric| &*metric.name).collect();
+            let later = of.changed.values().filter(|metric| !born.contains(&*metric.name));
+            let current = of.birth.iter().map(|metric| of.changed.get(&metric.name).unwrap_or(metric));
+            for metric in current.chain(later) {
+                if table.len() >= ROWS_MAX {
+                    return table;
+                }
+                let key = key(device, &metric.name);
+                let row = json!({
+                    "device": device.map_or("", DeviceId::as_str), "name": &*metric.name,
+                    "datatype": format!("{:?}", metric.datatype), "alias": null,
+                    "value": metric.value.as_ref().map(to_json),
+                    "quality": value::quality(metric, known.alive && !of.dead && known.stale.is_none()),
+                    "historical": metric.is_historical, "at": metric.timestamp.unwrap_or(of.born_at),
+                    "properties": value::properties(&metric.properties),
+                    "trend": known.trends.get(&key),
+                });
+                add(&mut table, key, None, row);
+            }
+        }
+        table
+    }
+}
+
+fn fold(of: &mut Metrics, metrics: &[Metric], at: u64) {
+    for metric in metrics.iter().filter(|metric| !metric.is_historical) {
+        let mut metric = metric.clone();
+        metric.timestamp.get_or_insert(at);
+        // Properties come with the birth, and with data when they changed.
+        if metric.properties.is_empty()
+            && let Some(known) = of.get(&metric.name)
+        {
+            metric.properties = known.properties.clone();
+        }
+        of.changed.insert(metric.name.clone(), metric);
+    }
+}
+
+fn key(device: Option<&DeviceId>, metric: &str) -> String {
+    format!("{}|{metric}", device.map_or("", DeviceId::as_str))
+}
+
+/// The node of `spBv1.0/GROUP/KIND/NODE[/DEVICE]`.
+fn of_topic(topic: &str) -> Option<EdgeNodeDescriptor> {
+    let mut parts = topic.strip_prefix("spBv1.0/")?.split('/');
+    let group = parts.next()?;
+    EdgeNodeDescriptor::parse(group, parts.nth(1)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sparkplug::{DataType, Quality};
+
+    fn node() -> EdgeNodeDescriptor {
+        EdgeNodeDescriptor::parse("Foreign", "Gateway <b>").unwrap()
+    }
+
+    fn birth(metrics: Vec<Metric>) -> HostEvent {
+        HostEvent::NodeBirth { node: node(), bd_seq: BdSeq::ZERO, timestamp: 5, uuid: None, metrics: metrics.into() }
+    }
+
+    fn data(metrics: Vec<Metric>) -> HostEvent {
+        HostEvent::NodeData { node: node(), timestamp: 7, metrics }
+    }
+
+    fn rebirth() -> Metric {
+        Metric::new("Node Control/Rebirth", false)
+    }
+
+    #[test]
+    fn a_foreign_node_has_its_row_and_its_metrics() {
+        let mut explorer = Explorer::default();
+        explorer
+            .on_event(&birth(vec![rebirth(), Metric::new("Speed", 3_u32), Metric::null("Name", DataType::String)]), 1);
+        explorer.on_event(&data(vec![Metric::new("Speed", 4_u32)]), 2);
+        let nodes = explorer.nodes();
+        let row = &nodes["Foreign/Gateway <b>"];
+        assert_eq!((&row["alive"], &row["messages"], &row["compliant"]), (&json!(true), &json!(2), &json!(true)));
+        let metrics = explorer.metrics(&node());
+        assert_eq!((&metrics["|Speed"]["value"], &metrics["|Speed"]["at"]), (&json!(4), &json!(7)));
+        assert_eq!((&metrics["|Name"]["value"], &metrics["|Name"]["datatype"]), (&json!(null), &json!("String")));
+    }
+
+    #[test]
+    fn values_of_a_node_that_died_are_stale_and_its_row_is_away() {
+        let mut explorer = Explorer::default();
+        explorer.on_event(&birth(vec![rebirth(), Metric::new("Speed", 3_u32)]), 1);
+        explorer.on_event(&HostEvent::NodeDeath { node: node(), timestamp: 9 }, 9);
+        assert_eq!(explorer.nodes()["Foreign/Gateway <b>"]["health"], "away");
+        assert_eq!(explorer.metrics(&node())["|Speed"]["quality"], Quality::Stale as i32);
+    }
+
+    #[test]
+    fn a_birth_without_rebirth_and_an_unusable_message_do_not_comply() {
+        let mut explorer = Explorer::default();
+        explorer.on_event(&birth(vec![]), 1);
+        let topic = "spBv1.0/Foreign/NDATA/Gateway <b>".to_owned();
+        explorer.on_event(&HostEvent::Rejected { topic, reason: "no seq".to_owned() }, 2);
+        let nodes = explorer.nodes();
+        let row = &nodes["Foreign/Gateway <b>"];
+        assert_eq!((&row["compliant"], &row["health"]), (&json!(false), &json!("attention")));
+        assert_eq!(row["note"], "a message was not usable: no seq; its birth has no Node Control/Rebirth");
+    }
+
+    #[test]
+    fn a_trend_is_kept_only_while_somebody_looks_and_is_bounded() {
+        let mut explorer = Explorer::default();
+        explorer.on_event(&birth(vec![rebirth(), Metric::new("Speed", 0_u32)]), 1);
+        assert_eq!(explorer.metrics(&node())["|Speed"]["trend"], json!(null));
+        explorer.watch(&node());
+        for n in 0..400_u32 {
+            explorer.on_event(&data(vec![Metric::new("Speed", n).at(n.into())]), 2);
+        }
+        let metrics = explorer.metrics(&node());
+        let trend = metrics["|Speed"]["trend"].as_array().unwrap();
+        assert_eq!((trend.len(), &trend[0], &trend[299]), (300, &json!([100, 100.0]), &json!([399, 399.0])));
+        explorer.unwatch(&node());
+        assert_eq!(explorer.metrics(&node())["|Speed"]["trend"], json!(null));
+    }
+
+    #[test]
+    fn what_says_which_program_it_is_is_a_service() {
+        let mut explorer = Explorer::default();
+        explorer.on_event(&birth(vec![rebirth(), Metric::new(SERVICE, "edge-sync"), Metric::new(VERSION, "1.0")]), 1);
+        let services = explorer.services();
+        assert_eq!(services["Foreign/Gateway <b>"]["version"], "1.0");
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_window() {
+        let mut explorer = Explorer::default();
+        explorer.on_event(&birth(vec![rebirth()]), 100_000);
+        (0..19).for_each(|_| explorer.on_event(&data(vec![]), 100_001));
+        explorer.handle_time(110_000);
+        assert_eq!(explorer.nodes()["Foreign/Gateway <b>"]["rate"], 2.0);
+        explorer.handle_time(130_000);
+        assert_eq!(explorer.nodes()["Foreign/Gateway <b>"]["rate"], 0.0);
+    }
+}

@@ -1,0 +1,22 @@
+//! The fleet as people see it: replicas of what was heard over Sparkplug, the rows that are made of them, how each thing stands, and what changed between two looks.
+//!
+//! ```text
+//! births, data, deaths -> fleet.rs: replicas -> rows -> tables.rs: JSON rows with health -> deltas.rs: what changed
+//! ```
+//!
+//! The command line, `sparkfleet up` and the web console show these rows, so that none of them judges otherwise than the others. Pure: it must not know how events
+//! arrive, what time it is, or how rows are drawn.
+#![warn(missing_docs)]
+
+pub mod deltas;
+pub mod explorer;
+pub mod health;
+pub mod tables;
+
+mod alerts;
+#[cfg(any(test, feature = "bench"))]
+pub mod bench;
+mod fleet;
+
+pub use alerts::AlertRow;
+pub use fleet::{ClusterRow, Count, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, REMOVING};

@@ -1,0 +1,393 @@
+//! The tables of the console: rows as JSON, each with its key, and with its health where it can have one. The names of tables and fields are part of the HTTP API.
+
+mod hosts;
+
+use std::collections::BTreeMap;
+
+use cluster_manager_contract::{ClusterDevice, SetupState, SetupStep};
+use configdb_schema::document::{EdgeClusterRollout, EdgeDeployment, Info};
+use join_service_contract::HostState;
+use serde::Serialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::deltas::Table;
+use crate::health::{self, Condition, Health};
+use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet};
+
+pub use hosts::hosts;
+
+/// Longest text of a row, in bytes. What nodes report is cut there.
+pub const TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// A rung of a ladder: something that comes after something else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Name of the step.
+    pub name: &'static str,
+    /// How far it is.
+    pub state: StepState,
+    /// Since when, UTC ms.
+    pub since: Option<u64>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// How far a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepState {
+    /// It is behind.
+    Done,
+    /// It is under way.
+    Active,
+    /// It is where the way ends until somebody does something.
+    Failed,
+    /// It is to come.
+    Waiting,
+}
+
+/// The steps of `names`, of which the first `done` are done and the next is in `state`.
+pub(crate) fn ladder(names: &[&'static str], done: usize, state: StepState, since: Option<u64>) -> Vec<Step> {
+    let step = |(at, name): (usize, &&'static str)| Step {
+        name,
+        state: match at.cmp(&done) {
+            std::cmp::Ordering::Less => StepState::Done,
+            std::cmp::Ordering::Equal => state,
+            std::cmp::Ordering::Greater => StepState::Waiting,
+        },
+        since: since.filter(|_| at == done || (done == names.len() && at + 1 == done)),
+        detail: None,
+    };
+    names.iter().enumerate().map(step).collect()
+}
+
+/// Adds a row; texts in it are cut to [`TEXT_BYTES_MAX`].
+pub(crate) fn add(table: &mut Table, key: String, condition: Option<Condition>, mut row: Value) {
+    if let Value::Object(fields) = &mut row {
+        fields.insert("key".to_owned(), Value::from(key.clone()));
+        if let Some(condition) = condition {
+            fields.insert("health".to_owned(), json!(condition.health));
+            fields.insert("reasons".to_owned(), json!(condition.reasons));
+            fields.insert("since".to_owned(), json!(condition.since));
+        }
+    }
+    bound(&mut row);
+    table.insert(key, row);
+}
+
+/// Cuts every text in `value`.
+pub(crate) fn bound(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > TEXT_BYTES_MAX => {
+            let end = (0..=TEXT_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+            text.truncate(end);
+            text.push('…');
+        }
+        Value::Array(values) => values.iter_mut().for_each(bound),
+        Value::Object(fields) => fields.values_mut().for_each(bound),
+        _ => {}
+    }
+}
+
+/// What all tables of the fleet are made of, computed once.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    fleet: &'a Fleet,
+    clusters: Vec<ClusterRow>,
+    deployments: Vec<DeploymentRow>,
+    alerts: Vec<AlertRow>,
+    conditions: BTreeMap<Uuid, Condition>,
+}
+
+impl<'a> Rows<'a> {
+    /// Computes the rows.
+    #[must_use]
+    pub fn of(fleet: &'a Fleet) -> Self {
+        let (clusters, deployments, alerts) = (fleet.clusters(), fleet.deployments(), fleet.alerts());
+        let mut alerts_of: BTreeMap<&str, Vec<&AlertRow>> = BTreeMap::new();
+        for alert in &alerts {
+            alerts_of.entry(alert.cluster.as_deref().unwrap_or_default()).or_default().push(alert);
+        }
+        let mut deployments_of: BTreeMap<&str, Vec<&DeploymentRow>> = BTreeMap::new();
+        for row in &deployments {
+            deployments_of.entry(&row.cluster).or_default().push(row);
+        }
+        let condition = |row: &ClusterRow| {
+            // A refused cluster has the name of another one, of which these are.
+            let is_named = row.setup != SetupState::Refused.as_str();
+            let alerts = alerts_of.get(row.name.as_str()).filter(|_| is_named).map_or(&[][..], Vec::as_slice);
+            let own = deployments_of.get(row.name.as_str()).filter(|_| is_named).map_or(&[][..], Vec::as_slice);
+            (row.uuid, health::cluster(fleet, row, alerts, own))
+        };
+        let conditions = clusters.iter().map(condition).collect();
+        Self { fleet, clusters, deployments, alerts, conditions }
+    }
+
+    /// Table `clusters`, by UUID.
+    #[must_use]
+    pub fn clusters(&self) -> Table {
+        let mut table = Table::new();
+        let default = ClusterDevice::default();
+        for row in &self.clusters {
+            let device = self.fleet.manager.cluster(row.uuid).unwrap_or(&default);
+            let rollout: EdgeClusterRollout = self.document(row.uuid).unwrap_or_default();
+            let node = self.fleet.sync(&row.name).and_then(edge_sync_contract::SyncReplica::node);
+            let location = self.document::<Info>(row.uuid).and_then(|info| info.location);
+            let labels = location.map_or_else(|| json!({}), |location| json!({ "location": location }));
+            let git = device.git_commit.as_ref().map(
+                |wanted| json!({ "wanted": wanted, "applied": row.flux.as_ref().and_then(|flux| flux.commit.clone()) }),
+            );
+            let json = json!({
+                "name": row.name, "group": row.group, "wave": rollout.wave, "setup": row.setup,
+                "steps": setup_steps(device), "edge": row.edge(), "alive_since": row.alive_since.filter(|_| row.alive),
+                "held": row.held, "flux": row.flux, "agreed": row.agreed, "hosts": row.hosts,
+                "deployments": row.deployments, "alerts": row.alerts,
+                "version": node.map(|node| node.version.clone()), "desired_version": device.desired.version,
+                "certificate_ends": device.identity.expires, "git": git, "simulated": row.simulated,
+                "labels": labels,
+            });
+            add(&mut table, row.uuid.to_string(), self.conditions.get(&row.uuid).cloned(), json);
+        }
+        table
+    }
+
+    /// Table `deployments`, by UUID; what an edge still removes while another cluster has it, by `CLUSTER/UUID`.
+    #[must_use]
+    pub fn deployments(&self) -> Table {
+        let mut table = Table::new();
+        let by_name: BTreeMap<&str, &ClusterRow> = self.clusters.iter().map(|row| (row.name.as_str(), row)).collect();
+        for row in &self.deployments {
+            let cluster = by_name.get(row.cluster.as_str());
+            let alive = cluster.is_some_and(|cluster| cluster.alive);
+            let condition = health::deployment(row, alive);
+            let wanted: Option<EdgeDeployment> = self.document(row.uuid).filter(|_| !row.is_being_removed());
+            let device = self.fleet.sync(&row.cluster).and_then(|sync| sync.deployments().get(&row.uuid));
+            let reported = device.map(|device| {
+                json!({ "state": device.state.as_str(), "reason": device.reason, "version": device.version,
+                    "digest": device.digest.map(|digest| digest.to_string()), "ready": device.ready,
+                    "message": device.message, "applied_at": device.applied_at })
+            });
+            let manager = cluster.and_then(|cluster| self.fleet.manager.cluster(cluster.uuid));
+            let json = json!({
+                "cluster": row.cluster, "name": row.name, "chart": row.chart, "host": row.host, "state": row.state,
+                "ready": row.ready, "reason": row.reason, "version": row.version,
+                "path": intent_path(row, &condition, manager), "wanted": wanted, "reported": reported,
+            });
+            let plain = row.uuid.to_string();
+            let key = if table.contains_key(&plain) { format!("{}/{plain}", row.cluster) } else { plain };
+            add(&mut table, key, Some(condition), json);
+        }
+        table
+    }
+
+    /// Table `alerts`, by what they are about and who raised them.
+    #[must_use]
+    pub fn alerts(&self) -> Table {
+        let mut table = Table::new();
+        for row in &self.alerts {
+            let subject = [row.cluster.as_deref(), row.node.as_deref()].map(Option::unwrap_or_default).join("/");
+            let condition =
+                Condition { health: Health::Attention, reasons: vec![row.reason.clone()], since: row.since };
+            let key = format!("{subject}/{}/{}", row.alert, row.monitor);
+            add(&mut table, key, Some(condition), json!(row));
+        }
+        table
+    }
+
+    /// Table `fleet`: one row of counters.
+    #[must_use]
+    pub fn fleet(&self) -> Table {
+        let mut table = Table::new();
+        let mut clusters = Counter::default();
+        self.conditions.values().for_each(|condition| clusters.count(condition.health));
+        let mut deployments = Counter::default();
+        let alive: std::collections::BTreeSet<&str> =
+            self.clusters.iter().filter(|row| row.alive).map(|row| row.name.as_str()).collect();
+        for row in self.deployments.iter().filter(|row| !row.is_being_removed()) {
+            deployments.count(health::deployment(row, alive.contains(row.cluster.as_str())).health);
+        }
+        let mut hosts = Counter::default();
+        for row in hosts::hosts(self.fleet).values() {
+            hosts.count_word(row.get("health").and_then(Value::as_str).unwrap_or_default());
+        }
+        let joining = self.fleet.joining_hosts(None);
+        let waiting = joining.iter().filter(|row| row.state == HostState::Pending).count();
+        let json = json!({
+            "clusters": clusters, "hosts": hosts, "deployments": deployments, "alerts": self.alerts.len(),
+            "waiting": waiting, "rollout": self.rollout_sentence(),
+        });
+        add(&mut table, "fleet".to_owned(), None, json);
+        table
+    }
+
+    /// Table `rollout`: each chart template with the clusters that use it, by wave.
+    #[must_use]
+    pub fn rollout(&self) -> Table {
+        let mut waves: BTreeMap<String, BTreeMap<u8, BTreeMap<&str, Value>>> = BTreeMap::new();
+        let mut blocked: BTreeMap<String, String> = BTreeMap::new();
+        let by_name: BTreeMap<&str, &ClusterRow> = self.clusters.iter().map(|row| (row.name.as_str(), row)).collect();
+        let wanted = self.deployments.iter().filter(|row| !row.is_being_removed() && !row.chart.is_empty());
+        for (row, cluster) in wanted.filter_map(|row| Some((row, *by_name.get(row.cluster.as_str())?))) {
+            let report =
+                self.fleet.manager.cluster(cluster.uuid).map(|device| device.rollout.clone()).unwrap_or_default();
+            let wave = self.document::<EdgeClusterRollout>(cluster.uuid).unwrap_or_default().wave;
+            let (state, reason) = if report.waiting > 0 {
+                ("waits", report.reason.clone())
+            } else if row.state == "refused" || row.state == "failed" || row.ready == Some(false) {
+                ("blocks", row.trouble().map(str::to_owned).or_else(|| Some(row.described())))
+            } else if row.state == "applied" && row.ready == Some(true) {
+                ("settled", None)
+            } else {
+                ("runs", Some(row.described()))
+            };
+            if state == "waits" {
+                blocked.extend(reason.clone().map(|reason| (row.chart.clone(), reason)));
+            }
+            let of_wave = waves.entry(row.chart.clone()).or_default().entry(wave).or_default();
+            let entry = json!({ "name": cluster.name, "state": state, "reason": reason });
+            // Of several deployments of one template on a cluster the one that is furthest behind is shown.
+            let rank =
+                |value: &Value| ["settled", "runs", "waits", "blocks"].iter().position(|word| value["state"] == **word);
+            match of_wave.get(cluster.name.as_str()) {
+                Some(known) if rank(known) >= rank(&entry) => {}
+                _ => {
+                    of_wave.insert(&cluster.name, entry);
+                }
+            }
+        }
+        let mut table = Table::new();
+        for (template, waves) in waves {
+            let waves: Vec<Value> = waves
+                .into_iter()
+                .map(|(wave, clusters)| json!({ "wave": wave, "clusters": clusters.into_values().collect::<Vec<_>>() }))
+                .collect();
+            let json = json!({ "template": template, "waves": waves, "blocked": blocked.get(&template) });
+            add(&mut table, template, None, json);
+        }
+        table
+    }
+
+    fn rollout_sentence(&self) -> Option<String> {
+        let waiting = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.rollout.waiting > 0);
+        let (count, first) = waiting.fold((0_usize, None), |(count, first), (_, cluster)| {
+            (count + 1, first.or_else(|| cluster.rollout.reason.clone()))
+        });
+        let reason = first.map_or_else(String::new, |reason| format!(": {reason}"));
+        (count > 0).then(|| format!("{count} clusters wait for an earlier wave{reason}"))
+    }
+
+    fn document<T: configdb_schema::Document>(&self, object: Uuid) -> Option<T> {
+        self.fleet.config.document(object).ok().flatten()
+    }
+}
+
+/// How many things have which health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+struct Counter {
+    good: usize,
+    working: usize,
+    attention: usize,
+    away: usize,
+}
+
+impl Counter {
+    fn count(&mut self, health: Health) {
+        *match health {
+            Health::Good => &mut self.good,
+            Health::Working => &mut self.working,
+            Health::Away => &mut self.away,
+            Health::Attention => &mut self.attention,
+        } += 1;
+    }
+
+    fn count_word(&mut self, word: &str) {
+        self.count(match word {
+            "working" => Health::Working,
+            "away" => Health::Away,
+            "attention" => Health::Attention,
+            _ => Health::Good,
+        });
+    }
+}
+
+const SETUP: [SetupStep; 7] = [
+    SetupStep::Spec,
+    SetupStep::Address,
+    SetupStep::FluxAccount,
+    SetupStep::KrbkeysAccount,
+    SetupStep::GitConfig,
+    SetupStep::Repository,
+    SetupStep::Ready,
+];
+
+const TEAR_DOWN: [SetupStep; 5] = [
+    SetupStep::TearDown,
+    SetupStep::EdgeEmptied,
+    SetupStep::AccountsRemoved,
+    SetupStep::ConfigRemoved,
+    SetupStep::RepositoryClosed,
+];
+
+fn setup_steps(device: &ClusterDevice) -> Vec<Step> {
+    let setup = &device.setup;
+    let steps: &[SetupStep] = if TEAR_DOWN.contains(&setup.step) { &TEAR_DOWN } else { &SETUP };
+    let names: Vec<&'static str> = steps.iter().map(|step| step.as_str()).collect();
+    let done = steps.iter().position(|step| *step == setup.step).map_or(0, |at| at + 1);
+    let state = if setup.state == SetupState::Refused { StepState::Failed } else { StepState::Active };
+    let mut steps = ladder(&names, done, state, Some(setup.since).filter(|since| *since > 0));
+    if let Some(step) = steps.get_mut(done) {
+        step.detail.clone_from(&setup.reason);
+    }
+    steps
+}
+
+/// A leg of the way that an intent takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Leg {
+    leg: &'static str,
+    at: Option<u64>,
+    state: StepState,
+    detail: Option<String>,
+}
+
+fn intent_path(row: &DeploymentRow, condition: &Condition, manager: Option<&ClusterDevice>) -> Vec<Leg> {
+    let desired = manager.map(|cluster| &cluster.desired);
+    let is_waiting = manager.is_some_and(|cluster| cluster.rollout.waiting > 0) && row.version.is_none();
+    let done = match (row.state.as_str(), row.version) {
+        ("refused", None) => 1,
+        (_, None) if desired.is_none() => 1,
+        ("sending" | "held", None) => 3 - usize::from(is_waiting),
+        ("refused", Some(_)) => 3,
+        ("pending" | "failed", _) => 4,
+        ("applied", _) if row.ready == Some(true) => 6,
+        ("applied", _) => 5,
+        _ => 4,
+    };
+    let failed = condition.health == Health::Attention;
+    let state = if failed { StepState::Failed } else { StepState::Active };
+    let detail = |leg: &str| match leg {
+        "written" => Some("ConfigDB has it".to_owned()),
+        "rendered" => desired.map(|desired| format!("desired state v{}", desired.version)),
+        "accepted" => row.version.filter(|version| *version > 0).map(|version| format!("v{version}")),
+        _ => None,
+    };
+    let names = ["written", "rendered", "sent", "accepted", "applied", "ready"];
+    let leg = |step: Step| Leg {
+        at: row.applied_at.filter(|_| step.name == "applied" && step.state == StepState::Done),
+        detail: if matches!(step.state, StepState::Active | StepState::Failed) {
+            condition.reasons.first().cloned()
+        } else if step.state == StepState::Done {
+            detail(step.name)
+        } else {
+            None
+        },
+        leg: step.name,
+        state: step.state,
+    };
+    ladder(&names, done, state, None).into_iter().map(leg).collect()
+}
+
+#[cfg(test)]
+mod tests;

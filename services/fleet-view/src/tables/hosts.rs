@@ -1,0 +1,174 @@
+//! Table `hosts`: Kubernetes Nodes and hosts on their way in, joined by name; with the join as a ladder, the last refusal and what to do about it, and the PCRs against the policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use configdb_schema::document::AttestationPolicy;
+use join_service_contract::HostState;
+use serde_json::{Value, json};
+
+use super::{Step, StepState, add, ladder};
+use crate::deltas::Table;
+use crate::{Fleet, HostRow, JoiningHostRow, health};
+
+/// The document that lists the refusals with what to do about each, so that there is one source of the advice.
+const REFUSALS: &str = include_str!("../../../../docs/attestation.md");
+
+const LADDER: [&str; 9] =
+    ["hello", "challenge", "evidence", "verdict", "ticket", "locked", "disk", "installed", "member"];
+
+/// Hosts of the whole fleet, by `CLUSTER/HOSTNAME`; a host without a name, and one that shares its name with another, by its state disk.
+#[must_use]
+pub fn hosts(fleet: &Fleet) -> Table {
+    let mut joining: BTreeMap<String, JoiningHostRow> = BTreeMap::new();
+    for row in fleet.joining_hosts(None) {
+        let key = format!("{}/{}", row.cluster, row.title());
+        match joining.get(&key) {
+            Some(known) if known.last_seen > row.last_seen => {
+                joining.insert(format!("{}/{}", row.cluster, row.disk), row);
+            }
+            _ => {
+                if let Some(older) = joining.insert(key, row) {
+                    joining.insert(format!("{}/{}", older.cluster, older.disk), older);
+                }
+            }
+        }
+    }
+    let mut members: BTreeMap<String, HostRow> =
+        fleet.hosts(None).into_iter().map(|row| (format!("{}/{}", row.cluster, row.hostname), row)).collect();
+    let policies = policies(fleet);
+    let keys: BTreeSet<String> = joining.keys().chain(members.keys()).cloned().collect();
+    let mut table = Table::new();
+    for key in keys {
+        let (member, joining) = (members.remove(&key), joining.remove(&key));
+        let cluster = key.split_once('/').map_or("", |(cluster, _)| cluster).to_owned();
+        let alive = fleet.sync(&cluster).is_some_and(edge_sync_contract::SyncReplica::is_alive);
+        let condition = health::host(member.as_ref().map(|row| row.ready), joining.as_ref(), alive);
+        let name = key.split_once('/').map_or("", |(_, name)| name).to_owned();
+        let policy = policies.get(&cluster);
+        let row = json!({
+            "cluster": cluster,
+            "name": joining.as_ref().map(JoiningHostRow::title).unwrap_or(name),
+            "role": joining.as_ref().map(|row| row.role.clone()).or_else(|| member.as_ref().map(|row| row.role.to_owned())),
+            "member": standing(member.as_ref(), joining.as_ref()),
+            "ready": member.as_ref().map(|row| row.ready),
+            "steps": joining.as_ref().map(steps).unwrap_or_default(),
+            "refusal": joining.as_ref().and_then(refusal),
+            "ek": joining.as_ref().map(|row| row.endorsement_key.clone()),
+            "disk": joining.as_ref().map(|row| row.disk),
+            "variant": joining.as_ref().map(|row| row.variant.clone()),
+            "warnings": joining.as_ref().and_then(|row| row.warnings.clone()),
+            "policy_revision": joining.as_ref().map(|row| row.policy_revision),
+            "pcrs": joining.as_ref().map(|row| pcrs(row, policy)).unwrap_or_default(),
+            "kubernetes": member.map(|row| json!({
+                "version": row.kubernetes_version, "os": row.operating_system, "architecture": row.architecture,
+                "specialised": row.specialised,
+            })),
+        });
+        add(&mut table, key, Some(condition), row);
+    }
+    table
+}
+
+fn policies(fleet: &Fleet) -> BTreeMap<String, AttestationPolicy> {
+    let entries = fleet.cluster_entries();
+    let policy = |uuid| fleet.config.document::<AttestationPolicy>(uuid).ok().flatten();
+    entries.filter_map(|(uuid, entry)| Some((entry.name, policy(uuid)?))).collect()
+}
+
+fn standing(member: Option<&HostRow>, joining: Option<&JoiningHostRow>) -> &'static str {
+    match (member, joining.map(|row| row.state)) {
+        (_, Some(HostState::Revoked)) => "revoked",
+        (Some(_), _) => "Kubernetes Node",
+        (None, Some(HostState::Pending)) => "waiting",
+        (None, Some(HostState::Refused)) => "refused",
+        (None, Some(HostState::Failed)) => "failed",
+        (None, Some(HostState::Member)) => "member",
+        (None, Some(HostState::Admitted | HostState::Locked) | None) => "joining",
+    }
+}
+
+/// The way in. The join service reports hosts whose evidence was judged, so that the first three rungs are always behind.
+fn steps(row: &JoiningHostRow) -> Vec<Step> {
+    let of_stage = match row.stage.as_deref() {
+        Some("opened") => 5,
+        Some("locked") => 6,
+        Some("disk-ready") => 7,
+        Some("installed") => 8,
+        Some("member") => 9,
+        _ => 0,
+    };
+    let (done, state) = match row.state {
+        HostState::Pending => (3, StepState::Active),
+        HostState::Refused | HostState::Revoked => (3, StepState::Failed),
+        HostState::Admitted => (of_stage.max(4), StepState::Active),
+        HostState::Locked => (of_stage.max(6), StepState::Active),
+        HostState::Failed => (of_stage.max(4), StepState::Failed),
+        HostState::Member => (9, StepState::Done),
+    };
+    let mut steps = ladder(&LADDER, done, state, Some(row.last_seen));
+    if let Some(first) = steps.first_mut() {
+        first.since = Some(row.first_seen);
+    }
+    if let Some(step) = steps.get_mut(done) {
+        step.detail.clone_from(&row.detail);
+    }
+    steps
+}
+
+fn refusal(row: &JoiningHostRow) -> Option<Value> {
+    let code = row.verdict.as_deref().filter(|_| row.state != HostState::Member)?;
+    // The attestation's code stands at the beginning of the text where the protocol's own says only that the evidence was refused.
+    let detail = row.detail.as_deref().unwrap_or_default();
+    let own = detail.split_once(':').map(|(code, _)| code).filter(|code| advice(code).is_some());
+    let code = own.unwrap_or(code);
+    Some(json!({ "code": code, "text": detail, "advice": advice(code) }))
+}
+
+/// What to do about a refusal, as the documentation says.
+pub(super) fn advice(code: &str) -> Option<&'static str> {
+    REFUSALS.lines().find_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        (cells.next()?.strip_suffix('`')? == code).then(|| cells.nth(1)?.strip_suffix(" |")).flatten()
+    })
+}
+
+/// What the registers of a PC client measure.
+const fn meaning(register: u8) -> &'static str {
+    match register {
+        0 => "firmware",
+        1 => "firmware configuration",
+        2 => "option ROMs",
+        3 => "option ROM configuration",
+        4 => "boot loader",
+        5 => "boot loader configuration and partition table",
+        6 => "manufacturer",
+        7 => "Secure Boot",
+        8 | 9 => "boot loader commands and files",
+        10 => "files that the kernel measured",
+        11 => "unified kernel image",
+        12 => "kernel command line",
+        13 => "system extensions",
+        14 => "machine owner keys",
+        15 => "lock of a host that has joined",
+        _ => "",
+    }
+}
+
+fn pcrs(row: &JoiningHostRow, policy: Option<&AttestationPolicy>) -> Vec<Value> {
+    let ruled = policy.iter().flat_map(|policy| policy.pcrs.keys()).filter_map(|register| register.parse::<u8>().ok());
+    let registers: BTreeSet<u8> = row.registers.keys().copied().chain(ruled).collect();
+    let of = |register: u8| {
+        let rule = policy.and_then(|policy| policy.pcrs.get(&register.to_string()));
+        let quoted = row.registers.get(&register);
+        let expected = rule.map(|rule| rule.expected.clone()).unwrap_or_default();
+        let verdict = match quoted {
+            None => "missing",
+            Some(_) if expected.is_empty() => "observed",
+            Some(quoted) if expected.iter().any(|value| value.eq_ignore_ascii_case(quoted)) => "match",
+            Some(_) => "differs",
+        };
+        json!({ "register": register, "meaning": meaning(register), "expected": expected, "quoted": quoted,
+            "verdict": verdict, "warn_only": rule.is_some_and(|rule| rule.warn_only) })
+    };
+    registers.into_iter().map(of).collect()
+}

@@ -1,0 +1,118 @@
+//! What the tables say of a fleet in miniature.
+
+use edge_sync_contract::{DeploymentState, SyncNode};
+
+use super::*;
+use crate::bench::{Bench, CLUSTER, NAME, reported};
+
+const OVEN: Uuid = Uuid::from_u128(0x0E);
+
+fn ready() -> SyncNode {
+    SyncNode { source_ready: Some(true), version: "1.2.3".to_owned(), ..SyncNode::default() }
+}
+
+#[test]
+fn a_cluster_has_its_health_and_its_steps() {
+    let mut bench = Bench::with_cluster();
+    bench.cluster(CLUSTER, NAME, |device| device.setup.step = SetupStep::Ready);
+    bench.sync(NAME, &ready(), &[]);
+    let table = Rows::of(&bench.fleet).clusters();
+    let row = &table[&CLUSTER.to_string()];
+    assert_eq!(row["key"], CLUSTER.to_string());
+    assert_eq!((&row["name"], &row["health"], &row["edge"]), (&json!(NAME), &json!("good"), &json!("alive")));
+    assert_eq!((&row["version"], &row["wave"], &row["hosts"]["ready"]), (&json!("1.2.3"), &json!(9), &json!(1)));
+    let steps = row["steps"].as_array().unwrap();
+    assert_eq!((steps.len(), &steps[6]["name"]), (7, &json!("ready")));
+    assert!(steps.iter().all(|step| step["state"] == "done"), "{steps:?}");
+}
+
+#[test]
+fn a_set_up_that_is_refused_fails_at_its_next_step() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |device| {
+        device.setup.state = SetupState::Refused;
+        device.setup.step = SetupStep::Spec;
+        device.setup.reason = Some("the name is taken".to_owned());
+    });
+    let table = Rows::of(&bench.fleet).clusters();
+    let steps = &table[&CLUSTER.to_string()]["steps"];
+    assert_eq!((&steps[0]["state"], &steps[1]["state"]), (&json!("done"), &json!("failed")));
+    assert_eq!(steps[1]["detail"], "the name is taken");
+}
+
+#[test]
+fn the_way_of_an_intent_ends_where_it_hangs() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    let states = |bench: &Bench| {
+        let table = Rows::of(&bench.fleet).deployments();
+        let path = table[&OVEN.to_string()]["path"].as_array().unwrap().clone();
+        path.iter().map(|leg| format!("{} {}", leg["leg"], leg["state"]).replace('"', "")).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&bench)[2..4], ["sent done", "accepted active"]);
+    bench.sync(NAME, &ready(), &[(OVEN, reported("Oven", DeploymentState::Failed, None))]);
+    assert_eq!(states(&bench)[3..], ["accepted done", "applied failed", "ready waiting"]);
+    bench.sync(NAME, &ready(), &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
+    assert!(states(&bench).iter().all(|leg| leg.ends_with("done")));
+}
+
+#[test]
+fn the_fleet_is_counted_by_health() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    let table = Rows::of(&bench.fleet).fleet();
+    let row = &table["fleet"];
+    assert_eq!(row["clusters"], json!({ "good": 0, "working": 1, "attention": 0, "away": 0 }));
+    assert_eq!(row["hosts"], json!({ "good": 1, "working": 0, "attention": 0, "away": 0 }));
+    assert_eq!((&row["deployments"]["working"], &row["alerts"]), (&json!(1), &json!(0)));
+}
+
+#[test]
+fn an_alert_and_a_host_have_their_rows() {
+    let mut bench = Bench::with_cluster();
+    bench.monitor(NAME, &["Oven"]);
+    let rows = Rows::of(&bench.fleet);
+    let alerts = rows.alerts();
+    let (key, alert) = alerts.first_key_value().unwrap();
+    assert_eq!(key, "Paint_Shop/Oven/Offline/ACME-Paint_Shop/Monitor");
+    assert_eq!((&alert["health"], &alert["since"]), (&json!("attention"), &json!(5)));
+    let host = &hosts(&bench.fleet)["Paint_Shop/paint-1"];
+    assert_eq!(
+        (&host["member"], &host["health"], &host["ready"]),
+        (&json!("Kubernetes Node"), &json!("good"), &json!(true))
+    );
+    bench.dies(NAME, "Sync");
+    assert_eq!(hosts(&bench.fleet)["Paint_Shop/paint-1"]["health"], "away");
+}
+
+#[test]
+fn a_text_of_a_hostile_node_stays_data_and_is_cut() {
+    let mut bench = Bench::with_cluster();
+    let hostile = format!("<img src=x onerror=alert(1)>\u{202e}{}", "ä".repeat(TEXT_BYTES_MAX));
+    let node = SyncNode { source_ready: Some(false), source_message: Some(hostile), ..ready() };
+    bench.sync(NAME, &node, &[]);
+    let table = Rows::of(&bench.fleet).clusters();
+    let message = table[&CLUSTER.to_string()]["flux"]["message"].as_str().unwrap();
+    assert!(message.starts_with("<img src=x") && message.ends_with('…'), "{message:.40}");
+    assert!(message.len() <= TEXT_BYTES_MAX + '…'.len_utf8());
+}
+
+#[test]
+fn every_refusal_of_the_documentation_has_advice() {
+    assert_eq!(hosts::advice("pcr-all-zero"), Some("switch on measured boot in the firmware"));
+    assert_eq!(hosts::advice("no-such-code"), None);
+}
+
+#[test]
+fn rows_of_any_fleet_follow_one_another_by_deltas() {
+    use crate::deltas::Deltas;
+    let mut bench = Bench::with_cluster();
+    let mut table = Rows::of(&bench.fleet).clusters();
+    bench.deployment(OVEN, "Oven", None);
+    bench.dies(NAME, "Sync");
+    let new = Rows::of(&bench.fleet).clusters();
+    let deltas = Deltas::between(&table, &new);
+    assert!(!deltas.is_empty());
+    deltas.apply(&mut table);
+    assert_eq!(table, new);
+}
