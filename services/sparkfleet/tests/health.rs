@@ -121,6 +121,7 @@ fn needs(service: &str, kubernetes: &str, directory: &Path) -> (String, bool) {
     match service {
         "configdb" => (String::new(), true),
         "cluster-manager" => ("[git]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
+        "console" => ("[web]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
         "edge-sync" | "edge-monitor" => (cluster, true),
         "join-service" => {
             let join = "[join]\nservers = [\"https://10.0.0.1:6443\"]\nkubernetes_version = \"v1.33.0\"\n";
