@@ -89,7 +89,7 @@ function Bands() {
       )}
       {state === "open" && row !== null && !row.online && (
         <p class="band h-attention" data-band="broker">
-          No connection to the broker <Text of={row.broker} />. <Age since={row.since} prefix="Last known values, " /> old.
+          No connection to the broker <Text of={row.broker} />. The last known values are shown, <Age since={row.since} /> old.
         </p>
       )}
       {state === "open" && row?.online && !row.complete && at.value === null && (

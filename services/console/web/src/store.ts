@@ -63,8 +63,6 @@ export function subscribe(name: TableName, live = false): () => void {
     entry.users -= 1;
     if (entry.users > 0) return;
     counts.delete(key);
-    tables.get(key)!.state.value = "loading";
-    if (name.startsWith("metrics:")) tables.delete(key);
     publishSubscriptions();
   };
 }
@@ -97,6 +95,14 @@ export function mark(chosen: readonly Subscription[], state: TableState): void {
     if (!table) continue;
     table.state.value = state;
     if (state === "failed") table.rows.value = new Map();
+  }
+}
+
+/** Tables that the stream brings no more: their rows are old from now on, and those of metrics are given back. */
+export function release(dropped: readonly Subscription[]): void {
+  mark(dropped, "loading");
+  for (const { name, live } of dropped) {
+    if (name.startsWith("metrics:")) tableOf(name, live).rows.value = new Map();
   }
 }
 

@@ -1,7 +1,7 @@
 // The connection to the server: one stream for what is now, reads of single tables for what was.
 import { batch, effect, signal, untracked } from "@preact/signals";
 import { at } from "./router.ts";
-import { clockOffset, mark, session, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
+import { clockOffset, mark, release, session, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
 import type { Frame, Session, Snapshot, TableName } from "./wire.ts";
 
 /** State of the stream, and since when it is so. */
@@ -92,9 +92,13 @@ export function startStream(): void {
   void readSession();
   let reads = new AbortController();
   let pending = false;
+  let before: readonly Subscription[] = [];
   const update = (): void => {
     pending = false;
     const [time, wanted] = [at.peek(), subscriptions.peek()];
+    // Compared here and not when a view ends, because the next view often needs the same tables.
+    release(before.filter((one) => !wanted.some((other) => other.name === one.name && other.live === one.live)));
+    before = wanted;
     const streamed = wanted.filter((one) => one.live || time === null);
     const parameter = tablesParameter(streamed.map((one) => one.name));
     if (parameter !== opened && document.visibilityState === "visible") open(parameter);

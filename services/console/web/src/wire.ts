@@ -61,9 +61,12 @@ export interface ClusterRow extends HealthRow {
   steps: Step[];
   edge: string;
   alive_since: number | null;
-  held: boolean;
+  /** Why the edge keeps what it has until a person decides. */
+  held: string | null;
   flux: { ready: boolean | null; message: string | null; commit: string | null } | null;
-  agreed: string | number | null;
+  /** Whether the edge runs what is wanted. */
+  agreed: boolean | null;
+  desired_version: number | null;
   hosts: Ratio;
   deployments: Ratio;
   alerts: number;
@@ -92,6 +95,9 @@ export interface HostRow extends HealthRow {
   steps: Step[];
   refusal: { code: string; text: string; advice: string } | null;
   ek: string | null;
+  /** UUID of the state disk. */
+  disk: string | null;
+  warnings: string | null;
   pcrs: PcrRow[];
   kubernetes: Record<string, unknown> | null;
 }
@@ -188,7 +194,8 @@ export interface ActionRow extends Row {
 
 export interface Session {
   organisation: string;
-  user: string;
+  /** Null where the console has no login. */
+  user: string | null;
   role: "viewer" | "operator";
   version: string;
   actions: boolean;

@@ -13,7 +13,10 @@ export function Text({ of, longest }: { of: unknown; longest?: number }) {
 export function Age({ since, prefix = "" }: { since: number | null | undefined; prefix?: string }) {
   const from = useSignal(since ?? null);
   useEffect(() => void (from.value = since ?? null), [since]);
-  const text = useComputed(() => (from.value === null ? "" : prefix + age(shownTime.value - from.value)));
+  const text = useComputed(() => {
+    const lasted = from.value === null ? "" : age(shownTime.value - from.value);
+    return lasted === "" || lasted === "now" ? lasted : prefix + lasted;
+  });
   if (since === null || since === undefined) return <span class="age" />;
   return (
     <time class="age" dateTime={new Date(since).toISOString()} title={`since ${stamp(since)}`}>

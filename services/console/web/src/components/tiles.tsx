@@ -1,6 +1,7 @@
 // The wall: a tile for each cluster, or a cell of 12 pixels each when there are many.
 import { useEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
+import { coloursAt } from "../colours.ts";
 import { visible } from "../format.ts";
 import { healthOf } from "../health.ts";
 import { go, link } from "../router.ts";
@@ -73,16 +74,15 @@ export function DenseWall({ rows }: { rows: readonly ClusterRow[] }) {
       element.style.height = `${height}px`;
       const context = element.getContext("2d")!;
       context.scale(scale, scale);
-      const colours = getComputedStyle(element);
-      const colour = Object.fromEntries(["good", "working", "attention", "away", "ink"].map((name) => [name, colours.getPropertyValue(`--c-${name}`) || "#777"]));
+      const colour = coloursAt(element.parentElement!, ["good", "working", "attention", "away", "ink"]);
       rows.forEach((row, index) => {
         const health = healthOf(row);
         const [x, y] = [(index % across) * STEP + 1, Math.floor(index / across) * STEP + 1];
-        context.fillStyle = context.strokeStyle = colour[health]!;
+        context.fillStyle = context.strokeStyle = colour[health];
         context.lineWidth = 1.5;
         drawCell(context, health, x, y);
         if (index === selected) {
-          context.strokeStyle = colour.ink!;
+          context.strokeStyle = colour.ink;
           context.lineWidth = 2;
           context.strokeRect(x - 1, y - 1, CELL + 2, CELL + 2);
         }

@@ -1,6 +1,8 @@
 // The last values of a metric as a line.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import { coloursAt } from "../colours.ts";
+import { clock, valueText } from "../format.ts";
 import { painted } from "../theme.ts";
 
 const HEIGHT = 200;
@@ -12,16 +14,15 @@ export function Trend({ points, label }: { points: readonly [number, number][]; 
   const data: uPlot.AlignedData = [points.map(([time]) => time / 1000), points.map(([, value]) => value)];
   useEffect(() => {
     const host = element.current!;
-    const colours = getComputedStyle(host);
-    const [ink, line, stroke] = ["--c-muted", "--c-line", "--c-accent"].map((name) => colours.getPropertyValue(name) || "#777");
-    const axis = { stroke: ink!, grid: { stroke: line!, width: 1 }, ticks: { stroke: line!, width: 1 } };
+    const colours = coloursAt(host, ["muted", "line", "accent"]);
+    const axis = { stroke: colours.muted, grid: { stroke: colours.line, width: 1 }, ticks: { stroke: colours.line, width: 1 } };
     plot.current = new uPlot(
       {
         width: host.clientWidth,
         height: HEIGHT,
         legend: { show: false },
-        axes: [{ ...axis, values: "{HH}:{mm}:{ss}" } as uPlot.Axis, { ...axis, size: 64 }],
-        series: [{}, { stroke: stroke!, width: 2, points: { show: points.length < 60 } }],
+        axes: [{ ...axis, space: 90, values: (_, times) => times.map((time) => clock(time * 1000)) }, { ...axis, size: 64, values: (_, values) => values.map((value) => valueText(value)) }],
+        series: [{}, { stroke: colours.accent, width: 2, points: { show: points.length < 60 } }],
       },
       data,
       host,

@@ -133,17 +133,18 @@ export function ClusterView() {
             ["Deployments ready", `${row.deployments?.ready ?? 0} of ${row.deployments?.total ?? 0}`],
             ["Sparkplug group", <a href={link(["explorer"], { q: row.group })}><Text of={row.group} /></a>],
             ["Wave", row.wave],
-            ["Agreed version", row.agreed !== null && row.agreed !== undefined ? <Text of={row.agreed} /> : null],
+            ["Desired version", row.desired_version],
+            ["Edge runs it", row.agreed === null ? "not known" : row.agreed ? "yes" : "not yet"],
             ["Software", row.version && <Text of={row.version} />],
             ["Certificate ends", ends && <><When time={ends} /> {ends > shownTime.value ? `(in ${age(ends - shownTime.value)})` : "(has ended)"}</>],
-            ["Held", row.held ? "yes: a person has to decide" : null],
+            ["Held", row.held && <Text of={row.held} longest={400} />],
             ["Simulated", row.simulated ? "yes" : null],
             ...Object.entries(row.labels ?? {}).map(([label, value]): [string, preact.ComponentChildren] => [visible(label, 40), <Text of={value} />]),
           ]}
         />
       </Head>
       <Body row={row} />
-      <details class="as-command"><summary>As command</summary><Command line={commands.showCluster(row.name)} /></details>
+      <details class="as-command"><summary>As commands</summary><Command line={commands.showCluster(row.name)} /><Command line={commands.createDeployment(row.name, "NAME", "Edge agent", "")} /><Command line={commands.deleteCluster(row.name)} /></details>
       {dialog.value === "deploy" && <CreateDeployment cluster={row.name} close={close} />}
       {dialog.value === "delete" && (
         <TypeTheName

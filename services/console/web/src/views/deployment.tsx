@@ -71,7 +71,7 @@ export function DeploymentView() {
       </Head>
       {(row.path ?? []).length > 0 && <Card title="From wanted to running"><IntentPath legs={row.path} /></Card>}
       <Card title="Wanted and reported"><Compared row={row} /></Card>
-      <details class="as-command"><summary>As command</summary><Command line={commands.showDeployment(row.cluster, row.name)} /></details>
+      <details class="as-command"><summary>As commands</summary><Command line={commands.showDeployment(row.cluster, row.name)} /><Command line={commands.moveDeployment(row.cluster, row.name, row.host ?? "")} /><Command line={commands.deleteDeployment(row.cluster, row.name)} /></details>
       {dialog.value === "move" && <MoveDeployment row={row} close={close} />}
       {dialog.value === "delete" && (
         <TypeTheName

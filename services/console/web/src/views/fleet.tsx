@@ -1,6 +1,8 @@
 // The wall: what is wrong, since when, where.
 import { useSignal } from "@preact/signals";
 import { CreateCluster } from "../components/forms.tsx";
+import { commands } from "../commands.ts";
+import { Command } from "../components/copy.tsx";
 import { EventList, newestFirst } from "../components/events.tsx";
 import { HealthBar, HealthCountsText, Shape } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
@@ -12,7 +14,7 @@ import { filtered } from "../filter.ts";
 import { count, plural } from "../format.ts";
 import { byUrgency, countHealth, healthOf, total } from "../health.ts";
 import { canAct, complete, useTable } from "../hooks.ts";
-import { link, route } from "../router.ts";
+import { at, link, route } from "../router.ts";
 import type { ClusterRow, HealthCounts } from "../wire.ts";
 
 const LAST_EVENTS = 20;
@@ -74,7 +76,11 @@ export function FleetView() {
     <div class="wall">
       <div class="wall-top">
         <Headline rows={all} />
-        {canAct.value && <button class="primary" onClick={() => (creating.value = true)}><Icon name="plus" /> New cluster</button>}
+        {canAct.value ? (
+          <button class="primary" onClick={() => (creating.value = true)}><Icon name="plus" /> New cluster</button>
+        ) : (
+          at.value === null && <details class="by-command"><summary>New cluster</summary><Command line={commands.createCluster("NAME")} /></details>
+        )}
       </div>
       <div class="counters">
         <Counter title="Clusters" counts={fleet?.clusters ?? countHealth(all)} href={link(["clusters"])} />
@@ -87,7 +93,7 @@ export function FleetView() {
         </a>
       </div>
       {fleet?.rollout && <p class="rollout-line"><Icon name="rollouts" /> <a href={link(["rollouts"])}><Text of={fleet.rollout} /></a></p>}
-      <div class="wall-body">
+      <div class={events.length > 0 ? "wall-body" : ""}>
         <Hatched of={clusters}>
           {all.length > 8 && <FilterBar counts={countHealth(all)} />}
           {rows.length === 0 && <div class="empty"><Nothing of={clusters}>{all.length === 0 ? "No clusters yet. Create the first one." : "No cluster passes the filter."}</Nothing></div>}
@@ -104,7 +110,7 @@ export function FleetView() {
             </section>
           )}
         </Hatched>
-        <aside class="card"><header><h2>Last events</h2><a href={link(["timeline"])}>Timeline</a></header><EventList events={newestFirst(events).slice(0, LAST_EVENTS)} /></aside>
+        {events.length > 0 && <aside class="card"><header><h2>Last events</h2><a href={link(["timeline"])}>Timeline</a></header><EventList events={newestFirst(events).slice(0, LAST_EVENTS)} /></aside>}
       </div>
       {creating.value && <CreateCluster close={() => (creating.value = false)} />}
     </div>

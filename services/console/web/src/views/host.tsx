@@ -100,6 +100,8 @@ export function HostView() {
                 ["Member", <Text of={row.member} />],
                 ["Role", <Text of={row.role} />],
                 ["Ready", row.ready === null ? null : row.ready ? "yes" : "no"],
+                ["State disk", row.disk && <code><Text of={row.disk} longest={60} /></code>],
+                ["Warnings", row.warnings && <Text of={row.warnings} longest={600} />],
                 ["Endorsement key", row.ek && <code class="ek">{inFours(visible(row.ek, 160))}</code>],
                 ...Object.entries(row.kubernetes ?? {}).map(([fact, value]): [string, preact.ComponentChildren] => [visible(fact, 40), valueText(value)]),
               ]}

@@ -30,7 +30,7 @@ export function SystemView() {
               ["Viewers", row?.sessions],
               ["Version", row && <Text of={row.version} />],
               ["Host id", row && <code><Text of={row.host_id} /></code>],
-              ["Signed in as", who && <><Text of={who.user} /> ({who.role})</>],
+              ["Signed in as", who && <>{who.user === null ? "nobody: this console has no login" : <Text of={who.user} />} ({who.role})</>],
               ["Actions", who && (who.actions ? "allowed" : "switched off")],
             ]}
           />

@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { load } from "./bundle.mjs";
+
+const { visible, hasInvisible, age, duration, count, valueText, differingDigits, compare, inFours } = await load("format.ts");
+const { parse, address, timeOf } = await load("router.ts");
+const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await load("store.ts");
+const { filtered, parseFilter } = await load("filter.ts");
+const { commands, shellWord } = await load("commands.ts");
+
+test("what cannot be seen is written out, and long texts are bounded", () => {
+  assert.equal(visible("a\u202eb\u0000c"), "a⟨202E⟩b⟨0000⟩c");
+  assert.equal(visible("<img onerror=x>"), "<img onerror=x>");
+  assert.equal(visible("x".repeat(300), 10), "xxxxxxxxxx… (290 more)");
+  assert.equal(visible("\ud800z"), "⟨D800⟩z");
+  assert.equal(visible("😀 שלום"), "😀 שלום");
+  assert.equal(visible("a\u{e0041}"), "a⟨E0041⟩");
+  assert.ok(hasInvisible("a\u200b"));
+  assert.ok(!hasInvisible("plain"));
+});
+
+test("ages have at most two units", () => {
+  assert.deepEqual([0, 999, 1000, 59_999, 60_000, 3_600_000, 5_400_000, 90_000_000].map(age), ["now", "now", "1 s", "59 s", "1 min", "1 h", "1 h 30 min", "1 d 1 h"]);
+  assert.deepEqual([12.4, 1900, 45_000, 61_000].map(duration), ["12 ms", "1.9 s", "45 s", "1 min 1 s"]);
+  assert.equal(count(1234567), "1\u2009234\u2009567");
+});
+
+test("values and fingerprints", () => {
+  assert.deepEqual([null, 1.23456789, 12, true, { a: 1 }].map((value) => valueText(value)), ["null", "1.23457", "12", "true", '{"a":1}']);
+  assert.equal(inFours("0123456789"), "0123 4567 89");
+  assert.deepEqual(differingDigits("abxd", "abcd"), [{ text: "ab", differs: false }, { text: "x", differs: true }, { text: "d", differs: false }]);
+});
+
+test("documents are compared leaf by leaf", () => {
+  assert.deepEqual(compare({ a: { b: 1 }, c: "x" }, { a: { b: 2 }, d: [] }), [
+    { path: "a.b", wanted: "1", reported: "2", differs: true },
+    { path: "c", wanted: "x", reported: null, differs: false },
+    { path: "d", wanted: null, reported: "[]", differs: false },
+  ]);
+});
+
+test("addresses are taken apart and put together again", () => {
+  const route = parse("/host/Body_Shop/%3Cimg%3E%2F", "?at=5&q=a+b");
+  assert.deepEqual(route, { view: "host", args: ["Body_Shop", "<img>/"], query: { at: "5", q: "a b" } });
+  assert.deepEqual(parse(...address(["host", ...route.args], route.query).split(/(?=\?)/)), route);
+  assert.deepEqual(parse("/a/%zz", "").args, ["%zz"]);
+  assert.deepEqual([timeOf({ at: "5" }), timeOf({ at: "-5" }), timeOf({ at: "x" }), timeOf({})], [5, null, null, null]);
+});
+
+test("a snapshot and its deltas give the table that the server has", () => {
+  // A fixed generator of pseudo-random numbers, so that a failure can be repeated.
+  let seed = 7;
+  const next = (limit) => (seed = (seed * 1103515245 + 12345) % 2147483648) % limit;
+  const truth = new Map();
+  let replica = new Map();
+  for (let round = 0; round < 500; round++) {
+    const frame = { rev: round, table: "t", full: round % 50 === 0, set: [], del: [] };
+    const key = `k${next(20)}`;
+    if (next(3) === 0) {
+      truth.delete(key);
+      frame.del.push(key);
+    } else {
+      truth.set(key, { key, round });
+      frame.set.push(truth.get(key));
+    }
+    if (frame.full) frame.set = [...truth.values()];
+    replica = applyFrame(replica, frame);
+    assert.deepEqual(new Map([...replica].sort()), new Map([...truth].sort()));
+  }
+});
+
+test("rows that a frame does not name keep their identity", () => {
+  const row = { key: "a" };
+  const after = applyFrame(new Map([["a", row]]), { rev: 1, table: "t", full: false, set: [{ key: "b" }], del: [] });
+  assert.equal(after.get("a"), row);
+});
+
+test("a table takes no delta before it has the whole", () => {
+  const end = subscribe("alerts");
+  const table = tableOf("alerts");
+  takeFrame({ rev: 1, table: "alerts", full: false, set: [{ key: "a" }], del: [] }, false);
+  assert.equal(table.list.value.length, 0);
+  takeFrame({ rev: 2, table: "alerts", full: true, set: [{ key: "a" }], del: [] }, false);
+  takeFrame({ rev: 3, table: "alerts", full: false, set: [{ key: "b" }], del: [] }, false);
+  assert.deepEqual(table.list.value.map((row) => row.key), ["a", "b"]);
+  mark([{ name: "alerts", live: false }], "failed");
+  assert.deepEqual([table.list.value.length, table.state.value], [0, "failed"]);
+  end();
+});
+
+test("subscriptions are counted", () => {
+  const [one, two] = [subscribe("hosts"), subscribe("hosts")];
+  assert.equal(subscriptions.value.length, 1);
+  one();
+  assert.equal(subscriptions.value.length, 1);
+  two();
+  assert.equal(subscriptions.value.length, 0);
+});
+
+test("the filter knows words, fields, labels and health", () => {
+  const rows = [
+    { key: "1", name: "Body_Shop", health: "good", wave: 2, labels: { site: "Graz" } },
+    { key: "2", name: "Press_Shop", health: "away", wave: 1, labels: {} },
+  ];
+  const keys = (query, health = "") => filtered(rows, query, health).map((row) => row.key).join();
+  assert.deepEqual([keys("shop"), keys("body shop"), keys("wave:2"), keys("site:graz"), keys("", "away"), keys("nothing")], ["1,2", "1", "1", "1", "2", ""]);
+  assert.deepEqual(parseFilter("a: :b x:y"), { words: ["a:", ":b"], fields: [["x", "y"]] });
+});
+
+test("commands are literal for the shell, or not offered", () => {
+  assert.equal(shellWord("it's"), `'it'\\''s'`);
+  assert.equal(commands.createCluster("Paint_Shop"), "sparkfleet cluster create Paint_Shop --wait");
+  assert.equal(commands.deleteCluster("a; rm -rf /"), "sparkfleet cluster delete 'a; rm -rf /' --wait");
+  assert.equal(commands.deleteCluster("--all"), null);
+  assert.equal(commands.deleteCluster("a\nb"), null);
+  assert.equal(commands.moveDeployment("C", "D", ""), "sparkfleet deployment move C/D --wait");
+});
