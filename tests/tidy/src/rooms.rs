@@ -8,8 +8,16 @@ use std::collections::BTreeSet;
 const ROOMS: &[&str] = &["config.rs", "event.rs", "state.rs", "reconcile.rs"];
 
 /// Folders of `services/` that are not a service: parts for all of them, and the binaries that compose them.
-const NOT_SERVICES: &[&str] =
-    &["runtime", "kubernetes-client", "kerberos-client", "topic-walls", "sealed-secrets", "fleet-view", "sparkfleet", "edge"];
+const NOT_SERVICES: &[&str] = &[
+    "runtime",
+    "kubernetes-client",
+    "kerberos-client",
+    "topic-walls",
+    "sealed-secrets",
+    "fleet-view",
+    "sparkfleet",
+    "edge",
+];
 
 /// The names of the services among the paths of the repository.
 #[must_use]

@@ -41,7 +41,7 @@ fn cache(name: &str) -> PathBuf {
 }
 
 /// Installs once; `stamp` says what is installed, so that another version is installed anew.
-fn installed(name: &str, stamp: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> PathBuf {
+pub fn installed(name: &str, stamp: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> PathBuf {
     let directory = cache(name);
     fs::create_dir_all(&directory).unwrap();
     // Two test programs may be at it at the same time.
@@ -59,7 +59,7 @@ fn installed(name: &str, stamp: &str, install: impl FnOnce(&Path) -> Result<(), 
     directory.join("content")
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+pub fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(()) } else { Err(format!("{}{}", text(&output.stdout), text(&output.stderr))) }

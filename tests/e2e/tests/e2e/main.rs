@@ -8,6 +8,7 @@ mod accounts;
 mod bootstrap;
 mod charts;
 mod command_line;
+mod console;
 mod enrolment;
 mod factory;
 mod full_disk;
