@@ -106,6 +106,8 @@ describe("console", { concurrency: false }, () => {
     const page = await open("/host/Body_Shop/body-shop-9");
     await page.locator(".refusal").waitFor({ timeout: 90_000 });
     await page.locator(".refusal").getByText("What to do:").waitFor();
+    await page.getByRole("link", { name: "Fleet", exact: false }).first().click();
+    await page.getByRole("heading", { level: 1, name: "1 host needs a look" }).waitFor();
     await page.close_checked();
   });
 
@@ -231,9 +233,9 @@ describe("console", { concurrency: false }, () => {
     }
   });
 
-  test("the loss of the broker shows a band, and its return ends it", { timeout: 120_000 }, async () => {
-    const page = await open("/", { url: await factory.relayedConsole() });
-    await tile(page, "Body_Shop").waitFor();
+  test("the loss of the broker shows a band, and its return ends it", { timeout: 240_000 }, async () => {
+    const page = await open("/", { url: await factory.behindRelay() });
+    await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor({ timeout: 60_000 });
     factory.relay.cut();
     await page.locator("[data-band=broker]").waitFor({ timeout: 30_000 });
     await page.locator("main .hatched").first().waitFor();

@@ -1,5 +1,5 @@
-// A whole simulated factory for one test run: `sparkfleet up` on free ports in a temporary directory, and beside it a
-// console of its own whose connection to the broker the tests can cut.
+// A whole simulated factory for one test run: `sparkfleet up` on free ports in a temporary directory, and on request a
+// second organisation whose connection to the broker the tests can cut.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -46,14 +46,7 @@ class Relay {
   }
 }
 
-async function freePort() {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
-}
+const ADDRESS = /console\s+(http:\/\/127\.0\.0\.1:\d+)/;
 
 export class Factory {
   #children = [];
@@ -64,8 +57,8 @@ export class Factory {
     this.program = program;
   }
 
-  #spawn(args, env = {}) {
-    const child = spawn(this.program, args, { cwd: this.folder, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+  #spawn(args) {
+    const child = spawn(this.program, args, { cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (this.#output += data));
     this.#children.push(child);
     return child;
@@ -85,25 +78,18 @@ export class Factory {
     this.folder = await mkdtemp(join(tmpdir(), "sparkfleet-console-"));
     const any = "127.0.0.1:0";
     this.#spawn(["up", "--plain", "--data-dir", ".sparkfleet", "--listen", any, "--git", any, "--http", any, "--console-listen", any]);
-    this.url = await this.#until("the console's address", () => /console\s+(http:\/\/127\.0\.0\.1:\d+)/.exec(this.#output)?.[1]);
+    this.url = await this.#until("the console's address", () => ADDRESS.exec(this.#output)?.[1]);
     this.brokerPort = Number(await this.#until("the broker's address", () => /mqtt:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1]));
   }
 
-  /** Starts the console whose connection can be cut, and gives its address. */
-  async relayedConsole() {
+  /** Starts a second organisation on the same broker, behind the relay, and gives the address of its console. */
+  async behindRelay() {
     const relayPort = await this.relay.start(this.brokerPort);
-    const port = await freePort();
-    const url = `http://127.0.0.1:${port}`;
-    this.#spawn(["console"], {
-      SPARKFLEET__MQTT__SERVERS: `mqtt://127.0.0.1:${relayPort}`,
-      SPARKFLEET__WEB__LISTEN: `127.0.0.1:${port}`,
-      // An organisation has one console at a time: this one takes the place of that of `up`.
-      SPARKFLEET__MQTT__TAKE_OVER: "true",
-      SPARKFLEET__STATE_DIR: this.folder,
-      SPARKFLEET__ORGANISATION: "ACME",
-    });
-    await this.#until("the second console", () => fetch(url).catch(() => null));
-    return url;
+    const any = "127.0.0.1:0";
+    const before = this.#output.length;
+    const own = ["--organisation", "SITE", "--broker", `mqtt://127.0.0.1:${relayPort}`, "--data-dir", "site"];
+    this.#spawn(["up", "--plain", ...own, "--git", any, "--http", any, "--console-listen", any]);
+    return this.#until("the second console's address", () => ADDRESS.exec(this.#output.slice(before))?.[1]);
   }
 
   /** Reads a table from the console of `up`. */
