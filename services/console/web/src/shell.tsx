@@ -170,7 +170,7 @@ function Header() {
         <span>Sparkfleet</span>
         {session.value && <b><Text of={session.value.organisation} longest={24} /></b>}
       </a>
-      <button class="find" onClick={() => (overlay.value = "palette")}>
+      <button class="find" aria-label="Find anything" onClick={() => (overlay.value = "palette")}>
         <Icon name="search" />
         <span>Find anything</span>
         <kbd>Ctrl K</kbd>

@@ -55,7 +55,7 @@ export function DataTable<R extends Row>(props: {
   if (rows.length === 0) return <div class="empty">{props.empty}</div>;
   const [first, last] = rows.length <= ALL_ROWS ? [0, rows.length] : range.value;
   return (
-    <div class="table-scroll" tabIndex={-1}>
+    <div class="table-scroll" tabIndex={props.href ? -1 : 0}>
       <table aria-label={props.label} aria-rowcount={rows.length + 1}>
         <thead>
           <tr>

@@ -20,7 +20,7 @@ function Compared({ row }: { row: DeploymentRow }) {
   const lines = compare(row.wanted, row.reported);
   if (lines.length === 0) return <p class="note">Nothing is wanted or reported in detail.</p>;
   return (
-    <div class="table-scroll">
+    <div class="table-scroll" tabIndex={0}>
       <table aria-label="Wanted and reported">
         <thead><tr><th scope="col">Value</th><th scope="col">Wanted</th><th scope="col">Reported</th></tr></thead>
         <tbody>

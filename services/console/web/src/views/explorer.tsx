@@ -105,7 +105,7 @@ function MetricDetail({ node, metric }: { node: NodeRow; metric: MetricRow }) {
           ["Value", <code><Text of={valueText(metric.value, 2000)} longest={2000} /></code>],
           ["Datatype", <Text of={metric.datatype} />],
           ["Alias", metric.alias],
-          ["Quality", metric.quality !== null ? <Text of={metric.quality} /> : null],
+          ["Quality", metric.quality !== null ? <Text of={qualityText(metric.quality)} /> : null],
           ["Historical", metric.historical ? "yes" : null],
           ...Object.entries(metric.properties ?? {}).map(([name, value]): [string, preact.ComponentChildren] => [visible(name, 40), valueText(value)]),
         ]}
@@ -113,6 +113,11 @@ function MetricDetail({ node, metric }: { node: NodeRow; metric: MetricRow }) {
       {writing.value && <WriteMetric node={node} metric={metric} close={() => (writing.value = false)} />}
     </Card>
   );
+}
+
+/** The three qualities of Sparkplug by name; any other as it came. */
+export function qualityText(quality: string | number | null): string {
+  return { 0: "bad", 192: "good", 500: "stale" }[Number(quality ?? -1)] ?? String(quality ?? "");
 }
 
 function NodeDetail({ node, device }: { node: NodeRow; device: string | undefined }) {
@@ -153,8 +158,8 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
             { title: "Metric", cell: (row) => <>{device === undefined && row.device !== "" && <span class="device"><Text of={row.device} longest={40} /> / </span>}<Text of={row.name} longest={100} /></> },
             { title: "Value", cell: (row) => <code class={row.value === null ? "null" : ""}><Text of={valueText(row.value, 80)} /></code>, class: "value" },
             { title: "Type", cell: (row) => <Text of={row.datatype} longest={20} />, class: "wide" },
-            { title: "Alias", cell: (row) => row.alias ?? "", class: "num wide" },
-            { title: "Quality", cell: (row) => <>{row.historical && "historical "}<Text of={row.quality ?? ""} longest={20} /></>, class: "wide" },
+            ...(rows.some((row) => row.alias !== null) ? [{ title: "Alias", cell: (row: MetricRow) => row.alias ?? "", class: "num wide" }] : []),
+            { title: "Quality", cell: (row) => <>{row.historical && "historical "}<Text of={qualityText(row.quality)} longest={20} /></>, class: "wide" },
             { title: "Age", cell: (row) => <Age since={row.at} />, class: "num" },
           ]}
           empty={<Nothing of={table}>No metric.</Nothing>}

@@ -15,7 +15,7 @@ import { count, plural } from "../format.ts";
 import { byUrgency, countHealth, healthOf, total } from "../health.ts";
 import { canAct, complete, useTable } from "../hooks.ts";
 import { at, link, route } from "../router.ts";
-import type { ClusterRow, HealthCounts } from "../wire.ts";
+import type { ClusterRow, FleetRow, HealthCounts } from "../wire.ts";
 
 const LAST_EVENTS = 20;
 
@@ -44,11 +44,32 @@ function Counter({ title, counts, href }: { title: string; counts: HealthCounts;
   );
 }
 
-function Headline({ rows }: { rows: readonly ClusterRow[] }) {
+/** What needs a look beside the clusters themselves, each with the page that shows it. */
+export function elsewhere(fleet: FleetRow | undefined): { text: string; href: string }[] {
+  if (!fleet) return [];
+  const needs = (number: number, noun: string) => `${plural(number, noun)} ${number === 1 ? "needs" : "need"} a look`;
+  const found: [number, string, string][] = [
+    [fleet.hosts.attention + fleet.hosts.away, "host", "hosts"],
+    [fleet.deployments.attention + fleet.deployments.away, "deployment", "deployments"],
+    [fleet.alerts, "alert", "alerts"],
+  ];
+  return found.filter(([number]) => number > 0).map(([number, noun, view]) => ({ text: needs(number, noun), href: link([view]) }));
+}
+
+function Headline({ rows, fleet }: { rows: readonly ClusterRow[]; fleet: FleetRow | undefined }) {
   const bad = rows.filter((row) => healthOf(row) === "attention" || healthOf(row) === "away").sort(byUrgency);
   const first = bad[0];
   if (!complete.value) return <h1 class="headline">Not everything is known yet</h1>;
   if (rows.length === 0) return <h1 class="headline">No clusters yet</h1>;
+  const others = elsewhere(fleet);
+  if (!first && others.length > 0) {
+    return (
+      <div>
+        <h1 class="headline"><Shape health="attention" /> {others[0]!.text}</h1>
+        <p class="headline-why">The clusters themselves are well. {others.map(({ text, href }) => <span key={href}><a href={href}>{text}</a>. </span>)}</p>
+      </div>
+    );
+  }
   if (!first) {
     const working = rows.filter((row) => healthOf(row) === "working").length;
     return <h1 class="headline"><Shape health="good" /> {working > 0 ? `All well; ${plural(working, "cluster")} working` : "All is well"}</h1>;
@@ -75,7 +96,7 @@ export function FleetView() {
   return (
     <div class="wall">
       <div class="wall-top">
-        <Headline rows={all} />
+        <Headline rows={all} fleet={fleet} />
         {canAct.value ? (
           <button class="primary" onClick={() => (creating.value = true)}><Icon name="plus" /> New cluster</button>
         ) : (

@@ -33,7 +33,7 @@ function Digits({ row }: { row: PcrRow }) {
 
 function Registers({ rows }: { rows: readonly PcrRow[] }) {
   return (
-    <div class="table-scroll">
+    <div class="table-scroll" tabIndex={0}>
       <table aria-label="Registers of the TPM">
         <thead><tr><th class="num" scope="col">PCR</th><th scope="col">Meaning</th><th scope="col">Verdict</th><th scope="col">Expected and quoted</th></tr></thead>
         <tbody>

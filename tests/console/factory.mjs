@@ -1,0 +1,133 @@
+// A whole simulated factory for one test run: `sparkfleet up` on free ports in a temporary directory, and on request a
+// second organisation whose connection to the broker the tests can cut.
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const START_MS = 60_000;
+
+/** A relay in front of the broker that can refuse and cut. */
+class Relay {
+  #sockets = new Set();
+  #cut = false;
+
+  async start(port) {
+    this.server = net.createServer((near) => {
+      if (this.#cut) return near.destroy();
+      const far = net.connect(port, "127.0.0.1");
+      for (const socket of [near, far]) {
+        this.#sockets.add(socket);
+        socket.on("error", () => {});
+        socket.on("close", () => (this.#sockets.delete(socket), near.destroy(), far.destroy()));
+      }
+      near.pipe(far).pipe(near);
+    });
+    this.server.listen(0, "127.0.0.1");
+    await once(this.server, "listening");
+    return this.server.address().port;
+  }
+
+  cut() {
+    this.#cut = true;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  heal() {
+    this.#cut = false;
+  }
+
+  stop() {
+    this.cut();
+    this.server?.close();
+  }
+}
+
+const ADDRESS = /console\s+(http:\/\/127\.0\.0\.1:\d+)/;
+
+export class Factory {
+  #children = [];
+  #output = "";
+  relay = new Relay();
+
+  constructor(program) {
+    this.program = program;
+  }
+
+  #spawn(args) {
+    const child = spawn(this.program, args, { cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (this.#output += data));
+    this.#children.push(child);
+    return child;
+  }
+
+  async #until(what, found) {
+    for (const end = Date.now() + START_MS; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 100))) {
+      const value = await found();
+      if (value) return value;
+      const ended = this.#children.find((child) => child.exitCode !== null);
+      if (ended) throw new Error(`a process ended with code ${ended.exitCode} before ${what}:\n${this.#output}`);
+    }
+    throw new Error(`${what} was not reached:\n${this.#output}`);
+  }
+
+  async start() {
+    this.folder = await mkdtemp(join(tmpdir(), "sparkfleet-console-"));
+    const any = "127.0.0.1:0";
+    this.#spawn(["up", "--plain", "--data-dir", ".sparkfleet", "--listen", any, "--git", any, "--http", any, "--console-listen", any]);
+    this.url = await this.#until("the console's address", () => ADDRESS.exec(this.#output)?.[1]);
+    this.brokerPort = Number(await this.#until("the broker's address", () => /mqtt:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1]));
+  }
+
+  /** Starts a second organisation on the same broker, behind the relay, and gives the address of its console. */
+  async behindRelay() {
+    const relayPort = await this.relay.start(this.brokerPort);
+    const any = "127.0.0.1:0";
+    const before = this.#output.length;
+    const own = ["--organisation", "SITE", "--broker", `mqtt://127.0.0.1:${relayPort}`, "--data-dir", "site"];
+    this.#spawn(["up", "--plain", ...own, "--git", any, "--http", any, "--console-listen", any]);
+    return this.#until("the second console's address", () => ADDRESS.exec(this.#output.slice(before))?.[1]);
+  }
+
+  /** Reads a table from the console of `up`. */
+  async rows(table) {
+    const response = await fetch(`${this.url}/api/v1/${encodeURIComponent(table)}`);
+    return (await response.json()).rows;
+  }
+
+  /** Waits until every cluster, host and deployment of the example factory is good. */
+  async settled() {
+    await this.#until("a settled factory", async () => {
+      const [fleet] = await this.rows("fleet").catch(() => []);
+      return fleet?.clusters.good === 2 && fleet.hosts.good === 6 && fleet.deployments.good === 4;
+    });
+  }
+
+  /** Runs a command of the command line against the factory's broker. */
+  async command(...args) {
+    return promisify(execFile)(this.program, [...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`], { cwd: this.folder });
+  }
+
+  /** Runs a command that goes on until the factory is stopped. */
+  background(...args) {
+    this.#spawn([...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`]);
+  }
+
+  async stop() {
+    this.relay.stop();
+    await Promise.all(
+      this.#children.map(async (child) => {
+        if (child.exitCode !== null || child.signalCode !== null) return;
+        const ended = once(child, "exit");
+        child.kill("SIGTERM");
+        const late = setTimeout(() => child.kill("SIGKILL"), 10_000);
+        await ended;
+        clearTimeout(late);
+      }),
+    );
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
