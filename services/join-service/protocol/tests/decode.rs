@@ -1,7 +1,6 @@
 //! No bytes make a decoder panic, and what a decoder takes it writes back as the same bytes. The seeds of the fuzz targets go through the same functions.
 
 use std::fs;
-use std::path::Path;
 
 use join_protocol::message::challenge::{Challenge, ClearRefusal};
 use join_protocol::message::evidence::EvidenceContent;
@@ -12,6 +11,8 @@ use proptest::prelude::*;
 
 #[path = "../../../../fuzz/src/join.rs"]
 mod fuzz;
+#[path = "../../../../fuzz/src/seeds.rs"]
+mod seeds;
 use crate::support;
 
 use support::*;
@@ -19,15 +20,7 @@ use support::*;
 #[test]
 fn every_seed_of_every_fuzz_target_holds() {
     for (name, target) in fuzz::TARGETS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/seeds").join(name);
-        let seeds: Vec<_> =
-            fs::read_dir(&folder).expect("there are seeds").map(|e| e.expect("readable").path()).collect();
-        assert!(seeds.len() >= 2, "{name} has {} seeds", seeds.len());
-        for seed in seeds {
-            let bytes = fs::read(&seed).expect("readable");
-            let outcome = std::panic::catch_unwind(|| target(&bytes));
-            assert!(outcome.is_ok(), "{}", seed.display());
-        }
+        seeds::hold(name, target, 2);
     }
 }
 
@@ -88,7 +81,7 @@ fn renewal() -> Vec<u8> {
 #[test]
 fn the_seeds_are_a_whole_exchange_which_stays_the_same_byte_by_byte() {
     // SPARKFLEET_WRITE_SEEDS=1 writes them. They may only change with the version of the protocol.
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/seeds");
+    let folder = seeds::folder();
     let mut counts = std::collections::BTreeMap::new();
     for (name, message) in messages() {
         let count = counts.entry(name).or_insert(0);
