@@ -325,7 +325,7 @@ impl ClusterManager {
             self.answer_tokens(now);
         }
         self.take_writer_outputs(now);
-        if let Some(node) = node_of(event) {
+        if let Some(node) = event.node() {
             match node.edge_node.as_str() {
                 edge_sync_contract::names::EDGE_NODE_ID => self.on_sync_event(node, event, now),
                 join_service_contract::names::EDGE_NODE_ID => self.on_join_event(node, event),
@@ -461,21 +461,6 @@ impl ClusterManager {
         step(&mut totals.clusters_held, u32::from(cluster.held));
         step(&mut totals.deployments_total, cluster.deployments);
         step(&mut totals.deployments_refused, cluster.refused);
-    }
-}
-
-/// The node that an event is about.
-const fn node_of(event: &HostEvent) -> Option<&EdgeNodeDescriptor> {
-    match event {
-        HostEvent::NodeBirth { node, .. }
-        | HostEvent::NodeDeath { node, .. }
-        | HostEvent::NodeStale { node, .. }
-        | HostEvent::NodeData { node, .. }
-        | HostEvent::DeviceBirth { node, .. }
-        | HostEvent::DeviceData { node, .. }
-        | HostEvent::DeviceDeath { node, .. }
-        | HostEvent::RebirthRequested { node, .. } => Some(node),
-        _ => None,
     }
 }
 

@@ -7,9 +7,10 @@ use configdb_contract::{RequestResult, configdb_node};
 use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::service;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node, unless_displaced};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node};
 use uuid::Uuid;
 
 use crate::config::Config;
@@ -285,9 +286,7 @@ impl<S: Store> Service<S> {
 /// The event; an error if another process is ConfigDB.
 fn admitted(event: Event) -> anyhow::Result<Event> {
     match event {
-        Event::Node(event) => {
-            unless_displaced(event).map(Event::Node).map_err(|other| exit::with_code(exit::REFUSED, other))
-        }
+        Event::Node(event) => service::admitted(event).map(Event::Node),
         other => Ok(other),
     }
 }

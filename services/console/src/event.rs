@@ -13,7 +13,7 @@ pub enum Event {
     /// The sessions are there; once.
     Started,
     /// A deadline of the state passed.
-    Timer,
+    DeadlineReached,
     /// From the session as Host Application: every Edge Node of the broker.
     Host(HostEvent),
     /// From the session as Edge Node `ORG-Central/Console`.
@@ -24,7 +24,7 @@ pub enum Event {
     Unwatch(Vec<TableName>),
 }
 
-/// What goes out. The console promises nothing that must survive it, so every turn is saved by having nothing to save.
+/// What goes out. The console promises nothing that must survive it.
 #[derive(Debug, Clone)]
 pub enum Effect {
     /// To the own Edge Node.

@@ -25,10 +25,11 @@ mod published;
 use anyhow::Context as _;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::service;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
-use sparkplug_mqtt::{Clock, unless_displaced};
+use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
 
 pub use config::Config;
@@ -79,7 +80,7 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
     report(&health, "mqtt_host", Err("connecting"));
     state.on_event(Event::Started, clock.now());
     loop {
-        for effect in state.take_effects().nothing_to_save() {
+        for effect in state.poll_effects() {
             match effect {
                 Effect::Publish(table) => hub.publish(table),
                 Effect::Retire(table) => hub.retire(&table),
@@ -90,8 +91,7 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
             biased;
             () = shutdown.wait() => break,
             event = sessions.node.recv() => {
-                let event = unless_displaced(event.context("the task of the edge node ended")?);
-                Event::Node(event.map_err(|other| exit::with_code(exit::REFUSED, other))?)
+                Event::Node(service::admitted(event.context("the task of the edge node ended")?)?)
             }
             Some(request) = requests.recv() => match request {
                 Request::Read { table, answer } => {
@@ -103,12 +103,12 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
                 Request::Watch(tables) => Event::Watch(tables),
                 Request::Unwatch(tables) => Event::Unwatch(tables),
             },
-            () = clock.sleep_until(state.next_deadline()) => Event::Timer,
+            () = clock.sleep_until(state.next_deadline()) => Event::DeadlineReached,
             event = sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
             ended = &mut http => return ended.context("the HTTP server has panicked")?.context("the HTTP server ended"),
         };
         report_event(&health, &event);
-        let is_timer = matches!(event, Event::Timer);
+        let is_timer = matches!(event, Event::DeadlineReached);
         let before = clock.now();
         state.on_event(event, before);
         if is_timer {

@@ -10,7 +10,6 @@ use fleet_view::explorer::Explorer;
 use fleet_view::health::Health;
 use fleet_view::tables::{self, Rows};
 use serde_json::json;
-use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric, NameError, Now, TypedMetrics};
@@ -93,7 +92,7 @@ pub struct State {
     pace: Duration,
     upkeep: Duration,
     node: ConsoleNode,
-    effects: Effects<Unsaved, Effect>,
+    effects: Vec<Effect>,
 }
 
 impl State {
@@ -114,7 +113,7 @@ impl State {
             pace: PACE_MIN,
             upkeep: now.mono,
             node: ConsoleNode { version: settings.version.clone(), ..ConsoleNode::default() },
-            effects: Effects::new(),
+            effects: Vec::new(),
             settings,
         })
     }
@@ -132,11 +131,11 @@ impl State {
     }
 
     /// What is to be done.
-    pub fn take_effects(&mut self) -> Effects<Unsaved, Effect> {
-        std::mem::replace(&mut self.effects, Effects::new())
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
     }
 
-    /// When [`Event::Timer`] is due.
+    /// When [`Event::DeadlineReached`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let watched = self.slots.values().filter(|slot| slot.watchers > 0);
@@ -152,7 +151,7 @@ impl State {
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
             Event::Started => self.upkeep(now),
-            Event::Timer => {
+            Event::DeadlineReached => {
                 if now.mono >= self.upkeep {
                     self.upkeep(now);
                 }
@@ -228,7 +227,7 @@ impl State {
         }
         self.fleet.on_event(event);
         self.explorer.on_event(event, now.wall);
-        if let Some(node) = node_of(event) {
+        if let Some(node) = event.node() {
             let of_fleet = self.settings.organisation.cluster_of_group(node.group.as_str()).is_some()
                 || node.group.as_str() == self.settings.node.group.as_str();
             // What the console says of itself changes no table but those of nodes.
@@ -332,25 +331,6 @@ impl State {
             "sessions": self.viewers, "version": self.settings.version, "host_id": self.settings.host_id.as_str(),
         });
         [("console".to_owned(), row)].into()
-    }
-}
-
-/// The node that an event is about.
-fn node_of(event: &HostEvent) -> Option<&EdgeNodeDescriptor> {
-    match event {
-        HostEvent::NodeBirth { node, .. }
-        | HostEvent::NodeDeath { node, .. }
-        | HostEvent::NodeStale { node, .. }
-        | HostEvent::NodeData { node, .. }
-        | HostEvent::DeviceBirth { node, .. }
-        | HostEvent::DeviceData { node, .. }
-        | HostEvent::DeviceDeath { node, .. }
-        | HostEvent::RebirthRequested { node, .. } => Some(node),
-        HostEvent::Online
-        | HostEvent::Offline { .. }
-        | HostEvent::HostState { .. }
-        | HostEvent::Rejected { .. }
-        | HostEvent::Stopped => None,
     }
 }
 

@@ -234,7 +234,7 @@ impl Operator {
             self.syncs.entry(node.clone()).or_insert_with(|| SyncReplica::new(node.clone()));
         }
         // One look-up, not one question to each of a thousand replicas.
-        match node_of(event).and_then(|node| self.syncs.get_mut(node)) {
+        match event.node().and_then(|node| self.syncs.get_mut(node)) {
             Some(sync) => {
                 sync.on_event(event);
             }
@@ -261,18 +261,5 @@ fn deployment_entry(plant: &Plant, number: u64) -> EdgeDeployment {
         created_at: None,
         source: None,
         extra: serde_json::Map::new(),
-    }
-}
-
-const fn node_of(event: &HostEvent) -> Option<&EdgeNodeDescriptor> {
-    match event {
-        HostEvent::NodeBirth { node, .. }
-        | HostEvent::NodeDeath { node, .. }
-        | HostEvent::NodeStale { node, .. }
-        | HostEvent::NodeData { node, .. }
-        | HostEvent::DeviceBirth { node, .. }
-        | HostEvent::DeviceData { node, .. }
-        | HostEvent::DeviceDeath { node, .. } => Some(node),
-        _ => None,
     }
 }

@@ -56,12 +56,11 @@ pub fn check_rust(file: &SourceFile) -> Vec<Finding> {
             ));
         }
     }
-    for (name, better) in PRIVATE_NAMES {
-        for kind in ["struct", "enum", "trait", "type"] {
-            for line in lines_with(&views.code, &format!("{kind} {name}")) {
-                findings.push(Finding::at(&file.path, line, format!("`{name}` is not a word of the field: {better}")));
-            }
-        }
+    for (number, line) in views.code.lines().enumerate() {
+        let named = defined_type(line).and_then(|name| PRIVATE_NAMES.iter().find(|(private, _)| *private == name));
+        findings.extend(named.map(|(name, better)| {
+            Finding::at(&file.path, number + 1, format!("`{name}` is not a word of the field: {better}"))
+        }));
     }
     let code = without_tests(&views.code);
     for call in [concat!("to", "do!"), concat!("unimple", "mented!")] {
@@ -80,6 +79,13 @@ pub fn check_rust(file: &SourceFile) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The name of the type that a line of code defines.
+fn defined_type(line: &str) -> Option<&str> {
+    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words.find(|word| matches!(*word, "struct" | "enum" | "trait" | "type"))?;
+    words.next()
 }
 
 /// A mark needs an owner and a reason: `MARK(owner): reason`.

@@ -196,14 +196,7 @@ fn parameter(query: &RawQuery, name: &str) -> Option<String> {
 
 /// `%XX` undone; what is no such sequence stays as it is.
 fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let decoded = (*first == b'%').then(|| hex::decode(after.get(..2)?).ok()?.first().copied()).flatten();
-        bytes.push(decoded.unwrap_or(*first));
-        rest = if decoded.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use fleet_view::deltas::Deltas;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use serde_json::{Value, json};
+use serde_json::json;
 use service_runtime::shutdown::Shutdown;
 use tokio::sync::mpsc;
 
@@ -106,14 +106,17 @@ struct TableFrame {
     table: String,
     rev: u64,
     full: bool,
-    set: Vec<Value>,
+    /// Rows, each as JSON.
+    set: Vec<String>,
     del: Vec<String>,
 }
 
 impl TableFrame {
     fn to_bytes(&self, id: Option<u64>) -> Bytes {
         let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
-        let data = json!({ "rev": self.rev, "table": self.table, "full": self.full, "set": self.set, "del": self.del });
+        let Self { table, rev, full, set, del } = self;
+        let (table, set, del) = (json!(table), set.join(","), json!(del));
+        let data = format!(r#"{{"del":{del},"full":{full},"rev":{rev},"set":[{set}],"table":{table}}}"#);
         Bytes::from(format!("event: table\n{id}data: {data}\n\n"))
     }
 }
@@ -154,8 +157,9 @@ impl Iterator for Frames {
         let from = self.next.take().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         self.done = true;
         for (key, row) in rows.range::<String, _>((from, std::ops::Bound::Unbounded)) {
-            set.push(row.clone());
-            bytes += row.to_string().len();
+            let row = row.to_string();
+            bytes += row.len();
+            set.push(row);
             if bytes > FRAME_BYTES {
                 self.next = Some(key.clone());
                 self.done = false;

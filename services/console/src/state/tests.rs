@@ -19,7 +19,7 @@ fn birth(metrics: Vec<Metric>) -> Event {
 }
 
 fn published(state: &mut State) -> Vec<(String, u64)> {
-    let effects = state.take_effects().nothing_to_save();
+    let effects = state.poll_effects();
     effects
         .into_iter()
         .filter_map(|effect| match effect {
@@ -33,7 +33,7 @@ fn published(state: &mut State) -> Vec<(String, u64)> {
 fn a_table_that_nobody_looks_at_is_not_made() {
     let mut state = state();
     state.on_event(birth(vec![]), at(1));
-    state.on_event(Event::Timer, at(5_000));
+    state.on_event(Event::DeadlineReached, at(5_000));
     assert!(published(&mut state).is_empty());
     assert_eq!(state.read(&TableName::Nodes, at(5_001)).rows.len(), 1);
 }
@@ -46,14 +46,14 @@ fn a_table_that_is_followed_is_made_ten_times_a_second_at_most() {
     for ms in 1..=1_000 {
         state.on_event(birth(vec![]), at(ms));
         if state.next_deadline().is_some_and(|due| due <= at(ms).mono) {
-            state.on_event(Event::Timer, at(ms));
+            state.on_event(Event::DeadlineReached, at(ms));
         }
     }
     let count = published(&mut state).len();
     assert!((9..=11).contains(&count), "{count}");
     state.on_event(Event::Unwatch(vec![TableName::Nodes]), at(1_001));
     state.on_event(birth(vec![]), at(1_002));
-    state.on_event(Event::Timer, at(3_000));
+    state.on_event(Event::DeadlineReached, at(3_000));
     assert!(published(&mut state).is_empty());
 }
 
@@ -63,9 +63,9 @@ fn what_takes_long_is_made_seldom() {
     state.on_event(Event::Watch(vec![TableName::Nodes]), at(0));
     state.note_cost(Duration::from_millis(80));
     state.on_event(birth(vec![]), at(10));
-    state.on_event(Event::Timer, at(700));
+    state.on_event(Event::DeadlineReached, at(700));
     assert_eq!(published(&mut state).len(), 1);
-    state.on_event(Event::Timer, at(800));
+    state.on_event(Event::DeadlineReached, at(800));
     assert_eq!(published(&mut state).len(), 1);
 }
 
@@ -112,10 +112,10 @@ fn the_console_says_whether_it_is_online_and_complete() {
 fn reading_has_no_effect_on_the_broker() {
     let mut state = state();
     state.on_event(Event::Started, at(0));
-    let _ = state.take_effects();
+    let _ = state.poll_effects();
     for name in TableName::FIXED {
         state.read(&name, at(10));
     }
-    let effects = state.take_effects().nothing_to_save();
+    let effects = state.poll_effects();
     assert!(effects.into_iter().all(|effect| matches!(effect, Effect::Publish(_))));
 }

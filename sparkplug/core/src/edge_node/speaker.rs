@@ -122,9 +122,9 @@ impl OwnClaim {
         self.established_at.is_some_and(|at| mono >= at)
     }
 
-    /// When this process answers commands; None: before its births of this session.
-    fn answers_at(&self, mono: Duration) -> Option<Duration> {
-        if self.claim(mono).takes_over { Some(mono) } else { self.established_at }
+    /// Whether this process answers commands.
+    fn answers(&self, mono: Duration) -> bool {
+        self.is_established(mono) || self.claim(mono).takes_over
     }
 
     fn claim(&self, mono: Duration) -> Claim {
@@ -202,7 +202,7 @@ impl EdgeNode {
     pub(super) fn take_command(&mut self, command: NodeEvent, bytes: usize, now: Now) -> Result<(), String> {
         self.release_commands(now);
         let waits = self.speaker.as_ref().filter(|_| self.config.commands_wait);
-        if waits.is_none_or(|own| own.answers_at(now.mono).is_some_and(|at| now.mono >= at)) {
+        if waits.is_none_or(|own| own.answers(now.mono)) {
             self.outputs.event(command);
             return Ok(());
         }

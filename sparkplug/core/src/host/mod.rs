@@ -265,6 +265,26 @@ pub enum HostEvent {
     Stopped,
 }
 
+impl HostEvent {
+    /// The Edge Node that it is about.
+    #[must_use]
+    pub const fn node(&self) -> Option<&EdgeNodeDescriptor> {
+        match self {
+            Self::NodeBirth { node, .. }
+            | Self::NodeDeath { node, .. }
+            | Self::NodeStale { node, .. }
+            | Self::NodeData { node, .. }
+            | Self::DeviceBirth { node, .. }
+            | Self::DeviceData { node, .. }
+            | Self::DeviceDeath { node, .. }
+            | Self::RebirthRequested { node, .. } => Some(node),
+            Self::Online | Self::Offline { .. } | Self::HostState { .. } | Self::Rejected { .. } | Self::Stopped => {
+                None
+            }
+        }
+    }
+}
+
 /// What [`HostApplication::poll_output`] yields.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostOutput {
