@@ -46,7 +46,7 @@ use configdb_schema::Organisation;
 use join_service_contract::JoinReplica;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
+use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::access::rate::{Limiter, Rate};
