@@ -14,7 +14,7 @@ use edge_sync_contract::{
 };
 use serde_json::{Value, json};
 use sparkplug::replication::{Outcome as Judgement, Receiver, Timelines};
-use sparkplug::{BdSeq, DeviceId, TypedMetrics};
+use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, TypedMetrics};
 use std::sync::Arc;
 
 mod accounts;
