@@ -25,6 +25,7 @@ mod published;
 use anyhow::Context as _;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::http::tls::Tls;
 use service_runtime::service;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
@@ -38,6 +39,7 @@ pub use state::State;
 
 use adapters::hub::{Hub, Request};
 use adapters::sparkplug::Sessions;
+use config::WebConfig;
 use event::{Effect, Event};
 
 /// Takes the console's address.
@@ -70,12 +72,13 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
         .validate(clock.now().wall)
         .context("the configuration is not usable")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let tls = tls(&config.web)?;
     let mut sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
     let (hub, mut requests) = Hub::new();
     let site = adapters::http::Site::new(&config, &settings, hub.clone(), clock)?;
     let mut state = State::new(settings, clock.now())?;
     let http_stop = shutdown.child();
-    let mut http = tokio::spawn(adapters::http::serve(listener, site, http_stop.clone()));
+    let mut http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
     report(&health, "mqtt", Err("connecting"));
     report(&health, "mqtt_host", Err("connecting"));
     state.on_event(Event::Started, clock.now());
@@ -120,6 +123,12 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
     sessions.stop().await;
     let _ = http.await;
     Ok(())
+}
+
+fn tls(config: &WebConfig) -> anyhow::Result<Option<Tls>> {
+    let (Some(cert_file), Some(key_file)) = (&config.cert_file, &config.key_file) else { return Ok(None) };
+    let tls = Tls::load(["web.cert_file", "web.key_file"], cert_file, key_file);
+    tls.map(Some).map_err(|error| exit::with_code(exit::CONFIG, error))
 }
 
 fn report_event(health: &Health, event: &Event) {
