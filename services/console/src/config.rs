@@ -122,9 +122,23 @@ pub enum ConfigError {
     Mqtt(#[from] sparkplug_mqtt::MqttConfigError),
 }
 
+/// What the process is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The console of a fleet: one node of it.
+    Console,
+    /// A look at any broker: no Edge Node, no STATE.
+    Explorer {
+        /// Ask nodes whose birth was not received for a rebirth; otherwise nothing is published.
+        rebirths: bool,
+    },
+}
+
 /// What the state and the sessions are made with.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// What the process is for.
+    pub role: Role,
     /// Whose fleet it is.
     pub organisation: Organisation,
     /// Own address as Edge Node.
@@ -163,6 +177,7 @@ impl Config {
             return Err(ConfigError::HalfOfTls);
         }
         Ok(Settings {
+            role: Role::Console,
             organisation,
             node,
             host_id,

@@ -38,8 +38,8 @@ pub use published::{Published, TableName};
 pub use state::State;
 
 use adapters::hub::{Hub, Request};
-use adapters::sparkplug::Sessions;
-use config::WebConfig;
+use adapters::sparkplug::{Sessions, node_event};
+use config::{Role, Settings, WebConfig};
 use event::{Effect, Event};
 
 /// Takes the console's address.
@@ -67,11 +67,36 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
 /// # Errors
 /// As [`run`].
 pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    serve_as(Role::Console, config, listener, shutdown, health).await
+}
+
+/// Shows every Edge Node of any broker until `shutdown`, without being one. Publishes nothing, unless `rebirths`: then nodes whose birth was not received are asked for it.
+///
+/// # Errors
+/// As [`run`].
+pub async fn explore(
+    config: Config,
+    listener: TcpListener,
+    rebirths: bool,
+    shutdown: Shutdown,
+    health: Health,
+) -> anyhow::Result<()> {
+    serve_as(Role::Explorer { rebirths }, config, listener, shutdown, health).await
+}
+
+async fn serve_as(
+    role: Role,
+    config: Config,
+    listener: TcpListener,
+    shutdown: Shutdown,
+    health: Health,
+) -> anyhow::Result<()> {
     let clock = Clock::new();
     let settings = config
         .validate(clock.now().wall)
         .context("the configuration is not usable")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let settings = Settings { role, ..settings };
     let tls = tls(&config.web)?;
     let mut sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
     let (hub, mut requests) = Hub::new();
@@ -79,7 +104,9 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
     let mut state = State::new(settings, clock.now())?;
     let http_stop = shutdown.child();
     let mut http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
-    report(&health, "mqtt", Err("connecting"));
+    if role == Role::Console {
+        report(&health, "mqtt", Err("connecting"));
+    }
     report(&health, "mqtt_host", Err("connecting"));
     state.on_event(Event::Started, clock.now());
     loop {
@@ -93,7 +120,7 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
         let event = tokio::select! {
             biased;
             () = shutdown.wait() => break,
-            event = sessions.node.recv() => {
+            event = node_event(&mut sessions.node) => {
                 Event::Node(service::admitted(event.context("the task of the edge node ended")?)?)
             }
             Some(request) = requests.recv() => match request {

@@ -14,7 +14,7 @@ use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric, NameError, Now, TypedMetrics};
 
-use crate::config::Settings;
+use crate::config::{Role, Settings};
 use crate::event::{Effect, Event};
 use crate::node::ConsoleNode;
 use crate::published::{Published, TableName};
@@ -249,19 +249,30 @@ impl State {
 
     fn upkeep(&mut self, now: Now) {
         self.upkeep = now.mono + UPKEEP;
-        let expected = reconcile::expected(&self.fleet);
+        let expected = match self.settings.role {
+            Role::Console => reconcile::expected(&self.fleet),
+            Role::Explorer { .. } => BTreeSet::new(),
+        };
         for node in expected.difference(&self.expected) {
             self.effects.push(Effect::Host(HostRequest::Expect { node: node.clone() }));
         }
         self.expected.extend(expected);
         self.explorer.handle_time(now.wall);
         self.mark(|name, _| matches!(name, TableName::Nodes | TableName::Console));
-        let complete = self.online.is_ok() && reconcile::missing(&self.fleet, 1).is_empty();
+        let complete = self.online.is_ok() && self.missing(1).is_empty();
         let node = ConsoleNode { viewers: self.viewers, complete, version: self.settings.version.clone() };
         if node != self.node {
             let metrics = node.to_metrics();
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
             self.node = node;
+        }
+    }
+
+    /// What is missing before the tables are complete; an explorer expects nothing.
+    fn missing(&self, max: usize) -> Vec<String> {
+        match self.settings.role {
+            Role::Console => reconcile::missing(&self.fleet, max),
+            Role::Explorer { .. } => Vec::new(),
         }
     }
 
@@ -318,7 +329,7 @@ impl State {
     }
 
     fn own_row(&self) -> Table {
-        let missing = reconcile::missing(&self.fleet, MISSING_MAX);
+        let missing = self.missing(MISSING_MAX);
         let online = self.online.is_ok();
         let (health, reasons) = match &self.online {
             Err(reason) => (Health::Away, vec![format!("no session with the broker: {reason}")]),

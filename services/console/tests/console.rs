@@ -271,3 +271,39 @@ async fn a_console_whose_broker_is_gone_says_so_and_recovers() {
     scene.until("console", |rows| rows[0]["complete"] == true).await;
     scene.stop().await;
 }
+
+/// A look at a broker without a fleet: what is there is shown, and nothing is published.
+#[tokio::test]
+async fn an_explorer_shows_a_foreign_node_and_says_nothing() {
+    let broker = Mosquitto::start();
+    let filters = vec![("#".to_owned(), QoS::AtMostOnce)];
+    let mut listener = spawn_listener(filters, &broker.config(), Clock::new()).unwrap();
+    while !matches!(listener.recv().await, Some(ListenerEvent::Online)) {}
+    let config = console::Config { mqtt: broker.config(), ..console::Config::default() };
+    let taken = console::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let (shutdown, health) = (Shutdown::new(), Health::new());
+    let running = tokio::spawn(console::explore(config, taken, false, shutdown.clone(), health.clone()));
+    let scene = Scene { broker, address, shutdown, running, _state: tempfile::tempdir().unwrap(), _centre: Vec::new() };
+    scene.until("console", |rows| rows.iter().any(|row| row["complete"] == true && row["health"] == "good")).await;
+    assert!(health.is_ready());
+    let press = node(&scene.broker, "Foreign", "Press", vec![Metric::new("Speed", 7_u32)]);
+    let rows = scene.until("nodes", |rows| of_key(rows, "Foreign/Press").is_some_and(|row| row["alive"] == true)).await;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    let metrics = scene.rows("metrics%3AForeign%2FPress").await;
+    assert_eq!(of_key(&metrics, "|Speed").unwrap()["value"], 7);
+    let (status, head, _) = scene.get("/", "").await;
+    assert!(status == 307 && head.contains("location: /explorer"), "{head}");
+    assert_eq!(scene.get("/explorer", "").await.0, 200);
+    press.stop().await;
+    let mut topics = Vec::new();
+    loop {
+        match tokio::time::timeout(LIMIT, listener.recv()).await.unwrap().unwrap() {
+            ListenerEvent::Message { topic, .. } if topic == "spBv1.0/Foreign/NDEATH/Press" => break,
+            ListenerEvent::Message { topic, .. } => topics.push(topic),
+            _ => {}
+        }
+    }
+    assert_eq!(topics, ["spBv1.0/Foreign/NBIRTH/Press"]);
+    scene.stop().await;
+}

@@ -67,6 +67,10 @@ pub enum Command {
     Up(UpArguments),
     /// Print Sparkplug messages as they pass, decoded
     Watch(WatchArguments),
+    /// Print the address of the web console, and open it where there is a desktop
+    Ui(UiArguments),
+    /// Show every Edge Node of any broker in a browser: needs no factory, and publishes nothing
+    Explore(ExploreArguments),
     /// Create, list, show and delete edge clusters
     #[command(subcommand)]
     Cluster(ClusterCommand),
@@ -136,6 +140,28 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+}
+
+/// `sparkfleet ui`.
+#[derive(Debug, Clone, Args)]
+pub struct UiArguments {
+    /// Address of the console
+    #[arg(long, env = "SPARKFLEET_CONSOLE", default_value = "http://127.0.0.1:8482/")]
+    pub url: String,
+}
+
+/// `sparkfleet explore`.
+#[derive(Debug, Clone, Args)]
+pub struct ExploreArguments {
+    /// Address of the page; must be a loopback address. Port 0 chooses one
+    #[arg(long, default_value = "127.0.0.1:8483")]
+    pub listen: std::net::SocketAddr,
+    /// Ask nodes whose birth was not received for a rebirth
+    #[arg(long)]
+    pub rebirth: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub connection: Connection,
 }
 
 /// `sparkfleet enrol`, which a Job of the bootstrap script runs.

@@ -37,6 +37,8 @@ use cli::{Arguments, Command};
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Command::Up(arguments) => up::run(arguments).await,
+        Command::Ui(arguments) => command::console::ui(&arguments),
+        Command::Explore(arguments) => command::console::explore(&arguments).await,
         Command::Watch(arguments) => watch::run(arguments).await,
         Command::Cluster(command) => command::cluster::run(command).await,
         Command::Deployment(command) => command::deployment::run(command).await,

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
 use service_runtime::http::server::{self, Limits};
@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use super::assets::Assets;
 use super::hub::Hub;
 use super::stream;
-use crate::config::{Config, Settings};
+use crate::config::{Config, Role, Settings};
 use crate::published::TableName;
 
 /// Streams at the same time.
@@ -41,10 +41,15 @@ const TABLES_MAX: usize = 32;
 /// Connections of one address: a proxy in front of the console is one, and brings all streams and as many reads.
 const ADDRESS_CONNECTIONS_MAX: usize = 2 * STREAMS_MAX;
 
+/// Where the page shows every Edge Node.
+pub const EXPLORER: &str = "/explorer";
+
 /// What the handlers know.
 #[derive(Debug, Clone)]
 pub struct Site {
+    /// Empty for an explorer.
     organisation: String,
+    role: Role,
     version: String,
     allowed_hosts: Arc<[String]>,
     assets: Assets,
@@ -67,7 +72,11 @@ impl Site {
             return Err(service_runtime::exit::with_code(service_runtime::exit::CONFIG, error));
         }
         Ok(Self {
-            organisation: settings.organisation.to_string(),
+            organisation: match settings.role {
+                Role::Console => settings.organisation.to_string(),
+                Role::Explorer { .. } => String::new(),
+            },
+            role: settings.role,
             version: settings.version.clone(),
             allowed_hosts: config.web.allowed_hosts.clone().into(),
             assets: Assets::new(config.web.assets_dir.clone()).context("the page cannot be compressed")?,
@@ -166,6 +175,10 @@ async fn follow(State(site): State<Site>, query: RawQuery, headers: HeaderMap) -
 }
 
 async fn page(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
+    // What else the page shows is of a fleet.
+    if uri.path() == "/" && site.role != Role::Console {
+        return Redirect::temporary(EXPLORER).into_response();
+    }
     let asset = match site.assets.get(uri.path(), takes_gzip(&headers)).await {
         Ok(asset) => asset,
         Err(error) => return refused(StatusCode::NOT_FOUND, "assets_dir", error),

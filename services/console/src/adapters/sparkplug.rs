@@ -1,21 +1,21 @@
-//! Sparkplug: the two sessions of the console. As Edge Node it is `ORG-Central/Console`; as Host Application it receives every Edge Node of the broker.
+//! Sparkplug: the two sessions of the console. As Edge Node it is `ORG-Central/Console`; as Host Application it receives every Edge Node of the broker. An explorer has the second one only.
 
 use std::path::Path;
 
 use sparkplug::NameError;
-use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
 use sparkplug::host::HostConfig;
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
 
-use crate::config::Settings;
+use crate::config::{Role, Settings};
 use crate::event::Effect;
 use crate::state::State;
 
 /// Both sessions.
 #[derive(Debug)]
 pub struct Sessions {
-    /// As `ORG-Central/Console`.
-    pub node: EdgeNodeHandle,
+    /// As `ORG-Central/Console`; an explorer is no node.
+    pub node: Option<EdgeNodeHandle>,
     /// As Host Application.
     pub host: HostHandle,
 }
@@ -31,17 +31,30 @@ pub enum SessionError {
     Spawn(#[from] SpawnError),
 }
 
+/// The next event of the own Edge Node; never, if there is none.
+pub async fn node_event(node: &mut Option<EdgeNodeHandle>) -> Option<NodeEvent> {
+    match node {
+        Some(node) => node.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Sessions {
     /// Starts both.
     ///
     /// # Errors
     /// [`SessionError`]; nothing runs then.
     pub fn start(settings: &Settings, mqtt: &MqttConfig, state_dir: &Path, clock: Clock) -> Result<Self, SessionError> {
-        let bd_seq = BdSeqStore::in_directory(state_dir, &settings.node);
-        let config = EdgeNodeConfig::for_one_speaker(settings.node.clone());
-        let metrics = State::first_metrics(settings);
-        let node = sparkplug_mqtt::spawn_edge_node(config, metrics, mqtt, bd_seq, clock)?;
-        let config = HostConfig::of_contracts(Some(settings.host_id.clone()));
+        let (node, config) = match settings.role {
+            Role::Console => {
+                let bd_seq = BdSeqStore::in_directory(state_dir, &settings.node);
+                let config = EdgeNodeConfig::for_one_speaker(settings.node.clone());
+                let metrics = State::first_metrics(settings);
+                let node = sparkplug_mqtt::spawn_edge_node(config, metrics, mqtt, bd_seq, clock)?;
+                (Some(node), HostConfig::of_contracts(Some(settings.host_id.clone())))
+            }
+            Role::Explorer { rebirths } => (None, HostConfig { rebirth_requests: rebirths, ..HostConfig::new(None) }),
+        };
         let host = sparkplug_mqtt::spawn_host(config, mqtt, clock).map_err(SpawnError::from)?;
         Ok(Self { node, host })
     }
@@ -52,14 +65,17 @@ impl Sessions {
     /// A session has ended.
     pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
         match effect {
-            Effect::Node(update) => match self.node.update(update).await {
-                // That the session has ended is its next event.
-                Ok(()) | Err(UpdateError::Stopped) => Ok(()),
-                Err(error) => {
-                    tracing::warn!(%error, "update of the console's own metrics refused");
-                    Ok(())
+            Effect::Node(update) => {
+                let Some(node) = &self.node else { return Ok(()) };
+                match node.update(update).await {
+                    // That the session has ended is its next event.
+                    Ok(()) | Err(UpdateError::Stopped) => Ok(()),
+                    Err(error) => {
+                        tracing::warn!(%error, "update of the console's own metrics refused");
+                        Ok(())
+                    }
                 }
-            },
+            }
             Effect::Host(request) => self.host.request(request).await,
             Effect::Publish(_) | Effect::Retire(_) => Ok(()),
         }
@@ -67,6 +83,11 @@ impl Sessions {
 
     /// Says that the console dies, and ends both sessions.
     pub async fn stop(self) {
-        tokio::join!(self.node.stop(), self.host.stop());
+        let node = async {
+            if let Some(node) = self.node {
+                node.stop().await;
+            }
+        };
+        tokio::join!(node, self.host.stop());
     }
 }

@@ -8,6 +8,7 @@ pub mod bootstrap;
 pub mod capture;
 pub mod cluster;
 pub mod config;
+pub mod console;
 pub mod crl;
 pub mod deployment;
 pub mod host;
