@@ -44,6 +44,21 @@ fn the_configuration_files_for_compose_are_valid() {
     let manager = file("cluster-manager.toml");
     config::load_with::<cluster_manager::Config, _>("cluster-manager", Some(&manager), none()).unwrap();
     config::load_with::<edge_monitor::Config, _>("edge-monitor", Some(&file("monitor.toml")), none()).unwrap();
+    let console = config::load_with::<console::Config, _>("console", Some(&file("console.toml")), none()).unwrap();
+    console.validate(1).unwrap();
+    let compose = std::fs::read_to_string(file("docker-compose.yaml")).unwrap();
+    let compose: serde_json::Value = serde_saphyr::from_str(&compose).unwrap();
+    let services = compose["services"].as_object().unwrap();
+    for (name, service) in services.iter().filter(|(name, _)| *name != "mosquitto") {
+        let mounts: Vec<&str> = service["volumes"].as_array().unwrap().iter().map(|at| at.as_str().unwrap()).collect();
+        let configuration = service["command"][2].as_str().unwrap();
+        let (path, _) = mounts.iter().find_map(|at| at.strip_suffix(":ro")?.split_once(':')).unwrap();
+        assert!(file(path).is_file() && configuration.ends_with(path.trim_start_matches('.')), "{name}: {path}");
+        let (volume, _) = mounts.iter().find_map(|at| at.split_once(":/var/")).unwrap();
+        assert!(compose["volumes"].as_object().unwrap().contains_key(volume), "{name}: {volume}");
+    }
+    let reached = &services["console"]["ports"][0];
+    assert_eq!(reached, "127.0.0.1:8482:8482", "it has no login");
 }
 
 #[test]

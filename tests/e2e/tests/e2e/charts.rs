@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use cluster_manager::merge::combine;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -276,7 +277,11 @@ fn the_chart_of_the_centre_is_whole_and_its_services_take_what_it_configures() {
         let monitor: edge_monitor::Config = rendered.load("edge-monitor", "sparkfleet-edge-monitor");
         monitor.validate(1).unwrap();
         let (has_secret, with_tls) = (!login["secretName"].is_null(), login["username"].is_null());
-        for mqtt in [&configdb.mqtt, &manager.mqtt, &monitor.mqtt] {
+        let console: console::Config = rendered.load("console", "sparkfleet-console");
+        console.validate(1).unwrap();
+        assert!(!console.web.listen.ip().is_loopback());
+        assert!(rendered.names("Service").contains("sparkfleet-console") && rendered.names("Ingress").is_empty());
+        for mqtt in [&configdb.mqtt, &manager.mqtt, &monitor.mqtt, &console.mqtt] {
             assert_eq!(
                 (mqtt.ca_file.is_some(), mqtt.cert_file.is_some()),
                 (has_secret, has_secret && with_tls),
@@ -285,4 +290,39 @@ fn the_chart_of_the_centre_is_whole_and_its_services_take_what_it_configures() {
             assert_eq!(mqtt.password.is_set(), !with_tls);
         }
     }
+}
+
+#[test]
+fn the_console_has_a_login_of_its_own_and_an_ingress_where_the_site_says_so() {
+    let mqtt = json!({ "servers": SERVERS, "secretName": "centre", "username": "ACME-Central" });
+    let host = "console.acme.example";
+    let own = json!({ "mqtt": { "secretName": "console", "username": "ACME-Central-Console" },
+        "ingress": { "host": host, "className": "nginx", "tlsSecretName": "console-tls", "annotations": { "a/b": "c" } } });
+    let rendered = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "console": own }));
+    rendered.is_whole();
+    let console: console::Config = rendered.load("console", "sparkfleet-console");
+    console.validate(1).unwrap();
+    assert_eq!(console.mqtt.username.as_deref(), Some("ACME-Central-Console"));
+    assert!(console.web.allowed_hosts.iter().any(|allowed| allowed == host), "{:?}", console.web.allowed_hosts);
+    let manager: cluster_manager::Config = rendered.load("cluster-manager", "sparkfleet-cluster-manager");
+    assert_eq!(manager.mqtt.username.as_deref(), Some("ACME-Central"));
+    for (name, secret) in [("console", "console"), ("cluster-manager", "centre")] {
+        let mut pods = rendered.of_kind("Deployment");
+        let pod = pods.find(|pod| pod["metadata"]["name"] == format!("sparkfleet-{name}")).unwrap();
+        let volumes = pod["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+        assert!(volumes.iter().any(|volume| volume["secret"]["secretName"] == secret), "{name}: {volumes:?}");
+        let container = &pod["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{name}");
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz", "{name}");
+    }
+    let ingress: Ingress = typed(rendered.of_kind("Ingress").next().unwrap());
+    let (annotations, spec) = (ingress.metadata.annotations.unwrap(), ingress.spec.unwrap());
+    assert_eq!((annotations["a/b"].as_str(), spec.ingress_class_name.as_deref()), ("c", Some("nginx")));
+    let rule = &spec.rules.unwrap()[0];
+    let path = &rule.http.as_ref().unwrap().paths[0];
+    let backend = path.backend.service.as_ref().unwrap();
+    assert_eq!((rule.host.as_deref(), backend.name.as_str()), (Some(host), "sparkfleet-console"));
+    let service = rendered.of_kind("Service").find(|service| service["metadata"]["name"] == backend.name).unwrap();
+    assert_eq!(service["spec"]["ports"][0]["name"].as_str(), backend.port.as_ref().unwrap().name.as_deref());
+    assert_eq!(spec.tls.unwrap()[0].secret_name.as_deref(), Some("console-tls"));
 }
