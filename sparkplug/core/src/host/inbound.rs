@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::node_table::{Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
-use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD, interest};
 use crate::name::{DeviceId, HostId};
 use crate::payload::{self, DecodeError, Inflated, PayloadRef};
 use crate::seq::{BdSeq, Seq};
@@ -362,6 +362,9 @@ impl HostApplication {
         let mut bytes = known.replica_bytes;
         let event = match (kind, device) {
             (MessageKind::DBirth, Some(device)) => {
+                if !interest::keeps_device(&self.config.interests, node, &device) {
+                    return;
+                }
                 if !known.devices.contains_key(&device) && known.devices.len() >= self.config.devices_max {
                     known.devices.retain(|_, replica| {
                         let is_alive = replica.dead_at.is_none();
@@ -414,7 +417,9 @@ impl HostApplication {
                         bytes += replica.bytes();
                         changed.map(|metrics| HostEvent::DeviceData { node: node.clone(), device, timestamp, metrics })
                     }
-                    None if known.devices_refused => return,
+                    None if known.devices_refused || !interest::keeps_device(&self.config.interests, node, &device) => {
+                        return;
+                    }
                     None => Err(Unknown(format!("device {device} has data but is not born"))),
                 }
             }

@@ -10,6 +10,7 @@
 mod due;
 mod groups;
 mod inbound;
+mod interest;
 mod merge;
 mod node_table;
 mod rebirth;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groups::Groups;
+pub use interest::Interest;
 pub use merge::{HostMerge, MergeOutput};
 use node_table::{Node, NodeIndex, NodeTable};
 use rebirth::RebirthQueue;
@@ -81,6 +83,8 @@ pub struct HostConfig {
     pub devices_max: usize,
     /// See [`Self::nodes_max`].
     pub metrics_max: usize,
+    /// Nodes and devices that the application's contracts know; the first that fits a node counts, and what fits none is not kept. Empty: all are kept.
+    pub interests: Vec<Interest>,
     /// Memory that the replicas of all nodes may take, in bytes, counted by what births and data say. Beyond it the group that takes most loses its largest node
     /// ([`HostEvent::NodeStale`]), which is not asked for rebirth any more; one that nobody expects goes before one that is expected.
     pub replica_bytes_max: usize,
@@ -116,6 +120,7 @@ impl HostConfig {
             unborn_kept: Duration::from_secs(300),
             devices_max: 100_000,
             metrics_max: 100_000,
+            interests: Vec::new(),
             replica_bytes_max: 4 * 1024 * 1024 * 1024,
             commands_beyond_births: false,
             dialect: Dialect::Strict,
@@ -149,7 +154,13 @@ pub enum HostRequest {
         /// Which.
         node: EdgeNodeDescriptor,
     },
-    /// Take [`HostRequest::Expect`] back and drop the replica.
+    /// This node may be kept where [`Interest::allowed_only`] asks for that. It is asked for birth once, as it may have been born before; it never expires, and has its place
+    /// beside those that are expected.
+    Allow {
+        /// Which.
+        node: EdgeNodeDescriptor,
+    },
+    /// Take [`HostRequest::Expect`] and [`HostRequest::Allow`] back and drop the replica.
     Forget {
         /// Which.
         node: EdgeNodeDescriptor,
@@ -415,6 +426,7 @@ impl HostApplication {
                 }
             }
             HostRequest::Expect { node } => self.expect(&node, now),
+            HostRequest::Allow { node } => self.allow(&node, now),
             HostRequest::Forget { node } => self.forget(&node),
             HostRequest::Rebirth { node } => {
                 if self.phase == Phase::Online

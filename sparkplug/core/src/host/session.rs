@@ -39,7 +39,7 @@ impl HostApplication {
         let absent: Vec<NodeIndex> = self
             .nodes
             .iter_mut()
-            .filter(|(_, known)| known.liveness != Liveness::Alive && (known.heard || known.expected))
+            .filter(|(_, known)| known.liveness != Liveness::Alive && (known.heard || known.is_named()))
             .map(|(at, _)| at)
             .collect();
         for at in absent {
