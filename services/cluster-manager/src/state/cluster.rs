@@ -649,6 +649,7 @@ impl ClusterManager {
             self.edge_accounts.forget_keys(name);
         }
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
+        self.allow_enrolment(uuid, false);
         let released = self.rollout.remove(uuid);
         self.dirty.extend(released);
         let released = self.repositories.remove(uuid);

@@ -206,6 +206,7 @@ impl ClusterManager {
         if let Vacant(place) = self.clusters.entry(uuid) {
             place.insert(fresh());
             self.read_rollout(uuid);
+            self.allow_enrolment(uuid, true);
         }
         self.clusters.entry(uuid).or_insert_with(fresh)
     }
