@@ -137,6 +137,6 @@ fn print(event: &HostEvent) {
             println!("STATE {} {}", word(host.as_str()), if state.online { "online" } else { "offline" });
         }
         HostEvent::Rejected { topic, reason } => println!("rejected {topic}: {reason}"),
-        HostEvent::Stopped => {}
+        HostEvent::HostServed { .. } | HostEvent::Stopped => {}
     }
 }

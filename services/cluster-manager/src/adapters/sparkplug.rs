@@ -6,7 +6,7 @@ use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
 use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
-use sparkplug::host::{HostConfig, Interest};
+use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, NameError};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
@@ -127,6 +127,8 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     Ok(HostConfig {
         filters,
         interests,
+        // Viewers may not command.
+        rebirths_for_hosts: Some(RebirthsForHosts::but_for(organisation.own_host_prefixes())),
         replica_bytes_max: REPLICA_BYTES_MAX,
         // Each group has a few nodes of a few kilobytes: a fleet of 10,000 clusters is asked within ten seconds.
         rebirths_per_second_max: 1_000,

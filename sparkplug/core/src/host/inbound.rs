@@ -27,7 +27,7 @@ impl HostApplication {
             Err(error) => return self.reject(text, error.to_string()),
         };
         let (node, kind, device) = match topic {
-            Topic::State { host } => return self.state_of(host, text, bytes),
+            Topic::State { host } => return self.state_of(host, text, bytes, now),
             Topic::Node { node, kind } => (node, kind, None),
             Topic::Device { node, kind, device } => (node, kind, Some(device)),
         };
@@ -79,12 +79,13 @@ impl HostApplication {
         }
     }
 
-    pub(super) fn state_of(&mut self, host: HostId, topic: &str, bytes: &[u8]) {
+    pub(super) fn state_of(&mut self, host: HostId, topic: &str, bytes: &[u8], now: Now) {
         let state = match HostState::decode(bytes) {
             Ok(state) => state,
             Err(error) => return self.reject(topic, error.to_string()),
         };
         let own = self.own_state.as_ref().is_some_and(|own| *own.host() == host);
+        self.heed_host(&host, state, now);
         self.event(HostEvent::HostState { host, state });
         // tck-id-message-flow-hid-sparkplug-state-message-delivered. Before the own birth that is the end of the last session,
         // during a stop the own death. Most servers deliver the retained end of the last session behind their SUBACK, when the own birth is on its way already: it is answered

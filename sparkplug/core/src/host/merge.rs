@@ -152,7 +152,10 @@ impl HostMerge {
                     self.tell(event);
                 }
             }
-            HostEvent::RebirthRequested { .. } | HostEvent::HostState { .. } | HostEvent::Rejected { .. } => {
+            HostEvent::RebirthRequested { .. }
+            | HostEvent::HostState { .. }
+            | HostEvent::HostServed { .. }
+            | HostEvent::Rejected { .. } => {
                 self.tell(event);
             }
         }

@@ -12,6 +12,7 @@ mod groups;
 mod inbound;
 mod interest;
 mod merge;
+mod new_hosts;
 mod node_table;
 mod rebirth;
 mod replica;
@@ -34,6 +35,8 @@ use std::time::Duration;
 use groups::Groups;
 pub use interest::Interest;
 pub use merge::{HostMerge, MergeOutput};
+use new_hosts::NewHosts;
+pub use new_hosts::RebirthsForHosts;
 use node_table::{Node, NodeIndex, NodeTable};
 use rebirth::RebirthQueue;
 use replica::Change;
@@ -85,6 +88,8 @@ pub struct HostConfig {
     pub metrics_max: usize,
     /// Nodes and devices that the application's contracts know; the first that fits a node counts, and what fits none is not kept. Empty: all are kept.
     pub interests: Vec<Interest>,
+    /// Ask nodes for rebirth when another host comes online that may not do so itself. The session then hears STATE of all hosts. None: each host asks for what it needs.
+    pub rebirths_for_hosts: Option<RebirthsForHosts>,
     /// Memory that the replicas of all nodes may take, in bytes, counted by what births and data say. Beyond it the group that takes most loses its largest node
     /// ([`HostEvent::NodeStale`]), which is not asked for rebirth any more; one that nobody expects goes before one that is expected.
     pub replica_bytes_max: usize,
@@ -121,6 +126,7 @@ impl HostConfig {
             devices_max: 100_000,
             metrics_max: 100_000,
             interests: Vec::new(),
+            rebirths_for_hosts: None,
             replica_bytes_max: 4 * 1024 * 1024 * 1024,
             commands_beyond_births: false,
             dialect: Dialect::Strict,
@@ -265,6 +271,11 @@ pub enum HostEvent {
         /// Online or not.
         state: crate::state::HostState,
     },
+    /// Living nodes are being asked for rebirth because this host came online ([`HostConfig::rebirths_for_hosts`]). An application that is an Edge Node itself has to be reborn, too.
+    HostServed {
+        /// Who.
+        host: HostId,
+    },
     /// A message was not usable and was dropped; or a command that the application asked for, and was not sent.
     Rejected {
         /// Its topic.
@@ -289,9 +300,12 @@ impl HostEvent {
             | Self::DeviceData { node, .. }
             | Self::DeviceDeath { node, .. }
             | Self::RebirthRequested { node, .. } => Some(node),
-            Self::Online | Self::Offline { .. } | Self::HostState { .. } | Self::Rejected { .. } | Self::Stopped => {
-                None
-            }
+            Self::Online
+            | Self::Offline { .. }
+            | Self::HostState { .. }
+            | Self::HostServed { .. }
+            | Self::Rejected { .. }
+            | Self::Stopped => None,
         }
     }
 }
@@ -372,6 +386,7 @@ pub struct HostApplication {
     /// Nodes that were never born and that nobody expects, by the time at which they are forgotten.
     unborn: BTreeSet<(Duration, NodeIndex)>,
     rebirths: RebirthQueue,
+    new_hosts: NewHosts,
 }
 
 impl HostApplication {
@@ -408,6 +423,7 @@ impl HostApplication {
             groups: Groups::new(config.seed),
             unborn: BTreeSet::new(),
             rebirths,
+            new_hosts: NewHosts::default(),
             config,
         };
         machine.connect(now);
@@ -472,7 +488,7 @@ impl HostApplication {
             Phase::Online => {
                 let unborn = self.unborn.first().map(|(due, _)| *due);
                 let gap = self.gaps.first().map(|(due, _)| *due);
-                [gap, unborn, self.rebirths.next_deadline()].into_iter().flatten().min()
+                [gap, unborn, self.rebirths.next_deadline(), self.round_due()].into_iter().flatten().min()
             }
             Phase::Subscribing => [&self.gaps, &self.unborn].into_iter().filter_map(|all| Some(all.first()?.0)).min(),
             Phase::Connecting | Phase::Leaving | Phase::Stopped => None,

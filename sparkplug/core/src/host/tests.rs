@@ -13,6 +13,7 @@ mod compressed;
 mod growth;
 mod invariants;
 mod model;
+mod new_hosts;
 mod order;
 mod rebirths;
 mod session;
@@ -81,6 +82,7 @@ fn line(output: &HostOutput) -> String {
             HostEvent::DeviceDeath { node, device, timestamp } => format!("{}/{device} dead at {timestamp}", own(node)),
             HostEvent::RebirthRequested { node, reason } => format!("{} asked: {reason}", own(node)),
             HostEvent::HostState { host, state } => format!("state {host} {} {}", state.online, state.timestamp),
+            HostEvent::HostServed { host } => format!("served {host}"),
             HostEvent::Rejected { topic, reason } => format!("rejected {topic}: {reason}"),
             HostEvent::Stopped => "stopped".to_owned(),
         },
