@@ -144,7 +144,11 @@ impl Explorer {
                     known.rejected = Some(reason.clone());
                 }
             }
-            HostEvent::Online | HostEvent::Offline { .. } | HostEvent::HostState { .. } | HostEvent::Stopped => {}
+            HostEvent::Online
+            | HostEvent::Offline { .. }
+            | HostEvent::HostState { .. }
+            | HostEvent::NodeMessages { .. }
+            | HostEvent::Stopped => {}
         }
     }
 

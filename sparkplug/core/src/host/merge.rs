@@ -142,9 +142,10 @@ impl HostMerge {
                     self.tell(event);
                 }
             }
-            HostEvent::RebirthRequested { .. } | HostEvent::HostState { .. } | HostEvent::Rejected { .. } => {
-                self.tell(event);
-            }
+            HostEvent::NodeMessages { .. }
+            | HostEvent::RebirthRequested { .. }
+            | HostEvent::HostState { .. }
+            | HostEvent::Rejected { .. } => self.tell(event),
         }
     }
 
