@@ -148,6 +148,7 @@ impl Explorer {
             | HostEvent::Offline { .. }
             | HostEvent::HostState { .. }
             | HostEvent::HostServed { .. }
+            | HostEvent::NodeMessages { .. }
             | HostEvent::Stopped => {}
         }
     }

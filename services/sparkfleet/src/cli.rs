@@ -756,6 +756,9 @@ pub struct AclGenerateArguments {
     /// Host Application id that a viewer (historian, dashboard) publishes STATE under; once for each
     #[arg(long)]
     pub viewer_host: Vec<String>,
+    /// Every host has credentials of its own, named by the UUID of its state disk: give each the topics of its own, and leave out the users that the hosts of a cluster share
+    #[arg(long)]
+    pub own_host_credentials: bool,
     /// Write the files into this directory instead of printing them
     #[arg(long)]
     pub directory: Option<PathBuf>,

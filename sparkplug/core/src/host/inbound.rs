@@ -6,8 +6,9 @@ use super::node_table::{Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
 use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD, interest};
+use crate::metric::{DataType, Metric};
 use crate::name::{DeviceId, HostId};
-use crate::payload::{self, DecodeError, Inflated, PayloadRef};
+use crate::payload::{self, DecodeError, Inflated, MetricRef, PayloadRef};
 use crate::seq::{BdSeq, Seq};
 use crate::session::RETAINED;
 use crate::state::HostState;
@@ -18,6 +19,9 @@ impl HostApplication {
     pub(super) fn message(&mut self, text: &str, bytes: &Bytes, retain: bool, now: Now) {
         if !matches!(self.phase, Phase::Subscribing | Phase::Online) {
             return;
+        }
+        if !self.config.messages.is_empty() && !retain {
+            self.messages_of(text, bytes);
         }
         if let Some((at, kind, device)) = self.known(text) {
             return self.of_node(at, kind, device, text, bytes, retain, now);
@@ -76,6 +80,25 @@ impl HostApplication {
             MessageKind::NBirth => self.node_birth(at, topic, bytes, now),
             MessageKind::NDeath => self.node_death(at, topic, bytes, now),
             _ => self.sequenced(at, kind, device, topic, bytes, now),
+        }
+    }
+
+    /// Tells the messages that a node's birth or data has, whatever else is thought of it. One that cannot be read is left out; the node's own way tells why.
+    fn messages_of(&mut self, topic: &str, bytes: &Bytes) {
+        let Ok(Topic::Node { node, kind: MessageKind::NBirth | MessageKind::NData }) = Topic::parse(topic) else {
+            return;
+        };
+        let mut inflated = Inflated::default();
+        let Ok(payload) = payload::decode_ref(bytes, &self.limits, &mut inflated) else { return };
+        let read = |raw: &MetricRef<'_>| {
+            let name = raw.name.filter(|name| self.config.messages.contains(name))?;
+            let datatype = raw.own_datatype().unwrap_or(DataType::Bytes);
+            let value = raw.value.as_ref()?.resolve(datatype, None).ok()?;
+            Some(Metric { value: Some(value), timestamp: raw.timestamp, ..Metric::null(name, datatype) })
+        };
+        let metrics: Vec<Metric> = payload.metrics.iter().filter_map(read).collect();
+        if !metrics.is_empty() {
+            self.event(HostEvent::NodeMessages { node, metrics });
         }
     }
 

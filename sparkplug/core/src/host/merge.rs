@@ -152,12 +152,11 @@ impl HostMerge {
                     self.tell(event);
                 }
             }
-            HostEvent::RebirthRequested { .. }
+            HostEvent::NodeMessages { .. }
+            | HostEvent::RebirthRequested { .. }
             | HostEvent::HostState { .. }
             | HostEvent::HostServed { .. }
-            | HostEvent::Rejected { .. } => {
-                self.tell(event);
-            }
+            | HostEvent::Rejected { .. } => self.tell(event),
         }
     }
 

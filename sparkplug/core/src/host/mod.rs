@@ -96,6 +96,10 @@ pub struct HostConfig {
     /// Send commands for metrics and devices that the birth of a living node does not have, for receivers whose contract takes requests beyond their births. Off: such a command is
     /// refused with [`HostEvent::Rejected`]. One that gives a metric of the birth another datatype is refused either way; one to a node that is not alive is sent as it is.
     pub commands_beyond_births: bool,
+    /// Names of metrics that are messages, each of which vouches for itself, by a signature for instance. What an NBIRTH or NDATA has of them is told as it arrives
+    /// ([`HostEvent::NodeMessages`]), in whatever condition the node is: births and deaths that somebody else sends in its name keep none back. They carry their names, and are Bytes
+    /// where no datatype is told. With such metrics no birth decides which commands are sent.
+    pub messages: BTreeSet<&'static str>,
     /// For which readers commands are written: [`Dialect::Tahu`] for nodes that look for UInt32 where Tahu's JavaScript does.
     pub dialect: Dialect,
     /// Larger payloads are refused unread, and compressed ones that carry more.
@@ -129,6 +133,7 @@ impl HostConfig {
             rebirths_for_hosts: None,
             replica_bytes_max: 4 * 1024 * 1024 * 1024,
             commands_beyond_births: false,
+            messages: BTreeSet::new(),
             dialect: Dialect::Strict,
             message_bytes_max: 1024 * 1024,
             reconnect: (Duration::from_millis(500), Duration::from_secs(30)),
@@ -226,6 +231,13 @@ pub enum HostEvent {
         /// Changed metrics, names and types resolved.
         metrics: Vec<Metric>,
     },
+    /// Metrics of [`HostConfig::messages`] that an NBIRTH or NDATA has, before anything else is told of it.
+    NodeMessages {
+        /// In whose name; who sent it, the messages tell.
+        node: EdgeNodeDescriptor,
+        /// Those that are not null.
+        metrics: Vec<Metric>,
+    },
     /// DBIRTH.
     DeviceBirth {
         /// Of whom.
@@ -296,6 +308,7 @@ impl HostEvent {
             | Self::NodeDeath { node, .. }
             | Self::NodeStale { node, .. }
             | Self::NodeData { node, .. }
+            | Self::NodeMessages { node, .. }
             | Self::DeviceBirth { node, .. }
             | Self::DeviceData { node, .. }
             | Self::DeviceDeath { node, .. }

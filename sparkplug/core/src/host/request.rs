@@ -43,6 +43,9 @@ impl HostApplication {
         if let Some(reason) = metrics.iter().find_map(unfit) {
             return Some(reason);
         }
+        if !self.config.messages.is_empty() {
+            return None;
+        }
         let known = self.heard(node).filter(|known| known.liveness == Liveness::Alive)?;
         let replica = match device {
             None => known.birth.as_ref().map(|birth| &birth.replica),

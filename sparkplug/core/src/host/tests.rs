@@ -12,6 +12,7 @@ mod births;
 mod compressed;
 mod growth;
 mod invariants;
+mod messages;
 mod model;
 mod new_hosts;
 mod order;
@@ -73,6 +74,7 @@ fn line(output: &HostOutput) -> String {
             HostEvent::NodeData { node, timestamp, metrics } => {
                 format!("{} data at {timestamp} {}", own(node), values(metrics))
             }
+            HostEvent::NodeMessages { node, metrics } => format!("{} says {}", own(node), values(metrics)),
             HostEvent::DeviceBirth { node, device, timestamp, metrics } => {
                 format!("{}/{device} born at {timestamp} {}", own(node), values(metrics))
             }
