@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod joining;
+pub mod past;
 pub mod recover;
 pub mod secret;
 pub mod store;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
+use past::{AtArguments, EventsArguments};
 use recover::RecoverCommand;
 use secret::SecretCommand;
 use store::StoreArguments;
@@ -82,6 +84,10 @@ pub enum Command {
     /// List active alerts of all clusters and central services
     #[command(subcommand)]
     Alert(AlertCommand),
+    /// List what happened in the fleet, as the web console has recorded it
+    Events(EventsArguments),
+    /// List clusters, hosts, deployments or alerts as they were at a time, or what changed between two times
+    At(AtArguments),
     /// Read and write ConfigDB entries
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -46,7 +46,7 @@ impl Sessions {
         Ok(Self { node, host })
     }
 
-    /// Executes one effect; what is published to browsers is not for here.
+    /// Executes one effect; what is for browsers or the history is not for here.
     ///
     /// # Errors
     /// A session has ended.
@@ -61,7 +61,7 @@ impl Sessions {
                 }
             },
             Effect::Host(request) => self.host.request(request).await,
-            Effect::Publish(_) | Effect::Retire(_) => Ok(()),
+            Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) => Ok(()),
         }
     }
 
