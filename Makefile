@@ -40,6 +40,7 @@ up: ## build, and run a whole simulated factory on this machine (ARGS=... for `s
 
 test: ## every test; installs missing Debian packages; last line: N passed, N failed, N skipped
 	@.ci/tools $(TEST_TOOLS)
+	@.ci/tools chromium || echo "make test: there is no Chromium, so the scenarios of the console's page are skipped"
 	@.ci/test --features $(TPM),$(KERBEROS) $(ARGS)
 
 kubernetes: ## build real Kubernetes and Flux (11 minutes, once), and test on them (KUBERNETES=1.35 for another version)

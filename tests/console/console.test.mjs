@@ -1,5 +1,6 @@
 // What people do with the console, in a browser against `sparkfleet up`.
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { readFile, mkdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -12,17 +13,25 @@ import { Factory } from "./factory.mjs";
 const repository = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const program = process.env.SPARKFLEET ?? join(repository, "target/debug/sparkfleet");
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+/** Why nothing can be tried, if so. */
+const skip = existsSync(executablePath) ? false : `there is no Chromium at ${executablePath}`;
+/** Every wait for a state of the page ends here: the machine may have much else to do. */
+const LIMIT_MS = 90_000;
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const HOSTILE = "<img src=x onerror=window.hacked=1>\u202e";
 const PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/hosts", "/host/Body_Shop/body-shop-2", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
 
 let factory;
 let browser;
+/** The page that was opened last. */
+let current;
 
 /** A page that records everything that must not happen. */
 async function open(path, { url = factory.url, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+  context.setDefaultTimeout(LIMIT_MS);
   const page = await context.newPage();
+  current = page;
   const wrong = [];
   page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
   page.on("console", (message) => /content security|trusted/i.test(message.text()) && wrong.push(message.text()));
@@ -39,14 +48,28 @@ async function open(path, { url = factory.url, ...options } = {}) {
   return page;
 }
 
+/** A scenario that, if it fails, says what the page showed and what the factory wrote. */
+function scenario(name, run) {
+  test(name, { skip, timeout: 4 * LIMIT_MS }, async () => {
+    try {
+      await run();
+    } catch (error) {
+      const shown = await current?.locator("body").innerText({ timeout: 5_000 }).catch((reason) => `nothing can be read: ${reason.message}`);
+      console.log(`---- ${name}: ${current?.url()} ----\n${shown}\n---- the factory's last words ----\n${factory.lastWords()}`);
+      throw error;
+    }
+  });
+}
+
 const tile = (page, name) => page.locator(".tile", { has: page.getByText(name, { exact: true }) });
 
 describe("console", { concurrency: false }, () => {
   before(async () => {
+    if (skip) return;
     factory = new Factory(program);
     await factory.start();
     await factory.settled();
-    browser = await chromium.launch({ executablePath, args: ["--headless=new", "--no-sandbox"] });
+    browser = await chromium.launch({ executablePath, args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"], timeout: LIMIT_MS });
   });
 
   after(async () => {
@@ -54,7 +77,7 @@ describe("console", { concurrency: false }, () => {
     await factory?.stop();
   });
 
-  test("the page that is served is the committed bundle", async () => {
+  scenario("the page that is served is the committed bundle", async () => {
     for (const name of ["index.html", "app.js", "app.css", "icon.svg"]) {
       const served = Buffer.from(await (await fetch(`${factory.url}/${name}`)).arrayBuffer());
       const committed = await readFile(join(repository, "services/console/assets", name));
@@ -62,7 +85,7 @@ describe("console", { concurrency: false }, () => {
     }
   });
 
-  test("the wall shows every cluster with its health", async () => {
+  scenario("the wall shows every cluster with its health", async () => {
     const page = await open("/");
     await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor();
     await tile(page, "Press_Shop").and(page.locator("[data-health=good]")).waitFor();
@@ -70,30 +93,28 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  test("a new cluster appears by itself, and becomes good when it is alive", async () => {
+  scenario("a new cluster appears by itself, and becomes good when it is alive", async () => {
     const page = await open("/");
-    const created = factory.command("cluster", "create", "Paint_Shop", "--wait", "--timeout", "120s");
-    await tile(page, "Paint_Shop").waitFor({ timeout: 60_000 });
-    await created;
-    await tile(page, "Paint_Shop").and(page.locator("[data-health=good]")).waitFor({ timeout: 60_000 });
+    const created = factory.command("cluster", "create", "Paint_Shop", "--wait", "--timeout", "180s");
+    await Promise.all([created, tile(page, "Paint_Shop").waitFor()]);
+    await tile(page, "Paint_Shop").and(page.locator("[data-health=good]")).waitFor();
     await tile(page, "Paint_Shop").click();
     await page.getByRole("link", { name: "Set-up" }).click();
     await page.locator(".ladder .step-done", { hasText: "ready" }).waitFor();
     await page.close_checked();
   });
 
-  test("a new deployment appears by itself, and becomes ready", async () => {
+  scenario("a new deployment appears by itself, and becomes ready", async () => {
     const page = await open("/cluster/Paint_Shop?tab=deployments");
-    const created = factory.command("deployment", "create", "Oven_1", "--cluster", "Paint_Shop", "--wait", "--timeout", "120s");
-    await page.getByRole("link", { name: "Oven_1" }).waitFor({ timeout: 60_000 });
-    await created;
+    const created = factory.command("deployment", "create", "Oven_1", "--cluster", "Paint_Shop", "--wait", "--timeout", "180s");
+    await Promise.all([created, page.getByRole("link", { name: "Oven_1" }).waitFor()]);
     await page.getByRole("link", { name: "Oven_1" }).click();
-    await page.locator("h1 .mark.h-good").waitFor({ timeout: 60_000 });
+    await page.locator("h1 .mark.h-good").waitFor();
     await page.locator(".path .step-done", { hasText: "ready" }).waitFor();
     await page.close_checked();
   });
 
-  test("a host shows its way in and its registers", async () => {
+  scenario("a host shows its way in and its registers", async () => {
     const page = await open("/host/Body_Shop/body-shop-2");
     await page.locator(".ladder .step-done", { hasText: "member" }).waitFor();
     await page.getByRole("table", { name: "Registers of the TPM" }).getByText("boot loader").waitFor();
@@ -101,17 +122,17 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  test("a refused host says why and what to do", async () => {
+  scenario("a refused host says why and what to do", async () => {
     factory.background("simulate-host", "body-shop-9", "--cluster", "Body_Shop", "--measure", "4=another-boot-loader");
     const page = await open("/host/Body_Shop/body-shop-9");
-    await page.locator(".refusal").waitFor({ timeout: 90_000 });
+    await page.locator(".refusal").waitFor();
     await page.locator(".refusal").getByText("What to do:").waitFor();
     await page.getByRole("link", { name: "Fleet", exact: false }).first().click();
     await page.getByRole("heading", { level: 1, name: "1 host needs a look" }).waitFor();
     await page.close_checked();
   });
 
-  test("the explorer shows live values of a node, its death and its return", async () => {
+  scenario("the explorer shows live values of a node, its death and its return", async () => {
     const node = new EdgeNode(factory.brokerPort, "Foreign", "Press_1");
     await node.start([["Temperature", DOUBLE, 41.5], ["Running", BOOLEAN, true]]);
     const page = await open("/explorer/Foreign/Press_1");
@@ -121,7 +142,7 @@ describe("console", { concurrency: false }, () => {
     await row.getByText("43.25").waitFor();
     const inTree = page.locator(".tree a[aria-current=page]");
     node.die();
-    await inTree.getByText("away").waitFor({ state: "attached", timeout: 30_000 });
+    await inTree.getByText("away").waitFor({ state: "attached" });
     await node.start([["Temperature", DOUBLE, 20.25]], 1);
     await inTree.getByText("alive").waitFor({ state: "attached" });
     await row.getByText("20.25").waitFor();
@@ -131,7 +152,7 @@ describe("console", { concurrency: false }, () => {
     node.die();
   });
 
-  test("hostile names and values are text", async () => {
+  scenario("hostile names and values are text", async () => {
     const node = new EdgeNode(factory.brokerPort, "Foreign", HOSTILE.replace("\u202e", ""));
     await node.start([[HOSTILE, STRING, `${HOSTILE}\u0007`]]);
     const page = await open("/explorer");
@@ -143,7 +164,7 @@ describe("console", { concurrency: false }, () => {
     node.die();
   });
 
-  test("the filter narrows, and stands in the address", async () => {
+  scenario("the filter narrows, and stands in the address", async () => {
     const page = await open("/hosts");
     await page.getByRole("link", { name: "press-shop-1" }).waitFor();
     await page.keyboard.press("/");
@@ -154,7 +175,7 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  test("everything is reached by keys alone", async () => {
+  scenario("everything is reached by keys alone", async () => {
     const page = await open("/");
     await tile(page, "Body_Shop").waitFor();
     await page.keyboard.press("j");
@@ -177,7 +198,7 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  test("tables stay current from view to view", async () => {
+  scenario("tables stay current from view to view", async () => {
     const page = await open("/clusters");
     for (const name of ["Body_Shop", "Press_Shop"]) {
       await page.getByRole("link", { name, exact: true }).click();
@@ -188,7 +209,7 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  test("a past time is marked, read only, and left again", async () => {
+  scenario("a past time is marked, read only, and left again", async () => {
     const page = await open("/");
     await page.keyboard.press("[");
     await page.locator("[data-band=past]", { hasText: "Read only" }).waitFor();
@@ -200,7 +221,7 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  test("no page scrolls sideways at 360 pixels, in both themes, without violations of WCAG AA", { timeout: 180_000 }, async () => {
+  scenario("no page scrolls sideways at 360 pixels, in both themes, without violations of WCAG AA", async () => {
     const found = [];
     for (const colorScheme of ["light", "dark"]) {
       for (const path of PAGES) {
@@ -220,29 +241,31 @@ describe("console", { concurrency: false }, () => {
     assert.deepEqual(found, []);
   });
 
-  test("pictures for the documentation", { skip: process.env.PICTURES !== "1" }, async () => {
-    const folder = join(repository, "docs/pictures");
-    await mkdir(folder, { recursive: true });
-    const pictures = { fleet: "/", host: "/host/Body_Shop/body-shop-2", deployment: "/deployment/Body_Shop/Robot_Cell_1", explorer: "/explorer/ACME-Body_Shop/Robot_Cell_1", rollouts: "/rollouts" };
-    for (const [name, path] of Object.entries(pictures)) {
-      const page = await open(path);
-      await page.locator("main h1").first().waitFor();
-      await page.locator("main .hatched").first().waitFor({ state: "detached" });
-      await page.screenshot({ path: join(folder, `console-${name}.png`) });
-      await page.close_checked();
-    }
-  });
+  if (process.env.PICTURES === "1") {
+    scenario("pictures for the documentation", async () => {
+      const folder = join(repository, "docs/pictures");
+      await mkdir(folder, { recursive: true });
+      const pictures = { fleet: "/", host: "/host/Body_Shop/body-shop-2", deployment: "/deployment/Body_Shop/Robot_Cell_1", explorer: "/explorer/ACME-Body_Shop/Robot_Cell_1", rollouts: "/rollouts" };
+      for (const [name, path] of Object.entries(pictures)) {
+        const page = await open(path);
+        await page.locator("main h1").first().waitFor();
+        await page.locator("main .hatched").first().waitFor({ state: "detached" });
+        await page.screenshot({ path: join(folder, `console-${name}.png`) });
+        await page.close_checked();
+      }
+    });
+  }
 
-  test("the loss of the broker shows a band, and its return ends it", { timeout: 240_000 }, async () => {
+  scenario("the loss of the broker shows a band, and its return ends it", async () => {
     const page = await open("/", { url: await factory.behindRelay() });
-    await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor({ timeout: 60_000 });
+    await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor();
     factory.relay.cut();
-    await page.locator("[data-band=broker]").waitFor({ timeout: 30_000 });
+    await page.locator("[data-band=broker]").waitFor();
     await page.locator("main .hatched").first().waitFor();
     await tile(page, "Body_Shop").waitFor();
     factory.relay.heal();
-    await page.locator("[data-band=broker]").waitFor({ state: "detached", timeout: 60_000 });
-    await page.locator(".link-state", { hasText: "live" }).waitFor({ timeout: 60_000 });
+    await page.locator("[data-band=broker]").waitFor({ state: "detached" });
+    await page.locator(".link-state", { hasText: "live" }).waitFor();
     await page.close_checked();
   });
 });

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
-const START_MS = 60_000;
+const START_MS = 180_000;
 
 /** A relay in front of the broker that can refuse and cut. */
 class Relay {
@@ -72,6 +72,11 @@ export class Factory {
       if (ended) throw new Error(`a process ended with code ${ended.exitCode} before ${what}:\n${this.#output}`);
     }
     throw new Error(`${what} was not reached:\n${this.#output}`);
+  }
+
+  /** The end of what its processes have written. */
+  lastWords() {
+    return this.#output.slice(-8_000);
   }
 
   async start() {

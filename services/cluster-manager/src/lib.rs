@@ -268,7 +268,9 @@ fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>>
 
 fn tls(config: &config::GitConfig) -> anyhow::Result<Option<Tls>> {
     let (Some(cert_file), Some(key_file)) = (&config.cert_file, &config.key_file) else { return Ok(None) };
-    Tls::load(cert_file, key_file).map(Some).map_err(|error| exit::with_code(exit::CONFIG, error))
+    Tls::load(["git.cert_file", "git.key_file"], cert_file, key_file)
+        .map(Some)
+        .map_err(|error| exit::with_code(exit::CONFIG, error))
 }
 
 /// Polls of Flux that wait for the loop.

@@ -394,7 +394,7 @@ async fn a_certificate_that_changed_is_served_to_the_next_connection_and_a_bad_o
     let directory = tempfile::tempdir().unwrap();
     let (cert_file, key_file) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
     let first = certificate(&cert_file, &key_file, 1);
-    let tls = Tls::load(&cert_file, &key_file).unwrap();
+    let tls = Tls::load(["git.cert_file", "git.key_file"], &cert_file, &key_file).unwrap();
     let api = Api::start_with(OPEN, Some(tls), everything).await;
     let response = over_tls(api.addr, &first).await.unwrap();
     assert_eq!(response.status, 200);
@@ -404,11 +404,11 @@ async fn a_certificate_that_changed_is_served_to_the_next_connection_and_a_bad_o
     assert_eq!(over_tls(api.addr, &second).await.unwrap().status, 200);
     std::fs::write(&cert_file, "no certificate").unwrap();
     assert_eq!(over_tls(api.addr, &second).await.unwrap().status, 200, "the last good one stays");
-    let error = Tls::load(&cert_file, &key_file).unwrap_err().to_string();
+    let error = Tls::load(["git.cert_file", "git.key_file"], &cert_file, &key_file).unwrap_err().to_string();
     assert!(error.starts_with("git.cert_file: cannot read"), "{error}");
     std::fs::write(&key_file, "no key").unwrap();
     std::fs::write(&cert_file, &second).unwrap();
-    let error = Tls::load(&cert_file, &key_file).unwrap_err().to_string();
+    let error = Tls::load(["git.cert_file", "git.key_file"], &cert_file, &key_file).unwrap_err().to_string();
     assert!(error.starts_with("git.key_file: cannot read") && !error.contains("no key\n"), "{error}");
 }
 

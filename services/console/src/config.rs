@@ -55,6 +55,10 @@ impl Default for Config {
 pub struct WebConfig {
     /// Address and port of the page and the API.
     pub listen: SocketAddr,
+    /// PEM file of the certificate chain; absent: HTTP without TLS.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of the private key to it.
+    pub key_file: Option<PathBuf>,
     /// Names by which the console may be called beside loopback ones, without port: the `Host` of requests.
     pub allowed_hosts: Vec<String>,
     /// Directory whose files are served in place of the built-in page.
@@ -63,7 +67,13 @@ pub struct WebConfig {
 
 impl Default for WebConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8482)), allowed_hosts: Vec::new(), assets_dir: None }
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8482)),
+            cert_file: None,
+            key_file: None,
+            allowed_hosts: Vec::new(),
+            assets_dir: None,
+        }
     }
 }
 
@@ -94,8 +104,14 @@ pub const KEYS: &[ConfigKey] = &[
     ConfigKey {
         key: "web.listen",
         default: "127.0.0.1:8482",
-        help: "address of the page and the API; they are served without TLS and without login, so beyond loopback only behind a proxy that has both",
+        help: "address of the page and the API; they are served without login, so beyond loopback only behind a proxy that has one",
     },
+    ConfigKey {
+        key: "web.cert_file",
+        default: "",
+        help: "PEM file of the certificate chain of the page and the API; absent: they are served without TLS; a changed file is read again",
+    },
+    ConfigKey { key: "web.key_file", default: "", help: "PEM file of the private key to it" },
     ConfigKey {
         key: "web.allowed_hosts",
         default: "",
@@ -132,6 +148,9 @@ pub enum ConfigError {
     /// `web.allowed_hosts`
     #[error("web.allowed_hosts has {0:?}; it must be a name or address without port, in lower case")]
     AllowedHost(String),
+    /// `web.cert_file` and `web.key_file`
+    #[error("web.cert_file and web.key_file go together; give both or none")]
+    HalfOfTls,
     /// `mqtt.*`
     #[error(transparent)]
     Mqtt(#[from] sparkplug_mqtt::MqttConfigError),
@@ -183,6 +202,9 @@ impl Config {
             return Err(ConfigError::HistoryBytes(self.history_bytes_max));
         }
         let keep = Retention { days: self.history_days as u64, bytes: self.history_bytes_max as u64 };
+        if self.web.cert_file.is_some() != self.web.key_file.is_some() {
+            return Err(ConfigError::HalfOfTls);
+        }
         Ok(Settings {
             organisation,
             node,
@@ -209,6 +231,7 @@ mod tests {
             (web(host("")), "web.allowed_hosts "),
             (Config { history_days: 36_501, ..Config::default() }, "history_days "),
             (Config { history_bytes_max: 1_000, ..Config::default() }, "history_bytes_max "),
+            (web(WebConfig { cert_file: Some("tls.crt".into()), ..WebConfig::default() }), "web.cert_file "),
         ];
         for (config, start) in table {
             let error = config.validate(1).unwrap_err().to_string();

@@ -28,6 +28,7 @@ mod published;
 use anyhow::Context as _;
 use service_runtime::exit;
 use service_runtime::health::Health;
+use service_runtime::http::tls::Tls;
 use service_runtime::service;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
@@ -42,6 +43,7 @@ pub use state::State;
 use adapters::history::History;
 use adapters::hub::{Hub, Request};
 use adapters::sparkplug::Sessions;
+use config::WebConfig;
 use event::{Effect, Event};
 
 /// Takes the console's address.
@@ -74,13 +76,14 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
         .validate(clock.now().wall)
         .context("the configuration is not usable")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let tls = tls(&config.web)?;
     let mut sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
     let (hub, mut requests) = Hub::new();
     let mut history = History::start(&config.state_dir, settings.history, clock);
     let site = adapters::http::Site::new(&config, &settings, hub.clone(), history.reader(), clock)?;
     let mut state = State::new(settings, clock.now())?;
     let http_stop = shutdown.child();
-    let mut http = tokio::spawn(adapters::http::serve(listener, site, http_stop.clone()));
+    let mut http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
     report(&health, "mqtt", Err("connecting"));
     report(&health, "mqtt_host", Err("connecting"));
     state.on_event(Event::Started, clock.now());
@@ -131,6 +134,12 @@ pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, he
     sessions.stop().await;
     let _ = http.await;
     Ok(())
+}
+
+fn tls(config: &WebConfig) -> anyhow::Result<Option<Tls>> {
+    let (Some(cert_file), Some(key_file)) = (&config.cert_file, &config.key_file) else { return Ok(None) };
+    let tls = Tls::load(["web.cert_file", "web.key_file"], cert_file, key_file);
+    tls.map(Some).map_err(|error| exit::with_code(exit::CONFIG, error))
 }
 
 fn report_event(health: &Health, event: &Event) {

@@ -260,6 +260,19 @@ async fn answers_carry_their_protection_and_are_not_sent_twice() {
     ] {
         assert!(head.contains(field), "{field}: {head}");
     }
+    let (mut client, mut answer) = (TcpStream::connect(scene.address).await.unwrap(), Vec::new());
+    let host = format!("Host: {}\r\n", scene.address);
+    let request = format!("GET /app.js HTTP/1.1\r\n{host}Accept-Encoding: gzip, br\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    client.read_to_end(&mut answer).await.unwrap();
+    let head = String::from_utf8_lossy(&answer).to_ascii_lowercase();
+    assert!(head.contains("content-encoding: gzip\r\n") && head.contains("vary: accept-encoding\r\n"), "{head:.500}");
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
+    let known = format!("If-None-Match: {tag}\r\n");
+    let (status, head, _) = scene.get("/app.js", &format!("{known}Accept-Encoding: gzip\r\n")).await;
+    assert!(status == 304 && head.contains("vary: accept-encoding"), "{head}");
+    let (status, head, body) = scene.get("/app.js", &known).await;
+    assert!(status == 200 && !head.contains("content-encoding") && !body.is_empty(), "{head}");
     let (_, head, _) = scene.get("/api/v1/clusters", "").await;
     let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
     let (status, _, body) = scene.get("/api/v1/clusters", &format!("If-None-Match: {tag}\r\n")).await;

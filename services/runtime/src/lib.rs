@@ -8,6 +8,7 @@
 //! | [`logging`] | one way to write logs, to stderr or a file |
 //! | [`service`] | the common start and the one loop of a service: signals, health where it is configured, events, effects, deadlines |
 //! | [`health`] | `/livez`, `/readyz` and `/metrics` over HTTP |
+//! | [`http`] | the connections of an HTTP server: limits, TLS |
 //! | [`state_dir`] | the directory of a service's own files: absolute, closed to others |
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
 //! | [`backoff`] | pure, jittered exponential back-off |
@@ -25,6 +26,7 @@ pub mod disk;
 pub mod effects;
 pub mod exit;
 pub mod health;
+pub mod http;
 pub mod keys;
 pub mod logging;
 pub mod service;

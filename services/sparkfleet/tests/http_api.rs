@@ -73,7 +73,7 @@ async fn run(arguments: &[&str], input: &str) -> (i32, String) {
 async fn over_https_the_authorities_are_those_that_are_named_and_what_is_not_there_at_present_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let (cert, key) = certificate(directory.path());
-    let tls = Tls::load(Path::new(&cert), Path::new(&key)).unwrap();
+    let tls = Tls::load(["git.cert_file", "git.key_file"], Path::new(&cert), Path::new(&key)).unwrap();
     let (outlet, mut questions) = mpsc::channel::<Asked>(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
     let audit = audit_file::path(directory.path());

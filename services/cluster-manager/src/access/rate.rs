@@ -4,7 +4,6 @@
 //! is full again says nothing more than none, and is dropped.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// How often.
@@ -82,18 +81,6 @@ impl<K: Ord> Limiter<K> {
         }
         self.full_at.insert(who, full + interval);
         Ok(())
-    }
-}
-
-/// The address that a limit is counted on: of IPv6 the network that one customer gets, because each has more addresses than fit into any memory.
-#[must_use]
-pub fn peer(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | [`server`] | connections: TLS, how many, how long |
-//! | [`tls`] | the server's certificate, read again when its files change |
+//! | [`server`], [`tls`] | connections and the server's certificate, as [`service_runtime::http`] has them |
 //! | [`people`] | requests -> questions for the state, answers -> responses |
 //! | `sealed` | values that were sealed elsewhere |
 //! | [`oidc`] | identities that a provider vouches for |
@@ -25,10 +24,10 @@ pub mod oidc;
 pub mod openapi;
 pub mod people;
 mod sealed;
-pub mod server;
 pub mod shapes;
 pub mod state_client;
-pub mod tls;
+
+pub use service_runtime::http::{server, tls};
 
 /// What is shown as `Authorization: Bearer`, without white space around it.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -6,7 +6,9 @@ mod openapi;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
@@ -15,6 +17,8 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
+use service_runtime::http::server::{self, Limits};
+use service_runtime::http::tls::Tls;
 use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
@@ -30,8 +34,14 @@ use crate::published::TableName;
 /// Streams at the same time.
 const STREAMS_MAX: usize = 200;
 
+/// Seconds after which a client that found no room should come again.
+const STREAMS_RETRY_S: &str = "10";
+
 /// Tables of one stream.
 const TABLES_MAX: usize = 32;
+
+/// Connections of one address: a proxy in front of the console is one, and brings all streams and as many reads.
+const ADDRESS_CONNECTIONS_MAX: usize = 2 * STREAMS_MAX;
 
 /// What the handlers know.
 #[derive(Debug, Clone)]
@@ -44,6 +54,8 @@ pub struct Site {
     history: Reader,
     clock: Clock,
     streams: Arc<Semaphore>,
+    /// How long a client of a stream may read nothing.
+    slow_max: Duration,
     shutdown: Shutdown,
 }
 
@@ -61,11 +73,12 @@ impl Site {
             organisation: settings.organisation.to_string(),
             version: settings.version.clone(),
             allowed_hosts: config.web.allowed_hosts.clone().into(),
-            assets: Assets::new(config.web.assets_dir.clone()),
+            assets: Assets::new(config.web.assets_dir.clone()).context("the page cannot be compressed")?,
             hub,
             history,
             clock,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            slow_max: stream::SLOW_MAX,
             shutdown: Shutdown::new(),
         })
     }
@@ -75,10 +88,10 @@ impl Site {
 ///
 /// # Errors
 /// The listener fails.
-pub async fn serve(listener: TcpListener, site: Site, shutdown: Shutdown) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, site: Site, tls: Option<Tls>, shutdown: Shutdown) -> io::Result<()> {
     let site = Site { shutdown: shutdown.clone(), ..site };
-    let stop = async move { shutdown.wait().await };
-    axum::serve(listener, router(site)).with_graceful_shutdown(stop).await
+    let limits = Limits { of_one_address: ADDRESS_CONNECTIONS_MAX, stalled: site.slow_max, ..Limits::default() };
+    server::serve_within(limits, listener, router(site), tls, shutdown).await
 }
 
 fn router(site: Site) -> Router {
@@ -138,13 +151,16 @@ async fn follow(State(site): State<Site>, query: RawQuery, headers: HeaderMap) -
         return refused(StatusCode::BAD_REQUEST, "tables", format!("must name {TABLES_MAX} tables at most"));
     }
     let Ok(place) = Arc::clone(&site.streams).try_acquire_owned() else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "stream", format!("there are {STREAMS_MAX} streams already"));
+        let reason = format!("there are {STREAMS_MAX} streams already; close a page of the console, or try again");
+        let response = refused(StatusCode::SERVICE_UNAVAILABLE, "stream", reason);
+        return ([(header::RETRY_AFTER, STREAMS_RETRY_S)], response).into_response();
     };
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let Ok(watching) = site.hub.watch(tables).await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "stream", "the console is stopping");
     };
-    let body = stream::start(site.hub.clone(), watching, last, place, site.shutdown.clone());
+    let (hub, slow_max, shutdown) = (site.hub.clone(), site.slow_max, site.shutdown.clone());
+    let body = stream::start(stream::Stream { hub, watching, last, held: place, slow_max, shutdown });
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -155,20 +171,35 @@ async fn follow(State(site): State<Site>, query: RawQuery, headers: HeaderMap) -
 }
 
 async fn page(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
-    match site.assets.get(uri.path()).await {
-        Ok(asset) if is_known(&headers, &asset.tag) => {
-            ([(header::ETAG, asset.tag)], StatusCode::NOT_MODIFIED).into_response()
-        }
-        Ok(asset) => {
-            let headers = [
-                (header::CONTENT_TYPE, asset.content_type.to_owned()),
-                (header::CACHE_CONTROL, "no-cache".to_owned()),
-                (header::ETAG, asset.tag),
-            ];
-            (headers, asset.body).into_response()
-        }
-        Err(error) => refused(StatusCode::NOT_FOUND, "assets_dir", error),
+    let asset = match site.assets.get(uri.path(), takes_gzip(&headers)).await {
+        Ok(asset) => asset,
+        Err(error) => return refused(StatusCode::NOT_FOUND, "assets_dir", error),
+    };
+    let is_known = is_known(&headers, &asset.tag);
+    let headers =
+        [(header::CACHE_CONTROL, "no-cache"), (header::VARY, "accept-encoding"), (header::ETAG, asset.tag.as_str())];
+    if is_known {
+        return (headers, StatusCode::NOT_MODIFIED).into_response();
     }
+    let mut response = (headers, [(header::CONTENT_TYPE, asset.content_type)], asset.body).into_response();
+    if let Some(encoding) = asset.encoding {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    response
+}
+
+/// Whether a client takes gzip: `gzip` or `*` in `Accept-Encoding` with a weight above 0.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let fields = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|field| field.to_str().ok());
+    let codings: Vec<&str> = fields.flat_map(|field| field.split(',')).collect();
+    let weight_of = |wanted: &str| {
+        codings.iter().find_map(|coding| {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+            let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse::<f32>().ok());
+            name.trim().eq_ignore_ascii_case(wanted).then(|| weight.unwrap_or(0.0))
+        })
+    };
+    weight_of("gzip").or_else(|| weight_of("*")).is_some_and(|weight| weight > 0.0)
 }
 
 async fn nothing() -> Response {
@@ -205,15 +236,4 @@ fn percent_decoded(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_tables_are_decoded_twice_and_split_in_between() {
-        let query = RawQuery(Some("x=1&tables=clusters,metrics%3AG%2FA%252CB".to_owned()));
-        let tables = parameter(&query, "tables").unwrap();
-        assert_eq!(tables.split(',').map(percent_decoded).collect::<Vec<_>>(), ["clusters", "metrics:G/A,B"]);
-        assert_eq!(percent_decoded("100%"), "100%");
-        assert_eq!(percent_decoded("%zz%C3%A4"), "%zzä");
-    }
-}
+mod tests;

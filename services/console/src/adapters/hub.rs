@@ -56,11 +56,11 @@ impl Hub {
         self.tables.write().unwrap_or_else(PoisonError::into_inner).remove(table);
     }
 
-    /// These tables, all at the same moment; those that were not published yet are left out.
+    /// These tables, all at the same moment; None for those that were not published yet.
     #[must_use]
-    pub fn tables(&self, names: &[TableName]) -> Vec<Arc<Published>> {
+    pub fn tables(&self, names: &[TableName]) -> Vec<Option<Arc<Published>>> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        names.iter().filter_map(|name| tables.get(name).cloned()).collect()
+        names.iter().map(|name| tables.get(name).cloned()).collect()
     }
 
     /// Changes whenever a table does.

@@ -26,6 +26,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::identities::{self, Identities, IdentityFault};
+use super::server;
 use super::state_client::StateClient;
 use super::{administration, bearer, openapi, sealed, shapes};
 use crate::access::rate::{self, Limiter, Rate};
@@ -103,7 +104,7 @@ async fn guard(
     next: Next,
 ) -> Response {
     let now = server.clock.now().mono;
-    let taken = server.peers.lock().unwrap_or_else(PoisonError::into_inner).take(rate::peer(peer.ip()), now);
+    let taken = server.peers.lock().unwrap_or_else(PoisonError::into_inner).take(server::peer(peer.ip()), now);
     let mut response = match taken {
         Ok(()) => next.run(request).await,
         Err(too_often) => Fault::Refused(too_often.into()).into_response(),
