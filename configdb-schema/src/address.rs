@@ -154,6 +154,12 @@ impl Organisation {
         format!("{self}-{cluster}{JOIN_SUFFIX}")
     }
 
+    /// What the ids of our own Host Applications begin with: those of services (`ORG-...`) and of the command line (`sparkfleet-...`). They may command, so they ask for births themselves.
+    #[must_use]
+    pub fn own_host_prefixes(&self) -> Vec<String> {
+        vec![format!("{self}-"), "sparkfleet-".to_owned()]
+    }
+
     /// The cluster whose group this is; None for the central, enrolment and quarantine groups and for anybody else's.
     #[must_use]
     pub fn cluster_of_group(&self, group: &str) -> Option<ClusterName> {

@@ -142,6 +142,8 @@ pub struct DiskConfig {
     pub mapping: String,
     /// A blank disk, and one that nobody needs, is made anew.
     pub format: bool,
+    /// The UUID that it has, and that a blank one gets. None: whichever it has, and a random one.
+    pub uuid: Option<Uuid>,
     /// Sectors are authenticated as well.
     pub integrity: bool,
     /// The cryptsetup program.
@@ -274,6 +276,7 @@ impl Default for DiskConfig {
             device: PathBuf::from("/dev/disk/by-partlabel/sparkfleet-state"),
             mapping: "state".to_owned(),
             format: false,
+            uuid: None,
             integrity: true,
             cryptsetup: PathBuf::from("/usr/sbin/cryptsetup"),
             mkfs: PathBuf::from("/usr/sbin/mkfs.ext4"),
@@ -454,6 +457,11 @@ impl Config {
         }
     }
 
+    /// The state disk that the user of the broker is named by, if it is.
+    fn user(&self) -> Option<Uuid> {
+        self.mqtt.username.as_deref().and_then(|user| Uuid::parse_str(user).ok())
+    }
+
     fn check_rest(&self) -> Result<Vec<IpAddr>, ConfigError> {
         if let Some(name) = self.node_name.as_deref().filter(|name| !is_node_name(name)) {
             let rule = format!("{name:?} is no RFC 1123 subdomain: a-z, 0-9, - and . between letters or digits");
@@ -467,6 +475,12 @@ impl Config {
                     && self.disk.mapping.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-'),
                 "disk.mapping",
                 "must be letters, digits and -",
+            ),
+            (self.disk.uuid.is_none_or(|uuid| !uuid.is_nil()), "disk.uuid", "must not be zero"),
+            (
+                self.user().zip(self.disk.uuid).is_none_or(|(user, disk)| user == disk),
+                "mqtt.username",
+                "is another UUID than disk.uuid: a user that is named by a state disk speaks for no other host",
             ),
             (self.paths.root.is_absolute(), "paths.root", "must be an absolute path"),
             (self.paths.state.is_absolute(), "paths.state", "must be an absolute path"),

@@ -20,12 +20,13 @@ use uuid::Uuid;
 struct Bench {
     root: TempDir,
     format: bool,
+    uuid: Option<Uuid>,
 }
 
 impl Bench {
     /// A disk of zeros.
     fn new() -> Self {
-        let bench = Self { root: tempfile::tempdir().unwrap(), format: true };
+        let bench = Self { root: tempfile::tempdir().unwrap(), format: true, uuid: None };
         programs::install(bench.root.path());
         fs::File::create(bench.at("dev/state")).unwrap().set_len(20 * 1024 * 1024).unwrap();
         bench
@@ -40,6 +41,7 @@ impl Bench {
             disk: DiskConfig {
                 device: "/dev/state".into(),
                 format: self.format,
+                uuid: self.uuid,
                 integrity: false,
                 cryptsetup: self.at("bin/cryptsetup"),
                 mkfs: self.at("bin/mkfs"),
@@ -138,6 +140,21 @@ async fn a_disk_is_made_given_its_key_marked_and_opened_again_after_a_reboot() {
         opened.len() == 3 && opened.iter().all(|line| line.contains("--header")),
         "with the checked copy: {opened:?}"
     );
+}
+
+#[tokio::test]
+async fn a_disk_gets_the_uuid_of_the_configuration_and_one_with_another_is_told_and_not_used() {
+    let wanted = Uuid::from_u128(0x6ba7_b810_9dad_11d1_80b4_00c0_4fd4_30c8);
+    let mut bench = Bench { uuid: Some(wanted), ..Bench::new() };
+    assert_eq!(bench.disk().prepare(&DiskFound::Blank).await, Ok(wanted));
+    assert_eq!(bench.found().await, ours(wanted, Mark::New, true));
+    let before = bench.content();
+    let other = Uuid::from_u128(1);
+    bench.uuid = Some(other);
+    let error = bench.found().await.unwrap_err();
+    assert!(error.ends_with(&format!("has the UUID {wanted}, and disk.uuid is {other}")), "{error}");
+    assert!(bench.disk().prepare(&ours(wanted, Mark::New, true).unwrap()).await.is_err());
+    assert!(bench.content() == before, "nothing was written");
 }
 
 #[tokio::test]

@@ -313,6 +313,7 @@ impl ClusterManager {
                 self.lose_keys(event);
                 self.dirty.extend(self.clusters.keys());
             }
+            HostEvent::HostServed { .. } => self.effects.push(Effect::Node(NodeUpdate::Rebirth)),
             HostEvent::Rejected { topic, reason } => {
                 tracing::debug!(topic, reason, "a message could not be used");
             }

@@ -6,6 +6,7 @@
 
 use configdb_schema::document::{EdgeClusterStatus, Host};
 use edge_sync_contract::SyncReplica;
+use sealed_secrets::is_certificate;
 
 /// Hosts that an entry tells of: the first by name.
 const HOSTS_MAX: usize = 1000;
@@ -42,7 +43,7 @@ pub fn render(sync: &SyncReplica, before: Option<&EdgeClusterStatus>) -> Option<
     // A certificate that cannot be read for the moment is still the one to seal with.
     let unreadable = node.sealing_error.is_some() && node.sealing_certificate.is_none();
     let told = node.sealing_certificate.as_ref();
-    let is_none = told.is_some_and(|told| told.len() > CERTIFICATE_BYTES_MAX);
+    let is_none = told.is_some_and(|told| told.len() > CERTIFICATE_BYTES_MAX || !is_certificate(told));
     let kubeseal_cert = if unreadable || is_none { before.kubeseal_cert } else { told.cloned() };
     Some(EdgeClusterStatus { hosts: Some(hosts), kubeseal_cert, extra: before.extra })
 }
@@ -54,6 +55,13 @@ mod tests {
     use serde_json::json;
     use sparkplug::host::HostEvent;
     use sparkplug::{BdSeq, EdgeNodeDescriptor, GroupId, TypedMetrics};
+
+    /// Always the same.
+    fn certificate() -> String {
+        static MADE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+        let make = || rcgen::generate_simple_self_signed(vec!["sealing".to_owned()]).unwrap().cert.pem();
+        MADE.get_or_init(make).clone()
+    }
 
     fn node() -> EdgeNodeDescriptor {
         names::sync_node(GroupId::new("ACME-Cell").unwrap())
@@ -91,17 +99,17 @@ mod tests {
     #[test]
     fn hosts_are_sorted_and_nothing_else_is_lost() {
         let before: EdgeClusterStatus = serde_json::from_value(json!({"hosts": [], "note": "by hand"})).unwrap();
-        let status = render(&replica(&["b", "a"], 2, Some("PEM"), None), Some(&before)).unwrap();
+        let status = render(&replica(&["b", "a"], 2, Some(&certificate()), None), Some(&before)).unwrap();
         let names: Vec<_> = status.hosts.as_ref().unwrap().iter().map(|host| host.hostname.as_str()).collect();
         assert_eq!(names, ["a", "b"]);
-        assert_eq!(status.kubeseal_cert.as_deref(), Some("PEM"));
+        assert_eq!(status.kubeseal_cert.as_deref(), Some(&*certificate()));
         assert_eq!(status.extra["note"], "by hand");
-        assert_eq!(render(&replica(&["b", "a"], 2, Some("PEM"), None), Some(&status)), Some(status));
+        assert_eq!(render(&replica(&["b", "a"], 2, Some(&certificate()), None), Some(&status)), Some(status));
     }
 
     #[test]
     fn what_a_cluster_says_is_bounded() {
-        let before = EdgeClusterStatus { kubeseal_cert: Some("PEM".to_owned()), ..EdgeClusterStatus::default() };
+        let before = EdgeClusterStatus { kubeseal_cert: Some(certificate()), ..EdgeClusterStatus::default() };
         let long = "x".repeat(200_000);
         let mut sync = replica(&["a"], 1, Some(&long), None);
         let host = HostDevice { operating_system: long, ready: true, ..HostDevice::default() };
@@ -113,8 +121,20 @@ mod tests {
             metrics: host.to_metrics().into(),
         });
         let status = render(&sync, Some(&before)).unwrap();
-        assert_eq!(status.kubeseal_cert.as_deref(), Some("PEM"));
+        assert_eq!(status.kubeseal_cert.as_deref(), Some(&*certificate()));
         assert!(serde_json::to_string(&status).unwrap().len() < 1000);
+    }
+
+    #[test]
+    fn what_is_no_certificate_does_not_replace_one() {
+        let before = EdgeClusterStatus { kubeseal_cert: Some(certificate()), ..EdgeClusterStatus::default() };
+        let framed = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+        for foreign in ["PEM".to_owned(), framed, format!("{0}{0}", certificate()), format!("noise\n{}", certificate())]
+        {
+            let status = render(&replica(&[], 0, Some(&foreign), None), Some(&before)).unwrap();
+            assert_eq!(status.kubeseal_cert, Some(certificate()), "{foreign}");
+            assert_eq!(render(&replica(&[], 0, Some(&foreign), None), None).unwrap().kubeseal_cert, None);
+        }
     }
 
     #[test]
@@ -128,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_certificate_that_cannot_be_read_for_the_moment_stays() {
-        let before = EdgeClusterStatus { kubeseal_cert: Some("PEM".to_owned()), ..EdgeClusterStatus::default() };
+        let before = EdgeClusterStatus { kubeseal_cert: Some(certificate()), ..EdgeClusterStatus::default() };
         let status = render(&replica(&[], 0, None, Some("timeout")), Some(&before)).unwrap();
-        assert_eq!(status.kubeseal_cert.as_deref(), Some("PEM"));
+        assert_eq!(status.kubeseal_cert.as_deref(), Some(&*certificate()));
         let status = render(&replica(&[], 0, None, None), Some(&before)).unwrap();
         assert_eq!(status.kubeseal_cert, None);
     }

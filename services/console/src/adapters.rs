@@ -1,6 +1,7 @@
 //! Where the console meets the world.
 
 pub mod assets;
+pub mod history;
 pub mod http;
 pub mod hub;
 pub mod sparkplug;

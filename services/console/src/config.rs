@@ -13,14 +13,20 @@ use service_runtime::state_dir::StateDir;
 use sparkplug::{EdgeNodeDescriptor, HostId};
 use sparkplug_mqtt::MqttConfig;
 
+use crate::record::Retention;
+
 /// Configuration of a console, as in its file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// First part of every group.
     pub organisation: String,
-    /// Where the bdSeq is kept.
+    /// Where the bdSeq and the history are kept.
     pub state_dir: StateDir,
+    /// How long the past is kept, in days; 0: it is not recorded.
+    pub history_days: usize,
+    /// Bytes of the past that are kept.
+    pub history_bytes_max: usize,
     /// What is served, and where.
     pub web: WebConfig,
     /// The broker.
@@ -34,6 +40,8 @@ impl Default for Config {
         Self {
             organisation: "ACME".to_owned(),
             state_dir: StateDir::from("."),
+            history_days: 30,
+            history_bytes_max: 1024 * 1024 * 1024,
             web: WebConfig::default(),
             mqtt: MqttConfig::default(),
             http: HttpConfig::default(),
@@ -78,7 +86,21 @@ impl ServiceConfig for Config {
 /// Every key but those of `[mqtt]` and `[http]`, which their owners document.
 pub const KEYS: &[ConfigKey] = &[
     ConfigKey { key: "organisation", default: "ACME", help: "first part of every Sparkplug group" },
-    ConfigKey { key: "state_dir", default: ".", help: "directory that keeps the bdSeq between two runs" },
+    ConfigKey {
+        key: "state_dir",
+        default: ".",
+        help: "directory that keeps the bdSeq and the history between two runs",
+    },
+    ConfigKey {
+        key: "history_days",
+        default: "30",
+        help: "days for which the past of the fleet is kept, up to 36500; 0: it is not recorded",
+    },
+    ConfigKey {
+        key: "history_bytes_max",
+        default: "1073741824",
+        help: "bytes that the past may take on the disk, 1048576 or more; the oldest goes first",
+    },
     ConfigKey {
         key: "web.listen",
         default: "127.0.0.1:8482",
@@ -102,6 +124,12 @@ pub const KEYS: &[ConfigKey] = &[
     },
 ];
 
+/// Longest time that the past is kept, days.
+const DAYS_MAX: usize = 36_500;
+
+/// Fewest bytes that the past may take.
+const BYTES_MIN: usize = 1024 * 1024;
+
 /// What is wrong with a [`Config`]. Messages name the key.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -111,6 +139,12 @@ pub enum ConfigError {
     /// `organisation`, of which ids are made.
     #[error("organisation makes no Sparkplug id: {0}")]
     Id(#[from] sparkplug::NameError),
+    /// `history_days`
+    #[error("history_days is {0}; it must be between 0 and {DAYS_MAX}")]
+    HistoryDays(usize),
+    /// `history_bytes_max`
+    #[error("history_bytes_max is {0}; it must be {BYTES_MIN} or more")]
+    HistoryBytes(usize),
     /// `web.allowed_hosts`
     #[error("web.allowed_hosts has {0:?}; it must be a name or address without port, in lower case")]
     AllowedHost(String),
@@ -149,6 +183,8 @@ pub struct Settings {
     pub broker: String,
     /// Version of the program.
     pub version: String,
+    /// How long the past is kept; None: it is not recorded.
+    pub history: Option<Retention>,
     /// First revision of tables: later than any of an earlier process.
     pub rev: u64,
 }
@@ -173,6 +209,13 @@ impl Config {
         if let Some(host) = self.web.allowed_hosts.iter().find(|host| !is_plain(host)) {
             return Err(ConfigError::AllowedHost(host.clone()));
         }
+        if self.history_days > DAYS_MAX {
+            return Err(ConfigError::HistoryDays(self.history_days));
+        }
+        if self.history_bytes_max < BYTES_MIN {
+            return Err(ConfigError::HistoryBytes(self.history_bytes_max));
+        }
+        let keep = Retention { days: self.history_days as u64, bytes: self.history_bytes_max as u64 };
         if self.web.cert_file.is_some() != self.web.key_file.is_some() {
             return Err(ConfigError::HalfOfTls);
         }
@@ -183,6 +226,7 @@ impl Config {
             host_id,
             broker: self.mqtt.servers.join(", "),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            history: (keep.days > 0).then_some(keep),
             rev: wall.saturating_mul(REVISIONS_PER_MS),
         })
     }
@@ -200,6 +244,8 @@ mod tests {
             (Config { organisation: "A-B".into(), ..Config::default() }, "organisation: "),
             (web(host("console.example:8482")), "web.allowed_hosts "),
             (web(host("")), "web.allowed_hosts "),
+            (Config { history_days: 36_501, ..Config::default() }, "history_days "),
+            (Config { history_bytes_max: 1_000, ..Config::default() }, "history_bytes_max "),
             (web(WebConfig { cert_file: Some("tls.crt".into()), ..WebConfig::default() }), "web.cert_file "),
         ];
         for (config, start) in table {
@@ -207,6 +253,13 @@ mod tests {
             assert!(error.starts_with(start), "{error:?} should start with {start:?}");
         }
         assert!(web(host("console.example")).validate(1).is_ok());
+    }
+
+    #[test]
+    fn no_days_are_no_history() {
+        let none = Config { history_days: 0, ..Config::default() };
+        assert_eq!(none.validate(1).unwrap().history, None);
+        assert_eq!(Config::default().validate(1).unwrap().history, Some(Retention { days: 30, bytes: 1 << 30 }));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 
 use crate::published::{Published, TableName};
+use crate::record::{Answer, Record};
 
 /// What comes in.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,19 +19,23 @@ pub enum Event {
     Host(HostEvent),
     /// From the session as Edge Node `ORG-Central/Console`.
     Node(NodeEvent),
+    /// From the history.
+    History(Answer),
     /// A client follows these tables.
     Watch(Vec<TableName>),
     /// It does no more.
     Unwatch(Vec<TableName>),
 }
 
-/// What goes out. The console promises nothing that must survive it.
+/// What goes out. The console promises nothing that must survive it: what the history lacks is shown as a gap.
 #[derive(Debug, Clone)]
 pub enum Effect {
     /// To the own Edge Node.
     Node(NodeUpdate),
     /// To the own Host Application.
     Host(HostRequest),
+    /// To the history.
+    Record(Arc<Record>),
     /// A table has changed, or somebody looks at it for the first time.
     Publish(Arc<Published>),
     /// Nobody follows this table any more, and it is not one of [`TableName::FIXED`].

@@ -7,16 +7,19 @@
 //!                         births, data, deaths of all nodes: adapters/sparkplug (Host Application, Edge Node ORG-Central/Console)
 //! ```
 //!
-//! It calls no service and stores nothing but its bdSeq: it can be stopped, and nothing else changes. A read never causes a message. What a table means is
+//! It calls no service and stores nothing but its bdSeq and its history: it can be stopped, and nothing else changes. A read never causes a message. What a table means is
 //! [`fleet_view`]'s, so that the console judges as the command line does.
 //!
-//! A table is computed when somebody looks at it and something changed that it is made of: at most ten times a second, and so seldom that it takes a tenth of the time at most.
+//! Tables that are recorded go on to `adapters/history`, as `state/recorder.rs` decides: what changed, and where nothing was heard. Who looks at the past reads there.
+//!
+//! A table is computed when somebody looks at it, or it is recorded, and something changed that it is made of: at most ten times a second, and so seldom that it takes a tenth of the time at most.
 #![warn(missing_docs)]
 
 pub mod adapters;
 pub mod config;
 pub mod event;
 pub mod reconcile;
+pub mod record;
 pub mod state;
 
 mod node;
@@ -37,6 +40,7 @@ pub use config::Config;
 pub use published::{Published, TableName};
 pub use state::State;
 
+use adapters::history::History;
 use adapters::hub::{Hub, Request};
 use adapters::sparkplug::{Sessions, node_event};
 use config::{Role, Settings, WebConfig};
@@ -96,11 +100,14 @@ async fn serve_as(
         .validate(clock.now().wall)
         .context("the configuration is not usable")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let settings = Settings { role, ..settings };
+    // Who looks at a broker for a while leaves nothing behind.
+    let history = settings.history.filter(|_| role == Role::Console);
+    let settings = Settings { role, history, ..settings };
     let tls = tls(&config.web)?;
     let mut sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
     let (hub, mut requests) = Hub::new();
-    let site = adapters::http::Site::new(&config, &settings, hub.clone(), clock)?;
+    let mut history = History::start(&config.state_dir, settings.history, clock);
+    let site = adapters::http::Site::new(&config, &settings, hub.clone(), history.reader(), clock)?;
     let mut state = State::new(settings, clock.now())?;
     let http_stop = shutdown.child();
     let mut http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
@@ -114,6 +121,7 @@ async fn serve_as(
             match effect {
                 Effect::Publish(table) => hub.publish(table),
                 Effect::Retire(table) => hub.retire(&table),
+                Effect::Record(record) => history.record(record),
                 other => sessions.execute(other).await.context("a session ended")?,
             }
         }
@@ -133,6 +141,7 @@ async fn serve_as(
                 Request::Watch(tables) => Event::Watch(tables),
                 Request::Unwatch(tables) => Event::Unwatch(tables),
             },
+            answer = history.recv() => Event::History(answer),
             () = clock.sleep_until(state.next_deadline()) => Event::DeadlineReached,
             event = sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
             ended = &mut http => return ended.context("the HTTP server has panicked")?.context("the HTTP server ended"),
@@ -147,6 +156,10 @@ async fn serve_as(
         metrics::gauge!("console_streams").set(f64::from(state.viewers()));
     }
     http_stop.trigger();
+    if let Some(record) = state.last_record(clock.now()) {
+        history.record(record);
+    }
+    history.stop().await;
     sessions.stop().await;
     let _ = http.await;
     Ok(())

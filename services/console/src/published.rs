@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use fleet_view::deltas::{Deltas, Table};
+use fleet_view::history::View;
 use sparkplug::EdgeNodeDescriptor;
 
 /// Changes of a table that are kept for those who were away for a moment.
@@ -58,6 +59,21 @@ impl TableName {
         Self::Nodes,
         Self::Actions,
     ];
+
+    /// The view that is recorded of it; None: its past is not.
+    #[must_use]
+    pub const fn view(&self) -> Option<View> {
+        match self {
+            Self::Fleet => Some(View::Fleet),
+            Self::Clusters => Some(View::Clusters),
+            Self::Hosts => Some(View::Hosts),
+            Self::Deployments => Some(View::Deployments),
+            Self::Alerts => Some(View::Alerts),
+            Self::Services => Some(View::Services),
+            Self::Rollout => Some(View::Rollout),
+            Self::Console | Self::Events | Self::Nodes | Self::Actions | Self::Metrics(_) => None,
+        }
+    }
 
     const fn word(&self) -> &'static str {
         match self {

@@ -48,6 +48,14 @@ pub fn missing(fleet: &Fleet, max: usize) -> Vec<String> {
     missing
 }
 
+/// Clusters whose edge sync is alive, and of which births are missing: of their rows some are not there yet.
+#[must_use]
+pub fn unborn(fleet: &Fleet) -> BTreeSet<String> {
+    let missing = fleet.syncs.values().filter(|sync| sync.missing_births().is_some());
+    let cluster = |group: &str| fleet.organisation().cluster_of_group(group).map(|name| name.as_str().to_owned());
+    missing.filter_map(|sync| cluster(sync.address().group.as_str())).collect()
+}
+
 fn edge_sync_is_complete(sync: &edge_sync_contract::SyncReplica) -> bool {
     sync.is_complete() || (sync.is_alive() && sync.missing_births().is_none() && sync.is_in_track())
 }

@@ -1,13 +1,17 @@
 //! The console's state: takes events, keeps replicas, and makes tables of them when somebody looks.
 
+mod recorder;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use configdb_contract::Change;
 use fleet_view::Fleet;
 use fleet_view::deltas::Table;
 use fleet_view::explorer::Explorer;
 use fleet_view::health::Health;
+use fleet_view::history::View;
 use fleet_view::tables::{self, Rows};
 use serde_json::json;
 use sparkplug::edge_node::NodeUpdate;
@@ -19,12 +23,17 @@ use crate::event::{Effect, Event};
 use crate::node::ConsoleNode;
 use crate::published::{Published, TableName};
 use crate::reconcile;
+use crate::record::{Answer, Record, Standing, Tables};
+use recorder::{Outlook, Recorder};
 
 /// Shortest time between two computations of a table.
 const PACE_MIN: Duration = Duration::from_millis(100);
 
 /// Longest, however long a computation takes.
 const PACE_MAX: Duration = Duration::from_secs(5);
+
+/// Shortest time between two computations of a table that is only recorded.
+const PACE_OF_RECORDS: Duration = Duration::from_millis(250);
 
 /// A computation takes this part of the time at most.
 const PACE_OF_COST: u32 = 10;
@@ -62,6 +71,8 @@ const fn source(table: &TableName) -> Source {
 #[derive(Debug)]
 struct Slot {
     watchers: usize,
+    /// Its past is recorded, so that it is computed although nobody follows it.
+    recorded: bool,
     dirty: bool,
     published: Option<Arc<Published>>,
     computed: Option<Duration>,
@@ -69,10 +80,15 @@ struct Slot {
 
 impl Slot {
     const fn new() -> Self {
-        Self { watchers: 0, dirty: true, published: None, computed: None }
+        Self { watchers: 0, recorded: false, dirty: true, published: None, computed: None }
+    }
+
+    const fn is_wanted(&self) -> bool {
+        self.watchers > 0 || self.recorded
     }
 
     fn due(&self, pace: Duration) -> Option<Duration> {
+        let pace = if self.watchers > 0 || !self.recorded { pace } else { pace.max(PACE_OF_RECORDS) };
         self.dirty.then(|| self.computed.map_or(Duration::ZERO, |at| at + pace))
     }
 }
@@ -92,6 +108,7 @@ pub struct State {
     pace: Duration,
     upkeep: Duration,
     node: ConsoleNode,
+    recorder: Recorder,
     effects: Vec<Effect>,
 }
 
@@ -113,6 +130,7 @@ impl State {
             pace: PACE_MIN,
             upkeep: now.mono,
             node: ConsoleNode { version: settings.version.clone(), ..ConsoleNode::default() },
+            recorder: Recorder::new(if settings.history.is_some() { Standing::Opening } else { Standing::Off }),
             effects: Vec::new(),
             settings,
         })
@@ -138,8 +156,8 @@ impl State {
     /// When [`Event::DeadlineReached`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        let watched = self.slots.values().filter(|slot| slot.watchers > 0);
-        watched.filter_map(|slot| slot.due(self.pace)).chain([self.upkeep]).min()
+        let wanted = self.slots.values().filter(|slot| slot.is_wanted());
+        wanted.filter_map(|slot| slot.due(self.pace)).chain([self.upkeep]).min()
     }
 
     /// How long the last computation of tables took.
@@ -156,9 +174,11 @@ impl State {
                     self.upkeep(now);
                 }
                 self.compute_due(now);
+                self.record(now);
             }
             Event::Host(event) => self.on_host(&event, now),
             Event::Node(_) => {}
+            Event::History(answer) => self.on_history(answer, now),
             Event::Watch(tables) => {
                 self.viewers += 1;
                 self.mark(|name, _| *name == TableName::Console);
@@ -178,6 +198,50 @@ impl State {
                 }
             }
         }
+    }
+
+    fn on_history(&mut self, answer: Answer, now: Now) {
+        let is_stored = matches!(answer, Answer::Stored { .. });
+        if self.recorder.on_answer(answer) {
+            self.mark(|name, _| *name == TableName::Events);
+        }
+        if !is_stored {
+            let is_open = self.recorder.is_open();
+            for (name, slot) in &mut self.slots {
+                slot.recorded = is_open && name.view().is_some();
+            }
+            self.mark(|name, _| *name == TableName::Console);
+        }
+        self.record(now);
+    }
+
+    /// Tells the history what changed in the tables that it records.
+    fn record(&mut self, now: Now) {
+        if !self.recorder.is_open() {
+            return;
+        }
+        let shown =
+            |(name, slot): (&TableName, &Slot)| Some((name.view()?, Arc::clone(&slot.published.as_ref()?.rows)));
+        let live: Tables = self.slots.iter().filter_map(shown).collect();
+        // Before the first computation of all of them a table would seem empty.
+        if live.len() < View::ALL.len() {
+            return;
+        }
+        let complete = self.is_complete();
+        let central = self.fleet.config.is_complete() && self.fleet.manager.is_complete();
+        let outlook =
+            Outlook { online: self.online.is_ok(), complete, central, unborn: reconcile::unborn(&self.fleet) };
+        self.effects.extend(self.recorder.poll(&live, &outlook, now).map(Effect::Record));
+    }
+
+    /// What the history is told when the console stops.
+    #[must_use]
+    pub fn last_record(&self, now: Now) -> Option<Arc<Record>> {
+        self.recorder.farewell("the console was stopped", now).map(Arc::new)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.online.is_ok() && self.missing(1).is_empty()
     }
 
     fn unwatch(&mut self, table: &TableName) {
@@ -205,7 +269,9 @@ impl State {
             Some(published) if !is_due => Arc::clone(published),
             _ => {
                 let rows = self.rows(table, &mut None);
-                self.publish(table, rows, now)
+                let published = self.publish(table, rows, now);
+                self.record(now);
+                published
             }
         }
     }
@@ -221,11 +287,18 @@ impl State {
                     self.online_since = now.wall;
                 }
                 self.online = Err(reason.clone());
+                self.recorder.lose(reason);
                 self.mark(|_, _| true);
             }
             _ => {}
         }
-        self.fleet.on_event(event);
+        for change in self.fleet.on_event(event) {
+            if let Change::Result(result) = change
+                && result.is_applied()
+            {
+                self.recorder.note_cause(result.object.to_string(), result.id, now);
+            }
+        }
         self.explorer.on_event(event, now.wall);
         if let Some(node) = event.node() {
             let of_fleet = self.settings.organisation.cluster_of_group(node.group.as_str()).is_some()
@@ -259,7 +332,7 @@ impl State {
         self.expected.extend(expected);
         self.explorer.handle_time(now.wall);
         self.mark(|name, _| matches!(name, TableName::Nodes | TableName::Console));
-        let complete = self.online.is_ok() && self.missing(1).is_empty();
+        let complete = self.is_complete();
         let node = ConsoleNode { viewers: self.viewers, complete, version: self.settings.version.clone() };
         if node != self.node {
             let metrics = node.to_metrics();
@@ -277,7 +350,7 @@ impl State {
     }
 
     fn compute_due(&mut self, now: Now) {
-        let is_due = |slot: &Slot| slot.watchers > 0 && slot.due(self.pace).is_some_and(|due| due <= now.mono);
+        let is_due = |slot: &Slot| slot.is_wanted() && slot.due(self.pace).is_some_and(|due| due <= now.mono);
         let due: Vec<TableName> =
             self.slots.iter().filter(|(_, slot)| is_due(slot)).map(|(name, _)| name.clone()).collect();
         let tables: Vec<(TableName, Table)> = {
@@ -324,6 +397,7 @@ impl State {
             TableName::Services => self.explorer.services(),
             TableName::Nodes => self.explorer.nodes(),
             TableName::Metrics(node) => self.explorer.metrics(node),
+            TableName::Events => self.recorder.events(),
             _ => Table::new(),
         }
     }
@@ -333,12 +407,16 @@ impl State {
         let online = self.online.is_ok();
         let (health, reasons) = match &self.online {
             Err(reason) => (Health::Away, vec![format!("no session with the broker: {reason}")]),
-            Ok(()) if missing.is_empty() => (Health::Good, Vec::new()),
+            Ok(()) if missing.is_empty() => match self.recorder.standing() {
+                Standing::Failed(_) => (Health::Attention, self.recorder.standing().reason().into_iter().collect()),
+                _ => (Health::Good, Vec::new()),
+            },
             Ok(()) => (Health::Working, missing.clone()),
         };
         let row = json!({
             "key": "console", "health": health, "reasons": reasons, "broker": self.settings.broker, "online": online,
             "since": self.online_since, "complete": online && missing.is_empty(), "missing": missing,
+            "history": { "recording": self.recorder.is_listening(), "reason": self.recorder.standing().reason() },
             "sessions": self.viewers, "version": self.settings.version, "host_id": self.settings.host_id.as_str(),
         });
         [("console".to_owned(), row)].into()

@@ -19,27 +19,44 @@ use tokio::net::TcpStream;
 use crate::mosquitto::Mosquitto;
 
 /// Every wait of these tests ends here.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-struct Scene {
-    broker: Mosquitto,
+pub(crate) struct Scene {
+    pub(crate) broker: Mosquitto,
     address: SocketAddr,
     shutdown: Shutdown,
     running: tokio::task::JoinHandle<anyhow::Result<()>>,
-    _state: tempfile::TempDir,
+    pub(crate) state: tempfile::TempDir,
     _centre: Vec<EdgeNodeHandle>,
 }
 
 /// A node that lives as long as the handle.
-fn node(broker: &Mosquitto, group: &str, node: &str, metrics: Vec<Metric>) -> EdgeNodeHandle {
+pub(crate) fn node(broker: &Mosquitto, group: &str, node: &str, metrics: Vec<Metric>) -> EdgeNodeHandle {
     let descriptor = EdgeNodeDescriptor::parse(group, node).unwrap();
     let config = EdgeNodeConfig::for_any_reader(descriptor);
     spawn_edge_node(config, metrics, &broker.config(), BdSeqStore::Memory, Clock::new()).unwrap()
 }
 
+fn config(broker: &Mosquitto, state: &tempfile::TempDir) -> console::Config {
+    console::Config { state_dir: state.path().into(), mqtt: broker.config(), ..console::Config::default() }
+}
+
+async fn run(config: console::Config) -> (SocketAddr, Shutdown, tokio::task::JoinHandle<anyhow::Result<()>>) {
+    let listener = console::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = Shutdown::new();
+    let running = tokio::spawn(console::serve(config, listener, shutdown.clone(), Health::new()));
+    (address, shutdown, running)
+}
+
 impl Scene {
     /// A console, and the central services with an empty store.
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// The same with another configuration.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut console::Config)) -> Self {
         let broker = Mosquitto::start();
         let config_metrics = vec![
             Metric::new(names::CONFIG_STORE, uuid::Uuid::from_u128(5).to_string()),
@@ -53,18 +70,30 @@ impl Scene {
             node(&broker, "ACME-Central", "Monitor", MonitorNode::default().to_metrics()),
         ];
         let state = tempfile::tempdir().unwrap();
-        let config =
-            console::Config { state_dir: state.path().into(), mqtt: broker.config(), ..console::Config::default() };
-        let listener = console::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let shutdown = Shutdown::new();
-        let running = tokio::spawn(console::serve(config, listener, shutdown.clone(), Health::new()));
-        let scene = Self { broker, address, shutdown, running, _state: state, _centre: centre };
+        let mut config = config(&broker, &state);
+        change(&mut config);
+        let (address, shutdown, running) = run(config).await;
+        let scene = Self { broker, address, shutdown, running, state, _centre: centre };
         scene.until("console", |rows| rows.iter().any(|row| row["complete"] == true)).await;
         scene
     }
 
-    async fn get(&self, path: &str, fields: &str) -> (u16, String, String) {
+    /// Stops the console and starts another one in its place.
+    pub(crate) async fn restart(&mut self) {
+        let (address, shutdown, running) = {
+            self.shutdown.trigger();
+            (&mut self.running).await.unwrap().unwrap();
+            run(config(&self.broker, &self.state)).await
+        };
+        (self.address, self.shutdown, self.running) = (address, shutdown, running);
+    }
+
+    /// Waits until what happens is recorded.
+    pub(crate) async fn recording(&self) {
+        self.until("console", |rows| rows[0]["history"]["recording"] == true).await;
+    }
+
+    pub(crate) async fn get(&self, path: &str, fields: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let host = if fields.contains("Host:") { String::new() } else { format!("Host: {}\r\n", self.address) };
         let request = format!("GET {path} HTTP/1.1\r\n{host}{fields}Connection: close\r\n\r\n");
@@ -75,14 +104,14 @@ impl Scene {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_ascii_lowercase(), body.to_owned())
     }
 
-    async fn rows(&self, table: &str) -> Vec<Value> {
+    pub(crate) async fn rows(&self, table: &str) -> Vec<Value> {
         let (status, _, body) = self.get(&format!("/api/v1/{table}"), "").await;
         assert_eq!(status, 200, "{body}");
         let value: Value = serde_json::from_str(&body).unwrap();
         value["rows"].as_array().unwrap().clone()
     }
 
-    async fn until(&self, table: &str, found: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub(crate) async fn until(&self, table: &str, found: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let deadline = tokio::time::Instant::now() + LIMIT;
         loop {
             let rows = self.rows(table).await;
@@ -101,7 +130,7 @@ impl Scene {
         Follower { lines: BufReader::new(stream), id: None }
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.shutdown.trigger();
         self.running.await.unwrap().unwrap();
     }
@@ -186,6 +215,10 @@ async fn a_client_that_comes_again_gets_what_changed_meanwhile() {
 #[tokio::test]
 async fn a_hundred_reads_cause_no_message() {
     let scene = Scene::start().await;
+    scene.recording().await;
+    // The last thing that the console says of itself on its own.
+    let own = "metrics%3AACME-Central%2FConsole";
+    scene.until(own, |rows| of_key(rows, "|Replica/Complete").is_some_and(|row| row["value"] == true)).await;
     let filters = vec![("#".to_owned(), QoS::AtMostOnce)];
     let mut listener = spawn_listener(filters, &scene.broker.config(), Clock::new()).unwrap();
     while !matches!(listener.recv().await, Some(ListenerEvent::Online)) {}
@@ -193,6 +226,9 @@ async fn a_hundred_reads_cause_no_message() {
         let table = console::TableName::FIXED[n % console::TableName::FIXED.len()].to_string();
         scene.rows(&table).await;
         assert_eq!(scene.get("/", "").await.0, 200);
+        assert_eq!(scene.get("/api/v1/events?limit=5", "").await.0, 200);
+        let past = scene.get("/api/v1/services?at=1", "").await;
+        assert_eq!(past.0, 404, "{past:?}");
     }
     // What comes after the reads is the mark that all before it has arrived.
     let _mark = node(&scene.broker, "Foreign", "Mark", vec![]);
@@ -279,12 +315,14 @@ async fn an_explorer_shows_a_foreign_node_and_says_nothing() {
     let filters = vec![("#".to_owned(), QoS::AtMostOnce)];
     let mut listener = spawn_listener(filters, &broker.config(), Clock::new()).unwrap();
     while !matches!(listener.recv().await, Some(ListenerEvent::Online)) {}
-    let config = console::Config { mqtt: broker.config(), ..console::Config::default() };
+    let state = tempfile::tempdir().unwrap();
+    let config =
+        console::Config { state_dir: state.path().into(), mqtt: broker.config(), ..console::Config::default() };
     let taken = console::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = taken.local_addr().unwrap();
     let (shutdown, health) = (Shutdown::new(), Health::new());
     let running = tokio::spawn(console::explore(config, taken, false, shutdown.clone(), health.clone()));
-    let scene = Scene { broker, address, shutdown, running, _state: tempfile::tempdir().unwrap(), _centre: Vec::new() };
+    let scene = Scene { broker, address, shutdown, running, state, _centre: Vec::new() };
     scene.until("console", |rows| rows.iter().any(|row| row["complete"] == true && row["health"] == "good")).await;
     assert!(health.is_ready());
     let press = node(&scene.broker, "Foreign", "Press", vec![Metric::new("Speed", 7_u32)]);
@@ -305,5 +343,6 @@ async fn an_explorer_shows_a_foreign_node_and_says_nothing() {
         }
     }
     assert_eq!(topics, ["spBv1.0/Foreign/NBIRTH/Press"]);
+    assert_eq!(std::fs::read_dir(scene.state.path()).unwrap().count(), 0, "nothing is left behind");
     scene.stop().await;
 }

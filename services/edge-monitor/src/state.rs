@@ -9,7 +9,7 @@ use std::time::Duration;
 use configdb_schema::Organisation;
 use edge_monitor_contract::MonitorNode;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
-use sparkplug::host::HostRequest;
+use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, GroupId, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
@@ -123,6 +123,9 @@ impl State {
                 Sources::Central(central) => {
                     let asked = central.on_host(&event, &mut self.roster, now);
                     self.effects.extend(asked.map(rebirth));
+                    if matches!(event, HostEvent::HostServed { .. }) {
+                        self.effects.push(Effect::Node(NodeUpdate::Rebirth));
+                    }
                 }
             },
             Event::Node(event) => on_node(&event),

@@ -144,7 +144,12 @@ impl Explorer {
                     known.rejected = Some(reason.clone());
                 }
             }
-            HostEvent::Online | HostEvent::Offline { .. } | HostEvent::HostState { .. } | HostEvent::Stopped => {}
+            HostEvent::Online
+            | HostEvent::Offline { .. }
+            | HostEvent::HostState { .. }
+            | HostEvent::HostServed { .. }
+            | HostEvent::NodeMessages { .. }
+            | HostEvent::Stopped => {}
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! births, data, deaths -> fleet.rs: replicas -> rows -> tables.rs: JSON rows with health -> deltas.rs: what changed
+//!                                                                                         -> history.rs: what happened, for ever
 //! ```
 //!
 //! The command line, `sparkfleet up` and the web console show these rows, so that none of them judges otherwise than the others. Pure: it must not know how events
@@ -11,6 +12,7 @@
 pub mod deltas;
 pub mod explorer;
 pub mod health;
+pub mod history;
 pub mod tables;
 
 mod alerts;

@@ -197,9 +197,13 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "join.hellos_per_second_max",
         "50",
-        "hellos that are answered in one second; more are told that the service is busy",
+        "hellos that are answered in one second, those of known hosts first; more are told that the service is busy",
     ),
-    key("join.evidence_per_second_max", "20", "evidence that is judged in one second; hosts repeat theirs"),
+    key(
+        "join.evidence_per_second_max",
+        "20",
+        "evidence that is judged in one second, that of known hosts first; hosts repeat theirs",
+    ),
 ];
 
 /// What is wrong with a [`Config`]. Messages name the key.

@@ -1,12 +1,16 @@
 //! How much may come in: token buckets for the whole and for each host, so that one that floods takes nothing from the others.
+//!
+//! A host is its endorsement key: a node's name in the quarantine group can be anybody's. Half of what may come in at once is kept for hosts that are known, so strangers take nothing from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use join_attestation::EkHash;
+
 /// Messages that one host may send in one second, and at once.
 const HOST_PER_SECOND: u32 = 2;
 const HOST_BURST: u32 = 20;
-/// Hosts whose rate is remembered. Beyond it the buckets that are full again are let go, and then nobody else is heard for a moment.
+/// Hosts whose rate is remembered. Beyond it the buckets that are full again are let go, and then no other stranger is heard for a moment.
 const HOSTS_MAX: usize = 10_000;
 /// How long a host that is told "busy" waits at least, ms.
 pub const BUSY_RETRY_MS: u64 = 10_000;
@@ -30,14 +34,35 @@ impl Bucket {
         self.at = now;
     }
 
-    fn take(&mut self, per_second: u32, burst: u32, now: Duration) -> bool {
+    /// Takes a permit, and leaves `kept` others.
+    fn take(&mut self, per_second: u32, burst: u32, kept: u32, now: Duration) -> bool {
         self.refill(per_second, burst, now);
-        let is_there = self.level >= 1_000;
+        let is_there = self.level >= 1_000 * (1 + u64::from(kept));
         if is_there {
             self.level -= 1_000;
         }
         is_there
     }
+}
+
+/// Who is named by a message that has not shown yet who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// A host that is enrolled, or was admitted before.
+    Known,
+    /// Anybody else.
+    Stranger,
+}
+
+/// Whose messages have a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// What cannot be read, all of it together.
+    Unreadable,
+    /// Hellos and evidence in the name of an endorsement key.
+    Named(EkHash),
+    /// What shows that it is of the host with this key.
+    Member(EkHash),
 }
 
 /// What to do with a message.
@@ -57,7 +82,7 @@ pub struct Limits {
     hellos: (u32, Bucket),
     busy: (u32, Bucket),
     evidence: (u32, Bucket),
-    hosts: BTreeMap<String, Bucket>,
+    hosts: BTreeMap<Source, Bucket>,
 }
 
 impl Limits {
@@ -72,29 +97,29 @@ impl Limits {
         }
     }
 
-    /// A message of that host, of any kind.
-    pub fn host(&mut self, host: &str, now: Duration) -> bool {
-        if !self.hosts.contains_key(host) {
+    /// A message of that source.
+    pub fn host(&mut self, source: Source, standing: Standing, now: Duration) -> bool {
+        if !self.hosts.contains_key(&source) {
             if self.hosts.len() >= HOSTS_MAX {
                 self.hosts.retain(|_, bucket| {
                     bucket.refill(HOST_PER_SECOND, HOST_BURST, now);
                     bucket.level < u64::from(HOST_BURST) * 1_000
                 });
             }
-            if self.hosts.len() >= HOSTS_MAX {
+            // Known hosts are few enough.
+            if self.hosts.len() >= HOSTS_MAX && standing == Standing::Stranger {
                 return false;
             }
         }
-        let bucket = self.hosts.entry(host.to_owned()).or_insert_with(|| Bucket::full(HOST_BURST, now));
-        bucket.take(HOST_PER_SECOND, HOST_BURST, now)
+        let bucket = self.hosts.entry(source).or_insert_with(|| Bucket::full(HOST_BURST, now));
+        bucket.take(HOST_PER_SECOND, HOST_BURST, 0, now)
     }
 
     /// A hello.
-    pub fn hello(&mut self, now: Duration) -> Permit {
-        let take = |(rate, bucket): &mut (u32, Bucket)| bucket.take(*rate, 2 * *rate, now);
-        if take(&mut self.hellos) {
+    pub fn hello(&mut self, standing: Standing, now: Duration) -> Permit {
+        if take_share(&mut self.hellos, standing, now) {
             Permit::Granted
-        } else if take(&mut self.busy) {
+        } else if take_share(&mut self.busy, standing, now) {
             Permit::Busy
         } else {
             Permit::Drop
@@ -102,38 +127,76 @@ impl Limits {
     }
 
     /// Evidence that has no answer yet.
-    pub fn evidence(&mut self, now: Duration) -> bool {
-        let (rate, bucket) = &mut self.evidence;
-        bucket.take(*rate, 2 * *rate, now)
+    pub fn evidence(&mut self, standing: Standing, now: Duration) -> bool {
+        take_share(&mut self.evidence, standing, now)
     }
+}
+
+/// Takes a permit. Strangers leave as many as come in one second: as long as they ask for more than there is, every permit that a known host needs is there.
+fn take_share((rate, bucket): &mut (u32, Bucket), standing: Standing, now: Duration) -> bool {
+    let kept = if standing == Standing::Stranger { *rate } else { 0 };
+    bucket.take(*rate, 2 * *rate, kept, now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Standing::{Known, Stranger};
 
     const S: Duration = Duration::from_secs(1);
+
+    const fn named(number: u8) -> Source {
+        Source::Named([number; 32])
+    }
 
     #[test]
     fn a_flood_is_told_busy_then_nothing_and_later_heard_again() {
         let mut limits = Limits::new(2, 1, Duration::ZERO);
-        let hellos: Vec<Permit> = (0..10).map(|_| limits.hello(Duration::ZERO)).collect();
+        let hellos: Vec<Permit> = (0..10).map(|_| limits.hello(Known, Duration::ZERO)).collect();
         assert_eq!(hellos.iter().filter(|permit| **permit == Permit::Granted).count(), 4);
         assert_eq!(hellos.iter().filter(|permit| **permit == Permit::Busy).count(), 4);
         assert_eq!(hellos[9], Permit::Drop);
-        assert_eq!(limits.hello(S), Permit::Granted);
-        assert!(limits.evidence(S) && limits.evidence(S) && !limits.evidence(S));
+        assert_eq!(limits.hello(Known, S), Permit::Granted);
+        assert!(limits.evidence(Known, S) && limits.evidence(Known, S) && !limits.evidence(Known, S));
+    }
+
+    #[test]
+    fn strangers_who_ask_for_everything_leave_known_hosts_the_whole_rate() {
+        let mut limits = Limits::new(10, 4, Duration::ZERO);
+        let (mut known, mut strangers, mut evidence) = (0, 0, 0);
+        // 500 hellos and 200 pieces of evidence a second of strangers for a minute; known hosts say a hello every fifth of a second.
+        for step in 0..60 * 100 {
+            let now = step * Duration::from_millis(10);
+            for _ in 0..5 {
+                strangers += u32::from(limits.hello(Stranger, now) == Permit::Granted);
+            }
+            let _ = (limits.evidence(Stranger, now), limits.evidence(Stranger, now));
+            if step % 20 == 0 {
+                known += u32::from(limits.hello(Known, now) == Permit::Granted);
+                evidence += u32::from(step % 40 == 0 && limits.evidence(Known, now));
+            }
+        }
+        assert_eq!((known, evidence), (300, 150), "every one of them is heard");
+        assert!((200..=330).contains(&strangers), "what known hosts do not use is for all: {strangers}");
     }
 
     #[test]
     fn one_host_takes_nothing_from_another_and_memory_is_bounded() {
         let mut limits = Limits::new(1, 1, Duration::ZERO);
-        assert_eq!((0..100).filter(|_| limits.host("a", Duration::ZERO)).count(), 20);
-        assert!(limits.host("b", Duration::ZERO) && limits.host("a", S));
-        for number in 0..20_000 {
-            limits.host(&number.to_string(), 2 * S);
+        let zero = Duration::ZERO;
+        assert_eq!((0..100).filter(|_| limits.host(named(1), Stranger, zero)).count(), 20);
+        assert!(limits.host(named(2), Stranger, zero) && limits.host(named(1), Stranger, S));
+        assert!(
+            limits.host(Source::Member([1; 32]), Known, zero),
+            "what is shown to be of a host has a bucket of its own"
+        );
+        for number in 0..u32::try_from(HOSTS_MAX).unwrap() + 50 {
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&number.to_be_bytes());
+            limits.host(Source::Named(key), Stranger, 2 * S);
         }
         assert_eq!(limits.hosts.len(), HOSTS_MAX);
-        assert!(!limits.host("late", 2 * S) && limits.host("late", 20 * S));
+        assert!(!limits.host(named(7), Stranger, 2 * S) && limits.host(named(8), Known, 2 * S));
+        assert!(limits.host(named(7), Stranger, 20 * S));
     }
 }

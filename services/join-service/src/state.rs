@@ -419,18 +419,11 @@ impl State {
     }
 
     fn on_host_event(&mut self, event: HostEvent, now: Now) {
-        let (node, metrics): (EdgeNodeDescriptor, Vec<sparkplug::Metric>) = match event {
-            HostEvent::NodeBirth { node, metrics, .. } => (node, metrics.to_vec()),
-            HostEvent::NodeData { node, metrics, .. } => (node, metrics),
-            _ => return,
-        };
+        let HostEvent::NodeMessages { node, metrics } = event else { return };
         let address = Address { group: node.group.to_string(), node: node.edge_node.to_string() };
         for metric in &metrics {
             match HostMessage::from_metric(metric) {
-                Ok(Some(message)) if self.limits.host(&address.node, now.mono) => {
-                    self.on_message(&address, message, now);
-                }
-                Ok(Some(_)) => self.counters.ignore("rate"),
+                Ok(Some(message)) => self.on_message(&address, message, now),
                 Ok(None) => {}
                 Err(_) => self.counters.ignore("metric"),
             }

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use join_attestation::signed::Claims;
 use join_protocol::certificate::SigningKey;
+use join_protocol::message::acknowledgement::{Authenticated, Progress, Stage};
+use join_protocol::message::evidence::Evidence;
+use join_protocol::metrics::HostMessage;
 use join_protocol::refusal::RefusalCode;
 use join_protocol::secret::cluster_id;
-use join_protocol::terms::{Kind, Role};
+use join_protocol::terms::{Kind, RequestId, Role};
 use join_service::document::{ControlPlaneLease, Key, from_text};
 use join_service_contract::{DesiredPolicy, HostState, PolicyState};
 use serde_json::json;
@@ -619,17 +622,88 @@ fn while_the_api_server_is_away_nobody_gets_a_ticket_and_the_node_falls_silent_u
     assert!(world.run_until_so(5 * MINUTE, |world| world.is_member(0)));
 }
 
+/// What somebody says in the name of a host.
+fn says(world: &mut World, disk: Uuid, messages: &[HostMessage]) {
+    let node = sparkplug::EdgeNodeDescriptor::parse(site::GROUP, &disk.to_string()).unwrap();
+    let metrics = messages.iter().map(HostMessage::to_metric).collect();
+    let event = sparkplug::host::HostEvent::NodeMessages { node, metrics };
+    world.tell(0, join_service::event::Event::Host(event));
+}
+
+/// What a host with that key and disk says first.
+fn hello(key: u64, disk: Uuid) -> HostMessage {
+    let mut host = SimHost::with(key, disk, "edge", Role::Worker);
+    host.on_event(join_protocol::host::Event::Start, sparkplug::Now::new(SECOND, 1_800_000_000_000)).remove(0)
+}
+
 #[test]
 fn a_flood_of_one_host_leaves_room_for_others() {
     let mut world = world(vec![worker(1), worker(2)]);
     world.begin(0);
     world.run_for(SECOND);
-    let node = sparkplug::EdgeNodeDescriptor::parse("ACME-Cell-Join", &Uuid::from_u128(9).to_string()).unwrap();
     for _ in 0..1_000 {
-        let metrics = vec![join_protocol::metrics::HostMessage::Hello(vec![0xFF; 100]).to_metric()];
-        let event = sparkplug::host::HostEvent::NodeData { node: node.clone(), timestamp: 0, metrics };
-        world.tell(0, join_service::event::Event::Host(event));
+        says(&mut world, Uuid::from_u128(9), &[HostMessage::Hello(vec![0xFF; 100])]);
     }
     assert!(world.count("Ignored/rate") >= 900);
     joins(&mut world, 1);
+}
+
+#[test]
+fn hellos_of_strangers_and_in_the_name_of_a_known_host_leave_it_its_own() {
+    let mut world = world(vec![worker(1)]);
+    let disk = world.hosts[0].disk;
+    let flood = |world: &mut World, first: u64| {
+        for number in first..first + 100 {
+            says(world, Uuid::from_u128(number.into()), &[hello(number, Uuid::from_u128(number.into()))]);
+            says(world, disk, &[hello(777, disk), HostMessage::Evidence(vec![0xFF; 100])]);
+        }
+    };
+    flood(&mut world, 1_000);
+    assert!(world.count("Refusals/busy") > 0 && world.count("Ignored/rate") > 0, "more than is answered");
+    world.begin(0);
+    let mut steps = 0;
+    while !world.is_member(0) && steps < 60 {
+        flood(&mut world, 2_000 + 100 * steps);
+        world.run_for(SECOND / 2);
+        steps += 1;
+    }
+    assert!(world.is_member(0), "{:?}", world.hosts[0].refusals);
+}
+
+#[test]
+fn evidence_that_answers_no_challenge_takes_nothing_of_the_rate_of_evidence() {
+    let mut world = world(vec![worker(1)]);
+    world.begin(0);
+    let stolen = Evidence {
+        request: RequestId([3; 16]),
+        hello: hello(1, world.hosts[0].disk).bytes().to_vec(),
+        challenge: vec![1],
+        encapsulated_key: vec![1; 32],
+        ciphertext: vec![1; 100],
+    };
+    for _ in 0..1_000 {
+        let disk = world.hosts[0].disk;
+        says(&mut world, disk, &[HostMessage::Evidence(stolen.encode())]);
+    }
+    assert_eq!(world.count("Ignored/rate"), 0);
+    assert!(world.run_until_so(MINUTE, |world| world.is_member(0)), "{:?}", world.hosts[0].refusals);
+}
+
+#[test]
+fn what_somebody_says_in_the_name_of_a_host_with_a_ticket_takes_no_place_of_what_it_says_itself() {
+    let mut world = world(vec![worker(1)]);
+    world.hosts[0].reports = 3;
+    world.begin(0);
+    assert!(world.run_until_so(MINUTE, |world| !world.hosts[0].tokens.is_empty()));
+    let (disk, request) = (world.hosts[0].disk, world.hosts[0].machine.request().unwrap());
+    let body = Progress { request, sequence: 9, stage: Stage::Failed, detail: "no".to_owned() }.encode();
+    let forged = Authenticated { body, mac: [7; 32] };
+    let progress = HostMessage::Progress(forged.encode());
+    for _ in 0..400 {
+        for _ in 0..10 {
+            says(&mut world, disk, std::slice::from_ref(&progress));
+        }
+        world.run_for(Duration::from_millis(5));
+    }
+    assert!(world.is_member(0) && world.count("Ignored/not-believed") + world.count("Ignored/over") >= 4_000);
 }

@@ -66,6 +66,17 @@ impl SealingCertificate {
     }
 }
 
+/// Whether a text is one PEM certificate and nothing else, whatever it is for and whenever it is valid.
+#[must_use]
+pub fn is_certificate(pem: &str) -> bool {
+    let pem = pem.trim();
+    let is_alone = pem.starts_with("-----BEGIN CERTIFICATE-----")
+        && pem.ends_with("-----END CERTIFICATE-----")
+        && pem.matches("-----BEGIN").count() == 1;
+    let bytes = || CertificateDer::from_pem_slice(pem.as_bytes()).ok();
+    pem.len() <= BYTES_MAX && is_alone && bytes().is_some_and(|bytes| Certificate::from_der(&bytes).is_ok())
+}
+
 /// SHA-256 of a PEM certificate (the first, if there are several), hexadecimal in lower case: by it two certificates are told apart. None: it is no certificate.
 #[must_use]
 pub fn fingerprint(pem: &str) -> Option<String> {

@@ -9,6 +9,8 @@
 //! - QoS 0 messages beyond [`CLIENT_QUEUE_MESSAGES`] waiting for one slow client are dropped; its Sparkplug host sees a gap and asks for rebirth.
 //! - Each message is compared with every filter that holds a wildcard, so it suits some 1,000 clusters; beyond that use Mosquitto or another server.
 //! - Client ids must not hold `/`, `\` or control characters, and at most 128 bytes.
+//!
+//! A client id belongs to the user whose session has it: nobody else takes that session over.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,11 +19,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mqtt5::broker::auth::{AuthProvider, AuthResult};
 use mqtt5::broker::config::{AuthConfig, RateLimitConfig, StorageBackend, StorageConfig};
-use mqtt5::broker::events::{BrokerEventHandler, ClientDisconnectEvent};
+use mqtt5::broker::events::{BrokerEventHandler, ClientConnectEvent, ClientDisconnectEvent};
 use mqtt5::broker::router::MessageRouter;
 use mqtt5::broker::{BrokerConfig as Mqtt5Config, BrokerShutdownHandle, MqttBroker};
 use mqtt5::packet::connect::ConnectPacket;
@@ -35,8 +37,11 @@ pub const CLIENT_QUEUE_MESSAGES: usize = 100_000;
 /// Level of the protocol that MQTT 5 names in CONNECT.
 const MQTT_5: u8 = 5;
 
-/// Client ids of which the version is remembered.
-const VERSIONS_MAX: usize = 100_000;
+/// Client ids of which the user is remembered; more are refused. Beside those with a session these are the ones whose CONNECT is being answered.
+const HOLDERS_MAX: usize = 100_000;
+
+/// Longest time from a CONNECT to the session. Of a connection that came to nothing before nobody tells the end.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
 /// Longest time that [`Broker::stop`] waits for the sessions to end.
 const STOP_MAX: Duration = Duration::from_secs(5);
@@ -135,10 +140,10 @@ impl Broker {
         }
         try_listen(listen).await?;
         let failed = |reason: String| BrokerError::Start { listen, reason };
-        let versions = Arc::new(Versions::default());
-        let settings = mqtt5_config(&config).with_event_handler(Arc::clone(&versions) as Arc<dyn BrokerEventHandler>);
+        let holders = Arc::new(Holders::default());
+        let settings = mqtt5_config(&config).with_event_handler(Arc::clone(&holders) as Arc<dyn BrokerEventHandler>);
         let broker = MqttBroker::with_config(settings).await.map_err(|error| failed(error.to_string()))?;
-        let door = Door { guard: config.guard, router: broker.router(), versions };
+        let door = Door { guard: config.guard, router: broker.router(), holders };
         let mut broker = broker.with_auth_provider(Arc::new(door));
         let local_addr = broker.local_addr().ok_or_else(|| failed("it has no address".to_owned()))?;
         let mut ready = broker.ready_receiver();
@@ -189,38 +194,105 @@ impl Drop for Broker {
     }
 }
 
-/// Which version of MQTT each connected client speaks, and on how many connections: two while one takes the other over.
+/// Who has which client id.
 #[derive(Default)]
-struct Versions(Mutex<HashMap<String, (u8, u32)>>);
+struct Holders(Mutex<HashMap<String, Holder>>);
 
-impl Versions {
-    /// Takes a new connection in; the version that the client spoke on the one before it, if that lasts.
-    fn enter(&self, client: &str, version: u8) -> Option<u8> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= VERSIONS_MAX {
-            // Of connections that came to nothing nobody tells the end.
-            known.clear();
-        }
-        let entry = known.entry(client.to_owned()).or_insert((version, 0));
-        let before = (entry.1 > 0).then_some(entry.0);
-        *entry = (version, entry.1 + 1);
-        before
+/// The user of a client id. Two connections are its own while one takes the other over.
+#[derive(Debug, PartialEq, Eq)]
+struct Holder {
+    user: Option<String>,
+    /// Of MQTT, on the latest connection.
+    version: u8,
+    /// Connections with a session.
+    sessions: u32,
+    /// When the latest CONNECT came whose session has not begun.
+    entering: Option<Instant>,
+    /// How long the session outlives its connection; None: for ever.
+    outlives: Option<Duration>,
+    /// Since when there is no connection.
+    left: Option<Instant>,
+}
+
+impl Holder {
+    fn is_connected(&self, now: Instant) -> bool {
+        self.sessions > 0 || self.entering.is_some_and(|since| now.duration_since(since) < HANDSHAKE_MAX)
     }
 
-    fn leave(&self, client: &str) {
+    fn is_there(&self, now: Instant) -> bool {
+        let outlives = |since: Instant| self.outlives.is_none_or(|outlives| now.duration_since(since) < outlives);
+        self.is_connected(now) || self.left.is_some_and(outlives)
+    }
+}
+
+impl Holders {
+    /// Takes a new connection in; the version that the client spoke on the one before it, if that lasts.
+    ///
+    /// # Errors
+    /// The client id is that of a session of another user, or there are too many.
+    fn enter(&self, connect: &ConnectPacket, now: Instant) -> Result<Option<u8>, ReasonCode> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, connections)) = known.get_mut(client) {
-            *connections -= 1;
-            if *connections == 0 {
-                known.remove(client);
-            }
+        if known.len() >= HOLDERS_MAX {
+            known.retain(|_, holder| holder.is_there(now));
+        }
+        let present = known.get(&connect.client_id).filter(|holder| holder.is_there(now));
+        if present.is_some_and(|holder| holder.user != connect.username) {
+            return Err(ReasonCode::ClientIdentifierNotValid);
+        }
+        if present.is_none() && known.len() >= HOLDERS_MAX {
+            return Err(ReasonCode::ServerBusy);
+        }
+        let before = present.filter(|holder| holder.is_connected(now)).map(|holder| holder.version);
+        let holder = Holder {
+            user: connect.username.clone(),
+            version: connect.protocol_version,
+            sessions: present.map_or(0, |holder| holder.sessions),
+            entering: Some(now),
+            outlives: outlives(connect),
+            left: None,
+        };
+        known.insert(connect.client_id.clone(), holder);
+        Ok(before)
+    }
+
+    fn begin(&self, client: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(holder) = known.get_mut(client) {
+            (holder.sessions, holder.entering) = (holder.sessions + 1, None);
+        }
+    }
+
+    fn leave(&self, client: &str, now: Instant) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(holder) = known.get_mut(client) else { return };
+        holder.sessions = holder.sessions.saturating_sub(1);
+        if !holder.is_connected(now) {
+            holder.left = Some(now);
+        }
+        if !holder.is_there(now) {
+            known.remove(client);
         }
     }
 }
 
-impl BrokerEventHandler for Versions {
+/// How long the session of a CONNECT lasts without a connection; None: for ever.
+fn outlives(connect: &ConnectPacket) -> Option<Duration> {
+    let seconds = match connect.protocol_version {
+        MQTT_5 => connect.properties.get_session_expiry_interval().unwrap_or(0),
+        _ if connect.clean_start => 0,
+        _ => u32::MAX,
+    };
+    (seconds < u32::MAX).then(|| Duration::from_secs(seconds.into()))
+}
+
+impl BrokerEventHandler for Holders {
+    fn on_client_connect<'a>(&'a self, event: ClientConnectEvent) -> Answer<'a, ()> {
+        self.begin(&event.client_id);
+        Box::pin(ready(()))
+    }
+
     fn on_client_disconnect<'a>(&'a self, event: ClientDisconnectEvent) -> Answer<'a, ()> {
-        self.leave(&event.client_id);
+        self.leave(&event.client_id, Instant::now());
         Box::pin(ready(()))
     }
 }
@@ -229,7 +301,7 @@ impl BrokerEventHandler for Versions {
 struct Door {
     guard: Option<Arc<dyn Guard>>,
     router: Arc<MessageRouter>,
-    versions: Arc<Versions>,
+    holders: Arc<Holders>,
 }
 
 impl Door {
@@ -255,8 +327,14 @@ impl AuthProvider for Door {
         Box::pin(async move {
             let result = self.judge(connect);
             if result.authenticated {
+                let before = match self.holders.enter(connect, Instant::now()) {
+                    Ok(before) => before,
+                    Err(reason) => {
+                        tracing::warn!(client = connect.client_id, ?reason, "the client id is not to be had");
+                        return Ok(AuthResult::fail(reason));
+                    }
+                };
                 // Whoever is taken over would be sent a DISCONNECT of MQTT 5, which 3.1.1 does not have: there the connection just ends, and the will is published.
-                let before = self.versions.enter(&connect.client_id, connect.protocol_version);
                 if before.is_some_and(|version| version < MQTT_5) {
                     self.router.disconnect_client(&connect.client_id).await;
                 }

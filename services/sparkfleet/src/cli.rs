@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod joining;
+pub mod past;
 pub mod recover;
 pub mod secret;
 pub mod store;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
+use past::{AtArguments, EventsArguments};
 use recover::RecoverCommand;
 use secret::SecretCommand;
 use store::StoreArguments;
@@ -86,6 +88,10 @@ pub enum Command {
     /// List active alerts of all clusters and central services
     #[command(subcommand)]
     Alert(AlertCommand),
+    /// List what happened in the fleet, as the web console has recorded it
+    Events(EventsArguments),
+    /// List clusters, hosts, deployments or alerts as they were at a time, or what changed between two times
+    At(AtArguments),
     /// Read and write ConfigDB entries
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -782,6 +788,9 @@ pub struct AclGenerateArguments {
     /// Host Application id that a viewer (historian, dashboard) publishes STATE under; once for each
     #[arg(long)]
     pub viewer_host: Vec<String>,
+    /// Every host has credentials of its own, named by the UUID of its state disk: give each the topics of its own, and leave out the users that the hosts of a cluster share
+    #[arg(long)]
+    pub own_host_credentials: bool,
     /// Write the files into this directory instead of printing them
     #[arg(long)]
     pub directory: Option<PathBuf>,

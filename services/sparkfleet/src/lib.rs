@@ -4,6 +4,7 @@
 //! arguments -> cli -> command/{cluster,deployment,status,...} -> client (a Host Application session) -> fleet (replicas) -> output
 //!                  -> command/config -> one_object         -> a listener, for what one object of ConfigDB has
 //!                  -> command/secret -> http_api            -> the cluster manager's HTTP API
+//!                  -> command/past -> console_api            -> the console's HTTP API: what happened, and what was there at a time
 //!                  -> command/acl                          -> topic_walls: access control for MQTT servers
 //!                  -> command/service                      -> run() of one service
 //!                  -> enrol                                -> an Edge Node of the quarantine group, Secrets of this cluster
@@ -11,13 +12,14 @@
 //!                  -> watch                                -> a listener that prints every message
 //! ```
 //!
-//! The commands need only the broker, those on secrets in repositories aside: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
+//! The commands need only the broker, those on secrets in repositories and on the past aside: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
 //! program holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and its configuration is its arguments ([`cli`]).
 
 pub mod broker;
 pub mod cli;
 pub mod client;
 pub mod command;
+pub mod console_api;
 pub mod enrol;
 pub mod http_api;
 pub mod load;
@@ -48,6 +50,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Acl(command) => command::acl::run(&command),
         Command::Status { options } => command::status::run(&options).await,
         Command::Alert(command) => command::alert::run(command).await,
+        Command::Events(arguments) => command::past::events(&arguments).await,
+        Command::At(arguments) => command::past::at(&arguments).await,
         Command::Config(command) => command::config::run(command).await,
         Command::Recover(command) => command::recover::run(command).await,
         Command::Host(command) => command::host::run(command).await,

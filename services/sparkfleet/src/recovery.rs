@@ -142,6 +142,14 @@ pub fn obstacle(fleet: &Fleet, comparison: &Comparison) -> Option<String> {
     if !lost.is_empty() {
         return Some(format!("the edge keeps no entries of {}; write them by hand first", lost.join(", ")));
     }
+    // Under one name both would be one Edge Node.
+    let twin = |named: &&Named| comparison.only_here.iter().any(|other| other.name == named.name);
+    if let Some(named) = comparison.only_at_edge.iter().find(twin) {
+        let (cluster, name) = (&comparison.cluster, &named.name);
+        return Some(format!(
+            "ConfigDB has another deployment with the name {name}; delete that one first: sparkfleet deployment delete {cluster}/{name}"
+        ));
+    }
     let kept = fleet.sync(&comparison.cluster).and_then(|sync| sync.node()?.cluster_entries.clone());
     let has_cluster = kept.is_some_and(|entries| entries.0.contains_key(EdgeCluster::slug()));
     (comparison.is_unknown && !has_cluster).then(|| {
@@ -206,14 +214,35 @@ pub fn would_be_deleted(fleet: &Fleet, cluster: &str) -> Vec<Named> {
     };
     let running = sync.deployments().iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
     let lost = running.filter(|(uuid, _)| !is_here(**uuid));
-    lost.map(|(uuid, device)| Named { name: device.name.clone(), uuid: *uuid }).collect()
+    let mut lost: Vec<Named> = lost.map(|(uuid, device)| Named { name: device.name.clone(), uuid: *uuid }).collect();
+    lost.sort();
+    lost
+}
+
+/// Their names, for people.
+#[must_use]
+pub fn names(named: &[Named]) -> String {
+    named.iter().map(|named| named.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The write that releases the cluster.
 ///
 /// # Errors
-/// ConfigDB was not heard.
+/// As [`decided`].
 pub fn release(
+    fleet: &Fleet,
+    comparison: &Comparison,
+    decision: RecoveryDecision,
+    request: WriteRequest,
+) -> anyhow::Result<WriteRequest> {
+    decided(fleet, comparison, decision, request.create_object(known::class::EDGE_CLUSTER, None))
+}
+
+/// The write, with the decision that its cluster follows this control plane.
+///
+/// # Errors
+/// ConfigDB was not heard.
+pub fn decided(
     fleet: &Fleet,
     comparison: &Comparison,
     decision: RecoveryDecision,
@@ -221,5 +250,8 @@ pub fn release(
 ) -> anyhow::Result<WriteRequest> {
     let store = fleet.config.store().ok_or_else(|| anyhow::anyhow!("ConfigDB does not say which store it has"))?;
     let recovery = EdgeClusterRecovery { store, epoch: comparison.next_epoch, decision };
-    Ok(request.create_object(known::class::EDGE_CLUSTER, None).document(&recovery)?)
+    Ok(request.document(&recovery)?)
 }
+
+#[cfg(test)]
+mod tests;

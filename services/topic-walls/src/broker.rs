@@ -8,7 +8,7 @@ mod hivemq;
 pub mod mosquitto;
 mod vernemq;
 
-use crate::rules::{Action, Grant, grants};
+use crate::rules::{Action, Grant, grants, grants_of_host};
 use crate::site::Site;
 
 /// An MQTT server.
@@ -52,17 +52,44 @@ fn users(site: &Site) -> impl Iterator<Item = (String, Vec<Grant>)> {
     site.principals().into_iter().map(|principal| (site.user(&principal), grants(site, &principal)))
 }
 
+/// What hosts with credentials of their own may do, where `user` stands for the name; nothing where they share them.
+fn host_grants(site: &Site, user: &str) -> Vec<Grant> {
+    if site.has_own_hosts() { grants_of_host(site, user) } else { Vec::new() }
+}
+
+/// Name of the role of hosts with credentials of their own, where a server has roles.
+const HOST_ROLE: &str = "joining-host";
+
+/// The lines `pattern read|write` of Mosquitto's format, which VerneMQ reads as well, of hosts with credentials of their own. A pattern is for everybody; the name of any other user is no
+/// UUID, and no join service listens to a node that is none.
+fn host_patterns(site: &Site) -> String {
+    let grants = host_grants(site, "%u");
+    if grants.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "\n# A host with credentials of its own, whose name is the UUID of its state disk, is that Edge Node and no other.\n",
+    );
+    for Grant { action, filter, .. } in grants {
+        text.push_str(&format!("pattern {} {filter}\n", verb(action)));
+    }
+    text
+}
+
+const fn verb(action: Action) -> &'static str {
+    match action {
+        Action::Publish => "write",
+        Action::Subscribe => "read",
+    }
+}
+
 /// The lines `user` and `topic read|write` of Mosquitto's format, which VerneMQ reads as well, of the grants that `is_listed` takes.
 fn access_list(site: &Site, is_listed: impl Fn(&Grant) -> bool) -> String {
     let mut text = String::from("# Who may say what. Whoever is not named here may do nothing.\n");
     for (user, grants) in users(site) {
         text.push_str(&format!("\nuser {user}\n"));
         for Grant { action, filter, .. } in grants.iter().filter(|grant| is_listed(grant)) {
-            let verb = match action {
-                Action::Publish => "write",
-                Action::Subscribe => "read",
-            };
-            text.push_str(&format!("topic {verb} {filter}\n"));
+            text.push_str(&format!("topic {} {filter}\n", verb(*action)));
         }
     }
     text

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A Sparkplug group is a trust domain, so a user of the broker is a group: whoever has the credentials of `ACME-Paint_Shop` is that cluster, and reaches no other one's topics. A server
-//! takes the common name of a client certificate as the user's name. What is not granted is refused.
+//! takes the common name of a client certificate as the user's name. What is not granted is refused. A host that waits is a user of its own, who is one Edge Node: servers bind it by its name.
 //!
 //! Everything here is a function of its arguments. What a server does with a file is tested on Mosquitto in `tests/e2e`; for the others the form of the files is checked.
 #![warn(missing_docs)]
@@ -18,5 +18,5 @@ pub mod rules;
 pub mod site;
 
 pub use broker::{Broker, ConfigFile, configuration};
-pub use rules::{Action, Grant, allows, grants, permits};
+pub use rules::{Action, Grant, allows, grants, grants_of_host, permits};
 pub use site::{Principal, Site, SiteError};

@@ -2,6 +2,8 @@
 
 use configdb_schema::address::{CLUSTER_MANAGER_NODE, CONSOLE_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE};
 
+use uuid::Uuid;
+
 use crate::filter::{covers, overlap};
 use crate::site::{Principal, Site};
 
@@ -90,6 +92,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
                 table.state(&format!("{own}.{node}"));
             }
         }
+        Principal::JoiningHost(_) => return grants_of_host(site, &own),
         Principal::JoiningHosts(_) | Principal::EnrollingClusters => {
             table.reports(&own, &[]);
             table.hears(&format!("spBv1.0/{own}/NCMD/+"));
@@ -101,10 +104,23 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
     table.0
 }
 
+/// What a host with credentials of its own may do: be the Edge Node of its user's name in each quarantine group, and no other. `user`: the name, or what stands for it in a server's rules.
+#[must_use]
+pub fn grants_of_host(site: &Site, user: &str) -> Vec<Grant> {
+    let mut table = Table::default();
+    for group in site.clusters().map(|cluster| site.organisation().join_group(cluster)) {
+        NODE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{group}/{kind}/{user}")));
+        table.hears(&format!("spBv1.0/{group}/NCMD/{user}"));
+        table.hears(&format!("spBv1.0/{group}/DCMD/{user}/+"));
+    }
+    table.0
+}
+
 /// Whether that user may do that with a topic or, to subscribe, with a filter. Unknown users may do nothing.
 #[must_use]
 pub fn allows(site: &Site, user: &str, action: Action, topic: &str) -> bool {
-    let principal = site.principals().into_iter().find(|principal| site.user(principal) == user);
+    let host = Uuid::parse_str(user).ok().filter(|_| site.has_own_hosts()).map(Principal::JoiningHost);
+    let principal = site.principals().into_iter().chain(host).find(|principal| site.user(principal) == user);
     principal.is_some_and(|principal| permits(&grants(site, &principal), action, topic))
 }
 

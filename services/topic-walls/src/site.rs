@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use configdb_schema::address::{CONSOLE_NODE, ClusterName, Organisation};
 use sparkplug::HostId;
+use uuid::Uuid;
 
 /// What the walls are built for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub struct Site {
     clusters: BTreeSet<ClusterName>,
     operator_hosts: BTreeSet<String>,
     viewer_hosts: BTreeSet<String>,
+    has_own_hosts: bool,
 }
 
 /// Who connects to the broker.
@@ -27,8 +29,10 @@ pub enum Principal {
     Viewer,
     /// What runs on a cluster: Sync, Monitor, Join and the edge agents.
     Cluster(ClusterName),
-    /// Hosts that want to join a cluster.
+    /// Hosts that want to join a cluster, by credentials that all of them share.
     JoiningHosts(ClusterName),
+    /// The host with this state disk, by credentials of its own. Which cluster takes it in is the clusters' to say, so it may ask each.
+    JoiningHost(Uuid),
     /// Clusters that are not in yet.
     EnrollingClusters,
 }
@@ -62,7 +66,21 @@ impl Site {
             clusters: clusters.into_iter().collect(),
             operator_hosts: plain(&mut operator_hosts.into_iter())?,
             viewer_hosts: plain(&mut viewer_hosts.into_iter())?,
+            has_own_hosts: false,
         })
+    }
+
+    /// The same, but each host has credentials of its own, and there are no users that the hosts of a cluster share. Not both at the same time: Mosquitto cannot say of a topic that one user
+    /// hears it by a pattern and another must not command there.
+    #[must_use]
+    pub fn with_own_hosts(self) -> Self {
+        Self { has_own_hosts: true, ..self }
+    }
+
+    /// Whether each host has credentials of its own.
+    #[must_use]
+    pub const fn has_own_hosts(&self) -> bool {
+        self.has_own_hosts
     }
 
     /// The organisation.
@@ -84,7 +102,7 @@ impl Site {
         self.viewer_hosts.iter().map(String::as_str)
     }
 
-    /// Everybody who may connect.
+    /// Everybody who may connect, but for hosts with credentials of their own, of which there is no list: see [`crate::rules::grants_of_host`].
     #[must_use]
     pub fn principals(&self) -> Vec<Principal> {
         let everywhere = [
@@ -94,11 +112,15 @@ impl Site {
             Principal::Viewer,
             Principal::EnrollingClusters,
         ];
-        let of_cluster = |name: &ClusterName| [Principal::Cluster(name.clone()), Principal::JoiningHosts(name.clone())];
+        let shares = !self.has_own_hosts;
+        let of_cluster = |name: &ClusterName| {
+            let joining = shares.then(|| Principal::JoiningHosts(name.clone()));
+            std::iter::once(Principal::Cluster(name.clone())).chain(joining).collect::<Vec<_>>()
+        };
         everywhere.into_iter().chain(self.clusters.iter().flat_map(of_cluster)).collect()
     }
 
-    /// The user's name at the broker: the group, which is the common name of the certificate. People have no group; no cluster can be called like them, because its name has no hyphen.
+    /// The user's name at the broker: the group, which is the common name of the certificate. People have no group; no cluster can be called like them, because its name has no hyphen. A host is its Edge Node: the UUID of its state disk.
     #[must_use]
     pub fn user(&self, principal: &Principal) -> String {
         let organisation = &self.organisation;
@@ -109,6 +131,7 @@ impl Site {
             Principal::Viewer => format!("{}-Viewer", organisation.central_group()),
             Principal::Cluster(name) => organisation.cluster_group(name),
             Principal::JoiningHosts(name) => organisation.join_group(name),
+            Principal::JoiningHost(disk) => disk.hyphenated().to_string(),
             Principal::EnrollingClusters => organisation.enrol_group(),
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use configdb_schema::address::{ClusterName, Organisation};
 use sparkplug::HostId;
 use topic_walls::filter::covers;
-use topic_walls::{Action, Broker, Site, allows, configuration, grants};
+use topic_walls::{Action, Broker, Site, allows, configuration, grants, grants_of_host};
 
 type Rule = (String, Action, String, Vec<String>);
 
@@ -177,6 +177,52 @@ fn hivemq_has_the_table_as_roles_and_no_user_until_the_site_adds_some() {
     assert!(users.trim().is_empty(), "no password is invented");
 }
 
+/// In the words of each server, with what stands for the user's name; and nobody has the name that hosts shared.
+#[test]
+fn hosts_with_credentials_of_their_own_have_one_rule_in_every_file() {
+    let own = site().with_own_hosts();
+    let rules = |placeholder: &str, line: &dyn Fn(&str, &str) -> String| {
+        let grants = grants_of_host(&own, placeholder);
+        assert_eq!(grants.len(), 10);
+        let lines = grants
+            .iter()
+            .map(|grant| line(if grant.action == Action::Publish { "write" } else { "read" }, &grant.filter));
+        lines.collect::<Vec<_>>()
+    };
+    let pattern = |verb: &str, filter: &str| format!("\npattern {verb} {filter}\n");
+    let regex = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$";
+    let emqx = |verb: &str, filter: &str| {
+        let verb = if verb == "write" { "publish" } else { "subscribe" };
+        format!("{{allow, {{username, {{re, \"{regex}\"}}}}, {verb}, [\"{filter}\"]}}.\n")
+    };
+    let hivemq = |verb: &str, filter: &str| {
+        let activity = if verb == "write" { "PUBLISH" } else { "SUBSCRIBE" };
+        format!("<topic>{filter}</topic><activity>{activity}</activity>")
+    };
+    for (broker, name, lines) in [
+        (Broker::Mosquitto, "sparkfleet.acl", rules("%u", &pattern)),
+        (Broker::VerneMq, "sparkfleet.acl", rules("%u", &pattern)),
+        (Broker::Emqx, "sparkfleet-acl.conf", rules("${username}", &emqx)),
+        (Broker::HiveMq, "credentials.xml", rules("${{username}}", &hivemq)),
+        (
+            Broker::MosquittoDynamicSecurity,
+            "sparkfleet-dynamic-security.json",
+            rules("%u", &|_, filter| format!("\"{filter}\"")),
+        ),
+    ] {
+        let files = configuration(broker, &own);
+        let text = &files.iter().find(|file| file.name == name).unwrap().text;
+        let shared = file(broker, name);
+        for line in lines {
+            assert!(text.contains(&line), "{broker:?}: {line}");
+            assert!(!shared.contains(&line), "{broker:?}: {line}");
+        }
+        assert!(
+            shared.contains("spBv1.0/ACME-Paint-Join/NBIRTH/+") && !text.contains("spBv1.0/ACME-Paint-Join/NBIRTH/+")
+        );
+    }
+}
+
 #[test]
 fn every_server_gets_limits() {
     let has = |broker, name: &str, wanted: &[&str]| {
@@ -216,6 +262,11 @@ fn every_listener_asks_for_a_certificate_and_takes_its_name() {
             ["require_certificate true", "use_identity_as_username true"],
         ),
         (Broker::Emqx, "sparkfleet-listener.conf", ["fail_if_no_peer_cert = true", "peer_cert_as_username = cn"]),
+        (
+            Broker::Emqx,
+            "sparkfleet-listener.conf",
+            ["mqtt.clientid_override = \"concat([username, '-', clientid])\"", "no_match = deny"],
+        ),
         (Broker::VerneMq, "sparkfleet.conf", ["require_certificate = on", "use_identity_as_username = on"]),
     ] {
         let text = file(broker, name);

@@ -3,4 +3,6 @@
 
 mod files;
 mod flood;
+mod hosts;
 mod walls;
+mod wire;

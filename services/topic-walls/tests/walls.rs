@@ -6,9 +6,12 @@ use proptest::prelude::*;
 use sparkplug::HostId;
 use topic_walls::filter::{covers, overlap};
 use topic_walls::{Action, Principal, Site, allows, grants};
+use uuid::{Uuid, uuid};
 
 const CLUSTERS: [&str; 3] = ["Paint", "Paint_Shop", "Join"];
 const OTHER_GROUPS: [&str; 4] = ["ACME", "ACME-Unknown", "OTHER-Paint", "Line1"];
+const HOST: Uuid = uuid!("6ba7b810-9dad-11d1-80b4-00c04fd430c8");
+const OTHER_HOST: &str = "6ba7b811-9dad-11d1-80b4-00c04fd430c8";
 const KINDS: [&str; 8] = ["NBIRTH", "NDATA", "NDEATH", "NCMD", "DBIRTH", "DDATA", "DDEATH", "DCMD"];
 
 fn name(text: &str) -> ClusterName {
@@ -33,7 +36,8 @@ fn topics() -> impl Strategy<Value = String> {
     let level = |names: Vec<String>| prop_oneof![9 => prop::sample::select(names), 1 => Just("+".to_owned())];
     let group = level(groups(&site));
     let kind = level(KINDS.map(str::to_owned).to_vec());
-    let id = level(["Sync", "Monitor", "Join", "Console", "Press", "ACME-Paint"].map(str::to_owned).to_vec());
+    let nodes = ["Sync", "Monitor", "Join", "Console", "Press", "ACME-Paint", &HOST.to_string(), OTHER_HOST];
+    let id = level(nodes.map(str::to_owned).to_vec());
     let in_group = (group, kind, prop::collection::vec(id, 0..4), any::<bool>()).prop_map(|(group, kind, ids, all)| {
         let levels: Vec<String> = ["spBv1.0".to_owned(), group, kind].into_iter().chain(ids).collect();
         if all { format!("{}/#", levels.join("/")) } else { levels.join("/") }
@@ -80,6 +84,14 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
             let commands = [format!("spBv1.0/{own}/NCMD/+"), format!("spBv1.0/{own}/DCMD/+/+")];
             !touches_only(&[&commands[..], &["spBv1.0/STATE/+".to_owned()]].concat())
         }
+        (Principal::JoiningHost(_), _) => {
+            let kinds = match action {
+                Action::Publish => &["NBIRTH", "NDATA", "NDEATH"][..],
+                Action::Subscribe => &["NCMD", "DCMD"][..],
+            };
+            let mine = |level: &str| kinds.iter().any(|kind| topic.contains(&format!("-Join/{kind}/{level}")));
+            !mine(&own) || topic.contains(OTHER_HOST) && !topic.contains("DCMD")
+        }
         (Principal::Viewer, Action::Publish) => topic != "spBv1.0/STATE/ignition",
         (Principal::Operator, Action::Publish) => {
             topic != "spBv1.0/STATE/sparkfleet-cli" && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
@@ -109,6 +121,11 @@ proptest! {
     fn nobody_reaches_beyond_the_wall(topic in topics(), publishes in any::<bool>()) {
         let site = site();
         let action = if publishes { Action::Publish } else { Action::Subscribe };
+        let own = site.clone().with_own_hosts();
+        prop_assert!(
+            !(is_walled_off(&own, &Principal::JoiningHost(HOST), action, &topic) && allows(&own, &HOST.to_string(), action, &topic)),
+            "a host may {action:?} {topic}"
+        );
         for principal in site.principals() {
             let user = site.user(&principal);
             let walled_off = is_walled_off(&site, &principal, action, &topic);
@@ -181,6 +198,32 @@ fn everybody_can_do_their_work() {
         let topic = topic.replace("/d", &format!("/{disk}"));
         assert!(allows(&site, user, action, &topic), "{user} {action:?} {topic}");
     }
+}
+
+#[test]
+fn a_host_with_credentials_of_its_own_is_that_edge_node_and_no_other() {
+    use Action::{Publish, Subscribe};
+    let (shared, own) = (site(), HOST.to_string());
+    let site = shared.clone().with_own_hosts();
+    for group in CLUSTERS.map(|cluster| format!("ACME-{cluster}-Join")) {
+        for (node, is_own) in [(&*own, true), (OTHER_HOST, false), ("+", false)] {
+            for (action, rest) in
+                [(Publish, "NBIRTH"), (Publish, "NDATA"), (Publish, "NDEATH"), (Subscribe, "NCMD"), (Subscribe, "DCMD")]
+            {
+                let below = if rest == "DCMD" { "/+" } else { "" };
+                let topic = format!("spBv1.0/{group}/{rest}/{node}{below}");
+                assert_eq!(allows(&site, &own, action, &topic), is_own, "{action:?} {topic}");
+            }
+        }
+        for topic in [format!("spBv1.0/{group}/NCMD/{own}"), format!("spBv1.0/{group}/DBIRTH/{own}/d")] {
+            assert!(!allows(&site, &own, Publish, &topic), "{topic}");
+        }
+    }
+    let birth = format!("spBv1.0/ACME-Paint-Join/NBIRTH/{own}");
+    assert!(allows(&shared, "ACME-Paint-Join", Publish, &birth), "who shares credentials is every host of the cluster");
+    assert!(!allows(&site, "ACME-Paint-Join", Publish, &birth) && !allows(&shared, &own, Publish, &birth));
+    assert!(!allows(&site, &own.to_uppercase(), Publish, &birth), "a name is written in one way");
+    assert!(!allows(&site, &own.replace('-', ""), Publish, &birth), "a name is written in one way");
 }
 
 /// An edge agent has the certificate of its cluster, and so has whoever took it over.

@@ -309,6 +309,12 @@ pub mod filter {
         format!("{NAMESPACE}/{}/{}/{}/+", node.group, MessageKind::DCmd, node.edge_node)
     }
 
+    /// STATE of every Host Application.
+    #[must_use]
+    pub fn host_states() -> String {
+        format!("{NAMESPACE}/{}/+", MessageKind::State)
+    }
+
     /// STATE of one Host Application.
     #[must_use]
     pub fn host_state(host: &HostId) -> String {

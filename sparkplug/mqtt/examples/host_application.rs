@@ -122,6 +122,8 @@ fn print(event: &HostEvent) {
             console::print_metrics(metrics);
         }
         HostEvent::NodeDeath { node, .. } => println!("NDEATH {}", of_node(node)),
+        // Of names that this program does not give.
+        HostEvent::NodeMessages { .. } => {}
         HostEvent::DeviceBirth { node, device, metrics, .. } => {
             println!("DBIRTH {}", of_device(node, device));
             console::print_metrics(&**metrics);
@@ -137,6 +139,6 @@ fn print(event: &HostEvent) {
             println!("STATE {} {}", word(host.as_str()), if state.online { "online" } else { "offline" });
         }
         HostEvent::Rejected { topic, reason } => println!("rejected {topic}: {reason}"),
-        HostEvent::Stopped => {}
+        HostEvent::HostServed { .. } | HostEvent::Stopped => {}
     }
 }

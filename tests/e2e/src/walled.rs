@@ -21,6 +21,11 @@ use crate::process::Processes;
 pub const USERS: [&str; 5] =
     ["ACME-Central", "ACME-Central-Operator", "ACME-Paint_Shop", "ACME-Paint_Shop-Join", "ACME-Weld_Shop"];
 
+/// Who only reads, and the id under which it publishes STATE.
+pub const VIEWER: &str = "ACME-Central-Viewer";
+/// See [`VIEWER`].
+pub const VIEWER_HOST: &str = "Historian";
+
 /// Longest wait for anything behind the walls.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
@@ -198,7 +203,8 @@ pub async fn walled(kind: &str, file: &str, installed: &str) -> Mosquitto {
     let files = tempfile::tempdir().unwrap();
     let directory = files.path().display().to_string();
     let arguments = ["acl", "generate", "--broker", kind, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
-    let outcome = Cli::new("mqtt://127.0.0.1:1").run(&[&arguments[..], &["--directory", &directory]].concat()).await;
+    let rest = ["--viewer-host", VIEWER_HOST, "--directory", &directory];
+    let outcome = Cli::new("mqtt://127.0.0.1:1").run(&[&arguments[..], &rest].concat()).await;
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let conf = fs::read_to_string(files.path().join("sparkfleet.conf")).unwrap();
     let conf = conf.replace("/etc/mosquitto/certs/", "{dir}/").replace(installed, &format!("{{dir}}/{file}"));
@@ -227,7 +233,7 @@ fn certificates(directory: &Path) {
         openssl(&[&["x509", "-req", "-in", &request], &signed[..]].concat());
     };
     issue("server", "server", "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n");
-    for user in USERS {
+    for user in USERS.into_iter().chain([VIEWER]) {
         issue(user, user, "extendedKeyUsage=clientAuth\n");
     }
     issue("ACME-Enrol", "ACME-Enrol", "extendedKeyUsage=clientAuth\n");

@@ -24,6 +24,8 @@ pub enum Recovery {
     Replace,
     /// An operator decides about a cluster that does not follow the store.
     Decide(ClusterId),
+    /// An operator decides for every cluster that is held.
+    Review,
     /// What the decision needs is written: it is given.
     Release {
         /// The cluster.
@@ -55,6 +57,7 @@ impl World {
                 let store = crate::run::fresh_store().copy(Uuid::from_u128(self.random.wide()));
                 self.replace_store(|disk| disk.replace_store(store));
             }
+            Recovery::Review => self.strays().into_iter().for_each(|site| self.decide(site)),
             Recovery::Decide(site) => self.decide(site),
             Recovery::Release { site, store, after, adopts } => {
                 let is_answered = |fate: &Fate| *fate != Fate::Open;
@@ -162,17 +165,24 @@ impl World {
     }
 
     fn release(&mut self, site: ClusterId, adopts: bool) {
-        let Some(configdb) = self.process_of(&Role::ConfigDb) else { return };
-        let disk = self.processes[&configdb].disk.clone();
-        let (Some(store), Some(cluster)) = (disk.store(), self.clusters.get(&site)) else { return };
+        let Some(cluster) = self.clusters.get(&site) else { return };
+        let uuid = cluster.uuid;
+        let request = WriteRequest::put(self.request_id(), uuid).by("people");
+        let Some(request) = self.decided(site, adopts, request) else { return };
+        self.ask(request);
+    }
+
+    /// The request, with the decision that a site follows the store.
+    pub(crate) fn decided(&mut self, site: ClusterId, adopts: bool, request: WriteRequest) -> Option<WriteRequest> {
+        let disk = self.processes[&self.process_of(&Role::ConfigDb)?].disk.clone();
+        let (store, cluster) = (disk.store()?, self.clusters.get(&site)?);
         let truth = Truth::of(&store.load_now());
         let reported = cluster.accepted().and_then(|record| record.index.origin).map_or(0, |origin| origin.epoch);
         let epoch = reported.max(truth.epoch) + 1;
         let uuid = cluster.uuid;
         let decision = if adopts { "adopt" } else { "discard" };
         let entry = json!({"store": disk.identity(), "epoch": epoch, "decision": decision});
-        let request = WriteRequest::put(self.request_id(), uuid).by("people").entry("EdgeClusterRecovery", entry);
         self.checks.on_decision(uuid, epoch);
-        self.ask(request);
+        Some(request.entry("EdgeClusterRecovery", entry))
     }
 }

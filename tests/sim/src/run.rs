@@ -52,7 +52,8 @@ impl Plan {
     #[must_use]
     pub fn command(&self) -> String {
         let restores = if self.restores { " --restores" } else { "" };
-        format!("cargo run -p sim -- --seed {} --steps {}{restores} --trace", self.seed, self.steps)
+        let rivals = if self.all_rivals { " --rivals" } else { "" };
+        format!("cargo run -p sim -- --seed {} --steps {}{restores}{rivals} --trace", self.seed, self.steps)
     }
 }
 

@@ -263,6 +263,8 @@ impl World {
             let later = self.random.millis(1_000..60_000);
             self.after(later, Happening::Transition(Transition::Recovery(Recovery::Decide(site))));
         }
+        // What an edge took over from the old store while it was replaced shows only now.
+        self.after(Duration::from_secs(120), Happening::Transition(Transition::Recovery(Recovery::Review)));
         for id in self.cluster_ids() {
             if let Some(cluster) = self.clusters.get_mut(&id) {
                 cluster.down_until = None;
@@ -338,7 +340,14 @@ impl World {
         self.script.clusters[n].is_deleted = true;
         let ScriptCluster { uuid, site, .. } = self.script.clusters[n].clone();
         let request = WriteRequest::put(self.request_id(), uuid).delete("EdgeCluster").by("people");
-        self.ask(request);
+        // As the command line does: who deletes a cluster whose edge holds what it is sent decides that it follows.
+        let held = site.filter(|site| self.strays().contains(site));
+        let accepted = held.and_then(|site| self.clusters.get(&site)?.accepted());
+        for deployment in accepted.into_iter().flat_map(|record| record.index.deployments.into_keys()) {
+            self.checks.release(uuid, deployment);
+        }
+        let decided = held.and_then(|site| self.decided(site, false, request.clone()));
+        self.ask(decided.unwrap_or(request));
         if let Some(site) = site.filter(|_| self.random.chance(500)) {
             let later = self.random.millis(1_000..60_000);
             self.after(later, Happening::Transition(Transition::Decommission(site)));

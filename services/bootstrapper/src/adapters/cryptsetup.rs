@@ -137,6 +137,10 @@ impl CryptsetupDisk {
             return Ok(DiskFound::Blank);
         }
         let (_, uuid, mark) = self.checked_header().await?;
+        if let Some(wanted) = self.config.uuid.filter(|wanted| *wanted != uuid) {
+            let name = self.device.display();
+            return Err(PlatformError(format!("state disk {name} has the UUID {uuid}, and disk.uuid is {wanted}")));
+        }
         Ok(DiskFound::Ours { uuid, mark, open: self.is_open() })
     }
 
@@ -215,7 +219,7 @@ impl CryptsetupDisk {
                 return Err(PlatformError(format!("state disk {name} is a member's and is not made anew")));
             }
             DiskFound::Ours { uuid, .. } => *uuid,
-            DiskFound::Blank => Uuid::new_v4(),
+            DiskFound::Blank => self.config.uuid.unwrap_or_else(Uuid::new_v4),
         };
         if !self.config.format {
             let what = if *found == DiskFound::Blank { "is blank" } else { "has to be made anew" };

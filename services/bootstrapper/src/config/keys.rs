@@ -56,6 +56,11 @@ pub const KEYS: &[ConfigKey] = &[
         "false",
         "make a blank disk, and one that no member needs, anew; a disk that cannot be read is never touched",
     ),
+    key(
+        "disk.uuid",
+        "",
+        "UUID of the state disk: a blank one gets it, one with another is not used; the host's name at the broker if it has credentials of its own; absent: a random one",
+    ),
     key("disk.integrity", "true", "new disks authenticate their sectors as well (dm-integrity)"),
     key("disk.cryptsetup", "/usr/sbin/cryptsetup", "the cryptsetup program"),
     key("disk.mkfs", "/usr/sbin/mkfs.ext4", "the program that makes its file system"),

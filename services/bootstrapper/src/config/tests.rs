@@ -45,7 +45,7 @@ fn a_file_and_the_environment_configure_a_host() {
 #[test]
 fn a_wrong_value_is_refused_by_the_name_of_its_key() {
     type Change = fn(&mut Config);
-    let table: [(Change, &str); 14] = [
+    let table: [(Change, &str); 16] = [
         (|config| config.organisation = "A-B".to_owned(), "organisation: "),
         (|config| config.cluster.name.clear(), "cluster.name: "),
         (|config| config.cluster.uuid = None, "cluster.uuid is missing"),
@@ -59,6 +59,14 @@ fn a_wrong_value_is_refused_by_the_name_of_its_key() {
         (|config| config.attestation.lock_register = 16, "attestation.lock_register must lie"),
         (|config| config.attestation.lock_before = Some("00".to_owned()), "attestation.lock_before must have 64"),
         (|config| config.disk.device = "vdb".into(), "disk.device must be"),
+        (|config| config.disk.uuid = Some(Uuid::nil()), "disk.uuid must not be zero"),
+        (
+            |config| {
+                config.disk.uuid = Some(Uuid::from_u128(1));
+                config.mqtt.username = Some(Uuid::from_u128(2).to_string());
+            },
+            "mqtt.username is another UUID than disk.uuid",
+        ),
         (|config| config.kubernetes.attempts_max = 0, "kubernetes.attempts_max must lie"),
     ];
     for (change, message) in table {

@@ -2,15 +2,19 @@
 
 use std::path::Path;
 
+use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
 use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
-use sparkplug::host::HostConfig;
+use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
-use sparkplug::{EdgeNodeDescriptor, HostId, Metric, NameError};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, NameError};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
 
 use crate::event::Effect;
+
+/// Memory that the replicas of all nodes may take: those of some thousand clusters do.
+const REPLICA_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// Both sessions.
 #[derive(Debug)]
@@ -119,10 +123,92 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     let filters = [configdb, enrolling].into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
+    let interests = interests(organisation)?;
     Ok(HostConfig {
         filters,
+        interests,
+        // Viewers may not command.
+        rebirths_for_hosts: Some(RebirthsForHosts::but_for(organisation.own_host_prefixes())),
+        replica_bytes_max: REPLICA_BYTES_MAX,
         // Each group has a few nodes of a few kilobytes: a fleet of 10,000 clusters is asked within ten seconds.
         rebirths_per_second_max: 1_000,
         ..HostConfig::of_contracts(Some(host_id))
     })
+}
+
+/// What the contracts know. In the quarantine group everybody may claim any id, so only clusters that are known become nodes there.
+fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
+    let configdb = configdb_node(organisation);
+    let edge: [(&str, fn(&DeviceId) -> bool); 4] = [
+        (edge_sync_contract::names::EDGE_NODE_ID, |device| edge_sync_contract::SyncDevice::parse(device).is_some()),
+        (join_service_contract::names::EDGE_NODE_ID, |device| join_service_contract::names::disk_of(device).is_some()),
+        (krb_keys_contract::names::EDGE_NODE_ID, |device| krb_keys_contract::names::resource_of(device).is_some()),
+        (enrolment_protocol::metrics::RENEWAL_NODE, |_| false),
+    ];
+    let enrolling = Interest {
+        group: Some(GroupId::new(organisation.enrol_group())?),
+        edge_node: None,
+        allowed_only: true,
+        device: |_| false,
+    };
+    let mut interests =
+        vec![enrolling, Interest::in_edge_node(configdb.edge_node, |device| object_of(device).is_some())];
+    for (edge_node, device) in edge {
+        interests.push(Interest::in_edge_node(EdgeNodeId::new(edge_node)?, device));
+    }
+    Ok(interests)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use sparkplug::host::HostApplication;
+    use sparkplug::payload::{EncodeOptions, Form, Payload};
+    use sparkplug::session::TransportEvent;
+    use sparkplug::time::Now;
+
+    use super::*;
+
+    fn birth() -> Bytes {
+        let payload = Payload {
+            timestamp: Some(1),
+            seq: Some(0),
+            metrics: vec![Metric::new("bdSeq", 0_i64)],
+            ..Payload::default()
+        };
+        sparkplug::payload::encode(&payload, &EncodeOptions::new(Form::Birth))
+    }
+
+    #[test]
+    fn only_nodes_and_devices_of_the_contracts_are_kept() {
+        let organisation = Organisation::new("ACME").unwrap();
+        let config = host_config(&organisation).unwrap();
+        let now = Now::new(std::time::Duration::ZERO, 1);
+        let mut host = HostApplication::new(config.clone(), now);
+        host.on_transport(TransportEvent::Connected, now);
+        host.on_transport(TransportEvent::Subscribed, now);
+        let uuid = uuid::Uuid::from_u128(7).to_string();
+        for (group, node, kept) in [
+            ("ACME-Alpha", "Sync", true),
+            ("ACME-Alpha", "Join", true),
+            ("ACME-Alpha", "Keys", true),
+            ("ACME-Alpha", "Identity", true),
+            ("ACME-Central", "ConfigDB", true),
+            ("ACME-Enrol", uuid.as_str(), false),
+            ("ACME-Enrol", "Sync", false),
+            ("ACME-Alpha", "Robot", false),
+        ] {
+            let topic = format!("spBv1.0/{group}/NBIRTH/{node}");
+            host.on_transport(TransportEvent::Message { topic, payload: birth(), retain: false }, now);
+            let node = EdgeNodeDescriptor::parse(group, node).unwrap();
+            assert_eq!(host.liveness(&node).is_some(), kept, "{node}");
+        }
+        let fits = |node: &str, device: &str| {
+            let one = config.interests.iter().find(|one| one.edge_node.as_ref().is_some_and(|id| id.as_str() == node));
+            (one.unwrap().device)(&DeviceId::new(device).unwrap())
+        };
+        assert!(fits("Sync", &format!("deployment-{uuid}")) && !fits("Sync", "anything"));
+        assert!(fits("ConfigDB", &uuid) && !fits("ConfigDB", "anything"));
+        assert!(!fits("Join", "anything") && !fits("Keys", "anything") && !fits("Identity", "anything"));
+    }
 }

@@ -124,7 +124,7 @@ impl AccountIndex {
     }
 }
 
-fn node(organisation: &Organisation, cluster: &str) -> Option<EdgeNodeDescriptor> {
+pub(super) fn node(organisation: &Organisation, cluster: &str) -> Option<EdgeNodeDescriptor> {
     let name = ClusterName::new(cluster).ok()?;
     GroupId::new(organisation.cluster_group(&name)).ok().map(keys_node)
 }

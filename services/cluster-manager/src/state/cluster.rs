@@ -20,7 +20,7 @@ use sparkplug::{EdgeNodeDescriptor, Now, TypedMetrics};
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::accounts::AccountsState;
+use super::accounts::{self, AccountsState};
 use super::edge::{self, EdgeState};
 use super::identity::IdentityEntries;
 use super::join::{self, PolicyForwarding};
@@ -639,16 +639,30 @@ impl ClusterManager {
         }
     }
 
+    /// Of clusters that nothing claims any more, nothing is known of what their nodes say, neither here nor in the session: whoever expects them later has to hear their births.
+    pub(super) fn forget_edges(&mut self, names: &BTreeSet<String>) {
+        for name in names {
+            if self.claims.contains_key(name) {
+                continue;
+            }
+            self.syncs.remove(name);
+            self.joins.remove(name);
+            self.edge_accounts.forget_keys(name);
+            let Ok(cluster) = ClusterName::new(name.as_str()) else { continue };
+            let organisation = &self.settings.organisation;
+            let edge = [edge::sync_node(organisation, &cluster), join::node(organisation, &cluster)];
+            let nodes = edge.into_iter().chain([accounts::node(organisation, name)]).flatten();
+            self.effects.extend(nodes.map(|node| Effect::Host(HostRequest::Forget { node })));
+        }
+    }
+
     /// The cluster has no configuration and no record: nothing of it is left.
     fn remove(&mut self, uuid: Uuid) {
         let names = self.clusters.get(&uuid).map(|cluster| cluster.claims.clone()).unwrap_or_default();
         self.set_claims(uuid, BTreeSet::new());
-        for name in names.iter().filter(|name| !self.claims.contains_key(*name)) {
-            self.syncs.remove(name);
-            self.joins.remove(name);
-            self.edge_accounts.forget_keys(name);
-        }
+        self.forget_edges(&names);
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
+        self.allow_enrolment(uuid, false);
         let released = self.rollout.remove(uuid);
         self.dirty.extend(released);
         let released = self.repositories.remove(uuid);

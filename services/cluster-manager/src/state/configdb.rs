@@ -123,10 +123,7 @@ impl ClusterManager {
                 // Its Device is not born again: it is told what differs.
                 Some(known) => known.take_over(cluster),
                 None => {
-                    for name in cluster.claims.iter().filter(|name| !self.claims.contains_key(*name)) {
-                        self.joins.remove(name);
-                        self.edge_accounts.forget_keys(name);
-                    }
+                    self.forget_edges(&cluster.claims);
                     for node in cluster.expected() {
                         self.forget(node);
                     }
@@ -206,6 +203,7 @@ impl ClusterManager {
         if let Vacant(place) = self.clusters.entry(uuid) {
             place.insert(fresh());
             self.read_rollout(uuid);
+            self.allow_enrolment(uuid, true);
         }
         self.clusters.entry(uuid).or_insert_with(fresh)
     }

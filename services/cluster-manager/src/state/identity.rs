@@ -151,6 +151,14 @@ impl ClusterManager {
         }
     }
 
+    /// In the quarantine group only clusters that are known become nodes.
+    pub(super) fn allow_enrolment(&mut self, uuid: Uuid, is_known: bool) {
+        let node = self.settings.identity.as_ref().and_then(|_| metrics::node(&self.settings.organisation, uuid).ok());
+        let Some(node) = node else { return };
+        let request = if is_known { HostRequest::Allow { node } } else { HostRequest::Forget { node } };
+        self.effects.push(Effect::Host(request));
+    }
+
     /// Takes an event of the node by which a cluster in its own group asks for renewal.
     pub(super) fn on_renewal_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent) {
         let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) else { return };

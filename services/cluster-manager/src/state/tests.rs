@@ -523,6 +523,8 @@ struct World {
     offers: BTreeMap<Uuid, BootstrapGrant>,
     script: Option<Arc<crate::bootstrap::site::SiteScript>>,
     expected: BTreeSet<String>,
+    /// Nodes of the quarantine group that the session may take in.
+    allowed: BTreeSet<String>,
     forgotten: BTreeSet<String>,
     effects: usize,
     kill: Kill,
@@ -557,6 +559,7 @@ impl World {
             offers: BTreeMap::new(),
             script: None,
             expected: BTreeSet::new(),
+            allowed: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             effects: 0,
             kill,
@@ -587,6 +590,7 @@ impl World {
         self.offers.clear();
         self.script = None;
         self.expected.clear();
+        self.allowed.clear();
         self.forgotten.clear();
         self.node = NodeMetrics::default();
         self.node.merge(&self.manager.node_metrics()).unwrap();
@@ -716,6 +720,9 @@ impl World {
                 let events = edge.map(|edge| edge.command(device.as_ref(), &metrics)).unwrap_or_default();
                 self.feed(events);
             }
+            Effect::Host(HostRequest::Allow { node }) => {
+                self.allowed.insert(node.to_string());
+            }
             Effect::Host(HostRequest::Expect { node }) => {
                 self.expected.insert(node.to_string());
                 // A node that was forgotten is asked for its birth.
@@ -726,6 +733,7 @@ impl World {
             }
             Effect::Host(HostRequest::Forget { node }) => {
                 self.expected.remove(&node.to_string());
+                self.allowed.remove(&node.to_string());
                 self.forgotten.insert(node.to_string());
             }
             Effect::Host(other) => panic!("{other:?}"),
@@ -1315,13 +1323,19 @@ fn the_status_stays_when_sync_goes_away() {
     assert_eq!(hosts, 1);
 }
 
+/// The n-th of some certificates.
+fn certificate(n: usize) -> String {
+    rcgen::generate_simple_self_signed(vec![format!("sealing-{n}")]).unwrap().cert.pem()
+}
+
 #[test]
 fn a_status_that_changes_all_the_time_is_written_now_and_then_and_the_last_one_at_last() {
     let mut world = running();
     let before = world.db.revision;
-    for n in 0..200 {
+    let certificates: Vec<String> = (0..200).map(certificate).collect();
+    for sealing in &certificates {
         let edge = world.edges.get_mut("Paint_Shop").unwrap();
-        edge.node.sealing_certificate = Some(format!("PEM {n}"));
+        edge.node.sealing_certificate = Some(sealing.clone());
         let events = edge.birth();
         world.feed(events);
         world.run(Duration::ZERO);
@@ -1330,7 +1344,7 @@ fn a_status_that_changes_all_the_time_is_written_now_and_then_and_the_last_one_a
     assert!((1..=25).contains(&written), "{written} entries");
     world.run(Duration::from_secs(60));
     let status = world.db.json(CLUSTER, "EdgeClusterStatus").unwrap();
-    assert_eq!(status["kubeseal_cert"], "PEM 199");
+    assert_eq!(status["kubeseal_cert"], certificates[199].as_str());
 }
 
 #[test]

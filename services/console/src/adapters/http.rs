@@ -1,6 +1,7 @@
 //! HTTP: the page, the reads and the stream. Reads only: nothing here can cause a message.
 
 mod guard;
+mod history;
 mod openapi;
 
 use std::io;
@@ -24,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::assets::Assets;
+use super::history::Reader;
 use super::hub::Hub;
 use super::stream;
 use crate::config::{Config, Role, Settings};
@@ -54,6 +56,7 @@ pub struct Site {
     allowed_hosts: Arc<[String]>,
     assets: Assets,
     hub: Hub,
+    history: Reader,
     clock: Clock,
     streams: Arc<Semaphore>,
     /// How long a client of a stream may read nothing.
@@ -66,7 +69,7 @@ impl Site {
     ///
     /// # Errors
     /// `web.assets_dir` is not a directory.
-    pub fn new(config: &Config, settings: &Settings, hub: Hub, clock: Clock) -> anyhow::Result<Self> {
+    pub fn new(config: &Config, settings: &Settings, hub: Hub, history: Reader, clock: Clock) -> anyhow::Result<Self> {
         if let Some(directory) = config.web.assets_dir.as_ref().filter(|directory| !directory.is_dir()) {
             let error = anyhow::anyhow!("web.assets_dir: {} is not a directory", directory.display());
             return Err(service_runtime::exit::with_code(service_runtime::exit::CONFIG, error));
@@ -81,6 +84,7 @@ impl Site {
             allowed_hosts: config.web.allowed_hosts.clone().into(),
             assets: Assets::new(config.web.assets_dir.clone()).context("the page cannot be compressed")?,
             hub,
+            history,
             clock,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             slow_max: stream::SLOW_MAX,
@@ -103,6 +107,7 @@ fn router(site: Site) -> Router {
     Router::new()
         .route("/api/v1/session", get(session))
         .route("/api/v1/stream", get(follow))
+        .route("/api/v1/events", get(history::events))
         .route("/api/v1/openapi.json", get(openapi::get))
         .route("/api/v1/{table}", get(table))
         .route("/api/{*rest}", get(nothing))
@@ -124,8 +129,8 @@ async fn table(State(site): State<Site>, Path(name): Path<String>, query: RawQue
         Ok(name) => name,
         Err(error) => return refused(StatusCode::NOT_FOUND, "table", error),
     };
-    if parameter(&query, "at").is_some() {
-        return refused(StatusCode::BAD_REQUEST, "at", "this console keeps no history");
+    if let Some(at) = parameter(&query, "at") {
+        return history::at(&site, &name, &at, &headers).await;
     }
     let Ok(table) = site.hub.read(name).await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "table", "the console is stopping");

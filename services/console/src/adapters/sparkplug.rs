@@ -59,7 +59,7 @@ impl Sessions {
         Ok(Self { node, host })
     }
 
-    /// Executes one effect; what is published to browsers is not for here.
+    /// Executes one effect; what is for browsers or the history is not for here.
     ///
     /// # Errors
     /// A session has ended.
@@ -77,7 +77,7 @@ impl Sessions {
                 }
             }
             Effect::Host(request) => self.host.request(request).await,
-            Effect::Publish(_) | Effect::Retire(_) => Ok(()),
+            Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) => Ok(()),
         }
     }
 

@@ -11,7 +11,7 @@ export interface Table<R extends Row = Row> {
   list: ReadonlySignal<readonly R[]>;
   state: Signal<TableState>;
   /** Spans in which the console heard nothing; known for past times only. */
-  gaps: Signal<readonly [number, number][]>;
+  gaps: Signal<readonly [number, number | null][]>;
 }
 
 /** The rows after a frame. The rows that it does not name keep their identity. */

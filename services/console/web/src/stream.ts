@@ -2,7 +2,7 @@
 import { batch, effect, signal, untracked } from "@preact/signals";
 import { at } from "./router.ts";
 import { clockOffset, mark, release, session, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
-import type { Frame, Session, Snapshot, TableName } from "./wire.ts";
+import type { EventPage, Frame, Session, Snapshot, TableName } from "./wire.ts";
 
 /** State of the stream, and since when it is so. */
 export const connection = signal<{ state: "connecting" | "open" | "lost"; since: number }>({ state: "connecting", since: Date.now() });
@@ -65,6 +65,12 @@ async function readJson<T>(path: string, signal: AbortSignal | null = null): Pro
   const response = await fetch(path, { signal, headers: { accept: "application/json" } });
   if (!response.ok) throw new Error(`${path} answered ${response.status}`);
   return (await response.json()) as T;
+}
+
+/** What happened since a time, of one cluster or of all. */
+export async function readEvents(since: number, cluster: string, signal: AbortSignal): Promise<EventPage> {
+  const of = cluster === "" ? "" : `&cluster=${encodeURIComponent(cluster)}`;
+  return readJson<EventPage>(`/api/v1/events?since=${Math.max(0, Math.round(since))}&limit=1000${of}`, signal);
 }
 
 async function readSession(): Promise<void> {

@@ -37,6 +37,8 @@ export interface ConsoleRow extends Row {
   /** Whether every birth has arrived that the replicas need. */
   complete: boolean;
   missing: string[];
+  /** Whether what happens is recorded, and why there is no history. */
+  history: { recording: boolean; reason: string | null };
   sessions: number;
   version: string;
   host_id: string;
@@ -153,6 +155,24 @@ export interface EventRow extends Row {
   new: string | null;
   text: string;
   who: string | null;
+  /** Id of the write to ConfigDB that led to it, where it is known. */
+  request: string | null;
+}
+
+/** A span in which the console heard nothing; it lasts while it has no end. */
+export interface Gap {
+  since: number;
+  until: number | null;
+  reason: string;
+}
+
+/** What happened, the latest first. */
+export interface EventPage {
+  rows: EventRow[];
+  next: number | null;
+  gaps: Gap[];
+  /** When the history begins; null while it holds nothing. */
+  begins: number | null;
 }
 
 export interface NodeRow extends Row {
@@ -235,6 +255,6 @@ export interface Snapshot<R extends Row = Row> {
   rev: number;
   at: number | null;
   rows: R[];
-  /** Spans in which nothing was heard. */
-  gaps?: [number, number][];
+  /** The span without news that the time is in; it lasts while it has no end. */
+  gaps?: [number, number | null][];
 }

@@ -6,6 +6,7 @@ const { visible, hasInvisible, age, duration, count, valueText, differingDigits,
 const { parse, address, timeOf } = await load("router.ts");
 const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await load("store.ts");
 const { filtered, parseFilter } = await load("filter.ts");
+const { gapParts, gapEvent, together, laneKind } = await load("events.ts");
 const { commands, shellWord } = await load("commands.ts");
 
 test("what cannot be seen is written out, and long texts are bounded", () => {
@@ -114,4 +115,18 @@ test("commands are literal for the shell, or not offered", () => {
   assert.equal(commands.deleteCluster("--all"), null);
   assert.equal(commands.deleteCluster("a\nb"), null);
   assert.equal(commands.moveDeployment("C", "D", ""), "sparkfleet deployment move C/D --wait");
+});
+
+test("gaps are cut to the span that is shown", () => {
+  const gap = (since, until) => ({ since, until, reason: "stopped" });
+  const parts = gapParts([gap(0, 50), gap(120, 140), gap(180, null), gap(10, 20), gap(300, 400)], 40, 240).map(({ left, width }) => [left, width]);
+  assert.deepEqual(parts, [[0, 0.05], [0.4, 0.1], [0.7, 0.3]]);
+  assert.match(gapEvent(gap(5, null)).text, /^nothing was heard since then: stopped$/);
+});
+
+test("events that two sources bring are shown once, by how they ended", () => {
+  const event = (key, kind, value) => ({ key, kind, new: value });
+  assert.deepEqual(together([event("1"), event("2")], [event("2"), event("3")]).map((one) => one.key), ["1", "2", "3"]);
+  const kinds = [["health", "away"], ["health", "good"], ["alert raised", "Offline"], ["alert cleared", null], ["config", "5"], ["gap", null], ["added", "spec"]];
+  assert.deepEqual(kinds.map(([kind, value]) => laneKind(event("1", kind, value))), ["bad", "good", "bad", "good", "config", "bad", "change"]);
 });

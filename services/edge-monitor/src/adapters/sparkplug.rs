@@ -6,7 +6,7 @@ use std::sync::Arc;
 use configdb_schema::address::MONITOR_NODE;
 use edge_monitor_contract::identity;
 use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
-use sparkplug::host::HostConfig;
+use sparkplug::host::{HostConfig, RebirthsForHosts};
 use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, NameError};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
@@ -118,7 +118,12 @@ pub fn host_config(scope: &Scope) -> Result<HostConfig, NameError> {
             let configdb = configdb_contract::configdb_node(organisation);
             let monitors = filter(format!("spBv1.0/+/+/{MONITOR_NODE}/#"));
             let configdb = filter(format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node));
-            HostConfig { filters: vec![monitors, configdb], ..config }
+            // Viewers may not command. ConfigDB is asked by the cluster manager.
+            let rebirths = RebirthsForHosts {
+                nodes: |node| node.edge_node.as_str() == MONITOR_NODE,
+                ..RebirthsForHosts::but_for(organisation.own_host_prefixes())
+            };
+            HostConfig { filters: vec![monitors, configdb], rebirths_for_hosts: Some(rebirths), ..config }
         }
     })
 }

@@ -23,7 +23,7 @@ pub use challenge::HelloAnswer;
 pub use claim::{Claim, Phase, Record, claim};
 pub use keys::IssuerKeys;
 pub use member::{Acknowledged, MemberError};
-pub use verdict::{EvidenceAnswer, Recipient, Rejected, Verified};
+pub use verdict::{EvidenceAnswer, Recipient, Recognised, Rejected, Verified};
 
 use crate::certificate::SigningKey;
 use crate::message::WireError;

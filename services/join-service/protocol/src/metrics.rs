@@ -52,7 +52,8 @@ pub struct MetricError {
 }
 
 impl HostMessage {
-    const NAMES: [&'static str; 4] = [HELLO, EVIDENCE, PROGRESS, ACKNOWLEDGEMENT];
+    /// Names of the metrics, all of them Bytes. Each message vouches for itself, so an issuer takes them whatever it thinks of the host's birth.
+    pub const NAMES: [&'static str; 4] = [HELLO, EVIDENCE, PROGRESS, ACKNOWLEDGEMENT];
 
     /// Name of its metric.
     #[must_use]

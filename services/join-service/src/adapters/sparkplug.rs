@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use join_protocol::limits::EVIDENCE_BYTES_MAX;
+use join_protocol::metrics::HostMessage;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, Speaker, UpdateError};
 use sparkplug::host::{HostConfig, HostRequest};
 use sparkplug::session::QoS;
@@ -70,6 +71,7 @@ impl Sessions {
             devices_max: 0,
             metrics_max: METRICS_MAX,
             message_bytes_max: 2 * EVIDENCE_BYTES_MAX,
+            messages: HostMessage::NAMES.into(),
             ..HostConfig::of_contracts(host_id)
         }
     }

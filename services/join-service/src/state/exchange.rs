@@ -1,8 +1,9 @@
 //! Hello and evidence: from a message to a challenge, a refusal, or the writes that come before a ticket.
 
-use join_attestation::ek_hash;
+use join_attestation::{EkHash, ek_hash};
 use join_protocol::issuer::{Claim, EvidenceAnswer, HelloAnswer, Phase, Recipient, Record, Rejected, Verified, claim};
 use join_protocol::message::evidence::Evidence;
+use join_protocol::message::hello::Hello;
 use join_protocol::message::ticket::Given;
 use join_protocol::metrics::IssuerMessage;
 use join_protocol::refusal::{Refusal, RefusalCode};
@@ -19,7 +20,7 @@ use crate::document::{Binding, ControlPlaneLease, HostRecord, Key, Request, to_t
 use crate::event::{NewToken, Operation, Version};
 use crate::identity::{self, Admission};
 use crate::issue::{Issuing, needs_token, token_group};
-use crate::limits::{BUSY_RETRY_MS, Permit};
+use crate::limits::{BUSY_RETRY_MS, Permit, Source, Standing};
 use crate::reconcile::Ending;
 
 /// How long a replica may take to make a ticket before it is made again, ms. Longer than any request to Kubernetes takes.
@@ -27,7 +28,14 @@ const CLAIM_MS: u64 = 60_000;
 
 impl State {
     pub(super) fn on_hello(&mut self, address: &Address, hello: &[u8], now: Now) {
-        match self.limits.hello(now.mono) {
+        let (source, standing) = match Hello::decode(hello) {
+            Ok(hello) => self.named(&hello),
+            Err(_) => (Source::Unreadable, Standing::Stranger),
+        };
+        if !self.limits.host(source, standing, now.mono) {
+            return self.counters.ignore("rate");
+        }
+        match self.limits.hello(standing, now.mono) {
             Permit::Granted => {}
             Permit::Busy => {
                 if let Ok(refused) = self.issuer.refuse_busy(hello, BUSY_RETRY_MS) {
@@ -49,23 +57,47 @@ impl State {
         }
     }
 
+    /// In whose name a hello is.
+    fn named(&self, hello: &Hello) -> (Source, Standing) {
+        let variant = self.issuer.policy().variants.iter().find(|variant| hello.variants.contains(variant));
+        let keys = variant.map(|variant| hello.keys(*variant));
+        keys.and_then(|keys| ek_hash(&keys).ok()).map_or((Source::Unreadable, Standing::Stranger), |ek| self.source(ek))
+    }
+
+    fn source(&self, ek: EkHash) -> (Source, Standing) {
+        let policy = self.policy.verifier().policy();
+        let is_known = policy.enrolment(&ek).is_some() || self.cache.host(&ek).is_some();
+        let standing = if is_known && !policy.is_revoked(&ek) { Standing::Known } else { Standing::Stranger };
+        (Source::Named(ek), standing)
+    }
+
     pub(super) fn on_evidence(&mut self, address: &Address, message: &[u8], now: Now) {
         let Ok(Evidence { request: id, .. }) = Evidence::decode(message) else {
             return self.counters.ignore("malformed");
         };
-        let known = self.cache.request(id).map(|entry| &entry.is.record);
+        let known = self.cache.request(id).map(|entry| &entry.is);
         // An answer that exists is sent again as it is, to the host that it is for.
-        if let Some(known) = known.filter(|known| known.address == *address)
-            && let Some(ticket) = known.answer_to(message)
+        if let Some(known) = known.filter(|known| known.record.address == *address)
+            && let Some(ticket) = known.record.answer_to(message)
         {
             let ticket = IssuerMessage::Ticket(ticket.to_vec());
+            if !self.limits.host(Source::Member(known.ek), Standing::Known, now.mono) {
+                return self.counters.ignore("rate");
+            }
             self.totals.resent += 1;
             return self.send(address, &ticket);
         }
         if self.busy.contains(&id) || self.busy.len() >= WORK_MAX {
             return self.counters.ignore("waiting");
         }
-        if !self.limits.evidence(now.mono) {
+        let (source, standing) = match self.issuer.recognise(address, message) {
+            Ok(recognised) => {
+                let ek = ek_hash(&recognised.keys());
+                ek.map_or((Source::Unreadable, Standing::Stranger), |ek| self.source(ek))
+            }
+            Err(ignored) => return self.counters.ignore(ignored.name()),
+        };
+        if !self.limits.host(source, standing, now.mono) || !self.limits.evidence(standing, now.mono) {
             return self.counters.ignore("rate");
         }
         match self.issuer.on_evidence(address, message, now.wall, self.policy.verifier()) {

@@ -9,19 +9,18 @@ use service_runtime::Effects;
 use sparkplug::Now;
 
 use super::{PARKED_MAX, State, Work, rebirth};
-use crate::document::{HostRecord, Key, to_text};
+use crate::cache::Entry;
+use crate::document::{HostRecord, Key, Request, to_text};
 use crate::event::{Operation, Version};
+use crate::limits::{Source, Standing};
 use crate::reconcile::{self, Ending};
 
 impl State {
     pub(super) fn on_progress(&mut self, address: &Address, message: Vec<u8>, now: Now) {
         let body = Authenticated::decode_progress(&message).and_then(|outer| Progress::decode(&outer.body));
         let Ok(Progress { request: id, .. }) = body else { return self.counters.ignore("malformed") };
-        if self.busy.contains(&id) {
-            return self.park(id, address, HostMessage::Progress(message));
-        }
-        let Some(entry) = self.cache.request(id).cloned() else { return self.counters.ignore("unknown") };
-        let progress = match self.issuer.on_progress(&entry.is.record, address, &message) {
+        let Some((entry, message)) = self.of_member(id, address, HostMessage::Progress(message), now) else { return };
+        let progress = match self.issuer.on_progress(&entry.is.record, address, message.bytes()) {
             Ok(progress) => progress,
             Err(_) => return self.counters.ignore("not-believed"),
         };
@@ -48,21 +47,43 @@ impl State {
         self.run(Work::Member(id), operations, rebirth.into_iter().collect());
     }
 
+    /// The attempt that a message is about, if who sent it opened its ticket, and may say something now. What has to wait for a write is kept; anybody else's message never takes its place.
+    fn of_member(
+        &mut self,
+        id: RequestId,
+        address: &Address,
+        message: HostMessage,
+        now: Now,
+    ) -> Option<(Entry<Request>, HostMessage)> {
+        let refused = match self.cache.request(id) {
+            None => "unknown",
+            Some(entry) if matches!(entry.is.record.phase, Phase::Done) => "over",
+            Some(entry) if !self.issuer.is_of_member(&entry.is.record, address, &message) => "not-believed",
+            Some(_) if self.busy.contains(&id) => {
+                self.park(id, address, message);
+                return None;
+            }
+            Some(entry) if !self.limits.host(Source::Member(entry.is.ek), Standing::Known, now.mono) => "rate",
+            Some(entry) => return Some((entry.clone(), message)),
+        };
+        self.counters.ignore(refused);
+        None
+    }
+
     pub(super) fn on_acknowledgement(&mut self, address: &Address, message: Vec<u8>, now: Now) {
         let body =
             Authenticated::decode_acknowledgement(&message).and_then(|outer| Acknowledgement::decode(&outer.body));
         let Ok(Acknowledgement { request: id, .. }) = body else { return self.counters.ignore("malformed") };
-        if self.busy.contains(&id) {
-            return self.park(id, address, HostMessage::Acknowledgement(message));
-        }
-        let Some(entry) = self.cache.request(id).cloned() else { return self.counters.ignore("unknown") };
+        let message = HostMessage::Acknowledgement(message);
+        let Some((entry, message)) = self.of_member(id, address, message, now) else { return };
         if !matches!(entry.is.record.phase, Phase::Granted { .. }) {
             // Hosts repeat it for some time; once is enough.
             return self.counters.ignore("over");
         }
         let verifier = self.policy.verifier();
         let record = &entry.is.record;
-        if let Err(error) = self.issuer.on_acknowledgement(record, address, &message, &self.cluster_id, verifier) {
+        if let Err(error) = self.issuer.on_acknowledgement(record, address, message.bytes(), &self.cluster_id, verifier)
+        {
             tracing::warn!(request = %id, %error, "acknowledgement not believed");
             return self.counters.ignore("not-believed");
         }

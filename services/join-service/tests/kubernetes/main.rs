@@ -6,3 +6,4 @@ mod support;
 
 mod rights;
 mod service;
+mod spoofing;

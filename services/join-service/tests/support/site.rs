@@ -91,8 +91,8 @@ pub fn settings(replica: &str) -> Settings {
         control_plane_lifetime: Duration::from_secs(600),
         certificate_lifetime: Duration::from_secs(90 * 86_400),
         hosts_max: 1_000,
-        hellos_per_second_max: 1_000,
-        evidence_per_second_max: 1_000,
+        hellos_per_second_max: 50,
+        evidence_per_second_max: 20,
     }
 }
 

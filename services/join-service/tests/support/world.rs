@@ -16,7 +16,7 @@ use join_service_contract::{DesiredPolicy, JoinNode, names};
 use service_runtime::Effects;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{BdSeq, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
+use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 
 use super::host::SimHost;
 use super::site::{self, numbered};
@@ -251,13 +251,7 @@ impl World {
     fn birth(&mut self, at: usize, host: usize) {
         let metrics = HostMessage::birth_metrics(&self.hosts[host].machine.standing_messages());
         self.wire.carry(&metrics);
-        let event = HostEvent::NodeBirth {
-            node: self.node_of(host),
-            bd_seq: BdSeq::ZERO,
-            timestamp: self.now.wall,
-            uuid: None,
-            metrics: metrics.into(),
-        };
+        let event = HostEvent::NodeMessages { node: self.node_of(host), metrics };
         let generation = self.replicas[at].generation;
         self.post(5, Mail::Replica(at, generation, Event::Host(event)));
     }
@@ -419,7 +413,7 @@ impl World {
                 for at in 0..self.replicas.len() {
                     if self.replicas[at].speaks {
                         let metrics = vec![message.to_metric()];
-                        let event = HostEvent::NodeData { node: node.clone(), timestamp: self.now.wall, metrics };
+                        let event = HostEvent::NodeMessages { node: node.clone(), metrics };
                         self.tell(at, Event::Host(event));
                     }
                 }

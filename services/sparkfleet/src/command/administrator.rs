@@ -310,7 +310,11 @@ fn entropy() -> anyhow::Result<Entropy> {
 async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let node = EdgeNodeDescriptor::parse(&administrator.address.group, &administrator.address.node)?;
     let topic = format!("spBv1.0/{}/+/{}", node.group, node.edge_node);
-    let config = HostConfig { filters: vec![(topic, QoS::AtLeastOnce)], ..HostConfig::of_contracts(None) };
+    let config = HostConfig {
+        filters: vec![(topic, QoS::AtLeastOnce)],
+        messages: HostMessage::NAMES.into(),
+        ..HostConfig::of_contracts(None)
+    };
     let clock = Clock::new();
     let mut session = sparkplug_mqtt::spawn_host(config, &mqtt_config(&options.connection)?, clock)?;
     session.request(HostRequest::Expect { node: node.clone() }).await?;
@@ -331,8 +335,8 @@ async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::R
             }
         };
         let metrics: &[Metric] = match &event {
-            HostEvent::NodeBirth { metrics, .. } => metrics,
-            HostEvent::NodeData { metrics, .. } => metrics,
+            HostEvent::NodeMessages { metrics, .. } => metrics,
+            HostEvent::NodeBirth { .. } | HostEvent::NodeData { .. } => &[],
             _ => continue,
         };
         if !std::mem::replace(&mut is_heard, true) {

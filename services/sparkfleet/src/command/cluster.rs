@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use cluster_manager_contract::SetupState;
 use configdb_contract::WriteRequest;
 use configdb_schema::address::{self, ClusterName};
-use configdb_schema::document::{EdgeCluster, Info};
+use configdb_schema::document::{EdgeCluster, Info, RecoveryDecision};
 use configdb_schema::{Document as _, known};
 use serde_json::json;
 use service_runtime::exit;
@@ -14,6 +14,7 @@ use super::{alert, not_found, outcome, usage};
 use crate::cli::{ClusterCommand, Connection, Options};
 use crate::client::{Client, Scope, request_id, writer};
 use crate::output::{self, Table};
+use crate::recovery::{self, Comparison};
 use fleet_view::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow};
 
 /// Carries out a cluster command.
@@ -306,11 +307,25 @@ async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Opti
         let error = anyhow!("{} has deployments: {names}; delete them first, or add --with-deployments", row.name);
         return Err(exit::with_code(exit::REFUSED, error));
     }
+    // An edge that holds what it is sent would hold the end of its cluster, too: who deletes the cluster decides that.
+    let open = recovery::compare(&client.fleet, &row.name).filter(Comparison::is_open);
+    let unknown = open.as_ref().map(|_| recovery::would_be_deleted(&client.fleet, &row.name)).unwrap_or_default();
+    if !unknown.is_empty() && !with_deployments {
+        let names = recovery::names(&unknown);
+        let error = anyhow!(
+            "{name} runs deployments that this control plane does not know: {names}; look at them with `sparkfleet recover status {name}`, or add --with-deployments to remove them",
+            name = row.name
+        );
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
     for (uuid, _) in deployments {
         client.write(super::deployment::deletion(uuid)).await?;
     }
-    let request =
+    let mut request =
         WriteRequest::put(request_id(), row.uuid).by(writer()).delete(configdb_schema::application::EDGE_CLUSTER.slug);
+    if let Some(open) = &open {
+        request = recovery::decided(&client.fleet, open, RecoveryDecision::Discard, request)?;
+    }
     let result = client.write(request).await?;
     if wait {
         let gone = |fleet: &Fleet| fleet.manager.cluster(row.uuid).is_none().then_some(());

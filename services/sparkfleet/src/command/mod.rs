@@ -13,6 +13,7 @@ pub mod crl;
 pub mod deployment;
 pub mod host;
 pub mod identity;
+pub mod past;
 pub mod policy;
 pub mod recover;
 pub mod rollout;

@@ -15,7 +15,7 @@ use crate::cli::Options;
 use crate::cli::recover::RecoverCommand;
 use crate::client::{Client, Scope, request_id, writer};
 use crate::output::{self, Table};
-use crate::recovery::{self, Comparison, Named};
+use crate::recovery::{self, Comparison, Named, names};
 
 /// How long edges that ConfigDB does not know are waited for, and an edge that keeps no entries of something.
 const HEAR: Duration = Duration::from_secs(3);
@@ -62,10 +62,6 @@ async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<C
     };
     client.hear_for(HEAR, given).await?;
     Ok(names.iter().filter_map(|name| recovery::compare(&client.fleet, name)).collect())
-}
-
-fn names(named: &[Named]) -> String {
-    named.iter().map(|named| named.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn table(rows: &[Comparison]) -> Table {

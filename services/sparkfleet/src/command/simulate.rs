@@ -1,5 +1,7 @@
 //! `sparkfleet simulate-cluster`: one simulated edge cluster against a broker and a git server that are somewhere else; `simulate-host`: one simulated host that wants to join.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use bootstrapper::config::RoleChoice;
 use service_runtime::exit;
@@ -37,7 +39,7 @@ pub async fn run(arguments: SimulateArguments) -> anyhow::Result<()> {
         hosts: arguments.hosts,
         state_dir: arguments.data_dir.join(&arguments.name),
         organisation: arguments.connection.organisation.clone(),
-        hosts_mqtt: mqtt.clone(),
+        host_logins: BTreeMap::new(),
         mqtt,
         joining: None,
     };

@@ -1,6 +1,7 @@
 //! One simulated edge cluster: hosts and a Kubernetes API by the simulator, and on it the real edge sync, edge monitor and join service, started when the simulated
 //! Flux installs the chart `edge-cluster` from the cluster's repository. Everything that the edge knows it has read from there.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,8 +42,8 @@ pub struct EdgeSpec {
     pub organisation: String,
     /// How the edge reaches the broker.
     pub mqtt: MqttConfig,
-    /// The broker, as hosts reach it that are to join.
-    pub hosts_mqtt: MqttConfig,
+    /// How hosts that are to join reach the broker, by their disks.
+    pub host_logins: BTreeMap<Uuid, MqttConfig>,
     /// How hosts join; None: all are there from the start.
     pub joining: Option<Joining>,
 }
@@ -132,10 +133,11 @@ impl SimulatedEdge {
             cluster: self.spec.name.clone(),
             uuid: cluster,
             root: joining.root.clone(),
-            mqtt: self.spec.hosts_mqtt.clone(),
+            mqtt: self.spec.mqtt.clone(),
         };
         let stop = self.shutdown.child();
-        self.machines = Some(RunningMachines::start(&joining.machines, &home, running.kubernetes(), stop));
+        self.machines =
+            Some(RunningMachines::start(&joining.machines, &home, &self.spec.host_logins, running.kubernetes(), stop));
     }
 
     /// Stops machines, services and cluster; the nodes say goodbye.

@@ -31,6 +31,7 @@ use uuid::Uuid;
 use super::edge::{self, EdgeSpec, SimulatedEdge};
 use super::gate::Gate;
 use super::hints::{self, Places};
+use super::host::Machine;
 use super::joining::Joining;
 use crate::broker::{Broker, BrokerConfig, Guard};
 use crate::cli::UpArguments;
@@ -376,6 +377,7 @@ impl Edges {
         let names = edge::host_names(name, self.arguments.hosts);
         let joining = Joining::prepare(&self.arguments.data_dir, uuid, &names)?;
         let policy = joining.policy()?;
+        let login = |machine: &Machine| Ok((machine.disk, self.mqtt.login(&Principal::JoiningHost(machine.disk))?));
         let cluster = ClusterName::new(name).context("name of the cluster")?;
         if let Some(gate) = &self.mqtt.gate {
             gate.add_cluster(cluster.clone())?;
@@ -388,8 +390,8 @@ impl Edges {
             hosts: self.arguments.hosts,
             state_dir: self.arguments.data_dir.join("edge").join(uuid.to_string()),
             organisation: self.arguments.organisation.clone(),
-            mqtt: self.mqtt.login(&Principal::Cluster(cluster.clone()))?,
-            hosts_mqtt: self.mqtt.login(&Principal::JoiningHosts(cluster))?,
+            mqtt: self.mqtt.login(&Principal::Cluster(cluster))?,
+            host_logins: joining.machines.iter().map(login).collect::<anyhow::Result<_>>()?,
             joining: Some(joining),
         };
         Ok((SimulatedEdge::start(spec, &self.shutdown).await?, policy))

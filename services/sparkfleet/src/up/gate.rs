@@ -132,6 +132,12 @@ mod tests {
         assert!(gate.may_publish(Some("ACME-Central"), command));
         assert!(!gate.may_publish(Some("ACME-Paint_Shop"), "spBv1.0/ACME-Weld_Shop/NCMD/Sync"));
         assert!(!gate.may_subscribe(Some("ACME-Paint_Shop"), "spBv1.0/#"));
+        let disk = uuid::Uuid::from_u128(7);
+        let host = gate.login(&Principal::JoiningHost(disk), &MqttConfig::default()).unwrap().username;
+        assert_eq!(host, Some(disk.to_string()));
+        let births = |disk: uuid::Uuid| format!("spBv1.0/ACME-Paint_Shop-Join/NBIRTH/{disk}");
+        assert!(gate.may_publish(host.as_deref(), &births(disk)) && !gate.admits(host.as_deref(), b"any"));
+        assert!(!gate.may_publish(host.as_deref(), &births(uuid::Uuid::from_u128(8))));
         assert!(gate.admits(None, b"") && gate.may_publish(None, command) && gate.may_subscribe(None, "#"));
     }
 }

@@ -18,6 +18,7 @@ use join_protocol::terms::{Purpose, Variant};
 use service_runtime::atomic_file::{self, OWNER_ONLY};
 use service_runtime::shutdown::Shutdown;
 use simulator::kubernetes::Kubernetes;
+use sparkplug_mqtt::MqttConfig;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -141,8 +142,14 @@ pub struct RunningMachines {
 }
 
 impl RunningMachines {
-    /// Switches machines on, installed anew.
-    pub fn start(machines: &[Machine], home: &Home, kubernetes: &Kubernetes, stop: Shutdown) -> Self {
+    /// Switches machines on, installed anew. `logins`: how each reaches the broker, by its disk; the others do so as `home` says.
+    pub fn start(
+        machines: &[Machine],
+        home: &Home,
+        logins: &BTreeMap<Uuid, MqttConfig>,
+        kubernetes: &Kubernetes,
+        stop: Shutdown,
+    ) -> Self {
         let mut tasks = JoinSet::new();
         for machine in machines {
             if let Err(error) = machine.wipe() {
@@ -153,8 +160,9 @@ impl RunningMachines {
                 );
                 continue;
             }
+            let mqtt = logins.get(&machine.disk).unwrap_or(&home.mqtt).clone();
             tasks.spawn(machine.clone().run(
-                home.clone(),
+                Home { mqtt, ..home.clone() },
                 RoleChoice::Worker,
                 Some(kubernetes.clone()),
                 None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ConfigFile, mosquitto, users};
+use super::{ConfigFile, HOST_ROLE, host_grants, mosquitto, users};
 use crate::rules::{Action, Grant};
 use crate::site::Site;
 
@@ -10,13 +10,16 @@ pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     let access = "\
 plugin /usr/lib/x86_64-linux-gnu/mosquitto_dynamic_security.so
 plugin_opt_config_file /var/lib/mosquitto/sparkfleet-dynamic-security.json";
-    let (clients, roles): (Vec<Value>, Vec<Value>) = users(site)
+    let (clients, mut roles): (Vec<Value>, Vec<Value>) = users(site)
         .map(|(user, grants)| {
             let acls: Vec<Value> = grants.iter().flat_map(entries).collect();
             let client = json!({ "username": user, "roles": [{ "rolename": user }] });
             (client, json!({ "rolename": user, "acls": acls }))
         })
         .unzip();
+    // For clients that the site adds, one a host, named by the UUID of its state disk. Mosquitto knows %u in roles since 2.1; before, it stands for nobody.
+    let of_hosts: Vec<Value> = host_grants(site, "%u").iter().flat_map(entries).collect();
+    roles.extend(site.has_own_hosts().then(|| json!({ "rolename": HOST_ROLE, "acls": of_hosts })));
     let document = json!({
         "defaultACLAccess": {
             "publishClientSend": false,

@@ -1,6 +1,6 @@
 //! EMQX 5: a listener and the file source of its authorization, whose rules are Erlang terms read from top to bottom.
 
-use super::{ConfigFile, users};
+use super::{ConfigFile, host_grants, users};
 use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX, SESSION_EXPIRY_S};
 use crate::rules::{Action, Grant};
 use crate::site::Site;
@@ -17,6 +17,8 @@ listeners.ssl.sparkfleet {
   }
 }
 mqtt.peer_cert_as_username = cn
+# Whoever names the client id of another user has a session of its own and takes nobody's over. EMQX has this since 5.8.3: with an older one leave it out.
+mqtt.clientid_override = "concat([username, '-', clientid])"
 authorization {
   no_match = deny
   deny_action = ignore
@@ -24,20 +26,34 @@ authorization {
 }
 "#;
 
+/// The name of a host.
+const UUID: &str = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$";
+
+const fn verb(action: Action) -> &'static str {
+    match action {
+        Action::Publish => "publish",
+        Action::Subscribe => "subscribe",
+    }
+}
+
 pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     let mut text = String::from("%% Who may say what, read from top to bottom.\n");
     for (user, grants) in users(site) {
         text.push_str(&format!("\n%% {user}\n"));
         for Grant { action, filter, except } in grants {
-            let verb = match action {
-                Action::Publish => "publish",
-                Action::Subscribe => "subscribe",
-            };
+            let verb = verb(action);
             for out in except {
                 text.push_str(&format!("{{deny, {{username, \"{user}\"}}, {verb}, [\"{out}\"]}}.\n"));
             }
             text.push_str(&format!("{{allow, {{username, \"{user}\"}}, {verb}, [\"{filter}\"]}}.\n"));
         }
+    }
+    if site.has_own_hosts() {
+        text.push_str("\n%% A host, whose name is the UUID of its state disk, is that Edge Node and no other.\n");
+    }
+    for Grant { action, filter, .. } in host_grants(site, "${username}") {
+        let verb = verb(action);
+        text.push_str(&format!("{{allow, {{username, {{re, \"{UUID}\"}}}}, {verb}, [\"{filter}\"]}}.\n"));
     }
     text.push_str("\n{deny, all}.\n");
     let listener = format!(

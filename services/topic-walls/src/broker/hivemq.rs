@@ -1,7 +1,7 @@
 //! HiveMQ 4 with the File RBAC extension: roles in `conf/credentials.xml`. The extension knows users by password; these are the site's to choose, so the file has the roles and refuses everybody until
 //! users are added. A role cannot refuse: exceptions of a grant are left out.
 
-use super::{ConfigFile, users};
+use super::{ConfigFile, HOST_ROLE, host_grants, users};
 use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, SESSION_EXPIRY_S};
 use crate::rules::{Action, Grant};
 use crate::site::Site;
@@ -10,10 +10,11 @@ pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     let mut text = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <!-- Who may say what. Add a user for each role: <user><name>ROLE</name><password>HASH</password><roles><id>ROLE</id></roles></user>,\n     \
-         with a hash made by the extension's own tool. -->\n\
+         with a hash made by the extension's own tool. The user of a host with credentials of its own is the UUID of its state disk, its role joining-host. -->\n\
          <file-rbac>\n  <users>\n  </users>\n  <roles>\n",
     );
-    for (user, grants) in users(site) {
+    let hosts = site.has_own_hosts().then(|| (HOST_ROLE.to_owned(), host_grants(site, "${{username}}")));
+    for (user, grants) in users(site).chain(hosts) {
         text.push_str(&format!("    <role>\n      <id>{user}</id>\n      <permissions>\n"));
         for Grant { action, filter, .. } in grants {
             let activity = match action {

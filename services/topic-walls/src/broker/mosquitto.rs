@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ConfigFile, access_list, users};
+use super::{ConfigFile, access_list, host_patterns, users};
 use crate::limits::{
     CONNECTIONS_MAX, MEMORY_BYTES_MAX, PACKET_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX, SESSION_EXPIRY_S,
 };
@@ -50,8 +50,14 @@ allow_anonymous false
 
 pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     let text = listener("acl_file /etc/mosquitto/sparkfleet.acl");
-    let access = access_list(site, is_listed) + &patterns(site);
+    let access = access_list(site, is_listed) + &outdated(site) + &host_patterns(site) + &patterns(site);
     vec![ConfigFile { name: "sparkfleet.conf", text }, ConfigFile { name: "sparkfleet.acl", text: access }]
+}
+
+/// The users that hosts shared, where they do not any more: their certificates are good until they end, and a pattern would let them command in the group of their name.
+fn outdated(site: &Site) -> String {
+    let joining = site.clusters().filter(|_| site.has_own_hosts()).map(|name| site.organisation().join_group(name));
+    joining.map(|user| format!("\nuser {user}\ntopic deny #\n")).collect()
 }
 
 fn is_listed(grant: &Grant) -> bool {
@@ -59,7 +65,7 @@ fn is_listed(grant: &Grant) -> bool {
 }
 
 /// The grants with exceptions, which are about the group of the user's name. `topic deny` refuses to read as well, and is looked at before all that a user may; patterns are looked at
-/// after it, in their order. So what a user may read stays, and a pattern can refuse to write. A pattern is for everybody: for users whose grants have no exceptions it is refused.
+/// after it, those that refuse first. So what a user may read stays, and a pattern can refuse to write. A pattern is for everybody: for users whose grants have no exceptions it is refused.
 fn patterns(site: &Site) -> String {
     let (mut allowed, mut refused, mut literal) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (with, without): (Vec<_>, Vec<_>) =

@@ -1,6 +1,6 @@
 //! VerneMQ: a listener and `vmq_acl`, whose file has Mosquitto's form, but cannot refuse: exceptions of a grant are left out.
 
-use super::{ConfigFile, access_list};
+use super::{ConfigFile, access_list, host_patterns};
 use crate::limits::{CONNECTIONS_MAX, PACKET_BYTES_MAX, QUEUED_MESSAGES_MAX, SESSION_EXPIRY_S};
 use crate::site::Site;
 
@@ -31,6 +31,6 @@ persistent_client_expiration = {}h
     );
     vec![
         ConfigFile { name: "sparkfleet.conf", text },
-        ConfigFile { name: "sparkfleet.acl", text: access_list(site, |_| true) },
+        ConfigFile { name: "sparkfleet.acl", text: access_list(site, |_| true) + &host_patterns(site) },
     ]
 }

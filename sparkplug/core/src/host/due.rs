@@ -66,6 +66,7 @@ impl HostApplication {
             self.lose_track(at, &reason, now);
         }
         self.expire(now);
+        self.ask_for_hosts(now);
         while self.phase == Phase::Online
             && let Some(at) = self.rebirths.next_due(now.mono)
         {

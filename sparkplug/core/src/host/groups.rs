@@ -16,8 +16,8 @@ pub(super) struct GroupIndex(usize);
 pub(super) struct Group {
     name: GroupId,
     pub nodes: usize,
-    /// Of the nodes, those on which the application counts.
-    pub expected: usize,
+    /// Of the nodes, those that the application named.
+    pub named: usize,
     /// Of births and of values that grew since.
     pub replica_bytes: usize,
     /// Of messages that wait for a missing one.
@@ -25,9 +25,9 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Nodes that nobody expects.
-    pub(super) const fn unexpected(&self) -> usize {
-        self.nodes - self.expected
+    /// Nodes that the application did not name.
+    pub(super) const fn unnamed(&self) -> usize {
+        self.nodes - self.named
     }
 }
 
@@ -53,34 +53,34 @@ impl Groups {
             group.nodes += 1;
             return (at, group.name.clone());
         }
-        let group = Group { name: name.clone(), nodes: 1, expected: 0, replica_bytes: 0, held_bytes: 0 };
+        let group = Group { name: name.clone(), nodes: 1, named: 0, replica_bytes: 0, held_bytes: 0 };
         let at = GroupIndex(self.places.insert(group));
         self.by_name.insert(name.clone(), at);
         (at, name.clone())
     }
 
-    /// The application counts on one more node of the group.
-    pub(super) fn expect(&mut self, at: GroupIndex) {
+    /// The application named one more node of the group.
+    pub(super) fn name(&mut self, at: GroupIndex) {
         if let Some(group) = self.places.get_mut(at.0) {
-            group.expected += 1;
+            group.named += 1;
         }
     }
 
     /// A node of the group is gone, with all that it held.
-    pub(super) fn leave(&mut self, at: GroupIndex, was_expected: bool) {
+    pub(super) fn leave(&mut self, at: GroupIndex, was_named: bool) {
         let Some(group) = self.places.get_mut(at.0) else { return };
         group.nodes -= 1;
-        group.expected -= usize::from(was_expected);
+        group.named -= usize::from(was_named);
         if group.nodes == 0 {
             self.by_name.remove(&group.name);
             self.places.remove(at.0);
         }
     }
 
-    /// Nodes of the group of that name that nobody expects.
-    pub(super) fn unexpected_of(&self, name: &GroupId) -> usize {
+    /// Nodes of the group of that name that the application did not name.
+    pub(super) fn unnamed_of(&self, name: &GroupId) -> usize {
         let group = self.by_name.get(name).and_then(|at| self.places.get(at.0));
-        group.map_or(0, Group::unexpected)
+        group.map_or(0, Group::unnamed)
     }
 
     /// Bytes of replicas of a node of the group were `before`, and are `after`.

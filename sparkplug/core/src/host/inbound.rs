@@ -5,9 +5,10 @@ use bytes::Bytes;
 use super::node_table::{Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
-use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD, interest};
+use crate::metric::{DataType, Metric};
 use crate::name::{DeviceId, HostId};
-use crate::payload::{self, DecodeError, Inflated, PayloadRef};
+use crate::payload::{self, DecodeError, Inflated, MetricRef, PayloadRef};
 use crate::seq::{BdSeq, Seq};
 use crate::session::RETAINED;
 use crate::state::HostState;
@@ -19,6 +20,9 @@ impl HostApplication {
         if !matches!(self.phase, Phase::Subscribing | Phase::Online) {
             return;
         }
+        if !self.config.messages.is_empty() && !retain {
+            self.messages_of(text, bytes);
+        }
         if let Some((at, kind, device)) = self.known(text) {
             return self.of_node(at, kind, device, text, bytes, retain, now);
         }
@@ -27,7 +31,7 @@ impl HostApplication {
             Err(error) => return self.reject(text, error.to_string()),
         };
         let (node, kind, device) = match topic {
-            Topic::State { host } => return self.state_of(host, text, bytes),
+            Topic::State { host } => return self.state_of(host, text, bytes, now),
             Topic::Node { node, kind } => (node, kind, None),
             Topic::Device { node, kind, device } => (node, kind, Some(device)),
         };
@@ -79,12 +83,32 @@ impl HostApplication {
         }
     }
 
-    pub(super) fn state_of(&mut self, host: HostId, topic: &str, bytes: &[u8]) {
+    /// Tells the messages that a node's birth or data has, whatever else is thought of it. One that cannot be read is left out; the node's own way tells why.
+    fn messages_of(&mut self, topic: &str, bytes: &Bytes) {
+        let Ok(Topic::Node { node, kind: MessageKind::NBirth | MessageKind::NData }) = Topic::parse(topic) else {
+            return;
+        };
+        let mut inflated = Inflated::default();
+        let Ok(payload) = payload::decode_ref(bytes, &self.limits, &mut inflated) else { return };
+        let read = |raw: &MetricRef<'_>| {
+            let name = raw.name.filter(|name| self.config.messages.contains(name))?;
+            let datatype = raw.own_datatype().unwrap_or(DataType::Bytes);
+            let value = raw.value.as_ref()?.resolve(datatype, None).ok()?;
+            Some(Metric { value: Some(value), timestamp: raw.timestamp, ..Metric::null(name, datatype) })
+        };
+        let metrics: Vec<Metric> = payload.metrics.iter().filter_map(read).collect();
+        if !metrics.is_empty() {
+            self.event(HostEvent::NodeMessages { node, metrics });
+        }
+    }
+
+    pub(super) fn state_of(&mut self, host: HostId, topic: &str, bytes: &[u8], now: Now) {
         let state = match HostState::decode(bytes) {
             Ok(state) => state,
             Err(error) => return self.reject(topic, error.to_string()),
         };
         let own = self.own_state.as_ref().is_some_and(|own| *own.host() == host);
+        self.heed_host(&host, state, now);
         self.event(HostEvent::HostState { host, state });
         // tck-id-message-flow-hid-sparkplug-state-message-delivered. Before the own birth that is the end of the last session,
         // during a stop the own death. Most servers deliver the retained end of the last session behind their SUBACK, when the own birth is on its way already: it is answered
@@ -362,6 +386,9 @@ impl HostApplication {
         let mut bytes = known.replica_bytes;
         let event = match (kind, device) {
             (MessageKind::DBirth, Some(device)) => {
+                if !interest::keeps_device(&self.config.interests, node, &device) {
+                    return;
+                }
                 if !known.devices.contains_key(&device) && known.devices.len() >= self.config.devices_max {
                     known.devices.retain(|_, replica| {
                         let is_alive = replica.dead_at.is_none();
@@ -414,7 +441,9 @@ impl HostApplication {
                         bytes += replica.bytes();
                         changed.map(|metrics| HostEvent::DeviceData { node: node.clone(), device, timestamp, metrics })
                     }
-                    None if known.devices_refused => return,
+                    None if known.devices_refused || !interest::keeps_device(&self.config.interests, node, &device) => {
+                        return;
+                    }
                     None => Err(Unknown(format!("device {device} has data but is not born"))),
                 }
             }

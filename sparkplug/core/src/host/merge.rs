@@ -51,6 +51,7 @@ pub struct HostMerge {
     servers: Vec<Server>,
     homes: BTreeMap<EdgeNodeDescriptor, Home>,
     expected: BTreeSet<EdgeNodeDescriptor>,
+    allowed: BTreeSet<EdgeNodeDescriptor>,
     outputs: VecDeque<MergeOutput>,
 }
 
@@ -62,6 +63,7 @@ impl HostMerge {
             servers: vec![Server::default(); servers],
             homes: BTreeMap::new(),
             expected: BTreeSet::new(),
+            allowed: BTreeSet::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -85,8 +87,16 @@ impl HostMerge {
                     None => self.ask_all(&request, None),
                 }
             }
+            HostRequest::Allow { node } => {
+                self.allowed.insert(node.clone());
+                match self.homes.get(node).filter(|home| home.told == Told::Alive) {
+                    Some(home) => self.ask(home.server, request),
+                    None => self.ask_all(&request, None),
+                }
+            }
             HostRequest::Forget { node } => {
                 self.expected.remove(node);
+                self.allowed.remove(node);
                 self.homes.remove(node);
                 self.ask_all(&request, None);
             }
@@ -142,9 +152,11 @@ impl HostMerge {
                     self.tell(event);
                 }
             }
-            HostEvent::RebirthRequested { .. } | HostEvent::HostState { .. } | HostEvent::Rejected { .. } => {
-                self.tell(event);
-            }
+            HostEvent::NodeMessages { .. }
+            | HostEvent::RebirthRequested { .. }
+            | HostEvent::HostState { .. }
+            | HostEvent::HostServed { .. }
+            | HostEvent::Rejected { .. } => self.tell(event),
         }
     }
 
@@ -187,7 +199,7 @@ impl HostMerge {
         }
         let left = before.map(|home| home.server).filter(|left| *left != server);
         let forget = HostRequest::Forget { node: node.clone() };
-        if self.expected.contains(node) {
+        if self.expected.contains(node) || self.allowed.contains(node) {
             self.ask_all(&forget, Some(server));
         } else if let Some(left) = left {
             self.ask(left, forget);
@@ -200,6 +212,9 @@ impl HostMerge {
     fn expect_elsewhere(&mut self, node: &EdgeNodeDescriptor, server: usize) {
         if self.expected.contains(node) {
             self.ask_all(&HostRequest::Expect { node: node.clone() }, Some(server));
+        }
+        if self.allowed.contains(node) {
+            self.ask_all(&HostRequest::Allow { node: node.clone() }, Some(server));
         }
     }
 

@@ -10,7 +10,9 @@
 mod due;
 mod groups;
 mod inbound;
+mod interest;
 mod merge;
+mod new_hosts;
 mod node_table;
 mod rebirth;
 mod replica;
@@ -31,7 +33,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groups::Groups;
+pub use interest::Interest;
 pub use merge::{HostMerge, MergeOutput};
+use new_hosts::NewHosts;
+pub use new_hosts::RebirthsForHosts;
 use node_table::{Node, NodeIndex, NodeTable};
 use rebirth::RebirthQueue;
 use replica::Change;
@@ -81,12 +86,20 @@ pub struct HostConfig {
     pub devices_max: usize,
     /// See [`Self::nodes_max`].
     pub metrics_max: usize,
+    /// Nodes and devices that the application's contracts know; the first that fits a node counts, and what fits none is not kept. Empty: all are kept.
+    pub interests: Vec<Interest>,
+    /// Ask nodes for rebirth when another host comes online that may not do so itself. The session then hears STATE of all hosts. None: each host asks for what it needs.
+    pub rebirths_for_hosts: Option<RebirthsForHosts>,
     /// Memory that the replicas of all nodes may take, in bytes, counted by what births and data say. Beyond it the group that takes most loses its largest node
     /// ([`HostEvent::NodeStale`]), which is not asked for rebirth any more; one that nobody expects goes before one that is expected.
     pub replica_bytes_max: usize,
     /// Send commands for metrics and devices that the birth of a living node does not have, for receivers whose contract takes requests beyond their births. Off: such a command is
     /// refused with [`HostEvent::Rejected`]. One that gives a metric of the birth another datatype is refused either way; one to a node that is not alive is sent as it is.
     pub commands_beyond_births: bool,
+    /// Names of metrics that are messages, each of which vouches for itself, by a signature for instance. What an NBIRTH or NDATA has of them is told as it arrives
+    /// ([`HostEvent::NodeMessages`]), in whatever condition the node is: births and deaths that somebody else sends in its name keep none back. They carry their names, and are Bytes
+    /// where no datatype is told. With such metrics no birth decides which commands are sent.
+    pub messages: BTreeSet<&'static str>,
     /// For which readers commands are written: [`Dialect::Tahu`] for nodes that look for UInt32 where Tahu's JavaScript does.
     pub dialect: Dialect,
     /// Larger payloads are refused unread, and compressed ones that carry more.
@@ -116,8 +129,11 @@ impl HostConfig {
             unborn_kept: Duration::from_secs(300),
             devices_max: 100_000,
             metrics_max: 100_000,
+            interests: Vec::new(),
+            rebirths_for_hosts: None,
             replica_bytes_max: 4 * 1024 * 1024 * 1024,
             commands_beyond_births: false,
+            messages: BTreeSet::new(),
             dialect: Dialect::Strict,
             message_bytes_max: 1024 * 1024,
             reconnect: (Duration::from_millis(500), Duration::from_secs(30)),
@@ -149,7 +165,13 @@ pub enum HostRequest {
         /// Which.
         node: EdgeNodeDescriptor,
     },
-    /// Take [`HostRequest::Expect`] back and drop the replica.
+    /// This node may be kept where [`Interest::allowed_only`] asks for that. It is asked for birth once, as it may have been born before; it never expires, and has its place
+    /// beside those that are expected.
+    Allow {
+        /// Which.
+        node: EdgeNodeDescriptor,
+    },
+    /// Take [`HostRequest::Expect`] and [`HostRequest::Allow`] back and drop the replica.
     Forget {
         /// Which.
         node: EdgeNodeDescriptor,
@@ -209,6 +231,13 @@ pub enum HostEvent {
         /// Changed metrics, names and types resolved.
         metrics: Vec<Metric>,
     },
+    /// Metrics of [`HostConfig::messages`] that an NBIRTH or NDATA has, before anything else is told of it.
+    NodeMessages {
+        /// In whose name; who sent it, the messages tell.
+        node: EdgeNodeDescriptor,
+        /// Those that are not null.
+        metrics: Vec<Metric>,
+    },
     /// DBIRTH.
     DeviceBirth {
         /// Of whom.
@@ -254,6 +283,11 @@ pub enum HostEvent {
         /// Online or not.
         state: crate::state::HostState,
     },
+    /// Living nodes are being asked for rebirth because this host came online ([`HostConfig::rebirths_for_hosts`]). An application that is an Edge Node itself has to be reborn, too.
+    HostServed {
+        /// Who.
+        host: HostId,
+    },
     /// A message was not usable and was dropped; or a command that the application asked for, and was not sent.
     Rejected {
         /// Its topic.
@@ -274,13 +308,17 @@ impl HostEvent {
             | Self::NodeDeath { node, .. }
             | Self::NodeStale { node, .. }
             | Self::NodeData { node, .. }
+            | Self::NodeMessages { node, .. }
             | Self::DeviceBirth { node, .. }
             | Self::DeviceData { node, .. }
             | Self::DeviceDeath { node, .. }
             | Self::RebirthRequested { node, .. } => Some(node),
-            Self::Online | Self::Offline { .. } | Self::HostState { .. } | Self::Rejected { .. } | Self::Stopped => {
-                None
-            }
+            Self::Online
+            | Self::Offline { .. }
+            | Self::HostState { .. }
+            | Self::HostServed { .. }
+            | Self::Rejected { .. }
+            | Self::Stopped => None,
         }
     }
 }
@@ -361,6 +399,7 @@ pub struct HostApplication {
     /// Nodes that were never born and that nobody expects, by the time at which they are forgotten.
     unborn: BTreeSet<(Duration, NodeIndex)>,
     rebirths: RebirthQueue,
+    new_hosts: NewHosts,
 }
 
 impl HostApplication {
@@ -397,6 +436,7 @@ impl HostApplication {
             groups: Groups::new(config.seed),
             unborn: BTreeSet::new(),
             rebirths,
+            new_hosts: NewHosts::default(),
             config,
         };
         machine.connect(now);
@@ -415,6 +455,7 @@ impl HostApplication {
                 }
             }
             HostRequest::Expect { node } => self.expect(&node, now),
+            HostRequest::Allow { node } => self.allow(&node, now),
             HostRequest::Forget { node } => self.forget(&node),
             HostRequest::Rebirth { node } => {
                 if self.phase == Phase::Online
@@ -460,7 +501,7 @@ impl HostApplication {
             Phase::Online => {
                 let unborn = self.unborn.first().map(|(due, _)| *due);
                 let gap = self.gaps.first().map(|(due, _)| *due);
-                [gap, unborn, self.rebirths.next_deadline()].into_iter().flatten().min()
+                [gap, unborn, self.rebirths.next_deadline(), self.round_due()].into_iter().flatten().min()
             }
             Phase::Subscribing => [&self.gaps, &self.unborn].into_iter().filter_map(|all| Some(all.first()?.0)).min(),
             Phase::Connecting | Phase::Leaving | Phase::Stopped => None,

@@ -157,6 +157,8 @@ pub(super) struct Node {
     pub heard: bool,
     /// The application counts on it.
     pub expected: bool,
+    /// The application named it without counting on it.
+    pub allowed: bool,
     /// Nobody counts on it and it was never born: when it is forgotten.
     pub expires: Option<Duration>,
     pub birth: Option<Birth>,
@@ -182,6 +184,7 @@ impl Node {
             liveness: Liveness::Dead,
             heard: false,
             expected: false,
+            allowed: false,
             expires: None,
             birth: None,
             devices: BTreeMap::new(),
@@ -193,6 +196,11 @@ impl Node {
             excesses: 0,
             exceeded_at: Duration::ZERO,
         }
+    }
+
+    /// The application named it.
+    pub(super) const fn is_named(&self) -> bool {
+        self.expected || self.allowed
     }
 
     /// Whether an NBIRTH is one that arrived before, late or twice, or is older than what is known.

@@ -43,6 +43,9 @@ impl HostApplication {
         if let Some(reason) = metrics.iter().find_map(unfit) {
             return Some(reason);
         }
+        if !self.config.messages.is_empty() {
+            return None;
+        }
         let known = self.heard(node).filter(|known| known.liveness == Liveness::Alive)?;
         let replica = match device {
             None => known.birth.as_ref().map(|birth| &birth.replica),
@@ -65,14 +68,30 @@ impl HostApplication {
     pub(super) fn expect(&mut self, node: &EdgeNodeDescriptor, now: Now) {
         let Some(at) = self.admit(node, "expected node", true, now) else { return };
         if let Some(known) = self.nodes.get_mut(at) {
-            if !std::mem::replace(&mut known.expected, true) {
-                self.groups.expect(known.group);
+            if !known.is_named() {
+                self.groups.name(known.group);
             }
+            known.expected = true;
             self.rebirths.rank(at, known);
             let is_alive = known.liveness == Liveness::Alive;
             self.keep(at);
             if !is_alive {
                 self.wish_rebirth(at, "expected", now);
+            }
+        }
+    }
+
+    pub(super) fn allow(&mut self, node: &EdgeNodeDescriptor, now: Now) {
+        let Some(at) = self.admit(node, "allowed node", true, now) else { return };
+        if let Some(known) = self.nodes.get_mut(at) {
+            if !known.is_named() {
+                self.groups.name(known.group);
+            }
+            known.allowed = true;
+            let is_alive = known.liveness == Liveness::Alive;
+            self.keep(at);
+            if !is_alive {
+                self.wish_rebirth(at, "allowed", now);
             }
         }
     }

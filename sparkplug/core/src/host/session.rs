@@ -22,7 +22,8 @@ impl HostApplication {
         }
         // tck-id-host-topic-phid-birth-sub-required, tck-id-message-flow-phid-sparkplug-subscription, tck-id-payloads-state-subscribe
         let own = self.own_state.as_ref().map(|own| (filter::host_state(own.host()), QoS::AtLeastOnce));
-        let filters = own.into_iter().chain(self.config.filters.iter().cloned()).collect();
+        let others = self.config.rebirths_for_hosts.as_ref().map(|_| (filter::host_states(), QoS::AtLeastOnce));
+        let filters = own.into_iter().chain(others).chain(self.config.filters.iter().cloned()).collect();
         self.action(TransportAction::Subscribe(filters));
         self.phase = Phase::Subscribing;
     }
@@ -39,7 +40,7 @@ impl HostApplication {
         let absent: Vec<NodeIndex> = self
             .nodes
             .iter_mut()
-            .filter(|(_, known)| known.liveness != Liveness::Alive && (known.heard || known.expected))
+            .filter(|(_, known)| known.liveness != Liveness::Alive && (known.heard || known.is_named()))
             .map(|(at, _)| at)
             .collect();
         for at in absent {

@@ -2,7 +2,7 @@
 
 use super::groups::Group;
 use super::node_table::{Node, NodeIndex};
-use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, TOO_MANY_HELD};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, TOO_MANY_HELD, interest};
 use crate::name::{EdgeNodeDescriptor, GroupId};
 use crate::time::Now;
 
@@ -12,13 +12,16 @@ impl HostApplication {
         &mut self,
         node: &EdgeNodeDescriptor,
         topic: &str,
-        expected: bool,
+        is_named: bool,
         now: Now,
     ) -> Option<NodeIndex> {
         if let Some(at) = self.nodes.find(node) {
             return Some(at);
         }
-        if self.nodes.len() >= self.config.nodes_max && !self.make_room(&node.group, expected, now) {
+        if !is_named && !interest::keeps_node(&self.config.interests, node) {
+            return None;
+        }
+        if self.nodes.len() >= self.config.nodes_max && !self.make_room(&node.group, is_named, now) {
             if !self.nodes_refused {
                 self.nodes_refused = true;
                 self.reject(
@@ -38,17 +41,17 @@ impl HostApplication {
         Some(at)
     }
 
-    /// The group with the most nodes that nobody expects gives one up, if that makes shares more equal or the new one is expected. Equal shares do not change: two groups do not take places from
+    /// The group with the most nodes that nobody named gives one up, if that makes shares more equal or the application named the new one. Equal shares do not change: two groups do not take places from
     /// each other in turn.
-    fn make_room(&mut self, group: &GroupId, expected: bool, now: Now) -> bool {
-        let Some((largest, nodes)) = self.groups.largest(Group::unexpected) else { return false };
-        if !expected && self.groups.unexpected_of(group) + 2 > nodes {
+    fn make_room(&mut self, group: &GroupId, is_named: bool, now: Now) -> bool {
+        let Some((largest, nodes)) = self.groups.largest(Group::unnamed) else { return false };
+        if !is_named && self.groups.unnamed_of(group) + 2 > nodes {
             return false;
         }
         let is_of = |at: &NodeIndex| self.nodes.get(*at).is_some_and(|known| known.group == largest);
         let unborn = self.unborn.iter().map(|(_, at)| *at).find(is_of);
         let victim = unborn.or_else(|| {
-            let nodes = self.nodes.of_group(largest).filter(|(_, known)| !known.expected);
+            let nodes = self.nodes.of_group(largest).filter(|(_, known)| !known.is_named());
             nodes.min_by_key(|(_, known)| known.liveness == Liveness::Alive).map(|(at, _)| at)
         });
         let Some(at) = victim else { return false };
@@ -78,7 +81,7 @@ impl HostApplication {
         }
         if let Some(known) = self.nodes.remove(at) {
             self.groups.replica(known.group, known.replica_bytes, 0);
-            self.groups.leave(known.group, known.expected);
+            self.groups.leave(known.group, known.is_named());
             self.nodes_refused = false;
         }
     }
@@ -114,7 +117,8 @@ impl HostApplication {
             && let Some((largest, _)) = self.groups.largest(|group: &Group| group.replica_bytes)
         {
             let nodes = self.nodes.of_group(largest).filter(|(_, known)| known.replica_bytes > 0);
-            let Some(victim) = nodes.max_by_key(|(_, known)| (!known.expected, known.replica_bytes)).map(|(at, _)| at)
+            let Some(victim) =
+                nodes.max_by_key(|(_, known)| (!known.is_named(), known.replica_bytes)).map(|(at, _)| at)
             else {
                 return true;
             };

@@ -12,7 +12,9 @@ mod births;
 mod compressed;
 mod growth;
 mod invariants;
+mod messages;
 mod model;
+mod new_hosts;
 mod order;
 mod rebirths;
 mod session;
@@ -72,6 +74,7 @@ fn line(output: &HostOutput) -> String {
             HostEvent::NodeData { node, timestamp, metrics } => {
                 format!("{} data at {timestamp} {}", own(node), values(metrics))
             }
+            HostEvent::NodeMessages { node, metrics } => format!("{} says {}", own(node), values(metrics)),
             HostEvent::DeviceBirth { node, device, timestamp, metrics } => {
                 format!("{}/{device} born at {timestamp} {}", own(node), values(metrics))
             }
@@ -81,6 +84,7 @@ fn line(output: &HostOutput) -> String {
             HostEvent::DeviceDeath { node, device, timestamp } => format!("{}/{device} dead at {timestamp}", own(node)),
             HostEvent::RebirthRequested { node, reason } => format!("{} asked: {reason}", own(node)),
             HostEvent::HostState { host, state } => format!("state {host} {} {}", state.online, state.timestamp),
+            HostEvent::HostServed { host } => format!("served {host}"),
             HostEvent::Rejected { topic, reason } => format!("rejected {topic}: {reason}"),
             HostEvent::Stopped => "stopped".to_owned(),
         },

@@ -13,6 +13,7 @@ mod enrolment;
 mod factory;
 mod full_disk;
 mod git;
+mod history;
 mod hostile;
 mod http_api;
 mod interop;

@@ -176,6 +176,22 @@ async fn a_backup_that_is_older_than_a_deployment_deletes_nothing_and_adopt_brin
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_held_is_deleted_once_its_operator_names_what_runs_there() {
+    let factory = Factory::start().await;
+    factory.restore().await;
+    factory.held().await;
+    let refused = factory.cli.run(&["cluster", "delete", "Alpha"]).await;
+    refused.refused(5, "Alpha has deployments: Oven_1");
+    factory.cli.json(&["deployment", "delete", "Alpha/Oven_1"]).await;
+    let refused = factory.cli.run(&["cluster", "delete", "Alpha"]).await;
+    refused.refused(5, "does not know: Oven_1, Oven_2; look at them with `sparkfleet recover status Alpha`");
+    factory.assert_untouched();
+    factory.cli.json(&["cluster", "delete", "Alpha", "--with-deployments", "--wait", "--timeout", "120s"]).await;
+    assert!(factory.running().is_empty());
+    factory.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dump_from_before_a_deployment_loaded_into_an_empty_store_deletes_nothing() {
     let factory = Factory::start().await;
     // The dump is of the store without the second deployment.

@@ -10,14 +10,15 @@ use configdb_schema::address::{ClusterName, Organisation};
 use e2e::centre::{free_port, service_process_with};
 use e2e::cli::Cli;
 use e2e::process::Processes;
-use e2e::walled::{USERS, mqtt, walled};
+use e2e::walled::{USERS, VIEWER, VIEWER_HOST, mqtt, walled};
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkfleet::broker::{Broker, BrokerConfig, Guard};
 use sparkfleet::up::gate::Gate;
 use sparkplug::HostId;
+use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug::session::QoS;
-use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
+use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_host, spawn_listener};
 use topic_walls::{Action, Site, allows, grants};
 
 use crate::factory::uuid;
@@ -270,7 +271,35 @@ async fn the_whole_factory_works_behind_the_walls() {
         }
         assert!(tokio::time::Instant::now() < limit, "{row}\n{}\n{}", centre.tails(), edge.tails());
     }
+    a_viewer_knows_the_factory_without_a_command(&mqtt(&server, VIEWER)).await;
     edge.stop().await;
     centre.stop().await;
     cluster.stop().await;
+}
+
+/// It comes when every node was born long ago, and asks for nothing.
+async fn a_viewer_knows_the_factory_without_a_command(mqtt: &MqttConfig) {
+    let mut unknown = BTreeSet::from([
+        "ACME-Central/ConfigDB",
+        "ACME-Central/Cluster-Manager",
+        "ACME-Central/Monitor",
+        "ACME-Paint_Shop/Sync",
+        "ACME-Paint_Shop/Monitor",
+    ]);
+    let config = HostConfig {
+        filters: vec![("spBv1.0/#".to_owned(), QoS::AtLeastOnce)],
+        rebirth_requests: false,
+        ..HostConfig::of_contracts(Some(HostId::new(VIEWER_HOST).unwrap()))
+    };
+    let mut viewer = spawn_host(config, mqtt, Clock::new()).unwrap();
+    while !unknown.is_empty() {
+        let event = tokio::time::timeout(Duration::from_secs(120), viewer.recv()).await;
+        let event = event.unwrap_or_else(|_| panic!("not in time: the births of {unknown:?}")).unwrap();
+        match event {
+            HostEvent::NodeBirth { node, .. } => drop(unknown.remove(node.to_string().as_str())),
+            HostEvent::RebirthRequested { .. } => panic!("a viewer may not command"),
+            _ => {}
+        }
+    }
+    viewer.stop().await;
 }

@@ -94,6 +94,21 @@ fn ask_by(world: &mut World, birth: HostEvent) {
 }
 
 #[test]
+fn only_clusters_that_are_known_become_nodes_of_the_quarantine_group() {
+    let mut world = World::new(Kill::Never);
+    world.identity = Some(identity());
+    world.start();
+    world.settle();
+    assert_eq!(world.allowed, BTreeSet::new());
+    world.put_cluster(CLUSTER, "Paint_Shop");
+    world.settle();
+    assert_eq!(world.allowed, BTreeSet::from([format!("ACME-Enrol/{CLUSTER}")]));
+    world.delete(CLUSTER, "EdgeCluster");
+    world.run(Duration::from_secs(600));
+    assert_eq!(world.allowed, BTreeSet::new());
+}
+
+#[test]
 fn a_key_is_published_as_soon_as_the_cluster_is_set_up() {
     let world = enrolling(Kill::Never);
     let entry = world.db.json(CLUSTER, "EdgeClusterIdentity").unwrap();

@@ -228,19 +228,20 @@ fn a_certificate_comes_from_the_edge_and_stays_known_while_it_is_away() {
     let mut world = staffed();
     let certificate = Question::Certificate { cluster: CLUSTER, key: key("k") };
     assert!(matches!(world.told("operator", certificate.clone()), Err(Refusal::NotAtPresent(_))));
+    let sealing = super::certificate(0);
     let edge = world.edges.get_mut("Paint_Shop").unwrap();
-    edge.node.sealing_certificate = Some("PEM".to_owned());
+    edge.node.sealing_certificate = Some(sealing.clone());
     let events = edge.birth();
     world.feed(events);
     world.settle();
-    assert_eq!(world.told("operator", certificate.clone()), Ok(Reply::Certificate("PEM".to_owned())));
+    assert_eq!(world.told("operator", certificate.clone()), Ok(Reply::Certificate(sealing.clone())));
     let other = Question::Certificate { cluster: OTHER, key: key("k") };
     assert!(matches!(world.told("operator", other), Err(Refusal::NotAtPresent(_))), "never another cluster's");
     // Another life of the manager that hears no Sync.
     world.edges.clear();
     world.start();
     world.settle();
-    assert_eq!(world.told("operator", certificate), Ok(Reply::Certificate("PEM".to_owned())));
+    assert_eq!(world.told("operator", certificate), Ok(Reply::Certificate(sealing.clone())));
 }
 
 #[test]

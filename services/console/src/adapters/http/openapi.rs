@@ -24,14 +24,47 @@ fn description() -> Value {
             "description": "OK", "content": { "application/json": { "schema": schema } } } } } })
     };
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
-        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, or metrics:GROUP/NODE" }]);
+        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, or metrics:GROUP/NODE" },
+        { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
+          "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services and rollout" }]);
     let mut table = read(
         "All rows of a table; ETag and If-None-Match are understood",
         json!({ "type": "object", "properties": {
             "rev": { "type": "integer" }, "at": { "type": ["integer", "null"] },
+            "gaps": { "type": "array", "description": "with at: [from, to] of the gap that the time is in; to is null while it lasts" },
             "rows": { "type": "array", "items": { "$ref": "#/components/schemas/Row" } } } }),
     );
     table["parameters"] = name;
+    let parameter = |name: &str, schema: &str, description: &str| json!({ "name": name, "in": "query", "required": false, "schema": { "type": schema }, "description": description });
+    let mut events = read(
+        "What happened, the latest first, and where nothing was heard",
+        json!({ "type": "object", "properties": {
+            "rows": { "type": "array", "items": { "$ref": "#/components/schemas/Event" } },
+            "next": { "type": ["integer", "null"], "description": "value of before for the earlier ones" },
+            "gaps": { "type": "array", "items": { "type": "object", "properties": {
+                "since": { "type": "integer" }, "until": { "type": ["integer", "null"] }, "reason": { "type": "string" } } } },
+            "begins": { "type": ["integer", "null"], "description": "when the history begins, UTC ms" } } }),
+    );
+    events["parameters"] = json!([
+        parameter("since", "integer", "UTC ms"),
+        parameter("until", "integer", "UTC ms"),
+        parameter("cluster", "string", "name of a cluster"),
+        parameter("before", "integer", "the field next of another answer"),
+        parameter("limit", "integer", "1 to 1000"),
+    ]);
+    let event = json!({
+        "type": "object",
+        "required": ["key", "at", "kind", "subject", "text"],
+        "properties": {
+            "key": { "type": "string", "description": "number of the event" },
+            "at": { "type": "integer", "description": "when it was heard, UTC ms" },
+            "cluster": { "type": ["string", "null"] },
+            "kind": { "type": "string" }, "subject": { "type": "string" },
+            "old": { "type": ["string", "null"] }, "new": { "type": ["string", "null"] },
+            "text": { "type": "string" },
+            "request": { "type": ["string", "null"], "description": "Request/Id of the write that led to it, where it is known" }
+        }
+    });
     let stream = json!({
         "parameters": [{ "name": "tables", "in": "query", "required": true, "schema": { "type": "string" },
             "description": "names joined by commas; % and , in a name are percent-encoded once more" }],
@@ -44,8 +77,9 @@ fn description() -> Value {
         "paths": {
             "/api/v1/session": read("Who looks, and what may be done", json!({ "type": "object" })),
             "/api/v1/stream": stream,
+            "/api/v1/events": events,
             "/api/v1/{table}": table,
         },
-        "components": { "schemas": { "Row": row } }
+        "components": { "schemas": { "Row": row, "Event": event } }
     })
 }

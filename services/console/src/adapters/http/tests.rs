@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
+use super::super::history::History;
 use super::super::hub::Request;
 use super::*;
 use crate::published::Published;
@@ -37,7 +38,9 @@ impl Scene {
         let config = Config::default();
         let settings = config.validate(1).unwrap();
         let (hub, mut requests) = Hub::new();
-        let site = Site::new(&config, &settings, hub.clone(), Clock::new()).unwrap();
+        let (clock, nowhere) = (Clock::new(), std::path::Path::new("/nonexistent"));
+        let history = History::start(nowhere, None, clock).reader();
+        let site = Site::new(&config, &settings, hub.clone(), history, clock).unwrap();
         let streams = Arc::clone(&site.streams);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), Shutdown::new());

@@ -6,7 +6,7 @@ import { Age, Text } from "../components/text.tsx";
 import { consoleRow, useTable } from "../hooks.ts";
 import { session } from "../store.ts";
 import { connection } from "../stream.ts";
-import { newestFirst } from "../components/events.tsx";
+import { newestFirst } from "../events.ts";
 import type { ActionRow, ServiceRow } from "../wire.ts";
 
 const health = (row: ServiceRow) => ({ health: row.alive ? ("good" as const) : ("away" as const) });
@@ -27,6 +27,7 @@ export function SystemView() {
               ["Broker", row && <Text of={row.broker} />],
               ["Session", row && <>{row.online ? "online" : "offline"} <Age since={row.since} prefix="for " /></>],
               ["Complete", row && (row.complete ? "yes" : <>no, missing: <Text of={row.missing.join(", ")} longest={600} /></>)],
+              ["History", row && (row.history.recording ? "recording" : <Text of={row.history.reason ?? "not recording: waiting for the broker and for births"} longest={300} />)],
               ["Viewers", row?.sessions],
               ["Version", row && <Text of={row.version} />],
               ["Host id", row && <code><Text of={row.host_id} /></code>],

@@ -1,21 +1,27 @@
 // Events as lanes of clusters. The scrubber sets the time that every page shows.
+import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { now } from "../clock.ts";
-import { EventList, laneKind, newestFirst } from "../components/events.tsx";
+import { EventList } from "../components/events.tsx";
 import { FilterBar, Head } from "../components/page.tsx";
 import { Hatched } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
-import { age, clock, stamp } from "../format.ts";
-import { useTable } from "../hooks.ts";
+import { age, clock, stamp, visible } from "../format.ts";
+import { gapEvent, gapParts, laneKind, newestFirst, together } from "../events.ts";
+import { consoleRow, useTable } from "../hooks.ts";
 import { at, link, lookAt, route, setQuery } from "../router.ts";
-import type { EventRow } from "../wire.ts";
+import { readEvents } from "../stream.ts";
+import type { EventPage, EventRow, Gap } from "../wire.ts";
 
 const MINUTE = 60_000;
 const SPANS: [string, number][] = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE]];
 const MOST_LANES = 60;
 /** Reads of a past time while the scrubber moves: at most one in this time. */
 const SCRUB_MS = 150;
+/** Reads of the history while events come: at most one in this time. */
+const READ_MS = 300;
+const NOTHING: EventPage = { rows: [], next: null, gaps: [], begins: null };
 
 /** Events by cluster; those of no cluster are the centre's. The lanes with the latest event come first. */
 export function lanes(events: readonly EventRow[]): [string, EventRow[]][] {
@@ -24,12 +30,27 @@ export function lanes(events: readonly EventRow[]): [string, EventRow[]][] {
   return [...found].slice(0, MOST_LANES);
 }
 
+function Gaps({ gaps, from, to }: { gaps: readonly Gap[]; from: number; to: number }) {
+  const parts = gapParts(gaps, from, to);
+  if (parts.length === 0) return null;
+  return (
+    <div class="lane" data-gaps>
+      <span class="lane-name">Nothing heard</span>
+      <div class="lane-line" role="img" aria-label={`${parts.length} gaps`}>
+        {parts.map(({ gap, left, width }) => (
+          <i class="gap" style={{ left: `${left * 100}%`, width: `${width * 100}%` }} title={visible(gap.reason, 200)} key={gap.since} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
 function Lane({ name, events, from, to }: { name: string; events: readonly EventRow[]; from: number; to: number }) {
   return (
     <div class="lane">
       <span class="lane-name">{name === "" ? "Central services" : <a href={link(["cluster", name])}><Text of={name} longest={40} /></a>}</span>
       <div class="lane-line" role="img" aria-label={`${events.length} events`}>
-        {events.map((event) => <i class={`kind-${laneKind(event.kind)}`} style={{ left: `${((event.at - from) / (to - from)) * 100}%` }} key={event.key} />)}
+        {events.map((event) => <i class={`kind-${laneKind(event)}`} style={{ left: `${((event.at - from) / (to - from)) * 100}%` }} key={event.key} />)}
       </div>
     </div>
   );
@@ -39,17 +60,40 @@ export function TimelineView() {
   const table = useTable("events", true);
   const wait = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => () => clearTimeout(wait.current), []);
-  const { q = "", span = "60" } = route.value.query;
+  const { q = "", span = "60", cluster = "" } = route.value.query;
   const to = now.value;
   const time = at.value;
   const length = Math.max(MINUTE, (Number(span) || 60) * MINUTE);
   const from = to - length;
-  const events = filtered(table.list.value, q, "").filter((event) => event.at >= from && event.at <= to);
+  const clusters = useTable("clusters", true).list.value;
+  const past = useSignal(NOTHING);
+  const latest = table.list.value.reduce((most, event) => Math.max(most, Number(event.key)), 0);
+  const recording = consoleRow.value?.history.recording ?? false;
+  useEffect(() => {
+    const abort = new AbortController();
+    const read = async () => {
+      try {
+        past.value = await readEvents(now.peek() - length, cluster, abort.signal);
+      } catch {
+        // Without a history there is what came since the page was opened.
+        if (!abort.signal.aborted) past.value = NOTHING;
+      }
+    };
+    const soon = setTimeout(() => void read(), READ_MS);
+    return () => {
+      clearTimeout(soon);
+      abort.abort();
+    };
+  }, [length, cluster, latest, recording]);
+  const { gaps, begins } = past.value;
+  const known = together(past.value.rows, table.list.value).filter((event) => cluster === "" || event.cluster === cluster);
+  const events = filtered(known, q, "").filter((event) => event.at >= from && event.at <= to);
   const scrub = (value: number) => {
     clearTimeout(wait.current);
     wait.current = setTimeout(() => lookAt(value >= now.peek() - 1500 ? null : value, true), SCRUB_MS);
   };
-  const shown = newestFirst(time === null ? events : events.filter((event) => event.at <= time));
+  const listed = q === "" ? [...events, ...gaps.filter((gap) => (gap.until ?? to) >= from).map(gapEvent)] : events;
+  const shown = newestFirst(time === null ? listed : listed.filter((event) => event.at <= time));
   return (
     <>
       <Head title="Timeline" />
@@ -57,7 +101,12 @@ export function TimelineView() {
         <div class="spans" role="group" aria-label="Span">
           {SPANS.map(([title, ms]) => <button aria-pressed={ms === length} onClick={() => setQuery({ span: String(ms / MINUTE) })} key={title}>{title}</button>)}
         </div>
+        <select aria-label="Cluster" value={cluster} onChange={(event) => setQuery({ cluster: event.currentTarget.value })}>
+          <option value="">all clusters</option>
+          {clusters.map((one) => <option value={one.name} key={one.key}>{visible(one.name, 40)}</option>)}
+        </select>
       </FilterBar>
+      {consoleRow.value?.history.reason && <p class="note" data-history="none"><Text of={consoleRow.value.history.reason} /></p>}
       <Hatched of={table}>
         <section class="card lanes">
           <div class="lane">
@@ -67,8 +116,10 @@ export function TimelineView() {
               <div class="ticks" aria-hidden="true">{[0, 0.25, 0.5, 0.75].map((part) => <span key={part}>{clock(from + part * length)}</span>)}<span>now</span></div>
             </div>
           </div>
+          <Gaps gaps={gaps} from={from} to={to} />
           {lanes(events).map(([name, own]) => <Lane name={name} events={own} from={from} to={to} key={name} />)}
           {events.length === 0 && <p class="note">No event in the last {age(length)}.</p>}
+          {begins !== null && begins > from && <p class="note">The history begins at {stamp(begins)}.</p>}
         </section>
         <section class="card"><header><h2>{time === null ? "Events" : `Events until ${clock(time)}`}</h2></header><EventList events={shown.slice(0, 200)} /></section>
       </Hatched>

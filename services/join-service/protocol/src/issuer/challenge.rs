@@ -1,7 +1,7 @@
 //! From hello to challenge: the cheap part, which anybody can make an issuer do. It costs one wrapping for a TPM and one signature, and leaves nothing behind.
 
 use super::{Ignored, Issuer, RefusedInClear};
-use crate::attestation::{HostKeys, Verifier};
+use crate::attestation::Verifier;
 use crate::limits::CHALLENGE_LIFETIME_MS;
 use crate::message::WireError;
 use crate::message::challenge::{Challenge, ChallengeBody, ClearRefusal, ClearRefusalBody};
@@ -87,15 +87,9 @@ impl Issuer {
         let keys = self.keys.current();
         let pair = keys.pair(suite).ok_or_else(|| refused(RefusalCode::SuiteUnsupported, "no key of this suite"))?;
         let issuer_nonce = entropy.bytes("issuer nonce");
-        let host_keys = HostKeys {
-            variant,
-            attestation_key: &hello.attestation_key,
-            endorsement_key: &hello.endorsement_key,
-            endorsement_certificates: &hello.endorsement_certificates,
-        };
         let secret = keys.credential_secret(th1, &issuer_nonce);
         let credential = verifier
-            .make_credential(&host_keys, &secret, &keys.credential_randomness(th1, &issuer_nonce))
+            .make_credential(&hello.keys(variant), &secret, &keys.credential_randomness(th1, &issuer_nonce))
             .map_err(|error| refused(RefusalCode::KeyInvalid, &error.0))?;
         let body = ChallengeBody {
             request: hello.request,

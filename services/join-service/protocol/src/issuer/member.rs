@@ -4,6 +4,7 @@ use super::{Issuer, Phase, Record};
 use crate::attestation::{Claims, Expected, Lock, Verifier};
 use crate::message::WireError;
 use crate::message::acknowledgement::{Acknowledgement, Authenticated, Progress};
+use crate::metrics::HostMessage;
 use crate::refusal::Refusal;
 use crate::secret::Secret;
 use crate::terms::Address;
@@ -55,11 +56,7 @@ impl Issuer {
     /// # Errors
     /// The [`MemberError`] says why it is not believed; ignore it then.
     pub fn on_progress(&self, record: &Record, address: &Address, message: &[u8]) -> Result<Progress, MemberError> {
-        let authenticated = Authenticated::decode_progress(message)?;
-        let (key, th4) = self.member_key(record, address)?;
-        if !key.is_mac(&transcript::progress_input(&th4, &authenticated.body), &authenticated.mac) {
-            return Err(MemberError::Mac);
-        }
+        let (authenticated, _) = self.authentic_progress(record, address, message)?;
         let progress = Progress::decode(&authenticated.body)?;
         if progress.request != record.request {
             return Err(MemberError::NotOfRequest);
@@ -82,11 +79,7 @@ impl Issuer {
         cluster_id: &Hash,
         verifier: &dyn Verifier,
     ) -> Result<Acknowledged, MemberError> {
-        let authenticated = Authenticated::decode_acknowledgement(message)?;
-        let (key, th4) = self.member_key(record, address)?;
-        if !key.is_mac(&transcript::acknowledgement_input(&th4, &authenticated.body), &authenticated.mac) {
-            return Err(MemberError::Mac);
-        }
+        let (authenticated, th4) = self.authentic_acknowledgement(record, address, message)?;
         let acknowledgement = Acknowledgement::decode(&authenticated.body)?;
         if acknowledgement.request != record.request {
             return Err(MemberError::NotOfRequest);
@@ -98,6 +91,40 @@ impl Issuer {
         let sealed_result = (!acknowledgement.ciphertext.is_empty())
             .then_some((acknowledgement.encapsulated_key, acknowledgement.ciphertext));
         Ok(Acknowledged { claims, sealed_result })
+    }
+
+    /// Whether who sent a progress or an acknowledgement opened the ticket of the request of `record`. It costs one code; what the message says is not looked at.
+    #[must_use]
+    pub fn is_of_member(&self, record: &Record, address: &Address, message: &HostMessage) -> bool {
+        match message {
+            HostMessage::Progress(bytes) => self.authentic_progress(record, address, bytes).is_ok(),
+            HostMessage::Acknowledgement(bytes) => self.authentic_acknowledgement(record, address, bytes).is_ok(),
+            HostMessage::Hello(_) | HostMessage::Evidence(_) => false,
+        }
+    }
+
+    fn authentic_progress(
+        &self,
+        record: &Record,
+        address: &Address,
+        message: &[u8],
+    ) -> Result<(Authenticated, Hash), MemberError> {
+        let authenticated = Authenticated::decode_progress(message)?;
+        let (key, th4) = self.member_key(record, address)?;
+        let is_mac = key.is_mac(&transcript::progress_input(&th4, &authenticated.body), &authenticated.mac);
+        if is_mac { Ok((authenticated, th4)) } else { Err(MemberError::Mac) }
+    }
+
+    fn authentic_acknowledgement(
+        &self,
+        record: &Record,
+        address: &Address,
+        message: &[u8],
+    ) -> Result<(Authenticated, Hash), MemberError> {
+        let authenticated = Authenticated::decode_acknowledgement(message)?;
+        let (key, th4) = self.member_key(record, address)?;
+        let is_mac = key.is_mac(&transcript::acknowledgement_input(&th4, &authenticated.body), &authenticated.mac);
+        if is_mac { Ok((authenticated, th4)) } else { Err(MemberError::Mac) }
     }
 
     fn member_key(&self, record: &Record, address: &Address) -> Result<(Secret, Hash), MemberError> {

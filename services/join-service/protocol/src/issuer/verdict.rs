@@ -43,6 +43,30 @@ pub struct Recipient {
     qualifying_data: Hash,
 }
 
+/// Evidence that answers a challenge.
+struct Answered<'a> {
+    evidence: Evidence,
+    hello: Hello,
+    challenge_body: ChallengeBody,
+    keys: &'a EpochKeys,
+    th1: Hash,
+}
+
+/// In whose name evidence was sent.
+#[derive(Debug)]
+pub struct Recognised {
+    hello: Hello,
+    challenge: ChallengeBody,
+}
+
+impl Recognised {
+    /// The keys of who is named.
+    #[must_use]
+    pub fn keys(&self) -> HostKeys<'_> {
+        self.hello.keys(self.challenge.variant)
+    }
+}
+
 /// A host whose evidence passed every check.
 #[derive(Debug)]
 pub struct Verified {
@@ -91,7 +115,7 @@ impl Recipient {
     /// Its keys.
     #[must_use]
     pub fn keys(&self) -> HostKeys<'_> {
-        host_keys(&self.hello, &self.challenge)
+        self.hello.keys(self.challenge.variant)
     }
 }
 
@@ -147,15 +171,6 @@ impl Rejected {
     }
 }
 
-pub(super) fn host_keys<'a>(hello: &'a Hello, challenge: &ChallengeBody) -> HostKeys<'a> {
-    HostKeys {
-        variant: challenge.variant,
-        attestation_key: &hello.attestation_key,
-        endorsement_key: &hello.endorsement_key,
-        endorsement_certificates: &hello.endorsement_certificates,
-    }
-}
-
 impl Issuer {
     /// Judges evidence that came from `address`. `now_ms`: the issuer's clock, UTC ms.
     ///
@@ -185,23 +200,38 @@ impl Issuer {
         }
     }
 
-    /// The checks up to the proof.
-    fn open(&self, address: &Address, message: &[u8], now_ms: u64) -> Result<(Recipient, EvidenceContent), Unopened> {
-        let evidence = Evidence::decode(message).map_err(Ignored::Wire)?;
-        let hello = Hello::decode(&evidence.hello).map_err(Ignored::Wire)?;
-        let challenge = Challenge::decode(&evidence.challenge).map_err(Ignored::Wire)?;
-        let challenge_body = ChallengeBody::decode(&challenge.body).map_err(Ignored::Wire)?;
+    /// In whose name evidence from `address` answers a challenge of this issuer. It costs one code, so look at it before the rate of who is named, and before [`Self::on_evidence`]. It does
+    /// not show who sent the evidence: a challenge is told in clear.
+    ///
+    /// # Errors
+    /// It answers none; send nothing.
+    pub fn recognise(&self, address: &Address, message: &[u8]) -> Result<Recognised, Ignored> {
+        let Answered { hello, challenge_body, .. } = self.answered(address, message)?;
+        Ok(Recognised { hello, challenge: challenge_body })
+    }
+
+    fn answered(&self, address: &Address, message: &[u8]) -> Result<Answered<'_>, Ignored> {
+        let evidence = Evidence::decode(message)?;
+        let hello = Hello::decode(&evidence.hello)?;
+        let challenge = Challenge::decode(&evidence.challenge)?;
+        let challenge_body = ChallengeBody::decode(&challenge.body)?;
         if address.group != self.policy.group || !address.is_of_disk(hello.disk) {
-            return Err(Ignored::Address.into());
+            return Err(Ignored::Address);
         }
         if hello.request != evidence.request || challenge_body.request != evidence.request {
-            return Err(Ignored::Request.into());
+            return Err(Ignored::Request);
         }
         let th1 = transcript::after_hello(&evidence.hello);
         let keys = self.keys.of_epoch(challenge_body.key_epoch).ok_or(Ignored::Cookie)?;
         if !keys.is_cookie(&th1, &challenge.body, &challenge.cookie) {
-            return Err(Ignored::Cookie.into());
+            return Err(Ignored::Cookie);
         }
+        Ok(Answered { evidence, hello, challenge_body, keys, th1 })
+    }
+
+    /// The checks up to the proof.
+    fn open(&self, address: &Address, message: &[u8], now_ms: u64) -> Result<(Recipient, EvidenceContent), Unopened> {
+        let Answered { evidence, hello, challenge_body, keys, th1 } = self.answered(address, message)?;
         self.check_current(evidence.request, &th1, &challenge_body, now_ms)?;
         let th2 = transcript::after_challenge(&th1, &evidence.challenge);
         let content = unseal(keys, &challenge_body, &evidence, address, &th2)?;

@@ -5,6 +5,7 @@ use proto::join as wire;
 use uuid::Uuid;
 
 use super::{Fields, WireError, decode_versioned};
+use crate::attestation::HostKeys;
 use crate::limits::{
     ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX, HASH_BYTES, HELLO_BYTES_MAX, OFFERS_MAX,
     PUBLIC_KEY_BYTES_MAX, VARIANT_BYTES_MAX, VERSION,
@@ -56,6 +57,17 @@ impl Hello {
             endorsement_certificates: self.endorsement_certificates.clone(),
         };
         hello.encode_to_vec()
+    }
+
+    /// Its keys, in the form of a variant.
+    #[must_use]
+    pub fn keys(&self, variant: Variant) -> HostKeys<'_> {
+        HostKeys {
+            variant,
+            attestation_key: &self.attestation_key,
+            endorsement_key: &self.endorsement_key,
+            endorsement_certificates: &self.endorsement_certificates,
+        }
     }
 
     /// The request of a hello that may be of another version or break a rule.

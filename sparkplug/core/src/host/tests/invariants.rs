@@ -66,6 +66,7 @@ fn request() -> impl Strategy<Value = HostRequest> {
     let node = || (0..3u8).prop_map(|n| EdgeNodeDescriptor::parse("G", &format!("E{n}")).expect("valid"));
     prop_oneof![
         node().prop_map(|node| HostRequest::Expect { node }),
+        node().prop_map(|node| HostRequest::Allow { node }),
         node().prop_map(|node| HostRequest::Forget { node }),
         node().prop_map(|node| HostRequest::Rebirth { node }),
         (node(), metrics()).prop_map(|(node, metrics)| HostRequest::Command { node, device: None, metrics }),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::name::GroupId;
 
 fn node(group: &str, id: &str) -> EdgeNodeDescriptor {
     EdgeNodeDescriptor::parse(group, id).expect("valid")
@@ -174,6 +175,46 @@ fn a_value_that_grows_after_the_birth_counts_and_one_that_shrinks_frees() {
         bench.request(HostRequest::Forget { node: node(group, "E") });
     }
     assert_eq!(bench.machine.groups.replica_bytes(), 0);
+}
+
+#[test]
+fn what_the_contract_does_not_know_is_not_kept() {
+    let only = |group: &str, allowed_only| Interest {
+        group: Some(GroupId::new(group).expect("valid")),
+        edge_node: None,
+        allowed_only,
+        device: |device| device.as_str() == "known",
+    };
+    let mut bench = Bench::online(HostConfig { interests: vec![only("G", false), only("Enrol", true)], ..config() });
+    tiny(&mut bench, "Other", "E");
+    tiny(&mut bench, "Enrol", "E");
+    bench.expect(&[]);
+    assert_eq!(bench.machine.nodes.len(), 0);
+    // What is not kept counts in the order of seq.
+    bench.nbirth(0, WALL, vec![]);
+    for (seq, id) in [(1, "known"), (2, "other")] {
+        bench.send("DBIRTH", Some(id), Some(seq), WALL, vec![Metric::new("x", 1u16)]);
+    }
+    for (seq, id) in [(3, "known"), (4, "other")] {
+        bench.send("DDATA", Some(id), Some(seq), 2000, vec![Metric::new("x", 2u16)]);
+    }
+    bench.send("DDEATH", Some("other"), Some(5), 2000, vec![]);
+    bench.send("DDEATH", Some("known"), Some(6), 2000, vec![]);
+    bench.expect(&[
+        "E born 0 at 1700000000000 bdSeq=Int64(0)",
+        "E/known born at 1700000000000 x=UInt16(1)",
+        "E/known data at 2000 x=UInt16(2)",
+        "E/known dead at 2000",
+    ]);
+    // Who is allowed is asked once, and not again however long it is silent.
+    bench.request(HostRequest::Allow { node: node("Enrol", "E") });
+    bench.pass(Duration::from_secs(3600));
+    assert_eq!(asked(&mut bench), [node("Enrol", "E")]);
+    born(&mut bench, "Enrol", "E", vec![]);
+    assert_eq!(bench.machine.liveness(&node("Enrol", "E")), Some(Liveness::Alive));
+    bench.request(HostRequest::Forget { node: node("Enrol", "E") });
+    born(&mut bench, "Enrol", "E", vec![Metric::new("T", 1.0)]);
+    assert_eq!(bench.machine.liveness(&node("Enrol", "E")), None);
 }
 
 proptest! {

@@ -1,0 +1,166 @@
+//! The past over HTTP: what happened, and tables as they were.
+
+use std::fmt::Display;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+
+use super::{Site, answer, is_known, parameter, refused};
+use crate::adapters::history::{EventPage, EventQuery, Gap, Past, ReadError};
+use crate::published::TableName;
+use crate::record::StoredEvent;
+
+/// Events of an answer, unless the request says.
+const EVENTS: u32 = 200;
+
+/// Events of an answer, at most.
+const EVENTS_MAX: u32 = 1_000;
+
+/// What cannot change any more may be kept so long, in seconds.
+const FINAL_S: u32 = 24 * 3_600;
+
+/// `GET /api/v1/events`
+pub async fn events(State(site): State<Site>, query: RawQuery) -> Response {
+    let query = match event_query(&query, site.clock.now().wall) {
+        Ok(query) => query,
+        Err((field, rule)) => return refused(StatusCode::BAD_REQUEST, field, rule),
+    };
+    match site.history.events(&query).await {
+        Ok(EventPage { events, next, gaps, begins }) => {
+            let rows: Vec<Value> = events.iter().map(StoredEvent::to_row).collect();
+            let gaps: Vec<Value> = gaps.iter().map(gap_json).collect();
+            answer(&json!({ "rows": rows, "next": next, "gaps": gaps, "begins": begins }), None)
+        }
+        Err(error) => failed("events", &error),
+    }
+}
+
+/// `GET /api/v1/TABLE?at=`
+pub async fn at(site: &Site, table: &TableName, at: &str, headers: &HeaderMap) -> Response {
+    let Some(view) = table.view() else {
+        return refused(StatusCode::BAD_REQUEST, "at", fleet_view::history::NotRecorded);
+    };
+    let time = match time("at", at, site.clock.now().wall) {
+        Ok(time) => time,
+        Err((field, rule)) => return refused(StatusCode::BAD_REQUEST, field, rule),
+    };
+    let past = match site.history.at(view, time).await {
+        Ok(past) => past,
+        Err(error) => return failed("at", &error),
+    };
+    let Past { rows, number, gap, is_final } = past;
+    let gap_mark = gap.as_ref().map_or(0, |gap| gap.since);
+    let tag = format!("\"{view}-at-{number}-{gap_mark}{}\"", if is_final { "" } else { "-open" });
+    let mut response = if is_final && is_known(headers, &tag) {
+        ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response()
+    } else {
+        let rows: Vec<&Value> = rows.values().collect();
+        let gaps: Vec<Value> = gap.iter().map(|gap| json!([gap.since, gap.until])).collect();
+        answer(&json!({ "rev": number, "at": time, "rows": rows, "gaps": gaps }), is_final.then_some(tag))
+    };
+    if is_final && let Ok(value) = HeaderValue::from_str(&format!("private, max-age={FINAL_S}, immutable")) {
+        response.headers_mut().insert(header::CACHE_CONTROL, value);
+    }
+    response
+}
+
+fn gap_json(gap: &Gap) -> Value {
+    json!({ "since": gap.since, "until": gap.until, "reason": gap.reason })
+}
+
+fn failed(field: &str, error: &ReadError) -> Response {
+    let status = match error {
+        ReadError::Before(_) => StatusCode::NOT_FOUND,
+        ReadError::None(_) | ReadError::Empty | ReadError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    if let ReadError::Store(error) = error {
+        tracing::warn!(error = %error, "the history cannot be read");
+    }
+    refused(status, field, error)
+}
+
+type Refusal = (&'static str, String);
+
+fn event_query(query: &RawQuery, now: u64) -> Result<EventQuery, Refusal> {
+    let time_of = |field: &'static str, default: u64| match parameter(query, field) {
+        Some(text) => time(field, &text, u64::MAX),
+        None => Ok(default),
+    };
+    let (since, until) = (time_of("since", 0)?, time_of("until", now)?);
+    if since > until {
+        return Err(("since", format!("must not be later than until, which is {until}")));
+    }
+    let before = match parameter(query, "before") {
+        None => None,
+        Some(text) => Some(
+            text.parse()
+                .ok()
+                .filter(|number| *number > 0)
+                .ok_or_else(|| rule("before", "the field next of another answer"))?,
+        ),
+    };
+    let limit = match parameter(query, "limit") {
+        None => EVENTS,
+        Some(text) => {
+            let limit = text.parse().ok().filter(|limit| (1..=EVENTS_MAX).contains(limit));
+            limit.ok_or_else(|| rule("limit", format!("a number from 1 to {EVENTS_MAX}")))?
+        }
+    };
+    let cluster = parameter(query, "cluster");
+    if cluster.as_ref().is_some_and(String::is_empty) {
+        return Err(rule("cluster", "the name of a cluster"));
+    }
+    Ok(EventQuery { since, until, cluster, before, limit })
+}
+
+fn rule(field: &'static str, what: impl Display) -> Refusal {
+    (field, format!("must be {what}"))
+}
+
+/// A time of the query, not later than `last`.
+fn time(field: &'static str, text: &str, last: u64) -> Result<u64, Refusal> {
+    let ms = text.parse::<u64>().ok().filter(|ms| i64::try_from(*ms).is_ok());
+    let ms = ms.ok_or_else(|| rule(field, "a time in milliseconds since 1970-01-01T00:00:00Z"))?;
+    if ms > last {
+        return Err((field, format!("must not be later than now, which is {last}")));
+    }
+    Ok(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_parameter_is_refused_by_its_name() {
+        let read = |query: &str| event_query(&RawQuery(Some(query.to_owned())), 1_000);
+        for (query, field) in [
+            ("since=x", "since"),
+            ("since=-1", "since"),
+            ("since=99999999999999999999", "since"),
+            ("since=2000", "since"),
+            ("since=7&until=6", "since"),
+            ("until=2h", "until"),
+            ("limit=0", "limit"),
+            ("limit=1001", "limit"),
+            ("before=0", "before"),
+            ("before=a", "before"),
+            ("cluster=", "cluster"),
+        ] {
+            assert_eq!(read(query).unwrap_err().0, field, "{query}");
+        }
+        let all = EventQuery { since: 0, until: 1_000, cluster: None, before: None, limit: EVENTS };
+        assert_eq!(read(""), Ok(all.clone()));
+        let some = read("since=1&until=2000&cluster=Paint%5FShop&before=9&limit=5").unwrap();
+        let cluster = Some("Paint_Shop".to_owned());
+        assert_eq!(some, EventQuery { since: 1, until: 2_000, cluster, before: Some(9), limit: 5 });
+    }
+
+    #[test]
+    fn the_future_has_no_state() {
+        assert!(time("at", "1001", 1_000).unwrap_err().1.contains("later than now"));
+        assert_eq!(time("at", "1000", 1_000), Ok(1_000));
+    }
+}
