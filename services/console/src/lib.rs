@@ -96,13 +96,7 @@ async fn serve_as(
     health: Health,
 ) -> anyhow::Result<()> {
     let clock = Clock::new();
-    let settings = config
-        .validate(clock.now().wall)
-        .context("the configuration is not usable")
-        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    // Who looks at a broker for a while leaves nothing behind.
-    let history = settings.history.filter(|_| role == Role::Console);
-    let settings = Settings { role, history, ..settings };
+    let settings = settings(role, &config, clock)?;
     let tls = tls(&config.web)?;
     let mut sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
     let (hub, mut requests) = Hub::new();
@@ -163,6 +157,16 @@ async fn serve_as(
     sessions.stop().await;
     let _ = http.await;
     Ok(())
+}
+
+fn settings(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Settings> {
+    let settings = config
+        .validate(clock.now().wall)
+        .context("the configuration is not usable")
+        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    // Who looks at a broker for a while leaves nothing behind.
+    let history = settings.history.filter(|_| role == Role::Console);
+    Ok(Settings { role, history, ..settings })
 }
 
 fn tls(config: &WebConfig) -> anyhow::Result<Option<Tls>> {

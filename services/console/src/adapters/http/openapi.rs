@@ -8,6 +8,7 @@ pub async fn get() -> Response {
     axum::Json(description()).into_response()
 }
 
+// long: it is one document.
 fn description() -> Value {
     let row = json!({
         "type": "object",
