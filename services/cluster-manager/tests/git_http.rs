@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
 use cluster_manager::adapters::{git_http, http};
@@ -455,9 +457,18 @@ async fn malformed_objects_are_not_taken() {
     server.stop().await;
 }
 
+/// One request without a body, and the whole answer.
+async fn raw_at(addr: SocketAddr, head: String) -> String {
+    exchange(addr, &head, b"").await
+}
+
 /// One request as it is, and the whole answer.
 async fn raw(server: &Server, head: &str, body: &[u8]) -> String {
-    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    exchange(server.addr, head, body).await
+}
+
+async fn exchange(addr: SocketAddr, head: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(format!("{head}Host: x\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
     stream.write_all(body).await.unwrap();
     let mut answer = Vec::new();
@@ -529,6 +540,45 @@ async fn a_large_negotiation_that_git_compresses_is_understood() {
     }
     let shown = git(&["-C", at, "show", "origin/main:edo/cluster/a.yaml"]).await;
     assert_eq!(shown.stdout, b"a: 9\n");
+    server.stop().await;
+}
+
+/// As many as there are children for all, and more than that: with nothing of the body, with its first byte, and with a part of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn open_bodies_with_one_clusters_password_leave_every_other_cluster_its_clones() {
+    let config = GitConfig { anonymous: Anonymous::None, ..GitConfig::default() };
+    let children = config.children_max;
+    let server = Server::start_with(config).await;
+    let login = BASE64_STANDARD.encode(format!("{A}:{}", server.password(A)));
+    let head = format!(
+        "POST /git/cluster/A/git-upload-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {login}\r\n\
+         Content-Type: application/x-git-upload-pack-request\r\nContent-Length: 100000\r\n\r\n"
+    );
+    let mut open = Vec::new();
+    for body in ["", "0", "0014command=ls-refs\n"].iter().cycle().take(6 * children) {
+        let mut stream = TcpStream::connect(server.addr).await.unwrap();
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        open.push(stream);
+    }
+    let refs = format!("/git/cluster/A/info/refs?service=git-upload-pack HTTP/1.1\r\nAuthorization: Basic {login}\r\n");
+    // The cluster itself is not served meanwhile: its children are taken by its bodies.
+    let own = tokio::spawn(raw_at(server.addr, format!("GET {refs}")));
+    for _ in 0..3 {
+        let url = server.url_of(B, "/git/cluster/B");
+        let clones = (0..children / 4).map(|_| clone(&url, &[]));
+        for cloned in futures::future::join_all(clones).await {
+            let (_keep, directory) = cloned.unwrap();
+            assert_eq!(content(&directory), "a: 2\n");
+        }
+    }
+    if own.is_finished() {
+        let answer = own.await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503"), "its own children were taken all the time: {answer}");
+    } else {
+        own.abort();
+    }
+    drop(open);
+    clone(&server.url_of(A, "/git/cluster/A"), &[]).await.unwrap();
     server.stop().await;
 }
 
