@@ -10,6 +10,7 @@
 //! | [`attestation`] | TPM evidence that one core judges in a second |
 //! | [`join`] | an attested join: from hello to ticket, what a ticket costs, bytes |
 //! | [`dialect`] | what the dialects of Sparkplug take on the wire |
+//! | [`history`] | recording the past in the console, and looking at it |
 //! | [`raw`] | what the MQTT server alone takes for the same bytes |
 //!
 //! | module | knows |
@@ -26,6 +27,7 @@ mod edge_process;
 mod figures;
 mod fleet;
 mod gather;
+mod history;
 mod join;
 mod join_site;
 mod latency;
@@ -46,6 +48,8 @@ const JUDGED: u32 = 5_000;
 const JOINING: u32 = 200;
 /// Objects that `all` replicates.
 const REPLICATED: usize = 10_000;
+/// Events of the console's history that `all` records.
+const RECORDED: u64 = 10_000_000;
 /// Nodes that `all` gathers, and metrics of each.
 const GATHERED: (usize, usize) = (10_000, 100);
 
@@ -110,6 +114,12 @@ enum Benchmark {
         #[arg(long, default_value_t = 100)]
         metrics: usize,
     },
+    /// The console's history: recording, and states and events of the past.
+    History {
+        /// Events, 1000 or more.
+        #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+        events: u64,
+    },
     /// A fresh replica of a whole ConfigDB.
     Replicate {
         /// Objects, besides those that every ConfigDB has.
@@ -131,6 +141,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
             centre::run(&CENTRE_SIZES, CENTRE_CHANGES).await?;
             replicate::run(REPLICATED).await?;
             gather::run(GATHERED.0, GATHERED.1).await?;
+            history::run(RECORDED).await?;
             attestation::run(JUDGED)?;
             join::run(JOINING).await?;
             dialect::run();
@@ -144,6 +155,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
             Ok(())
         }
         Benchmark::Edge => edge_process::run().await,
+        Benchmark::History { events } => history::run(events).await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
         Benchmark::Gather { nodes, metrics } => gather::run(nodes, metrics).await,
         Benchmark::Centre { clusters, changes } => centre::run(&clusters, changes).await,

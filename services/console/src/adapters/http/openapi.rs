@@ -20,10 +20,6 @@ fn description() -> Value {
             "since": { "type": ["integer", "null"], "description": "UTC ms" }
         }
     });
-    let read = |summary: &str, schema: Value| {
-        json!({ "get": { "summary": summary, "responses": { "200": {
-            "description": "OK", "content": { "application/json": { "schema": schema } } } } } })
-    };
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
         "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, or metrics:GROUP/NODE" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
@@ -36,6 +32,32 @@ fn description() -> Value {
             "rows": { "type": "array", "items": { "$ref": "#/components/schemas/Row" } } } }),
     );
     table["parameters"] = name;
+    let stream = json!({
+        "parameters": [{ "name": "tables", "in": "query", "required": true, "schema": { "type": "string" },
+            "description": "names joined by commas; % and , in a name are percent-encoded once more" }],
+        "get": { "summary": "Server-sent events `table` with {rev, table, full, set, del}; Last-Event-ID resumes",
+            "responses": { "200": { "description": "OK", "content": { "text/event-stream": {} } } } }
+    });
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Sparkfleet console", "version": env!("CARGO_PKG_VERSION") },
+        "paths": {
+            "/api/v1/session": read("Who looks, and what may be done", json!({ "type": "object" })),
+            "/api/v1/stream": stream,
+            "/api/v1/events": events(),
+            "/api/v1/{table}": table,
+        },
+        "components": { "schemas": { "Row": row, "Event": event() } }
+    })
+}
+
+fn read(summary: &str, schema: Value) -> Value {
+    json!({ "get": { "summary": summary, "responses": { "200": {
+        "description": "OK", "content": { "application/json": { "schema": schema } } } } } })
+}
+
+/// The path of what happened.
+fn events() -> Value {
     let parameter = |name: &str, schema: &str, description: &str| json!({ "name": name, "in": "query", "required": false, "schema": { "type": schema }, "description": description });
     let mut events = read(
         "What happened, the latest first, and where nothing was heard",
@@ -53,7 +75,12 @@ fn description() -> Value {
         parameter("before", "integer", "the field next of another answer"),
         parameter("limit", "integer", "1 to 1000"),
     ]);
-    let event = json!({
+    events
+}
+
+/// Something that happened.
+fn event() -> Value {
+    json!({
         "type": "object",
         "required": ["key", "at", "kind", "subject", "text"],
         "properties": {
@@ -65,22 +92,5 @@ fn description() -> Value {
             "text": { "type": "string" },
             "request": { "type": ["string", "null"], "description": "Request/Id of the write that led to it, where it is known" }
         }
-    });
-    let stream = json!({
-        "parameters": [{ "name": "tables", "in": "query", "required": true, "schema": { "type": "string" },
-            "description": "names joined by commas; % and , in a name are percent-encoded once more" }],
-        "get": { "summary": "Server-sent events `table` with {rev, table, full, set, del}; Last-Event-ID resumes",
-            "responses": { "200": { "description": "OK", "content": { "text/event-stream": {} } } } }
-    });
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Sparkfleet console", "version": env!("CARGO_PKG_VERSION") },
-        "paths": {
-            "/api/v1/session": read("Who looks, and what may be done", json!({ "type": "object" })),
-            "/api/v1/stream": stream,
-            "/api/v1/events": events,
-            "/api/v1/{table}": table,
-        },
-        "components": { "schemas": { "Row": row, "Event": event } }
     })
 }
