@@ -84,7 +84,7 @@ impl Event {
         let text = if view == View::Clusters { what } else { format!("{subject} {what}") };
         let cluster = match view {
             View::Services => None,
-            _ => view.cluster_of(row).map(|cluster| part(cluster)),
+            _ => view.cluster_of(row).map(part),
         };
         Some(Self { cluster, kind: kind.to_owned(), subject, old: before, new: after, text, request: None })
     }
