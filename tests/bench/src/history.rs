@@ -80,10 +80,12 @@ fn time_of(number: u64) -> u64 {
 fn changed(rows: &mut Rows, number: u64) -> Vec<Transition> {
     let key = format!("{:036}", number * 7_919 % CLUSTERS);
     let health = ["good", "working", "attention", "away"][usize::try_from(number / CLUSTERS % 4).unwrap_or_default()];
+    let steps = ["Spec", "Address", "Flux", "Git", "Repository", "Ready"]
+        .map(|name| json!({ "name": name, "state": "done", "since": null }));
     let row = json!({
         "key": key, "name": format!("Cluster_{key}"), "group": format!("ACME-Cluster_{key}"), "setup": "ready", "edge": "alive",
         "health": health, "reasons": ["edge sync is not alive"], "since": number, "hosts": { "ready": 3, "total": 3 },
-        "steps": ["Spec", "Address", "Flux", "Git", "Repository", "Ready"].map(|name| json!({ "name": name, "state": "done", "since": null })),
+        "steps": steps,
         "git": { "wanted": "0123456789012345678901234567890123456789", "applied": "0123456789012345678901234567890123456789" },
     });
     let of = |row: &serde_json::Value| Rows::from([(key.clone(), row.clone())]);
