@@ -8,7 +8,7 @@ use configdb_schema::Organisation;
 use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
 use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, NameError};
+use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, NameError};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
 
 use crate::event::Effect;
@@ -139,29 +139,30 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
 /// What the contracts know. In the quarantine group everybody may claim any id, so only clusters that are known become nodes there.
 fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
     let configdb = configdb_node(organisation);
-    let edge: [(&str, fn(&DeviceId) -> bool); 4] = [
-        (edge_sync_contract::names::EDGE_NODE_ID, |device| edge_sync_contract::SyncDevice::parse(device).is_some()),
-        (join_service_contract::names::EDGE_NODE_ID, |device| join_service_contract::names::disk_of(device).is_some()),
-        (krb_keys_contract::names::EDGE_NODE_ID, |device| krb_keys_contract::names::resource_of(device).is_some()),
-        (enrolment_protocol::metrics::RENEWAL_NODE, |_| false),
-    ];
+    let sync = EdgeNodeId::new(edge_sync_contract::names::EDGE_NODE_ID)?;
+    let join = EdgeNodeId::new(join_service_contract::names::EDGE_NODE_ID)?;
+    let keys = EdgeNodeId::new(krb_keys_contract::names::EDGE_NODE_ID)?;
+    let renewal = EdgeNodeId::new(enrolment_protocol::metrics::RENEWAL_NODE)?;
     let enrolling = Interest {
         group: Some(GroupId::new(organisation.enrol_group())?),
         edge_node: None,
         allowed_only: true,
         device: |_| false,
     };
-    let mut interests =
-        vec![enrolling, Interest::in_edge_node(configdb.edge_node, |device| object_of(device).is_some())];
-    for (edge_node, device) in edge {
-        interests.push(Interest::in_edge_node(EdgeNodeId::new(edge_node)?, device));
-    }
-    Ok(interests)
+    Ok(vec![
+        enrolling,
+        Interest::in_edge_node(configdb.edge_node, |device| object_of(device).is_some()),
+        Interest::in_edge_node(sync, |device| edge_sync_contract::SyncDevice::parse(device).is_some()),
+        Interest::in_edge_node(join, |device| join_service_contract::names::disk_of(device).is_some()),
+        Interest::in_edge_node(keys, |device| krb_keys_contract::names::resource_of(device).is_some()),
+        Interest::in_edge_node(renewal, |_| false),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::Bytes;
+    use sparkplug::DeviceId;
     use sparkplug::host::HostApplication;
     use sparkplug::payload::{EncodeOptions, Form, Payload};
     use sparkplug::session::TransportEvent;

@@ -34,7 +34,7 @@ impl Fleet {
         let old = Arc::clone(&self.tables[&View::Clusters]);
         let mut new = Table::clone(&old);
         let key = format!("{:04}", self.number * 7 % many);
-        if self.number % 5 == 0 {
+        if self.number.is_multiple_of(5) {
             new.remove(&key);
         } else {
             let row = json!({ "key": key, "name": key, "setup": format!("step {}", self.number), "padding": "x".repeat(200) });
