@@ -312,11 +312,14 @@ fn quotes_of_a_sha1_bank_of_zero_registers_and_of_other_registers_are_refused() 
 fn a_tpm_that_was_switched_off_without_warning_does_not_vouch_for_its_clock() {
     let mut tpm = Swtpm::manufacture("sha256");
     let host = Host::new(&tpm, ECDSA);
-    tpm.power_cut();
-    boot(&tpm);
-    load_attestation_key(&tpm);
-    let refused = host.judge(&in_force(&policy(&tpm)), &quote(&tpm, b"x"), b"x", Phase::Joining).unwrap_err();
-    assert_eq!(refused.code, RefusalCode::ClockUnsafe);
+    // Some seconds after its start it has stored its clock, and vouches for it again: a busy machine may be too slow for one try.
+    let refused = (0..10).find_map(|_| {
+        tpm.power_cut();
+        boot(&tpm);
+        load_attestation_key(&tpm);
+        host.judge(&in_force(&policy(&tpm)), &quote(&tpm, b"x"), b"x", Phase::Joining).err()
+    });
+    assert_eq!(refused.expect("a quote from soon after the start").code, RefusalCode::ClockUnsafe);
 }
 
 /// With `SPARKFLEET_WRITE_EVIDENCE=1`: keeps one host's evidence for the tests that need no TPM, the benchmark and the seeds of the fuzz targets.

@@ -291,6 +291,15 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[test]
+    fn addresses_of_one_network_count_as_one() {
+        let address = |text: &str| peer(text.parse().unwrap());
+        assert_eq!(address("2001:db8:1:2::1"), address("2001:db8:1:2:ffff::9"));
+        assert_ne!(address("2001:db8:1:2::1"), address("2001:db8:1:3::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+        assert_ne!(address("192.0.2.1"), address("192.0.2.2"));
+    }
+
+    #[test]
     fn an_address_has_so_many_connections_and_no_more() {
         let addresses = Addresses::default();
         let address = "192.0.2.1".parse().unwrap();
