@@ -4,13 +4,13 @@
 use std::net::SocketAddr;
 
 use cluster_manager::adapters::bootstrap_http::{self, ScriptStore, Settings};
-use cluster_manager::adapters::http;
 use cluster_manager::adapters::quarantine::QuarantineFiles;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
 use cluster_manager::bootstrap::{BootstrapGrant, FluxSource, OfferedToken};
 use cluster_manager::event::RepositoryFiles;
 use enrolment_protocol::token::Token;
 use service_runtime::config::ExposeSecret as _;
+use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::Clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -48,7 +48,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
+        tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         Self { board, repositories, addr, shutdown, _state_dir: state_dir }
     }
 

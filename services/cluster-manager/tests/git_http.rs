@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use cluster_manager::adapters::git_http;
 use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
-use cluster_manager::adapters::{git_http, http};
 use cluster_manager::api::Push;
 use cluster_manager::config::{Anonymous, ExternalConfig, GitConfig};
 use cluster_manager::event::RepositoryFiles;
 use cluster_manager::password_file;
+use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use service_runtime::state_dir::StateDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -73,7 +74,7 @@ impl Server {
         let hooks = Hooks::install(path).unwrap();
         let (polls, polled) = mpsc::channel(64);
         let router = git_http::router(repositories.clone(), state_client::links(desk, hooks, polls), &config);
-        let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
+        let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let server = Self { state_dir, repositories, addr, shutdown, pushes, task, polled };
         for (uuid, path, kind) in
             [(A, "cluster/A", Kind::Cluster), (B, "cluster/B", Kind::Cluster), (SHARED, "shared/helm", Kind::Shared)]

@@ -16,7 +16,6 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::access::claims::ClaimRules;
 use cluster_manager::adapters::git_http::{self, Links};
 use cluster_manager::adapters::git_push::Hooks;
-use cluster_manager::adapters::http;
 use cluster_manager::adapters::http::identities::Identities;
 use cluster_manager::adapters::http::oidc::{IdentityError, Limits, Provider};
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
@@ -25,6 +24,7 @@ use cluster_manager::config::GitConfig;
 use cluster_manager::event::RepositoryFiles;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
+use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -276,7 +276,7 @@ async fn git_server(issuer: &Issuer) -> GitServer {
     let links = Links { desk, identities, hooks: Hooks::install(directory.path()).unwrap(), polls, pushed };
     let router = git_http::router(repositories, links, &GitConfig::default());
     let stop = Shutdown::new();
-    tokio::spawn(http::server::serve(listener, router, None, stop.clone()));
+    tokio::spawn(server::serve(listener, router, None, stop.clone()));
     GitServer { addr, directory, pushes, touched, stop }
 }
 

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use cluster_manager::adapters::git_http;
 use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::pulls::Pulls;
 use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
-use cluster_manager::adapters::{git_http, http};
 use cluster_manager::config::{Anonymous, GitConfig};
 use cluster_manager::event::{Event, RepositoryFiles, SharedOutcome, SharedResult};
 use cluster_manager::password_file;
 use cluster_manager::shared_repository::Pull;
+use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -51,7 +52,7 @@ impl Both {
         let (polls, _) = mpsc::channel(1);
         let router =
             git_http::router(there.clone(), state_client::links(state_client::start().0, hooks, polls), &config);
-        let task = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
+        let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };
         both.commit("a: 1\n");

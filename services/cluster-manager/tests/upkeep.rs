@@ -4,13 +4,14 @@
 use std::path::Path;
 use std::process::Output;
 
+use cluster_manager::adapters::git_http;
 use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::git_work::{self, Work};
 use cluster_manager::adapters::repositories::Repositories;
 use cluster_manager::adapters::upkeep::{LOOSE_MAX, PACKS_MAX};
-use cluster_manager::adapters::{git_http, http};
 use cluster_manager::config::{Anonymous, GitConfig};
 use cluster_manager::event::{Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles};
+use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -77,7 +78,7 @@ async fn many_commits_leave_few_files_and_clones_go_on_meanwhile() {
     let links = state_client::links(state_client::start().0, Hooks::install(state_dir.path()).unwrap(), polls);
     let shutdown = Shutdown::new();
     let router = git_http::router(repositories.clone(), links, &config);
-    let server = tokio::spawn(http::server::serve(listener, router, None, shutdown.clone()));
+    let server = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
     let (stop, stopped) = watch::channel(false);
     let cloning = tokio::spawn(clone_on(url, stopped));
 

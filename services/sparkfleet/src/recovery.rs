@@ -39,7 +39,7 @@ pub struct Comparison {
     pub follows_another: bool,
     /// Deployments that ConfigDB has and the edge has not.
     pub only_here: Vec<Named>,
-    /// Deployments that run at the edge and ConfigDB does not have.
+    /// Deployments that run at the edge and ConfigDB does not have: what a release would delete. By name.
     pub only_at_edge: Vec<Named>,
     /// Deployments whose entries are others here than those that run at the edge.
     pub different: Vec<Named>,
@@ -115,6 +115,7 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
             comparison.different.push(named);
         }
     }
+    comparison.only_at_edge.sort();
     comparison.only_here = here.into_iter().collect();
     let reported = [node.desired_origin, join.and_then(|join| join.policy_origin)];
     let newest = reported.into_iter().flatten().map(|origin| origin.epoch).max().unwrap_or(0);
@@ -201,22 +202,6 @@ fn class_of(entries: &Entries) -> Uuid {
     let entry = entries.0.get(EdgeDeployment::slug()).and_then(|entry| EdgeDeployment::deserialize(entry).ok());
     let is_agent = entry.is_some_and(|entry| entry.chart_templates() == [known::chart::EDGE_AGENT]);
     if is_agent { known::class::EDGE_AGENT } else { known::class::EDGE_DEPLOYMENT }
-}
-
-/// Deployments at the edge that ConfigDB does not have for this cluster: what a release would delete.
-#[must_use]
-pub fn would_be_deleted(fleet: &Fleet, cluster: &str) -> Vec<Named> {
-    let Some(sync) = fleet.sync(cluster) else { return Vec::new() };
-    let Some(uuid) = sync.node().map(|node| node.cluster_uuid) else { return Vec::new() };
-    let is_here = |deployment: Uuid| {
-        let entry = fleet.config.document::<EdgeDeployment>(deployment).ok().flatten();
-        entry.is_some_and(|entry| entry.cluster == uuid)
-    };
-    let running = sync.deployments().iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
-    let lost = running.filter(|(uuid, _)| !is_here(**uuid));
-    let mut lost: Vec<Named> = lost.map(|(uuid, device)| Named { name: device.name.clone(), uuid: *uuid }).collect();
-    lost.sort();
-    lost
 }
 
 /// Their names, for people.

@@ -6,10 +6,11 @@ use std::process::{Output, Stdio};
 
 use cluster_manager::access::rate::Rate;
 use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
-use cluster_manager::adapters::http::tls::Tls;
-use cluster_manager::adapters::http::{audit_file, people, server};
+use cluster_manager::adapters::http::{audit_file, people};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 use cluster_manager_contract::ClusterDevice;
+use service_runtime::http::server;
+use service_runtime::http::tls::Tls;
 use service_runtime::shutdown::Shutdown;
 use simulator::sealed_secrets::CERTIFICATE;
 use sparkplug_mqtt::Clock;

@@ -4,7 +4,7 @@
 //! cluster manager's plan. What is modelled: ConfigDB's [`store`], an operator, disks, crashes, and a channel that loses, repeats and reorders.
 //!
 //! Safety is checked in every state that can be reached; that edge and store come to agree, or that the edge holds for a reason and says so, by the fair continuation of every
-//! such state ([`mod@settle`]). Each [`fault`] that is seeded must be found.
+//! such state (`settle.rs`). Each [`fault`] that is seeded must be found.
 //!
 //! `make prove` runs the long one; `cargo run -p model -- --help` says what can be chosen.
 

@@ -2,13 +2,12 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | [`server`], [`tls`] | connections and the server's certificate, as [`service_runtime::http`] has them |
 //! | [`people`] | requests -> questions for the state, answers -> responses |
 //! | `sealed` | values that were sealed elsewhere |
 //! | [`oidc`] | identities that a provider vouches for |
 //! | [`identities`] | who somebody is by what they show |
 //! | [`https_client`] | how others are asked |
-//! | [`desk`] | who waits for which answer |
+//! | [`state_client`] | who waits for which answer |
 //! | [`audit_file`] | the append-only record of every write |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
 //!
@@ -26,8 +25,6 @@ pub mod people;
 mod sealed;
 pub mod shapes;
 pub mod state_client;
-
-pub use service_runtime::http::{server, tls};
 
 /// What is shown as `Authorization: Bearer`, without white space around it.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {

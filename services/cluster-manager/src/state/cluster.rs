@@ -645,14 +645,13 @@ impl ClusterManager {
             if self.claims.contains_key(name) {
                 continue;
             }
-            self.syncs.remove(name);
             self.joins.remove(name);
             self.edge_accounts.forget_keys(name);
             let Ok(cluster) = ClusterName::new(name.as_str()) else { continue };
             let organisation = &self.settings.organisation;
             let edge = [edge::sync_node(organisation, &cluster), join::node(organisation, &cluster)];
             let nodes = edge.into_iter().chain([accounts::node(organisation, name)]).flatten();
-            self.effects.extend(nodes.map(|node| Effect::Host(HostRequest::Forget { node })));
+            nodes.for_each(|node| self.forget(node));
         }
     }
 

@@ -3,7 +3,7 @@
 //! A frame holds what changed since the last one, at most ten a second for a table. A full table comes in parts, the first with `full: true`. Only the last frame of a turn has an `id`:
 //! a client that comes again with it has seen all tables as they were at that revision.
 //!
-//! Of a client the console keeps what it has seen of each table, [`QUEUE_FRAMES`] frames that wait, and the one that is being written: less than 1 MiB. A frame is made of the tables
+//! Of a client the console keeps what it has seen of each table, `QUEUE_FRAMES` frames that wait, and the one that is being written: less than 1 MiB. A frame is made of the tables
 //! as they are when there is room for it, so a slow client keeps no old tables alive, and skips what has changed twice. One that makes no room for [`SLOW_MAX`] is cut off.
 
 use std::collections::BTreeSet;

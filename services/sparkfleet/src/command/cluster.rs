@@ -309,11 +309,10 @@ async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Opti
     }
     // An edge that holds what it is sent would hold the end of its cluster, too: who deletes the cluster decides that.
     let open = recovery::compare(&client.fleet, &row.name).filter(Comparison::is_open);
-    let unknown = open.as_ref().map(|_| recovery::would_be_deleted(&client.fleet, &row.name)).unwrap_or_default();
+    let unknown = open.as_ref().map(|open| recovery::names(&open.only_at_edge)).unwrap_or_default();
     if !unknown.is_empty() && !with_deployments {
-        let names = recovery::names(&unknown);
         let error = anyhow!(
-            "{name} runs deployments that this control plane does not know: {names}; look at them with `sparkfleet recover status {name}`, or add --with-deployments to remove them",
+            "{name} runs deployments that this control plane does not know: {unknown}; look at them with `sparkfleet recover status {name}`, or add --with-deployments to remove them",
             name = row.name
         );
         return Err(exit::with_code(exit::REFUSED, error));

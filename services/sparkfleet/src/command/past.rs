@@ -1,12 +1,11 @@
 //! `sparkfleet events` and `sparkfleet at`: what happened, and what was there at a time. The console keeps it; this asks the console.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use anyhow::anyhow;
 use fleet_view::deltas::Table as Rows;
 use fleet_view::history::{Change, View, transitions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sparkplug_mqtt::Clock;
 
 use super::usage;
 use crate::cli::past::{AtArguments, EventsArguments, PastTable};
@@ -55,7 +54,7 @@ struct Past {
 /// # Errors
 /// As documented for the exit codes.
 pub async fn events(arguments: &EventsArguments) -> anyhow::Result<()> {
-    let now = wall();
+    let now = Clock::new().now().wall;
     let (since, until) = (arguments.since.at(now), arguments.until.map_or(now, |until| until.at(now)));
     if since > until {
         return Err(usage(anyhow!("--since is later than --until")));
@@ -117,7 +116,7 @@ fn event_lines(events: &[EventRow], gaps: &[Gap], begins: Option<u64>, is_more: 
 /// # Errors
 /// As documented for the exit codes.
 pub async fn at(arguments: &AtArguments) -> anyhow::Result<()> {
-    let now = wall();
+    let now = Clock::new().now().wall;
     let api = ConsoleApi::open(&arguments.address.console, arguments.presentation.timeout)?;
     let time = arguments.time.at(now);
     let Some(second) = arguments.diff else {
@@ -260,12 +259,6 @@ fn text(row: &Value, place: &str) -> String {
         }
         Some(other) => other.to_string(),
     }
-}
-
-/// UTC ms.
-fn wall() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -119,7 +119,10 @@ async fn adopt(wanted: &[String], options: &Options) -> anyhow::Result<()> {
             }
         }
         let cluster = row.cluster.clone();
-        let known = |fleet: &fleet_view::Fleet| recovery::would_be_deleted(fleet, &cluster).is_empty().then_some(());
+        let known = |fleet: &fleet_view::Fleet| {
+            let compared = recovery::compare(fleet, &cluster);
+            compared.is_none_or(|compared| compared.only_at_edge.is_empty()).then_some(())
+        };
         client.until("ConfigDB to publish what was written back", known).await?;
         release(&mut client, row, RecoveryDecision::Adopt).await?;
         lines.push(format!("{} adopted: {written} written back, released to epoch {}", row.cluster, row.next_epoch));
@@ -149,12 +152,12 @@ async fn discard(wanted: &str, yes: bool, options: &Options) -> anyhow::Result<(
     if !row.is_open() {
         return Err(usage(anyhow!("{wanted} follows this control plane already; nothing is held")));
     }
-    let going = recovery::would_be_deleted(&client.fleet, wanted);
+    let going = &row.only_at_edge;
     if !yes {
         let each = |named: &Named| format!("will be deleted at the edge: {} ({})", named.name, named.uuid);
         let what: Vec<String> = going.iter().map(each).collect();
         let count = going.len();
-        let instead = format!("add --yes to delete {count} deployments: {}", names(&going));
+        let instead = format!("add --yes to delete {count} deployments: {}", names(going));
         if !confirmed(&what, &format!("delete {count} deployments at {wanted}?"), &instead)? {
             return Err(exit::with_code(exit::REFUSED, anyhow!("nothing was changed")));
         }

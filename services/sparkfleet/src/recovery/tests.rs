@@ -44,5 +44,5 @@ fn what_a_decision_deletes_is_named_in_the_order_of_names() {
     let running = |name| reported(name, DeploymentState::Applied, Some(true));
     let going = reported("Press", DeploymentState::Deleting, None);
     bench.sync(NAME, &node, &[(first, running("Robot")), (second, running("Belt")), (HERE, going)]);
-    assert_eq!(names(&would_be_deleted(&bench.fleet, NAME)), "Belt, Robot");
+    assert_eq!(names(&compare(&bench.fleet, NAME).unwrap().only_at_edge), "Belt, Robot");
 }

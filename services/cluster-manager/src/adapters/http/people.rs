@@ -21,12 +21,12 @@ use enrolment_protocol::token::{RANDOM_BYTES, Token};
 use futures::StreamExt as _;
 use sealed_secrets::{Plain, SESSION_KEY_BYTES, Scope, SealingCertificate, sealed_secret};
 use serde::Deserialize;
+use service_runtime::http::server;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::identities::{self, Identities, IdentityFault};
-use super::server;
 use super::state_client::StateClient;
 use super::{administration, bearer, openapi, sealed, shapes};
 use crate::access::rate::{self, Limiter, Rate};

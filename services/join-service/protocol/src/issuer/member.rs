@@ -50,13 +50,17 @@ pub enum MemberError {
     Quote(Refusal),
 }
 
+/// What the code of a message is computed over: of the transcript and the message's body.
+type TranscriptInput = fn(&Hash, &[u8]) -> Hash;
+
 impl Issuer {
     /// Reads a progress of the request of `record`. The caller stores the new sequence.
     ///
     /// # Errors
     /// The [`MemberError`] says why it is not believed; ignore it then.
     pub fn on_progress(&self, record: &Record, address: &Address, message: &[u8]) -> Result<Progress, MemberError> {
-        let (authenticated, _) = self.authentic_progress(record, address, message)?;
+        let authenticated = Authenticated::decode_progress(message)?;
+        self.authentic(record, address, &authenticated, transcript::progress_input)?;
         let progress = Progress::decode(&authenticated.body)?;
         if progress.request != record.request {
             return Err(MemberError::NotOfRequest);
@@ -79,7 +83,8 @@ impl Issuer {
         cluster_id: &Hash,
         verifier: &dyn Verifier,
     ) -> Result<Acknowledged, MemberError> {
-        let (authenticated, th4) = self.authentic_acknowledgement(record, address, message)?;
+        let authenticated = Authenticated::decode_acknowledgement(message)?;
+        let th4 = self.authentic(record, address, &authenticated, transcript::acknowledgement_input)?;
         let acknowledgement = Acknowledgement::decode(&authenticated.body)?;
         if acknowledgement.request != record.request {
             return Err(MemberError::NotOfRequest);
@@ -96,35 +101,27 @@ impl Issuer {
     /// Whether who sent a progress or an acknowledgement opened the ticket of the request of `record`. It costs one code; what the message says is not looked at.
     #[must_use]
     pub fn is_of_member(&self, record: &Record, address: &Address, message: &HostMessage) -> bool {
-        match message {
-            HostMessage::Progress(bytes) => self.authentic_progress(record, address, bytes).is_ok(),
-            HostMessage::Acknowledgement(bytes) => self.authentic_acknowledgement(record, address, bytes).is_ok(),
-            HostMessage::Hello(_) | HostMessage::Evidence(_) => false,
-        }
+        let (authenticated, input): (_, TranscriptInput) = match message {
+            HostMessage::Progress(bytes) => (Authenticated::decode_progress(bytes), transcript::progress_input),
+            HostMessage::Acknowledgement(bytes) => {
+                (Authenticated::decode_acknowledgement(bytes), transcript::acknowledgement_input)
+            }
+            HostMessage::Hello(_) | HostMessage::Evidence(_) => return false,
+        };
+        authenticated.is_ok_and(|authenticated| self.authentic(record, address, &authenticated, input).is_ok())
     }
 
-    fn authentic_progress(
+    /// The transcript that the code of a message is bound to, if the code is that of whoever opened the ticket.
+    fn authentic(
         &self,
         record: &Record,
         address: &Address,
-        message: &[u8],
-    ) -> Result<(Authenticated, Hash), MemberError> {
-        let authenticated = Authenticated::decode_progress(message)?;
+        authenticated: &Authenticated,
+        input: TranscriptInput,
+    ) -> Result<Hash, MemberError> {
         let (key, th4) = self.member_key(record, address)?;
-        let is_mac = key.is_mac(&transcript::progress_input(&th4, &authenticated.body), &authenticated.mac);
-        if is_mac { Ok((authenticated, th4)) } else { Err(MemberError::Mac) }
-    }
-
-    fn authentic_acknowledgement(
-        &self,
-        record: &Record,
-        address: &Address,
-        message: &[u8],
-    ) -> Result<(Authenticated, Hash), MemberError> {
-        let authenticated = Authenticated::decode_acknowledgement(message)?;
-        let (key, th4) = self.member_key(record, address)?;
-        let is_mac = key.is_mac(&transcript::acknowledgement_input(&th4, &authenticated.body), &authenticated.mac);
-        if is_mac { Ok((authenticated, th4)) } else { Err(MemberError::Mac) }
+        let is_mac = key.is_mac(&input(&th4, &authenticated.body), &authenticated.mac);
+        if is_mac { Ok(th4) } else { Err(MemberError::Mac) }
     }
 
     fn member_key(&self, record: &Record, address: &Address) -> Result<(Secret, Hash), MemberError> {
