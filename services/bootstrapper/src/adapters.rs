@@ -4,6 +4,7 @@ pub mod certificate_request;
 pub mod command;
 pub mod components;
 pub mod cryptsetup;
+pub mod directories;
 pub mod files;
 pub mod identity;
 pub mod k3s;

@@ -3,7 +3,7 @@
 mod keys;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use configdb_schema::{ClusterName, Organisation};
@@ -20,6 +20,19 @@ use uuid::Uuid;
 
 use crate::state::Settings;
 pub use keys::{KEYS, keys};
+
+/// Where etcd, kubelet, k3s and containerd keep what must not be readable on a disk that somebody took away: keys, Secrets, images, logs.
+const DIRECTORIES: [&str; 9] = [
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/var/lib/cni",
+    "/var/lib/containerd",
+    "/var/lib/etcd",
+    "/var/lib/kubelet",
+    "/var/lib/rancher",
+    "/var/log/kubernetes",
+    "/var/log/pods",
+];
 
 /// Configuration of a host, as in its file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -146,6 +159,8 @@ pub struct DiskConfig {
     pub uuid: Option<Uuid>,
     /// Sectors are authenticated as well.
     pub integrity: bool,
+    /// Directories of the host that lie on it.
+    pub directories: Vec<PathBuf>,
     /// The cryptsetup program.
     pub cryptsetup: PathBuf,
     /// The program that makes its file system.
@@ -168,6 +183,8 @@ pub struct KubernetesConfig {
     pub systemctl: PathBuf,
     /// Socket of the container runtime, for kubeadm.
     pub container_runtime: String,
+    /// Unit of the container runtime, for kubeadm; empty: somebody else starts it.
+    pub container_runtime_unit: String,
     /// How often a join is tried.
     pub attempts_max: u32,
     /// Bytes of one component.
@@ -278,6 +295,7 @@ impl Default for DiskConfig {
             format: false,
             uuid: None,
             integrity: true,
+            directories: DIRECTORIES.map(PathBuf::from).to_vec(),
             cryptsetup: PathBuf::from("/usr/sbin/cryptsetup"),
             mkfs: PathBuf::from("/usr/sbin/mkfs.ext4"),
             mount: PathBuf::from("/usr/bin/mount"),
@@ -293,6 +311,7 @@ impl Default for KubernetesConfig {
             program: None,
             systemctl: PathBuf::from("/usr/bin/systemctl"),
             container_runtime: "unix:///run/containerd/containerd.sock".to_owned(),
+            container_runtime_unit: "containerd.service".to_owned(),
             attempts_max: 3,
             component_bytes_max: 512 * 1024 * 1024,
             ca_file: None,
@@ -482,6 +501,16 @@ impl Config {
                 "mqtt.username",
                 "is another UUID than disk.uuid: a user that is named by a state disk speaks for no other host",
             ),
+            (
+                self.disk.directories.iter().all(|path| is_plain(path)),
+                "disk.directories",
+                "must hold absolute paths of letters, digits, /, -, _ and ., without ..",
+            ),
+            (
+                are_apart(&self.disk.directories),
+                "disk.directories",
+                "holds one directory within another, or twice; name the outer one",
+            ),
             (self.paths.root.is_absolute(), "paths.root", "must be an absolute path"),
             (self.paths.state.is_absolute(), "paths.state", "must be an absolute path"),
             (self.paths.run.is_absolute(), "paths.run", "must be an absolute path"),
@@ -501,6 +530,24 @@ impl Config {
         };
         self.addresses.iter().map(address).collect()
     }
+}
+
+/// Absolute, and nothing that a shell, systemd or the kernel's list of mounts writes otherwise.
+fn is_plain(path: &Path) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let parts = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    path.is_absolute()
+        && path != Path::new("/")
+        && parts
+        && path.as_os_str().as_encoded_bytes().iter().all(|byte| is_plain(*byte))
+}
+
+/// None within another.
+fn are_apart(paths: &[PathBuf]) -> bool {
+    let within = |(at, path): (usize, &PathBuf)| {
+        paths.iter().enumerate().any(|(other, outer)| at != other && path.starts_with(outer))
+    };
+    !paths.iter().enumerate().any(within)
 }
 
 #[cfg(test)]

@@ -87,6 +87,11 @@ pub enum Task {
     },
     /// Give the state disk its key.
     SetKey(Secret),
+    /// Make the directories of Kubernetes lie on the state disk.
+    MountDirectories {
+        /// The disk holds them already.
+        is_member: bool,
+    },
     /// Write what a ticket brought.
     Write(Box<Membership>),
     /// Put renewed certificates in place, and make those read them who use them.

@@ -163,6 +163,12 @@ pub trait StateDisk: Send + fmt::Debug {
     /// It did not come about.
     fn set_key<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Outcome<()>>;
 
+    /// Makes the directories of the host in which Kubernetes keeps its state lie on this disk, which is open. `is_member`: it holds them already. What lies there is not mounted again.
+    ///
+    /// # Errors
+    /// One does not lie on the disk; nothing may be started that writes to it.
+    fn mount_directories(&mut self, is_member: bool) -> BoxFuture<'_, Outcome<()>>;
+
     /// Writes the token.
     ///
     /// # Errors
@@ -223,10 +229,18 @@ pub trait Installer: Send + fmt::Debug {
         activity: Activity,
     ) -> BoxFuture<'a, Outcome<SecretBytes>>;
 
-    /// Starts what makes a member of a host that was one before.
+    /// Before the host is attested: ends what is running of Kubernetes, and keeps it from being started at boot.
     ///
     /// # Errors
-    /// It was not started.
+    /// It still runs.
+    fn stop(&mut self) -> BoxFuture<'_, Outcome<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Starts what makes a member of a host that was one before. The directories on the state disk are mounted.
+    ///
+    /// # Errors
+    /// It was not started, or there is nothing to start.
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>>;
 
     /// Certificates were renewed: makes those read them who do not look by themselves. Best effort: who does not read them at once does at its next start.

@@ -285,7 +285,8 @@ impl State {
                 if believed && is_due(&inspection.certificates, self.settings.renew_percent, turn.now.wall) {
                     self.renews = Some(Box::new((uuid, inspection)));
                 }
-                let steps = if unmarked { vec![Step::MarkMember, Step::Resume] } else { vec![Step::Resume] };
+                let marked = unmarked.then_some(Step::MarkMember);
+                let steps = marked.into_iter().chain([Step::MountDirectories, Step::Resume]).collect();
                 self.begin_work(Work::of_member(steps, turn.now.mono + self.settings.member_within), turn);
             }
             Decision::Interrupted => {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use bootstrapper::adapters::cryptsetup::CryptsetupDisk;
+use bootstrapper::adapters::directories::StateDirectories;
 use bootstrapper::adapters::files::mode_of;
 use bootstrapper::config::{Config, DiskConfig, PathsConfig};
 use bootstrapper::platform::{DiskFound, Mark, StateDisk as _, UnlockError};
@@ -260,4 +261,102 @@ async fn a_key_that_was_changed_before_a_crash_is_not_changed_again() {
     let error = bench.disk().set_key(&key(9)).await.unwrap_err().0;
     assert!(error.contains("luksChangeKey: ended with code"), "{error}");
     assert!(bench.names("run/sparkfleet").is_empty(), "the key that was not set is gone");
+}
+
+/// Where the directories of the configuration lie.
+const DIRECTORIES: [&str; 2] = ["/var/lib/kubelet", "/etc/rancher"];
+
+/// Mounts the directories with the mount program and the list of mounts that are given.
+async fn mount_directories(bench: &Bench, mount: &str, is_member: bool) -> Result<(), String> {
+    let disk = DiskConfig {
+        directories: DIRECTORIES.map(PathBuf::from).to_vec(),
+        mount: mount.into(),
+        ..DiskConfig::default()
+    };
+    let directories = StateDirectories::new(&Config { disk, ..Config::default() }, bench.root.path());
+    directories.mount(is_member).await.map_err(|error| error.0)
+}
+
+#[tokio::test]
+async fn directories_of_kubernetes_lie_on_the_disk_also_after_a_reboot_and_what_lies_elsewhere_is_told() {
+    let bench = Bench::new();
+    let mount = bench.at("bin/mount").display().to_string();
+    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    // What a package left behind is covered.
+    fs::create_dir_all(bench.at("var/lib/kubelet")).unwrap();
+    for _ in 0..2 {
+        mount_directories(&bench, &mount, false).await.unwrap();
+    }
+    let commands = fs::read_to_string(bench.at("commands")).unwrap();
+    assert_eq!(commands.lines().filter(|line| line.starts_with("mount --bind")).count(), DIRECTORIES.len());
+    fs::write(bench.at("var/lib/kubelet/config.yaml"), "x").unwrap();
+    assert!(bench.at("content/directories/var/lib/kubelet/config.yaml").exists(), "it is on the disk");
+
+    // A member's file that lies beside the disk is neither covered nor used.
+    bench.reboot();
+    programs::mount_state(bench.root.path());
+    fs::create_dir_all(bench.at("etc/rancher/k3s")).unwrap();
+    fs::remove_dir(bench.at("content/directories/etc/rancher")).unwrap();
+    let error = mount_directories(&bench, &mount, true).await.unwrap_err();
+    assert!(error.contains("etc/rancher holds 1 entries in clear, outside of the state disk; move them to"), "{error}");
+    fs::remove_dir(bench.at("etc/rancher/k3s")).unwrap();
+    mount_directories(&bench, &mount, true).await.unwrap();
+    assert!(bench.at("var/lib/kubelet/config.yaml").exists(), "it came back with the disk");
+
+    // A mount of something else, and a program that mounts nothing.
+    bench.reboot();
+    programs::mount_state(bench.root.path());
+    let elsewhere = format!("9 1 8:1 / {} rw - ext4 /dev/sdb1 rw\n", bench.at("etc/rancher").display());
+    let mountinfo = fs::read_to_string(bench.at("proc/self/mountinfo")).unwrap();
+    fs::write(bench.at("proc/self/mountinfo"), mountinfo + &elsewhere).unwrap();
+    let error = mount_directories(&bench, &mount, true).await.unwrap_err();
+    assert!(error.contains("etc/rancher is a mount of /dev/sdb1, and must lie on the state disk"), "{error}");
+    bench.reboot();
+    programs::mount_state(bench.root.path());
+    let error = mount_directories(&bench, "/bin/true", true).await.unwrap_err();
+    assert!(error.ends_with("var/lib/kubelet does not lie on the state disk after it was mounted"), "{error}");
+}
+
+/// With the mounts of the kernel, in a mount name space of the test's own: the same test again, within it.
+#[tokio::test]
+async fn directories_are_bind_mounts_as_the_kernel_lists_them() {
+    const WITHIN: &str = "SPARKFLEET_TEST_MOUNT_NAMESPACE";
+    if std::env::var_os(WITHIN).is_none() {
+        let unshared = |program: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--map-root-user", "--mount", program]);
+            command
+        };
+        if !unshared("/bin/true").status().unwrap().success() {
+            eprintln!("no mount name space is allowed here: bind mounts are not tried");
+            return;
+        }
+        let name = "disk::directories_are_bind_mounts_as_the_kernel_lists_them";
+        let exe = std::env::current_exe().unwrap().display().to_string();
+        let ended = unshared(&exe).args(["--exact", name]).env(WITHIN, "1").output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stdout);
+        return assert!(ended.status.success() && told.contains("1 passed"), "{told}");
+    }
+    let bench = Bench::new();
+    for folder in ["run/state", "var/lib/kubelet"] {
+        fs::create_dir_all(bench.at(folder)).unwrap();
+    }
+    fs::remove_dir_all(bench.at("proc")).unwrap();
+    std::os::unix::fs::symlink("/proc", bench.at("proc")).unwrap();
+    let state = bench.at("run/state");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "state"]).arg(&state).status().unwrap();
+    assert!(mounted.success());
+    fs::write(bench.at("var/lib/kubelet/left"), "in clear").unwrap();
+    for _ in 0..2 {
+        mount_directories(&bench, "/usr/bin/mount", false).await.unwrap();
+    }
+    assert!(!bench.at("var/lib/kubelet/left").exists(), "covered");
+    fs::write(bench.at("var/lib/kubelet/config.yaml"), "x").unwrap();
+    assert!(state.join("directories/var/lib/kubelet/config.yaml").exists());
+    // Something else on top of it is seen.
+    let covered =
+        Command::new("mount").args(["-t", "tmpfs", "other"]).arg(bench.at("var/lib/kubelet")).status().unwrap();
+    assert!(covered.success());
+    let error = mount_directories(&bench, "/usr/bin/mount", true).await.unwrap_err();
+    assert!(error.contains("var/lib/kubelet is a mount of other"), "{error}");
 }

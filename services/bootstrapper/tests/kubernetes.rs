@@ -5,6 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use bootstrapper::adapters::files::mode_of;
@@ -36,6 +37,9 @@ impl Bench {
         let bench = Self { root: tempfile::tempdir().unwrap(), said, activity: Activity::new(sender) };
         let root = bench.root.path().display().to_string();
         let keep = "for last; do :; done; case \"$*\" in *--config*) cp \"$last\" \"$ROOT/config.seen\"; stat -c %a \"$last\" > \"$ROOT/config.mode\" ;; esac";
+        for folder in ["vm", "kernel/keys", "net/ipv4"] {
+            fs::create_dir_all(bench.at("proc/sys").join(folder)).unwrap();
+        }
         for (name, text) in [("kubeadm", format!("{keep}\n{kubeadm}")), ("systemctl", systemctl.to_owned())] {
             let path = bench.at(name);
             let script = format!("#!/bin/sh\nROOT={root}\necho \"{name} $*\" >> \"$ROOT/commands\"\n{text}\n");
@@ -148,15 +152,24 @@ fn assert_documented(rendered: &str, fixture: &str) {
     }
 }
 
+/// What is done before kubeadm is called.
+const RUNTIME: &str = "systemctl restart containerd.service";
+
 #[tokio::test]
 async fn a_worker_joins_by_a_configuration_as_documented_that_is_gone_afterwards() {
     let mut bench = Bench::new("exit 0", "exit 0");
     bench.kubeadm().join(&plan(Role::Worker), bench.activity.clone()).await.unwrap();
     assert_documented(&bench.text("config.seen"), "kubeadm-join-worker.yaml");
     assert_eq!(bench.text("config.mode"), "600\n");
-    assert_eq!(bench.commands(), ["kubeadm join --config ...", "systemctl enable kubelet.service"]);
+    assert_eq!(bench.commands(), [RUNTIME, "kubeadm join --config ..."]);
     assert!(bench.is_clean() && bench.at("etc/kubernetes/manifests").is_dir());
-    assert_eq!(bench.said.try_recv().as_deref(), Ok("kubeadm join, try 1 of 3"));
+    let mut said = std::iter::from_fn(|| bench.said.try_recv().ok());
+    assert!(said.any(|text| text == "kubeadm join, try 1 of 3"));
+    // As kubelet's protectKernelDefaults wants them.
+    let parameters = [("vm/overcommit_memory", "1"), ("kernel/panic", "10"), ("kernel/keys/root_maxbytes", "25000000")];
+    for (name, value) in parameters {
+        assert_eq!(bench.text(&format!("proc/sys/{name}")), value, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -168,8 +181,8 @@ async fn a_control_plane_that_fails_is_reset_and_gets_its_keys_again() {
     bench.kubeadm().join(&plan(Role::ControlPlane), bench.activity.clone()).await.unwrap();
     let socket = "unix:///run/containerd/containerd.sock";
     let reset = format!("kubeadm reset --force --cri-socket {socket}");
-    let wanted = ["kubeadm join --config ...", &reset, "kubeadm join --config ...", "systemctl enable kubelet.service"];
-    assert_eq!(bench.commands(), wanted);
+    assert_eq!(bench.commands(), [RUNTIME, "kubeadm join --config ...", &reset, "kubeadm join --config ..."]);
+    assert!(bench.text("etc/kubernetes/audit-policy.yaml").contains("level: Metadata"), "the API server mounts it");
     assert_documented(&bench.text("config.seen"), "kubeadm-join-control-plane.yaml");
     assert_eq!(bench.text("key.seen"), KEY);
     assert!(bench.is_clean());
@@ -184,8 +197,22 @@ async fn a_join_that_fails_for_good_says_why_without_the_token_and_leaves_no_con
     let error = bench.kubeadm().join(&plan(Role::Worker), bench.activity.clone()).await.unwrap_err().0;
     assert!(error.contains("ended with code 1") && error.ends_with("error: token [redacted] is over"), "{error}");
     assert!(!error.contains(TOKEN) && !error.contains("0123456789abcdef"), "{error}");
-    assert_eq!(bench.commands().iter().filter(|line| line.starts_with("kubeadm join")).count(), 3);
+    for call in ["kubeadm join", "kubeadm reset"] {
+        let calls = bench.commands().iter().filter(|line| line.starts_with(call)).count();
+        assert_eq!(calls, 3, "{call}: what the last try left is reset too, or etcd counts it for its quorum");
+    }
     assert!(bench.is_clean());
+}
+
+#[tokio::test]
+async fn each_try_asks_another_server() {
+    let bench =
+        Bench::new("grep -o '[a-z0-9.]*:6443' $last >> $ROOT/servers; [ $(wc -l < $ROOT/servers) -ge 3 ]", "exit 0");
+    let mut plan = plan(Role::Worker);
+    plan.membership.servers.push("https://10.0.0.2:6443".to_owned());
+    bench.kubeadm().join(&plan, bench.activity.clone()).await.unwrap();
+    let asked: Vec<String> = bench.text("servers").lines().map(str::to_owned).collect();
+    assert_eq!(asked, ["10.0.0.1:6443", "10.0.0.2:6443", "10.0.0.1:6443"]);
 }
 
 #[tokio::test]
@@ -204,15 +231,47 @@ async fn a_join_that_is_given_up_leaves_no_configuration() {
 
 #[tokio::test]
 async fn a_first_member_is_made_by_a_configuration_as_documented_and_its_kubeconfig_comes_back() {
-    let bench = Bench::new("echo kubeconfig > $ROOT/etc/kubernetes/admin.conf", "exit 0");
+    let bench = Bench::new(INIT, "exit 0");
+    bench.kubeadm().resume(bench.activity.clone()).await.unwrap_err();
     let kubeconfig = bench.kubeadm().init(&parameters(), bench.activity.clone()).await.unwrap();
     assert_eq!(kubeconfig.expose(), b"kubeconfig\n");
     assert_documented(&bench.text("config.seen"), "kubeadm-init.yaml");
-    let wanted = ["kubeadm init --skip-token-print --config ...", "systemctl enable kubelet.service"];
+    let wanted = [RUNTIME, "kubeadm init phase certs ca --config ...", "kubeadm init --skip-token-print --config ..."];
     assert_eq!(bench.commands(), wanted);
     assert!(bench.is_clean() && bench.text("etc/kubernetes/audit-policy.yaml").contains("level: Metadata"));
+    // Its kubelet serves with a certificate that the API server, which is told of the authority, accepts.
+    let verified = Command::new("openssl")
+        .args(["verify", "-purpose", "sslserver", "-verify_ip", "10.0.0.7", "-CAfile"])
+        .args([bench.at("etc/kubernetes/pki/ca.crt"), bench.at("run/state/kubelet/pki/serving.crt")])
+        .output()
+        .unwrap();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    assert_eq!(mode_of(&bench.at("run/state/kubelet/pki/serving.key")), Ok(0o600));
     bench.kubeadm().resume(bench.activity.clone()).await.unwrap();
-    assert_eq!(bench.commands().last().unwrap(), "systemctl start kubelet.service");
+    assert_eq!(bench.commands()[3..], [RUNTIME, "systemctl start kubelet.service"]);
+}
+
+/// What `kubeadm init` leaves, with a real authority.
+const INIT: &str = "mkdir -p $ROOT/etc/kubernetes/pki $ROOT/var/lib/kubelet; case \"$*\" in *certs*) \
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj /CN=kubernetes -days 2 \
+    -keyout $ROOT/etc/kubernetes/pki/ca.key -out $ROOT/etc/kubernetes/pki/ca.crt ;; *) \
+    [ -f $ROOT/run/state/kubelet/pki/serving.crt ] || exit 1; touch $ROOT/etc/kubernetes/kubelet.conf \
+    $ROOT/var/lib/kubelet/config.yaml; echo kubeconfig > $ROOT/etc/kubernetes/admin.conf ;; esac";
+
+#[tokio::test]
+async fn before_the_attestation_nothing_of_kubernetes_runs_and_nothing_starts_it_at_boot() {
+    // `is-active` succeeds for what runs.
+    let stops = "case $1 in is-active) exit 3 ;; esac";
+    let bench = Bench::new("exit 1", stops);
+    bench.k3s(Role::Worker).stop().await.unwrap();
+    bench.kubeadm().stop().await.unwrap();
+    for unit in ["k3s.service", "k3s-agent.service", "kubelet.service", "containerd.service"] {
+        assert!(bench.commands().contains(&format!("systemctl disable --now {unit}")), "{unit}");
+    }
+    assert!(!bench.text("commands").contains("systemctl enable"));
+    // One that cannot be stopped is told: the host is not attested, and runs.
+    let error = Bench::new("exit 1", "exit 0").k3s(Role::Worker).stop().await.unwrap_err().0;
+    assert!(error.starts_with("k3s.service runs although the host is not attested"), "{error}");
 }
 
 const ACCEPTED: &str = "case \"$*\" in *restart*) mkdir -p $ROOT/var/lib/rancher/k3s/agent; touch $ROOT/var/lib/rancher/k3s/agent/kubelet.kubeconfig; echo 'server: https://127.0.0.1:6443' > $ROOT/etc/rancher/k3s/k3s.yaml ;; esac";
@@ -229,12 +288,24 @@ async fn a_k3s_agent_joins_with_a_pinned_token_in_a_file() {
     for (path, content) in secrets {
         assert_eq!((bench.text(path), mode_of(&bench.at(path))), (content, Ok(0o600)), "{path}");
     }
-    assert_eq!(
-        bench.commands(),
-        ["systemctl enable k3s-agent.service", "systemctl restart --no-block k3s-agent.service"]
-    );
+    assert_eq!(bench.commands(), ["systemctl restart --no-block k3s-agent.service"]);
     bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap();
     assert_eq!(bench.commands().last().unwrap(), "systemctl start --no-block k3s-agent.service");
+}
+
+#[tokio::test]
+async fn a_k3s_agent_joins_by_the_first_server_that_answers_and_does_not_start_without_its_configuration() {
+    let bench = Bench::new("exit 1", ACCEPTED);
+    let error = bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap_err().0;
+    assert!(error.contains("config.yaml") && error.ends_with("reset the host to join anew"), "{error}");
+    assert!(bench.commands().is_empty());
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut plan = plan(Role::Worker);
+    plan.membership.servers = vec![format!("https://{silent}"), format!("https://{}", server.local_addr().unwrap())];
+    bench.k3s(Role::Worker).join(&plan, bench.activity.clone()).await.unwrap();
+    let config: Value = serde_json::from_str(&bench.text("etc/rancher/k3s/config.yaml")).unwrap();
+    assert_eq!(config["server"], plan.membership.servers[1].as_str());
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::command::{Command, Output};
+use super::directories::StateDirectories;
 use super::files::{below, remove, write};
 use crate::config::{Config, DiskConfig};
 use crate::luks::{CIPHER, check_header, token};
@@ -45,6 +46,7 @@ pub struct CryptsetupDisk {
     mount_point: PathBuf,
     mounts: PathBuf,
     run: PathBuf,
+    directories: StateDirectories,
     timeout: Duration,
 }
 
@@ -71,6 +73,7 @@ impl CryptsetupDisk {
             mount_point: below(root, &config.paths.state),
             mounts: below(root, Path::new("/proc/self/mounts")),
             run: below(root, &config.paths.run),
+            directories: StateDirectories::new(config, root),
             timeout: Duration::from_millis(config.timeouts.command_ms),
             config: disk,
         }
@@ -313,6 +316,10 @@ impl StateDisk for CryptsetupDisk {
 
     fn set_key<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Outcome<()>> {
         self.change_key(key).boxed()
+    }
+
+    fn mount_directories(&mut self, is_member: bool) -> BoxFuture<'_, Outcome<()>> {
+        self.directories.mount(is_member).boxed()
     }
 
     fn mark(&mut self, mark: Mark) -> BoxFuture<'_, Outcome<()>> {

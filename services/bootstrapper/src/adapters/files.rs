@@ -135,10 +135,7 @@ impl Files {
             write(&path, content.expose(), if is_public { PUBLIC } else { OWNER_ONLY })?;
         }
         if let Some(key) = kubelet_key.filter(|_| !membership.kubelet_certificate.is_empty()) {
-            let certificate = to_pem(&membership.kubelet_certificate);
-            // The key first: a certificate without its key would be taken for a finished pair.
-            write(&self.state.join(KUBELET_KEY), key.as_bytes(), OWNER_ONLY)?;
-            write(&self.state.join(KUBELET_CERTIFICATE), certificate.as_bytes(), PUBLIC)?;
+            self.write_kubelet_pair(&membership.kubelet_certificate, key)?;
         }
         self.write_line(SSH_HOST_CERTIFICATE, &membership.ssh_host_certificate)?;
         self.write_ssh_authority(&membership.ssh_authority)
@@ -150,15 +147,22 @@ impl Files {
     /// The first file that could not be written; the others are as they were.
     pub fn write_renewal(&self, renewal: &Renewal, kubelet_key: Option<&Zeroizing<String>>) -> Outcome<()> {
         if let Some(key) = kubelet_key.filter(|_| !renewal.kubelet_certificate.is_empty()) {
-            // A request is made with the key that is there, so only the certificate changes.
-            if self.kubelet_key().as_ref() != Some(key) {
-                write(&self.state.join(KUBELET_KEY), key.as_bytes(), OWNER_ONLY)?;
-            }
-            let certificate = to_pem(&renewal.kubelet_certificate);
-            write(&self.state.join(KUBELET_CERTIFICATE), certificate.as_bytes(), PUBLIC)?;
+            self.write_kubelet_pair(&renewal.kubelet_certificate, key)?;
         }
         self.write_line(SSH_HOST_CERTIFICATE, &renewal.ssh_host_certificate)?;
         self.write_ssh_authority(&renewal.ssh_authority)
+    }
+
+    /// Writes the kubelet's serving certificate (DER) and its key (PEM). A key that is there already is not written again.
+    ///
+    /// # Errors
+    /// One of both is as it was.
+    pub fn write_kubelet_pair(&self, certificate: &[u8], key: &Zeroizing<String>) -> Outcome<()> {
+        // The key first: a certificate without its key would be taken for a finished pair.
+        if self.kubelet_key().as_ref() != Some(key) {
+            write(&self.state.join(KUBELET_KEY), key.as_bytes(), OWNER_ONLY)?;
+        }
+        write(&self.state.join(KUBELET_CERTIFICATE), to_pem(certificate).as_bytes(), PUBLIC)
     }
 
     /// The kubelet's key, PEM, if there is one.

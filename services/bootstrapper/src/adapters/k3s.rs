@@ -33,6 +33,8 @@ const KUBECONFIG_BYTES_MAX: u64 = 64 * 1024;
 const AGENT_PROOF: &str = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
 const SERVER: &str = "k3s.service";
 const AGENT: &str = "k3s-agent.service";
+/// A server that takes longer is passed over.
+const SERVER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How often a file that is waited for is looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -70,9 +72,8 @@ impl K3s {
         write(&self.at(path), content, OWNER_ONLY)
     }
 
-    /// Enables and starts a service; it may do so for ever, which is bounded by the waiting that follows.
+    /// Starts a service; it may do so for ever, which is bounded by the waiting that follows. It is not enabled: after a reboot the host is attested first.
     async fn start(&self, service: &str) -> Outcome<()> {
-        self.systemctl.run(&["enable", service]).await?;
         self.systemctl.run(&["restart", "--no-block", service]).await
     }
 
@@ -94,7 +95,8 @@ impl K3s {
         if !membership.node_password.expose().is_empty() {
             self.write_secret(NODE_PASSWORD, membership.node_password.expose())?;
         }
-        self.write_secret(CONFIG, &render_join(membership, self.address)?)?;
+        let server = first_that_answers(&membership.servers).await;
+        self.write_secret(CONFIG, &render_join(membership, server, self.address)?)?;
         let service = if is_control_plane(plan.role) { SERVER } else { AGENT };
         remove(&self.at(AGENT_PROOF))?;
         activity.say(format!("starting {service}"));
@@ -119,8 +121,15 @@ impl K3s {
 
     async fn resume(&self, activity: &Activity) -> Outcome<()> {
         // A server's configuration says where the cluster began, or the role of the host what it is.
-        let config = fs::read(self.at(CONFIG)).unwrap_or_default();
-        let config: Value = serde_json::from_slice(&config).unwrap_or_default();
+        let path = self.at(CONFIG);
+        let unusable = |error: &dyn std::fmt::Display| {
+            PlatformError::new(
+                path.display(),
+                format_args!("{error}; this member cannot be started, reset the host to join anew"),
+            )
+        };
+        let config = fs::read(&path).map_err(|error| unusable(&error))?;
+        let config: Value = serde_json::from_slice(&config).map_err(|error| unusable(&error))?;
         let is_server = config["cluster-init"] == true || is_control_plane(self.role);
         let service = if is_server { SERVER } else { AGENT };
         activity.say(format!("starting {service}"));
@@ -141,12 +150,28 @@ fn secure_token(membership: &Membership) -> Outcome<Zeroizing<String>> {
     }
 }
 
+/// The first server that takes a connection, or the first of all: k3s asks that one until it answers. Once it has joined, it knows the others by itself.
+async fn first_that_answers(servers: &[String]) -> Option<&str> {
+    for server in servers {
+        let address = server.strip_prefix("https://").unwrap_or(server).trim_end_matches('/');
+        let connecting = tokio::net::TcpStream::connect(address);
+        if let Ok(Ok(_)) = tokio::time::timeout(SERVER_ANSWERS_WITHIN, connecting).await {
+            return Some(server);
+        }
+    }
+    servers.first().map(String::as_str)
+}
+
 /// `config.yaml` of a node that joins. The token has a file of its own.
 ///
 /// # Errors
-/// The ticket names no server.
-pub fn render_join(membership: &Membership, address: Option<std::net::IpAddr>) -> Outcome<Vec<u8>> {
-    let server = membership.servers.first().ok_or_else(|| PlatformError("the ticket names no server".to_owned()))?;
+/// There is no server.
+pub fn render_join(
+    membership: &Membership,
+    server: Option<&str>,
+    address: Option<std::net::IpAddr>,
+) -> Outcome<Vec<u8>> {
+    let server = server.ok_or_else(|| PlatformError("the ticket names no server".to_owned()))?;
     let mut config = node(&membership.node_name, &membership.labels, &membership.taints, address);
     config.insert("server".to_owned(), json!(server));
     config.insert("token-file".to_owned(), json!(TOKEN));
@@ -221,6 +246,10 @@ impl Installer for K3s {
 
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
         async move { K3s::resume(self, &activity).await }.boxed()
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, Outcome<()>> {
+        async move { self.systemctl.stop(&[SERVER, AGENT]).await }.boxed()
     }
 
     fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {

@@ -1,6 +1,9 @@
 //! Kubernetes by kubeadm: writes its configuration, runs it, and removes the configuration again. `kubeadm join` is not idempotent: what a failed try left is reset before the next.
+//!
+//! The units of the kubelet and of the container runtime are never enabled: after a reboot the host is attested first, and its state disk opened.
 
 pub mod render;
+mod serving;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +37,18 @@ const ADMIN_CONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// What the API server writes down about requests.
 const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
 const KUBELET: &str = "kubelet.service";
+/// What a kubelet cannot start without; a join or an init leaves them.
+const KUBELET_FILES: [&str; 2] = ["/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/config.yaml"];
+/// What `protectKernelDefaults` wants (`setupKernelTunables` of the kubelet), and a network of pods. Gone with each boot.
+const KERNEL_PARAMETERS: [(&str, &str); 7] = [
+    ("vm/overcommit_memory", "1"),
+    ("vm/panic_on_oom", "0"),
+    ("kernel/panic", "10"),
+    ("kernel/panic_on_oops", "1"),
+    ("kernel/keys/root_maxkeys", "1000000"),
+    ("kernel/keys/root_maxbytes", "25000000"),
+    ("net/ipv4/ip_forward", "1"),
+];
 /// Wait after a failed try; it doubles.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
@@ -44,6 +59,8 @@ pub struct Kubeadm {
     run: PathBuf,
     program: PathBuf,
     systemctl: Systemctl,
+    /// Unit of the container runtime, if it is started here.
+    runtime: Option<String>,
     socket: String,
     attempts_max: u32,
     timeout: Duration,
@@ -64,13 +81,14 @@ impl Kubeadm {
             run: below(root, &config.paths.run),
             program: kubernetes.program.clone().unwrap_or_else(|| PROGRAM.into()),
             systemctl: Systemctl::new(kubernetes, Duration::from_millis(config.timeouts.member_ms)),
+            runtime: Some(kubernetes.container_runtime_unit.clone()).filter(|unit| !unit.is_empty()),
             socket: kubernetes.container_runtime.clone(),
             attempts_max: kubernetes.attempts_max,
             timeout: Duration::from_millis(config.timeouts.member_ms),
             files: Files::new(root, &config.paths),
             components: Components::new(root.to_owned(), kubernetes.component_bytes_max, kubernetes.ca_file.clone()),
             host: Host {
-                address: addresses.first().copied(),
+                addresses: addresses.to_vec(),
                 socket: kubernetes.container_runtime.clone(),
                 state: config.paths.state.clone(),
             },
@@ -104,27 +122,63 @@ impl Kubeadm {
         without_telling(reset, &plan.membership).succeed().await.map(drop)
     }
 
-    async fn try_join(&self, plan: &JoinPlan) -> Outcome<()> {
+    /// Gives the kernel what a kubelet wants of it.
+    fn set_kernel_parameters(&self) -> Outcome<()> {
+        for (name, value) in KERNEL_PARAMETERS {
+            let path = below(&self.root, Path::new("/proc/sys")).join(name);
+            // One that is right is not written: not every root may.
+            if fs::read_to_string(&path).is_ok_and(|found| found.trim() == value) {
+                continue;
+            }
+            fs::write(&path, value)
+                .map_err(|error| PlatformError::new(format_args!("cannot set {} to {value}", path.display()), error))?;
+        }
+        Ok(())
+    }
+
+    /// Everything that runs below a kubelet.
+    async fn prepare_host(&self, activity: &Activity) -> Outcome<()> {
+        self.set_kernel_parameters()?;
+        if let Some(runtime) = &self.runtime {
+            activity.say(format!("starting {runtime}"));
+            // One that was running has the directory that is covered now.
+            self.systemctl.run(&["restart", runtime]).await?;
+        }
+        Ok(())
+    }
+
+    fn write_audit_policy(&self) -> Outcome<()> {
+        write(&below(&self.root, Path::new(AUDIT_POLICY)), render::AUDIT_POLICY.as_bytes(), 0o644)
+    }
+
+    async fn try_join(&self, plan: &JoinPlan, server: Option<&str>) -> Outcome<()> {
         self.empty_manifests()?;
-        let text = render::join(plan, &self.host)?;
+        if is_control_plane(plan.role) {
+            self.write_audit_policy()?;
+        }
+        let text = render::join(plan, server, &self.host)?;
         let file = self.configuration(&text)?;
         let join = self.kubeadm().arguments(["join", "--config"]).arguments([&file.0]);
         without_telling(join, &plan.membership).succeed().await.map(drop)
     }
 
     async fn join_with_retries(&self, plan: &JoinPlan, activity: &Activity) -> Outcome<()> {
+        self.prepare_host(activity).await?;
         let mut wait = self.retry_after;
+        // Another server each time: the first may be the one that is down.
+        let mut servers = plan.membership.servers.iter().cycle();
         let mut attempt = 1;
         loop {
             activity.say(format!("kubeadm join, try {attempt} of {}", self.attempts_max));
-            let Err(error) = self.try_join(plan).await else { break };
-            if attempt == self.attempts_max {
-                return Err(error);
-            }
-            tracing::warn!(%error, attempt, "kubeadm join failed, is reset and tried again");
+            let Err(error) = self.try_join(plan, servers.next().map(String::as_str)).await else { return Ok(()) };
+            tracing::warn!(%error, attempt, "kubeadm join failed, and is reset");
             activity.say(format!("kubeadm reset after try {attempt}"));
+            // After the last one too: it takes a control plane out of etcd again, which would count it for its quorum.
             if let Err(error) = self.reset(plan).await {
                 tracing::warn!(%error, "kubeadm reset failed");
+            }
+            if attempt == self.attempts_max {
+                return Err(error);
             }
             // A reset takes the keys of a control plane away, too.
             self.files.write_membership(&plan.membership, None)?;
@@ -132,20 +186,29 @@ impl Kubeadm {
             wait *= 2;
             attempt += 1;
         }
-        self.systemctl.run(&["enable", KUBELET]).await
     }
 
     async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
-        activity.say("kubeadm init");
+        self.prepare_host(activity).await?;
         self.empty_manifests()?;
-        write(&below(&self.root, Path::new(AUDIT_POLICY)), render::AUDIT_POLICY.as_bytes(), 0o644)?;
+        self.write_audit_policy()?;
         let file = self.configuration(&render::init(parameters, &self.host)?)?;
+        activity.say("kubeadm init: the cluster's authority");
+        self.kubeadm().arguments(["init", "phase", "certs", "ca", "--config"]).arguments([&file.0]).succeed().await?;
+        serving::issue(&self.root, &self.files, &parameters.node_name, &self.host.addresses)?;
+        activity.say("kubeadm init");
         self.kubeadm().arguments(["init", "--skip-token-print", "--config"]).arguments([&file.0]).succeed().await?;
-        self.systemctl.run(&["enable", KUBELET]).await?;
         read_secret(&below(&self.root, Path::new(ADMIN_CONFIG)), ADMIN_CONFIG_BYTES_MAX)
     }
 
     async fn start(&self, activity: &Activity) -> Outcome<()> {
+        for path in KUBELET_FILES.map(|path| below(&self.root, Path::new(path))) {
+            if !path.exists() {
+                let text = format!("{} is missing: this member cannot be started", path.display());
+                return Err(PlatformError(format!("{text}, reset the host to join anew")));
+            }
+        }
+        self.prepare_host(activity).await?;
         activity.say("starting the kubelet");
         self.systemctl.run(&["start", KUBELET]).await
     }
@@ -187,6 +250,14 @@ impl Installer for Kubeadm {
 
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
         async move { self.start(&activity).await }.boxed()
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, Outcome<()>> {
+        async move {
+            let units: Vec<&str> = [KUBELET].into_iter().chain(self.runtime.as_deref()).collect();
+            self.systemctl.stop(&units).await
+        }
+        .boxed()
     }
 
     fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::command::Command;
 use crate::config::KubernetesConfig;
-use crate::platform::{Activity, Outcome};
+use crate::platform::{Activity, Outcome, PlatformError};
 
 /// Its host certificate is read when it starts, and when it is told to reload.
 const SSH: &str = "ssh.service";
@@ -31,6 +31,24 @@ impl Systemctl {
     /// It cannot be run, or did not succeed in time.
     pub async fn run(&self, arguments: &[&str]) -> Outcome<()> {
         Command::new(&self.program, self.timeout).arguments(arguments).succeed().await.map(drop)
+    }
+
+    /// Ends these units, and keeps systemd from starting them at boot. Those that are not there are left alone.
+    ///
+    /// # Errors
+    /// One still runs.
+    pub async fn stop(&self, units: &[&str]) -> Outcome<()> {
+        for unit in units {
+            // Fails for a unit that is not there, and on a root that cannot be written; what counts is whether it runs.
+            if let Err(error) = self.run(&["disable", "--now", unit]).await {
+                tracing::debug!(unit, %error, "was not disabled");
+            }
+            if self.run(&["is-active", "--quiet", unit]).await.is_ok() {
+                let text = format!("{unit} runs although the host is not attested, and does not stop");
+                return Err(PlatformError(format!("{text}: disable it in the image of the host")));
+            }
+        }
+        Ok(())
     }
 
     /// Makes SSH and these units read renewed certificates. Who cannot be told does so at its next start.

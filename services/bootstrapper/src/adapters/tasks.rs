@@ -148,6 +148,7 @@ impl Host {
                 return Ok(Done::Locked(locked.await?));
             }
             Task::SetKey(key) => self.disk.lock().await.set_key(&key).await?,
+            Task::MountDirectories { is_member } => self.disk.lock().await.mount_directories(is_member).await?,
             Task::Write(membership) => {
                 let key = self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 self.files.write_membership(&membership, key.as_ref())?;
@@ -173,6 +174,9 @@ impl Host {
 
     async fn inspect(&self) -> Result<Inspection, TaskError> {
         let (keys, locked) = self.with_attester(|attester| Ok((attester.keys()?, attester.is_locked()?))).await?;
+        if !locked {
+            self.installer.lock().await.stop().await?;
+        }
         let disk = self.disk.lock().await.inspect().await?;
         let is_open = matches!(disk, DiskFound::Ours { open: true, .. });
         let record = if is_open { self.files.record()? } else { None };

@@ -62,6 +62,11 @@ pub const KEYS: &[ConfigKey] = &[
         "UUID of the state disk: a blank one gets it, one with another is not used; the host's name at the broker if it has credentials of its own; absent: a random one",
     ),
     key("disk.integrity", "true", "new disks authenticate their sectors as well (dm-integrity)"),
+    key(
+        "disk.directories",
+        "/etc/kubernetes,/etc/rancher,/var/lib/cni,/var/lib/containerd,/var/lib/etcd,/var/lib/kubelet,/var/lib/rancher,/var/log/kubernetes,/var/log/pods",
+        "directories of the host that lie on the state disk, as bind mounts, before anything of Kubernetes is started",
+    ),
     key("disk.cryptsetup", "/usr/sbin/cryptsetup", "the cryptsetup program"),
     key("disk.mkfs", "/usr/sbin/mkfs.ext4", "the program that makes its file system"),
     key("disk.mount", "/usr/bin/mount", "the program that mounts it"),
@@ -73,6 +78,11 @@ pub const KEYS: &[ConfigKey] = &[
         "kubernetes.container_runtime",
         "unix:///run/containerd/containerd.sock",
         "socket of the container runtime, for kubeadm",
+    ),
+    key(
+        "kubernetes.container_runtime_unit",
+        "containerd.service",
+        "systemd unit of the container runtime, for kubeadm: started before it, once its directory lies on the state disk; empty: somebody else starts it",
     ),
     key("kubernetes.attempts_max", "3", "how often a join is tried; between two tries it is reset"),
     key("kubernetes.component_bytes_max", "536870912", "bytes that a downloaded component may have"),

@@ -18,20 +18,31 @@ use issuer::{KEY_FILE, NODE_PASSWORD, TOKEN};
 use world::{Run, Trouble, World, name_of};
 
 /// Tasks of a join, in their order; those from [`LOCK`] on are after the lock.
-const JOIN: [&str; 9] =
-    ["inspect", "save joining", "lock", "set-key", "write", "install", "join", "save member", "mark initialised"];
-const INIT: [&str; 9] = [
+const JOIN: [&str; 10] = [
     "inspect",
     "save joining",
     "lock",
     "set-key",
+    "mount-directories",
+    "write",
+    "install",
+    "join",
+    "save member",
+    "mark initialised",
+];
+const INIT: [&str; 10] = [
+    "inspect",
+    "save joining",
+    "lock",
+    "set-key",
+    "mount-directories",
     "write-authority",
     "install",
     "init",
     "save member",
     "mark initialised",
 ];
-const REJOIN: [&str; 4] = ["inspect", "unlock", "lock", "resume"];
+const REJOIN: [&str; 5] = ["inspect", "unlock", "lock", "mount-directories", "resume"];
 const LOCK: &str = "lock";
 
 #[test]
@@ -72,10 +83,13 @@ fn a_member_that_is_started_again_renews_its_certificates_when_two_thirds_of_the
     let mut world = aged();
     world.host.certificates[0].until_ms *= 2;
     assert_eq!(world.run(), Run::Ended(Ending::Member));
-    assert_eq!((world.tasks.as_slice(), world.host.renewed.len()), (["inspect", "resume"].as_slice(), 0));
+    assert_eq!(
+        (world.tasks.as_slice(), world.host.renewed.len()),
+        (["inspect", "mount-directories", "resume"].as_slice(), 0)
+    );
     let mut world = aged();
     assert_eq!(world.run(), Run::Ended(Ending::Member));
-    assert_eq!(world.tasks, ["inspect", "resume", "renew"]);
+    assert_eq!(world.tasks, ["inspect", "mount-directories", "resume", "renew"]);
     assert_eq!((world.kind(), world.host.renewed[0].node_name.as_str()), ("renew", "edge-1"));
     assert!(world.told.iter().any(|(stage, _)| *stage == Stage::Member), "{:?}", world.told);
     assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Initialised), 0));
@@ -160,7 +174,7 @@ fn what_fails_after_the_lock_marks_the_disk_tells_the_issuer_and_reboots() {
 #[test]
 fn a_members_disk_is_never_marked_whatever_fails() {
     for kind in [Kind::Rejoin, Kind::Recover] {
-        for task in ["lock", "resume"] {
+        for task in ["lock", "mount-directories", "resume"] {
             let mut world = World::new(kind);
             world.trouble = Some(Trouble::Fails(task, usize::MAX));
             assert!(matches!(world.run(), Run::Ended(Ending::Reboot(_))), "{kind} {task}");

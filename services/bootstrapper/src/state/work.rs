@@ -2,9 +2,9 @@
 //!
 //! | kind | before the lock | after it |
 //! |---|---|---|
-//! | join | record "joining" | key of the disk, files, components, join, record "member", token |
-//! | init | record "joining" | key of the disk, SSH authority, components, init, record "member", token |
-//! | rejoin, recover | unlock the disk, compare its record | start |
+//! | join | record "joining" | key of the disk, directories, files, components, join, record "member", token |
+//! | init | record "joining" | key of the disk, directories, SSH authority, components, init, record "member", token |
+//! | rejoin, recover | unlock the disk, compare its record | directories, start |
 //!
 //! The token says "initialised" last of all, so whatever interrupts a host before it leaves a disk that nobody needs. What fails before the lock is tried again; after it the disk is
 //! marked for reset (of a join or an init: a member's disk never is) and the host reboots.
@@ -34,6 +34,7 @@ pub(super) enum Step {
     SaveJoining,
     Lock,
     SetKey,
+    MountDirectories,
     Write,
     Install,
     Join,
@@ -52,6 +53,7 @@ impl Step {
             Self::SaveJoining | Self::SaveMember => "writing the record of the node",
             Self::Lock => "locking the host to the cluster",
             Self::SetKey => "giving the state disk its key",
+            Self::MountDirectories => "mounting the directories of Kubernetes from the state disk",
             Self::Write => "writing the files of the ticket",
             Self::Install => "installing components",
             Self::Join => "joining the Kubernetes cluster",
@@ -73,11 +75,14 @@ impl Step {
 }
 
 fn steps_of(kind: Kind) -> Vec<Step> {
-    use Step::{Init, Install, Join, Lock, MarkMember, Renew, Resume, SaveJoining, SaveMember, SetKey, Unlock, Write};
+    use Step::{
+        Init, Install, Join, Lock, MarkMember, MountDirectories, Renew, Resume, SaveJoining, SaveMember, SetKey,
+        Unlock, Write,
+    };
     match kind {
-        Kind::Join => vec![SaveJoining, Lock, SetKey, Write, Install, Join, SaveMember, MarkMember],
-        Kind::Init => vec![SaveJoining, Lock, SetKey, Write, Install, Init, SaveMember, MarkMember],
-        Kind::Rejoin | Kind::Recover => vec![Unlock, Lock, Resume],
+        Kind::Join => vec![SaveJoining, Lock, SetKey, MountDirectories, Write, Install, Join, SaveMember, MarkMember],
+        Kind::Init => vec![SaveJoining, Lock, SetKey, MountDirectories, Write, Install, Init, SaveMember, MarkMember],
+        Kind::Rejoin | Kind::Recover => vec![Unlock, Lock, MountDirectories, Resume],
         Kind::Renew => vec![Renew],
     }
 }
@@ -200,6 +205,10 @@ impl State {
         match step {
             Step::MarkMember => return Ok(Some(Task::Mark(Mark::Initialised))),
             Step::Resume => return Ok(Some(Task::Resume)),
+            Step::MountDirectories => {
+                let is_member = !matches!(work.kind, Some(Kind::Join | Kind::Init));
+                return Ok(Some(Task::MountDirectories { is_member }));
+            }
             Step::Lock => {
                 let (cluster_id, qualifying_data) = (work.cluster_id, work.qualifying_data);
                 let selection = work.selection.clone().ok_or_else(|| TaskError("the ticket is gone".to_owned()))?;
@@ -237,7 +246,7 @@ impl State {
                 Some(Task::Join(Box::new(JoinPlan { role, membership })))
             }
             Step::Init => Some(Task::Init(Box::new(parameters(grant)?))),
-            Step::Lock | Step::MarkMember | Step::Resume | Step::Renew => None,
+            Step::Lock | Step::MountDirectories | Step::MarkMember | Step::Resume | Step::Renew => None,
         })
     }
 

@@ -144,16 +144,24 @@ impl Machine {
         let (root, tpm) = (tempfile::tempdir().unwrap(), Swtpm::manufacture("sha1,sha256"));
         programs::install(root.path());
         let machine = Self { name: name.to_owned(), kernel, tpm, process: None, root };
-        for folder in ["etc/ssh", "proc/sys/kernel/random", "state"] {
+        for folder in
+            ["etc/ssh", "proc/sys/kernel/random", "proc/sys/kernel/keys", "proc/sys/vm", "proc/sys/net/ipv4", "state"]
+        {
             fs::create_dir_all(machine.at(folder)).unwrap();
         }
         fs::File::create(machine.at("dev/state")).unwrap().set_len(20 * 1024 * 1024).unwrap();
         let key = machine.at("etc/ssh/ssh_host_ed25519_key").display().to_string();
         succeed("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &key]);
         let record = |name: &str| format!("echo \"{name} $*\" >> {}/commands", machine.root.path().display());
-        let keep = format!("for last; do :; done; cp $last {}/kubeadm.yaml", machine.root.path().display());
+        // What a join leaves: without it no kubelet starts.
+        let keep = format!(
+            "for last; do :; done; cd {}; cp $last kubeadm.yaml; touch etc/kubernetes/kubelet.conf var/lib/kubelet/config.yaml",
+            machine.root.path().display()
+        );
         programs::script(&machine.at("bin/kubeadm"), &format!("{}\n{keep}", record("kubeadm")));
-        programs::script(&machine.at("bin/systemctl"), &record("systemctl"));
+        // Nothing runs before it is started.
+        let inactive = "[ $1 != is-active ] || exit 3";
+        programs::script(&machine.at("bin/systemctl"), &format!("{}\n{inactive}", record("systemctl")));
         machine.measure();
         machine
     }
@@ -343,8 +351,13 @@ async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_anothe
         wait::until("the kubelet to be started", started, || machine.log()).await;
         assert!(machine.at("run/state/sparkfleet/node_state.json").is_file(), "its disk is open");
         assert_eq!(machine.register(LOCK), locked);
+        assert!(
+            machine.at("content/directories/var/lib/kubelet/config.yaml").is_file(),
+            "Kubernetes' state lies on it"
+        );
         let commands = machine.commands();
         assert_eq!(commands.iter().filter(|line| line.starts_with("kubeadm")).count(), 1, "{commands:#?}");
+        assert!(!commands.iter().any(|line| line.starts_with("systemctl enable")), "{commands:#?}");
     }
 
     let logs = machines.iter().map(Machine::log).collect::<String>() + &site.join.output();

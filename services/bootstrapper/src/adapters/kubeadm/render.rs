@@ -1,14 +1,14 @@
 //! kubeadm's configuration, API version `kubeadm.k8s.io/v1beta4` (Kubernetes 1.31 and later), as JSON documents, which are YAML.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bootstrapper_contract::InitParameters;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::is_control_plane;
-use crate::adapters::files::{KUBELET_CERTIFICATE, KUBELET_KEY};
+use crate::adapters::files::{KUBELET_CERTIFICATE, KUBELET_KEY, PKI};
 use crate::platform::{JoinPlan, Outcome, PlatformError};
 
 const KUBEADM: &str = "kubeadm.k8s.io/v1beta4";
@@ -31,8 +31,8 @@ const CIPHERS: [&str; 6] = [
 /// What a configuration needs to know of the host.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Its first address.
-    pub address: Option<IpAddr>,
+    /// Its addresses, that of the node first.
+    pub addresses: Vec<IpAddr>,
     /// Socket of its container runtime.
     pub socket: String,
     /// Where its state disk is mounted.
@@ -42,16 +42,15 @@ pub struct Host {
 /// Configuration of a join. It holds the token.
 ///
 /// # Errors
-/// The membership has no server, or a taint that is none.
-pub fn join(plan: &JoinPlan, host: &Host) -> Outcome<Zeroizing<Vec<u8>>> {
+/// There is no `https://` server, or a taint is none.
+pub fn join(plan: &JoinPlan, server: Option<&str>, host: &Host) -> Outcome<Zeroizing<Vec<u8>>> {
     let membership = &plan.membership;
-    let server = membership.servers.first().and_then(|server| server.strip_prefix("https://"));
+    let server = server.and_then(|server| server.strip_prefix("https://"));
     let server = server.ok_or_else(|| PlatformError("the ticket names no https:// server".to_owned()))?;
     let token = String::from_utf8_lossy(membership.token.expose());
     let mut arguments = kubelet_arguments(host, &membership.labels);
     if !membership.kubelet_certificate.is_empty() {
-        arguments.push(argument("tls-cert-file", host.state.join(KUBELET_CERTIFICATE).display()));
-        arguments.push(argument("tls-private-key-file", host.state.join(KUBELET_KEY).display()));
+        arguments.extend(serving_arguments(host));
     }
     let mut configuration = json!({
         "apiVersion": KUBEADM,
@@ -76,7 +75,8 @@ pub fn join(plan: &JoinPlan, host: &Host) -> Outcome<Zeroizing<Vec<u8>>> {
 /// # Errors
 /// A taint is none.
 pub fn init(parameters: &InitParameters, host: &Host) -> Outcome<Zeroizing<Vec<u8>>> {
-    let arguments = kubelet_arguments(host, &parameters.labels);
+    let mut arguments = kubelet_arguments(host, &parameters.labels);
+    arguments.extend(serving_arguments(host));
     let initial = json!({
         "apiVersion": KUBEADM,
         "kind": "InitConfiguration",
@@ -108,6 +108,10 @@ pub fn init(parameters: &InitParameters, host: &Host) -> Outcome<Zeroizing<Vec<u
         "controllerManager": {"extraArgs": [argument("profiling", false), argument("terminated-pod-gc-threshold", 1000)]},
         "scheduler": {"extraArgs": [argument("profiling", false)]},
     });
+    // Certificates that name no address would be refused: the API server reaches kubelets by address.
+    if let (Some(arguments), false) = (cluster["apiServer"]["extraArgs"].as_array_mut(), host.addresses.is_empty()) {
+        arguments.push(argument("kubelet-certificate-authority", Path::new(PKI).join("ca.crt").display()));
+    }
     if !parameters.kubernetes_version.is_empty() {
         cluster["kubernetesVersion"] = json!(parameters.kubernetes_version);
     }
@@ -142,9 +146,15 @@ fn argument(name: &str, value: impl std::fmt::Display) -> Value {
 }
 
 fn kubelet_arguments(host: &Host, labels: &[String]) -> Vec<Value> {
-    let address = host.address.map(|address| argument("node-ip", address));
+    let address = host.addresses.first().map(|address| argument("node-ip", address));
     let labels = (!labels.is_empty()).then(|| argument("node-labels", labels.join(",")));
     address.into_iter().chain(labels).collect()
+}
+
+/// The kubelet's serving certificate, on the state disk.
+fn serving_arguments(host: &Host) -> [Value; 2] {
+    [("tls-cert-file", KUBELET_CERTIFICATE), ("tls-private-key-file", KUBELET_KEY)]
+        .map(|(name, path)| argument(name, host.state.join(path).display()))
 }
 
 fn registration(name: &str, host: &Host, arguments: Vec<Value>, taints: &[String]) -> Outcome<Value> {
@@ -172,7 +182,7 @@ fn taint(text: &str) -> Outcome<Value> {
 }
 
 fn local_endpoint(host: &Host) -> Value {
-    match host.address {
+    match host.addresses.first() {
         Some(address) => json!({"advertiseAddress": address.to_string(), "bindPort": API_PORT}),
         None => json!({"bindPort": API_PORT}),
     }
@@ -185,6 +195,6 @@ fn networking(parameters: &InitParameters) -> Value {
 }
 
 fn names(parameters: &InitParameters, host: &Host) -> Vec<String> {
-    let own = host.address.map(|address| address.to_string());
+    let own = host.addresses.iter().map(IpAddr::to_string);
     ["127.0.0.1".to_owned()].into_iter().chain(own).chain(parameters.certificate_names.iter().cloned()).collect()
 }

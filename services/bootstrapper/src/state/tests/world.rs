@@ -52,6 +52,8 @@ pub struct Host {
     pub mark: Option<Mark>,
     key: Option<Secret>,
     open: bool,
+    /// The directories of Kubernetes lie on the disk.
+    mounted: bool,
     pub record: Option<NodeRecord>,
     pub certificates: Vec<ValidityPeriod>,
     pub renewed: Vec<Renewal>,
@@ -91,6 +93,7 @@ pub fn name_of(task: &Task) -> &'static str {
         Task::Save(_) => "save member",
         Task::Lock { .. } => "lock",
         Task::SetKey(_) => "set-key",
+        Task::MountDirectories { .. } => "mount-directories",
         Task::Write(_) => "write",
         Task::WriteAuthority(_) => "write-authority",
         Task::Install(_) => "install",
@@ -158,6 +161,7 @@ impl World {
             host: Host {
                 tpm: SimulatedTpm::new(&Secret::new([3; 32])).unwrap(),
                 locked: false,
+                mounted: false,
                 mark: is_member.then_some(Mark::Initialised),
                 key: is_member.then(|| Secret::new(*master().state_disk_key(DISK).expose())),
                 open: false,
@@ -401,6 +405,22 @@ impl World {
                 return Ok(Done::Locked(host.tpm.quote_of(&qualifying_data, &selection)));
             }
             Task::SetKey(key) => host.key = Some(key),
+            Task::MountDirectories { is_member } => {
+                assert!(host.open && host.locked, "nothing is mounted from a disk that is locked");
+                let was_member = host.record.as_ref().is_some_and(|record| record.progress == Progress::Member);
+                assert_eq!(is_member, was_member);
+                host.mounted = true;
+            }
+            Task::Write(_)
+            | Task::WriteAuthority(_)
+            | Task::Install(_)
+            | Task::Join(_)
+            | Task::Init(_)
+            | Task::Resume
+                if !host.mounted =>
+            {
+                panic!("what Kubernetes keeps would lie in clear");
+            }
             Task::Init(_) => return Ok(Done::Kubeconfig("kubeconfig".into())),
             Task::Mark(mark) => host.mark = Some(mark),
             Task::Reboot(_) => host.reboots += 1,

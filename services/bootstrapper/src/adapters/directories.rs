@@ -1,0 +1,140 @@
+//! The directories of the host that lie on the state disk: what Kubernetes keeps (etcd, keys, Secrets of pods, images, logs) is encrypted with it, and is not there before the disk is open.
+//!
+//! Each is a bind mount of a directory below [`FOLDER`] of the state disk. What the kernel says of its mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)) is what is believed.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::command::Command;
+use super::files::{below, make_folder_of};
+use crate::config::Config;
+use crate::platform::{Outcome, PlatformError};
+
+/// Folder of the state disk with the directories, each under its path on the host.
+const FOLDER: &str = "directories";
+/// etcd wants a directory that nobody else can read; for the others, files have their own modes.
+const PRIVATE: &str = "/var/lib/etcd";
+
+/// See the module.
+#[derive(Debug)]
+pub struct StateDirectories {
+    root: PathBuf,
+    state: PathBuf,
+    directories: Vec<PathBuf>,
+    mount: PathBuf,
+    timeout: Duration,
+}
+
+impl StateDirectories {
+    /// Those of the configuration; every path begins at `root`.
+    #[must_use]
+    pub fn new(config: &Config, root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            state: below(root, &config.paths.state),
+            directories: config.disk.directories.clone(),
+            mount: config.disk.mount.clone(),
+            timeout: Duration::from_millis(config.timeouts.command_ms),
+        }
+    }
+
+    /// Mounts those that are not mounted yet. `is_member`: of a host whose state disk holds them already.
+    ///
+    /// # Errors
+    /// The first that does not lie on the state disk afterwards: something else is mounted there, it cannot be made, or a member's files lie in clear outside of the state disk.
+    pub async fn mount(&self, is_member: bool) -> Outcome<()> {
+        for directory in &self.directories {
+            self.mount_one(directory, is_member).await?;
+        }
+        Ok(())
+    }
+
+    async fn mount_one(&self, directory: &Path, is_member: bool) -> Outcome<()> {
+        let (source, target) = (below(&self.state.join(FOLDER), directory), below(&self.root, directory));
+        match self.found(&source, &target)? {
+            Found::OnStateDisk => return Ok(()),
+            Found::Elsewhere(what) => {
+                let text = format!("{} is a mount of {what}, and must lie on the state disk", target.display());
+                return Err(PlatformError(format!("{text}; unmount it, or take it out of disk.directories")));
+            }
+            Found::NotMounted => {}
+        }
+        let mode = if directory == Path::new(PRIVATE) { 0o700 } else { 0o755 };
+        make(&target, mode)?;
+        let entries = fs::read_dir(&target).map_err(|error| PlatformError::new(target.display(), error))?.count();
+        if entries > 0 {
+            let text = format!("{} holds {entries} entries in clear, outside of the state disk", target.display());
+            if is_member && !source.exists() {
+                return Err(PlatformError(format!("{text}; move them to {}, or reset the host", source.display())));
+            }
+            tracing::warn!("{text}; they are covered, and nobody reads them any more");
+        }
+        make(&source, mode)?;
+        let mount = Command::new(&self.mount, self.timeout).arguments(["--bind"]);
+        mount.arguments([&source, &target]).succeed().await?;
+        match self.found(&source, &target)? {
+            Found::OnStateDisk => Ok(()),
+            _ => {
+                Err(PlatformError(format!("{} does not lie on the state disk after it was mounted", target.display())))
+            }
+        }
+    }
+
+    /// What is mounted at `target`.
+    fn found(&self, source: &Path, target: &Path) -> Outcome<Found> {
+        let path = below(&self.root, Path::new("/proc/self/mountinfo"));
+        let text = fs::read_to_string(&path).map_err(|error| PlatformError::new(path.display(), error))?;
+        let Some(found) = mount_at(&text, target) else { return Ok(Found::NotMounted) };
+        let state = mount_at(&text, &self.state);
+        // Nothing but the state disk itself is mounted on the way to the source.
+        let root = state.and_then(|state| Some(below(Path::new(state.root), source.strip_prefix(&self.state).ok()?)));
+        let is_ours =
+            state.is_some_and(|state| state.device == found.device) && root.as_deref() == Some(Path::new(found.root));
+        Ok(if is_ours { Found::OnStateDisk } else { Found::Elsewhere(found.source.to_owned()) })
+    }
+}
+
+/// Makes a directory of this mode; one that is there keeps its own.
+fn make(path: &Path, mode: u32) -> Outcome<()> {
+    make_folder_of(path)?;
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(PlatformError::new(format_args!("cannot make {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What lies at a directory.
+enum Found {
+    NotMounted,
+    OnStateDisk,
+    /// A mount of this.
+    Elsewhere(String),
+}
+
+/// One line of mountinfo.
+#[derive(Clone, Copy)]
+struct Mount<'a> {
+    /// Major and minor number.
+    device: &'a str,
+    /// Directory of the file system that is mounted.
+    root: &'a str,
+    /// Its device or file system.
+    source: &'a str,
+}
+
+/// The mount at this path; the last line is on top. Paths of the configuration hold nothing that mountinfo escapes.
+fn mount_at<'a>(mountinfo: &'a str, path: &Path) -> Option<Mount<'a>> {
+    let of_line = |line: &'a str| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(2);
+        let (device, root, point) = (fields.next()?, fields.next()?, fields.next()?);
+        let source = file_system.split(' ').nth(1)?;
+        (Path::new(point) == path).then_some(Mount { device, root, source })
+    };
+    mountinfo.lines().filter_map(of_line).last()
+}
