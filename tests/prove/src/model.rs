@@ -117,7 +117,7 @@ impl Compiler {
             "role" => *scope = Some(self.role(rest, *number)?),
             "secret" | "agree" | "possible" => self.claim(keyword, rest, *number)?,
             // What a report says of variants is read elsewhere.
-            "setting" | "fault" => {}
+            "setting" | "limit" | "fault" => {}
             _ => match scope {
                 Some(scope) => self.step(scope, line)?,
                 None => return Err(ModelError::at(*number, format!("{keyword} belongs into a role"))),

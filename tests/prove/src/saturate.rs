@@ -73,7 +73,7 @@ struct Search<'a> {
     number: usize,
 }
 
-/// Finds all that follows from labelled clauses.
+/// Finds all that follows from labelled clauses, or as much as is enough: `is_enough` sees each clause that describes what can be reached.
 ///
 /// # Errors
 /// More than `bound` clauses follow.
@@ -81,6 +81,7 @@ pub fn saturate(
     given: impl IntoIterator<Item = (String, Clause)>,
     arena: &mut Arena,
     bound: usize,
+    mut is_enough: impl FnMut(&Clause, &mut Arena) -> bool,
 ) -> Result<Saturated, OutOfBound> {
     let mut search = Search { arena, entries: Vec::new(), waiting: BinaryHeap::new(), seen: HashSet::new(), number: 0 };
     for (label, clause) in given {
@@ -92,7 +93,12 @@ pub fn saturate(
         if looked_at > bound {
             return Err(OutOfBound { clauses: looked_at });
         }
-        search.take(next.clause, next.origin);
+        let is_new = search.take(next.clause, next.origin);
+        if let Some(entry) = search.entries.last().filter(|entry| is_new && entry.selected.is_none())
+            && is_enough(&entry.clause, search.arena)
+        {
+            break;
+        }
     }
     Ok(Saturated { entries: search.entries, looked_at })
 }
@@ -108,12 +114,13 @@ impl Search<'_> {
         }
     }
 
-    fn take(&mut self, clause: Clause, origin: Origin) {
+    /// False if the clause says nothing new.
+    fn take(&mut self, clause: Clause, origin: Origin) -> bool {
         let kinds = clause.kinds(self.arena);
         let is_old =
             |entry: &Entry| entry.is_alive && entry.kinds & !kinds == 0 && entry.clause.subsumes(&clause, self.arena);
         if self.entries.iter().any(is_old) {
-            return;
+            return false;
         }
         for entry in &mut self.entries {
             entry.is_alive &= kinds & !entry.kinds != 0 || !clause.subsumes(&entry.clause, self.arena);
@@ -134,6 +141,7 @@ impl Search<'_> {
                 self.offer(clause, &Origin::Resolved(solved, open));
             }
         }
+        true
     }
 }
 

@@ -1,4 +1,4 @@
-//! Settings and seeded faults, as a model lists them: `setting NAME breaks ID, ...: TEXT`, `fault NAME with SETTING breaks ID, ...: TEXT`.
+//! Settings, limits and seeded faults, as a model lists them: `setting NAME breaks ID, ...: TEXT`, `fault NAME with SETTING breaks ID, ...: TEXT`.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,8 @@ use crate::syntax::{Line, ModelError};
 pub enum Purpose {
     /// The attacker has more; exactly the named claims fail.
     Setting,
+    /// The attacker has what the protocol stands on; at least the named claims fail.
+    Limit,
     /// The protocol has a fault; at least the named claims fail.
     Fault,
 }
@@ -35,13 +37,19 @@ impl Variant {
         [Some(self.name.as_str()), self.with.as_deref()].into_iter().flatten().collect()
     }
 
+    /// The claims whose attacks end a search; none if all claims are to be judged.
+    #[must_use]
+    pub fn attacked(&self) -> BTreeSet<String> {
+        if self.purpose == Purpose::Setting { BTreeSet::new() } else { self.breaks.clone() }
+    }
+
     /// True if these claims failed that had to.
     #[must_use]
     pub fn is_as_expected(&self, broken: &BTreeSet<&str>) -> bool {
         let expected: BTreeSet<&str> = self.breaks.iter().map(String::as_str).collect();
         match self.purpose {
             Purpose::Setting => *broken == expected,
-            Purpose::Fault => broken.is_superset(&expected),
+            Purpose::Limit | Purpose::Fault => broken.is_superset(&expected),
         }
     }
 }
@@ -51,13 +59,17 @@ impl Variant {
 /// # Errors
 /// A line has another form.
 pub fn variants(lines: &[Line]) -> Result<Vec<Variant>, ModelError> {
-    let declared = lines.iter().filter(|line| matches!(line.keyword.as_str(), "setting" | "fault"));
+    let declared = lines.iter().filter(|line| matches!(line.keyword.as_str(), "setting" | "limit" | "fault"));
     declared.map(variant).collect()
 }
 
 fn variant(line: &Line) -> Result<Variant, ModelError> {
     let form = || ModelError::at(line.number, "must be NAME [with SETTING] breaks ID, ...: TEXT");
-    let purpose = if line.keyword == "setting" { Purpose::Setting } else { Purpose::Fault };
+    let purpose = match line.keyword.as_str() {
+        "setting" => Purpose::Setting,
+        "limit" => Purpose::Limit,
+        _ => Purpose::Fault,
+    };
     let (what, text) = line.rest.split_once(':').ok_or_else(form)?;
     let (name, breaks) = what.split_once(" breaks ").ok_or_else(form)?;
     let (name, with) = name.split_once(" with ").map_or((name, None), |(name, with)| (name, Some(with.to_owned())));

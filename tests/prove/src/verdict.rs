@@ -9,7 +9,7 @@ use crate::syntax::ModelError;
 use crate::term::{Arena, Substitution, Term};
 
 /// More clauses than any variant of a model needs; a search that goes on says nothing.
-const CLAUSES_MAX: usize = 60_000;
+const CLAUSES_MAX: usize = 12_000;
 
 /// What was found of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +38,12 @@ impl Report {
     }
 }
 
-/// Judges every claim of a model with these variants on.
+/// Judges every claim of a model with these variants on. The search stops early as soon as all of `attacked` are broken, if any is named; the others may be unjudged then and stand as
+/// proven in no report.
 ///
 /// # Errors
 /// The model is against a rule, or the search does not end.
-pub fn judge(text: &str, variants: &BTreeSet<&str>) -> Result<Report, ModelError> {
+pub fn judge(text: &str, variants: &BTreeSet<&str>, attacked: &BTreeSet<String>) -> Result<Report, ModelError> {
     let Compiled { mut arena, mut clauses, claims } = compile(text, variants)?;
     // What a claim is about becomes a conclusion of its own, so that it is derived as the claim says it and not more generally.
     for Named { id, claim } in &claims {
@@ -50,7 +51,12 @@ pub fn judge(text: &str, variants: &BTreeSet<&str>) -> Result<Report, ModelError
         let conclusion = Fact { predicate: asked(id), arguments: about.arguments.clone() };
         clauses.push((String::new(), Clause { hypotheses: vec![about.clone()], conclusion }));
     }
-    let saturated = saturate(clauses, &mut arena, CLAUSES_MAX)
+    let mut missing: Vec<&Named> = claims.iter().filter(|named| attacked.contains(&named.id)).collect();
+    let is_enough = |clause: &Clause, arena: &mut Arena| {
+        missing.retain(|named| !is_attack(&named.id, &named.claim, clause, arena));
+        !attacked.is_empty() && missing.is_empty()
+    };
+    let saturated = saturate(clauses, &mut arena, CLAUSES_MAX, is_enough)
         .map_err(|bound| ModelError(format!("no answer after {} clauses", bound.clauses)))?;
     let verdicts =
         claims.iter().map(|Named { id, claim }| (id.clone(), verdict(id, claim, &saturated, &mut arena))).collect();
@@ -62,24 +68,26 @@ fn asked(id: &str) -> Predicate {
 }
 
 fn verdict(id: &str, claim: &Claim, saturated: &Saturated, arena: &mut Arena) -> Verdict {
-    let predicate = asked(id);
-    let mut found = saturated.solved().filter(|(_, clause)| clause.conclusion.predicate == predicate);
-    let attack = match claim {
-        Claim::Secret(_) => found.next(),
-        Claim::Possible(_) if found.next().is_some() => return Verdict::Proven,
-        Claim::Possible(_) => return Verdict::Attack(Vec::new()),
-        Claim::Agree(ended, begun) => {
-            // An agreement about what never happens would be no claim.
-            if saturated.solved().all(|(_, clause)| clause.conclusion.predicate != predicate) {
-                return Verdict::Attack(vec!["nothing gets as far".to_owned()]);
-            }
-            found.find(|(_, clause)| breaks(ended, begun, clause, arena))
-        }
-    };
+    let is_reached = saturated.solved().any(|(_, clause)| clause.conclusion.predicate == asked(id));
+    if !matches!(claim, Claim::Secret(_)) && !is_reached {
+        // An agreement about what never happens would be no claim.
+        return Verdict::Attack(vec!["nothing gets as far".to_owned()]);
+    }
+    let attack = saturated.solved().find(|(_, clause)| is_attack(id, claim, clause, arena));
     attack.map_or(Verdict::Proven, |(number, _)| {
         let steps = saturated.steps(number).into_iter().filter(|step| !step.is_empty());
         Verdict::Attack(steps.map(str::to_owned).collect())
     })
+}
+
+/// True if what the clause describes breaks the claim.
+fn is_attack(id: &str, claim: &Claim, clause: &Clause, arena: &mut Arena) -> bool {
+    clause.conclusion.predicate == asked(id)
+        && match claim {
+            Claim::Secret(_) => true,
+            Claim::Agree(ended, begun) => breaks(ended, begun, clause, arena),
+            Claim::Possible(_) => false,
+        }
 }
 
 /// True if the clause concludes an instance of `ended` for which no instance of `begun` is a condition.
