@@ -73,8 +73,7 @@ fn describe(
         Ok(report) => report,
         Err(error) => return (format!("NO ANSWER  {heading}: {}", error.0), false),
     };
-    let broken = report.broken();
-    let is_expected = task.map_or(broken.is_empty(), |variant| variant.is_as_expected(&broken));
+    let is_expected = task.map_or_else(|| report.unproven().is_empty(), |variant| variant.is_as_expected(report));
     let purpose = task.map_or(Purpose::Setting, |variant| variant.purpose);
     let word = match (purpose, is_expected) {
         (Purpose::Setting, true) => "judged",
@@ -84,14 +83,14 @@ fn describe(
     };
     let mut text = format!("{word}  {heading} ({} clauses, {seconds:.1} s)", report.clauses);
     for (id, verdict) in &report.verdicts {
+        let is_named = task.is_some_and(|variant| variant.breaks.contains(id));
         match verdict {
-            // A search for an attack ends with it, so it proves nothing of the other claims.
-            Verdict::Proven if purpose == Purpose::Setting => text += &format!("\n    proven  {id}"),
-            Verdict::Proven => {}
-            Verdict::Attack(_)
-                if purpose != Purpose::Setting && !task.is_some_and(|variant| variant.breaks.contains(id)) => {}
+            // A search for an attack ends with it, so it says nothing of the other claims.
+            _ if purpose != Purpose::Setting && !is_named => {}
+            Verdict::Proven => text += &format!("\n    proven   {id}"),
+            Verdict::Vacuous => text += &format!("\n    vacuous  {id}"),
             Verdict::Attack(steps) => {
-                text += &format!("\n    attack  {id}");
+                text += &format!("\n    attack   {id}");
                 if shows_steps || !is_expected {
                     steps.iter().for_each(|step| text += &format!("\n        {step}"));
                 }

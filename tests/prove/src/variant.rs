@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::syntax::{Line, ModelError};
+use crate::verdict::Report;
 
 /// What a variant is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +44,13 @@ impl Variant {
         if self.purpose == Purpose::Setting { BTreeSet::new() } else { self.breaks.clone() }
     }
 
-    /// True if these claims failed that had to.
+    /// True if those claims failed that had to.
     #[must_use]
-    pub fn is_as_expected(&self, broken: &BTreeSet<&str>) -> bool {
+    pub fn is_as_expected(&self, report: &Report) -> bool {
         let expected: BTreeSet<&str> = self.breaks.iter().map(String::as_str).collect();
         match self.purpose {
-            Purpose::Setting => *broken == expected,
-            Purpose::Limit | Purpose::Fault => broken.is_superset(&expected),
+            Purpose::Setting => report.unproven() == expected && report.attacked() == expected,
+            Purpose::Limit | Purpose::Fault => report.attacked().is_superset(&expected),
         }
     }
 }

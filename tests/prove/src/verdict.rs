@@ -18,6 +18,8 @@ pub enum Verdict {
     Proven,
     /// It does not; the steps that break it.
     Attack(Vec<String>),
+    /// No run gets as far as what it is about, so it says nothing.
+    Vacuous,
 }
 
 /// What was found of a model.
@@ -30,11 +32,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// The ids of the claims that do not hold.
+    /// The ids of the claims that there is an attack on.
     #[must_use]
-    pub fn broken(&self) -> BTreeSet<&str> {
-        let is_broken = |verdict: &Verdict| *verdict != Verdict::Proven;
-        self.verdicts.iter().filter(|(_, verdict)| is_broken(verdict)).map(|(id, _)| id.as_str()).collect()
+    pub fn attacked(&self) -> BTreeSet<&str> {
+        self.ids(|verdict| matches!(verdict, Verdict::Attack(_)))
+    }
+
+    /// The ids of the claims that are not proven.
+    #[must_use]
+    pub fn unproven(&self) -> BTreeSet<&str> {
+        self.ids(|verdict| *verdict != Verdict::Proven)
+    }
+
+    fn ids(&self, is_wanted: fn(&Verdict) -> bool) -> BTreeSet<&str> {
+        self.verdicts.iter().filter(|(_, verdict)| is_wanted(verdict)).map(|(id, _)| id.as_str()).collect()
     }
 }
 
@@ -70,8 +81,7 @@ fn asked(id: &str) -> Predicate {
 fn verdict(id: &str, claim: &Claim, saturated: &Saturated, arena: &mut Arena) -> Verdict {
     let is_reached = saturated.solved().any(|(_, clause)| clause.conclusion.predicate == asked(id));
     if !matches!(claim, Claim::Secret(_)) && !is_reached {
-        // An agreement about what never happens would be no claim.
-        return Verdict::Attack(vec!["nothing gets as far".to_owned()]);
+        return Verdict::Vacuous;
     }
     let attack = saturated.solved().find(|(_, clause)| is_attack(id, claim, clause, arena));
     attack.map_or(Verdict::Proven, |(number, _)| {
