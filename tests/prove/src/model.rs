@@ -270,22 +270,7 @@ impl Compiler {
                 let value = if let [one] = values[..] { one } else { self.arena.call(TUPLE, &values) };
                 scope.words.insert(name.trim().to_owned(), value);
             }
-            "new" => {
-                for written in terms(rest, number)? {
-                    let (name, arguments) = match written {
-                        Written::Word(name) => (name, Vec::new()),
-                        Written::Call(name, arguments) => (name, arguments),
-                    };
-                    let mut made_of = vec![scope.session];
-                    made_of.extend(&scope.parameters);
-                    for argument in &arguments {
-                        made_of.push(self.term(argument, scope, false, number)?);
-                    }
-                    self.private.insert((name.clone(), made_of.len()));
-                    let value = self.arena.call(&name, &made_of);
-                    scope.words.insert(name, value);
-                }
-            }
+            "new" => self.fresh_names(scope, rest, number)?,
             "any" => {
                 for written in terms(rest, number)? {
                     self.term(&written, scope, true, number)?;
@@ -326,6 +311,24 @@ impl Compiler {
                 }
             }
             _ => return Err(ModelError::at(number, format!("{keyword} is no step"))),
+        }
+        Ok(())
+    }
+
+    fn fresh_names(&mut self, scope: &mut Scope, text: &str, number: usize) -> Result<(), ModelError> {
+        for written in terms(text, number)? {
+            let (name, arguments) = match written {
+                Written::Word(name) => (name, Vec::new()),
+                Written::Call(name, arguments) => (name, arguments),
+            };
+            let mut made_of = vec![scope.session];
+            made_of.extend(&scope.parameters);
+            for argument in &arguments {
+                made_of.push(self.term(argument, scope, false, number)?);
+            }
+            self.private.insert((name.clone(), made_of.len()));
+            let value = self.arena.call(&name, &made_of);
+            scope.words.insert(name, value);
         }
         Ok(())
     }

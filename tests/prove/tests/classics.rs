@@ -32,7 +32,10 @@ possible run heard(pk(sk(a)), n)
 ";
 
 fn report(text: &str, variants: &[&str]) -> Report {
-    judge(text, &variants.iter().copied().collect(), &BTreeSet::new()).unwrap()
+    match judge(text, &variants.iter().copied().collect(), &BTreeSet::new()) {
+        Ok(report) => report,
+        Err(error) => panic!("{error:?}"),
+    }
 }
 
 #[test]
