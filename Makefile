@@ -91,8 +91,9 @@ soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= diff
 	@if command -v cargo-fuzz >/dev/null; then $(MAKE) fuzz; \
 	else echo "make soak: cargo-fuzz is missing, so hostile input was not tried (cargo install cargo-fuzz --locked)"; fi
 
-prove: ## check a model of the protocol of desired states by trying everything within a budget: states, depth, seconds
+prove: ## check a model of the protocol of desired states by trying everything within a budget, and prove the join protocol for any number of runs
 	$(CARGO) run --locked -p model
+	$(CARGO) run --locked -p prove
 
 tck: ## the requirements of the Sparkplug specification, and how many are covered
 	$(CARGO) test --locked -p tck -- --nocapture
