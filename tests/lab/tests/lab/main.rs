@@ -1,0 +1,2 @@
+//! Stories.
+use e2e as _;
