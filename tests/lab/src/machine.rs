@@ -88,11 +88,6 @@ impl Machine {
         &self.tpm
     }
 
-    /// Puts another TPM into it: that of another board.
-    pub fn replace_tpm(&mut self, manufacturer: &Manufacturer) {
-        self.tpm = manufacturer.make(self.directory.path());
-    }
-
     /// The file of its state disk.
     #[must_use]
     pub fn state_disk(&self) -> PathBuf {
@@ -247,10 +242,36 @@ impl Machine {
         text.split_whitespace().collect()
     }
 
-    /// What the bootstrapper has said in this boot.
+    /// Waits until the bootstrapper has said what `found` likes.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn until_journal(&self, what: &str, found: impl Fn(&str) -> bool) {
+        let _ = self.until(what, "journalctl -b -u sparkfleet-bootstrapper -o cat --no-pager", found);
+    }
+
+    /// What firmware and system have written to the serial console in this boot.
     #[must_use]
-    pub fn journal(&self) -> String {
-        self.ssh("journalctl -b -u sparkfleet-bootstrapper -o cat --no-pager")
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.directory.path().join("console.log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the console shows what `found` likes.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn until_console(&self, what: &str, found: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !found(&self.console()) {
+            assert!(
+                Instant::now() < deadline,
+                "waited for {} to {what}
+{}",
+                self.name,
+                self.diagnosis()
+            );
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// The last of what it has shown, for people.

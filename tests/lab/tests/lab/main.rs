@@ -6,3 +6,5 @@
 
 mod factory;
 mod joining;
+mod outages;
+mod refusals;
