@@ -141,12 +141,12 @@ impl Site {
 /// # Panics
 /// It never does.
 pub async fn listed(cli: &Cli, process: &Process, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
-    listed_within(wait::PATIENCE, cli, name, what, found)
+    listed_within(wait::PATIENCE, wait::LOOK, cli, name, what, found)
         .await
         .unwrap_or_else(|text| panic!("{text}\n{}", process.tail()))
 }
 
-/// The same with another patience.
+/// The same with another patience; asks each time after `interval`.
 ///
 /// # Errors
 /// It never does: what the host was seen as.
@@ -155,6 +155,7 @@ pub async fn listed(cli: &Cli, process: &Process, name: &str, what: &str, found:
 /// `host list` fails.
 pub async fn listed_within(
     patience: Duration,
+    interval: Duration,
     cli: &Cli,
     name: &str,
     what: &str,
@@ -171,6 +172,7 @@ pub async fn listed_within(
         if Instant::now() >= deadline {
             return Err(format!("waited for {name} to be {what}: {row:#}"));
         }
+        tokio::time::sleep(interval).await;
     }
 }
 

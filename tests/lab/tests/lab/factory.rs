@@ -17,6 +17,8 @@ pub const LOCK: u8 = 15;
 pub const ZERO: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 /// Longest wait for what a host and its operator do together. A host that was refused asks again after a minute; Argon2 takes some seconds without hardware virtualisation.
 const PATIENCE: Duration = Duration::from_secs(420);
+/// How often an operator looks. A command line that is started all the time takes from the machines what they need.
+const INTERVAL: Duration = Duration::from_secs(2);
 /// Where Kubernetes keeps its state, by default.
 pub const STATE_DIRECTORIES: [&str; 9] = [
     "/etc/kubernetes",
@@ -95,7 +97,7 @@ impl Factory {
 
     /// What `host list` says of a machine, as soon as `found` likes it.
     pub async fn host(&self, machine: &Machine, what: &str, found: impl Fn(&Value) -> bool) -> Value {
-        let row = listed_within(PATIENCE, &self.site.cli, machine.name(), what, found).await;
+        let row = listed_within(PATIENCE, INTERVAL, &self.site.cli, machine.name(), what, found).await;
         let row = row.unwrap_or_else(|text| panic!("{text}\n{}\n{}", machine.diagnosis(), self.site.join.tail()));
         let memory = machine.memory();
         let on = machine.on_for().as_secs_f64();
@@ -115,7 +117,10 @@ impl Factory {
     }
 
     /// Waits until a machine that was switched on again is back.
-    pub async fn rejoined(&self, machine: &Machine) {
+    pub async fn back(&self, machine: &Machine) {
+        // A member's row may say so before it is true again; the lock register is extended when the disk is opened.
+        machine
+            .until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
         self.host(machine, "a member again", |row| row["state"] == "member" && row["kind"] == "rejoin").await;
         assert_runs_on_its_disk(machine);
     }
@@ -129,9 +134,18 @@ pub fn assert_runs_on_its_disk(machine: &Machine) {
     let crypt = table.lines().find(|line| line.starts_with("state:")).unwrap_or_else(|| panic!("no mapping: {table}"));
     assert!(crypt.contains(" crypt ") && crypt.contains("integrity"), "{crypt}");
     assert!(table.lines().any(|line| line.contains(" integrity ")), "no dm-integrity: {table}");
+    let mounts = machine.ssh("findmnt --noheadings --list --output TARGET,SOURCE");
     for directory in STATE_DIRECTORIES {
-        let source = machine.ssh(&format!("findmnt --noheadings --output SOURCE --mountpoint {directory} || true"));
-        assert!(source.starts_with("/dev/mapper/state["), "{directory} is not on the state disk: {source:?}");
+        // One that is mounted twice would show the later mount only.
+        let sources: Vec<&str> = mounts
+            .lines()
+            .filter_map(|line| line.split_once(' ').filter(|(target, _)| *target == directory))
+            .map(|(_, source)| source.trim())
+            .collect();
+        assert!(
+            sources.len() == 1 && sources[0].starts_with("/dev/mapper/state["),
+            "{directory} is not on the state disk: {sources:?}"
+        );
     }
     let enabled = machine.ssh("systemctl is-enabled k3s.service k3s-agent.service kubelet.service 2>/dev/null || true");
     assert!(!enabled.lines().any(|line| line == "enabled"), "systemd starts Kubernetes by itself: {enabled}");

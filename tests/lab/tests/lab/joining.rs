@@ -30,7 +30,7 @@ async fn a_machine_is_approved_joins_on_an_encrypted_disk_and_rejoins_after_a_po
     machine.shut_down();
     factory.say("off");
     machine.power_on(&factory.uki, None);
-    factory.rejoined(&machine).await;
+    factory.back(&machine).await;
     let calls = machine.ssh("cat /var/lib/rancher/k3s/calls");
     assert_eq!(calls.lines().count(), 2, "what Kubernetes wrote before is there: {calls}");
 }

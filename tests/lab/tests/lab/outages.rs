@@ -11,7 +11,7 @@ async fn a_member_whose_power_was_cut_comes_back() {
     let mut machine = factory.member("cell-2").await;
     machine.power_cut();
     machine.power_on(&factory.uki, None);
-    factory.rejoined(&machine).await;
+    factory.back(&machine).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,7 +23,7 @@ async fn a_member_whose_clock_was_set_back_comes_back() {
     // As of a board whose battery is empty.
     machine.power_on(&factory.uki, Some("2020-01-01T00:00:00"));
     factory.say(&format!("its clock says {}", machine.ssh("date -u +%FT%TZ")));
-    factory.rejoined(&machine).await;
+    factory.back(&machine).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,5 +38,5 @@ async fn a_member_that_boots_without_its_broker_waits_with_a_closed_disk_and_com
     assert_locked(&machine);
     factory.say("the machine waits, its disk is closed");
     factory.site.broker.restart();
-    factory.rejoined(&machine).await;
+    factory.back(&machine).await;
 }
