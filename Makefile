@@ -24,10 +24,13 @@ TPM_TOOLS := swtpm swtpm_setup tpm2_quote libtss2 openssl ssh-keygen
 KERBEROS_TOOLS := krb5kdc kadmind kadmin
 # What builds and starts real Kubernetes: Go, or what it is taken from where it is too old.
 KUBERNETES_TOOLS := go python3 pip git ip setpriv unshare
+# What makes the images of real machines, and what these machines are.
+LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh-keygen \
+	mmdebstrap mkfs.erofs veritysetup objcopy systemd-boot-stub systemd-measure sbsign sfdisk mkfs.vfat mcopy cpio busybox
 TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test kubernetes cluster check fmt clippy tidy doc shellcheck deny bench soak prove tck fuzz
+.PHONY: help up test kubernetes cluster lab check fmt clippy tidy doc shellcheck deny bench soak prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -54,6 +57,11 @@ cluster: ## a shell with kubectl on a fresh real Kubernetes whose pods are proce
 	$(CARGO) build --locked -p sparkfleet -p sparkfleet-edge -p edge-agent -p kubernetes-tests --bins
 	@debug="$${CARGO_TARGET_DIR:-target}/debug" && PATH="$$(cd "$$debug" && pwd):$$PATH" && \
 		.ci/own-network "$$debug/with-control-plane" --pods "$$debug" "$${SHELL:-bash}"
+
+lab: ## stories of real machines in QEMU: firmware, TPM, measured boot, encrypted disk (docs/lab.md; ARGS="power" for some)
+	@.ci/tools cargo cc libtss2 $(LAB_TOOLS)
+	@[ "$$(id -u)" -eq 0 ] || { echo "make lab: only root can make a host's root file system (mmdebstrap, chroot): sudo make lab"; exit 1; }
+	$(CARGO) test --locked -p lab --test lab -- --ignored --nocapture --test-threads=1 $(ARGS)
 
 check: fmt clippy tidy doc shellcheck deny ## format, lints, rules of the repository, documentation, scripts, dependencies
 

@@ -17,6 +17,7 @@
 //! | [`end_state`] | what must be equal after every way that leads there |
 //! | [`git_backend`] | another git server than the cluster manager's |
 //! | [`shell`] | somebody with a shell, kubectl and curl |
+//! | [`joining`] | what hosts with real TPMs join |
 //! | [`wait`] | waiting for a state, with a bound and a diagnosis |
 #![warn(missing_docs)]
 
@@ -25,6 +26,7 @@ pub mod cli;
 pub mod edge;
 pub mod end_state;
 pub mod git_backend;
+pub mod joining;
 pub mod mosquitto;
 #[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
 pub mod port;

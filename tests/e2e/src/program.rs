@@ -4,6 +4,7 @@
 //! names a directory of programs that are to be tested as they are.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +28,24 @@ pub fn sparkfleet() -> PathBuf {
 #[must_use]
 pub fn bootstrapper() -> PathBuf {
     found(&Program { package: "bootstrapper", name: "sparkfleet-bootstrapper", features: "bootstrapper/tpm" })
+}
+
+/// The same, built with another profile of the workspace.
+///
+/// # Panics
+/// It cannot be built; the message is cargo's.
+#[must_use]
+pub fn bootstrapper_with(profile: &str) -> PathBuf {
+    let program = Program { package: "bootstrapper", name: "sparkfleet-bootstrapper", features: "bootstrapper/tpm" };
+    let find = || {
+        if let Some(directory) = std::env::var_os("SPARKFLEET_PROGRAMS") {
+            return given(&directory, &program);
+        }
+        let (own, _) = profile_directory()?;
+        let target = own.parent().ok_or("the test is not in a target directory")?;
+        build(&program, &target.join(profile), profile)
+    };
+    find().unwrap_or_else(|reason| panic!("the program {} is not there: {reason}", program.name))
 }
 
 /// The program `sparkfleet-edge-agent`, built with the profile of the test.
@@ -66,11 +85,16 @@ fn found(program: &Program<'_>) -> PathBuf {
 
 fn find(program: &Program<'_>) -> Result<PathBuf, String> {
     if let Some(directory) = std::env::var_os("SPARKFLEET_PROGRAMS") {
-        let path = Path::new(&directory).join(program.name);
-        return if path.is_file() { Ok(path) } else { Err(format!("SPARKFLEET_PROGRAMS has no {}", path.display())) };
+        return given(&directory, program);
     }
     let (directory, profile) = profile_directory()?;
     build(program, &directory, &profile)
+}
+
+/// The program that is to be tested as it is.
+fn given(directory: &OsStr, program: &Program<'_>) -> Result<PathBuf, String> {
+    let path = Path::new(directory).join(program.name);
+    if path.is_file() { Ok(path) } else { Err(format!("SPARKFLEET_PROGRAMS has no {}", path.display())) }
 }
 
 /// Builds the program of a package with a profile of the workspace, and says where it is.

@@ -41,7 +41,7 @@ pub fn rank(package: &str) -> Option<Rank> {
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
         | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
-        "sim" | "model" | "prove" | "tck" | "e2e" | "kubernetes-tests" | "bench" | "tidy" => Some(Rank::Tests),
+        "sim" | "model" | "prove" | "tck" | "e2e" | "lab" | "kubernetes-tests" | "bench" | "tidy" => Some(Rank::Tests),
         "join-protocol" => Some(Rank::Contract),
         contract if contract.ends_with("-contract") => Some(Rank::Contract),
         _ => None,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use e2e::centre::{Centre, free_port};
 use e2e::cli::Cli;
+use e2e::joining::{in_force, listed};
 use e2e::process::Process;
 use e2e::program;
 use e2e::recorder::{Message, Recorder};
@@ -53,19 +54,6 @@ async fn host(up: &Up, name: &str, what: &str, found: impl Fn(&Value) -> bool) -
     listed(&up.cli, &up.process, name, what, found).await
 }
 
-/// The same of any factory; `process` is told about if it never is.
-pub async fn listed(cli: &Cli, process: &Process, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
-    let deadline = std::time::Instant::now() + wait::PATIENCE;
-    loop {
-        let rows = cli.json(&["host", "list"]).await;
-        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).cloned().unwrap_or_default();
-        if found(&row) {
-            return row;
-        }
-        assert!(std::time::Instant::now() < deadline, "waited for {name} to be {what}: {row:#}\n{}", process.tail());
-    }
-}
-
 async fn in_state(up: &Up, name: &str, state: &str) -> Value {
     host(up, name, state, |row| row["state"] == state).await
 }
@@ -73,19 +61,6 @@ async fn in_state(up: &Up, name: &str, state: &str) -> Value {
 /// Waits until the join service of the cluster judges by a policy of at least this revision.
 async fn judged_by(up: &Up, revision: u64) {
     in_force(&up.cli, CLUSTER, revision).await;
-}
-
-/// The same of any factory and cluster.
-pub async fn in_force(cli: &Cli, cluster: &str, revision: u64) {
-    let deadline = std::time::Instant::now() + wait::PATIENCE;
-    loop {
-        let policy = cli.json(&["policy", "show", cluster]).await;
-        let at_cluster = &policy["join_service"];
-        if at_cluster["agreed"] == true && at_cluster["revision"].as_u64() >= Some(revision) {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "the policy does not arrive: {policy:#}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,122 +11,38 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::centre::{Centre, free_port, service_process};
-use e2e::cli::Cli;
-use e2e::mosquitto::Mosquitto;
+use e2e::joining::{CLUSTER, Site, succeed};
 use e2e::process::Process;
 use e2e::program;
-use e2e::recorder::Recorder;
 use e2e::wait;
 use join_protocol::secret::{Secret, cluster_id};
 use join_service::keys::KeyProvider as _;
 use join_service::trust::{Files, cluster_keys};
 use serde_json::{Value, json};
-use simulator::cluster::{ClusterSpec, SimulatedCluster};
-use simulator::flux::chart::Charts;
 use swtpm::Swtpm;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::factory::uuid;
-use crate::joining::{assert_nothing_secret, in_force, listed};
+use crate::joining::assert_nothing_secret;
 
-const CLUSTER: &str = "Cell";
 /// What firmware, boot loader and kernel measure into.
 const REGISTERS: [u8; 4] = [4, 7, 9, 11];
 const LOCK: u8 = 15;
 
-/// Runs a program that has to succeed; standard output, without blanks at its ends.
-fn succeed(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {told}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// Centre, join service and the API of the cluster that is joined.
-struct Site {
-    cluster: SimulatedCluster,
-    uuid: Uuid,
-    join: Process,
-    recorder: Recorder,
-    cli: Cli,
-    // What follows is needed by all of the above.
-    _centre: Centre,
-    directory: TempDir,
-    broker: Mosquitto,
-}
-
-impl Site {
-    async fn start() -> Self {
-        let (broker, directory) = (Mosquitto::start(), tempfile::tempdir().unwrap());
-        let recorder = Recorder::start(broker.address()).await;
-        let (centre, cli) = (Centre::start(broker.address(), free_port()), Cli::new(&broker.url()));
-        let cluster = SimulatedCluster::start(ClusterSpec::new(CLUSTER), Charts::new()).await.unwrap();
-        let uuid = uuid(&cli.json(&["cluster", "create", CLUSTER]).await);
-        let trust = directory.path().join("trust");
-        let (text, own) = (trust.display().to_string(), trust.join(uuid.to_string()));
-        cli.json(&["trust", "init", "--dir", &text]).await;
-        for purpose in ["join-issuer", "policy-signer"] {
-            cli.json(&["trust", "issue", &uuid.to_string(), "--purpose", purpose, "--dir", &text]).await;
-        }
-        let cli = cli.with_environment([("SPARKFLEET_TRUST".to_owned(), text)]);
-        // The authority of the cluster.
-        let (key, certificate) = (own.join("ca.key").display().to_string(), own.join("ca.crt").display().to_string());
-        succeed("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", &key]);
-        let request = ["req", "-x509", "-key", &key, "-subj", "/CN=kubernetes", "-days", "365", "-out", &certificate];
-        succeed("openssl", &[&request[..], &["-addext", "keyUsage=critical,keyCertSign"]].concat());
-        succeed("chmod", &["600", &key, &certificate]);
-        let tables = format!(
-            "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{}\"\n\
-             [trust]\ndirectory = \"{}\"\n[join]\nservers = [\"https://10.1.0.1:6443\"]\nnetworks = [\"10.1.0.0/16\"]\n",
-            cluster.namespace(),
-            cluster.url(),
-            own.display()
-        );
-        let join = service_process("join-service", "", &tables, broker.address(), directory.path());
-        Self { cluster, uuid, join, recorder, cli, _centre: centre, directory, broker }
-    }
-
-    fn trust(&self) -> PathBuf {
-        self.directory.path().join("trust")
-    }
-
-    /// Expects what this machine has measured, of TPMs by these machines' manufacturers that an operator has let in.
-    async fn set_policy(&self, model: &Machine, machines: &[&Machine]) {
-        let of = |register: &u8| hex::encode(model.register(*register));
-        let registers: Value = REGISTERS.iter().map(|at| (at.to_string(), json!({"expected": [of(at)]}))).collect();
-        let authorities = ["ca/issuercert.pem", "ca/swtpm-localca-rootca-cert.pem"];
-        let manufacturers: Vec<String> = machines
-            .iter()
-            .flat_map(|machine| authorities.map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
-            .collect();
-        // Somebody has to be enrolled, or nobody could fulfil it.
-        let enrolled = [json!({ "ek": hex::encode(hash(b"a machine elsewhere")), "host": "elsewhere" })];
-        let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
-            "endorsement": { "require": "both", "manufacturers": manufacturers, "enrolled": enrolled } });
-        let set = self.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy.to_string()).await;
-        self.agree(&set).await;
-    }
-
-    /// Waits until the join service judges by what a command has written.
-    async fn agree(&self, written: &Value) {
-        in_force(&self.cli, CLUSTER, written["revision"].as_u64().unwrap()).await;
-    }
-
-    async fn host(&self, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
-        listed(&self.cli, &self.join, name, what, found).await
-    }
-
-    async fn in_state(&self, name: &str, state: &str) -> Value {
-        self.host(name, state, |row| row["state"] == state).await
-    }
-
-    /// Join tokens that are valid.
-    fn tokens(&self) -> usize {
-        let all = self.cluster.kubernetes().list("v1", "Secret", Some("kube-system"));
-        all.iter().filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").count()
-    }
+/// Expects what this machine has measured, of TPMs by these machines' manufacturers that an operator has let in.
+async fn set_policy(site: &Site, model: &Machine, machines: &[&Machine]) {
+    let of = |register: &u8| hex::encode(model.register(*register));
+    let registers: Value = REGISTERS.iter().map(|at| (at.to_string(), json!({"expected": [of(at)]}))).collect();
+    let authorities = ["ca/issuercert.pem", "ca/swtpm-localca-rootca-cert.pem"];
+    let manufacturers: Vec<String> = machines
+        .iter()
+        .flat_map(|machine| authorities.map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
+        .collect();
+    // Somebody has to be enrolled, or nobody could fulfil it.
+    let enrolled = [json!({ "ek": hex::encode(hash(b"a machine elsewhere")), "host": "elsewhere" })];
+    let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
+        "endorsement": { "require": "both", "manufacturers": manufacturers, "enrolled": enrolled } });
+    site.set_policy(&policy).await;
 }
 
 struct Machine {
@@ -191,7 +107,6 @@ impl Machine {
     }
 
     fn start(&mut self, site: &Site, address: &str) {
-        let root = fs::read_to_string(site.trust().join("root.pub")).unwrap();
         let bin = |name: &str| self.at("bin").join(name).display().to_string();
         let text = format!(
             "state_dir = \"{state}\"\nnode_name = \"{name}\"\naddresses = [\"{address}\"]\n\
@@ -204,7 +119,7 @@ impl Machine {
             state = self.at("state").display(),
             name = self.name,
             uuid = site.uuid,
-            trusted = root.trim(),
+            trusted = site.root(),
             port = self.tpm.port(),
             cryptsetup = bin("cryptsetup"),
             mkfs = bin("mkfs"),
@@ -286,10 +201,10 @@ impl Machine {
 // long: one story, from the first boot to the next
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_another_kernel_stays_out() {
-    let site = Site::start().await;
+    let site = Site::start("kubeadm").await;
     let mut machines: Vec<Machine> = (2..=4).map(|n| Machine::new(&format!("cell-{n}"), "the kernel")).collect();
     machines.push(Machine::new("cell-5", "another kernel"));
-    site.set_policy(&machines[0], &machines.iter().collect::<Vec<_>>()).await;
+    set_policy(&site, &machines[0], &machines.iter().collect::<Vec<_>>()).await;
     let addresses: Vec<String> = (1..=4).map(|n| format!("10.1.0.1{n}")).collect();
     for (machine, address) in machines.iter_mut().zip(&addresses) {
         machine.start(&site, address);

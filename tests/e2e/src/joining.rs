@@ -1,0 +1,193 @@
+//! What hosts with real TPMs join: Mosquitto, centre, join service and the API of the cluster, with trust and a certificate authority of its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use simulator::cluster::{ClusterSpec, SimulatedCluster};
+use simulator::flux::chart::Charts;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::centre::{Centre, free_port, service_process};
+use crate::cli::Cli;
+use crate::mosquitto::Mosquitto;
+use crate::process::Process;
+use crate::recorder::Recorder;
+use crate::wait;
+
+/// Name of the cluster.
+pub const CLUSTER: &str = "Cell";
+
+/// Runs a program that has to succeed; standard output, without blanks at its ends.
+///
+/// # Panics
+/// It cannot be started, or fails.
+pub fn succeed(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Centre, join service and the API of the cluster that is joined.
+#[derive(Debug)]
+pub struct Site {
+    /// The cluster's API.
+    pub cluster: SimulatedCluster,
+    /// The cluster's object in ConfigDB.
+    pub uuid: Uuid,
+    /// The join service.
+    pub join: Process,
+    /// What is said over the broker.
+    pub recorder: Recorder,
+    /// The operator, who holds the trust.
+    pub cli: Cli,
+    // What follows is needed by all of the above.
+    _centre: Centre,
+    directory: TempDir,
+    /// The broker of all.
+    pub broker: Mosquitto,
+}
+
+impl Site {
+    /// Starts it for hosts of a distribution, `kubeadm` or `k3s`.
+    ///
+    /// # Panics
+    /// A part of it does not start.
+    pub async fn start(distribution: &str) -> Self {
+        let (broker, directory) = (Mosquitto::start(), tempfile::tempdir().expect("a directory"));
+        let recorder = Recorder::start(broker.address()).await;
+        let (centre, cli) = (Centre::start(broker.address(), free_port()), Cli::new(&broker.url()));
+        let cluster = SimulatedCluster::start(ClusterSpec::new(CLUSTER), Charts::new()).await.expect("a cluster");
+        let created = cli.json(&["cluster", "create", CLUSTER]).await;
+        let uuid: Uuid = created["uuid"].as_str().and_then(|text| text.parse().ok()).expect("a UUID");
+        let trust = directory.path().join("trust");
+        let (text, own) = (trust.display().to_string(), trust.join(uuid.to_string()));
+        cli.json(&["trust", "init", "--dir", &text]).await;
+        for purpose in ["join-issuer", "policy-signer"] {
+            cli.json(&["trust", "issue", &uuid.to_string(), "--purpose", purpose, "--dir", &text]).await;
+        }
+        let cli = cli.with_environment([("SPARKFLEET_TRUST".to_owned(), text)]);
+        // The authority of the cluster.
+        let (key, certificate) = (own.join("ca.key").display().to_string(), own.join("ca.crt").display().to_string());
+        succeed("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", &key]);
+        let request = ["req", "-x509", "-key", &key, "-subj", "/CN=kubernetes", "-days", "365", "-out", &certificate];
+        succeed("openssl", &[&request[..], &["-addext", "keyUsage=critical,keyCertSign"]].concat());
+        succeed("chmod", &["600", &key, &certificate]);
+        let tables = format!(
+            "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{}\"\n\
+             [trust]\ndirectory = \"{}\"\n[join]\ndistribution = \"{distribution}\"\n\
+             servers = [\"https://10.1.0.1:6443\"]\nnetworks = [\"10.1.0.0/16\"]\n",
+            cluster.namespace(),
+            cluster.url(),
+            own.display()
+        );
+        let join = service_process("join-service", "", &tables, broker.address(), directory.path());
+        Self { cluster, uuid, join, recorder, cli, _centre: centre, directory, broker }
+    }
+
+    /// The directory of trust, as `sparkfleet trust` makes it.
+    #[must_use]
+    pub fn trust(&self) -> PathBuf {
+        self.directory.path().join("trust")
+    }
+
+    /// The public key of the root of trust, as hosts have it.
+    ///
+    /// # Panics
+    /// It is not there.
+    #[must_use]
+    pub fn root(&self) -> String {
+        fs::read_to_string(self.trust().join("root.pub")).expect("the root is there").trim().to_owned()
+    }
+
+    /// Writes the policy, and waits until the join service judges by it.
+    pub async fn set_policy(&self, policy: &Value) {
+        let set = self.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy.to_string()).await;
+        self.agree(&set).await;
+    }
+
+    /// Waits until the join service judges by what a command has written.
+    ///
+    /// # Panics
+    /// The command has written no policy.
+    pub async fn agree(&self, written: &Value) {
+        in_force(&self.cli, CLUSTER, written["revision"].as_u64().expect("a revision")).await;
+    }
+
+    /// What `host list` says of a host, as soon as `found` likes it.
+    pub async fn host(&self, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
+        listed(&self.cli, &self.join, name, what, found).await
+    }
+
+    /// The same, in that state.
+    pub async fn in_state(&self, name: &str, state: &str) -> Value {
+        self.host(name, state, |row| row["state"] == state).await
+    }
+
+    /// Join tokens that are valid.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        let all = self.cluster.kubernetes().list("v1", "Secret", Some("kube-system"));
+        all.iter().filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").count()
+    }
+}
+
+/// What `host list` says of a host of any factory, as soon as `found` likes it; `process` is told about if it never is.
+///
+/// # Panics
+/// It never does.
+pub async fn listed(cli: &Cli, process: &Process, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
+    listed_within(wait::PATIENCE, wait::LOOK, cli, name, what, found)
+        .await
+        .unwrap_or_else(|text| panic!("{text}\n{}", process.tail()))
+}
+
+/// The same with another patience; asks each time after `interval`.
+///
+/// # Errors
+/// It never does: what the host was seen as.
+///
+/// # Panics
+/// `host list` fails.
+pub async fn listed_within(
+    patience: Duration,
+    interval: Duration,
+    cli: &Cli,
+    name: &str,
+    what: &str,
+    found: impl Fn(&Value) -> bool,
+) -> Result<Value, String> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let rows = cli.json(&["host", "list"]).await;
+        let rows = rows.as_array().expect("a list");
+        let row = rows.iter().find(|row| row["name"] == name).cloned().unwrap_or_default();
+        if found(&row) {
+            return Ok(row);
+        }
+        if Instant::now() >= deadline {
+            return Err(format!("waited for {name} to be {what}: {row:#}"));
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Waits until the join service of a cluster judges by a policy of at least this revision.
+///
+/// # Panics
+/// It never does.
+pub async fn in_force(cli: &Cli, cluster: &str, revision: u64) {
+    let deadline = Instant::now() + wait::PATIENCE;
+    loop {
+        let policy = cli.json(&["policy", "show", cluster]).await;
+        let at_cluster = &policy["join_service"];
+        if at_cluster["agreed"] == true && at_cluster["revision"].as_u64() >= Some(revision) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the policy does not arrive: {policy:#}");
+    }
+}

@@ -1,0 +1,296 @@
+//! A machine: QEMU without hardware virtualisation (a build server may have none), UEFI firmware, a TPM, a state disk, a serial console, SSH.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::image::{Image, Uki};
+use crate::tpm::{Manufacturer, Tpm};
+
+/// Longest wait for what a machine does. It takes seconds to a minute; the machine that simulates it may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+/// How often a state is looked at that tells nobody about its changes.
+const LOOK: Duration = Duration::from_millis(250);
+/// Bytes of the state disk: small, because dm-integrity writes every sector of a new disk.
+const STATE_BYTES: u64 = 64 << 20;
+const FIRMWARE: &str = "/usr/share/OVMF";
+
+/// What the firmware asks of what it boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Firmware {
+    /// Nothing.
+    Plain,
+    /// A signature by the key of Debian's test variables.
+    SecureBoot,
+}
+
+/// A machine, on or off.
+#[derive(Debug)]
+pub struct Machine {
+    name: String,
+    firmware: Firmware,
+    tpm: Tpm,
+    ssh_port: u16,
+    ssh_key: PathBuf,
+    root: PathBuf,
+    power: Option<Power>,
+    directory: tempfile::TempDir,
+}
+
+#[derive(Debug)]
+struct Power {
+    qemu: Child,
+    tpm: Child,
+    since: Instant,
+}
+
+impl Drop for Power {
+    fn drop(&mut self) {
+        for process in [&mut self.qemu, &mut self.tpm] {
+            // An error means that it has ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Machine {
+    /// A machine that was never switched on, with a TPM of that manufacturer and a blank state disk.
+    ///
+    /// # Panics
+    /// Its files cannot be made.
+    #[must_use]
+    pub fn new(name: &str, firmware: Firmware, manufacturer: &Manufacturer, image: &Image) -> Self {
+        let directory = tempfile::Builder::new().prefix("lab-vm").tempdir().expect("a directory");
+        let variables = match firmware {
+            Firmware::Plain => "OVMF_VARS_4M.fd",
+            Firmware::SecureBoot => "OVMF_VARS_4M.snakeoil.fd",
+        };
+        fs::copy(Path::new(FIRMWARE).join(variables), directory.path().join("variables.fd")).expect("package ovmf");
+        let disk = File::create(directory.path().join("state.img")).expect("a file");
+        disk.set_len(STATE_BYTES).expect("a sparse file");
+        let tpm = manufacturer.make(directory.path());
+        let (ssh_key, root) = (image.ssh_key().to_owned(), image.root());
+        let ssh_port = crate::port::free().port();
+        Self { name: name.to_owned(), firmware, tpm, ssh_port, ssh_key, root, power: None, directory }
+    }
+
+    /// Its name, which the board tells the system.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its TPM.
+    #[must_use]
+    pub const fn tpm(&self) -> &Tpm {
+        &self.tpm
+    }
+
+    /// The file of its state disk.
+    #[must_use]
+    pub fn state_disk(&self) -> PathBuf {
+        self.directory.path().join("state.img")
+    }
+
+    /// Switches it on with that image; the clock of the board says what the world says, or that time (`2026-01-31T12:00:00`).
+    ///
+    /// # Panics
+    /// It cannot be switched on, or is.
+    pub fn power_on(&mut self, uki: &Uki, clock: Option<&str>) {
+        assert!(self.power.is_none(), "{} is on", self.name);
+        let at = |file: &str| self.directory.path().join(file).display().to_string();
+        let (code, secure) = match self.firmware {
+            Firmware::Plain => ("OVMF_CODE_4M.fd", "off"),
+            Firmware::SecureBoot => ("OVMF_CODE_4M.secboot.fd", "on"),
+        };
+        let boot = at("esp.img");
+        fs::copy(&uki.disk, &boot).expect("the boot disk can be copied");
+        let tpm = self.tpm.switch_on();
+        let mut command = Command::new("qemu-system-x86_64");
+        // No KVM: what a story shows must not depend on the machine that runs it.
+        command.args(["-machine", &format!("q35,smm={secure}"), "-accel", "tcg,tb-size=128", "-cpu", "max"]);
+        command.args(["-smp", "1", "-m", "512", "-display", "none", "-name", &self.name]);
+        command.args(["-global", &format!("driver=cfi.pflash01,property=secure,value={secure}")]);
+        command.args(["-drive", &format!("if=pflash,unit=0,format=raw,readonly=on,file={FIRMWARE}/{code}")]);
+        command.args(["-drive", &format!("if=pflash,unit=1,format=raw,file={}", at("variables.fd"))]);
+        command.args(["-chardev", &format!("socket,id=tpm,path={}", self.tpm.socket().display())]);
+        command.args(["-tpmdev", "emulator,id=tpm0,chardev=tpm", "-device", "tpm-crb,tpmdev=tpm0"]);
+        // The root is the first disk: /dev/vda of the initrd.
+        for (name, file, more) in [
+            ("root", self.root.display().to_string(), ("readonly=on", "")),
+            ("state", at("state.img"), ("cache=writeback", "")),
+            ("esp", boot, ("readonly=on", ",bootindex=1")),
+        ] {
+            command.args(["-drive", &format!("if=none,id={name},format=raw,{},file={file}", more.0)]);
+            command.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}{}", more.1)]);
+        }
+        command.args(["-netdev", &format!("user,id=net,hostfwd=tcp:127.0.0.1:{}-:22", self.ssh_port)]);
+        command.args(["-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]);
+        command.args(["-smbios", &format!("type=1,serial={}", self.name)]);
+        command.args(["-serial", &format!("file:{}", at("console.log")), "-monitor", "none"]);
+        if let Some(clock) = clock {
+            command.args(["-rtc", &format!("base={clock}")]);
+        }
+        let errors = File::create(at("qemu.log")).expect("a file");
+        let qemu = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
+        let qemu = qemu.expect("qemu-system-x86_64 (Debian package qemu-system-x86)");
+        self.power = Some(Power { qemu, tpm, since: Instant::now() });
+    }
+
+    /// Since when it is on.
+    ///
+    /// # Panics
+    /// It is off.
+    #[must_use]
+    pub fn on_for(&self) -> Duration {
+        self.power.as_ref().expect("the machine is on").since.elapsed()
+    }
+
+    /// Megabytes of memory that QEMU takes.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let id = self.power.as_ref().map_or(0, |power| power.qemu.id());
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() / 1024
+    }
+
+    /// Takes its power away: neither the system nor the TPM is warned.
+    pub fn power_cut(&mut self) {
+        self.power = None;
+    }
+
+    /// Shuts the system down, and waits until the machine is off.
+    ///
+    /// # Panics
+    /// It does not end.
+    pub fn shut_down(&mut self) {
+        // The connection ends with the system.
+        let _ = self.try_ssh("systemctl poweroff");
+        let name = self.name.clone();
+        let power = self.power.as_mut().expect("the machine is on");
+        let deadline = Instant::now() + PATIENCE;
+        while power.qemu.try_wait().expect("a child").is_none() {
+            assert!(Instant::now() < deadline, "{name} does not shut down\n{}", tail(self.directory.path()));
+            std::thread::sleep(LOOK);
+        }
+        self.power = None;
+    }
+
+    /// Runs a command as root; exit code and output.
+    ///
+    /// # Panics
+    /// `ssh` cannot be started.
+    #[must_use]
+    pub fn try_ssh(&self, command: &str) -> Output {
+        let mut ssh = Command::new("ssh");
+        ssh.arg("-i").arg(&self.ssh_key).args(["-p", &self.ssh_port.to_string()]);
+        for option in
+            ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=20", "LogLevel=ERROR"]
+        {
+            ssh.args(["-o", option]);
+        }
+        ssh.args(["root@127.0.0.1", command]).stdin(Stdio::null()).output().expect("ssh can be started")
+    }
+
+    /// Runs a command that has to succeed, as soon as the machine lets somebody in; its standard output.
+    ///
+    /// # Panics
+    /// It fails, or the machine lets nobody in.
+    #[must_use]
+    pub fn ssh(&self, command: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let output = self.try_ssh(command);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            // 255: ssh itself failed.
+            if output.status.code() != Some(255) {
+                let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                assert!(output.status.success(), "{}: {command}: {}\n{errors}{text}", self.name, output.status);
+                return text;
+            }
+            assert!(Instant::now() < deadline, "{} cannot be reached: {errors}\n{}", self.name, self.diagnosis());
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits until a command prints what `found` likes, and returns that.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn until(&self, what: &str, command: &str, found: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let text = self.ssh(command);
+            if found(&text) {
+                return text;
+            }
+            assert!(Instant::now() < deadline, "waited for {} to {what}:\n{text}\n{}", self.name, self.diagnosis());
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The value of a register, hexadecimal.
+    ///
+    /// # Panics
+    /// It cannot be read.
+    #[must_use]
+    pub fn register(&self, register: u8) -> String {
+        let text = self.ssh(&format!("tpm2_pcrread -Q -o /dev/stdout sha256:{register} | od -An -v -tx1"));
+        text.split_whitespace().collect()
+    }
+
+    /// Waits until the bootstrapper has said what `found` likes.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn until_journal(&self, what: &str, found: impl Fn(&str) -> bool) {
+        let _ = self.until(what, "journalctl -b -u sparkfleet-bootstrapper -o cat --no-pager", found);
+    }
+
+    /// What firmware and system have written to the serial console in this boot.
+    #[must_use]
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.directory.path().join("console.log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the console shows what `found` likes.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn until_console(&self, what: &str, found: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !found(&self.console()) {
+            assert!(
+                Instant::now() < deadline,
+                "waited for {} to {what}
+{}",
+                self.name,
+                self.diagnosis()
+            );
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The last of what it has shown, for people.
+    #[must_use]
+    pub fn diagnosis(&self) -> String {
+        let journal = "journalctl -b -u sparkfleet-bootstrapper -o short-monotonic --no-pager | tail -n 40";
+        let journal = if self.power.is_some() { self.try_ssh(journal).stdout } else { Vec::new() };
+        format!("{}\n{}", String::from_utf8_lossy(&journal), tail(self.directory.path()))
+    }
+}
+
+/// The last lines of console and QEMU.
+fn tail(directory: &Path) -> String {
+    let mut text = String::new();
+    for file in ["console.log", "qemu.log"] {
+        let content = fs::read(directory.join(file)).unwrap_or_default();
+        let content = String::from_utf8_lossy(&content).into_owned();
+        let lines: Vec<&str> = content.lines().collect();
+        text += &format!("--- {file}\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"));
+    }
+    text
+}

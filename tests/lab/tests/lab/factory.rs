@@ -1,0 +1,174 @@
+//! A factory whose hosts are machines of the lab, and what all stories look at.
+
+use std::time::{Duration, Instant};
+
+use e2e::joining::{CLUSTER, Site, listed_within};
+use e2e::program;
+use lab::image::{Image, Uki};
+use lab::machine::{Firmware, Machine};
+use lab::tpm::Manufacturer;
+use serde_json::{Map, Value, json};
+
+/// What firmware and boot loader measure, as a policy judges it, but for the register that is predicted.
+const SEEN: [u8; 3] = [4, 7, 9];
+/// What the image is measured into.
+const IMAGE: u8 = 11;
+pub const LOCK: u8 = 15;
+pub const ZERO: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// Longest wait for what a host and its operator do together. A host that was refused asks again after a minute; Argon2 takes some seconds without hardware virtualisation.
+const PATIENCE: Duration = Duration::from_secs(420);
+/// How often an operator looks. A command line that is started all the time takes from the machines what they need.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// Where Kubernetes keeps its state, by default.
+pub const STATE_DIRECTORIES: [&str; 9] = [
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/var/lib/cni",
+    "/var/lib/containerd",
+    "/var/lib/etcd",
+    "/var/lib/kubelet",
+    "/var/lib/rancher",
+    "/var/log/kubernetes",
+    "/var/log/pods",
+];
+
+pub struct Factory {
+    pub site: Site,
+    pub image: Image,
+    /// What its hosts boot.
+    pub uki: Uki,
+    pub manufacturer: Manufacturer,
+    firmware: Firmware,
+    started: Instant,
+    story: &'static str,
+}
+
+impl Factory {
+    pub async fn start(story: &'static str, firmware: Firmware) -> Self {
+        let started = Instant::now();
+        let site = Site::start("k3s").await;
+        let configuration = format!(
+            "role = \"worker\"\n[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{}\"\n[trust]\nroot = \"{}\"\n\
+             [attestation]\nlock_register = {LOCK}\n\
+             [disk]\ndevice = \"/dev/disk/by-id/virtio-state\"\nformat = true\n\
+             [kubernetes]\ndistribution = \"k3s\"\n[mqtt]\nservers = [\"mqtt://10.0.2.2:{}\"]\n\
+             [log]\nfilter = \"info,bootstrapper=debug\"\n",
+            site.uuid,
+            site.root(),
+            site.broker.address().port()
+        );
+        let image = Image::build(&program::bootstrapper_with("release"), &configuration);
+        let uki = image.uki("uki", "", firmware == Firmware::SecureBoot);
+        let factory = Self { site, image, uki, manufacturer: Manufacturer::new(), firmware, started, story };
+        factory.say("factory and image are there");
+        factory
+    }
+
+    /// Prints when something happened.
+    pub fn say(&self, text: &str) {
+        println!("{}: {:6.1} s: {text}", self.story, self.started.elapsed().as_secs_f64());
+    }
+
+    /// A machine that nobody has switched on.
+    pub fn machine(&self, name: &str) -> Machine {
+        Machine::new(name, self.firmware, &self.manufacturer, &self.image)
+    }
+
+    /// The predicted image is wanted; other registers are quoted and judge nothing yet.
+    pub async fn set_policy(&self, enrolled: &[&Machine]) {
+        let mut registers: Map<String, Value> =
+            SEEN.iter().map(|register| (register.to_string(), json!({"warnOnly": true}))).collect();
+        registers.insert(IMAGE.to_string(), json!({"expected": [self.uki.register_11]}));
+        let of = |machine: &&Machine| json!({ "ek": machine.tpm().endorsement, "host": machine.name() });
+        // Somebody has to be enrolled, or nobody could fulfil it.
+        let mut list = vec![json!({ "ek": "5e".repeat(31) + "01", "host": "elsewhere" })];
+        list.extend(enrolled.iter().map(of));
+        let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
+            "endorsement": { "require": "both", "manufacturers": self.manufacturer.certificates(), "enrolled": list } });
+        self.site.set_policy(&policy).await;
+    }
+
+    /// From here on what this host has shown is wanted in all registers.
+    pub async fn capture(&self, name: &str) {
+        let registers = SEEN.map(|register| register.to_string()).join(",");
+        let written = self.site.cli.json(&["policy", "capture", name, "--pcr", &registers]).await;
+        self.site.agree(&written).await;
+    }
+
+    /// What `host list` says of a machine, as soon as `found` likes it.
+    pub async fn host(&self, machine: &Machine, what: &str, found: impl Fn(&Value) -> bool) -> Value {
+        let row = listed_within(PATIENCE, INTERVAL, &self.site.cli, machine.name(), what, found).await;
+        let row = row.unwrap_or_else(|text| panic!("{text}\n{}\n{}", machine.diagnosis(), self.site.join.tail()));
+        let memory = machine.memory();
+        let on = machine.on_for().as_secs_f64();
+        self.say(&format!("{} is {what}, {on:.1} s after power-on, QEMU has {memory} MiB", machine.name()));
+        row
+    }
+
+    /// A machine that is enrolled and has joined; all registers are wanted as it showed them.
+    pub async fn member(&self, name: &str) -> Machine {
+        let mut machine = self.machine(name);
+        self.set_policy(&[&machine]).await;
+        machine.power_on(&self.uki, None);
+        self.host(&machine, "a member", |row| row["state"] == "member").await;
+        self.capture(name).await;
+        assert_runs_on_its_disk(&machine);
+        machine
+    }
+
+    /// Waits until a machine that was switched on again is back.
+    pub async fn back(&self, machine: &Machine) {
+        // A member's row may say so before it is true again; the lock register is extended when the disk is opened.
+        machine
+            .until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
+        self.host(machine, "a member again", |row| row["state"] == "member" && row["kind"] == "rejoin").await;
+        assert_runs_on_its_disk(machine);
+    }
+}
+
+/// Kubernetes runs, was started by the bootstrapper, and everything that it keeps is on a disk with encrypted and authenticated sectors.
+pub fn assert_runs_on_its_disk(machine: &Machine) {
+    machine.until("run k3s", "systemctl is-active k3s-agent.service || true", |state| state == "active");
+    // Below the mapping that is mounted is another one with the tags of its sectors.
+    let table = machine.ssh("dmsetup table");
+    let crypt = table.lines().find(|line| line.starts_with("state:")).unwrap_or_else(|| panic!("no mapping: {table}"));
+    assert!(crypt.contains(" crypt ") && crypt.contains("integrity"), "{crypt}");
+    assert!(table.lines().any(|line| line.contains(" integrity ")), "no dm-integrity: {table}");
+    let mounts = machine.ssh("findmnt --noheadings --list --output TARGET,SOURCE");
+    for directory in STATE_DIRECTORIES {
+        // One that is mounted twice would show the later mount only.
+        let sources: Vec<&str> = mounts
+            .lines()
+            .filter_map(|line| line.split_once(' ').filter(|(target, _)| *target == directory))
+            .map(|(_, source)| source.trim())
+            .collect();
+        assert!(
+            sources.len() == 1 && sources[0].starts_with("/dev/mapper/state["),
+            "{directory} is not on the state disk: {sources:?}"
+        );
+    }
+    let enabled = machine.ssh("systemctl is-enabled k3s.service k3s-agent.service kubelet.service 2>/dev/null || true");
+    assert!(!enabled.lines().any(|line| line == "enabled"), "systemd starts Kubernetes by itself: {enabled}");
+    assert_ne!(machine.register(LOCK), ZERO, "the machine is locked to its cluster");
+    let calls = machine.ssh("cat /var/lib/rancher/k3s/calls");
+    assert!(calls.lines().all(|line| line == "k3s agent"), "{calls}");
+}
+
+/// Nothing of Kubernetes runs or lies in clear, and the machine belongs to no cluster in this boot.
+pub fn assert_outside(machine: &Machine) {
+    let active = machine.ssh("systemctl is-active k3s.service k3s-agent.service || true");
+    assert!(active.lines().all(|state| state == "inactive"), "Kubernetes runs: {active}");
+    let processes = machine.ssh("ps -eo comm,args");
+    assert!(!processes.contains("k3s"), "{processes}");
+    let left = machine.ssh("find /var/lib/rancher /etc/rancher /var/lib/kubelet -type f");
+    assert_eq!(left, "", "files of a member lie in clear");
+    assert_eq!(machine.register(LOCK), ZERO, "the machine is not locked to a cluster");
+}
+
+/// The same of a machine whose disk is a member's: it stays closed.
+pub fn assert_locked(machine: &Machine) {
+    assert_outside(machine);
+    let table = machine.ssh("dmsetup table");
+    assert!(!table.contains("state"), "the disk is open: {table}");
+    assert_eq!(machine.ssh("ls /run/state 2>/dev/null || true"), "", "something is mounted");
+}

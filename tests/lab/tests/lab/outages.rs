@@ -1,0 +1,42 @@
+//! What happens in every factory: power fails, clocks are wrong, the broker is away.
+
+use lab::machine::Firmware;
+
+use crate::factory::{Factory, assert_locked};
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn a_member_whose_power_was_cut_comes_back() {
+    let factory = Factory::start("power cut", Firmware::Plain).await;
+    let mut machine = factory.member("cell-2").await;
+    machine.power_cut();
+    machine.power_on(&factory.uki, None);
+    factory.back(&machine).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn a_member_whose_clock_was_set_back_comes_back() {
+    let factory = Factory::start("clock set back", Firmware::Plain).await;
+    let mut machine = factory.member("cell-2").await;
+    machine.shut_down();
+    // As of a board whose battery is empty.
+    machine.power_on(&factory.uki, Some("2020-01-01T00:00:00"));
+    factory.say(&format!("its clock says {}", machine.ssh("date -u +%FT%TZ")));
+    factory.back(&machine).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn a_member_that_boots_without_its_broker_waits_with_a_closed_disk_and_comes_back_with_it() {
+    let mut factory = Factory::start("broker away", Firmware::Plain).await;
+    let mut machine = factory.member("cell-2").await;
+    machine.shut_down();
+    factory.site.broker.kill();
+    machine.power_on(&factory.uki, None);
+    machine.until_journal("miss its broker", |text| text.contains("Connection refused"));
+    assert_locked(&machine);
+    factory.say("the machine waits, its disk is closed");
+    factory.site.broker.restart();
+    factory.back(&machine).await;
+}

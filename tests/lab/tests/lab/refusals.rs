@@ -1,0 +1,101 @@
+//! Machines that are not what the policy wants: their disks stay closed, and nothing of Kubernetes runs.
+
+use lab::machine::{Firmware, Machine};
+use serde_json::Value;
+
+use crate::factory::{Factory, assert_locked};
+
+/// What `host list` says of a machine that was refused, with the text that a person reads.
+async fn refused(factory: &Factory, machine: &Machine, code: &str) -> (Value, String) {
+    let detail = |row: &Value| row["detail"].as_str().unwrap_or_default().to_owned();
+    let row = factory.host(machine, &format!("refused: {code}"), |row| detail(row).contains(code)).await;
+    let text = detail(&row);
+    (row, text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn a_member_that_boots_another_image_stays_locked_out_until_an_operator_captures_it() {
+    let factory = Factory::start("another image", Firmware::Plain).await;
+    let mut machine = factory.member("cell-2").await;
+    machine.shut_down();
+    let other = factory.image.uki("other", "another.word=1", false);
+    machine.power_on(&other, None);
+
+    let (row, detail) = refused(&factory, &machine, "PCR 11: wanted").await;
+    factory.say(&detail);
+    // The image, what the loader hands to the kernel, and what systemd-stub measures; not the firmware's keys.
+    for (register, differs) in [(4, true), (7, false), (9, true), (11, true)] {
+        assert_eq!(detail.contains(&format!("PCR {register}: wanted")), differs, "{detail}");
+    }
+    assert_eq!(row["verdict"], "measurement", "{row:#}");
+    assert_locked(&machine);
+    assert_eq!(machine.register(11), other.register_11);
+
+    let captured = factory.site.cli.json(&["policy", "capture", "cell-2", "--pcr", "4,9,11"]).await;
+    factory.site.agree(&captured).await;
+    factory.back(&machine).await;
+    // Last, so that the rest is seen whatever the operator was shown.
+    assert_ne!(row["state"], "member", "an operator sees that the host is not in: {row:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn a_state_disk_in_another_machine_stays_closed_and_opens_again_in_its_own() {
+    let factory = Factory::start("stolen disk", Firmware::Plain).await;
+    let mut machine = factory.member("cell-2").await;
+    machine.shut_down();
+    // Of the same manufacturer, with the same image, in the same factory.
+    let mut thief = factory.machine("cell-9");
+    std::fs::copy(machine.state_disk(), thief.state_disk()).unwrap();
+    thief.power_on(&factory.uki, None);
+
+    thief.until_journal("tell that it was refused", |text| {
+        text.contains("ek-not-enrolled") || text.contains("approval")
+    });
+    let rows = factory.site.cli.json(&["host", "list"]).await;
+    let row = rows.as_array().unwrap().iter().find(|row| row["endorsement_key"] == thief.tpm().endorsement.as_str());
+    factory.say(&format!("the thief is seen as {row:?}"));
+    assert!(row.is_some_and(|row| row["state"] != "member"), "an operator sees it: {rows:#}");
+    assert_locked(&thief);
+    thief.power_cut();
+
+    machine.power_on(&factory.uki, None);
+    factory.back(&machine).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn a_member_whose_tpm_was_cleared_stays_locked_out() {
+    let factory = Factory::start("TPM cleared", Firmware::Plain).await;
+    let mut machine = factory.member("cell-2").await;
+    let _ = machine.ssh("tpm2_clear -Q");
+    machine.shut_down();
+    machine.power_on(&factory.uki, None);
+    let (row, detail) = refused(&factory, &machine, "counters-backwards").await;
+    factory.say(&detail);
+    assert_ne!(row["state"], "member", "{row:#}");
+    assert_locked(&machine);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn with_secure_boot_a_signed_image_joins_and_an_unsigned_one_does_not_start() {
+    let factory = Factory::start("Secure Boot", Firmware::SecureBoot).await;
+    let mut machine = factory.member("cell-2").await;
+    let variable = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+    assert_eq!(machine.ssh(&format!("od -An -t u1 -j 4 -N 1 {variable} | tr -d ' '")), "1", "Secure Boot is on");
+    machine.shut_down();
+
+    let unsigned = factory.image.uki("unsigned", "", false);
+    machine.power_on(&unsigned, None);
+    machine.until_console("refuse the image", |text| {
+        text.contains("Access Denied") || text.contains("Security Violation")
+    });
+    factory.say("the unsigned image was refused");
+    assert!(!machine.console().contains("Linux version"), "{}", machine.console());
+    machine.power_cut();
+
+    machine.power_on(&factory.uki, None);
+    factory.back(&machine).await;
+}
