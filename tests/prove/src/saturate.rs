@@ -2,6 +2,7 @@
 //! complete description of what the attacker can reach, in any number of runs.
 
 use std::collections::{BinaryHeap, HashSet};
+use std::time::{Duration, Instant};
 
 use crate::clause::Clause;
 use crate::term::Arena;
@@ -23,9 +24,9 @@ struct Entry {
     is_alive: bool,
 }
 
-/// A search that did not end within its bound. It says nothing about the protocol.
+/// A search that did not end within its time. It says nothing about the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutOfBound {
+pub struct OutOfTime {
     /// How many clauses were looked at.
     pub clauses: usize,
 }
@@ -76,22 +77,22 @@ struct Search<'a> {
 /// Finds all that follows from labelled clauses, or as much as is enough: `is_enough` sees each clause that describes what can be reached.
 ///
 /// # Errors
-/// More than `bound` clauses follow.
+/// Nothing was settled within `limit`.
 pub fn saturate(
     given: impl IntoIterator<Item = (String, Clause)>,
     arena: &mut Arena,
-    bound: usize,
+    limit: Duration,
     mut is_enough: impl FnMut(&Clause, &mut Arena) -> bool,
-) -> Result<Saturated, OutOfBound> {
+) -> Result<Saturated, OutOfTime> {
     let mut search = Search { arena, entries: Vec::new(), waiting: BinaryHeap::new(), seen: HashSet::new(), number: 0 };
     for (label, clause) in given {
         search.offer(clause, &Origin::Given(label));
     }
-    let mut looked_at = 0;
+    let (mut looked_at, started) = (0, Instant::now());
     while let Some(next) = search.waiting.pop() {
         looked_at += 1;
-        if looked_at > bound {
-            return Err(OutOfBound { clauses: looked_at });
+        if started.elapsed() > limit {
+            return Err(OutOfTime { clauses: looked_at });
         }
         let is_new = search.take(next.clause, next.origin);
         if let Some(entry) = search.entries.last().filter(|entry| is_new && entry.selected.is_none())

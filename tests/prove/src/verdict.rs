@@ -1,6 +1,7 @@
 //! What a search says of a model's claims.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use crate::clause::{Clause, Fact, Predicate};
 use crate::model::{Claim, Compiled, Named, compile};
@@ -8,8 +9,8 @@ use crate::saturate::{Saturated, saturate};
 use crate::syntax::ModelError;
 use crate::term::{Arena, Substitution, Term};
 
-/// More clauses than any variant of a model needs; a search that goes on says nothing.
-const CLAUSES_MAX: usize = 12_000;
+/// Searches of the join protocol take seconds; one that goes on says nothing.
+const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// What was found of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,8 +68,8 @@ pub fn judge(text: &str, variants: &BTreeSet<&str>, attacked: &BTreeSet<String>)
         missing.retain(|named| !is_attack(&named.id, &named.claim, clause, arena));
         !attacked.is_empty() && missing.is_empty()
     };
-    let saturated = saturate(clauses, &mut arena, CLAUSES_MAX, is_enough)
-        .map_err(|bound| ModelError(format!("no answer after {} clauses", bound.clauses)))?;
+    let saturated = saturate(clauses, &mut arena, TIME_MAX, is_enough)
+        .map_err(|ended| ModelError(format!("no answer after {} clauses", ended.clauses)))?;
     let verdicts =
         claims.iter().map(|Named { id, claim }| (id.clone(), verdict(id, claim, &saturated, &mut arena))).collect();
     Ok(Report { verdicts, clauses: saturated.looked_at })
