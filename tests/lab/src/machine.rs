@@ -14,6 +14,8 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(250);
 /// Bytes of the state disk: small, because dm-integrity writes every sector of a new disk.
 const STATE_BYTES: u64 = 64 << 20;
+/// What the bootstrapper has said since the machine was switched on.
+const JOURNAL: &str = "journalctl -b -u sparkfleet-bootstrapper -o cat --no-pager";
 const FIRMWARE: &str = "/usr/share/OVMF";
 
 /// What the firmware asks of what it boots.
@@ -242,12 +244,18 @@ impl Machine {
         text.split_whitespace().collect()
     }
 
+    /// What the bootstrapper has said in this boot.
+    #[must_use]
+    pub fn journal(&self) -> String {
+        self.ssh(JOURNAL)
+    }
+
     /// Waits until the bootstrapper has said what `found` likes.
     ///
     /// # Panics
     /// It never does.
     pub fn until_journal(&self, what: &str, found: impl Fn(&str) -> bool) {
-        let _ = self.until(what, "journalctl -b -u sparkfleet-bootstrapper -o cat --no-pager", found);
+        let _ = self.until(what, JOURNAL, found);
     }
 
     /// What firmware and system have written to the serial console in this boot.

@@ -136,5 +136,5 @@ fn mount_at<'a>(mountinfo: &'a str, path: &Path) -> Option<Mount<'a>> {
         let source = file_system.split(' ').nth(1)?;
         (Path::new(point) == path).then_some(Mount { device, root, source })
     };
-    mountinfo.lines().filter_map(of_line).last()
+    mountinfo.lines().filter_map(of_line).next_back()
 }

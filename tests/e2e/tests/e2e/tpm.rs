@@ -2,6 +2,7 @@
 //! service. Their state disks are LUKS2 on files, their kubeadm writes down how it was called.
 
 #[path = "../../../../services/bootstrapper/tests/support/programs.rs"]
+#[allow(dead_code, reason = "what its own package needs of it is more")]
 mod programs;
 #[path = "../../../../services/join-service/attestation/tests/swtpm/mod.rs"]
 #[allow(dead_code, reason = "what its own package needs of it is more")]
