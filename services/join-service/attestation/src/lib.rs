@@ -12,6 +12,7 @@
 //! | [`endorsement`] | certificates of endorsement keys |
 //! | [`credential`] | MakeCredential in software |
 //! | [`quote`] | what makes a quote true |
+//! | [`event_log`] | what firmware says that it measured, and the registers that follow from it |
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`signed`] | who vouches for a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |
@@ -26,6 +27,7 @@
 pub mod attest;
 pub mod credential;
 pub mod endorsement;
+pub mod event_log;
 pub mod hash;
 pub mod host_verifier;
 pub mod keys;
@@ -44,6 +46,7 @@ mod rsa;
 
 pub use attest::ClockInfo;
 pub use credential::{Credential, CredentialError, Seed, make_credential};
+pub use event_log::EventLog;
 pub use hash::Hash;
 pub use host_verifier::{HostVerifier, check_counters, ek_hash};
 pub use keys::{check_attestation_key, check_endorsement_key};

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod certificates;
+mod event_log;
 mod forge;
 mod fuzz_seeds;
 mod hostile;
+mod logs;
 mod policy;
 mod real_tpm;
 mod recorded;
