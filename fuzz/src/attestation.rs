@@ -105,6 +105,7 @@ fn policy() -> &'static Policy {
             variants: vec![EvidenceVariant::Tpm2],
             bank: PcrBank::Sha256,
             pcrs: [("4".to_owned(), PcrRule { expected, warn_only: false })].into(),
+            boot: None,
             lock: PcrLock { pcr: 15, before: None, after: None },
             endorsement: EndorsementRules {
                 require: EndorsementProof::Certificate,

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use join_protocol::limits::EVENT_LOG_BYTES_MAX;
+
 use crate::hash::Hash;
 use crate::pcr::{PCR_COUNT, extended};
 use crate::wire::{Malformed, Reader};
-
-/// Bytes of an event log. Firmware reserves 64 KiB for it.
-pub const EVENT_LOG_BYTES_MAX: usize = 64 * 1024;
 
 /// Events of a log.
 const EVENTS_MAX: usize = 1024;

@@ -13,6 +13,7 @@
 //! | [`credential`] | MakeCredential in software |
 //! | [`quote`] | what makes a quote true |
 //! | [`event_log`] | what firmware says that it measured, and the registers that follow from it |
+//! | `boot` | what a policy says about events, and the judgement of a log |
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`signed`] | who vouches for a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |
@@ -41,6 +42,7 @@ pub mod verdict;
 pub mod verifier;
 pub mod wire;
 
+mod boot;
 mod kdf;
 mod rsa;
 

@@ -1,8 +1,8 @@
 //! Event logs that real firmware (OVMF) and a unified kernel image wrote, against the registers of the TPM of the same boot; and logs that are malformed.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-use join_attestation::event_log::EVENT_LOG_BYTES_MAX;
 use join_attestation::{EventLog, Hash, pcr};
+use join_protocol::limits::EVENT_LOG_BYTES_MAX;
 use proptest::prelude::*;
 
 use crate::logs::{OTHER_COMMAND_LINE, PLAIN, SECURE_BOOT, measured};
