@@ -99,10 +99,10 @@ pub struct BootRules {
     /// Authenticode digests of the PE images that may be loaded. Empty: any that a signer vouches for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
-    /// Digests of the kernel's command line in UTF-16LE with its NUL. Empty: register 9 is not judged.
+    /// Digests of the kernel's command line in UTF-16LE with its NUL. Empty: register 9 is not judged by events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command_lines: Vec<String>,
-    /// Digests of initrds that are not the one in the image.
+    /// Digests of the initrds that the kernel may take.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initrds: Vec<String>,
     /// Digests of what is measured into register 2: drivers that devices bring.

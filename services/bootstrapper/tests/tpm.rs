@@ -260,7 +260,7 @@ const PLAIN: &[u8] = include_bytes!("../../join-service/attestation/tests/event_
 const OTHER_COMMAND_LINE: &[u8] =
     include_bytes!("../../join-service/attestation/tests/event_logs/other-command-line.bin");
 
-/// A policy that lists what this log has: both images, and the command line.
+/// A policy that lists what this log has: both images, command line and initrd.
 fn verifier_by_events(machine: &Machine, log: &[u8]) -> TpmVerifier {
     let log = EventLog::parse(log).unwrap();
     let digests = |pcr: u8, kind: u32| -> Vec<String> {
@@ -270,7 +270,7 @@ fn verifier_by_events(machine: &Machine, log: &[u8]) -> TpmVerifier {
     let (images, tagged) = (digests(4, 0x8000_0003), digests(9, 6));
     let manufacturers = ["ca/issuercert.pem", ROOT].map(|file| String::from_utf8(machine.tpm.file(file)).unwrap());
     let policy = json!({"bank": "sha256", "pcrs": {}, "lock": {"pcr": 15},
-        "boot": {"images": images, "commandLines": tagged[..1]},
+        "boot": {"images": images, "commandLines": tagged[..1], "initrds": tagged[1..]},
         "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
     let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
     assert_eq!(policy.error(), None);

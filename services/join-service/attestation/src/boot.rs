@@ -9,7 +9,7 @@
 //! | 2 | `drivers`, unless `pcrs` has values for it |
 //! | 4 | `images` |
 //! | 7 | `secureBoot`, `signers` |
-//! | 9 | `commandLines`, `initrds`, and the initrd that register 11 shows to be in the image |
+//! | 9 | `commandLines`, `initrds` |
 //! | 11 | the replay, and the phases of the boot that systemd measures and no log of firmware has |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(crate) const REGISTERS: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 9, IMAGE_PCR];
 pub(crate) const DRIVER_PCR: u8 = 2;
 const LOADER_PCR: u8 = 4;
 const SECURE_BOOT_PCR: u8 = 7;
-const KERNEL_PCR: u8 = 9;
+pub(crate) const KERNEL_PCR: u8 = 9;
 const IMAGE_PCR: u8 = 11;
 
 /// An image that firmware was to execute, by the log's own word.
@@ -67,8 +67,6 @@ const OWNER_BYTES: usize = 16;
 /// What systemd measures into register 11 after the log ends, in this order; a host is asked at any time. The first two only where systemd runs in the initrd.
 const PHASES: [&str; 4] = ["enter-initrd", "leave-initrd", "sysinit", "ready"];
 const PHASES_WITHOUT_INITRD: [&str; 2] = ["sysinit", "ready"];
-/// The name of the section of a unified kernel image that holds the initrd, as it is measured.
-const INITRD_SECTION: &[u8] = b".initrd\0";
 
 /// The most values that a refusal names.
 const NAMED_MAX: usize = 3;
@@ -90,8 +88,13 @@ pub(crate) struct Boot {
 }
 
 impl Boot {
-    /// Checks the rules of a policy. `drivers_pinned`: the policy enforces values of register 2.
-    pub(crate) fn new(entry: &BootRules, bank: Hash, lock: u8, drivers_pinned: bool) -> Result<Self, PolicyError> {
+    /// Checks the rules of a policy. `is_pinned`: the policy enforces values of this register.
+    pub(crate) fn new(
+        entry: &BootRules,
+        bank: Hash,
+        lock: u8,
+        is_pinned: impl Fn(u8) -> bool,
+    ) -> Result<Self, PolicyError> {
         let list = |name: &str, values: &[String], hash: Hash| {
             let field = format!("boot.{name}");
             if values.len() > VALUES_MAX {
@@ -106,7 +109,7 @@ impl Boot {
             images: list("images", &entry.images, bank)?,
             command_lines: list("commandLines", &entry.command_lines, bank)?,
             initrds: list("initrds", &entry.initrds, bank)?,
-            drivers: Some(list("drivers", &entry.drivers, bank)?).filter(|_| !drivers_pinned),
+            drivers: Some(list("drivers", &entry.drivers, bank)?).filter(|_| !is_pinned(DRIVER_PCR)),
         };
         if REGISTERS.contains(&lock) {
             return error("lock.pcr", format!("{lock} is one that the event log has to explain: choose another"));
@@ -119,6 +122,13 @@ impl Boot {
         }
         if boot.command_lines.is_empty() && !boot.initrds.is_empty() {
             return error("boot.initrds", "needs commandLines: both are measured into register 9");
+        }
+        // A kernel that is listed would run with whatever initrd it is given.
+        if !boot.images.is_empty() && boot.command_lines.is_empty() && !is_pinned(KERNEL_PCR) {
+            return error(
+                "boot.commandLines",
+                "names none, and `pcrs` does not enforce register 9: any initrd would do",
+            );
         }
         Ok(boot)
     }
@@ -276,19 +286,17 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The kernel was started with one of the command lines, and with no initrd but that of the image.
+    /// The kernel was started with one of the command lines, and with no initrd but these.
     fn kernel(&self, command_lines: &Digests, initrds: &Digests) -> Result<(), Refusal> {
-        let embedded = self.embedded_initrd();
         let mut commanded = false;
         for event in self.log.of_register(KERNEL_PCR) {
             let digest = self.digest(event);
             if command_lines.contains(digest) {
                 commanded = true;
-            } else if embedded != Some(digest) && !initrds.contains(digest) {
+            } else if !initrds.contains(digest) {
                 // Which of both it is, is the log's own word; it decides over the code alone.
                 return Err(if is_initrd(event) {
-                    let wanted = embedded.map(<[u8]>::to_vec).into_iter().chain(initrds.iter().cloned()).collect();
-                    self.not_listed(RefusalCode::InitrdNotListed, "initrd", &wanted, event)
+                    self.not_listed(RefusalCode::InitrdNotListed, "initrd", initrds, event)
                 } else {
                     self.not_listed(RefusalCode::CommandLineNotListed, "command line", command_lines, event)
                 });
@@ -299,14 +307,6 @@ impl<'a> Judge<'a> {
         }
         let text = format!("PCR {KERNEL_PCR}: command line: wanted {}, found none", named(command_lines));
         Err(Refusal::new(RefusalCode::CommandLineNotListed, text))
-    }
-
-    /// The digest of the initrd in the image: the stub measures the name of each section, then its content.
-    fn embedded_initrd(&self) -> Option<&'a [u8]> {
-        let name = self.bank.digest(&[INITRD_SECTION]);
-        let mut measured = self.log.of_register(IMAGE_PCR).map(|event| self.digest(event));
-        measured.find(|digest| *digest == name)?;
-        measured.next()
     }
 }
 

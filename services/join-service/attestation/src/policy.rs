@@ -201,7 +201,7 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     let registers: BTreeMap<u8, Register> =
         entry.pcrs.iter().map(|(index, rule)| register(index, rule, bank, lock.index)).collect::<Result<_, _>>()?;
     let enforced = |index: u8| registers.get(&index).is_some_and(|register| register.enforced);
-    let boot = entry.boot.as_ref().map(|boot| Boot::new(boot, bank, lock.index, enforced(boot::DRIVER_PCR)));
+    let boot = entry.boot.as_ref().map(|boot| Boot::new(boot, bank, lock.index, enforced));
     let boot = boot.transpose()?;
     if boot.is_none() && !registers.values().any(|register| register.enforced) {
         return error("pcrs", "no register is enforced: such a policy would admit any software");

@@ -73,7 +73,7 @@ pub enum RefusalCode {
     DriverNotListed,
     /// The kernel was started with a command line that the policy does not list.
     CommandLineNotListed,
-    /// The kernel was started with an initrd that is neither in the image nor in the policy.
+    /// The kernel was started with an initrd that the policy does not list.
     InitrdNotListed,
     /// The lock register is not in the state that this step needs.
     LockMismatch,

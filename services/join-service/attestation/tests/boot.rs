@@ -98,14 +98,17 @@ fn signer() -> String {
 /// The rules that fit a log.
 fn rules(log: &[u8]) -> Value {
     let boot = Boot::of(log);
-    json!({"images": boot.digests(4, APPLICATION), "commandLines": [boot.digests(9, 6)[0]]})
+    let tagged = boot.digests(9, 6);
+    json!({"images": boot.digests(4, APPLICATION), "commandLines": tagged[..1], "initrds": tagged[1..]})
+}
+
+fn with(mut rules: Value, key: &str, value: Value) -> Value {
+    rules[key] = value;
+    rules
 }
 
 fn secure_rules() -> Value {
-    let mut rules = rules(SECURE_BOOT);
-    rules["secureBoot"] = json!(true);
-    rules["signers"] = json!([signer()]);
-    rules
+    with(with(rules(SECURE_BOOT), "secureBoot", json!(true)), "signers", json!([signer()]))
 }
 
 fn policy(machine: &Machine, rules: &Value) -> Value {
@@ -188,10 +191,7 @@ fn both_releases_are_admitted_where_both_are_listed_and_a_signer_alone_may_do() 
     }
     let by_signer = json!({"secureBoot": true, "signers": [signer()]});
     assert_eq!(judged(&by_signer, &Boot::of(SECURE_BOOT)), Ok(()));
-    assert_eq!(
-        judged(&json!({"secureBoot": true, "images": rules(SECURE_BOOT)["images"]}), &Boot::of(SECURE_BOOT)),
-        Ok(())
-    );
+    assert_eq!(judged(&with(rules(SECURE_BOOT), "secureBoot", json!(true)), &Boot::of(SECURE_BOOT)), Ok(()));
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn drivers_of_devices_are_listed_or_their_register_is_pinned() {
 }
 
 #[test]
-fn an_initrd_beside_that_of_the_image() {
+fn another_initrd() {
     let extra = "f421d0e8003df421d0e8003df421d0e8003df421d0e8003df421d0e8003d0001";
     let mut boot = Boot::of(PLAIN);
     let at = boot.0.iter().position(|event| event.pcr == 9 && event.data.ends_with(b"initrd\0")).unwrap();
@@ -272,12 +272,22 @@ fn an_initrd_beside_that_of_the_image() {
     let mut listed = rules(PLAIN);
     listed["initrds"] = json!([extra]);
     assert_eq!(judged(&listed, &boot), Ok(()));
+    listed["initrds"] = json!([]);
+    refused(&listed, &boot, RefusalCode::InitrdNotListed, "wanted none");
+    // Whoever runs afterwards says that it was in the image.
+    let mut claimed = boot.clone();
+    claimed.append(Entry::of(11, 0xd, b".initrd\0"));
+    claimed.append(Entry::of_digest(11, 0xd, extra));
+    refused(&rules(PLAIN), &claimed, RefusalCode::InitrdNotListed, extra);
+    // Whatever the log calls it.
+    boot.0[at].data = b"\xed\"\x3b\x8f\x1a\0\0\0LOADED_IMAGE::LoadOptions\0".to_vec();
+    refused(&rules(PLAIN), &boot, RefusalCode::CommandLineNotListed, extra);
 }
 
 #[test]
 fn secure_boot_is_on_from_the_first_measurement_and_by_a_signer_that_is_listed() {
     refused(
-        &json!({"secureBoot": true, "images": rules(PLAIN)["images"]}),
+        &with(rules(PLAIN), "secureBoot", json!(true)),
         &Boot::of(PLAIN),
         RefusalCode::SecureBootOff,
         "PCR 7: wanted SecureBoot 01, found 00",
@@ -287,7 +297,7 @@ fn secure_boot_is_on_from_the_first_measurement_and_by_a_signer_that_is_listed()
     let good = Boot::of(SECURE_BOOT);
     let mut late = Boot::of(PLAIN);
     good.0.iter().filter(|event| event.pcr == 7).for_each(|event| late.append(event.clone()));
-    let only = json!({"secureBoot": true, "signers": [signer()], "images": rules(PLAIN)["images"]});
+    let only = json!({"secureBoot": true, "signers": [signer()]});
     refused(&only, &late, RefusalCode::SecureBootOff, "found 00");
     // The same, with data that does not belong to the digest.
     let first = late.position(7, 0x8000_0001);
