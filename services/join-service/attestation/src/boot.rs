@@ -185,7 +185,7 @@ fn check_replay(log: &EventLog<'_>, quoted: &BTreeMap<u8, Vec<u8>>, bank: Hash) 
 }
 
 /// The values of register 11 after each phase of the boot.
-fn after_phases(value: &[u8], bank: Hash) -> Vec<Vec<u8>> {
+pub(crate) fn after_phases(value: &[u8], bank: Hash) -> Vec<Vec<u8>> {
     let run = |phases: &[&str]| {
         let mut value = value.to_vec();
         phases

@@ -14,6 +14,7 @@
 //! | [`quote`] | what makes a quote true |
 //! | [`event_log`] | what firmware says that it measured, and the registers that follow from it |
 //! | `boot` | what a policy says about events, and the judgement of a log |
+//! | [`image`] | what firmware, stub and kernel will measure of a boot image |
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`signed`] | who vouches for a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |
@@ -31,6 +32,7 @@ pub mod endorsement;
 pub mod event_log;
 pub mod hash;
 pub mod host_verifier;
+pub mod image;
 pub mod keys;
 pub mod pcr;
 pub mod policy;
@@ -51,6 +53,7 @@ pub use credential::{Credential, CredentialError, Seed, make_credential};
 pub use event_log::EventLog;
 pub use hash::Hash;
 pub use host_verifier::{HostVerifier, check_counters, ek_hash};
+pub use image::{Image, ImageError};
 pub use keys::{check_attestation_key, check_endorsement_key};
 pub use policy::{EkHash, Enrolment, Policy, PolicyError};
 pub use public::Public;

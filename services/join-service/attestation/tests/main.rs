@@ -7,6 +7,7 @@ mod event_log;
 mod forge;
 mod fuzz_seeds;
 mod hostile;
+mod image;
 mod logs;
 mod policy;
 mod real_tpm;
