@@ -204,6 +204,12 @@ mod tests {
             assert_eq!(Variant::from_name(variant.name()), Some(*variant));
         }
         assert_eq!((Kind::from_wire(0), Role::from_wire(3), Suite::from_wire(99)), (None, None, None));
+        assert_eq!(
+            Variant::Tpm2.offers(),
+            [Variant::Tpm2EventLog, Variant::Tpm2],
+            "with the log, where the issuer wants it"
+        );
+        assert_eq!(Variant::Simulated.offers(), [Variant::Simulated]);
         assert_eq!((Variant::from_name("TPM2"), Variant::from_name("dummy")), (None, None));
     }
 

@@ -145,7 +145,7 @@ pub struct FromImageArguments {
     /// What is listed here is all that is allowed; by default it is added to what the policy has
     #[arg(long)]
     pub replace: bool,
-    /// Take registers 4, 9 and 11 out of `pcrs`: events are judged instead of their values
+    /// Take registers 4, 9 and 11 out of `pcrs`, and 7 where Secure Boot is demanded: events are judged instead of their values
     #[arg(long, conflicts_with = "pcr_11")]
     pub unpin: bool,
     /// Add the values that register 11 will have to `pcrs`, for each phase of the boot

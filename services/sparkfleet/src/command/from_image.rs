@@ -19,6 +19,8 @@ use crate::output;
 
 /// Registers whose values change with every image, and whose events are judged instead.
 const OF_IMAGE: [&str; 3] = ["4", "9", "11"];
+/// The same for Secure Boot: its value changes with every signer, and with the keys of each machine's firmware.
+const OF_SECURE_BOOT: &str = "7";
 
 /// What is listed about images. Digests are hexadecimal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,17 +116,24 @@ fn merge(policy: &mut AttestationPolicy, listed: &Listed, replace: bool, unpin: 
         put(&mut rule.expected, &listed.register_11, replace);
     }
     if unpin {
-        policy.pcrs.retain(|index, _| !OF_IMAGE.contains(&index.as_str()));
+        let judged = judged_by_events(policy);
+        policy.pcrs.retain(|index, _| !judged.contains(&index.as_str()));
     }
 }
 
-/// Registers of the image that the policy enforces by values which are not those of this image.
+/// The registers that a policy judges by events.
+fn judged_by_events(policy: &AttestationPolicy) -> Vec<&'static str> {
+    let secure = policy.boot.as_ref().is_some_and(|boot| boot.secure_boot);
+    OF_IMAGE.into_iter().chain(secure.then_some(OF_SECURE_BOOT)).collect()
+}
+
+/// Registers that the policy judges by events and also by values, which are not those of this image.
 fn still_pinned(policy: &AttestationPolicy, listed: &Listed) -> Vec<&'static str> {
     let is_foreign = |index: &&str| {
         let enforced = policy.pcrs.get(*index).is_some_and(|rule| !rule.warn_only);
         enforced && !(*index == "11" && !listed.register_11.is_empty())
     };
-    OF_IMAGE.into_iter().filter(is_foreign).collect()
+    judged_by_events(policy).into_iter().filter(is_foreign).collect()
 }
 
 fn lines(listed: &Listed, pinned: &[&str], command_lines: &[String]) -> Vec<String> {
@@ -242,9 +251,11 @@ mod tests {
         merge(&mut merged, &signed, false, false);
         assert!(merged.boot.as_ref().is_some_and(|boot| boot.secure_boot && boot.signers == ["s"]));
         assert_eq!(merged.pcrs["11"], PcrRule { expected: vec!["v".to_owned()], warn_only: false });
-        assert_eq!(still_pinned(&merged, &signed), ["4"]);
+        merged.pcrs.insert("7".to_owned(), PcrRule { expected: vec!["w".to_owned()], warn_only: false });
+        assert_eq!(still_pinned(&merged, &signed), ["4", "7"]);
         // Without its list replaced, a signer that was there stays.
-        merge(&mut merged, &listed("two"), true, false);
+        merge(&mut merged, &listed("two"), true, true);
+        assert!(!merged.pcrs.contains_key("7") && merged.pcrs.contains_key("0"));
         assert!(merged.boot.is_some_and(|boot| boot.secure_boot && boot.signers == ["s"]));
     }
 
