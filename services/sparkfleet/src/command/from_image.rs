@@ -131,7 +131,8 @@ fn judged_by_events(policy: &AttestationPolicy) -> Vec<&'static str> {
 fn still_pinned(policy: &AttestationPolicy, listed: &Listed) -> Vec<&'static str> {
     let is_foreign = |index: &&str| {
         let enforced = policy.pcrs.get(*index).is_some_and(|rule| !rule.warn_only);
-        enforced && !(*index == "11" && !listed.register_11.is_empty())
+        let predicted = *index == "11" && !listed.register_11.is_empty();
+        enforced && !predicted
     };
     judged_by_events(policy).into_iter().filter(is_foreign).collect()
 }
