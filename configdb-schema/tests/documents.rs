@@ -223,6 +223,18 @@ fn attestation_policies_name_registers_a_lock_and_who_vouches() {
     let mut unnamed = good.clone();
     unnamed.as_object_mut().unwrap().remove("variants");
     assert_eq!(accepted::<AttestationPolicy>(&unnamed).variants, [EvidenceVariant::Tpm2]);
+    let mut by_events = good.clone();
+    by_events["pcrs"] = json!({});
+    by_events["boot"] = json!({"secureBoot": true, "signers": [ek], "images": [digest], "commandLines": [digest]});
+    let policy: AttestationPolicy = accepted(&by_events);
+    assert!(
+        policy.boot.is_some_and(|boot| boot.secure_boot && boot.images == [digest.clone()] && boot.initrds.is_empty())
+    );
+    for (key, value) in [("dbx", json!([])), ("images", json!(["5a"])), ("signers", json!(["5a".repeat(48)]))] {
+        let mut bad = by_events.clone();
+        bad["boot"][key] = value;
+        refused(&application::ATTESTATION_POLICY, &bad);
+    }
     let changed = |pointer: &str, value: Value| {
         let mut bad = good.clone();
         *bad.pointer_mut(pointer).unwrap() = value;

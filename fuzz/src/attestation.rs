@@ -11,17 +11,18 @@ use configdb_schema::document::{
 use join_attestation::attest::{Quote, Signature};
 use join_attestation::pcr::parse_digests;
 use join_attestation::{
-    KeyEvidence, Policy, Public, QuoteEvidence, Seed, check_attestation_key, check_endorsement_key, judge_keys,
-    make_credential,
+    EventLog, Hash, KeyEvidence, Policy, Public, QuoteEvidence, Seed, check_attestation_key, check_endorsement_key,
+    judge_keys, make_credential,
 };
 
 /// A fuzz target: its name, which is that of its folder of seeds, too, and what it does with bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     ("attestation_policy", attestation_policy),
     ("join_ek_certificate", ek_certificate),
+    ("join_event_log", event_log),
     ("join_tpm_public", tpm_public),
     ("join_tpm_quote", tpm_quote),
 ];
@@ -56,6 +57,16 @@ pub fn tpm_quote(bytes: &[u8]) {
     let _ = Signature::parse(bytes);
     if let Ok(digests) = parse_digests(bytes) {
         assert!(digests.len() <= 24);
+    }
+}
+
+/// What firmware says that it measured, in every bank.
+pub fn event_log(bytes: &[u8]) {
+    let Ok(log) = EventLog::parse(bytes) else { return };
+    for bank in [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512] {
+        if let Ok(registers) = log.replay(bank) {
+            assert!(registers.len() == 24 && registers.values().all(|value| value.len() == bank.size()));
+        }
     }
 }
 
@@ -94,6 +105,7 @@ fn policy() -> &'static Policy {
             variants: vec![EvidenceVariant::Tpm2],
             bank: PcrBank::Sha256,
             pcrs: [("4".to_owned(), PcrRule { expected, warn_only: false })].into(),
+            boot: None,
             lock: PcrLock { pcr: 15, before: None, after: None },
             endorsement: EndorsementRules {
                 require: EndorsementProof::Certificate,

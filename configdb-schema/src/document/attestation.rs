@@ -16,8 +16,11 @@ pub struct AttestationPolicy {
     pub variants: Vec<EvidenceVariant>,
     /// The bank of registers that is quoted.
     pub bank: PcrBank,
-    /// What registers are to hold, by their index in decimal.
+    /// What registers are to hold, by their index in decimal. May be empty beside `boot`.
     pub pcrs: BTreeMap<String, PcrRule>,
+    /// What firmware and boot loader may have loaded, by the events of the host's event log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootRules>,
     /// The register that a host extends when it takes its ticket.
     pub lock: PcrLock,
     /// Which TPMs are trusted.
@@ -81,6 +84,30 @@ pub struct PcrRule {
     /// A different value is told and not refused.
     #[serde(default, skip_serializing_if = "is_false")]
     pub warn_only: bool,
+}
+
+/// What firmware and boot loader may have loaded. Digests are hexadecimal and of the bank.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct BootRules {
+    /// Secure Boot must be on.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub secure_boot: bool,
+    /// SHA-256 of the certificates (DER) by which Secure Boot may admit what it loads. Of what is no certificate: the digest of the event. Empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signers: Vec<String>,
+    /// Authenticode digests of the PE images that may be loaded. Empty: any that a signer vouches for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+    /// Digests of the kernel's command line in UTF-16LE with its NUL. Empty: register 9 is not judged by events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command_lines: Vec<String>,
+    /// Digests of the initrds that the kernel may take.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initrds: Vec<String>,
+    /// Digests of what is measured into register 2: drivers that devices bring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<String>,
 }
 
 /// The lock register.

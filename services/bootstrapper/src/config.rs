@@ -143,6 +143,8 @@ pub struct AttestationConfig {
     pub lock_before: Option<String>,
     /// Certificates between that of the endorsement key and its manufacturer, PEM.
     pub intermediates: Option<String>,
+    /// The event log of firmware.
+    pub event_log: PathBuf,
 }
 
 /// The state disk.
@@ -283,6 +285,7 @@ impl Default for AttestationConfig {
             lock_register: 15,
             lock_before: None,
             intermediates: None,
+            event_log: "/sys/kernel/security/tpm0/binary_bios_measurements".into(),
         }
     }
 }

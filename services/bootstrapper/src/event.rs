@@ -5,7 +5,7 @@ use join_protocol::message::grant::{Component, Membership};
 use join_protocol::message::renewal::Renewal;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::selection::Selection;
-use join_protocol::terms::{Kind, RequestId};
+use join_protocol::terms::{Kind, RequestId, Variant};
 use join_protocol::transcript::Hash;
 use sparkplug::Metric;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
@@ -52,8 +52,8 @@ pub struct Identity {
 pub enum TpmWork {
     /// Activate this credential.
     Activate(Vec<u8>),
-    /// Quote over this, these registers.
-    Quote(Hash, Selection),
+    /// Quote over this, these registers, in this form.
+    Quote(Hash, Selection, Variant),
 }
 
 /// What came of it.

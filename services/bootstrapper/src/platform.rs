@@ -92,6 +92,11 @@ pub trait Attester: Send + fmt::Debug {
     /// The TPM refuses.
     fn quote(&mut self, qualifying_data: &Hash, selection: &Selection) -> Outcome<Vec<u8>>;
 
+    /// The event log of firmware, of at most [`join_protocol::limits::EVENT_LOG_BYTES_MAX`]; empty if there is none.
+    fn event_log(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Extends the lock register with the cluster id (`TPM2_PCR_Event`). There is no way back but a reboot.
     ///
     /// # Errors

@@ -441,8 +441,8 @@ impl State {
                 MachineEffect::ActivateCredential { request, credential } => {
                     self.effects.push(Effect::Tpm { kind, request, work: TpmWork::Activate(credential) });
                 }
-                MachineEffect::Quote { request, qualifying_data, selection } => {
-                    let work = TpmWork::Quote(qualifying_data, selection);
+                MachineEffect::Quote { request, variant, qualifying_data, selection } => {
+                    let work = TpmWork::Quote(qualifying_data, selection, variant);
                     self.effects.push(Effect::Tpm { kind, request, work });
                 }
                 MachineEffect::Lock { request, cluster_id, qualifying_data, selection } => {

@@ -3,13 +3,16 @@
 
 use crate::support;
 
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use bootstrapper::Ending;
 use bootstrapper::adapters::simulated::SimulatedHost;
 use bootstrapper::adapters::tpm::TpmAttester;
 use bootstrapper::config::{AttestationConfig, RenewalConfig};
 use bootstrapper::platform::Attester as _;
-use join_attestation::{Policy, TpmVerifier};
+use join_attestation::event_log::Event;
+use join_attestation::{EventLog, Hash, Policy, TpmVerifier};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::secret::Secret;
 use join_protocol::terms::Variant;
@@ -45,7 +48,38 @@ fn measure(tpm: &Swtpm) {
     }
 }
 
+/// What firmware, boot loader and kernel measured in a boot whose event log this is, and then systemd.
+fn boot(tpm: &Swtpm, log: &[u8]) {
+    let log = EventLog::parse(log).unwrap();
+    let extend =
+        |event: &Event<'_>| format!("{}:sha256={}", event.pcr, hex::encode(event.digest(Hash::Sha256).unwrap()));
+    let extended: Vec<String> = log.events().iter().map(extend).collect();
+    tpm.tool("tpm2_pcrextend", &extended.iter().map(String::as_str).collect::<Vec<_>>());
+    for phase in ["sysinit", "ready"] {
+        tpm.write("event.bin", phase.as_bytes());
+        tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
+    }
+}
+
 impl Machine {
+    /// One whose firmware keeps an event log.
+    fn booted(number: u8, log: &[u8]) -> Self {
+        let (disk, directory) = (Uuid::from_u128(u128::from(number)), tempfile::tempdir().unwrap());
+        let rest = SimulatedHost::new(directory.path(), disk, Secret::new([number; 32])).unwrap();
+        let machine = Self { disk, directory, rest, tpm: Swtpm::manufacture("sha256"), intermediates: None };
+        machine.boot(log);
+        machine
+    }
+
+    fn boot(&self, log: &[u8]) {
+        boot(&self.tpm, log);
+        std::fs::write(self.event_log(), log).unwrap();
+    }
+
+    fn event_log(&self) -> PathBuf {
+        self.directory.path().join("binary_bios_measurements")
+    }
+
     fn new(number: u8) -> Self {
         let (disk, directory) = (Uuid::from_u128(u128::from(number)), tempfile::tempdir().unwrap());
         let rest = SimulatedHost::new(directory.path(), disk, Secret::new([number; 32])).unwrap();
@@ -59,6 +93,7 @@ impl Machine {
             tcti: format!("swtpm:host=127.0.0.1,port={}", self.tpm.port()),
             lock_register: 15,
             intermediates: self.intermediates.clone(),
+            event_log: self.event_log(),
             ..AttestationConfig::default()
         };
         TpmAttester::new(&config, None)
@@ -219,6 +254,57 @@ async fn a_machine_with_another_boot_chain_is_refused_and_says_which_register_it
     assert!(error.starts_with("join refused: measurement") && error.contains("11"), "{error}");
     assert_eq!(running.stop().await, Ending::Stopped);
     assert!(!machines[1].attester().is_locked().unwrap());
+}
+
+const PLAIN: &[u8] = include_bytes!("../../join-service/attestation/tests/event_logs/plain.bin");
+const OTHER_COMMAND_LINE: &[u8] =
+    include_bytes!("../../join-service/attestation/tests/event_logs/other-command-line.bin");
+
+/// A policy that lists what this log has: both images, command line and initrd.
+fn verifier_by_events(machine: &Machine, log: &[u8]) -> TpmVerifier {
+    let log = EventLog::parse(log).unwrap();
+    let digests = |pcr: u8, kind: u32| -> Vec<String> {
+        let events = log.of_register(pcr).filter(|event| event.kind == kind);
+        events.map(|event| hex::encode(event.digest(Hash::Sha256).unwrap())).collect()
+    };
+    let (images, tagged) = (digests(4, 0x8000_0003), digests(9, 6));
+    let manufacturers = ["ca/issuercert.pem", ROOT].map(|file| String::from_utf8(machine.tpm.file(file)).unwrap());
+    let policy = json!({"bank": "sha256", "pcrs": {}, "lock": {"pcr": 15},
+        "boot": {"images": images, "commandLines": tagged[..1], "initrds": tagged[1..]},
+        "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
+    let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
+    assert_eq!(policy.error(), None);
+    TpmVerifier::new(policy)
+}
+
+#[tokio::test]
+async fn a_machine_sends_its_event_log_joins_renews_and_is_refused_after_a_boot_with_another_command_line() {
+    let broker = Mosquitto::start();
+    let mut machine = Machine::booted(1, PLAIN);
+    machine.write_ssh_host_key();
+    let verifier = verifier_by_events(&machine, PLAIN);
+    let mut site = Site::start(&broker, vec![TestIssuer::join_service(Variant::Tpm2EventLog, Box::new(verifier))]);
+    let disk = machine.disk;
+    let running = machine.start(&broker);
+    site.until("the member", |site| site.state(disk) == "member").await;
+    site.until("its second quote", |site| site.issuers[0].acknowledged.len() == 1).await;
+    assert_eq!(running.stop().await, Ending::Member);
+    let running = machine.start_renewing(&broker, 0);
+    let renewed = |site: &Site| site.node(disk).is_some_and(|node| node.kind == "renew" && node.state == "member");
+    site.until("the renewal", renewed).await;
+    assert_eq!(running.stop().await, Ending::Member);
+    assert_eq!((site.issuers[0].tickets, site.trouble().len()), (2, 0), "{:?}", site.trouble());
+
+    machine.rest.reboot();
+    machine.tpm.reboot();
+    machine.boot(OTHER_COMMAND_LINE);
+    let running = machine.start(&broker);
+    let told = |site: &Site| site.node(disk).and_then(|node| node.last_error.clone());
+    site.until("the refusal", |site| told(site).is_some()).await;
+    let error = told(&site).unwrap();
+    assert!(error.starts_with("rejoin refused: measurement") && error.contains("image-not-listed: PCR 4"), "{error}");
+    assert_eq!(running.stop().await, Ending::Stopped);
+    assert_eq!(site.issuers[0].tickets, 2);
 }
 
 #[tokio::test]

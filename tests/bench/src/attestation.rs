@@ -34,6 +34,7 @@ const QUOTE: QuoteEvidence<'static> = QuoteEvidence {
     attest: include_bytes!(recorded!("quote.attest")),
     signature: include_bytes!(recorded!("quote.signature")),
     pcr_values: include_bytes!(recorded!("quote.values")),
+    event_log: None,
 };
 
 /// Judges `count` times each.

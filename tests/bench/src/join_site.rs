@@ -292,7 +292,7 @@ impl JoiningHost {
                     let secret = self.tpm.activate_credential(&credential).context("a credential for this TPM")?;
                     effects.extend(self.step(Event::CredentialActivated(request, secret)));
                 }
-                Effect::Quote { request, qualifying_data, selection } => {
+                Effect::Quote { request, qualifying_data, selection, .. } => {
                     let quote = self.tpm.quote_of(&qualifying_data, &selection);
                     effects.extend(self.step(Event::Quoted(request, quote)));
                 }

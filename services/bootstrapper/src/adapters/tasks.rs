@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use join_protocol::terms::{Kind, RequestId};
+use join_protocol::selection::Selection;
+use join_protocol::terms::{Kind, RequestId, Variant};
+use join_protocol::transcript::Hash;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
@@ -11,7 +13,7 @@ use super::files::Files;
 use super::identity;
 use crate::config::{Checked, Config};
 use crate::event::{Done, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
-use crate::platform::{Activity, Attester, DiskFound, Installer, PlatformError, Reboot, StateDisk};
+use crate::platform::{Activity, Attester, DiskFound, Installer, Outcome, PlatformError, Reboot, StateDisk};
 use crate::record::Progress;
 
 /// Work for the TPM that waits behind work that does not end: an attempt asks once a minute.
@@ -102,7 +104,9 @@ impl Tasks {
             let mut attester = attester.lock().unwrap_or_else(PoisonError::into_inner);
             let result = match work {
                 TpmWork::Activate(credential) => attester.activate_credential(&credential).map(TpmAnswer::Secret),
-                TpmWork::Quote(data, selection) => attester.quote(&data, &selection).map(TpmAnswer::Quote),
+                TpmWork::Quote(data, selection, variant) => {
+                    evidence_quote(attester.as_mut(), &data, &selection, variant).map(TpmAnswer::Quote)
+                }
             };
             Event::Tpm { kind, request, result: result.map_err(TaskError::from) }
         });
@@ -126,6 +130,22 @@ impl Tasks {
             }
         }
     }
+}
+
+/// The quote of evidence: with the event log before it, where the issuer asks for that.
+fn evidence_quote(
+    attester: &mut dyn Attester,
+    data: &Hash,
+    selection: &Selection,
+    variant: Variant,
+) -> Outcome<Vec<u8>> {
+    let quote = attester.quote(data, selection)?;
+    if variant != Variant::Tpm2EventLog {
+        return Ok(quote);
+    }
+    let log = attester.event_log();
+    let size = u32::try_from(log.len()).map_err(|error| PlatformError::new("event log", error))?;
+    Ok([&size.to_be_bytes()[..], &log, &quote].concat())
 }
 
 impl Host {

@@ -3,10 +3,13 @@
 //! Both keys are primary keys of the endorsement hierarchy, made of the TPM's own seed: the endorsement key by the standard template (RSA-2048, so that the manufacturer's
 //! certificate fits), the attestation key as a restricted P-256 signing key. So they are the same after every boot, nothing is kept, and nothing is made persistent in the TPM.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
 use aws_lc_rs::digest;
-use join_protocol::limits::{ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX};
+use join_protocol::limits::{ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX, EVENT_LOG_BYTES_MAX};
 use join_protocol::secret::Secret;
 use join_protocol::selection::{Bank, Selection};
 use join_protocol::terms::Variant;
@@ -72,6 +75,7 @@ pub struct TpmAttester {
     lock_register: u8,
     lock_before: Vec<u8>,
     intermediates: Option<String>,
+    event_log: PathBuf,
     open: Option<Open>,
 }
 
@@ -101,6 +105,7 @@ impl TpmAttester {
             lock_register: config.lock_register,
             lock_before: lock_before.unwrap_or_else(|| vec![0; bytes]),
             intermediates: config.intermediates.clone(),
+            event_log: config.event_log.clone(),
             open: None,
         }
     }
@@ -336,6 +341,16 @@ fn chosen(certificates: &mut Vec<Vec<u8>>) {
     *certificates = kept;
 }
 
+/// Reads an event log. Its size shows as 0, so it is read to its end.
+fn read_event_log(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut log = Vec::new();
+    File::open(path)?.take(EVENT_LOG_BYTES_MAX as u64 + 1).read_to_end(&mut log)?;
+    if log.len() > EVENT_LOG_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it has more than {EVENT_LOG_BYTES_MAX} bytes")));
+    }
+    Ok(log)
+}
+
 /// The digest of an event in a bank, as `TPM2_PCR_Event` makes it.
 fn event_digest(bank: HashingAlgorithm, event: &[u8]) -> Outcome<Digest> {
     let algorithm = match bank {
@@ -393,6 +408,14 @@ impl Attester for TpmAttester {
         Ok(quote)
     }
 
+    fn event_log(&mut self) -> Vec<u8> {
+        read_event_log(&self.event_log).unwrap_or_else(|error| {
+            // Whether it is needed is the policy's to say, and its refusal names it.
+            tracing::warn!(file = %self.event_log.display(), %error, "the event log of firmware cannot be read");
+            Vec::new()
+        })
+    }
+
     fn lock(&mut self, cluster_id: &Hash) -> Outcome<()> {
         let handle = HANDLES.get(usize::from(self.lock_register)).copied();
         let handle = handle.ok_or_else(|| PlatformError("TPM: the lock register is none of 0 to 15".to_owned()))?;
@@ -440,6 +463,16 @@ mod tests {
         ];
         chosen(&mut all);
         assert_eq!(all, [one, two, certificate(4, 4), certificate(5, 5)]);
+    }
+
+    #[test]
+    fn an_event_log_is_read_to_its_end_and_no_further_than_its_bound() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (bytes, fits) in [(0, true), (EVENT_LOG_BYTES_MAX, true), (EVENT_LOG_BYTES_MAX + 1, false)] {
+            std::fs::write(file.path(), vec![7; bytes]).unwrap();
+            assert_eq!(read_event_log(file.path()).ok(), fits.then(|| vec![7; bytes]));
+        }
+        assert!(read_event_log(Path::new("/nowhere")).is_err());
     }
 
     #[test]

@@ -49,6 +49,11 @@ pub const KEYS: &[ConfigKey] = &[
         "",
         "certificates between that of the endorsement key and its manufacturer, PEM, if the TPM does not hold them; at most three are sent; better given as attestation.intermediates_file",
     ),
+    key(
+        "attestation.event_log",
+        "/sys/kernel/security/tpm0/binary_bios_measurements",
+        "event log of firmware, which is sent where the policy judges by events (boot)",
+    ),
     key("disk.device", "/dev/disk/by-partlabel/sparkfleet-state", "block device of the state disk"),
     key("disk.mapping", "state", "name of its mapping below /dev/mapper"),
     key(

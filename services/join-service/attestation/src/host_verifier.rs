@@ -2,7 +2,7 @@
 //!
 //! | variant | hash of the endorsement key | registers, revocation, enrolment |
 //! |---|---|---|
-//! | `tpm2` | SHA-256 of its DER SubjectPublicKeyInfo | see [`crate::verdict`] |
+//! | `tpm2`, `tpm2-event-log` | SHA-256 of its DER SubjectPublicKeyInfo | see [`crate::verdict`] |
 //! | `simulated` | the id that the join protocol gives it | the same rules; it has no certificate, and its lock register is [`join_protocol::simulated::LOCK_REGISTER`] |
 
 use std::collections::BTreeMap;
@@ -43,11 +43,15 @@ impl HostVerifier {
     /// The protocol's variants that the policy names, the preferred first.
     #[must_use]
     pub fn variants(&self) -> Vec<Variant> {
-        let variant = |variant: &EvidenceVariant| match variant {
-            EvidenceVariant::Tpm2 => Variant::Tpm2,
-            EvidenceVariant::Simulated => Variant::Simulated,
+        let variants = |variant: &EvidenceVariant| -> &[Variant] {
+            match variant {
+                // A host that cannot send its log is told so under seal.
+                EvidenceVariant::Tpm2 if self.policy().judges_events() => &[Variant::Tpm2EventLog, Variant::Tpm2],
+                EvidenceVariant::Tpm2 => &[Variant::Tpm2],
+                EvidenceVariant::Simulated => &[Variant::Simulated],
+            }
         };
-        self.policy().variants().iter().map(variant).collect()
+        self.policy().variants().iter().flat_map(variants).copied().collect()
     }
 
     fn rules(&self) -> Result<&Rules, Refusal> {
@@ -105,7 +109,7 @@ impl HostVerifier {
 pub fn ek_hash(keys: &HostKeys<'_>) -> Result<EkHash, Refusal> {
     match keys.variant {
         Variant::Simulated => Ok(keys.endorsement_key_id()),
-        Variant::Tpm2 => {
+        Variant::Tpm2 | Variant::Tpm2EventLog => {
             let invalid = |text: String| Refusal::new(RefusalCode::KeyInvalid, text);
             let key = parse(keys.endorsement_key, "endorsement key").map_err(|refusal| invalid(refusal.to_string()))?;
             let spki = key.key.subject_public_key_info().map_err(|error| invalid(error.to_string()))?;
@@ -134,7 +138,7 @@ pub fn check_counters(now: Counters, earlier: Counters) -> Result<(), Refusal> {
 impl Verifier for HostVerifier {
     fn make_credential(&self, keys: &HostKeys<'_>, secret: &Secret, randomness: &Secret) -> Result<Vec<u8>, KeyError> {
         match keys.variant {
-            Variant::Tpm2 => self.tpm.make_credential(keys, secret, randomness),
+            Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.make_credential(keys, secret, randomness),
             Variant::Simulated => self.simulated.make_credential(keys, secret, randomness),
         }
     }
@@ -153,21 +157,21 @@ impl Verifier for HostVerifier {
 
     fn check_endorsement(&self, keys: &HostKeys<'_>, kind: Kind, role: Role, now_ms: u64) -> Result<(), Refusal> {
         match keys.variant {
-            Variant::Tpm2 => self.tpm.check_endorsement(keys, kind, role, now_ms),
+            Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.check_endorsement(keys, kind, role, now_ms),
             Variant::Simulated => self.check_simulated(keys, role),
         }
     }
 
     fn check_attestation_key(&self, keys: &HostKeys<'_>) -> Result<(), Refusal> {
         match keys.variant {
-            Variant::Tpm2 => self.tpm.check_attestation_key(keys),
+            Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.check_attestation_key(keys),
             Variant::Simulated => self.simulated.check_attestation_key(keys),
         }
     }
 
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
         match keys.variant {
-            Variant::Tpm2 => self.tpm.check_quote(keys, quote, expected),
+            Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.check_quote(keys, quote, expected),
             Variant::Simulated => self.judge_simulated(self.simulated.check_quote(keys, quote, expected)?),
         }
     }
@@ -179,7 +183,7 @@ impl Verifier for HostVerifier {
         qualifying_data: &[u8; 32],
     ) -> Option<Vec<(u32, [u8; 32])>> {
         match keys.variant {
-            Variant::Tpm2 => self.tpm.read_registers(keys, quote, qualifying_data),
+            Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.read_registers(keys, quote, qualifying_data),
             Variant::Simulated => self.simulated.read_registers(keys, quote, qualifying_data),
         }
     }
@@ -189,7 +193,7 @@ impl Verifier for HostVerifier {
 mod tests {
     use super::*;
     use configdb_schema::document::AttestationPolicy;
-    use join_protocol::attestation::Lock;
+    use join_protocol::attestation::{Lock, Step};
     use join_protocol::simulated::SimulatedTpm;
     use serde_json::{Value, json};
 
@@ -242,7 +246,7 @@ mod tests {
         let good = verifier(&host, |_| {});
         assert_eq!(good.variants(), [Variant::Tpm2, Variant::Simulated]);
         assert_eq!(good.check_endorsement(&host.keys(), Kind::Join, Role::ControlPlane, 0), Ok(()));
-        let expected = Expected { qualifying_data: [1; 32], lock: Lock::Open };
+        let expected = Expected { qualifying_data: [1; 32], lock: Lock::Open, step: Step::Evidence };
         let quote = host.tpm.quote(&[1; 32]);
         assert!(good.check_quote(&host.keys(), &quote, &expected).unwrap().warnings.is_empty());
 
@@ -292,7 +296,7 @@ mod tests {
         let host = Host::new();
         let other = hex::encode(Hash::Sha256.digest(&[b"other"]));
         let quote = host.tpm.quote(&[1; 32]);
-        let expected = Expected { qualifying_data: [1; 32], lock: Lock::Open };
+        let expected = Expected { qualifying_data: [1; 32], lock: Lock::Open, step: Step::Evidence };
         let refusing = verifier(&host, |entry| entry["pcrs"]["4"]["expected"] = json!([other]));
         let refusal = refusing.check_quote(&host.keys(), &quote, &expected).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::Measurement);

@@ -12,6 +12,9 @@
 //! | [`endorsement`] | certificates of endorsement keys |
 //! | [`credential`] | MakeCredential in software |
 //! | [`quote`] | what makes a quote true |
+//! | [`event_log`] | what firmware says that it measured, and the registers that follow from it |
+//! | `boot` | what a policy says about events, and the judgement of a log |
+//! | [`image`] | what firmware, stub and kernel will measure of a boot image |
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`signed`] | who vouches for a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |
@@ -26,8 +29,10 @@
 pub mod attest;
 pub mod credential;
 pub mod endorsement;
+pub mod event_log;
 pub mod hash;
 pub mod host_verifier;
+pub mod image;
 pub mod keys;
 pub mod pcr;
 pub mod policy;
@@ -39,13 +44,16 @@ pub mod verdict;
 pub mod verifier;
 pub mod wire;
 
+mod boot;
 mod kdf;
 mod rsa;
 
 pub use attest::ClockInfo;
 pub use credential::{Credential, CredentialError, Seed, make_credential};
+pub use event_log::EventLog;
 pub use hash::Hash;
 pub use host_verifier::{HostVerifier, check_counters, ek_hash};
+pub use image::{Image, ImageError};
 pub use keys::{check_attestation_key, check_endorsement_key};
 pub use policy::{EkHash, Enrolment, Policy, PolicyError};
 pub use public::Public;

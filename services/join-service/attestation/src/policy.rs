@@ -12,6 +12,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor};
 use uuid::Uuid;
 
+use crate::boot::{self, Boot};
 use crate::hash::Hash;
 use crate::pcr::{PCR_COUNT, after_event};
 use crate::refusal::PcrDifference;
@@ -23,8 +24,8 @@ pub type EkHash = [u8; 32];
 const MANUFACTURERS_MAX: usize = 256;
 /// The most enrolled hosts, and the most revoked keys.
 const HOSTS_MAX: usize = 10_000;
-/// The most values that one register may have.
-const VALUES_MAX: usize = 64;
+/// The most values that one register, or one list of events, may have.
+pub(crate) const VALUES_MAX: usize = 64;
 /// The last register that may be the lock: those above can be cleared without a reset of the machine.
 const LOCK_INDEX_MAX: u8 = 15;
 
@@ -38,7 +39,7 @@ pub struct PolicyError {
     pub rule: String,
 }
 
-fn error<T>(field: impl Into<String>, rule: impl Into<String>) -> Result<T, PolicyError> {
+pub(crate) fn error<T>(field: impl Into<String>, rule: impl Into<String>) -> Result<T, PolicyError> {
     Err(PolicyError { field: field.into(), rule: rule.into() })
 }
 
@@ -98,8 +99,10 @@ pub(crate) struct Rules {
     pub(crate) variants: Vec<EvidenceVariant>,
     pub(crate) bank: Hash,
     pub(crate) registers: BTreeMap<u8, Register>,
+    /// None: events are not judged, and a log is not asked for.
+    pub(crate) boot: Option<Boot>,
     pub(crate) lock: Lock,
-    /// Every index that has to be quoted: the registers and the lock.
+    /// Every index that has to be quoted: the registers, those that a log has to explain, and the lock.
     pub(crate) indices: BTreeSet<u8>,
     pub(crate) endorsement: Endorsement,
 }
@@ -156,6 +159,12 @@ impl Policy {
         self.rules.as_ref().map_or(&[], |rules| &rules.variants)
     }
 
+    /// Events are judged, so a host has to send its event log.
+    #[must_use]
+    pub fn judges_events(&self) -> bool {
+        self.rules.as_ref().is_ok_and(|rules| rules.boot.is_some())
+    }
+
     /// The host that is enrolled with this endorsement key.
     #[must_use]
     pub fn enrolment(&self, ek: &EkHash) -> Option<&Enrolment> {
@@ -191,17 +200,25 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     let lock = lock(&entry.lock, bank)?;
     let registers: BTreeMap<u8, Register> =
         entry.pcrs.iter().map(|(index, rule)| register(index, rule, bank, lock.index)).collect::<Result<_, _>>()?;
-    if !registers.values().any(|register| register.enforced) {
+    let enforced = |index: u8| registers.get(&index).is_some_and(|register| register.enforced);
+    let boot = entry.boot.as_ref().map(|boot| Boot::new(boot, bank, lock.index, enforced));
+    let boot = boot.transpose()?;
+    if boot.is_none() && !registers.values().any(|register| register.enforced) {
         return error("pcrs", "no register is enforced: such a policy would admit any software");
     }
     if entry.variants.is_empty() {
         return error("variants", "names none: nobody could bring evidence");
     }
-    let indices = registers.keys().copied().chain([lock.index]).collect();
+    if boot.is_some() && entry.variants.contains(&EvidenceVariant::Simulated) {
+        return error("boot", "cannot be fulfilled by a simulated host, which `variants` names: it has no event log");
+    }
+    let explained = boot.iter().flat_map(|_| boot::REGISTERS);
+    let indices = registers.keys().copied().chain(explained).chain([lock.index]).collect();
     Ok(Rules {
         variants: entry.variants.clone(),
         bank,
         registers,
+        boot,
         lock,
         indices,
         endorsement: endorsement(&entry.endorsement)?,
@@ -267,7 +284,7 @@ fn digest(field: &str, text: &str, bank: Hash) -> Result<Vec<u8>, PolicyError> {
 }
 
 /// A digest that can have been measured: no placeholder, which repeats one, two, four or eight bytes over and over.
-fn measured(field: &str, text: &str, bank: Hash) -> Result<Vec<u8>, PolicyError> {
+pub(crate) fn measured(field: &str, text: &str, bank: Hash) -> Result<Vec<u8>, PolicyError> {
     let value = digest(field, text, bank)?;
     if is_placeholder(&value) {
         error(field, "repeats the same bytes: a placeholder, not a measurement")

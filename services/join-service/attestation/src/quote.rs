@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use join_protocol::limits::EVENT_LOG_BYTES_MAX;
+
 use crate::attest::{ATTEST_BYTES_MAX, AttestError, ClockInfo, Quote, Signature};
 use crate::hash::Hash;
 use crate::pcr::{Selection, parse_digests};
@@ -18,6 +20,8 @@ pub struct QuoteEvidence<'a> {
     pub signature: &'a [u8],
     /// The values of the quoted registers in the order of their indices: `TPML_DIGEST`, one after another.
     pub pcr_values: &'a [u8],
+    /// The event log of firmware, where the host was asked for it; empty if it has none.
+    pub event_log: Option<&'a [u8]>,
 }
 
 impl<'a> QuoteEvidence<'a> {
@@ -32,13 +36,28 @@ impl<'a> QuoteEvidence<'a> {
         Signature::read(&mut reader)?;
         let pcr_values = reader.left();
         let signature = &from_signature[..from_signature.len() - pcr_values.len()];
-        Ok(Self { attest, signature, pcr_values })
+        Ok(Self { attest, signature, pcr_values, event_log: None })
+    }
+
+    /// As [`QuoteEvidence::parse`], where an event log stands before it: its size in four bytes, then the log.
+    ///
+    /// # Errors
+    /// As there. What the log says is read when it is judged.
+    pub fn parse_with_event_log(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let size = reader.count("event log", EVENT_LOG_BYTES_MAX)?;
+        let log = reader.take("event log", size)?;
+        Ok(Self { event_log: Some(log), ..Self::parse(reader.left())? })
     }
 
     /// The same form again.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        [sized(self.attest).as_slice(), self.signature, self.pcr_values].concat()
+        let quote = [sized(self.attest).as_slice(), self.signature, self.pcr_values].concat();
+        match self.event_log {
+            Some(log) => [&u32::try_from(log.len()).unwrap_or(u32::MAX).to_be_bytes(), log, &quote].concat(),
+            None => quote,
+        }
     }
 }
 

@@ -57,6 +57,24 @@ pub enum RefusalCode {
     PcrAllZero,
     /// Registers differ from the policy.
     PcrMismatch,
+    /// The policy judges by the event log, and the host sent none.
+    EventLogMissing,
+    /// The event log cannot be read, or its data is not what was measured.
+    EventLogMalformed,
+    /// The event log does not lead to the registers that were quoted.
+    EventLogReplay,
+    /// Secure Boot was off.
+    SecureBootOff,
+    /// Something was loaded because of a signer that the policy does not list.
+    SignerNotListed,
+    /// An image was executed that the policy does not list.
+    ImageNotListed,
+    /// A driver was loaded that the policy does not list.
+    DriverNotListed,
+    /// The kernel was started with a command line that the policy does not list.
+    CommandLineNotListed,
+    /// The kernel was started with an initrd that the policy does not list.
+    InitrdNotListed,
     /// The lock register is not in the state that this step needs.
     LockMismatch,
     /// The TPM's counters went back: it was cleared, or another machine answers with the same key.
@@ -69,7 +87,7 @@ pub enum RefusalCode {
 
 impl RefusalCode {
     /// Every code.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 39] = [
         Self::PolicyInvalid,
         Self::EvidenceTooLarge,
         Self::EvidenceMalformed,
@@ -96,6 +114,15 @@ impl RefusalCode {
         Self::ClockUnsafe,
         Self::PcrAllZero,
         Self::PcrMismatch,
+        Self::EventLogMissing,
+        Self::EventLogMalformed,
+        Self::EventLogReplay,
+        Self::SecureBootOff,
+        Self::SignerNotListed,
+        Self::ImageNotListed,
+        Self::DriverNotListed,
+        Self::CommandLineNotListed,
+        Self::InitrdNotListed,
         Self::LockMismatch,
         Self::CountersBackwards,
         Self::HostName,
@@ -132,6 +159,15 @@ impl RefusalCode {
             Self::ClockUnsafe => "clock-unsafe",
             Self::PcrAllZero => "pcr-all-zero",
             Self::PcrMismatch => "pcr-mismatch",
+            Self::EventLogMissing => "event-log-missing",
+            Self::EventLogMalformed => "event-log-malformed",
+            Self::EventLogReplay => "event-log-replay",
+            Self::SecureBootOff => "secure-boot-off",
+            Self::SignerNotListed => "signer-not-listed",
+            Self::ImageNotListed => "image-not-listed",
+            Self::DriverNotListed => "driver-not-listed",
+            Self::CommandLineNotListed => "command-line-not-listed",
+            Self::InitrdNotListed => "initrd-not-listed",
             Self::LockMismatch => "lock-mismatch",
             Self::CountersBackwards => "counters-backwards",
             Self::HostName => "host-name",

@@ -34,8 +34,13 @@ pub struct KeyEvidence<'a> {
 pub enum Phase<'a> {
     /// The host wants a ticket: the lock register is as it was.
     Joining,
-    /// The host says that it has locked itself to the cluster with this id.
+    /// The host says that it has locked itself to the cluster with this id. Its events were judged before it got its ticket, and no log is sent again.
     Locked {
+        /// The cluster's id.
+        cluster_id: &'a [u8],
+    },
+    /// A member wants other certificates: it is locked to the cluster with this id, and its events are judged again.
+    Renewing {
         /// The cluster's id.
         cluster_id: &'a [u8],
     },
@@ -191,6 +196,9 @@ pub(crate) fn check_quote(
     let quoted = verify_quote(quote, keys.attestation, &expected)?;
     check_hierarchy(keys.endorsement, keys.attestation, &quoted.qualified_signer)?;
     check_registers(rules, &quoted, phase, warnings)?;
+    if let (Some(boot), Phase::Joining | Phase::Renewing { .. }) = (&rules.boot, phase) {
+        boot.judge(quote.event_log, &quoted.pcrs, rules.bank)?;
+    }
     Ok(quoted)
 }
 
@@ -247,7 +255,8 @@ fn check_registers(
     phase: Phase<'_>,
     warnings: &mut Vec<PcrDifference>,
 ) -> Result<(), Refusal> {
-    let nothing_measured = rules.registers.keys().all(|index| quoted.pcrs[index].iter().all(|byte| *byte == 0));
+    let mut measuring = rules.indices.iter().filter(|index| **index != rules.lock.index);
+    let nothing_measured = measuring.all(|index| quoted.pcrs[index].iter().all(|byte| *byte == 0));
     if nothing_measured {
         let text = format!("every quoted register of bank {} is zero: firmware measured nothing", rules.bank.name());
         return Err(Refusal::new(RefusalCode::PcrAllZero, text));
@@ -264,7 +273,7 @@ fn check_registers(
     let lock = &rules.lock;
     let wanted = match phase {
         Phase::Joining => lock.before.clone(),
-        Phase::Locked { cluster_id } => lock.after(rules.bank, cluster_id),
+        Phase::Locked { cluster_id } | Phase::Renewing { cluster_id } => lock.after(rules.bank, cluster_id),
     };
     let found = quoted.pcrs[&lock.index].clone();
     if found != wanted {

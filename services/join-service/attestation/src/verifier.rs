@@ -1,4 +1,4 @@
-//! The variant `tpm2` of the join protocol: keys, credentials and quotes in the TPM's own structures.
+//! The variants `tpm2` and `tpm2-event-log` of the join protocol: keys, credentials and quotes in the TPM's own structures.
 //!
 //! | what travels | form |
 //! |---|---|
@@ -6,12 +6,13 @@
 //! | certificates | DER, that of the endorsement key first |
 //! | credential | `TPM2B_ID_OBJECT`, `TPM2B_ENCRYPTED_SECRET` |
 //! | quote | `TPM2B_ATTEST`, `TPMT_SIGNATURE`, `TPML_DIGEST` with the values, as often as needed; the quote's `extraData` is the qualifying data |
+//! | the same in evidence of `tpm2-event-log` | before it the host's event log, and before that its size (`UINT32`); no bytes if the host has none |
 //!
 //! A host locks itself with `TPM2_PCR_Event` of the cluster's id on the policy's lock register.
 
 use std::time::Duration;
 
-use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Lock, Verifier};
+use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Lock, Step, Verifier};
 use join_protocol::refusal as protocol;
 use join_protocol::secret::Secret;
 use join_protocol::selection::Selection;
@@ -25,6 +26,7 @@ use crate::public::Public;
 use crate::quote::{Expected as QuoteExpected, QuoteEvidence, malformed, verify_quote};
 use crate::refusal::{PcrDifference, Refusal, RefusalCode};
 use crate::verdict::{KeyEvidence, Keys, Phase, QuoteKeys, check_quote, judge_keys, parse, valid};
+use crate::wire::Malformed;
 
 /// Judges hosts of the variant `tpm2` by a policy. Another revision of the policy is another verifier.
 #[derive(Debug, Clone)]
@@ -65,10 +67,11 @@ impl TpmVerifier {
     fn judge_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
         let rules = valid(&self.policy)?;
         let (endorsement, attestation) = both_keys(keys)?;
-        let quote = QuoteEvidence::parse(quote).map_err(|error| malformed("quote", &error))?;
-        let phase = match &expected.lock {
-            Lock::Open => Phase::Joining,
-            Lock::Extended(cluster_id) => Phase::Locked { cluster_id },
+        let quote = quote_of(keys, expected.step, quote).map_err(|error| malformed("quote", &error))?;
+        let phase = match (&expected.lock, expected.step) {
+            (Lock::Open, _) => Phase::Joining,
+            (Lock::Extended(cluster_id), Step::Evidence) => Phase::Renewing { cluster_id },
+            (Lock::Extended(cluster_id), Step::Acknowledgement) => Phase::Locked { cluster_id },
         };
         let keys = QuoteKeys { endorsement: &endorsement, attestation: &attestation };
         let mut warnings = Vec::new();
@@ -84,9 +87,17 @@ impl TpmVerifier {
     }
 }
 
+/// A quote in the form of the host's variant. An event log is only in evidence.
+fn quote_of<'a>(keys: &HostKeys<'_>, step: Step, quote: &'a [u8]) -> Result<QuoteEvidence<'a>, Malformed> {
+    match (keys.variant, step) {
+        (Variant::Tpm2EventLog, Step::Evidence) => QuoteEvidence::parse_with_event_log(quote),
+        _ => QuoteEvidence::parse(quote),
+    }
+}
+
 /// Both keys, which have to be of the kinds that are accepted.
 fn both_keys(keys: &HostKeys<'_>) -> Result<(Public, Public), Refusal> {
-    if keys.variant != Variant::Tpm2 {
+    if keys.variant == Variant::Simulated {
         let text = format!("the variant is {}, not {}", keys.variant, Variant::Tpm2);
         return Err(Refusal::new(RefusalCode::EvidenceMalformed, text));
     }
@@ -140,7 +151,7 @@ impl Verifier for TpmVerifier {
     ) -> Option<Vec<(u32, [u8; 32])>> {
         let rules = valid(&self.policy).ok()?;
         let (endorsement, attestation) = both_keys(keys).ok()?;
-        let quote = QuoteEvidence::parse(quote).ok()?;
+        let quote = quote_of(keys, Step::Evidence, quote).ok()?;
         let expected = QuoteExpected { bank: rules.bank, indices: &rules.indices, extra_data: qualifying_data };
         let facts = verify_quote(&quote, &attestation, &expected).ok()?;
         check_hierarchy(&endorsement, &attestation, &facts.qualified_signer).ok()?;
@@ -165,18 +176,26 @@ pub fn translated(refusal: &Refusal) -> protocol::Refusal {
         | RefusalCode::EkCertificateUsage
         | RefusalCode::EkCertificateUntrusted => Code::EndorsementCertificate,
         RefusalCode::AkUnsuitable | RefusalCode::AkHierarchy => Code::AttestationKey,
-        RefusalCode::QuoteMissing => Code::QuoteMissing,
+        RefusalCode::QuoteMissing | RefusalCode::EventLogMissing => Code::QuoteMissing,
         RefusalCode::EvidenceTooLarge
         | RefusalCode::EvidenceMalformed
         | RefusalCode::QuoteNotGenerated
         | RefusalCode::QuoteType
+        | RefusalCode::EventLogMalformed
         | RefusalCode::QuoteDigest => Code::QuoteMalformed,
         RefusalCode::QuoteSignature => Code::QuoteSignature,
         RefusalCode::QuoteExtraData => Code::QuoteQualifyingData,
         RefusalCode::QuoteSha1 | RefusalCode::QuoteBank | RefusalCode::QuoteSelection => Code::QuoteSelection,
         RefusalCode::ClockUnsafe => Code::QuoteClock,
         RefusalCode::PcrAllZero => Code::NothingMeasured,
-        RefusalCode::PcrMismatch => Code::Measurement,
+        RefusalCode::PcrMismatch
+        | RefusalCode::EventLogReplay
+        | RefusalCode::SecureBootOff
+        | RefusalCode::SignerNotListed
+        | RefusalCode::ImageNotListed
+        | RefusalCode::DriverNotListed
+        | RefusalCode::CommandLineNotListed
+        | RefusalCode::InitrdNotListed => Code::Measurement,
         RefusalCode::LockMismatch => Code::Lock,
         RefusalCode::CountersBackwards => Code::CountersBackwards,
         RefusalCode::HostName => Code::NameNotAllowed,

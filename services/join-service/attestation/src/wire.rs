@@ -1,4 +1,5 @@
-//! Reads TPM 2.0 structures: big-endian integers and sized buffers, with a bound on every size and the name of the field in every error.
+//! Reads TPM 2.0 structures: big-endian integers and sized buffers, with a bound on every size and the name of the field in every error. Firmware writes its event log in
+//! little-endian integers.
 //!
 //! Part 1 and part 2 of the TPM 2.0 Library Specification define the structures; their names are used as they stand there.
 
@@ -124,6 +125,21 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, Malformed> {
         self.array(field).map(u64::from_be_bytes)
+    }
+
+    /// Two bytes in the order of firmware, least significant first.
+    pub(crate) fn u16_le(&mut self, field: &'static str) -> Result<u16, Malformed> {
+        self.array(field).map(u16::from_le_bytes)
+    }
+
+    /// Four bytes in the order of firmware.
+    pub(crate) fn u32_le(&mut self, field: &'static str) -> Result<u32, Malformed> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    /// Eight bytes in the order of firmware.
+    pub(crate) fn u64_le(&mut self, field: &'static str) -> Result<u64, Malformed> {
+        self.array(field).map(u64::from_le_bytes)
     }
 
     /// A sized buffer (`TPM2B_...`): two bytes of size, then at most `max` bytes.

@@ -11,7 +11,7 @@ use join_attestation::{
     Facts, Hash, KeyEvidence, Phase, Policy, QuoteEvidence, Refusal, RefusalCode, TpmVerifier, Verdict, judge,
     judge_keys,
 };
-use join_protocol::attestation::{Expected, HostKeys, Lock, Verifier};
+use join_protocol::attestation::{Expected, HostKeys, Lock, Step, Verifier};
 use join_protocol::refusal as protocol;
 use join_protocol::secret::Secret;
 use join_protocol::terms::{Kind, Role, Variant};
@@ -23,7 +23,8 @@ const NOW: Duration = Duration::from_secs(1_800_000_000);
 /// Judges a statement of `machine`, signed by it.
 fn verdict(policy: &Policy, machine: &Machine, statement: &Statement, phase: Phase<'_>) -> Verdict {
     let (attest, values) = (statement.bytes(), statement.value_bytes());
-    let quote = QuoteEvidence { attest: &attest, signature: &machine.sign(&attest), pcr_values: &values };
+    let quote =
+        QuoteEvidence { attest: &attest, signature: &machine.sign(&attest), pcr_values: &values, event_log: None };
     with_quote(policy, machine, Some(&quote), phase)
 }
 
@@ -90,7 +91,8 @@ fn quote_from_another_tpm() {
     let (machine, stranger) = (Machine::new(), Machine::new());
     let statement = machine.statement(NONCE);
     let (attest, values) = (statement.bytes(), statement.value_bytes());
-    let quote = QuoteEvidence { attest: &attest, signature: &stranger.sign(&attest), pcr_values: &values };
+    let quote =
+        QuoteEvidence { attest: &attest, signature: &stranger.sign(&attest), pcr_values: &values, event_log: None };
     let verdict = with_quote(&in_force(&machine.policy()), &machine, Some(&quote), Phase::Joining);
     assert_eq!(verdict.outcome.unwrap_err().code, RefusalCode::QuoteSignature);
     // With keys of its own it is somebody whom nobody knows.
@@ -380,7 +382,7 @@ fn ten_megabytes_of_evidence() {
     let statement = machine.statement(NONCE);
     let (attest, values) = (statement.bytes(), statement.value_bytes());
     let signature = machine.sign(&attest);
-    let quote = QuoteEvidence { attest: &attest, signature: &signature, pcr_values: &values };
+    let quote = QuoteEvidence { attest: &attest, signature: &signature, pcr_values: &values, event_log: None };
     for quote in [
         QuoteEvidence { attest: &huge, ..quote },
         QuoteEvidence { signature: &huge, ..quote },
@@ -421,7 +423,7 @@ fn malformed_quotes_at_every_length() {
     let signature = machine.sign(&attest);
     let longer = |bytes: &[u8]| [bytes, &[0]].concat();
     let judged = |attest: &[u8], signature: &[u8], pcr_values: &[u8]| {
-        let quote = QuoteEvidence { attest, signature, pcr_values };
+        let quote = QuoteEvidence { attest, signature, pcr_values, event_log: None };
         with_quote(&policy, &machine, Some(&quote), Phase::Joining).outcome.unwrap_err().code
     };
     for end in 0..attest.len() {
@@ -483,8 +485,12 @@ fn a_point_that_is_not_on_the_curve_signs_nothing() {
     let keys =
         KeyEvidence { endorsement: &endorsement, certificate: None, intermediates: &[], attestation: &attestation };
     let attest = statement.bytes();
-    let quote =
-        QuoteEvidence { attest: &attest, signature: &machine.sign(&attest), pcr_values: &statement.value_bytes() };
+    let quote = QuoteEvidence {
+        attest: &attest,
+        signature: &machine.sign(&attest),
+        pcr_values: &statement.value_bytes(),
+        event_log: None,
+    };
     let verdict = judge(&policy, &keys, Some(&quote), NONCE, Phase::Joining, NOW);
     assert_eq!(verdict.outcome.unwrap_err().code, RefusalCode::QuoteSignature);
 }
@@ -517,11 +523,11 @@ fn the_join_protocol_is_told_the_same() {
     let quote = |statement: &Statement| {
         let (attest, values) = (statement.bytes(), statement.value_bytes());
         let signature = machine.sign(&attest);
-        let evidence = QuoteEvidence { attest: &attest, signature: &signature, pcr_values: &values };
+        let evidence = QuoteEvidence { attest: &attest, signature: &signature, pcr_values: &values, event_log: None };
         assert_eq!(QuoteEvidence::parse(&evidence.to_bytes()).unwrap().to_bytes(), evidence.to_bytes());
         evidence.to_bytes()
     };
-    let open = Expected { qualifying_data: about, lock: Lock::Open };
+    let open = Expected { qualifying_data: about, lock: Lock::Open, step: Step::Evidence };
     let claims = verifier.check_quote(&keys, &quote(&statement), &open).unwrap();
     assert_eq!((claims.registers.len(), claims.counters.unwrap().resets), (5, 12));
     assert!(claims.warnings[0].starts_with("PCR 7: wanted "), "{:?}", claims.warnings);
@@ -533,7 +539,7 @@ fn the_join_protocol_is_told_the_same() {
     let mut locked = machine.statement(&about);
     locked.values[4] = after_event(Hash::Sha256, &[0; 32], &cluster_id);
     let locked = quote(&locked);
-    let extended = Expected { lock: Lock::Extended(cluster_id), ..open };
+    let extended = Expected { lock: Lock::Extended(cluster_id), step: Step::Acknowledgement, ..open };
     assert!(verifier.check_quote(&keys, &locked, &extended).is_ok());
     assert_eq!(verifier.check_quote(&keys, &locked, &open).unwrap_err().code, protocol::RefusalCode::Lock);
     let old = Expected { qualifying_data: [8; 32], ..extended };

@@ -51,6 +51,50 @@ fn a_good_policy_says_what_has_to_be_quoted() {
 }
 
 #[test]
+fn a_policy_that_judges_by_events_names_what_may_be_loaded() {
+    let boot = |boot: Value| {
+        let mut entry = good();
+        entry["pcrs"] = json!({});
+        entry["boot"] = boot;
+        entry
+    };
+    let policy = |entry: Value| Policy::new(&serde_json::from_value(entry).unwrap(), 1);
+    let listed = json!({"images": [digest("image")], "commandLines": [digest("quiet")]});
+    let judging = policy(boot(listed.clone()));
+    assert_eq!((judging.error(), judging.judges_events()), (None, true));
+    let quoted = BTreeSet::from([0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 15]);
+    assert_eq!(judging.selection(), Some((Hash::Sha256, &quoted)));
+    assert!(!policy(good()).judges_events());
+    let error = |entry: Value| policy(entry).error().unwrap().to_string();
+    let nothing = "boot: names neither images nor, with secureBoot, signers: it would admit any software";
+    for rules in [json!({}), json!({"secureBoot": true}), json!({"secureBoot": true, "commandLines": [digest("x")]})] {
+        assert_eq!(error(boot(rules)), nothing);
+    }
+    let unchecked = "boot.signers: says nothing without secureBoot: firmware then checks no signature";
+    assert_eq!(error(boot(json!({"signers": [digest("x")], "images": [digest("image")]}))), unchecked);
+    let initrds = "boot.initrds: needs commandLines: both are measured into register 9";
+    assert_eq!(error(boot(json!({"initrds": [digest("x")], "images": [digest("image")]}))), initrds);
+    let placeholder = "boot.images[1]: repeats the same bytes: a placeholder, not a measurement";
+    assert_eq!(error(boot(json!({"images": [digest("image"), "00".repeat(32)]}))), placeholder);
+    let any = "boot.commandLines: names none, and `pcrs` does not enforce register 9: any initrd would do";
+    let mut pinned = boot(json!({"images": [digest("image")]}));
+    assert_eq!(error(pinned.clone()), any);
+    pinned["pcrs"] = json!({"9": {"expected": [digest("x")]}});
+    assert_eq!(policy(pinned).error(), None);
+    let long = "boot.commandLines[0]: has 48 bytes, and a digest of sha256 has 32";
+    assert_eq!(error(boot(json!({"images": [digest("image")], "commandLines": ["5a".repeat(48)]}))), long);
+    let many: Vec<String> = (0..65).map(|at| digest(&at.to_string())).collect();
+    assert_eq!(error(boot(json!({"images": many}))), "boot.images: holds 65, more than 64 values");
+    let mut explained = boot(listed.clone());
+    explained["lock"]["pcr"] = json!(11);
+    assert_eq!(error(explained), "lock.pcr: 11 is one that the event log has to explain: choose another");
+    let mut simulated = boot(listed);
+    simulated["variants"] = json!(["tpm2", "simulated"]);
+    assert!(error(simulated).starts_with("boot: cannot be fulfilled by a simulated host"));
+    assert!(serde_json::from_value::<AttestationPolicy>(boot(json!({"dbx": []}))).is_err(), "an unknown key");
+}
+
+#[test]
 fn registers() {
     let nothing = "pcrs: no register is enforced: such a policy would admit any software";
     assert_eq!(error("/pcrs", json!({})), nothing);

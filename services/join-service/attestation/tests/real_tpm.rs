@@ -67,7 +67,12 @@ impl Host {
     }
 
     fn judge(&self, policy: &Policy, quoted: &Quoted, extra_data: &[u8], phase: Phase<'_>) -> Result<Facts, Refusal> {
-        let quote = QuoteEvidence { attest: &quoted.attest, signature: &quoted.signature, pcr_values: &quoted.values };
+        let quote = QuoteEvidence {
+            attest: &quoted.attest,
+            signature: &quoted.signature,
+            pcr_values: &quoted.values,
+            event_log: None,
+        };
         self.evidence(|evidence| judge(policy, evidence, Some(&quote), extra_data, phase, now())).outcome
     }
 }

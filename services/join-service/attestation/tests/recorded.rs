@@ -70,7 +70,12 @@ fn verdict(evidence: Evidence<'_>) -> Verdict {
         intermediates: &[evidence.issuer],
         attestation: evidence.attestation,
     };
-    let quote = QuoteEvidence { attest: evidence.attest, signature: evidence.signature, pcr_values: evidence.values };
+    let quote = QuoteEvidence {
+        attest: evidence.attest,
+        signature: evidence.signature,
+        pcr_values: evidence.values,
+        event_log: None,
+    };
     judge(&policy(), &keys, Some(&quote), b"recorded", Phase::Joining, NOW)
 }
 

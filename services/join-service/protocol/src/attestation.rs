@@ -38,6 +38,15 @@ pub enum Lock {
     Extended(Hash),
 }
 
+/// In which message a quote stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// In evidence: with what the variant adds to a quote.
+    Evidence,
+    /// In an acknowledgement: the quote alone.
+    Acknowledgement,
+}
+
 /// What a quote must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
@@ -45,6 +54,8 @@ pub struct Expected {
     pub qualifying_data: Hash,
     /// State of the lock register.
     pub lock: Lock,
+    /// The message that it stands in.
+    pub step: Step,
 }
 
 /// What a quote was found to show.

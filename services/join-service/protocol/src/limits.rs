@@ -44,6 +44,8 @@ pub const ISSUER_CERTIFICATES_MAX: usize = 3;
 /// Bytes of one of them.
 pub const ISSUER_CERTIFICATE_BYTES_MAX: usize = 512;
 
+/// Bytes of an event log. Firmware reserves 64 KiB for it.
+pub const EVENT_LOG_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a quote with its event log.
 pub const QUOTE_BYTES_MAX: usize = 96 * 1024;
 /// Bytes of the quote of an acknowledgement.

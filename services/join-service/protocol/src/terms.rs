@@ -96,6 +96,8 @@ numbered! {
         Tpm2 = 1, "tpm2";
         /// A software stand-in that proves nothing about a machine; refused unless the policy names it.
         Simulated = 2, "simulated";
+        /// The same as `tpm2`, and the quote of evidence comes with the event log of firmware.
+        Tpm2EventLog = 3, "tpm2-event-log";
     }
 }
 
@@ -104,6 +106,15 @@ impl Variant {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|variant| variant.name() == name)
+    }
+
+    /// What a host with keys of this form offers, the preferred first. The issuer chooses; one that does not know a name passes over it.
+    #[must_use]
+    pub const fn offers(self) -> &'static [Self] {
+        match self {
+            Self::Tpm2 | Self::Tpm2EventLog => &[Self::Tpm2EventLog, Self::Tpm2],
+            Self::Simulated => &[Self::Simulated],
+        }
     }
 }
 
@@ -193,6 +204,12 @@ mod tests {
             assert_eq!(Variant::from_name(variant.name()), Some(*variant));
         }
         assert_eq!((Kind::from_wire(0), Role::from_wire(3), Suite::from_wire(99)), (None, None, None));
+        assert_eq!(
+            Variant::Tpm2.offers(),
+            [Variant::Tpm2EventLog, Variant::Tpm2],
+            "with the log, where the issuer wants it"
+        );
+        assert_eq!(Variant::Simulated.offers(), [Variant::Simulated]);
         assert_eq!((Variant::from_name("TPM2"), Variant::from_name("dummy")), (None, None));
     }
 

@@ -429,7 +429,7 @@ impl World {
                     None => panic!("{request}: an honest TPM opens what was made for it"),
                 }
             }
-            Effect::Quote { request, qualifying_data, selection } => {
+            Effect::Quote { request, qualifying_data, selection, .. } => {
                 let quote = self.hosts[at].tpm.quote_of(&qualifying_data, &selection);
                 self.tell_host(at, Event::Quoted(request, quote));
             }

@@ -58,7 +58,7 @@ fn a_member_gets_certificates_and_says_when_they_are_in_place() {
     let [Effect::ActivateCredential { request, credential }] = &effects[..] else { panic!("{effects:?}") };
     let secret = host.tpm.activate_credential(credential).unwrap();
     let effects = tell(Event::CredentialActivated(*request, secret), 3);
-    let [Effect::Quote { request, qualifying_data, selection }] = &effects[..] else { panic!("{effects:?}") };
+    let [Effect::Quote { request, qualifying_data, selection, .. }] = &effects[..] else { panic!("{effects:?}") };
     let effects = tell(Event::Quoted(*request, host.tpm.quote_of(qualifying_data, selection)), 4);
     let [Effect::Publish(HostMessage::Evidence(evidence))] = &effects[..] else { panic!("{effects:?}") };
     let verified = match judge(&issuer, &host, evidence, &SimulatedVerifier::default()) {

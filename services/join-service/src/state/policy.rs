@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn only_what_is_signed_is_taken_over_and_a_bad_policy_is_in_force_as_one_that_admits_nobody() {
         let mut keeper = keeper();
-        assert_eq!((keeper.state(), keeper.variants().len()), (PolicyState::Unknown, 2));
+        assert_eq!((keeper.state(), keeper.variants().len()), (PolicyState::Unknown, Variant::ALL.len()));
         assert!(is_new(&mut keeper, &desired(2, None)));
         assert_eq!(keeper.state(), PolicyState::None);
         assert_eq!(send(&mut keeper, &desired(1, None)), CommandOutcome::Older);

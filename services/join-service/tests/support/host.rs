@@ -120,7 +120,7 @@ impl SimHost {
                             None => self.step(Event::TpmFailed(request, "not for this TPM".to_owned()), now),
                         });
                     }
-                    Effect::Quote { request, qualifying_data, selection } => {
+                    Effect::Quote { request, qualifying_data, selection, .. } => {
                         let quote = self.tpm.quote_of(&qualifying_data, &selection);
                         next.extend(self.step(Event::Quoted(request, quote), now));
                     }

@@ -121,6 +121,45 @@ pub enum PolicyCommand {
     },
     /// Take the registers that a host has shown as allowed values
     Capture(Box<CaptureArguments>),
+    /// List what a boot image will measure, so that hosts that are booted with it are admitted
+    FromImage(Box<FromImageArguments>),
+}
+
+/// `sparkfleet policy from-image`.
+#[derive(Debug, Clone, Args)]
+pub struct FromImageArguments {
+    /// Cluster name or UUID
+    pub cluster: String,
+    /// Unified kernel images as hosts boot them: after they were signed
+    #[arg(required = true)]
+    pub images: Vec<PathBuf>,
+    /// Certificate (PEM or DER) by which Secure Boot admits the image; Secure Boot must be on from here on
+    #[arg(long = "signer", value_name = "CERTIFICATE")]
+    pub certificate: Vec<PathBuf>,
+    /// Command line of an image that holds none
+    #[arg(long, value_name = "TEXT")]
+    pub command_line: Vec<String>,
+    /// Digest of the initrd as a host's register 9 shows it, where the stub adds to that of the image
+    #[arg(long, value_name = "DIGEST")]
+    pub initrd: Vec<String>,
+    /// What is listed here is all that is allowed; by default it is added to what the policy has
+    #[arg(long)]
+    pub replace: bool,
+    /// Take registers 4, 9 and 11 out of `pcrs`, and 7 where Secure Boot is demanded: events are judged instead of their values
+    #[arg(long, conflicts_with = "pcr_11")]
+    pub unpin: bool,
+    /// Add the values that register 11 will have to `pcrs`, for each phase of the boot
+    #[arg(long = "pcr-11")]
+    pub pcr_11: bool,
+    /// Print the policy instead of writing it
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub signer: SignerArguments,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
 }
 
 /// `sparkfleet policy capture`.

@@ -321,6 +321,7 @@ mod tests {
             variants: Vec::new(),
             bank: PcrBank::Sha256,
             pcrs: std::collections::BTreeMap::new(),
+            boot: None,
             lock: PcrLock { pcr: 15, before: None, after: None },
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,

@@ -12,7 +12,7 @@ use service_runtime::exit;
 use uuid::Uuid;
 
 use super::signer::Signer;
-use super::{capture, cluster, etag_option, outcome, read_document};
+use super::{capture, cluster, etag_option, from_image, outcome, read_document};
 use crate::cli::Options;
 use crate::cli::joining::{PolicyCommand, SignerArguments};
 use crate::client::{Client, Scope, request_id, writer};
@@ -30,6 +30,7 @@ pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
             set(&cluster, read_document(&file)?, if_match.as_deref(), &signer, &options).await
         }
         PolicyCommand::Capture(arguments) => capture::run(*arguments).await,
+        PolicyCommand::FromImage(arguments) => from_image::run(*arguments).await,
     }
 }
 
@@ -64,7 +65,10 @@ pub async fn write(
 }
 
 /// A policy that would admit nobody is refused before it is written: the join service would only say so later.
-fn check(policy: &AttestationPolicy) -> anyhow::Result<()> {
+///
+/// # Errors
+/// With [`exit::REFUSED`]
+pub fn check(policy: &AttestationPolicy) -> anyhow::Result<()> {
     match Policy::new(policy, 0).error() {
         None => Ok(()),
         Some(error) => {

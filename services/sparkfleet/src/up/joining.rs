@@ -93,6 +93,7 @@ impl Joining {
             variants: vec![EvidenceVariant::Simulated],
             bank: PcrBank::Sha256,
             pcrs: reference_values()?,
+            boot: None,
             lock: PcrLock { pcr: lock, before: None, after: None },
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,

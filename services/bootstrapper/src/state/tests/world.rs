@@ -308,7 +308,9 @@ impl World {
                         let secret = self.host.tpm.activate_credential(&credential);
                         secret.map(TpmAnswer::Secret).ok_or_else(|| TaskError("another TPM's".to_owned()))
                     }
-                    TpmWork::Quote(data, selection) => Ok(TpmAnswer::Quote(self.host.tpm.quote_of(&data, &selection))),
+                    TpmWork::Quote(data, selection, _) => {
+                        Ok(TpmAnswer::Quote(self.host.tpm.quote_of(&data, &selection)))
+                    }
                 };
                 self.queue.push_back(Event::Tpm { kind, request, result });
             }

@@ -43,7 +43,7 @@ pub struct HostSettings {
     pub role: Role,
     /// Suites that it speaks, the preferred first.
     pub suites: Vec<Suite>,
-    /// The variant of its keys.
+    /// The form of its keys.
     pub variant: Variant,
     /// Public attestation key in the form of the variant.
     pub attestation_key: Vec<u8>,
@@ -181,7 +181,7 @@ impl HelloSent {
             role: settings.role,
             disk: settings.disk,
             suites: settings.suites.clone(),
-            variants: vec![settings.variant],
+            variants: settings.variant.offers().to_vec(),
             attestation_key: settings.attestation_key.clone(),
             endorsement_key: settings.endorsement_key.clone(),
             endorsement_certificates: settings.endorsement_certificates.clone(),
@@ -243,7 +243,7 @@ impl HelloSent {
         if !is_signed(&issuer, &signed, &challenge.signature) {
             return Err(ChallengeError::Signature);
         }
-        if !self.settings.suites.contains(&body.suite) || body.variant != self.settings.variant {
+        if !self.settings.suites.contains(&body.suite) || !self.settings.variant.offers().contains(&body.variant) {
             return Err(ChallengeError::NotOffered);
         }
         if !is_public_key(body.suite, &body.issuer_key) {
@@ -309,6 +309,12 @@ impl Quoting {
     #[must_use]
     pub const fn selection(&self) -> &Selection {
         &self.challenged.body.selection
+    }
+
+    /// In which form.
+    #[must_use]
+    pub const fn variant(&self) -> Variant {
+        self.challenged.body.variant
     }
 
     /// Takes the quote and seals the evidence.

@@ -5,7 +5,7 @@ use crate::metrics::HostMessage;
 use crate::refusal::Refusal;
 use crate::secret::Secret;
 use crate::selection::Selection;
-use crate::terms::RequestId;
+use crate::terms::{RequestId, Variant};
 use crate::transcript::Hash;
 
 /// What happens to a host.
@@ -56,6 +56,8 @@ pub enum Effect {
     Quote {
         /// Id of the attempt.
         request: RequestId,
+        /// In which form the issuer wants it.
+        variant: Variant,
         /// What it is to be about.
         qualifying_data: Hash,
         /// Which registers it is to show.

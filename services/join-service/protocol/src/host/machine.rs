@@ -227,7 +227,8 @@ impl Machine {
             State::Activating(challenged) => {
                 let quoting = challenged.on_credential_activated(secret, &turn.entropy);
                 let (qualifying_data, selection) = (quoting.qualifying_data(), quoting.selection().clone());
-                turn.effects.push(Effect::Quote { request, qualifying_data, selection });
+                let variant = quoting.variant();
+                turn.effects.push(Effect::Quote { request, variant, qualifying_data, selection });
                 self.state = State::Quoting(quoting);
                 self.wait_at_most(turn, TPM_LIFETIME_MS);
             }

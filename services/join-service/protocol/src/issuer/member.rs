@@ -1,7 +1,7 @@
 //! What a host with a ticket tells: how far it is, and that it is locked to the cluster.
 
 use super::{Issuer, Phase, Record};
-use crate::attestation::{Claims, Expected, Lock, Verifier};
+use crate::attestation::{Claims, Expected, Lock, Step, Verifier};
 use crate::message::WireError;
 use crate::message::acknowledgement::{Acknowledgement, Authenticated, Progress};
 use crate::metrics::HostMessage;
@@ -90,7 +90,7 @@ impl Issuer {
             return Err(MemberError::NotOfRequest);
         }
         let qualifying_data = transcript::second_qualifying_data(&th4);
-        let expected = Expected { qualifying_data, lock: Lock::Extended(*cluster_id) };
+        let expected = Expected { qualifying_data, lock: Lock::Extended(*cluster_id), step: Step::Acknowledgement };
         let claims =
             verifier.check_quote(&record.keys(), &acknowledgement.quote, &expected).map_err(MemberError::Quote)?;
         let sealed_result = (!acknowledgement.ciphertext.is_empty())

@@ -6,7 +6,7 @@
 use super::claim::{Phase, Record};
 use super::keys::EpochKeys;
 use super::{Ignored, Issuer, RefusedInClear};
-use crate::attestation::{Claims, Expected, HostKeys, Lock, Verifier};
+use crate::attestation::{Claims, Expected, HostKeys, Lock, Step, Verifier};
 use crate::certificate::leaf_public_key;
 use crate::message::challenge::{Challenge, ChallengeBody};
 use crate::message::evidence::{Evidence, EvidenceBody, EvidenceContent};
@@ -305,7 +305,7 @@ impl Issuer {
             }
             (Kind::Join | Kind::Rejoin | Kind::Recover | Kind::Init, _) => Lock::Open,
         };
-        let expected = Expected { qualifying_data: recipient.qualifying_data, lock };
+        let expected = Expected { qualifying_data: recipient.qualifying_data, lock, step: Step::Evidence };
         let claims = verifier.check_quote(&keys, &content.quote, &expected)?;
         Ok((body, claims))
     }
