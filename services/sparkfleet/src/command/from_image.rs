@@ -270,7 +270,7 @@ mod tests {
         let der = directory.path().join("root.der");
         std::fs::write(&der, &block.contents).unwrap();
         let print = hex::encode(Hash::Sha256.digest(&[&block.contents]));
-        assert_eq!(fingerprints(&pem).unwrap(), [print.clone()]);
+        assert_eq!(fingerprints(&pem).unwrap(), std::slice::from_ref(&print));
         assert_eq!(fingerprints(&der).unwrap(), [print]);
         std::fs::write(&der, "x").unwrap();
         assert_eq!(exit::code_of(&fingerprints(&der).unwrap_err()), exit::CONFIG);
