@@ -454,6 +454,7 @@ impl State {
                     tracing::warn!(kind = kind.name(), refusal = %refusal, "refused");
                     self.node.last_error = Some(format!("{kind} refused: {refusal}"));
                 }
+                MachineEffect::Hindered { reason } => self.hindered(reason),
                 MachineEffect::Ignored { message, reason } => self.ignored(&format!("{message}: {reason}")),
             }
         }

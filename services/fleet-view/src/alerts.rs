@@ -1,13 +1,14 @@
 //! Active alerts: those of the monitors, and those that no monitor can raise because who would is away. Whoever counts alerts counts these rows.
 
 use cluster_manager_contract::{ClusterDevice, SetupState};
-use configdb_schema::address;
+use configdb_schema::address::{self, ClusterName};
 use edge_monitor_contract::{AlertKind, MonitorView, MonitoredNodeDevice, NodeState, Presence};
 use edge_sync_contract::SyncReplica;
+use join_service_contract::HostState;
 use serde::Serialize;
 use sparkplug::EdgeNodeDescriptor;
 
-use crate::Fleet;
+use crate::{Fleet, JoiningHostRow};
 
 /// An active alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,7 +17,8 @@ pub struct AlertRow {
     pub cluster: Option<String>,
     /// Which node it is about; None: the cluster as a whole.
     pub node: Option<String>,
-    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (somebody should look at the cluster's certificates and tokens), or `Store` (ConfigDB's disk).
+    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (somebody should look at the cluster's certificates and tokens), `Locked_Out` (a member was refused its keys), `Moved_Disk` (a machine
+    /// has the state disk of another host), or `Store` (ConfigDB's disk).
     pub alert: &'static str,
     /// Since when, UTC ms; None: not known.
     pub since: Option<u64>,
@@ -66,6 +68,7 @@ impl Fleet {
                 monitor: self.manager.node().to_string(),
             }));
         }
+        rows.extend(self.joining_hosts(None).iter().filter_map(|row| self.joining_alert(row)));
         rows.extend(self.store_alert());
         rows.sort_by(|a, b| (a.since, &a.cluster, &a.node, a.alert).cmp(&(b.since, &b.cluster, &b.node, b.alert)));
         rows
@@ -136,6 +139,25 @@ impl Fleet {
                 monitor: monitor.to_string(),
             });
             rows.collect::<Vec<_>>()
+        })
+    }
+
+    /// What the join service says of a host that somebody should look at.
+    fn joining_alert(&self, row: &JoiningHostRow) -> Option<AlertRow> {
+        let (alert, told) = match row.state {
+            HostState::LockedOut => ("Locked_Out", "a member was refused its keys, and its state disk stays closed"),
+            _ if row.has_foreign_disk => ("Moved_Disk", "a machine asks for the keys of a disk that is another host's"),
+            _ => return None,
+        };
+        let detail = row.detail.as_deref().or(row.verdict.as_deref()).unwrap_or_default();
+        let group = self.organisation().cluster_group(&ClusterName::new(row.cluster.clone()).ok()?);
+        Some(AlertRow {
+            cluster: Some(row.cluster.clone()),
+            node: Some(row.title()),
+            alert,
+            since: None,
+            reason: format!("{told}: {detail}"),
+            monitor: format!("{group}/{}", address::JOIN_NODE),
         })
     }
 

@@ -12,6 +12,7 @@ use configdb_schema::document::{EdgeCluster, EdgeDeployment, JsonObject, Members
 use edge_monitor_contract::{Alert, MonitorNode, MonitoredNodeDevice, NodeState, identity};
 use edge_sync_contract::names::SyncDevice;
 use edge_sync_contract::{DeploymentDevice, DeploymentState, HostDevice, SyncNode};
+use join_service_contract::{JoinHost, JoinNode};
 use sparkplug::host::HostEvent;
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
@@ -136,6 +137,16 @@ impl Bench {
     /// The central monitor is born; the monitors of these groups are offline.
     pub fn central_monitor(&mut self, offline: &[&str]) {
         self.monitor_at(&central(address::MONITOR_NODE), offline);
+    }
+
+    /// The join service of a cluster is born with these hosts, by the ids of their devices.
+    pub fn join(&mut self, name: &str, hosts: &[(Uuid, JoinHost)]) {
+        let address = at(name, address::JOIN_NODE);
+        let hosts_total = u32::try_from(hosts.len()).unwrap();
+        self.born(&address, JoinNode { hosts_total, ..JoinNode::default() }.to_metrics());
+        for (id, host) in hosts {
+            self.device(&address, join_service_contract::host_device(*id), host.to_metrics());
+        }
     }
 
     /// A node of a cluster dies.

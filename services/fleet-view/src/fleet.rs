@@ -172,8 +172,12 @@ pub struct HostRow {
 pub struct JoiningHostRow {
     /// Cluster name.
     pub cluster: String,
-    /// UUID of its state disk: its address.
+    /// Id of its device: its state disk, or that of its endorsement key while it has the state disk of another host.
+    pub id: Uuid,
+    /// UUID of the state disk that it has.
     pub disk: Uuid,
+    /// The state disk is that of another host.
+    pub has_foreign_disk: bool,
     /// Name that it has or wants; empty if it leaves that to the service.
     pub name: String,
     /// How far it is.
@@ -206,12 +210,14 @@ pub struct JoiningHostRow {
 }
 
 impl JoiningHostRow {
-    fn new(cluster: &str, disk: Uuid, host: &JoinHost) -> Self {
+    fn new(cluster: &str, id: Uuid, host: &JoinHost) -> Self {
         let registers: BTreeMap<u8, String> =
             host.registers.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         Self {
             cluster: cluster.to_owned(),
-            disk,
+            id,
+            disk: host.foreign_disk.unwrap_or(id),
+            has_foreign_disk: host.foreign_disk.is_some(),
             name: host.name.clone(),
             state: host.state,
             role: host.role.clone(),
@@ -229,10 +235,10 @@ impl JoiningHostRow {
         }
     }
 
-    /// What people call it: its name, or its state disk as long as it has none.
+    /// What people call it: its name, or its id as long as it has none.
     #[must_use]
     pub fn title(&self) -> String {
-        if self.name.is_empty() { self.disk.to_string() } else { self.name.clone() }
+        if self.name.is_empty() { self.id.to_string() } else { self.name.clone() }
     }
 }
 
@@ -364,10 +370,10 @@ impl Fleet {
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, join))
         });
         let rows = wanted.flat_map(|(name, join)| {
-            join.hosts().iter().map(move |(disk, host)| JoiningHostRow::new(name.as_str(), *disk, host))
+            join.hosts().iter().map(move |(id, host)| JoiningHostRow::new(name.as_str(), *id, host))
         });
         let mut rows: Vec<JoiningHostRow> = rows.collect();
-        rows.sort_by(|a, b| (&a.cluster, &a.name, a.disk).cmp(&(&b.cluster, &b.name, b.disk)));
+        rows.sort_by(|a, b| (&a.cluster, &a.name, a.id).cmp(&(&b.cluster, &b.name, b.id)));
         rows
     }
 

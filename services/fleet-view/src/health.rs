@@ -163,6 +163,9 @@ pub fn host(ready: Option<bool>, joining: Option<&JoiningHostRow>, alive: bool) 
         match row.state {
             HostState::Pending => findings.add(Health::Attention, told("the host waits for approval")),
             HostState::Refused => findings.add(Health::Attention, told("the host is refused")),
+            HostState::LockedOut => {
+                findings.add(Health::Attention, told("the member was refused its keys: its state disk stays closed"));
+            }
             HostState::Failed => {
                 findings.add(Health::Attention, told("the host had a ticket and did not become a member"))
             }

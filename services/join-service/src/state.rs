@@ -339,9 +339,9 @@ impl State {
     }
 
     fn report(&mut self, now: Now) {
-        for disk in self.reports.take_changed(&mut self.cache, &mut self.seen, self.policy.epoch()) {
-            let host = report::host(disk, &self.cache, &self.seen, &self.policy);
-            self.effects.extend(self.reports.update_host(disk, host).map(Effect::Node));
+        for id in self.reports.take_changed(&mut self.cache, &mut self.seen, self.policy.epoch()) {
+            let host = report::host(id, &self.cache, &self.seen, &self.policy);
+            self.effects.extend(self.reports.update_host(id, host).map(Effect::Node));
         }
         let node = self.node(now);
         let update = self.reports.update_node(node, &self.counters);
@@ -377,6 +377,7 @@ impl State {
             hosts_total: hosts.total,
             hosts_pending: hosts.pending,
             hosts_members: hosts.members,
+            hosts_locked_out: hosts.locked_out,
             tickets_issued: self.totals.issued,
             tickets_resent: self.totals.resent,
             tickets_acknowledged: self.totals.acknowledged,

@@ -15,6 +15,7 @@ use join_protocol::refusal::RefusalCode;
 use join_protocol::secret::cluster_id;
 use join_protocol::terms::{Kind, RequestId, Role};
 use join_service::document::{ControlPlaneLease, Key, from_text};
+use join_service_contract::names::keyed_host;
 use join_service_contract::{DesiredPolicy, HostState, PolicyState};
 use serde_json::json;
 use support::host::SimHost;
@@ -297,6 +298,51 @@ fn a_genuine_policy_in_a_hostile_envelope_locks_nobody_out() {
     let node = world.node().unwrap();
     assert_eq!((node.policy_held, node.policy_version, node.policy_error), (Some(false), 2, None));
     joins(&mut world, 0);
+}
+
+#[test]
+fn a_member_that_is_refused_its_keys_is_locked_out_until_it_gets_them() {
+    let mut world = world(vec![worker(1)]);
+    joins(&mut world, 0);
+    world.hosts[0].reboot(Kind::Rejoin);
+    world.hosts[0].tpm.extend(4, &[9; 32]);
+    refused(&mut world, 0, RefusalCode::Measurement);
+    world.run_for(SECOND);
+    let device = world.device(0).unwrap();
+    assert_eq!((device.state, device.kind.as_str()), (HostState::LockedOut, "rejoin"));
+    assert!(device.detail.unwrap().contains("PCR 4: wanted"));
+    let counts = |world: &World| world.node().map(|node| (node.hosts_members, node.hosts_locked_out)).unwrap();
+    assert_eq!(counts(&world), (0, 1));
+    world.hosts[0].reboot(Kind::Rejoin);
+    world.begin(0);
+    assert!(world.run_until_so(3 * MINUTE, |world| world.hosts[0].disk_keys.len() == 2));
+    world.run_for(SECOND);
+    assert_eq!((world.device(0).unwrap().state, counts(&world)), (HostState::Member, (1, 0)));
+}
+
+#[test]
+fn who_has_the_disk_of_another_host_is_shown_beside_it_and_never_in_its_place() {
+    let disk = Uuid::from_u128(1);
+    let mut world = world(vec![worker(1)]);
+    joins(&mut world, 0);
+    world.add(SimHost::with(2, disk, "edge-1", Role::Worker));
+    world.hosts[1].reboot(Kind::Rejoin);
+    refused(&mut world, 1, RefusalCode::ApprovalPending);
+    world.run_for(SECOND);
+    let device = world.device(0).unwrap();
+    assert_eq!((device.state, device.endorsement_key.clone()), (HostState::Member, world.hosts[0].ek()));
+    let thief = keyed_host(&world.hosts[1].ek_bytes());
+    let shown = world.device_with_id(thief).expect("who has the disk is shown");
+    assert_eq!((shown.state, shown.foreign_disk), (HostState::Refused, Some(disk)));
+    assert_eq!(shown.endorsement_key, world.hosts[1].ek());
+    assert!(shown.detail.unwrap().starts_with(&format!("it has the state disk {disk} of another host: ")));
+    assert_eq!(world.node().unwrap().hosts_total, 2);
+    // With a disk of its own it is a host like any other.
+    world.hosts[1] = SimHost::with(2, Uuid::from_u128(2), "edge-2", Role::Worker);
+    refused(&mut world, 1, RefusalCode::ApprovalPending);
+    world.run_for(SECOND);
+    assert_eq!(world.device_with_id(thief), None);
+    assert_eq!(world.device(1).unwrap().state, HostState::Pending);
 }
 
 #[test]

@@ -305,6 +305,7 @@ impl JoiningHost {
                 }
                 Effect::Renew { .. } => anyhow::bail!("host {}: nobody asked to renew", self.number),
                 Effect::Refused(refusal) => anyhow::bail!("host {} is refused: {refusal:?}", self.number),
+                Effect::Hindered { reason } => anyhow::bail!("host {}: {reason}", self.number),
                 Effect::Ignored { message, reason } => anyhow::bail!("host {}: {message}: {reason}", self.number),
             }
         }

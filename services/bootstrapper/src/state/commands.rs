@@ -90,6 +90,14 @@ impl State {
         }
     }
 
+    /// The answer cannot be used, and somebody has to look: a warning, once for each reason, and the status.
+    pub(super) fn hindered(&mut self, reason: String) {
+        if self.node.last_error.as_ref() != Some(&reason) {
+            tracing::warn!(%reason, "the answer cannot be used");
+            self.node.last_error = Some(reason);
+        }
+    }
+
     pub(super) fn ignored(&mut self, reason: &dyn std::fmt::Display) {
         self.node.ignored += 1;
         tracing::debug!(%reason, "message not believed");

@@ -343,6 +343,20 @@ fn a_refusal_is_told_and_a_disk_of_another_cluster_is_not_taken_in() {
 }
 
 #[test]
+fn a_host_with_a_wrong_clock_says_so_and_comes_in_when_it_is_right() {
+    let mut world = World::new(Kind::Rejoin);
+    // Beyond the end of the issuer's certificate.
+    world.ahead_ms = 4_000_000_000_000;
+    world.run_for(60_000);
+    assert!(!world.host.locked);
+    let error = world.state().node().last_error.clone().unwrap();
+    assert!(error.contains("is not valid at the time of this machine's clock: set the clock"), "{error}");
+    world.ahead_ms = 0;
+    world.run_to_the_end("with the right clock");
+    assert!(world.host.locked);
+}
+
+#[test]
 fn what_cannot_be_looked_at_ends_the_run_and_touches_nothing() {
     let mut world = World::new(Kind::Join);
     world.trouble = Some(Trouble::Fails("inspect", usize::MAX));

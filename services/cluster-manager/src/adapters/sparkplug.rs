@@ -153,7 +153,7 @@ fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
         enrolling,
         Interest::in_edge_node(configdb.edge_node, |device| object_of(device).is_some()),
         Interest::in_edge_node(sync, |device| edge_sync_contract::SyncDevice::parse(device).is_some()),
-        Interest::in_edge_node(join, |device| join_service_contract::names::disk_of(device).is_some()),
+        Interest::in_edge_node(join, |device| join_service_contract::names::host_of(device).is_some()),
         Interest::in_edge_node(keys, |device| krb_keys_contract::names::resource_of(device).is_some()),
         Interest::in_edge_node(renewal, |_| false),
     ])

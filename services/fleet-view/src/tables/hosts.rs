@@ -16,19 +16,20 @@ const REFUSALS: &str = include_str!("../../../../docs/attestation.md");
 const LADDER: [&str; 9] =
     ["hello", "challenge", "evidence", "verdict", "ticket", "locked", "disk", "installed", "member"];
 
-/// Hosts of the whole fleet, by `CLUSTER/HOSTNAME`; a host without a name, and one that shares its name with another, by its state disk.
+/// Hosts of the whole fleet, by `CLUSTER/HOSTNAME`; a host without a name, and one that shares its name with another, by its id. A name is that of the member before that of who asks for it,
+/// and of who was seen last among equals.
 #[must_use]
 pub fn hosts(fleet: &Fleet) -> Table {
     let mut joining: BTreeMap<String, JoiningHostRow> = BTreeMap::new();
     for row in fleet.joining_hosts(None) {
         let key = format!("{}/{}", row.cluster, row.title());
         match joining.get(&key) {
-            Some(known) if known.last_seen > row.last_seen => {
-                joining.insert(format!("{}/{}", row.cluster, row.disk), row);
+            Some(known) if claim(known) > claim(&row) => {
+                joining.insert(format!("{}/{}", row.cluster, row.id), row);
             }
             _ => {
                 if let Some(older) = joining.insert(key, row) {
-                    joining.insert(format!("{}/{}", older.cluster, older.disk), older);
+                    joining.insert(format!("{}/{}", older.cluster, older.id), older);
                 }
             }
         }
@@ -69,6 +70,12 @@ pub fn hosts(fleet: &Fleet) -> Table {
     table
 }
 
+/// By what a row has a right to its name.
+const fn claim(row: &JoiningHostRow) -> (bool, bool, u64) {
+    let was_admitted = !matches!(row.state, HostState::Pending | HostState::Refused);
+    (!row.has_foreign_disk, was_admitted, row.last_seen)
+}
+
 fn policies(fleet: &Fleet) -> BTreeMap<String, AttestationPolicy> {
     let entries = fleet.cluster_entries();
     let policy = |uuid| fleet.config.document::<AttestationPolicy>(uuid).ok().flatten();
@@ -78,6 +85,7 @@ fn policies(fleet: &Fleet) -> BTreeMap<String, AttestationPolicy> {
 fn standing(member: Option<&HostRow>, joining: Option<&JoiningHostRow>) -> &'static str {
     match (member, joining.map(|row| row.state)) {
         (_, Some(HostState::Revoked)) => "revoked",
+        (_, Some(HostState::LockedOut)) => "locked out",
         (Some(_), _) => "Kubernetes Node",
         (None, Some(HostState::Pending)) => "waiting",
         (None, Some(HostState::Refused)) => "refused",
@@ -99,7 +107,7 @@ fn steps(row: &JoiningHostRow) -> Vec<Step> {
     };
     let (done, state) = match row.state {
         HostState::Pending => (3, StepState::Active),
-        HostState::Refused | HostState::Revoked => (3, StepState::Failed),
+        HostState::Refused | HostState::LockedOut | HostState::Revoked => (3, StepState::Failed),
         HostState::Admitted => (of_stage.max(4), StepState::Active),
         HostState::Locked => (of_stage.max(6), StepState::Active),
         HostState::Failed => (of_stage.max(4), StepState::Failed),

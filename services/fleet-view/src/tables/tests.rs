@@ -1,6 +1,7 @@
 //! What the tables say of a fleet in miniature.
 
 use edge_sync_contract::{DeploymentState, SyncNode};
+use join_service_contract::{HostState, JoinHost};
 
 use super::*;
 use crate::bench::{Bench, CLUSTER, NAME, reported};
@@ -83,6 +84,37 @@ fn an_alert_and_a_host_have_their_rows() {
     );
     bench.dies(NAME, "Sync");
     assert_eq!(hosts(&bench.fleet)["Paint_Shop/paint-1"]["health"], "away");
+}
+
+#[test]
+fn a_member_that_is_locked_out_and_who_has_its_disk_are_two_rows_and_two_alerts() {
+    let mut bench = Bench::with_cluster();
+    let (disk, thief) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    let host = |state, last_seen| JoinHost {
+        name: "press-1".to_owned(),
+        role: "worker".to_owned(),
+        state,
+        verdict: Some("measurement".to_owned()),
+        detail: Some("PCR 4: wanted".to_owned()),
+        last_seen,
+        ..JoinHost::default()
+    };
+    let foreign = JoinHost { foreign_disk: Some(disk), ..host(HostState::Refused, 9) };
+    bench.join(NAME, &[(disk, host(HostState::LockedOut, 5)), (thief, foreign)]);
+    let table = hosts(&bench.fleet);
+    let member = |key: String| table[&key]["member"].as_str().unwrap().to_owned();
+    // Who has the disk asks by the same name, and was seen later.
+    assert_eq!(member(format!("{NAME}/press-1")), "locked out");
+    assert_eq!(member(format!("{NAME}/{thief}")), "refused");
+    assert_eq!(table[&format!("{NAME}/{thief}")]["disk"], disk.to_string());
+    let alerts: Vec<_> = bench.fleet.alerts().into_iter().map(|row| (row.alert, row.subject(), row.reason)).collect();
+    let told = |alert: &str| {
+        alerts.iter().find(|(kind, ..)| *kind == alert).map(|(_, subject, reason)| (&**subject, &**reason))
+    };
+    let reason = "a member was refused its keys, and its state disk stays closed: PCR 4: wanted";
+    assert_eq!(told("Locked_Out"), Some((&*format!("{NAME}/press-1"), reason)));
+    let reason = "a machine asks for the keys of a disk that is another host's: PCR 4: wanted";
+    assert_eq!(told("Moved_Disk"), Some((&*format!("{NAME}/press-1"), reason)));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub enum HostState {
     Locked,
     /// A member of the cluster.
     Member,
+    /// It was a member, asked for its keys again and was refused: its state disk stays closed. The verdict says why.
+    LockedOut,
     /// It had a ticket and did not become a member.
     Failed,
     /// Its endorsement key is revoked.
@@ -31,8 +33,16 @@ pub enum HostState {
 
 impl HostState {
     /// Every state.
-    pub const ALL: &'static [Self] =
-        &[Self::Pending, Self::Refused, Self::Admitted, Self::Locked, Self::Member, Self::Failed, Self::Revoked];
+    pub const ALL: &'static [Self] = &[
+        Self::Pending,
+        Self::Refused,
+        Self::Admitted,
+        Self::Locked,
+        Self::Member,
+        Self::LockedOut,
+        Self::Failed,
+        Self::Revoked,
+    ];
 
     /// As on the wire.
     #[must_use]
@@ -43,6 +53,7 @@ impl HostState {
             Self::Admitted => "admitted",
             Self::Locked => "locked",
             Self::Member => "member",
+            Self::LockedOut => "locked-out",
             Self::Failed => "failed",
             Self::Revoked => "revoked",
         }
@@ -57,7 +68,7 @@ impl fmt::Display for HostState {
 
 /// The text is none of the states.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("must be pending, refused, admitted, locked, member, failed or revoked")]
+#[error("must be pending, refused, admitted, locked, member, locked-out, failed or revoked")]
 pub struct UnknownHostState;
 
 impl FromStr for HostState {
@@ -95,6 +106,8 @@ pub struct JoinHost {
     pub registers: Option<String>,
     /// Deviations that the policy lets pass, for people.
     pub warnings: Option<String>,
+    /// The state disk that it names, if that is another host's; its device id is then its own ([`crate::names::keyed_host`]).
+    pub foreign_disk: Option<Uuid>,
     /// When it was first seen, UTC ms.
     pub first_seen: u64,
     /// When it was last judged, UTC ms.
@@ -115,16 +128,18 @@ sparkplug::typed_metrics! {
         policy_revision => host::POLICY_REVISION,
         registers => host::REGISTERS,
         warnings => host::WARNINGS,
+        #[optional]
+        foreign_disk as form::Nullable<form::UuidString> => host::FOREIGN_DISK,
         first_seen as form::DateTime => host::FIRST_SEEN,
         last_seen as form::DateTime => host::LAST_SEEN,
     }
 }
 
 impl JoinHost {
-    /// What makes the device of the host with this state disk known, or brings it up to date.
+    /// What makes the device with this id known, or brings it up to date: see [`host_device`] and [`crate::names::keyed_host`].
     #[must_use]
-    pub fn to_update(&self, disk: Uuid) -> NodeUpdate {
-        NodeUpdate::DeviceBirth { device: host_device(disk), metrics: self.to_metrics() }
+    pub fn to_update(&self, id: Uuid) -> NodeUpdate {
+        NodeUpdate::DeviceBirth { device: host_device(id), metrics: self.to_metrics() }
     }
 }
 
@@ -140,6 +155,7 @@ mod tests {
             state: HostState::Pending,
             verdict: Some("approval-pending".to_owned()),
             registers: Some(r#"{"4":"00"}"#.to_owned()),
+            foreign_disk: Some(Uuid::from_u128(7)),
             first_seen: 1,
             ..JoinHost::default()
         };
@@ -159,6 +175,7 @@ mod tests {
                 "Policy Revision UInt64",
                 "Registers String",
                 "Warnings String",
+                "Foreign Disk String",
                 "First Seen DateTime",
                 "Last Seen DateTime",
             ];

@@ -47,6 +47,8 @@ pub const HOSTS_TOTAL: &str = "Hosts/Total";
 pub const HOSTS_PENDING: &str = "Hosts/Pending";
 /// Of them members (UInt32).
 pub const HOSTS_MEMBERS: &str = "Hosts/Members";
+/// Of them members that were refused their keys (UInt32).
+pub const HOSTS_LOCKED_OUT: &str = "Hosts/Locked Out";
 /// Tickets made since the start of the replica (UInt64).
 pub const TICKETS_ISSUED: &str = "Tickets/Issued";
 /// Tickets sent again since the start of the replica (UInt64).
@@ -83,7 +85,7 @@ pub mod host {
     pub const VARIANT: &str = "Variant";
     /// Endorsement key in the form in which a policy enrols and revokes it: 64 hex digits (String).
     pub const ENDORSEMENT_KEY: &str = "Endorsement Key";
-    /// `pending`, `refused`, `admitted`, `locked`, `member`, `failed` or `revoked` (String).
+    /// `pending`, `refused`, `admitted`, `locked`, `member`, `locked-out`, `failed` or `revoked` (String).
     pub const STATE: &str = "State";
     /// Reason of the last refusal by its stable name (String, null if it was not refused).
     pub const VERDICT: &str = "Verdict";
@@ -99,6 +101,8 @@ pub mod host {
     pub const REGISTERS: &str = "Registers";
     /// Registers that differ where the policy only warns, and other remarks, for people (String or null).
     pub const WARNINGS: &str = "Warnings";
+    /// The state disk that it names, if that is another host's (String, UUID; null if not).
+    pub const FOREIGN_DISK: &str = "Foreign Disk";
     /// When it was first seen (DateTime).
     pub const FIRST_SEEN: &str = "First Seen";
     /// When it was last judged (DateTime).
@@ -112,17 +116,26 @@ pub fn join_node(group: GroupId) -> EdgeNodeDescriptor {
     EdgeNodeDescriptor::new(group, edge_node)
 }
 
-/// Device id of the host with this state disk: its UUID, lower-case with hyphens.
+/// The id of a host that names the state disk of another one: a UUID of version 8 (RFC 9562) from the first 16 bytes of its endorsement key's hash, so that no such host stands in the place
+/// of another.
 #[must_use]
-pub fn host_device(disk: Uuid) -> DeviceId {
-    DeviceId::new(disk.hyphenated().to_string()).expect("hex digits and hyphens make an id")
+pub fn keyed_host(endorsement_key: &[u8; 32]) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&endorsement_key[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// The state disk of a host device; None if it is none of Join's.
+/// Device id of the host with this state disk, or of a [`keyed_host`]: its UUID, lower-case with hyphens.
 #[must_use]
-pub fn disk_of(device: &DeviceId) -> Option<Uuid> {
+pub fn host_device(id: Uuid) -> DeviceId {
+    DeviceId::new(id.hyphenated().to_string()).expect("hex digits and hyphens make an id")
+}
+
+/// The UUID in the id of a host device: its state disk, or a [`keyed_host`]. None if it is none of Join's.
+#[must_use]
+pub fn host_of(device: &DeviceId) -> Option<Uuid> {
     // Only the lower-case hyphenated form: another spelling would be a second device of one host.
-    Uuid::try_parse(device.as_str()).ok().filter(|disk| disk.hyphenated().to_string() == device.as_str())
+    Uuid::try_parse(device.as_str()).ok().filter(|id| id.hyphenated().to_string() == device.as_str())
 }
 
 #[cfg(test)]
@@ -133,9 +146,16 @@ mod tests {
     fn device_ids_are_read_back_and_foreign_ones_are_not_ours() {
         let disk = Uuid::from_u128(0xAB);
         assert_eq!(host_device(disk).as_str(), "00000000-0000-0000-0000-0000000000ab");
-        assert_eq!(disk_of(&host_device(disk)), Some(disk));
+        assert_eq!(host_of(&host_device(disk)), Some(disk));
         for foreign in ["host.a", "000000000000000000000000000000ab", "00000000-0000-0000-0000-0000000000AB"] {
-            assert_eq!(disk_of(&DeviceId::new(foreign).unwrap()), None, "{foreign}");
+            assert_eq!(host_of(&DeviceId::new(foreign).unwrap()), None, "{foreign}");
         }
+    }
+
+    #[test]
+    fn a_host_by_its_key_has_an_id_that_no_random_disk_has() {
+        let id = keyed_host(&[0xFF; 32]);
+        assert_eq!(id.to_string(), "ffffffff-ffff-8fff-bfff-ffffffffffff");
+        assert_eq!(host_of(&host_device(id)), Some(id));
     }
 }

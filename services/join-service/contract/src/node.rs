@@ -5,10 +5,10 @@ use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::names::{
-    CLUSTER_NAME, CLUSTER_UUID, CONTROL_PLANE_HOLDER, CONTROL_PLANE_UNTIL, ERROR, HOSTS_MEMBERS, HOSTS_PENDING,
-    HOSTS_TOTAL, POLICY_DIGEST, POLICY_ENTRY, POLICY_ERROR, POLICY_HELD, POLICY_HOLD_REASON, POLICY_ORIGIN,
-    POLICY_REVISION, POLICY_STATE, POLICY_VERSION, REPLICA, SERVICE, SERVICE_NAME, SIMULATED, TICKETS_ACKNOWLEDGED,
-    TICKETS_ISSUED, TICKETS_RESENT, TOKENS_LIVE, TOKENS_REVOKED, VERSION,
+    CLUSTER_NAME, CLUSTER_UUID, CONTROL_PLANE_HOLDER, CONTROL_PLANE_UNTIL, ERROR, HOSTS_LOCKED_OUT, HOSTS_MEMBERS,
+    HOSTS_PENDING, HOSTS_TOTAL, POLICY_DIGEST, POLICY_ENTRY, POLICY_ERROR, POLICY_HELD, POLICY_HOLD_REASON,
+    POLICY_ORIGIN, POLICY_REVISION, POLICY_STATE, POLICY_VERSION, REPLICA, SERVICE, SERVICE_NAME, SIMULATED,
+    TICKETS_ACKNOWLEDGED, TICKETS_ISSUED, TICKETS_RESENT, TOKENS_LIVE, TOKENS_REVOKED, VERSION,
 };
 use crate::policy::{PolicyDigest, PolicyState};
 
@@ -49,6 +49,8 @@ pub struct JoinNode {
     pub hosts_pending: u32,
     /// Of them members.
     pub hosts_members: u32,
+    /// Of them members that were refused their keys.
+    pub hosts_locked_out: u32,
     /// Tickets made since the start of the replica.
     pub tickets_issued: u64,
     /// Tickets sent again since then.
@@ -93,6 +95,8 @@ sparkplug::typed_metrics! {
         hosts_total => HOSTS_TOTAL,
         hosts_pending => HOSTS_PENDING,
         hosts_members => HOSTS_MEMBERS,
+        #[optional]
+        hosts_locked_out => HOSTS_LOCKED_OUT,
         tickets_issued => TICKETS_ISSUED,
         tickets_resent => TICKETS_RESENT,
         tickets_acknowledged => TICKETS_ACKNOWLEDGED,
@@ -142,6 +146,7 @@ mod tests {
             "Hosts/Total UInt32",
             "Hosts/Pending UInt32",
             "Hosts/Members UInt32",
+            "Hosts/Locked Out UInt32",
             "Tickets/Issued UInt64",
             "Tickets/Resent UInt64",
             "Tickets/Acknowledged UInt64",

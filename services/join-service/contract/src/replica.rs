@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::counters::JoinCounters;
 use crate::host::JoinHost;
-use crate::names::disk_of;
+use crate::names::host_of;
 use crate::node::JoinNode;
 
 /// What an event changed.
@@ -22,7 +22,7 @@ pub enum JoinChange {
     Stale,
     /// Metrics of the node itself.
     Node,
-    /// The host with that state disk came, changed or went.
+    /// The host with that id, which is its state disk or that of a [`crate::names::keyed_host`], came, changed or went.
     Host(Uuid),
     /// A device that is no host, or a birth or data that cannot be read; see [`JoinReplica::problems`].
     Other(DeviceId),
@@ -101,7 +101,7 @@ impl JoinReplica {
         &self.counters
     }
 
-    /// Hosts by state disk.
+    /// Hosts by the id of their device: the state disk, or that of a [`crate::names::keyed_host`].
     #[must_use]
     pub const fn hosts(&self) -> &BTreeMap<Uuid, JoinHost> {
         &self.hosts
@@ -153,8 +153,8 @@ impl JoinReplica {
             }
             HostEvent::DeviceDeath { node, device, .. } if *node == self.address => {
                 self.problems.remove(device.as_str());
-                let disk = disk_of(device).filter(|disk| self.hosts.remove(disk).is_some())?;
-                Some(JoinChange::Host(disk))
+                let id = host_of(device).filter(|id| self.hosts.remove(id).is_some())?;
+                Some(JoinChange::Host(id))
             }
             _ => None,
         }
@@ -171,11 +171,11 @@ impl JoinReplica {
     fn device_birth(&mut self, device: &DeviceId, metrics: &[Metric]) -> JoinChange {
         self.problems.remove(device.as_str());
         let other = JoinChange::Other(device.clone());
-        let Some(disk) = disk_of(device) else { return other };
+        let Some(id) = host_of(device) else { return other };
         match JoinHost::from_metrics(metrics) {
             Ok(host) => {
-                self.hosts.insert(disk, host);
-                JoinChange::Host(disk)
+                self.hosts.insert(id, host);
+                JoinChange::Host(id)
             }
             Err(error) => {
                 self.note(device.as_str(), &error);
@@ -186,12 +186,12 @@ impl JoinReplica {
 
     fn device_data(&mut self, device: &DeviceId, metrics: &[Metric]) -> JoinChange {
         let other = JoinChange::Other(device.clone());
-        let Some(disk) = disk_of(device) else { return other };
-        let Some(host) = self.hosts.get_mut(&disk) else { return other };
+        let Some(id) = host_of(device) else { return other };
+        let Some(host) = self.hosts.get_mut(&id) else { return other };
         if let Err(error) = host.merge(metrics) {
             self.note(device.as_str(), &error);
         }
-        JoinChange::Host(disk)
+        JoinChange::Host(id)
     }
 }
 

@@ -444,7 +444,7 @@ impl World {
                 let quote = host.tpm.quote_of(&qualifying_data, &selection);
                 self.tell_host(at, Event::Locked { request, quote, result: None });
             }
-            Effect::Ignored { .. } => self.counts.misbelieved += 1,
+            Effect::Ignored { .. } | Effect::Hindered { .. } => self.counts.misbelieved += 1,
             Effect::Refused(_) => {}
         }
     }

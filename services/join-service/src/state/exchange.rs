@@ -147,20 +147,14 @@ impl State {
         let hello = recipient.hello();
         self.counters.refusal(refusal.code.name());
         tracing::info!(disk = %hello.disk, kind = %hello.kind, %refusal, "host refused");
-        let state = match refusal.code {
-            RefusalCode::ApprovalPending => HostState::Pending,
-            RefusalCode::EndorsementRevoked => HostState::Revoked,
-            _ => HostState::Refused,
-        };
         if let Ok(ek) = ek_hash(&recipient.keys()) {
             let seen = Seen {
                 disk: hello.disk,
                 name,
                 role: hello.role.name(),
                 variant: recipient.variant().name(),
-                kind: hello.kind.name(),
-                state,
-                verdict: refusal.code.name(),
+                kind: hello.kind,
+                verdict: refusal.code,
                 detail: refusal.detail.clone(),
                 registers: registers.map(registers_json),
                 policy_revision: self.policy.desired().map_or(0, |desired| desired.revision),

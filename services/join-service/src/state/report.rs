@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use join_attestation::EkHash;
 use join_service_contract::names::{
     POLICY_DIGEST, POLICY_ERROR, POLICY_HELD, POLICY_ORIGIN, POLICY_STATE, POLICY_VERSION,
 };
-use join_service_contract::{HostState, JoinCounters, JoinHost, JoinNode, host_device};
+use join_service_contract::{HostState, JoinCounters, JoinHost, JoinNode, host_device, names};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::{Metric, TypedMetrics};
 use uuid::Uuid;
@@ -34,6 +35,8 @@ pub struct HostCounts {
     pub pending: u32,
     /// Members.
     pub members: u32,
+    /// Members that were refused their keys.
+    pub locked_out: u32,
 }
 
 impl HostCounts {
@@ -47,12 +50,14 @@ impl HostCounts {
         self.total += 1;
         self.pending += u32::from(state == HostState::Pending);
         self.members += u32::from(state == HostState::Member);
+        self.locked_out += u32::from(state == HostState::LockedOut);
     }
 
     fn remove(&mut self, state: HostState) {
         self.total -= 1;
         self.pending -= u32::from(state == HostState::Pending);
         self.members -= u32::from(state == HostState::Member);
+        self.locked_out -= u32::from(state == HostState::LockedOut);
     }
 }
 
@@ -78,12 +83,12 @@ impl Reports {
     pub fn begin(&mut self, node: JoinNode, counters: &JoinCounters) -> (Vec<Metric>, Vec<NodeUpdate>) {
         let mut metrics = node.to_metrics();
         metrics.extend(counters.to_metrics());
-        let updates = self.hosts.iter().map(|(disk, host)| host.to_update(*disk)).collect();
+        let updates = self.hosts.iter().map(|(id, host)| host.to_update(*id)).collect();
         self.node = Some((node, counters.clone()));
         (metrics, updates)
     }
 
-    /// Of which disks the hosts have to be looked at: those that changed, and all if the policy did.
+    /// Ids of hosts that have to be looked at: those that changed, and all if the policy did.
     pub fn take_changed(&mut self, cache: &mut Cache, seen: &mut SeenHosts, policy: u64) -> BTreeSet<Uuid> {
         let mut disks = cache.take_changed_disks();
         disks.append(&mut seen.take_changed_disks());
@@ -91,12 +96,17 @@ impl Reports {
             disks.extend(self.hosts.keys());
             disks.extend(all_disks(cache, seen));
         }
+        // Who else named a disk depends on whose it is.
+        let others: Vec<Uuid> =
+            disks.iter().flat_map(|disk| seen.of_disk(*disk)).map(|(ek, _)| names::keyed_host(ek)).collect();
+        disks.extend(others);
+        disks.append(&mut seen.take_changed_ids());
         disks
     }
 
-    /// What has to be told so that the host of this disk is known; None: there is none.
-    pub fn update_host(&mut self, disk: Uuid, host: Option<JoinHost>) -> Option<NodeUpdate> {
-        let known = self.hosts.get(&disk);
+    /// What has to be told so that the host with this id is known; None: there is none.
+    pub fn update_host(&mut self, id: Uuid, host: Option<JoinHost>) -> Option<NodeUpdate> {
+        let known = self.hosts.get(&id);
         if known == host.as_ref() {
             return None;
         }
@@ -104,12 +114,12 @@ impl Reports {
             self.counts.remove(known.state);
         }
         let Some(host) = host else {
-            self.hosts.remove(&disk);
-            return Some(NodeUpdate::DeviceDeath { device: host_device(disk) });
+            self.hosts.remove(&id);
+            return Some(NodeUpdate::DeviceDeath { device: host_device(id) });
         };
         self.counts.add(host.state);
-        let update = host.to_update(disk);
-        self.hosts.insert(disk, host);
+        let update = host.to_update(id);
+        self.hosts.insert(id, host);
         Some(update)
     }
 
@@ -147,16 +157,16 @@ fn all_disks(cache: &Cache, seen: &SeenHosts) -> BTreeSet<Uuid> {
 
 /// The hosts as devices: those that have a record, and those that were refused.
 pub fn hosts(cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> BTreeMap<Uuid, JoinHost> {
-    let disks = all_disks(cache, seen).into_iter();
-    disks.filter_map(|disk| Some((disk, host(disk, cache, seen, policy)?))).collect()
+    let ids = all_disks(cache, seen).into_iter().chain(seen.iter().map(|(ek, _)| names::keyed_host(ek)));
+    ids.filter_map(|id| Some((id, host(id, cache, seen, policy)?))).collect()
 }
 
-/// The host of a disk, if there is one. A refused host never stands in the place of the host whose disk it names.
-pub fn host(disk: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> Option<JoinHost> {
+/// The host with this id, if there is one. A refused host never stands in the place of the host whose disk it names: it has the id of its endorsement key.
+pub fn host(id: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> Option<JoinHost> {
     let is_revoked = |ek| policy.verifier().policy().is_revoked(ek);
-    if let Some((ek, entry)) = cache.hosts_of_disk(disk).next_back() {
+    if let Some((ek, entry)) = cache.hosts_of_disk(id).next_back() {
         let mut host = recorded(hex::encode(ek), &entry.is);
-        if let Some(seen) = seen.get(ek).filter(|seen| seen.disk == disk) {
+        if let Some(seen) = seen.get(ek).filter(|seen| seen.disk == id) {
             refused(&mut host, seen, entry.is.bound);
         }
         if is_revoked(ek) {
@@ -164,21 +174,52 @@ pub fn host(disk: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) 
         }
         return Some(host);
     }
-    let owner = cache.disk_owner(disk);
-    let (ek, seen) = seen.of_disk(disk).find(|(ek, _)| owner.is_none_or(|owner| owner == **ek))?;
+    let (ek, seen, foreign_disk) = match of_disk(id, cache, seen) {
+        Some((ek, seen)) => (ek, seen, None),
+        None => {
+            let (ek, other) = seen.of_id(id)?;
+            let is_shown = has_record(cache, other.disk, ek)
+                || of_disk(other.disk, cache, seen).is_some_and(|(shown, _)| shown == ek);
+            if is_shown {
+                return None;
+            }
+            (ek, other, Some(other.disk))
+        }
+    };
     let mut host = JoinHost {
         name: seen.name.clone(),
         role: seen.role.to_owned(),
         variant: seen.variant.to_owned(),
         endorsement_key: hex::encode(ek),
+        foreign_disk,
         first_seen: seen.first_seen,
         ..JoinHost::default()
     };
     refused(&mut host, seen, false);
+    if let Some(disk) = foreign_disk {
+        // Whatever it was told: nobody should approve it before it has a disk of its own.
+        host.state = HostState::Refused;
+        host.detail = Some(format!("it has the state disk {disk} of another host: {}", seen.detail));
+    }
     if is_revoked(ek) {
         host.state = HostState::Revoked;
     }
     Some(host)
+}
+
+/// The host of a disk among those that have no record: its owner, or the first if it has none.
+fn of_disk<'a>(disk: Uuid, cache: &Cache, seen: &'a SeenHosts) -> Option<(&'a EkHash, &'a Seen)> {
+    let owner = cache.disk_owner(disk);
+    let is_others = |ek: &EkHash| owner.is_some_and(|owner| owner != *ek);
+    if cache.hosts_of_disk(disk).next().is_some() {
+        return None;
+    }
+    seen.of_disk(disk).find(|(ek, _)| !is_others(ek))
+}
+
+/// True if the record of this disk is that host's.
+fn has_record(cache: &Cache, disk: Uuid, ek: &EkHash) -> bool {
+    cache.hosts_of_disk(disk).next_back().is_some_and(|(owner, _)| owner == ek)
 }
 
 fn recorded(endorsement_key: String, record: &HostRecord) -> JoinHost {
@@ -195,19 +236,22 @@ fn recorded(endorsement_key: String, record: &HostRecord) -> JoinHost {
         policy_revision: record.policy_revision,
         registers: record.registers.clone(),
         warnings: record.warnings.clone(),
+        foreign_disk: None,
         first_seen: record.first_seen,
         last_seen: record.last_seen,
     }
 }
 
-/// A member that is refused a rejoin stays what it is; what was refused is told beside it.
+/// A member that is refused its keys is locked out; one that is refused new certificates stays what it is, and what was refused is told beside it.
 fn refused(host: &mut JoinHost, seen: &Seen, is_bound: bool) {
     if !is_bound {
-        host.state = seen.state;
+        host.state = seen.state();
+    } else if seen.locks_out() {
+        host.state = HostState::LockedOut;
     }
-    host.verdict = Some(seen.verdict.to_owned());
+    host.verdict = Some(seen.verdict.name().to_owned());
     host.detail = Some(seen.detail.clone());
-    host.kind = seen.kind.to_owned();
+    host.kind = seen.kind.name().to_owned();
     host.policy_revision = seen.policy_revision;
     host.last_seen = seen.last_seen;
     if seen.registers.is_some() {

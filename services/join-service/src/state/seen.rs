@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use join_attestation::EkHash;
-use join_service_contract::HostState;
+use join_protocol::refusal::{RefusalClass, RefusalCode};
+use join_protocol::terms::Kind;
+use join_service_contract::{HostState, names};
 use uuid::Uuid;
 
 /// The most hosts that are kept; of more the one that was not seen for longest is let go.
@@ -21,11 +23,9 @@ pub struct Seen {
     /// Form of its keys.
     pub variant: &'static str,
     /// What it asks for.
-    pub kind: &'static str,
-    /// Pending, refused or revoked.
-    pub state: HostState,
-    /// Name of the refusal.
-    pub verdict: &'static str,
+    pub kind: Kind,
+    /// Why it was refused.
+    pub verdict: RefusalCode,
     /// Why.
     pub detail: String,
     /// Registers, JSON.
@@ -38,12 +38,32 @@ pub struct Seen {
     pub last_seen: u64,
 }
 
+impl Seen {
+    /// Pending, refused or revoked.
+    #[must_use]
+    pub const fn state(&self) -> HostState {
+        match self.verdict {
+            RefusalCode::ApprovalPending => HostState::Pending,
+            RefusalCode::EndorsementRevoked => HostState::Revoked,
+            _ => HostState::Refused,
+        }
+    }
+
+    /// True if a member that was refused so has no keys: it asked for more than new certificates, and the same request will not be granted soon.
+    #[must_use]
+    pub fn locks_out(&self) -> bool {
+        self.kind != Kind::Renew && self.verdict.class() != RefusalClass::Retry
+    }
+}
+
 /// The last refusal of each host.
 #[derive(Debug, Default)]
 pub struct SeenHosts {
     hosts: BTreeMap<EkHash, Seen>,
     by_disk: BTreeMap<Uuid, BTreeSet<EkHash>>,
+    by_id: BTreeMap<Uuid, EkHash>,
     changed_disks: BTreeSet<Uuid>,
+    changed_ids: BTreeSet<Uuid>,
 }
 
 impl SeenHosts {
@@ -59,6 +79,7 @@ impl SeenHosts {
         self.forget(&ek);
         self.changed_disks.insert(seen.disk);
         self.by_disk.entry(seen.disk).or_default().insert(ek);
+        self.by_id.insert(names::keyed_host(&ek), ek);
         self.hosts.insert(ek, seen);
     }
 
@@ -66,6 +87,9 @@ impl SeenHosts {
     pub fn forget(&mut self, ek: &EkHash) {
         let Some(disk) = self.hosts.remove(ek).map(|seen| seen.disk) else { return };
         self.changed_disks.insert(disk);
+        let id = names::keyed_host(ek);
+        self.by_id.remove(&id);
+        self.changed_ids.insert(id);
         if let Some(keys) = self.by_disk.get_mut(&disk) {
             keys.remove(ek);
             if keys.is_empty() {
@@ -86,9 +110,20 @@ impl SeenHosts {
         keys.filter_map(|ek| self.hosts.get_key_value(ek))
     }
 
+    /// The host that has no disk of its own and this id.
+    #[must_use]
+    pub fn of_id(&self, id: Uuid) -> Option<(&EkHash, &Seen)> {
+        self.hosts.get_key_value(self.by_id.get(&id)?)
+    }
+
     /// Disks of which something changed since this was asked last.
     pub fn take_changed_disks(&mut self) -> BTreeSet<Uuid> {
         std::mem::take(&mut self.changed_disks)
+    }
+
+    /// Ids of hosts that are not seen any more, or were seen with another disk, since this was asked last.
+    pub fn take_changed_ids(&mut self) -> BTreeSet<Uuid> {
+        std::mem::take(&mut self.changed_ids)
     }
 
     /// All of them.
@@ -108,9 +143,8 @@ mod tests {
             name: String::new(),
             role: "worker",
             variant: "tpm2",
-            kind: "join",
-            state: HostState::Refused,
-            verdict: "lock",
+            kind: Kind::Join,
+            verdict: RefusalCode::Lock,
             detail: String::new(),
             registers: None,
             policy_revision: 0,

@@ -145,7 +145,7 @@ impl SimHost {
                         }
                     }
                     Effect::Refused(refusal) => self.refusals.push(refusal),
-                    Effect::Ignored { .. } => {}
+                    Effect::Ignored { .. } | Effect::Hindered { .. } => {}
                 }
             }
             effects = next;

@@ -17,6 +17,7 @@ use service_runtime::Effects;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
+use uuid::Uuid;
 
 use super::host::SimHost;
 use super::site::{self, numbered};
@@ -469,8 +470,13 @@ impl World {
     }
 
     pub fn device(&self, host: usize) -> Option<join_service_contract::JoinHost> {
+        self.device_with_id(self.hosts[host].disk)
+    }
+
+    /// The device with an id.
+    pub fn device_with_id(&self, id: Uuid) -> Option<join_service_contract::JoinHost> {
         let speaking = self.replicas.iter().find(|replica| replica.speaks)?;
-        let metrics = speaking.devices.get(&self.hosts[host].disk.to_string())?;
+        let metrics = speaking.devices.get(&id.to_string())?;
         join_service_contract::JoinHost::from_metrics(metrics).ok()
     }
 

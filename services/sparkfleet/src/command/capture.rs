@@ -128,7 +128,7 @@ async fn ask(
     let (cluster, policy, etag) = (before.0, &mut before.1, before.2);
     let added = observe(policy, &missing);
     let later = |told: String| {
-        format!("{told}; take it later with `sparkfleet policy capture {} --pcr {}`", row.disk, listed(&missing))
+        format!("{told}; take it later with `sparkfleet policy capture {} --pcr {}`", row.id, listed(&missing))
     };
     if !added.is_empty() {
         let revision = policy::write(client, cluster, policy, Some(etag), signer).await?.revision;
@@ -149,7 +149,7 @@ async fn ask(
     let what = format!("{} to quote register {} ({when})", row.title(), listed(&missing));
     let quoted = |fleet: &Fleet| {
         let rows = fleet.joining_hosts(Some(&row.cluster));
-        let now = rows.into_iter().find(|now| now.disk == row.disk && now.endorsement_key == row.endorsement_key)?;
+        let now = rows.into_iter().find(|now| now.id == row.id && now.endorsement_key == row.endorsement_key)?;
         missing.iter().all(|index| now.registers.contains_key(index)).then_some(())
     };
     let waited = client.until(&what, quoted).await;
@@ -179,7 +179,7 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     if asks && wanted.iter().any(|index| !row.registers.contains_key(index)) {
         added = ask(&mut client, &row, &wanted, (uuid, policy, etag), &signer).await?;
         // Policy and host may both have changed meanwhile.
-        row = host::find(&client.fleet, &row.disk.to_string())?;
+        row = host::find(&client.fleet, &row.id.to_string())?;
         let stands;
         (_, stands, etag) = host::policy_of(&client.fleet, &row)?;
         policy = signer.checked(stands)?;

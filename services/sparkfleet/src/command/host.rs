@@ -61,7 +61,7 @@ pub fn reason(row: &JoiningHostRow) -> Option<String> {
     told.filter(|_| row.state != HostState::Member || row.verdict.is_some()).or_else(|| row.warnings.clone())
 }
 
-/// The host with that state disk or name; of several with one name the caller has to choose by cluster or state disk.
+/// The host with that id, which is its state disk, or that name; of several with one name the caller has to choose by cluster or id.
 ///
 /// # Errors
 /// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one, naming the candidates.
@@ -71,11 +71,15 @@ pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
         Some((cluster, name)) => (Some(cluster), name),
         None => (None, wanted),
     };
-    let disk = Uuid::try_parse(name).ok();
+    let id = Uuid::try_parse(name).ok();
     let is_meant = |row: &&JoiningHostRow| {
-        cluster.is_none_or(|cluster| row.cluster == cluster) && (row.name == name || Some(row.disk) == disk)
+        cluster.is_none_or(|cluster| row.cluster == cluster) && (row.name == name || Some(row.id) == id)
     };
-    let found: Vec<&JoiningHostRow> = all.iter().filter(is_meant).collect();
+    let mut found: Vec<&JoiningHostRow> = all.iter().filter(is_meant).collect();
+    if found.iter().any(|row| !row.has_foreign_disk) {
+        // Whoever has the disk of another host may have its name as well, and is chosen by its own id.
+        found.retain(|row| !row.has_foreign_disk);
+    }
     match found[..] {
         [one] => Ok(one.clone()),
         [] => {
@@ -84,7 +88,7 @@ pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
             Err(error.context("among the hosts that have proven their TPM to a join service"))
         }
         _ => {
-            let meant = candidates(found.iter().map(|row| format!("{}/{}", row.cluster, row.disk)));
+            let meant = candidates(found.iter().map(|row| format!("{}/{}", row.cluster, row.id)));
             Err(usage(anyhow!("{wanted:?} is the name of several hosts; choose one: {meant}")))
         }
     }
@@ -126,6 +130,9 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
         lines.push(String::new());
         lines.push(format!("endorsement key  {} ({standing})", row.endorsement_key));
         lines.push(format!("judged by        policy revision {} for {}", row.policy_revision, row.kind));
+        if row.has_foreign_disk {
+            lines.push(format!("id               {} (the state disk is that of another host)", row.id));
+        }
         lines.push(format!("first seen       {}", output::moment(row.first_seen)));
         lines.push(format!("last judged      {}", output::moment(row.last_seen)));
         lines.extend(row.stage.iter().map(|stage| format!("stage            {stage}")));
@@ -235,6 +242,14 @@ async fn approve(
         );
         return Err(exit::with_code(exit::REFUSED, error));
     }
+    if row.has_foreign_disk {
+        let error = anyhow!(
+            "{} has the state disk {} of another host; if that disk was given to it, blank it, so that it gets an identity of its own",
+            row.title(),
+            row.disk
+        );
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
     if row.role == "control-plane" && !control_plane {
         return Err(usage(anyhow!("{} wants to join the control plane; add --control-plane if it may", row.title())));
     }
@@ -252,12 +267,12 @@ async fn approve(
     if wait {
         let settled = client
             .until("the host to be a member", |fleet| {
-                let join = fleet.join(&row.cluster)?.hosts().get(&row.disk)?;
+                let join = fleet.join(&row.cluster)?.hosts().get(&row.id)?;
                 // What stands there may be older than the approval.
                 let judged = join.last_seen > row.last_seen;
                 match join.state {
                     HostState::Member => Some(Ok(())),
-                    HostState::Refused | HostState::Failed | HostState::Revoked if judged => {
+                    HostState::Refused | HostState::LockedOut | HostState::Failed | HostState::Revoked if judged => {
                         Some(Err(join.detail.clone().or_else(|| join.verdict.clone()).unwrap_or_default()))
                     }
                     _ => None,
@@ -290,7 +305,7 @@ async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Op
     };
     if wait {
         let revoked = |fleet: &Fleet| {
-            let host = fleet.join(&row.cluster)?.hosts().get(&row.disk);
+            let host = fleet.join(&row.cluster)?.hosts().get(&row.id);
             host.is_none_or(|host| host.state == HostState::Revoked).then_some(())
         };
         client.until("the join service to report the host revoked", revoked).await?;

@@ -71,6 +71,8 @@ pub struct World {
     pub join_service_answers: bool,
     pub administrator_answers: bool,
     pub ask_administrator_at_once: bool,
+    /// How much the host's clock is ahead.
+    pub ahead_ms: u64,
     pub stop_at: Option<&'static str>,
     pub trouble: Option<Trouble>,
     pub also: Option<Trouble>,
@@ -175,6 +177,7 @@ impl World {
             join_service_answers: !by_administrator,
             administrator_answers: true,
             ask_administrator_at_once: by_administrator,
+            ahead_ms: 0,
             stop_at: None,
             trouble: None,
             also: None,
@@ -283,7 +286,7 @@ impl World {
             }
             self.drawn += 1;
             let entropy = Secret::new([7; 32]).derive("world", &self.drawn.to_be_bytes());
-            let now = Now::new(self.now, START_MS + u64::try_from(self.now.as_millis()).unwrap());
+            let now = Now::new(self.now, START_MS + self.ahead_ms + u64::try_from(self.now.as_millis()).unwrap());
             let event = self.queue.pop_front().unwrap();
             self.state.as_mut().unwrap().on_event(event, now, entropy);
         }

@@ -80,6 +80,11 @@ pub enum ChallengeError {
     /// Not of an issuer of the pinned root and cluster.
     #[error(transparent)]
     Chain(#[from] ChainError),
+    /// Everything is as it must be, but for the time: the issuer answered this hello, so what is wrong is this host's clock, or the certificate is over.
+    #[error(
+        "the issuer's certificate is not valid at the time of this machine's clock: set the clock, or issue the certificate again"
+    )]
+    Clock,
     /// Certified for the cluster, but speaks for another.
     #[error("it speaks for another cluster than its certificate")]
     Cluster,
@@ -229,6 +234,21 @@ impl HelloSent {
     }
 
     fn check_challenge(&self, message: &[u8], clock: HostClock) -> Result<(ChallengeBody, PublicKey), ChallengeError> {
+        match self.check_challenge_at(message, clock) {
+            Err(ChallengeError::Chain(ChainError::Time))
+                if self.check_challenge_at(message, HostClock::Unset).is_ok() =>
+            {
+                Err(ChallengeError::Clock)
+            }
+            checked => checked,
+        }
+    }
+
+    fn check_challenge_at(
+        &self,
+        message: &[u8],
+        clock: HostClock,
+    ) -> Result<(ChallengeBody, PublicKey), ChallengeError> {
         let challenge = Challenge::decode(message)?;
         let body = ChallengeBody::decode(&challenge.body)?;
         if body.request != self.request {

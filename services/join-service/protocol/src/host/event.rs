@@ -81,6 +81,11 @@ pub enum Effect {
     },
     /// The attempt was refused. For logs; another begins by itself unless the refusal is fatal.
     Refused(Refusal),
+    /// The issuer's answer cannot be used for a reason that somebody has to look at; the attempt goes on. For logs and status.
+    Hindered {
+        /// Why.
+        reason: String,
+    },
     /// A message was not believed. For logs.
     Ignored {
         /// Which message.

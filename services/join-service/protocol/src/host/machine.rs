@@ -200,7 +200,10 @@ impl Machine {
                     self.rest(Refusal::new(RefusalCode::QuoteSelection, error.to_string()), turn);
                 }
                 error => {
-                    turn.ignored("challenge", error);
+                    match error {
+                        ChallengeError::Clock => turn.effects.push(Effect::Hindered { reason: error.to_string() }),
+                        error => turn.ignored("challenge", error),
+                    }
                     self.state = State::Hello(not_believed.state);
                 }
             },
