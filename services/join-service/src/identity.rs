@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use join_attestation::{EkHash, Policy, check_counters, ek_hash};
+use join_attestation::{EkHash, Policy, check_clock, ek_hash};
 use join_protocol::attestation::Counters;
 use join_protocol::issuer::Verified;
 use join_protocol::refusal::{Refusal, RefusalCode};
@@ -30,15 +30,14 @@ pub struct Admission {
 /// Decides about a verified host.
 ///
 /// # Errors
-/// 34, 40, 41, 42 or 45; 46 if there are too many hosts.
+/// 30, 34, 40, 41, 42 or 45; 46 if there are too many hosts.
 pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Settings) -> Result<Admission, Refusal> {
     let hello = verified.recipient().hello();
     let ek = ek_hash(&verified.recipient().keys())?;
     let known = cache.host(&ek).map(|entry| &entry.is);
     let enrolled = policy.enrolment(&ek).and_then(|enrolment| enrolment.disk);
-    if let (Some(now), Some(known)) = (verified.claims().counters, known) {
-        check_went_on(now, (known.disk, known.counters), enrolled, hello.disk)?;
-    }
+    let earlier = known.and_then(|known| last_counters((known.disk, known.counters), enrolled, hello.disk));
+    check_clock(verified.claims(), earlier)?;
     let asked = Asked { ek, policy, cache, known };
     asked.check_disk(hello.disk, hello.kind)?;
     asked.check_role(hello.role)?;
@@ -61,17 +60,13 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
     Ok(Admission { ek, disk: hello.disk, name, addresses })
 }
 
-/// A TPM goes on from where it was at the last ticket. It may begin anew, because it was cleared or the firmware was exchanged, where somebody enrolled the machine with a state disk that is
-/// new, too. `known`: disk and counters of the last ticket.
-fn check_went_on(
-    now: Counters,
-    known: (Uuid, Option<(u32, u32, u64)>),
-    enrolled: Option<Uuid>,
-    disk: Uuid,
-) -> Result<(), Refusal> {
-    let (known_disk, Some((resets, restarts, powered_ms))) = known else { return Ok(()) };
+/// Counters of the last ticket, from which a TPM has to go on. It may begin anew, because it was cleared or the firmware was exchanged, where somebody enrolled the machine with a state disk
+/// that is new, too. `known`: disk and counters of the last ticket.
+fn last_counters(known: (Uuid, Option<(u32, u32, u64)>), enrolled: Option<Uuid>, disk: Uuid) -> Option<Counters> {
+    let (known_disk, counters) = known;
     let begins_anew = known_disk != disk && enrolled == Some(disk);
-    if begins_anew { Ok(()) } else { check_counters(now, Counters { resets, restarts, powered_ms }) }
+    let (resets, restarts, powered_ms) = counters.filter(|_| !begins_anew)?;
+    Some(Counters { resets, restarts, powered_ms })
 }
 
 /// What is asked, by whom, and what is known.
@@ -185,15 +180,16 @@ mod tests {
     #[test]
     fn a_tpm_begins_anew_only_where_somebody_enrolled_it_with_a_new_disk() {
         let (old, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let cleared = Counters { resets: 1, restarts: 0, powered_ms: 5 };
+        let counters = Some(Counters { resets: 1, restarts: 0, powered_ms: 5 });
+        let cleared = join_protocol::attestation::Claims { counters, ..Default::default() };
         let known = (old, Some((9, 0, 5_000)));
         for (enrolled, disk) in [(None, old), (None, new), (Some(old), old), (Some(old), new)] {
-            let refusal = check_went_on(cleared, known, enrolled, disk).unwrap_err();
+            let refusal = check_clock(&cleared, last_counters(known, enrolled, disk)).unwrap_err();
             assert_eq!(refusal.code, RefusalCode::CountersBackwards, "{enrolled:?} {disk}");
         }
-        assert_eq!(check_went_on(cleared, known, Some(new), new), Ok(()));
+        assert_eq!(check_clock(&cleared, last_counters(known, Some(new), new)), Ok(()));
         // What comes after counts from there.
-        assert!(check_went_on(cleared, (new, Some((2, 0, 9))), Some(new), new).is_err());
-        assert_eq!(check_went_on(cleared, (old, None), None, old), Ok(()));
+        assert!(check_clock(&cleared, last_counters((new, Some((2, 0, 9))), Some(new), new)).is_err());
+        assert_eq!(check_clock(&cleared, last_counters((old, None), None, old)), Ok(()));
     }
 }

@@ -18,7 +18,7 @@ use join_protocol::terms::{Kind, Role, Variant};
 use crate::hash::Hash;
 use crate::policy::{EkHash, Policy, Rules};
 use crate::verdict::parse;
-use crate::verifier::TpmVerifier;
+use crate::verifier::{TpmVerifier, translated};
 
 /// A verifier for one revision of a policy.
 #[derive(Debug, Clone)]
@@ -120,12 +120,24 @@ pub fn ek_hash(keys: &HostKeys<'_>) -> Result<EkHash, Refusal> {
     }
 }
 
-/// Checks that a TPM only went forward since `earlier`; if it went back, it was cleared, or another machine answers with the same key.
+/// By how much the clock of a TPM may be behind after a power cut: it stores it at least so often, ms (TPM 2.0 Library Part 1, 36.3.1).
+const CLOCK_STORED_MS: u64 = 1 << 22;
+
+/// Checks that a TPM only went forward since `earlier`; if it went back, it was cleared, or another machine answers with the same key. A clock for which the TPM does not vouch may be behind by
+/// what it had not stored, if the TPM was reset since; without anything known of the host it says nothing.
 ///
 /// # Errors
-/// `counters-backwards`.
-pub fn check_counters(now: Counters, earlier: Counters) -> Result<(), Refusal> {
-    if now < earlier || now.powered_ms < earlier.powered_ms {
+/// `counters-backwards`, `quote-clock`.
+pub fn check_clock(claims: &Claims, earlier: Option<Counters>) -> Result<(), Refusal> {
+    let Some(now) = claims.counters else { return Ok(()) };
+    let Some(earlier) = earlier else {
+        let text = "the TPM was switched off without warning and does not vouch for its clock yet";
+        let refusal = || translated(&crate::Refusal::new(crate::RefusalCode::ClockUnsafe, text));
+        return if claims.clock_unsafe { Err(refusal()) } else { Ok(()) };
+    };
+    let was_cut = claims.clock_unsafe && now.resets > earlier.resets;
+    let clock_min = if was_cut { earlier.powered_ms.saturating_sub(CLOCK_STORED_MS) } else { earlier.powered_ms };
+    if now < earlier || now.powered_ms < clock_min {
         let text = format!(
             "the TPM said {} resets and clock {} before, and says {} and {}: it was cleared, or another machine has the same key",
             earlier.resets, earlier.powered_ms, now.resets, now.powered_ms
@@ -201,6 +213,26 @@ mod tests {
         let mut tpm = SimulatedTpm::new(&Secret::new([4; 32])).unwrap();
         tpm.extend(4, &[7; 32]);
         tpm
+    }
+
+    #[test]
+    fn a_clock_may_be_behind_by_what_a_power_cut_took_and_by_no_more() {
+        let check = |(resets, powered_ms, clock_unsafe): (u32, u64, bool), earlier: Option<(u32, u64)>| {
+            let counters = |resets, powered_ms| Counters { resets, restarts: 0, powered_ms };
+            let claims = Claims { counters: Some(counters(resets, powered_ms)), clock_unsafe, ..Claims::default() };
+            let checked = check_clock(&claims, earlier.map(|(resets, powered_ms)| counters(resets, powered_ms)));
+            checked.map_err(|refusal| refusal.code)
+        };
+        let (cleared, cut) = (Err(RefusalCode::CountersBackwards), CLOCK_STORED_MS);
+        assert_eq!(check((1, 5, true), None), Err(RefusalCode::QuoteClock), "nothing is known of the host");
+        assert_eq!(check((1, 5, false), None), Ok(()));
+        let known = Some((4, cut + 100));
+        assert_eq!(check((5, 100, true), known), Ok(()), "power was cut, and the TPM stored its clock seldom");
+        assert_eq!(check((5, 99, true), known), cleared);
+        assert_eq!(check((5, 100, false), known), cleared, "a clock for which the TPM vouches is not behind");
+        assert_eq!(check((4, 100, true), known), cleared, "power was not cut since");
+        assert_eq!(check((3, cut + 200, true), known), cleared);
+        assert_eq!(check((4, cut + 101, true), known), Ok(()), "the same boot, a moment later");
     }
 
     struct Host {
@@ -310,9 +342,10 @@ mod tests {
     #[test]
     fn counters_only_go_forward() {
         let counters = |resets, restarts, powered_ms| Counters { resets, restarts, powered_ms };
-        assert_eq!(check_counters(counters(2, 0, 11), counters(1, 5, 10)), Ok(()));
+        let check = |now| check_clock(&Claims { counters: Some(now), ..Claims::default() }, Some(counters(1, 5, 10)));
+        assert_eq!(check(counters(2, 0, 11)), Ok(()));
         for now in [counters(0, 9, 11), counters(1, 4, 11), counters(2, 0, 9)] {
-            assert_eq!(check_counters(now, counters(1, 5, 10)).unwrap_err().code, RefusalCode::CountersBackwards);
+            assert_eq!(check(now).unwrap_err().code, RefusalCode::CountersBackwards);
         }
     }
 }

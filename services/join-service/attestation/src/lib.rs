@@ -52,7 +52,7 @@ pub use attest::ClockInfo;
 pub use credential::{Credential, CredentialError, Seed, make_credential};
 pub use event_log::EventLog;
 pub use hash::Hash;
-pub use host_verifier::{HostVerifier, check_counters, ek_hash};
+pub use host_verifier::{HostVerifier, check_clock, ek_hash};
 pub use image::{Image, ImageError};
 pub use keys::{check_attestation_key, check_endorsement_key};
 pub use policy::{EkHash, Enrolment, Policy, PolicyError};

@@ -79,10 +79,13 @@ impl TpmVerifier {
         // Values of a bank with longer digests have no place in the protocol's claims; the quote has been judged by them.
         let registers =
             facts.pcrs.iter().filter_map(|(index, value)| Some((u32::from(*index), value.as_slice().try_into().ok()?)));
+        let power_cut =
+            (!facts.clock.safe).then(|| "power was cut, and the TPM does not vouch for its clock yet".to_owned());
         Ok(Claims {
             registers: registers.collect(),
             counters: Some(counters(facts.clock)),
-            warnings: warnings.iter().map(PcrDifference::to_string).collect(),
+            clock_unsafe: !facts.clock.safe,
+            warnings: warnings.iter().map(PcrDifference::to_string).chain(power_cut).collect(),
         })
     }
 }

@@ -65,6 +65,8 @@ pub struct Claims {
     pub registers: Vec<(u32, Hash)>,
     /// Counters of the TPM, if the variant has them: they never go back.
     pub counters: Option<Counters>,
+    /// The TPM does not vouch for [`Counters::powered_ms`]: power was cut, and it goes on from the value that it stored last (TPM 2.0 Library Part 1, 36.3.4).
+    pub clock_unsafe: bool,
     /// Deviations that the policy lets pass, for people.
     pub warnings: Vec<String>,
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use bootstrapper_contract::InitParameters;
 use configdb_schema::document::AttestationPolicy;
-use join_attestation::HostVerifier;
 use join_attestation::policy::Policy;
 use join_attestation::signed;
+use join_attestation::{HostVerifier, check_clock};
 use join_protocol::issuer::{EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, Phase, Record};
 use join_protocol::message::challenge::{Challenge, ChallengeBody};
 use join_protocol::message::evidence::Evidence;
@@ -268,6 +268,11 @@ impl Administrator {
             }
             EvidenceAnswer::Ignored(_) => return Ok(Step::Nothing),
         };
+        // Nothing is known of the TPM of a first member. That of a member goes on from what the join service knows, and it is the join service that is not there.
+        if let (Task::Init { .. }, Err(refusal)) = (&self.task, check_clock(verified.claims(), None)) {
+            let answer = self.issuer.refuse(verified.recipient(), refusal.clone())?;
+            return Ok(Step::Refused(refusal, IssuerMessage::Ticket(answer.message)));
+        }
         let setup = match &mut self.task {
             Task::Init { parameters, result_key } => {
                 // The host seals the result with the suite of the challenge that it answered.
