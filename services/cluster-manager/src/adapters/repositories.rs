@@ -189,6 +189,7 @@ impl Repositories {
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(&store.secrets, private).map_err(RepositoryError::disk("close", &store.secrets))?;
         let mut table = Table::default();
+        let mut records = Vec::new();
         for entry in fs::read_dir(&store.git).map_err(RepositoryError::disk("list", &store.git))? {
             let entry = entry.map_err(RepositoryError::disk("list", &store.git))?;
             let path = entry.path();
@@ -200,7 +201,9 @@ impl Repositories {
                 let Ok(record) = serde_json::from_str::<Record>(&text) else { continue };
                 let Some(password) = store.stored_password(uuid, record.kind)? else { continue };
                 if store.directory(uuid).is_dir() {
-                    table.insert(uuid, record, password);
+                    let opened = entry.metadata().and_then(|metadata| metadata.modified());
+                    let opened = opened.map_err(RepositoryError::disk("read", &path))?;
+                    records.push((opened, uuid, record, password));
                 }
             } else if uuid_of(&name, ".git").is_some() {
                 // We are the only writer, and we are only just starting: a lock is left over.
@@ -213,6 +216,11 @@ impl Repositories {
                     }
                 }
             }
+        }
+        // Of two with one path the one that was opened last is served, as before the restart.
+        records.sort_by_key(|(opened, uuid, ..)| (*opened, *uuid));
+        for (_, uuid, record, password) in records {
+            table.insert(uuid, record, password);
         }
         *store.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         Ok(store)
@@ -450,6 +458,9 @@ impl Table {
             && self.by_path.get(&record.path) == Some(&uuid)
         {
             self.by_path.remove(&record.path);
+            // Another one may have had the path before, such as a cluster whose name was given away in a restored store.
+            let other = self.records.iter().find(|(_, other)| other.path == record.path).map(|(uuid, _)| *uuid);
+            self.by_path.extend(other.map(|uuid| (record.path.clone(), uuid)));
         }
     }
 }

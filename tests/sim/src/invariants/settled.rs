@@ -119,10 +119,14 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
             format!("cluster {} ({uuid}) is deleted, but still {:?}", device.name, device.setup)
         })?;
     }
-    // Nobody deletes the repository of a cluster that the store has lost.
-    let is_lost = |uuid: &Uuid| world.checks.is_cluster_lost(*uuid) && !truth.clusters.contains_key(uuid);
-    for (uuid, repository) in world.git.repositories.iter().filter(|(uuid, _)| !is_lost(uuid)) {
-        let is_wanted = devices.get(uuid).is_some_and(|device| device.setup.state == SetupState::Ready);
+    let state = |uuid: &Uuid| devices.get(uuid).map(|device| device.setup.state);
+    // Nobody deletes the repository of a cluster that the store has lost, nor if it came back and is refused, because its name is another one's by now.
+    let is_kept = |uuid: &Uuid| {
+        let is_out = !truth.clusters.contains_key(uuid) || state(uuid) == Some(SetupState::Refused);
+        world.checks.is_cluster_lost(*uuid) && is_out
+    };
+    for (uuid, repository) in world.git.repositories.iter().filter(|(uuid, _)| !is_kept(uuid)) {
+        let is_wanted = state(uuid) == Some(SetupState::Ready);
         unless(is_wanted == repository.is_open, "applied-or-visible", || {
             format!("repository {} is open: {}, but wanted: {is_wanted}", repository.path, repository.is_open)
         })?;

@@ -169,6 +169,23 @@ fn a_renamed_place_is_served_at_the_other_path_only() {
 }
 
 #[test]
+fn of_two_with_one_path_the_one_that_was_opened_last_is_served_also_after_a_restart() {
+    for other in [Uuid::from_u128(1), Uuid::from_u128(u128::MAX)] {
+        let fixture = Fixture::new();
+        fixture.write("a: 1\n");
+        let record = std::fs::File::options().append(true).open(fixture.repositories.record(CLUSTER)).unwrap();
+        record.set_modified(std::time::UNIX_EPOCH).unwrap();
+        fixture.repositories.write(other, &place("cluster/A"), &files("b: 1\n"), 0).unwrap();
+        let owner = |repositories: &Repositories| repositories.by_path("cluster/A").map(|open| open.uuid);
+        assert_eq!(owner(&fixture.repositories), Some(other));
+        let again = Repositories::load(fixture.state_dir.path()).unwrap();
+        assert_eq!(owner(&again), Some(other));
+        again.close(other).unwrap();
+        assert_eq!(owner(&again), Some(CLUSTER), "it was there before, and nobody closed it");
+    }
+}
+
+#[test]
 fn what_a_killed_process_left_is_cleared_away_at_the_start() {
     let fixture = Fixture::new();
     // Killed while making a repository: the directory aside is half there.
