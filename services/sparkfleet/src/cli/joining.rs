@@ -258,6 +258,9 @@ pub enum HostCommand {
         /// The only name that it may have; by default the one that it asks for
         #[arg(long)]
         name: Option<String>,
+        /// Approve only the machine with this endorsement key, 64 hexadecimal digits, or their beginning of at least 16; a name alone is what a machine says of itself
+        #[arg(long, value_name = "HEX")]
+        ek: Option<String>,
         /// It may join the control plane
         #[arg(long)]
         control_plane: bool,

@@ -23,8 +23,9 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
     match command {
         HostCommand::List { cluster, options } => list(cluster.as_deref(), &options).await,
         HostCommand::Show { host, options } => show(&host, &options).await,
-        HostCommand::Approve { host, name, control_plane, wait, signer, options } => {
-            approve(&host, name, control_plane, wait, &signer, &options).await
+        HostCommand::Approve { host, name, ek, control_plane, wait, signer, options } => {
+            let wish = Approval { name, ek, control_plane, wait };
+            approve(&host, wish, &signer, &options).await
         }
         HostCommand::Init(arguments) => administrator::init(*arguments).await,
         HostCommand::Recover(arguments) => administrator::recover(*arguments).await,
@@ -223,16 +224,40 @@ fn revoke_key(policy: &mut AttestationPolicy, key: &str) -> bool {
     is_new
 }
 
-async fn approve(
-    wanted: &str,
+/// What an approval says.
+struct Approval {
     name: Option<String>,
+    ek: Option<String>,
     control_plane: bool,
     wait: bool,
-    signer: &SignerArguments,
-    options: &Options,
-) -> anyhow::Result<()> {
+}
+
+/// Fewer digits of an endorsement key could be found by trying keys.
+const EK_DIGITS_MIN: usize = 16;
+
+/// Checks that a host has the endorsement key that the operator read off the machine.
+///
+/// # Errors
+/// With [`exit::USAGE`] if it is none, [`exit::REFUSED`] if it is another one.
+fn check_ek(row: &JoiningHostRow, ek: &str) -> anyhow::Result<()> {
+    let is_key = (EK_DIGITS_MIN..=64).contains(&ek.len()) && ek.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_key {
+        return Err(usage(anyhow!("--ek must be {EK_DIGITS_MIN} to 64 hexadecimal digits")));
+    }
+    if row.endorsement_key.starts_with(&ek.to_ascii_lowercase()) {
+        return Ok(());
+    }
+    let error = anyhow!("{} has the endorsement key {}, not {ek}", row.title(), row.endorsement_key);
+    Err(exit::with_code(exit::REFUSED, error))
+}
+
+async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
+    let Approval { name, ek, control_plane, wait } = wish;
     let mut client = Client::open(options, Scope::Joining).await?;
     let row = find(&client.fleet, wanted)?;
+    if let Some(ek) = &ek {
+        check_ek(&row, ek)?;
+    }
     let (uuid, mut policy, etag, signer) = to_sign(&client.fleet, &row, signer)?;
     if listed(&policy, &row.endorsement_key).1 {
         let error = anyhow!(
@@ -284,10 +309,15 @@ async fn approve(
     let state = if wait { "member" } else { "approved" };
     let value =
         json!({ "disk": row.disk, "cluster": row.cluster, "enrolment": host, "revision": revision, "state": state });
+    let key = format!("endorsement key {}", row.endorsement_key);
     let lines = || match revision {
-        Some(_) if wait => vec![format!("{} is a member of {}", row.title(), row.cluster)],
-        Some(_) => vec![format!("{} approved for {}; it asks again within a minute or two", row.title(), row.cluster)],
-        None => vec![format!("{} was approved for {} before", row.title(), row.cluster)],
+        Some(_) if wait => vec![format!("{} is a member of {}", row.title(), row.cluster), key.clone()],
+        Some(_) => {
+            let approved =
+                format!("{} approved for {}; it asks again within a minute or two", row.title(), row.cluster);
+            vec![approved, key.clone()]
+        }
+        None => vec![format!("{} was approved for {} before", row.title(), row.cluster), key.clone()],
     };
     output::print(options.presentation.output, lines, &value)?;
     client.close().await;

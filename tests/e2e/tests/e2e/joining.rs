@@ -90,6 +90,9 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
     assert!(line.contains(row["endorsement_key"].as_str().unwrap()), "{line}");
     let unknown = up.cli.run(&["host", "show", "body-shop-9"]).await.refused(7, "body-shop-9");
     assert!(unknown.contains("Body_Shop/body-shop-2"), "{unknown}");
+    up.cli.run(&["host", "approve", "body-shop-4", "--ek", "00"]).await.refused(2, "16 to 64 hexadecimal digits");
+    let other = "0".repeat(16);
+    up.cli.run(&["host", "approve", "body-shop-4", "--ek", &other]).await.refused(5, "has the endorsement key");
     let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
     judged_by(&up, approved["revision"].as_u64().unwrap()).await;
     // A host that was refused rests for a minute; one that was switched off and on does not.
