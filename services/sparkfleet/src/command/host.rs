@@ -251,15 +251,12 @@ fn check_ek(row: &JoiningHostRow, ek: &str) -> anyhow::Result<()> {
     Err(exit::with_code(exit::REFUSED, error))
 }
 
-async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
-    let Approval { name, ek, control_plane, wait } = wish;
-    let mut client = Client::open(options, Scope::Joining).await?;
-    let row = find(&client.fleet, wanted)?;
-    if let Some(ek) = &ek {
-        check_ek(&row, ek)?;
-    }
-    let (uuid, mut policy, etag, signer) = to_sign(&client.fleet, &row, signer)?;
-    if listed(&policy, &row.endorsement_key).1 {
+/// Checks that a host may be approved as it is.
+///
+/// # Errors
+/// With [`exit::REFUSED`] if its endorsement key is revoked or it has the disk of another host, [`exit::USAGE`] if it wants to be more than the operator says.
+fn check_approval(row: &JoiningHostRow, policy: &AttestationPolicy, control_plane: bool) -> anyhow::Result<()> {
+    if listed(policy, &row.endorsement_key).1 {
         let error = anyhow!(
             "{} is revoked; if it is to come back, take {} off `endorsement.revoked` with `sparkfleet policy set`",
             row.title(),
@@ -278,6 +275,18 @@ async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options
     if row.role == "control-plane" && !control_plane {
         return Err(usage(anyhow!("{} wants to join the control plane; add --control-plane if it may", row.title())));
     }
+    Ok(())
+}
+
+async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
+    let Approval { name, ek, control_plane, wait } = wish;
+    let mut client = Client::open(options, Scope::Joining).await?;
+    let row = find(&client.fleet, wanted)?;
+    if let Some(ek) = &ek {
+        check_ek(&row, ek)?;
+    }
+    let (uuid, mut policy, etag, signer) = to_sign(&client.fleet, &row, signer)?;
+    check_approval(&row, &policy, control_plane)?;
     let host = EnrolledHost {
         ek: row.endorsement_key.clone(),
         host: name.or_else(|| Some(row.name.clone()).filter(|name| !name.is_empty())),
