@@ -1,6 +1,6 @@
 //! The directories of the host that lie on the state disk: what Kubernetes keeps (etcd, keys, Secrets of pods, images, logs) is encrypted with it, and is not there before the disk is open.
 //!
-//! Each is a bind mount of a directory below [`FOLDER`] of the state disk. What the kernel says of its mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)) is what is believed.
+//! Each is a bind mount of a directory below `FOLDER` of the state disk. What the kernel says of its mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)) is what is believed.
 
 use std::fs::{self, DirBuilder};
 use std::io;
