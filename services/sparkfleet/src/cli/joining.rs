@@ -274,6 +274,19 @@ pub enum HostCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Enrol hosts of a list in the policy of a cluster, before they are switched on; all or none
+    Enrol {
+        /// Cluster name or UUID
+        cluster: String,
+        /// A line for each host: `EK[,NAME[,DISK[,ROLE]]]`, # begins a comment; - for standard input
+        file: PathBuf,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        signer: SignerArguments,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Make a host the first member of its cluster, as its administrator; writes the kubeconfig
     Init(Box<InitArguments>),
     /// Give a member the key of its disk, as its administrator, when no join service is left to do it

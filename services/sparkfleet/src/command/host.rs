@@ -8,7 +8,7 @@ use service_runtime::exit;
 use uuid::Uuid;
 
 use super::signer::Signer;
-use super::{administrator, candidates, cluster, not_found, policy, usage};
+use super::{administrator, candidates, cluster, enrol as list_of_hosts, not_found, policy, usage};
 use crate::cli::Options;
 use crate::cli::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
@@ -26,6 +26,9 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
         HostCommand::Approve { host, name, ek, control_plane, wait, signer, options } => {
             let wish = Approval { name, ek, control_plane, wait };
             approve(&host, wish, &signer, &options).await
+        }
+        HostCommand::Enrol { cluster, file, signer, options } => {
+            list_of_hosts::run(&cluster, &file, &signer, &options).await
         }
         HostCommand::Init(arguments) => administrator::init(*arguments).await,
         HostCommand::Recover(arguments) => administrator::recover(*arguments).await,
@@ -156,7 +159,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
 }
 
 /// How a policy knows an endorsement key.
-fn listed<'a>(policy: &'a AttestationPolicy, key: &str) -> (Option<&'a EnrolledHost>, bool) {
+pub(super) fn listed<'a>(policy: &'a AttestationPolicy, key: &str) -> (Option<&'a EnrolledHost>, bool) {
     let rules = &policy.endorsement;
     let enrolled = rules.enrolled.iter().find(|host| host.ek.eq_ignore_ascii_case(key));
     (enrolled, rules.revoked.iter().any(|revoked| revoked.eq_ignore_ascii_case(key)))
@@ -192,7 +195,7 @@ pub fn to_sign(
 }
 
 /// Enrols a host in a policy. False: it is enrolled so already.
-fn enrol(policy: &mut AttestationPolicy, host: EnrolledHost) -> bool {
+pub(super) fn enrol(policy: &mut AttestationPolicy, host: EnrolledHost) -> bool {
     let enrolled = &mut policy.endorsement.enrolled;
     match enrolled.iter_mut().find(|known| known.ek.eq_ignore_ascii_case(&host.ek)) {
         Some(known) if *known == host => false,

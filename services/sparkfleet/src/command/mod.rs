@@ -11,6 +11,7 @@ pub mod config;
 pub mod console;
 pub mod crl;
 pub mod deployment;
+pub mod enrol;
 pub mod from_image;
 pub mod host;
 pub mod identity;

@@ -93,6 +93,17 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
     up.cli.run(&["host", "approve", "body-shop-4", "--ek", "00"]).await.refused(2, "16 to 64 hexadecimal digits");
     let other = "0".repeat(16);
     up.cli.run(&["host", "approve", "body-shop-4", "--ek", &other]).await.refused(5, "has the endorsement key");
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("hosts.csv");
+    let delivered = format!("# delivery\n{},body-shop-8\n{}\n", "1f".repeat(31) + "01", "1f".repeat(31) + "02");
+    std::fs::write(&list, delivered.clone() + "nothing\n").unwrap();
+    let arguments = ["host", "enrol", CLUSTER, list.to_str().unwrap()];
+    up.cli.run(&arguments).await.refused(3, "line 4: the endorsement key must be 64 hexadecimal digits");
+    std::fs::write(&list, delivered).unwrap();
+    for (enrolled, unchanged) in [(2, 0), (0, 2)] {
+        let told = up.cli.json(&arguments).await;
+        assert_eq!((&told["enrolled"], &told["unchanged"]), (&enrolled.into(), &unchanged.into()), "{told:#}");
+    }
     let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
     judged_by(&up, approved["revision"].as_u64().unwrap()).await;
     // A host that was refused rests for a minute; one that was switched off and on does not.
