@@ -4,6 +4,7 @@ pub mod access;
 pub mod joining;
 pub mod past;
 pub mod recover;
+pub mod replay;
 pub mod secret;
 pub mod store;
 
@@ -19,6 +20,7 @@ use access::{AuditCommand, TokenCommand};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
 use past::{AtArguments, EventsArguments};
 use recover::RecoverCommand;
+use replay::{ReplayArguments, WriteArguments};
 use secret::SecretCommand;
 use store::StoreArguments;
 
@@ -67,8 +69,12 @@ fn with_exit_codes(command: clap::Command) -> clap::Command {
 pub enum Command {
     /// Run a whole factory on this machine: broker, centre and simulated edge clusters
     Up(UpArguments),
-    /// Print Sparkplug messages as they pass, decoded
+    /// Print Sparkplug messages as they pass, decoded; record them; or show a tree of who is alive
     Watch(WatchArguments),
+    /// Publish the births, data and deaths of a recording again
+    Replay(ReplayArguments),
+    /// Write one metric of any Edge Node or device, with the datatype of its birth
+    Write(WriteArguments),
     /// Print the address of the web console, and open it where there is a desktop
     Ui(UiArguments),
     /// Show every Edge Node of any broker in a browser: needs no factory, and publishes nothing
@@ -224,6 +230,9 @@ pub struct Connection {
     /// MQTT server: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS
     #[arg(long, env = "SPARKFLEET_BROKER", default_value = "mqtt://127.0.0.1:1883", global = true)]
     pub broker: String,
+    /// Version of MQTT: 3.1.1 or 5
+    #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "3.1.1", global = true)]
+    pub protocol: sparkplug_mqtt::Protocol,
     /// Organisation: the first part of every Sparkplug group
     #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME", global = true)]
     pub organisation: String,

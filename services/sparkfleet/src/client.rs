@@ -74,6 +74,7 @@ pub fn mqtt_config(connection: &Connection) -> anyhow::Result<MqttConfig> {
     };
     Ok(MqttConfig {
         servers: vec![connection.broker.clone()],
+        protocol: connection.protocol,
         username: connection.username.clone(),
         password: password.trim_end_matches(['\r', '\n']).to_owned().into(),
         ca_file: connection.ca_file.clone(),

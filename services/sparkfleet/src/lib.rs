@@ -42,6 +42,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Ui(arguments) => command::console::ui(&arguments),
         Command::Explore(arguments) => command::console::explore(&arguments).await,
         Command::Watch(arguments) => watch::run(arguments).await,
+        Command::Replay(arguments) => command::replay::run(arguments).await,
+        Command::Write(arguments) => command::write::run(arguments).await,
         Command::Cluster(command) => command::cluster::run(command).await,
         Command::Deployment(command) => command::deployment::run(command).await,
         Command::Secret(command) => command::secret::run(command).await,

@@ -158,3 +158,107 @@ async fn without_a_broker_it_ends_with_the_code_for_that() {
     let told = String::from_utf8(ended.stderr).unwrap();
     assert!(told.contains(&url) && told.contains("cannot reach"), "{told}");
 }
+
+fn sparkfleet(broker: &Broker, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sparkfleet"));
+    command.args(arguments).args(["--broker", &broker.url()]).kill_on_drop(true);
+    command
+}
+
+/// Standard output and standard error of a command that ends by itself, with its exit code.
+async fn ran(mut command: Command) -> (Option<i32>, String, String) {
+    let ended = tokio::time::timeout(SOON, command.output()).await.expect("it ends").unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (ended.status.code(), text(ended.stdout), text(ended.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_recorded_is_decoded_shown_as_a_tree_and_replayed_for_others() {
+    let (source, mqtt) = broker().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("press.jsonl");
+    let file = file.to_str().unwrap();
+    let node = born(&mqtt, "Press").await;
+    let arguments =
+        ["--protocol", "5", "--group", "ACME-Plant", "--node", "Press", "--rebirth", "--count", "3", "--record", file];
+    let mut recording = watch(&source, &arguments);
+    while !recording.line().await.contains("NBIRTH") {}
+    node.update(set("Temperature", 21.5)).await.unwrap();
+    while !recording.line().await.contains("NDATA") {}
+    assert_eq!(recording.process.wait().await.unwrap().code(), Some(0));
+    node.stop().await;
+    source.stop().await;
+
+    // Read without any server.
+    let (other, _) = broker().await;
+    let (code, decoded, _) = ran(sparkfleet(&other, &["watch", "--read", file, "--kind", "NDATA", "-o", "json"])).await;
+    let data: Json = serde_json::from_str(decoded.trim()).unwrap();
+    assert_eq!(
+        (code, &data["metrics"][0]["name"], &data["metrics"][0]["value"]),
+        (Some(0), &"Temperature".into(), &21.5.into())
+    );
+    let (_, tree, _) = ran(sparkfleet(&other, &["watch", "--read", file, "--output", "tree"])).await;
+    let press: Vec<&str> = tree.lines().find(|line| line.contains("Press")).unwrap().split_whitespace().collect();
+    assert_eq!((press[1], press[5], press[6], press[7]), ("alive", "2", "1", "0"), "{tree}");
+
+    // A listener there sees the birth and the data of another group, and the death that ends the replay.
+    let mut heard = watch(&other, &["--group", "Replay-ACME-Plant", "--count", "3", "-o", "json"]);
+    let replay = async {
+        loop {
+            let (code, _, told) =
+                ran(sparkfleet(&other, &["replay", file, "--speed", "max", "--group-prefix", "Replay-"])).await;
+            assert_eq!(code, Some(0), "{told}");
+            assert!(told.contains("2 messages replayed, 1 left out; 1 nodes"), "{told}");
+        }
+    };
+    let messages = async { [heard.json().await, heard.json().await, heard.json().await] };
+    let messages = tokio::select! {
+        messages = messages => messages,
+        () = replay => unreachable!(),
+    };
+    // It may have begun to listen within a replay, of which there are as many as it takes.
+    let kinds: Vec<&str> = messages.iter().map(|message| message["kind"].as_str().unwrap()).collect();
+    let round = ["NBIRTH", "NDATA", "NDEATH", "NBIRTH", "NDATA"];
+    assert!(round.windows(3).any(|order| order == kinds), "{kinds:?}");
+    other.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metric_is_written_by_the_datatype_of_its_birth_and_the_report_is_awaited() {
+    let (broker, mqtt) = broker().await;
+    let mut node = born(&mqtt, "Press").await;
+    let written = ran(sparkfleet(&broker, &["write", "ACME-Plant/Press", "Temperature", "-3.5", "--timeout", "1m"]));
+    let obey = async {
+        loop {
+            match node.recv().await {
+                Some(NodeEvent::Command { metrics, .. }) => {
+                    node.update(NodeUpdate::Set { device: None, metrics }).await.unwrap();
+                }
+                Some(_) => {}
+                None => unreachable!(),
+            }
+        }
+    };
+    let (code, _, told) = tokio::select! {
+        written = written => written,
+        () = obey => unreachable!(),
+    };
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("Temperature is written as Float"), "{told}");
+
+    for (arguments, code, told_part) in [
+        (["ACME-Plant/Press", "Temprature", "1"], 7, "did you mean \"Temperature\"?"),
+        (["ACME-Plant/Press", "Temperature", "warm"], 2, "\"warm\" is not a value of datatype Float"),
+        (["ACME-Plant", "Temperature", "1"], 2, "is not GROUP/NODE or GROUP/NODE/DEVICE"),
+        (["ACME-Plant/Press", "Mode", "manual"], 6, "Mode was written; ACME-Plant/Press reported nothing of it"),
+    ] {
+        let timeout = if code == 6 { "1s" } else { "1m" };
+        let mut command = sparkfleet(&broker, &["write", "--timeout", timeout]);
+        command.args(arguments);
+        let (ended, _, told) = ran(command).await;
+        assert_eq!(ended, Some(code), "{told}");
+        assert!(told.contains(told_part), "{told}");
+    }
+    node.stop().await;
+    broker.stop().await;
+}

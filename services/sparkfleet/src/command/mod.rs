@@ -18,6 +18,7 @@ pub mod identity;
 pub mod past;
 pub mod policy;
 pub mod recover;
+pub mod replay;
 pub mod rollout;
 pub mod secret;
 pub mod service;
@@ -27,6 +28,7 @@ pub mod status;
 pub mod store;
 pub mod token;
 pub mod trust;
+pub mod write;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;

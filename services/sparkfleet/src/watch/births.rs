@@ -3,6 +3,7 @@
 //! This is a reader's aid, not a replica: values are not kept, and a message that does not fit is shown with a note, not refused.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use sparkplug::payload::{RawMetric, RawPayload};
@@ -11,6 +12,42 @@ use sparkplug::{DataType, DeviceId, EdgeNodeDescriptor, MessageKind};
 /// Nodes and metrics remembered at most; what is beyond is shown as it stands on the wire.
 const NODES_MAX: usize = 20_000;
 const METRICS_MAX: usize = 2_000_000;
+
+/// What a person should know about a message's place in its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// A birth in the session that is known already.
+    Rebirth,
+    /// An NBIRTH whose `seq` is not 0.
+    BirthSeq,
+    /// A death with another `bdSeq` than the birth: its own, the birth's.
+    OtherDeath(Option<u64>, Option<u64>),
+    /// No birth of the node was seen.
+    UnknownNode,
+    /// No birth of the device was seen.
+    UnknownDevice,
+    /// Messages are missing, or came in another order: the `seq`, and the one that was due.
+    Gap(u64, u64),
+    /// A message that needs a `seq` has none.
+    WithoutSeq,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |number: &Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+        match self {
+            Self::Rebirth => f.write_str("rebirth"),
+            Self::BirthSeq => f.write_str("seq of an NBIRTH should be 0"),
+            Self::OtherDeath(died, born) => {
+                write!(f, "death of another session: bdSeq {}, the birth had {}", number(died), number(born))
+            }
+            Self::UnknownNode => f.write_str("stale: no birth of this node seen"),
+            Self::UnknownDevice => f.write_str("stale: no birth of this device seen"),
+            Self::Gap(seq, due) => write!(f, "stale: seq {seq} where {due} was due"),
+            Self::WithoutSeq => f.write_str("stale: without seq"),
+        }
+    }
+}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -56,7 +93,7 @@ impl Births {
         kind: MessageKind,
         device: Option<&DeviceId>,
         payload: &RawPayload,
-    ) -> Vec<String> {
+    ) -> Vec<Note> {
         if !self.nodes.contains_key(node) && self.nodes.len() >= NODES_MAX {
             return Vec::new();
         }
@@ -74,7 +111,7 @@ impl Births {
             MessageKind::NData | MessageKind::DData | MessageKind::DDeath => {
                 let mut notes = known.in_sequence(payload);
                 if kind == MessageKind::DData && known.born && !known.types.contains_key(&device.cloned()) {
-                    notes.push("stale: no birth of this device seen".to_owned());
+                    notes.push(Note::UnknownDevice);
                 }
                 if kind == MessageKind::DDeath
                     && let Some(types) = known.types.remove(&device.cloned())
@@ -110,7 +147,7 @@ impl Births {
 }
 
 impl Node {
-    fn on_node_birth(&mut self, payload: &RawPayload, room: usize) -> Vec<String> {
+    fn on_node_birth(&mut self, payload: &RawPayload, room: usize) -> Vec<Note> {
         let rebirth = self.born && self.bd_seq == bd_seq(payload);
         let freed = self.metrics;
         *self = Self { born: true, bd_seq: bd_seq(payload), ..Self::default() };
@@ -118,43 +155,36 @@ impl Node {
         self.remember(None, payload, room + freed);
         let mut notes = Vec::new();
         if rebirth {
-            notes.push("rebirth".to_owned());
+            notes.push(Note::Rebirth);
         }
         if payload.seq != Some(0) {
-            notes.push("seq of an NBIRTH should be 0".to_owned());
+            notes.push(Note::BirthSeq);
         }
         notes
     }
 
-    fn on_node_death(&mut self, payload: &RawPayload) -> Vec<String> {
+    fn on_node_death(&mut self, payload: &RawPayload) -> Vec<Note> {
         if !self.born {
             return Vec::new();
         }
         let died = bd_seq(payload);
         if died != self.bd_seq {
-            let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
-            return vec![format!(
-                "death of another session: bdSeq {}, the birth had {}",
-                number(died),
-                number(self.bd_seq)
-            )];
+            return vec![Note::OtherDeath(died, self.bd_seq)];
         }
         *self = Self::default();
         Vec::new()
     }
 
     /// Compares `seq` with what should come next.
-    fn in_sequence(&mut self, payload: &RawPayload) -> Vec<String> {
+    fn in_sequence(&mut self, payload: &RawPayload) -> Vec<Note> {
         if !self.born {
-            return vec!["stale: no birth of this node seen".to_owned()];
+            return vec![Note::UnknownNode];
         }
         let expected = self.next_seq;
         self.next_seq = payload.seq.map(following);
         match (payload.seq, expected) {
-            (Some(seq), Some(expected)) if seq != expected => {
-                vec![format!("stale: seq {seq} where {expected} was due")]
-            }
-            (None, _) => vec!["stale: without seq".to_owned()],
+            (Some(seq), Some(expected)) if seq != expected => vec![Note::Gap(seq, expected)],
+            (None, _) => vec![Note::WithoutSeq],
             _ => Vec::new(),
         }
     }
@@ -225,8 +255,9 @@ mod tests {
     fn what_is_out_of_place_is_noted() {
         let mut births = Births::default();
         let device = DeviceId::new("D").unwrap();
-        let mut learn =
-            |kind, device: Option<&DeviceId>, payload: &RawPayload| births.learn(&node(), kind, device, payload);
+        let mut learn = |kind, device: Option<&DeviceId>, payload: &RawPayload| -> Vec<String> {
+            births.learn(&node(), kind, device, payload).iter().map(ToString::to_string).collect()
+        };
         let data = |seq| payload(Some(seq), Vec::new());
         assert_eq!(learn(MessageKind::NData, None, &data(3)), ["stale: no birth of this node seen"]);
         assert_eq!(learn(MessageKind::NBirth, None, &session(4, Some(0))), [""; 0]);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sparkplug::topic::filter;
-use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, MessageKind, NameError, Topic};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, MessageKind, NameError, Topic};
 
 /// Filters of `sparkfleet watch`. Of one kind any may match, of several kinds all must.
 #[derive(Debug, Clone, Default, Args)]
@@ -69,14 +69,21 @@ impl FilterArguments {
         any(&self.group, node.group.as_str()) && any(&self.node, node.edge_node.as_str())
     }
 
+    /// Whether messages of this node or device are wanted.
+    #[must_use]
+    pub fn takes_place(&self, node: &EdgeNodeDescriptor, device: Option<&DeviceId>) -> bool {
+        let of_device = |device: &DeviceId| any(&self.device, device.as_str());
+        self.takes_node(node) && device.map_or(self.device.is_empty(), of_device)
+    }
+
     /// Whether a message with this topic is wanted.
     #[must_use]
     pub fn takes(&self, topic: &Topic, kind: MessageKind) -> bool {
         let of_kind = self.kind.is_empty() || self.kind.contains(&kind);
         of_kind
             && match topic {
-                Topic::Node { node, .. } => self.takes_node(node) && self.device.is_empty(),
-                Topic::Device { node, device, .. } => self.takes_node(node) && any(&self.device, device.as_str()),
+                Topic::Node { node, .. } => self.takes_place(node, None),
+                Topic::Device { node, device, .. } => self.takes_place(node, Some(device)),
                 // A host belongs to no group: it is shown where it is asked for, or where nothing else is.
                 Topic::State { .. } => {
                     let asks_for_others =

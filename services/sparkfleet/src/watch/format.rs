@@ -37,6 +37,14 @@ pub struct Shown {
     pub body: Body,
 }
 
+impl Shown {
+    /// Whether it has metrics of which only the alias is known.
+    #[must_use]
+    pub fn has_nameless_metrics(&self) -> bool {
+        matches!(&self.body, Body::Payload { metrics, .. } if metrics.iter().any(|metric| metric.name.is_none()))
+    }
+}
+
 /// What a message carries.
 #[derive(Debug)]
 pub enum Body {

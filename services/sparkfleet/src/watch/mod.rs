@@ -1,15 +1,20 @@
 //! `sparkfleet watch`: prints every Sparkplug message as it passes, decoded. A pure listener: no will, no STATE, nobody notices it (unless it is asked to ask for rebirths).
 //!
 //! ```text
-//! listener -> births (names, places in the session) -> filters -> format -> standard output
+//! listener, or recording -> births (names, places in the session) -> filters -> format, or tree -> standard output
+//!                  \-> recording
 //! ```
 
-mod births;
-mod filter;
+pub mod births;
+pub mod filter;
 mod format;
+pub mod recording;
+mod tree;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use bytes::Bytes;
@@ -25,10 +30,16 @@ use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 use crate::cli::Connection;
 use births::Births;
 pub use filter::FilterArguments;
+pub use format::visible;
 use format::{Body, Shown, ShownMetric};
+use recording::{Recorded, Recorder, Recording};
+use tree::Tree;
 
 /// Nodes asked for rebirth at most; each is asked once.
 const REBIRTHS_MAX: usize = 1_000;
+
+/// How often the tree is drawn anew on a terminal.
+const DRAW_EVERY: Duration = Duration::from_secs(1);
 
 /// `sparkfleet watch`.
 #[derive(Debug, Clone, Args)]
@@ -45,9 +56,18 @@ pub struct WatchArguments {
     /// End after this many messages
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
+    /// End after this time, for example 90s or 8h
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub lasting: Option<Duration>,
     /// Ask nodes whose birth was not seen for a rebirth, once each: named ones (--group with --node) at once, others when they are first heard
     #[arg(long)]
     pub rebirth: bool,
+    /// Add every message that --group and --node let pass to this file, undecoded; --read and `sparkfleet replay` take it
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Read the messages of a recording, not those of a server
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "rebirth", "lasting"])]
+    pub read: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
     pub connection: Connection,
@@ -60,144 +80,235 @@ pub enum WatchForm {
     Text,
     /// For programs: one object a line
     Json,
+    /// Nodes and devices with state, age, rate and gaps: each second on a terminal, else once at the end
+    Tree,
 }
 
-/// Prints until the count is reached, the reader of standard output has gone, or a signal comes.
+/// Prints until the count is reached, the time is over, the reader of standard output has gone, or a signal comes.
 ///
 /// # Errors
 /// With [`exit::UNAVAILABLE`] when the broker cannot be reached at the start; with [`exit::CONFIG`] or [`exit::USAGE`] when the options cannot be used.
 pub async fn run(arguments: WatchArguments) -> anyhow::Result<()> {
-    let mqtt = crate::client::mqtt_config(&arguments.connection)?;
     let filters = arguments.filter.subscriptions().map_err(|error| exit::with_code(exit::USAGE, error))?;
+    if let Some(file) = &arguments.read {
+        let recording = Recording::open(file)?;
+        return Watch::new(arguments, None).read(recording);
+    }
+    let mqtt = crate::client::mqtt_config(&arguments.connection)?;
     let filters = filters.into_iter().map(|filter| (filter, QoS::AtMostOnce)).collect();
+    let recorder = arguments.record.as_deref().map(Recorder::open).transpose()?;
     let clock = Clock::new();
     let listener = spawn_listener(filters, &mqtt, clock)
         .map_err(|error| exit::with_code(exit::CONFIG, anyhow::Error::new(error)))?;
     let shutdown = Shutdown::on_signals()?;
-    let mut watch = Watch {
-        arguments,
-        clock,
-        listener,
-        births: Births::default(),
-        asked: BTreeSet::new(),
-        printed: 0,
-        was_online: false,
-    };
+    let lasting = arguments.lasting;
+    let mut live = Live { watch: Watch::new(arguments, recorder), clock, listener, asked: BTreeSet::new() };
     let ended = tokio::select! {
-        ended = watch.run() => ended,
+        ended = live.run() => ended,
         () = shutdown.wait() => Ok(()),
+        () = async { tokio::time::sleep(lasting.unwrap_or_default()).await }, if lasting.is_some() => Ok(()),
     };
-    watch.listener.stop().await;
-    ended
+    live.listener.stop().await;
+    ended?;
+    live.watch.end(clock.now().wall)
 }
 
-struct Watch {
-    arguments: WatchArguments,
+/// What is watched on a server.
+struct Live {
+    watch: Watch,
     clock: Clock,
     listener: ListenerHandle,
-    births: Births,
     asked: BTreeSet<EdgeNodeDescriptor>,
-    printed: u64,
-    was_online: bool,
 }
 
-impl Watch {
+impl Live {
     async fn run(&mut self) -> anyhow::Result<()> {
-        while let Some(event) = self.listener.recv().await {
+        let mut was_online = false;
+        let mut draw = tokio::time::interval(DRAW_EVERY);
+        let draws = self.watch.arguments.output == WatchForm::Tree && io::stdout().is_terminal();
+        loop {
+            let event = tokio::select! {
+                event = self.listener.recv() => event,
+                _ = draw.tick(), if draws => {
+                    self.watch.draw(self.clock.now().wall)?;
+                    continue;
+                }
+            };
             match event {
-                ListenerEvent::Online => self.on_online().await?,
-                ListenerEvent::Offline { reason } if !self.was_online => {
+                Some(ListenerEvent::Online) => {
+                    if was_online {
+                        remark("online again; messages of the meantime are missing");
+                    }
+                    was_online = true;
+                    self.on_online().await?;
+                }
+                Some(ListenerEvent::Offline { reason }) if !was_online => {
                     return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason)));
                 }
-                ListenerEvent::Offline { reason } => remark(&format!("offline: {reason}; trying again")),
-                ListenerEvent::Lost { topic } => {
+                Some(ListenerEvent::Offline { reason }) => remark(&format!("offline: {reason}; trying again")),
+                Some(ListenerEvent::Lost { topic }) => {
                     remark(&format!("not keeping up: messages are missing, for example on {topic}"));
                 }
-                ListenerEvent::Message { topic, payload, retain } => {
-                    if self.on_message(topic, payload, retain).await? {
+                Some(ListenerEvent::Message { topic, payload, retain }) => {
+                    let time = self.clock.now().wall;
+                    let taken = self.watch.on_message(Recorded { time, topic, retain, payload })?;
+                    if let Some(node) = taken.unborn {
+                        self.ask_for_rebirth(&node).await?;
+                    }
+                    if taken.is_last {
                         return Ok(());
                     }
                 }
-                ListenerEvent::Stopped => return Ok(()),
+                Some(ListenerEvent::Stopped) | None => return Ok(()),
             }
         }
-        Ok(())
     }
 
     async fn on_online(&mut self) -> anyhow::Result<()> {
-        if self.was_online {
-            remark("online again; messages of the meantime are missing");
-        }
-        self.was_online = true;
         // Its session is another one now, and births of the meantime were missed.
-        self.births = Births::default();
+        self.watch.births = Births::default();
         self.asked.clear();
-        if self.arguments.rebirth {
-            for node in self.arguments.filter.named_nodes() {
-                self.ask_for_rebirth(&node).await?;
-            }
+        for node in self.watch.arguments.filter.named_nodes() {
+            self.ask_for_rebirth(&node).await?;
         }
         Ok(())
     }
 
-    /// True when it was the last message wanted.
-    async fn on_message(&mut self, topic: String, payload: Bytes, retained: bool) -> anyhow::Result<bool> {
-        let time = self.clock.now().wall;
+    /// Asks if it is allowed to, and has not before.
+    async fn ask_for_rebirth(&mut self, node: &EdgeNodeDescriptor) -> anyhow::Result<()> {
+        let may = self.watch.arguments.rebirth && self.asked.len() < REBIRTHS_MAX;
+        if !may || !self.asked.insert(node.clone()) {
+            return Ok(());
+        }
+        let (topic, payload) = rebirth_command(node, self.clock.now().wall);
+        Ok(self.listener.publish(topic, payload).await?)
+    }
+}
+
+/// Topic and payload of the command that asks a node for its births (tck-id-operational-behavior-data-commands-ncmd-rebirth-verb).
+#[must_use]
+pub fn rebirth_command(node: &EdgeNodeDescriptor, now_ms: u64) -> (String, Bytes) {
+    let payload = Payload {
+        timestamp: Some(now_ms),
+        metrics: vec![Metric::new("Node Control/Rebirth", true)],
+        ..Payload::default()
+    };
+    let topic = Topic::of(node.clone(), MessageKind::NCmd, None);
+    (topic.to_string(), encode(&payload, &EncodeOptions::new(Form::Command)))
+}
+
+/// What is done with a message, wherever it comes from.
+struct Watch {
+    arguments: WatchArguments,
+    births: Births,
+    tree: Tree,
+    recorder: Option<Recorder>,
+    printed: u64,
+    hinted: bool,
+    drawn: bool,
+}
+
+/// What follows from a message.
+#[derive(Debug, Default)]
+struct Taken {
+    /// No more are wanted.
+    is_last: bool,
+    /// A node that is wanted and whose birth was not seen.
+    unborn: Option<EdgeNodeDescriptor>,
+}
+
+impl Watch {
+    fn new(arguments: WatchArguments, recorder: Option<Recorder>) -> Self {
+        let (births, tree) = (Births::default(), Tree::default());
+        Self { arguments, births, tree, recorder, printed: 0, hinted: false, drawn: false }
+    }
+
+    /// Reads a recording to its end.
+    fn read(mut self, mut recording: Recording<impl io::BufRead>) -> anyhow::Result<()> {
+        let mut last_ms = 0;
+        while let Some(message) = recording.next_message() {
+            match message {
+                Ok(message) => {
+                    last_ms = message.time;
+                    if self.on_message(message)?.is_last {
+                        break;
+                    }
+                }
+                Err(error) => remark(&error.to_string()),
+            }
+        }
+        self.end(last_ms)
+    }
+
+    fn on_message(&mut self, message: Recorded) -> anyhow::Result<Taken> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(&message)?;
+        }
+        let Recorded { time, topic, retain: retained, payload } = message;
         let of = match Topic::parse(&topic) {
             Ok(of) => of,
             Err(error) => {
                 let body = Body::Undecodable { reason: error.to_string(), payload };
-                return self.print(&Shown {
-                    time,
-                    topic,
-                    kind: "",
-                    ids: Vec::new(),
-                    retained,
-                    notes: Vec::new(),
-                    body,
-                });
+                let (kind, ids, notes) = ("", Vec::new(), Vec::new());
+                let is_last = self.print(&Shown { time, topic, kind, ids, retained, notes, body })?;
+                return Ok(Taken { is_last, unborn: None });
             }
         };
+        let mut unborn = None;
         // Also what is not printed is learned from: it explains what is.
         let (kind, ids, (body, notes)) = match &of {
             Topic::State { host } => {
-                (MessageKind::State, vec![("host", host.to_string())], (state(payload), Vec::new()))
+                let body = state(payload);
+                if let Body::State(state) = &body {
+                    self.tree.take_state(host, state.online, state.timestamp);
+                }
+                (MessageKind::State, vec![("host", host.to_string())], (body, Vec::new()))
             }
-            Topic::Node { node, kind } => (*kind, ids(node, None), self.payload(node, *kind, None, payload).await?),
+            Topic::Node { node, kind } => {
+                (*kind, ids(node, None), self.payload(node, *kind, None, payload, time, &mut unborn))
+            }
             Topic::Device { node, kind, device } => {
-                (*kind, ids(node, Some(device)), self.payload(node, *kind, Some(device), payload).await?)
+                let payload = self.payload(node, *kind, Some(device), payload, time, &mut unborn);
+                (*kind, ids(node, Some(device)), payload)
             }
         };
         if !self.arguments.filter.takes(&of, kind) {
-            return Ok(false);
+            return Ok(Taken { is_last: false, unborn });
         }
         let message = Shown { time, topic, kind: kind.as_str(), ids, retained, notes, body };
         let nothing_left = matches!(&message.body, Body::Payload { metrics, .. } if metrics.is_empty());
-        if nothing_left && self.arguments.filter.wants_metrics() { Ok(false) } else { self.print(&message) }
+        let is_last = if nothing_left && self.arguments.filter.wants_metrics() { false } else { self.print(&message)? };
+        Ok(Taken { is_last, unborn })
     }
 
     /// Reads a payload, learns from it, and leaves the metrics that are wanted.
-    async fn payload(
+    fn payload(
         &mut self,
         node: &EdgeNodeDescriptor,
         kind: MessageKind,
         device: Option<&DeviceId>,
         payload_bytes: Bytes,
-    ) -> anyhow::Result<(Body, Vec<String>)> {
+        now_ms: u64,
+        unborn: &mut Option<EdgeNodeDescriptor>,
+    ) -> (Body, Vec<String>) {
         let payload = match decode(&payload_bytes, &Limits { bytes_max: usize::MAX, ..Limits::default() }) {
             Ok(payload) => payload,
-            Err(error) => return Ok((format::undecodable(&error, payload_bytes), Vec::new())),
+            Err(error) => return (format::undecodable(&error, payload_bytes), Vec::new()),
         };
         let notes = self.births.learn(node, kind, device, &payload);
+        let filter = &self.arguments.filter;
+        if filter.takes_place(node, device) {
+            self.tree.take(node, kind, device, &notes, payload.metrics.len(), now_ms);
+        }
         let is_report = !matches!(kind, MessageKind::NCmd | MessageKind::DCmd | MessageKind::NDeath);
-        if self.arguments.rebirth && is_report && !self.births.is_born(node) && self.arguments.filter.takes_node(node) {
-            self.ask_for_rebirth(node).await?;
+        if is_report && !self.births.is_born(node) && filter.takes_node(node) {
+            *unborn = Some(node.clone());
         }
         let bd_seq = births::bd_seq(&payload);
         let metrics = payload.metrics.into_iter().filter_map(|raw| {
             let (name, datatype) = self.births.name_and_type(node, device, &raw);
             let metric = ShownMetric::new(raw, name, datatype);
-            self.arguments.filter.takes_metric(&metric.label()).then_some(metric)
+            filter.takes_metric(&metric.label()).then_some(metric)
         });
         let body = Body::Payload {
             seq: payload.seq,
@@ -207,36 +318,62 @@ impl Watch {
             body_bytes: payload.body.map(|body| body.len()),
             metrics: metrics.collect(),
         };
-        Ok((body, notes))
+        (body, notes.iter().map(ToString::to_string).collect())
     }
 
-    async fn ask_for_rebirth(&mut self, node: &EdgeNodeDescriptor) -> anyhow::Result<()> {
-        if self.asked.len() >= REBIRTHS_MAX || !self.asked.insert(node.clone()) {
-            return Ok(());
-        }
-        let payload = Payload {
-            timestamp: Some(self.clock.now().wall),
-            metrics: vec![Metric::new("Node Control/Rebirth", true)],
-            ..Payload::default()
-        };
-        let topic = Topic::of(node.clone(), MessageKind::NCmd, None);
-        let payload = encode(&payload, &EncodeOptions::new(Form::Command));
-        Ok(self.listener.publish(topic.to_string(), payload).await?)
-    }
-
+    /// True when it was the last message wanted.
     fn print(&mut self, message: &Shown) -> anyhow::Result<bool> {
         let text = match self.arguments.output {
             WatchForm::Text => format::text(message, self.arguments.full),
             WatchForm::Json => format::json(message),
+            WatchForm::Tree => String::new(),
         };
-        let mut out = io::stdout().lock();
-        match writeln!(out, "{text}").and_then(|()| out.flush()) {
-            // `sparkfleet watch | head` closes the pipe when it has enough; that is no failure.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(true),
-            written => written?,
+        if !text.is_empty() && !say(&format!("{text}\n"))? {
+            return Ok(true);
         }
+        self.hint(message);
         self.printed += 1;
         Ok(self.arguments.count.is_some_and(|count| self.printed >= count))
+    }
+
+    /// Says once how the names behind aliases become known.
+    fn hint(&mut self, message: &Shown) {
+        let asked = self.arguments.rebirth || self.arguments.read.is_some() || self.hinted;
+        if !asked && self.arguments.output != WatchForm::Tree && message.has_nameless_metrics() {
+            self.hinted = true;
+            remark("only a birth tells the names behind aliases: --rebirth asks the nodes for theirs");
+        }
+    }
+
+    fn draw(&mut self, now_ms: u64) -> anyhow::Result<()> {
+        let rows = terminal_size::terminal_size().map(|(_, rows)| usize::from(rows.0));
+        let text = self.tree.text(now_ms, rows.map(|rows| rows.saturating_sub(1)));
+        // ECMA-48: cursor to the first place (CUP), each line erased behind its text (EL), the page below (ED).
+        let clear = if self.drawn { "" } else { "\x1b[2J" };
+        self.drawn = true;
+        say(&format!("{clear}\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))?;
+        Ok(())
+    }
+
+    /// The tree as it is in the end.
+    fn end(&mut self, now_ms: u64) -> anyhow::Result<()> {
+        if self.arguments.output == WatchForm::Tree {
+            if self.drawn {
+                say("\x1b[2J\x1b[H")?;
+            }
+            say(&self.tree.text(now_ms, None))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes to standard output; false when nobody reads it any more.
+fn say(text: &str) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // `sparkfleet watch | head` closes the pipe when it has enough; that is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).map_err(Into::into),
     }
 }
 
@@ -253,7 +390,7 @@ fn state(payload: Bytes) -> Body {
     }
 }
 
-/// Standard output belongs to the messages.
-fn remark(text: &str) {
+/// A line on standard error: standard output belongs to the messages.
+pub fn remark(text: &str) {
     let _ = writeln!(io::stderr(), "sparkfleet: {}", format::visible(text));
 }
