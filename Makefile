@@ -30,7 +30,7 @@ LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh
 TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test kubernetes cluster lab check fmt clippy tidy doc shellcheck deny bench soak prove tck fuzz
+.PHONY: help up test brokers kubernetes cluster lab check fmt clippy tidy doc shellcheck deny bench soak prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -45,6 +45,11 @@ test: ## every test; installs missing Debian packages; last line: N passed, N fa
 	@.ci/tools $(TEST_TOOLS)
 	@.ci/tools chromium || echo "make test: there is no Chromium, so the scenarios of the console's page are skipped"
 	@.ci/test --features $(TPM),$(KERBEROS) $(ARGS)
+
+brokers: ## try MQTT servers with Sparkplug sessions and a whole factory; prints the table of the README (ARGS="mosquitto hivemq" for some)
+	@.ci/tools cargo cc mosquitto rabbitmq-server java mvn node npm go
+	@.ci/brokers
+	$(CARGO) run --locked -p brokers -- $(ARGS)
 
 kubernetes: ## build real Kubernetes and Flux (11 minutes, once), and test on them (KUBERNETES=1.35 for another version)
 	@.ci/tools cargo cc libtss2 mosquitto $(KUBERNETES_TOOLS)

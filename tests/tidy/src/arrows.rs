@@ -41,7 +41,9 @@ pub fn rank(package: &str) -> Option<Rank> {
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
         | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
         "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
-        "sim" | "model" | "prove" | "tck" | "e2e" | "lab" | "kubernetes-tests" | "bench" | "tidy" => Some(Rank::Tests),
+        "sim" | "model" | "prove" | "tck" | "e2e" | "lab" | "kubernetes-tests" | "bench" | "brokers" | "tidy" => {
+            Some(Rank::Tests)
+        }
         "join-protocol" => Some(Rank::Contract),
         contract if contract.ends_with("-contract") => Some(Rank::Contract),
         _ => None,
@@ -92,8 +94,8 @@ pub fn check_imports(packages: &[String], imports: &[Import]) -> Vec<Finding> {
         // The simulator and a real control plane are the neighbours that tests of a service, or of a part of one, need.
         let neighbour = matches!(to.as_str(), "simulator" | "kubernetes-tests");
         let test_neighbour = *dev && neighbour && matches!(from_rank, Rank::Service | Rank::Part);
-        // Benchmarks measure what end-to-end tests start, and these run on real control planes, too.
-        let same_surroundings = (from == "bench" && to == "e2e")
+        // Benchmarks measure what end-to-end tests start, MQTT servers carry it, and these tests run on real control planes, too.
+        let same_surroundings = (matches!(from.as_str(), "bench" | "brokers") && to == "e2e")
             || (*dev && from_rank == Rank::Tests && matches!(to.as_str(), "e2e" | "kubernetes-tests"));
         if !may_import(from_rank).contains(&to_rank) && !test_neighbour && !same_surroundings {
             let message = format!("imports {to}, but {from_rank:?} may only import {:?}", may_import(from_rank));

@@ -22,7 +22,7 @@ use service_runtime::shutdown::Shutdown;
 use service_runtime::state_dir::StateDir;
 use sparkplug::host::HostRequest;
 use sparkplug::{HostId, Now};
-use sparkplug_mqtt::MqttConfig;
+use sparkplug_mqtt::{MqttConfig, Protocol};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use topic_walls::Principal;
@@ -248,7 +248,7 @@ async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net:
 /// The embedded broker with its gate, unless the factory uses another one.
 async fn broker(arguments: &UpArguments) -> anyhow::Result<(Option<Broker>, Reach)> {
     if let Some(url) = &arguments.broker {
-        return Ok((None, Reach::of(url, arguments.take_over, None)));
+        return Ok((None, Reach::of(url, arguments.protocol, arguments.take_over, None)));
     }
     let organisation = Organisation::new(arguments.organisation.clone()).context("--organisation")?;
     let gate = Arc::new(Gate::new(organisation, HostId::new(TABLE).context("host id")?));
@@ -256,7 +256,7 @@ async fn broker(arguments: &UpArguments) -> anyhow::Result<(Option<Broker>, Reac
     let config = BrokerConfig { listen: arguments.listen, guard: Some(guard), ..BrokerConfig::default() };
     let broker = Broker::start(config).await.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
     // This process owns the broker, so no other one speaks for its services by right, and no command has to wait until that is sure.
-    let reach = Reach::of(&broker.url(), true, Some(gate));
+    let reach = Reach::of(&broker.url(), arguments.protocol, true, Some(gate));
     Ok((Some(broker), reach))
 }
 
@@ -282,8 +282,8 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(url: &str, take_over: bool, gate: Option<Arc<Gate>>) -> Self {
-        Self { mqtt: MqttConfig { servers: vec![url.to_owned()], take_over, ..MqttConfig::default() }, gate }
+    fn of(url: &str, protocol: Protocol, take_over: bool, gate: Option<Arc<Gate>>) -> Self {
+        Self { mqtt: MqttConfig { servers: vec![url.to_owned()], protocol, take_over, ..MqttConfig::default() }, gate }
     }
 
     fn login(&self, principal: &Principal) -> anyhow::Result<MqttConfig> {
