@@ -30,7 +30,7 @@ LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh
 TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test brokers kubernetes cluster lab check fmt clippy tidy doc shellcheck deny bench soak prove tck fuzz
+.PHONY: help up test brokers kubernetes cluster lab check fmt clippy tidy doc package shellcheck deny bench soak prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -68,7 +68,7 @@ lab: ## stories of real machines in QEMU: firmware, TPM, measured boot, encrypte
 	@[ "$$(id -u)" -eq 0 ] || { echo "make lab: only root can make a host's root file system (mmdebstrap, chroot): sudo make lab"; exit 1; }
 	$(CARGO) test --locked -p lab --test lab -- --ignored --nocapture --test-threads=1 $(ARGS)
 
-check: fmt clippy tidy doc shellcheck deny ## format, lints, rules of the repository, documentation, scripts, dependencies
+check: fmt clippy tidy doc package shellcheck deny ## format, lints, rules of the repository, documentation, packages, scripts, dependencies
 
 fmt: ## is everything formatted?
 	$(CARGO) fmt --all -- --check
@@ -82,6 +82,9 @@ tidy: ## the rules that no compiler checks (tests/tidy)
 
 doc: ## documentation builds without warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+package: ## the Sparkplug library can be packed for crates.io
+	$(CARGO) package --locked --no-verify --allow-dirty -p sparkplug -p sparkplug-mqtt
 
 shellcheck: ## scripts have no known traps
 	@.ci/tools shellcheck git

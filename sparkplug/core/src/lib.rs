@@ -77,3 +77,8 @@ pub use seq::{BdSeq, Seq};
 pub use time::Now;
 pub use topic::{MessageKind, Topic, TopicError};
 pub use typed::TypedMetrics;
+
+/// The page of the package, so that its code is run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;

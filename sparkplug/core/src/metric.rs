@@ -304,6 +304,12 @@ impl Metric {
         }
     }
 
+    /// A DateTime metric: milliseconds since 1970 in UTC.
+    #[must_use]
+    pub fn date_time(name: impl Into<Arc<str>>, ms: u64) -> Self {
+        Self::new(name, Value::DateTime(ms))
+    }
+
     /// The same with a capture time.
     #[must_use]
     pub const fn at(mut self, timestamp: u64) -> Self {
@@ -446,6 +452,32 @@ impl DataType {
 }
 
 impl DataSet {
+    /// A table with these columns and no rows.
+    ///
+    /// ```
+    /// use sparkplug::metric::DataSet;
+    /// use sparkplug::{DataType, Metric, Value};
+    ///
+    /// let table = DataSet::new([("Tool", DataType::String), ("Cycles", DataType::UInt32)])
+    ///     .with_row([Some("drill".into()), Some(17_u32.into())])
+    ///     .with_row([Some("mill".into()), None]);
+    /// assert!(Metric::new("Tools", Value::from(table)).check().is_ok());
+    /// ```
+    #[must_use]
+    pub fn new<N: Into<Arc<str>>>(columns: impl IntoIterator<Item = (N, DataType)>) -> Self {
+        Self {
+            columns: columns.into_iter().map(|(name, datatype)| (name.into(), datatype)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// The same with another row; None is null. A row that does not fit the columns is refused by [`Metric::check`].
+    #[must_use]
+    pub fn with_row(mut self, cells: impl IntoIterator<Item = Option<Value>>) -> Self {
+        self.rows.push(cells.into_iter().collect());
+        self
+    }
+
     fn check(&self) -> Result<(), &'static str> {
         if self.columns.iter().any(|(_, datatype)| !datatype.is_basic()) {
             return Err("a column of the table has no basic type");
@@ -576,3 +608,28 @@ macro_rules! from {
 }
 from!(i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64, u8 => UInt8, u16 => UInt16, u32 => UInt32, u64 => UInt64,
       f32 => Float, f64 => Double, bool => Boolean, &str => String, String => String, Arc<str> => String);
+
+/// Arrays from what holds their elements. There is none of `Vec<u8>`, which might be [`Value::Bytes`] as well.
+macro_rules! from_vec {
+    ($($type:ty => $variant:ident),*) => {
+        $(impl From<Vec<$type>> for Value {
+            fn from(elements: Vec<$type>) -> Self {
+                Self::$variant(elements.into())
+            }
+        })*
+    };
+}
+from_vec!(i8 => Int8Array, i16 => Int16Array, i32 => Int32Array, i64 => Int64Array, u16 => UInt16Array, u32 => UInt32Array,
+          u64 => UInt64Array, f32 => FloatArray, f64 => DoubleArray, bool => BooleanArray, Arc<str> => StringArray);
+
+impl From<DataSet> for Value {
+    fn from(table: DataSet) -> Self {
+        Self::DataSet(Arc::new(table))
+    }
+}
+
+impl From<Template> for Value {
+    fn from(template: Template) -> Self {
+        Self::Template(Arc::new(template))
+    }
+}

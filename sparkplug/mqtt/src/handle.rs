@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate, UpdateError};
 use sparkplug::host::{HostEvent, HostRequest};
+use sparkplug::{DeviceId, Metric, Value};
 use sparkplug::{edge_node::EdgeNode, host::HostApplication};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -88,6 +89,27 @@ impl EdgeNodeHandle {
     /// See [`NodeUpdates::update`].
     pub async fn update(&self, update: NodeUpdate) -> Result<(), UpdateError> {
         self.updates().update(update).await
+    }
+
+    /// A metric of the node has this value from now on. One that the birth does not have yet is added by a rebirth.
+    ///
+    /// # Errors
+    /// See [`NodeUpdates::update`].
+    pub async fn set(&self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Result<(), UpdateError> {
+        self.update(NodeUpdate::Set { device: None, metrics: vec![Metric::new(name, value)] }).await
+    }
+
+    /// The same of a metric of a device.
+    ///
+    /// # Errors
+    /// See [`NodeUpdates::update`].
+    pub async fn set_of(
+        &self,
+        device: &DeviceId,
+        name: impl Into<Arc<str>>,
+        value: impl Into<Value>,
+    ) -> Result<(), UpdateError> {
+        self.update(NodeUpdate::Set { device: Some(device.clone()), metrics: vec![Metric::new(name, value)] }).await
     }
 
     /// See [`NodeUpdates::try_update`].

@@ -222,7 +222,7 @@ fn seed(wanted: u64) -> u64 {
     if wanted == 0 { client_id::random() } else { wanted }
 }
 
-/// The guide, so that its code is compiled with the tests.
+/// The page of the package, so that its code is compiled with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/sparkplug.md")]
-struct Guide;
+#[doc = include_str!("../README.md")]
+struct Page;

@@ -229,3 +229,38 @@ fn every_datatype_can_be_typed_into_the_node_and_is_read_in_the_host() {
     }
     assert_eq!(datatypes.len(), 32, "all that a metric can have: 34 without the two of properties");
 }
+
+/// A short example; it takes nothing but the address of the server.
+fn short(name: &'static str, server: &Mosquitto) -> Program {
+    let mut process = Command::new(program(name)).arg(server.url()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let (sender, output) = mpsc::channel();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    Program { name, input: None, process, output, said: Vec::new() }
+}
+
+#[test]
+fn the_short_examples_do_what_they_say() {
+    let server = Mosquitto::start();
+    let mut fleet = short("fleet", &server);
+    fleet.says(&["listening"]);
+    let publish = short("publish", &server);
+    // Its own, and those that every node has: bdSeq and Node Control/Rebirth.
+    fleet.says(&["Plant/Press is born with 3 metrics"]);
+    fleet.says(&["Process/Temperature = Some(Double(21.0))"]);
+    drop(publish);
+    fleet.says(&["Plant/Press is dead"]);
+    let table = short("table", &server);
+    fleet.says(&["Plant/Mill is born with 5 metrics"]);
+    drop(table);
+    fleet.says(&["Plant/Mill is dead"]);
+
+    let mut obey = short("obey", &server);
+    fleet.says(&["Plant/Line is born with 2 metrics"]);
+    fleet.says(&["Plant/Line/Motor is born"]);
+    let mut write = short("write", &server);
+    write.says(&["done"]);
+    assert!(write.ends());
+    fleet.says(&["Setpoint = Some(UInt32(900))"]);
+    obey.says(&["told: Setpoint = Some(UInt32(900))"]);
+}

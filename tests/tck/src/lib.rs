@@ -208,3 +208,8 @@ impl fmt::Display for Report {
         not_ours().iter().try_for_each(|(id, reason)| writeln!(f, "  {id}: {reason}"))
     }
 }
+
+/// The guide of the library, so that its code is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sparkplug.md")]
+struct Guide;
