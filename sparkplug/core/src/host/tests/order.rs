@@ -63,6 +63,21 @@ fn a_gap_is_waited_for_as_long_as_the_configuration_says() {
     }
 }
 
+/// tck-id-operational-behavior-host-reordering-start: whoever goes on sending does not put it off.
+#[test]
+fn the_wait_begins_with_the_first_message_behind_the_gap() {
+    let mut bench = Bench::with_node(config());
+    for seq in 3..6 {
+        bench.ndata(seq, 3.0);
+        bench.pass(Duration::from_millis(600));
+    }
+    bench.ndata(6, 6.0);
+    bench.pass(Duration::from_millis(199));
+    bench.expect(&[]);
+    bench.pass(Duration::from_millis(1));
+    bench.expect(&["E stale: the message with seq 2 is missing", ASK, "E asked: the message with seq 2 is missing"]);
+}
+
 /// tck-id-operational-behavior-host-reordering-param
 #[test]
 fn a_timeout_of_zero_does_not_wait() {
