@@ -1,5 +1,6 @@
 //! The console's history: how fast it records, and how long an answer takes when it holds many events.
 
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ pub async fn run(events: u64) -> anyhow::Result<()> {
     let keep = Retention { days: 36_500, bytes: u64::MAX };
     let mut history = History::start(directory.path(), Some(keep), Clock::new());
     let Answer::Opened(_) = history.recv().await else { bail!("the history cannot be opened") };
-    let start = Instant::now();
+    let (start, tenth) = (Instant::now(), (events / RECORD / 10).max(1));
     let mut tables: Tables = View::ALL.map(|view| (view, Arc::new(Rows::new()))).into();
     let mut rows = Rows::new();
     let mut since_snapshot = SNAPSHOT;
@@ -49,6 +50,14 @@ pub async fn run(events: u64) -> anyhow::Result<()> {
         let record = Record { transitions: found, snapshot, ..Record::of_time(time_of(number)) };
         history.record(Arc::new(record));
         ensure!(matches!(history.recv().await, Answer::Stored { .. }), "a record is not stored");
+        if (number + 1) % tenth == 0 {
+            writeln!(
+                io::stderr(),
+                "history: {} of {events} events after {:.0?}",
+                (number + 1) * RECORD,
+                start.elapsed()
+            )?;
+        }
     }
     let took = start.elapsed();
     let reader = history.reader();
