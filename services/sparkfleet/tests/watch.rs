@@ -186,6 +186,11 @@ async fn what_was_recorded_is_decoded_shown_as_a_tree_and_replayed_for_others() 
     node.update(set("Temperature", 21.5)).await.unwrap();
     while !recording.line().await.contains("NDATA") {}
     assert_eq!(recording.process.wait().await.unwrap().code(), Some(0));
+    // Where the node lives itself nobody speaks for it.
+    let (code, _, told) = ran(sparkfleet(&source, &["replay", file, "--speed", "max"])).await;
+    assert_eq!(code, Some(5), "{told}");
+    assert!(told.contains("ACME-Plant/Press lives on this broker"), "{told}");
+    assert!(told.contains("0 messages replayed"), "{told}");
     node.stop().await;
     source.stop().await;
 

@@ -252,7 +252,8 @@ async fn follow_readiness(release: Release, health: [SocketAddr; 2]) {
     let _ = release.set_available("sparkfleet-edge");
 }
 
-async fn is_ready(address: SocketAddr) -> bool {
+/// Whether the health page at that address says that its services are ready.
+pub async fn is_ready(address: SocketAddr) -> bool {
     let Ok(mut stream) = TcpStream::connect(address).await else { return false };
     let mut answer = [0; 12];
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

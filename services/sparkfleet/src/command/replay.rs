@@ -1,6 +1,6 @@
 //! `sparkfleet replay`: publishes the births, data and deaths of a recording, in their order and at their pace. No Edge Node: it has no will and obeys no command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -17,30 +17,38 @@ use tokio::time::Instant;
 use crate::cli::replay::ReplayArguments;
 use crate::watch::births::bd_seq;
 use crate::watch::recording::{Recorded, Recording};
-use crate::watch::remark;
+use crate::watch::{rebirth_command, remark};
 
 /// After this time without a word it is said how far it has come.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
+/// How long a living node has to answer. It repeats its birth within a second.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
 /// Publishes a recording.
 ///
 /// # Errors
-/// With [`exit::CONFIG`]: the recording cannot be read. With [`exit::UNAVAILABLE`]: there is no broker, or the connection was lost. With [`exit::INTERRUPTED`]: a signal came first.
+/// With [`exit::CONFIG`]: the recording cannot be read. With [`exit::REFUSED`]: a node of it lives on the broker. With [`exit::UNAVAILABLE`]: there is no broker, or the connection
+/// was lost. With [`exit::INTERRUPTED`]: a signal came first.
 pub async fn run(arguments: ReplayArguments) -> anyhow::Result<()> {
     if arguments.filter.kind.contains(&MessageKind::State) {
         let error = anyhow!("--kind STATE: a STATE message speaks for a living Host Application; it is not replayed");
         return Err(exit::with_code(exit::USAGE, error));
     }
+    let nodes = born_in(&arguments, Recording::open(&arguments.file)?);
     let recording = Recording::open(&arguments.file)?;
     let mqtt = crate::client::mqtt_config(&arguments.connection)?;
     let clock = Clock::new();
-    // A listener has to listen to something; this is little, and is not looked at.
-    let listener = spawn_listener(vec![("spBv1.0/STATE/+".to_owned(), QoS::AtMostOnce)], &mqtt, clock)
+    let groups: BTreeSet<String> = nodes.iter().map(|node| format!("spBv1.0/{}/NBIRTH/+", node.group)).collect();
+    // A listener has to listen to something, also where nobody is born: STATE is little.
+    let births = if groups.is_empty() { BTreeSet::from(["spBv1.0/STATE/+".to_owned()]) } else { groups };
+    let filters = births.into_iter().map(|filter| (filter, QoS::AtMostOnce)).collect();
+    let listener = spawn_listener(filters, &mqtt, clock)
         .map_err(|error| exit::with_code(exit::CONFIG, anyhow::Error::new(error)))?;
     let shutdown = Shutdown::on_signals()?;
     let mut replay = Replay { arguments, clock, listener, born: BTreeMap::new(), published: 0, left_out: 0 };
     let ended = tokio::select! {
-        ended = replay.run(recording) => ended,
+        ended = replay.run(&nodes, recording) => ended,
         () = shutdown.wait() => Err(exit::with_code(exit::INTERRUPTED, anyhow!("interrupted"))),
     };
     let deaths = replay.bury().await;
@@ -63,12 +71,17 @@ struct Replay {
 }
 
 impl Replay {
-    async fn run(&mut self, mut recording: Recording<impl std::io::BufRead>) -> anyhow::Result<()> {
+    async fn run(
+        &mut self,
+        nodes: &BTreeSet<EdgeNodeDescriptor>,
+        mut recording: Recording<impl std::io::BufRead>,
+    ) -> anyhow::Result<()> {
         match self.listener.recv().await {
             Some(ListenerEvent::Online) => {}
             Some(ListenerEvent::Offline { reason }) => return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason))),
             _ => bail!("the session ended"),
         }
+        self.refuse_living(nodes).await?;
         let mut pace = Pace { speed: self.arguments.speed, first: None };
         let mut told = Instant::now();
         while let Some(message) = recording.next_message() {
@@ -79,7 +92,7 @@ impl Replay {
                     continue;
                 }
             };
-            let Some((topic, kind)) = self.target(&message) else {
+            let Some((topic, kind)) = target(&self.arguments, &message) else {
                 self.left_out += 1;
                 continue;
             };
@@ -95,27 +108,33 @@ impl Replay {
         Ok(())
     }
 
-    /// Where a message goes; None if it is left out: what was stored by the server when the recording began, STATE, commands that were not asked for, other topics.
-    fn target(&self, message: &Recorded) -> Option<(Topic, MessageKind)> {
-        let topic = Topic::parse(&message.topic).ok().filter(|_| !message.retain)?;
-        let kind = match &topic {
-            Topic::Node { kind, .. } | Topic::Device { kind, .. } => *kind,
-            Topic::State { .. } => return None,
-        };
-        let is_command = matches!(kind, MessageKind::NCmd | MessageKind::DCmd);
-        if !self.arguments.filter.takes(&topic, kind) || (is_command && self.arguments.filter.kind.is_empty()) {
-            return None;
+    /// Two speakers for one node confuse every host, and may end a service: nodes that live on the broker are not spoken for. They are asked for their births.
+    async fn refuse_living(&mut self, nodes: &BTreeSet<EdgeNodeDescriptor>) -> anyhow::Result<()> {
+        for node in nodes {
+            let (topic, payload) = rebirth_command(node, self.clock.now().wall);
+            self.listener.publish(topic, payload).await?;
         }
-        let moved = |node: EdgeNodeDescriptor| -> Option<EdgeNodeDescriptor> {
-            let group = format!("{}{}", self.arguments.group_prefix, node.group.as_str());
-            Some(EdgeNodeDescriptor::new(GroupId::new(group).ok()?, node.edge_node))
-        };
-        let topic = match topic {
-            Topic::Node { node, kind } => Topic::of(moved(node)?, kind, None),
-            Topic::Device { node, kind, device } => Topic::of(moved(node)?, kind, Some(device)),
-            Topic::State { .. } => return None,
-        };
-        Some((topic, kind))
+        let until = Instant::now() + if nodes.is_empty() { Duration::ZERO } else { ANSWER_WITHIN };
+        while let Ok(event) = tokio::time::timeout_at(until, self.listener.recv()).await {
+            match event {
+                Some(ListenerEvent::Message { topic, .. }) => {
+                    if let Ok(Topic::Node { node, kind: MessageKind::NBirth }) = Topic::parse(&topic)
+                        && nodes.contains(&node)
+                    {
+                        let error = anyhow!(
+                            "{node} lives on this broker, and a replay would speak for it: use another broker, or --group-prefix Replay-"
+                        );
+                        return Err(exit::with_code(exit::REFUSED, error));
+                    }
+                }
+                Some(ListenerEvent::Offline { reason }) => {
+                    return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason)));
+                }
+                Some(_) => {}
+                None => bail!("the session ended"),
+            }
+        }
+        Ok(())
     }
 
     /// Waits until `due`, and notices if the connection is lost meanwhile.
@@ -171,6 +190,45 @@ impl Replay {
         }
         born.len()
     }
+}
+
+/// Where a message goes; None if it is left out: what was stored by the server when the recording began, STATE, commands that were not asked for, other topics.
+fn target(arguments: &ReplayArguments, message: &Recorded) -> Option<(Topic, MessageKind)> {
+    let topic = Topic::parse(&message.topic).ok().filter(|_| !message.retain)?;
+    let kind = match &topic {
+        Topic::Node { kind, .. } | Topic::Device { kind, .. } => *kind,
+        Topic::State { .. } => return None,
+    };
+    let is_command = matches!(kind, MessageKind::NCmd | MessageKind::DCmd);
+    if !arguments.filter.takes(&topic, kind) || (is_command && arguments.filter.kind.is_empty()) {
+        return None;
+    }
+    let moved = |node: EdgeNodeDescriptor| -> Option<EdgeNodeDescriptor> {
+        let group = format!("{}{}", arguments.group_prefix, node.group.as_str());
+        Some(EdgeNodeDescriptor::new(GroupId::new(group).ok()?, node.edge_node))
+    };
+    let topic = match topic {
+        Topic::Node { node, kind } => Topic::of(moved(node)?, kind, None),
+        Topic::Device { node, kind, device } => Topic::of(moved(node)?, kind, Some(device)),
+        Topic::State { .. } => return None,
+    };
+    Some((topic, kind))
+}
+
+/// The nodes for which births would be published.
+fn born_in(
+    arguments: &ReplayArguments,
+    mut recording: Recording<impl std::io::BufRead>,
+) -> BTreeSet<EdgeNodeDescriptor> {
+    let mut nodes = BTreeSet::new();
+    while let Some(message) = recording.next_message() {
+        // What cannot be read is named when it is its turn.
+        let target = message.ok().and_then(|message| target(arguments, &message));
+        if let Some((Topic::Node { node, kind: MessageKind::NBirth }, _)) = target {
+            nodes.insert(node);
+        }
+    }
+    nodes
 }
 
 /// When a message is due.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use e2e::centre;
 use e2e::cli::Cli;
@@ -100,6 +101,17 @@ impl Up {
         let place = self.git_url().await;
         let dump = e2e::end_state::dump(&self.cli).await;
         serde_json::from_str(&dump.to_string().replace(&place, "GIT")).unwrap()
+    }
+
+    /// Waits until all its services are ready.
+    pub async fn ready(&self) {
+        let line = self.process.says("health http://").await;
+        let address = word_after(&line, "health http://").split('/').next().unwrap().parse().unwrap();
+        let until = Instant::now() + e2e::wait::PATIENCE;
+        while !e2e::edge::is_ready(address).await {
+            assert!(Instant::now() < until, "{}", self.logs());
+            tokio::time::sleep(e2e::wait::LOOK).await;
+        }
     }
 
     /// Base URL of its git server.

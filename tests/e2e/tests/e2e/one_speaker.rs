@@ -1,6 +1,6 @@
 //! A second process of an Edge Node by mistake: it ends and names the first, no acknowledged write is lost, and nothing at the edge is touched.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use e2e::centre::{Centre, free_port};
 use e2e::cli::Cli;
@@ -16,6 +16,9 @@ const ADVICE: &str = "; stop it, or displace it with mqtt.take_over = true";
 
 /// What an operator reads who asked the ConfigDB that ends: nothing is acknowledged.
 const AGAIN: &str = "another ConfigDB with another store speaks on this MQTT server now";
+
+/// How long a factory that has to end may take: shorter than any wait, so that both logs can be shown.
+const MOMENT: Duration = Duration::from_secs(100);
 
 /// Creates clusters with these names, and does what the command says where it was not acknowledged.
 async fn create(cli: &Cli, names: &[&str]) {
@@ -82,13 +85,17 @@ async fn a_second_control_plane_ends_with_code_5_and_names_the_first_and_no_ackn
 async fn who_takes_over_displaces_the_services_that_run() {
     let broker = Mosquitto::start();
     let mut first = Up::on(broker.address()).await;
+    // Of two that come at the same time either may be the first, for each service.
+    first.ready().await;
     let cli = Cli::new(&format!("mqtt://{}", broker.address()));
     let mut second = Up::on(broker.address()).await;
-    let ended = second.process.ended().await;
+    let ended = tokio::time::timeout(MOMENT, second.process.ended()).await;
+    let ended = ended.unwrap_or_else(|_| panic!("the second goes on\n{}\n{}", first.logs(), second.logs()));
     assert_eq!(ended.code(), Some(5), "{}", second.logs());
     assert!(second.logs().contains("is on this MQTT server: instance "), "{}", second.logs());
     let mut third = Up::on_with(broker.address(), &["--take-over"]).await;
-    let ended = first.process.ended().await;
+    let ended = tokio::time::timeout(MOMENT, first.process.ended()).await;
+    let ended = ended.unwrap_or_else(|_| panic!("the first goes on\n{}\n{}", first.logs(), third.logs()));
     assert_eq!(ended.code(), Some(5), "{}", first.logs());
     create(&cli, &["Alpha"]).await;
     assert_eq!(clusters(&cli).await, ["Alpha"]);
