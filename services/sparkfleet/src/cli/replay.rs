@@ -46,7 +46,7 @@ pub struct WriteArguments {
     pub place: String,
     /// Name of the metric, as in the birth
     pub name: String,
-    /// The value: a number, true or false, a text, [1,2,3] for an array, hexadecimal digits for bytes, null
+    /// The value: a number, true or false, a text, `[1,2,3]` for an array, hexadecimal digits for bytes, null
     #[arg(allow_hyphen_values = true)]
     pub value: String,
     /// Write also what its birth calls read-only
