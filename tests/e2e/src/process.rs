@@ -118,9 +118,12 @@ impl Process {
     /// It does not end.
     pub async fn ended(&mut self) -> ExitStatus {
         let (name, log) = (self.name.clone(), self.log.clone());
-        let mut child = self.child.take().unwrap_or_else(|| panic!("{name} does not run"));
+        // It stays ours until it has ended: a test that waits in vain leaves nothing behind.
+        let child = self.child.as_mut().unwrap_or_else(|| panic!("{name} does not run"));
         let ended = || child.try_wait().ok().flatten();
-        wait::until(&format!("the end of {name}"), ended, || tail(&log)).await
+        let status = wait::until(&format!("the end of {name}"), ended, || tail(&log)).await;
+        self.child = None;
+        status
     }
 
     /// Waits until a line of its output contains `text`, and returns that line.
