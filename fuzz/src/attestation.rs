@@ -27,10 +27,10 @@ pub const TARGETS: [Target; 5] = [
     ("join_tpm_quote", tpm_quote),
 ];
 
-const ENDORSEMENT: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/endorsement.public");
-const ATTESTATION: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/attestation.public");
-const CERTIFICATE: &[u8] = include_bytes!("../../services/join-service/attestation/tests/recorded/endorsement.der");
-const ROOT: &str = include_str!("../../services/join-service/attestation/tests/recorded/root.pem");
+const ENDORSEMENT: &[u8] = include_bytes!("../../services/libs/join-attestation/tests/recorded/endorsement.public");
+const ATTESTATION: &[u8] = include_bytes!("../../services/libs/join-attestation/tests/recorded/attestation.public");
+const CERTIFICATE: &[u8] = include_bytes!("../../services/libs/join-attestation/tests/recorded/endorsement.der");
+const ROOT: &str = include_str!("../../services/libs/join-attestation/tests/recorded/root.pem");
 
 /// A public area: its rules, its name, and a credential for it.
 pub fn tpm_public(bytes: &[u8]) {

@@ -256,9 +256,8 @@ async fn a_machine_with_another_boot_chain_is_refused_and_says_which_register_it
     assert!(!machines[1].attester().is_locked().unwrap());
 }
 
-const PLAIN: &[u8] = include_bytes!("../../join-service/attestation/tests/event_logs/plain.bin");
-const OTHER_COMMAND_LINE: &[u8] =
-    include_bytes!("../../join-service/attestation/tests/event_logs/other-command-line.bin");
+const PLAIN: &[u8] = include_bytes!("../../libs/join-attestation/tests/event_logs/plain.bin");
+const OTHER_COMMAND_LINE: &[u8] = include_bytes!("../../libs/join-attestation/tests/event_logs/other-command-line.bin");
 
 /// A policy that lists what this log has: both images, command line and initrd.
 fn verifier_by_events(machine: &Machine, log: &[u8]) -> TpmVerifier {

@@ -8,7 +8,7 @@ mod external;
 mod fuzz_seeds;
 mod git_http;
 #[cfg(feature = "kerberos")]
-#[path = "../../kerberos-client/tests/support/kdc.rs"]
+#[path = "../../libs/kerberos-client/tests/support/kdc.rs"]
 #[allow(dead_code, reason = "tests of other packages look at more")]
 mod kdc;
 #[cfg(feature = "kerberos")]

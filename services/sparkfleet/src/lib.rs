@@ -5,7 +5,7 @@
 //!                  -> command/config -> one_object         -> a listener, for what one object of ConfigDB has
 //!                  -> command/secret -> http_api            -> the cluster manager's HTTP API
 //!                  -> command/past -> console_api            -> the console's HTTP API: what happened, and what was there at a time
-//!                  -> command/acl                          -> topic_walls: access control for MQTT servers
+//!                  -> command/acl                          -> broker_acl: access control for MQTT servers
 //!                  -> command/service                      -> run() of one service
 //!                  -> enrol                                -> an Edge Node of the quarantine group, Secrets of this cluster
 //!                  -> up                                   -> broker, services, simulated edge clusters, live table

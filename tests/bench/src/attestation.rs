@@ -14,7 +14,7 @@ use crate::figures::{Table, profile};
 
 macro_rules! recorded {
     ($name:literal) => {
-        concat!("../../../services/join-service/attestation/tests/recorded/", $name)
+        concat!("../../../services/libs/join-attestation/tests/recorded/", $name)
     };
 }
 

@@ -32,7 +32,7 @@ pub const JOIN_GROUP: &str = "ACME-Cell-Join";
 /// Name of the cluster.
 pub const CLUSTER: &str = "Cell";
 const CLUSTER_UUID: Uuid = Uuid::from_u128(0xC1);
-const AUTHORITY: &str = include_str!("../../../services/join-service/attestation/tests/recorded/root.pem");
+const AUTHORITY: &str = include_str!("../../../services/libs/join-attestation/tests/recorded/root.pem");
 /// What every host has measured into register 4.
 const MEASURED: [u8; 32] = [0x4D; 32];
 /// Above everything that is measured: the limits are not what is looked at.

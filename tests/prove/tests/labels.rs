@@ -5,7 +5,7 @@ const LEFT_OUT: [&str; 4] = ["ajp1/5p", "ajp1/6", "ajp1/r", "ajp1/ek"];
 
 #[test]
 fn every_label_of_the_transcript_is_in_the_model_or_left_out_on_purpose() {
-    let transcript = include_str!("../../../services/join-service/protocol/src/transcript.rs");
+    let transcript = include_str!("../../../services/contracts/join-protocol/src/transcript.rs");
     let labels: Vec<&str> = transcript.split('"').filter(|text| text.starts_with("ajp1/")).collect();
     assert!(labels.len() > 15, "{labels:?}");
     let model = include_str!("../join.model");

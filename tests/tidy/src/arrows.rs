@@ -34,8 +34,9 @@ pub fn rank(package: &str) -> Option<Rank> {
     match package {
         "proto" | "configdb-schema" => Some(Rank::Data),
         "sparkplug" => Some(Rank::Core),
-        "enrolment-protocol" | "join-attestation" | "join-tickets" | "topic-walls" | "sealed-secrets"
-        | "fleet-view" => Some(Rank::Part),
+        "enrolment-protocol" | "join-attestation" | "join-tickets" | "broker-acl" | "sealed-secrets" | "fleet-view" => {
+            Some(Rank::Part)
+        }
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "kubernetes-client" | "kerberos-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"

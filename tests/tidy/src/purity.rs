@@ -33,15 +33,16 @@ const BANNED_IN_DECISIONS: &[(&str, &str)] = &[
     ("HashSet", "iterate a BTreeSet: the order can be observed"),
 ];
 
-/// Source folders of the pure packages. A contract is pure wherever it lies.
+/// Source folders of the pure packages. All contracts and protocols are pure.
 const PURE_FOLDERS: &[&str] = &[
     "proto/src/",
     "configdb-schema/src/",
     "sparkplug/core/src/",
-    "services/join-service/attestation/src/",
-    "services/join-service/protocol/src/",
-    "services/join-service/tickets/src/",
-    "services/fleet-view/src/",
+    "services/libs/join-attestation/src/",
+    "services/broker-acl/src/",
+    "services/contracts/",
+    "services/libs/join-tickets/src/",
+    "services/libs/fleet-view/src/",
 ];
 
 fn is_decision(path: &str) -> bool {
@@ -56,8 +57,7 @@ fn is_decision(path: &str) -> bool {
 /// True if the file belongs to a pure package.
 #[must_use]
 pub fn is_in_pure_package(path: &str) -> bool {
-    PURE_FOLDERS.iter().any(|folder| path.starts_with(folder))
-        || path.starts_with("services/") && path.contains("/contract/src/")
+    PURE_FOLDERS.iter().any(|folder| path.starts_with(folder)) && path.contains("/src/")
 }
 
 fn is_test(path: &str) -> bool {
@@ -116,7 +116,7 @@ mod tests {
         for path in [
             "services/configdb/src/reconcile.rs",
             "services/configdb/src/state/requests.rs",
-            "services/configdb/contract/src/lib.rs",
+            "services/contracts/configdb/src/lib.rs",
             "sparkplug/core/src/seq.rs",
             "proto/src/lib.rs",
         ] {

@@ -39,13 +39,13 @@ mod tests {
     #[test]
     fn a_name_that_the_reference_lacks_is_found() {
         let file = SourceFile::new(
-            "services/x/contract/src/names.rs",
+            "services/contracts/x/src/names.rs",
             "pub const A: &str = \"Hosts/Total\";\npub const B: &str = \"Hosts/Lost\";\npub const N: u8 = 1;\npub const C: &str = \"Alerts/Offline/Type\";\n",
         );
         let findings = check(&file, "metrics `Hosts/Total` and `Alerts/Offline/...`");
         assert_eq!(findings.len(), 1);
         assert!(
-            findings[0].to_string().starts_with("services/x/contract/src/names.rs:2: \"Hosts/Lost\""),
+            findings[0].to_string().starts_with("services/contracts/x/src/names.rs:2: \"Hosts/Lost\""),
             "{}",
             findings[0]
         );

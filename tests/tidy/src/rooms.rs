@@ -7,17 +7,8 @@ use std::collections::BTreeSet;
 /// The files each service has, or whose absence `lib.rs` explains.
 const ROOMS: &[&str] = &["config.rs", "event.rs", "state.rs", "reconcile.rs"];
 
-/// Folders of `services/` that are not a service: parts for all of them, and the binaries that compose them.
-const NOT_SERVICES: &[&str] = &[
-    "runtime",
-    "kubernetes-client",
-    "kerberos-client",
-    "topic-walls",
-    "sealed-secrets",
-    "fleet-view",
-    "sparkfleet",
-    "edge",
-];
+/// Folders of `services/` that hold a package and are not a service. Contracts and libraries have folders of their own below it.
+const NOT_SERVICES: &[&str] = &["broker-acl", "sparkfleet", "edge"];
 
 /// The names of the services among the paths of the repository.
 #[must_use]
@@ -68,8 +59,8 @@ mod tests {
     fn contracts_binaries_and_the_runtime_are_no_services() {
         let paths = paths(&[
             "services/x/src",
-            "services/x/contract/src",
-            "services/runtime/src",
+            "services/contracts/x/src",
+            "services/libs/runtime/src",
             "services/sparkfleet/src",
             "docs",
         ]);

@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn renewed_certificates_replace_those_that_are_there_and_their_life_is_read() {
-        const CERTIFICATE: &str = include_str!("../../../join-service/attestation/tests/recorded/root.pem");
+        const CERTIFICATE: &str = include_str!("../../../libs/join-attestation/tests/recorded/root.pem");
         let root = tempfile::tempdir().unwrap();
         let (files, key) = (files(root.path()), Zeroizing::new("KEY".to_owned()));
         let read = |name: &str| fs::read_to_string(root.path().join("run/state").join(name)).unwrap();

@@ -6,7 +6,7 @@ pub mod issuer;
 #[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 pub mod mosquitto;
 pub mod site;
-#[path = "../../../join-service/attestation/tests/swtpm/mod.rs"]
+#[path = "../../../libs/join-attestation/tests/swtpm/mod.rs"]
 pub mod swtpm;
 
 use std::future::Future;

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 pub const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 pub const GROUP: &str = "ACME-Cell-Join";
 /// A certificate of an authority; nothing is signed with it here.
-const AUTHORITY: &str = include_str!("../../attestation/tests/recorded/root.pem");
+const AUTHORITY: &str = include_str!("../../../libs/join-attestation/tests/recorded/root.pem");
 /// What every good host has measured into register 4.
 pub const MEASURED: [u8; 32] = [0x4D; 32];
 

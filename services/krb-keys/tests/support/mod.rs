@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "the KDC and Mosquitto of all tests can do more")]
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-#[path = "../../../kerberos-client/tests/support/kdc.rs"]
+#[path = "../../../libs/kerberos-client/tests/support/kdc.rs"]
 pub mod kdc;
 #[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 pub mod mosquitto;

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use broker_acl::{Broker, ConfigFile, Site, configuration};
 use configdb_schema::address::{ClusterName, Organisation};
 use serde_json::Value;
 use service_runtime::{atomic_file, exit};
 use sparkplug::HostId;
-use topic_walls::{Broker, ConfigFile, Site, configuration};
 
 use super::{crl, read_document, usage};
 use crate::cli::{AclCommand, AclGenerateArguments, BrokerKind};

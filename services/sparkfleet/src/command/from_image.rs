@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn certificates_are_known_by_the_fingerprint_of_their_der_form() {
         let directory = tempfile::tempdir().unwrap();
-        let root = include_bytes!("../../../join-service/attestation/tests/recorded/root.pem");
+        let root = include_bytes!("../../../libs/join-attestation/tests/recorded/root.pem");
         let pem = directory.path().join("root.pem");
         std::fs::write(&pem, root).unwrap();
         let block = Pem::iter_from_buffer(root).next().unwrap().unwrap();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use broker_acl::Principal;
 use cluster_manager_contract::SetupState;
 use configdb_contract::dump::{Dump, LoadOptions};
 use configdb_contract::{Change, WriteRequest, Writer, WriterConfig, WriterOutput};
@@ -25,7 +26,6 @@ use sparkplug::{HostId, Now};
 use sparkplug_mqtt::{MqttConfig, Protocol};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use topic_walls::Principal;
 use uuid::Uuid;
 
 use super::edge::{self, EdgeSpec, SimulatedEdge};

@@ -1,4 +1,4 @@
-//! The walls of the embedded broker. Each service of the factory logs in as who it is and is held to the table of [`topic_walls`], as on a broker of a site.
+//! The walls of the embedded broker. Each service of the factory logs in as who it is and is held to the table of [`broker_acl`], as on a broker of a site.
 //!
 //! Who shows no name, or one that the gate did not give out, comes from this machine and may do everything: the command line, and whatever somebody wants to try the factory with.
 //! Many tools insist on a name.
@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
 use anyhow::Context as _;
+use broker_acl::{Action, Grant, Principal, Site, grants, permits};
 use configdb_schema::address::{ClusterName, Organisation};
 use service_runtime::config::{ExposeSecret as _, Secret};
 use sparkplug::HostId;
 use sparkplug_mqtt::{MqttConfig, Password};
-use topic_walls::{Action, Grant, Principal, Site, grants, permits};
 
 use crate::broker::Guard;
 use crate::trust;

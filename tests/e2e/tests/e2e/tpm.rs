@@ -4,7 +4,7 @@
 #[path = "../../../../services/bootstrapper/tests/support/programs.rs"]
 #[allow(dead_code, reason = "what its own package needs of it is more")]
 mod programs;
-#[path = "../../../../services/join-service/attestation/tests/swtpm/mod.rs"]
+#[path = "../../../../services/libs/join-attestation/tests/swtpm/mod.rs"]
 #[allow(dead_code, reason = "what its own package needs of it is more")]
 mod swtpm;
 

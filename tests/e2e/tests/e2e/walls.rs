@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use broker_acl::{Action, Site, allows, grants};
 use bytes::Bytes;
 use configdb_schema::address::{ClusterName, Organisation};
 use e2e::centre::{free_port, service_process_with};
@@ -19,7 +20,6 @@ use sparkplug::HostId;
 use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_host, spawn_listener};
-use topic_walls::{Action, Site, allows, grants};
 
 use crate::factory::uuid;
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 
-use topic_walls::broker::mosquitto::limits;
+use broker_acl::broker::mosquitto::limits;
 
 use crate::wire::{Server, connect, packet, subscribe, text};
 

@@ -11,7 +11,7 @@ use crate::deltas::Table;
 use crate::{Fleet, HostRow, JoiningHostRow, health};
 
 /// The document that lists the refusals with what to do about each, so that there is one source of the advice.
-const REFUSALS: &str = include_str!("../../../../docs/attestation.md");
+const REFUSALS: &str = include_str!("../../../../../docs/attestation.md");
 
 const LADDER: [&str; 9] =
     ["hello", "challenge", "evidence", "verdict", "ticket", "locked", "disk", "installed", "member"];

@@ -1,11 +1,11 @@
 //! The walls, looked at from the other side: what nobody may do, said without the table.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use broker_acl::filter::{covers, overlap};
+use broker_acl::{Action, Principal, Site, allows, grants};
 use configdb_schema::address::{ClusterName, Organisation};
 use proptest::prelude::*;
 use sparkplug::HostId;
-use topic_walls::filter::{covers, overlap};
-use topic_walls::{Action, Principal, Site, allows, grants};
 use uuid::{Uuid, uuid};
 
 const CLUSTERS: [&str; 3] = ["Paint", "Paint_Shop", "Join"];

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use broker_acl::filter::covers;
+use broker_acl::{Action, Broker, Site, allows, configuration, grants, grants_of_host};
 use configdb_schema::address::{ClusterName, Organisation};
 use sparkplug::HostId;
-use topic_walls::filter::covers;
-use topic_walls::{Action, Broker, Site, allows, configuration, grants, grants_of_host};
 
 type Rule = (String, Action, String, Vec<String>);
 
@@ -249,7 +249,7 @@ fn every_server_gets_limits() {
     has(Broker::HiveMq, "sparkfleet-limits.xml", &hivemq);
     // The file that is shipped says the same.
     let shipped = include_str!("../../../compose/mosquitto.conf");
-    assert!(shipped.ends_with(&topic_walls::broker::mosquitto::limits()), "{shipped}");
+    assert!(shipped.ends_with(&broker_acl::broker::mosquitto::limits()), "{shipped}");
 }
 
 #[test]

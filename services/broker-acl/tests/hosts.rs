@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use broker_acl::{Broker, Site, configuration};
 use configdb_schema::address::{ClusterName, Organisation};
-use topic_walls::{Broker, Site, configuration};
 
 use crate::wire::{Server, connect, heard, publish, settle, subscribe};
 
