@@ -6,12 +6,10 @@
 //! | [`rate`] | how often somebody may ask |
 //! | [`claims`] | who somebody is whom an identity provider vouches for |
 //! | [`audit`] | the record of a write |
-//! | [`chain`] | how records hold together |
 //!
 //! Pure: time and randomness are arguments. This module must not know HTTP, nor how anything is done that is asked for.
 
 pub mod audit;
-pub mod chain;
 pub mod claims;
 pub mod rate;
 pub mod token;

@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use crate::access::audit::AuditRecord;
 use crate::access::rate::TooOften;
-use crate::access::token::TokenHash;
 use crate::access::{Denied, Grant, Operation, Principal};
 use crate::secrets::{SecretFault, SecretKey, StoredSecret};
+use cluster_manager_contract::api_token::TokenHash;
 
 /// A question with who asks it.
 #[derive(Debug, Clone, PartialEq)]

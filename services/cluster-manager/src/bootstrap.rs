@@ -7,10 +7,10 @@
 pub mod site;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use configdb_schema::document::EnrolmentToken;
+use enrolment_protocol::bootstrap::shell_word;
 use enrolment_protocol::token::Token;
 use serde_json::{Value, json};
 use service_runtime::config::{ExposeSecret, Secret};
@@ -27,15 +27,6 @@ const HEAD: &str = "#!/bin/sh\n# shellcheck disable=SC2016,SC2034 # nothing in a
 
 /// Annotation of the namespace: whose edge cluster this is.
 pub const CLUSTER_ANNOTATION: &str = "sparkfleet.io/cluster";
-
-/// How long a token lives, unless it is said.
-pub const LIFETIME: Duration = Duration::from_secs(3600);
-
-/// Shortest life of a token: clocks differ, and somebody has to paste the line.
-pub const LIFETIME_MIN: Duration = Duration::from_secs(60);
-
-/// Longest life of a token: what is forgotten must end by itself.
-pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Deployment of edge sync and edge monitor that the chart `edge-cluster` installs; it is ready when both are born.
 const EDGE_DEPLOYMENT: &str = "sparkfleet-edge";
@@ -213,32 +204,6 @@ pub fn script(site: Option<&SiteScript>, bootstrap: &Bootstrap) -> Result<String
     Ok(preamble(values.into_iter().chain(of_site))? + site.map_or(TEMPLATE, SiteScript::text))
 }
 
-/// The line to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes.
-#[must_use]
-pub fn line(base_url: &str, cluster: Uuid, token: &Token) -> String {
-    line_to(&url(base_url, cluster), token)
-}
-
-/// The same, with the address of the script.
-#[must_use]
-pub fn line_to(url: &str, token: &Token) -> String {
-    let url = quoted(url);
-    let header = quoted(&format!("header = \"Authorization: Bearer {}\"", token.expose()));
-    format!("printf '%s\\n' {header} | curl -fsS -K - {url} | sh")
-}
-
-/// Where the script of a cluster is fetched.
-#[must_use]
-pub fn url(base_url: &str, cluster: Uuid) -> String {
-    format!("{}/bootstrap/{cluster}", base_url.trim_end_matches('/'))
-}
-
-/// One word of the shell, whatever is in it: within single quotes nothing is special but the quote itself.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 /// The lines that assign values to variables.
 ///
 /// # Errors
@@ -249,7 +214,7 @@ pub fn preamble<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Res
         if value.contains('\0') {
             return Err(BootstrapError::Nul(name.to_owned()));
         }
-        lines.extend([name, "=", &quoted(value), "\n"]);
+        lines.extend([name, "=", &shell_word(value), "\n"]);
     }
     Ok(lines)
 }

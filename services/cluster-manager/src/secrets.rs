@@ -250,27 +250,11 @@ fn sealed_for(object: &Value) -> BTreeMap<String, String> {
     annotation(object, SEALED_FOR).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// The name of a scope.
-#[must_use]
-pub const fn scope_name(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Strict => "strict",
-        Scope::NamespaceWide => "namespace-wide",
-        Scope::ClusterWide => "cluster-wide",
-    }
-}
-
-/// The scope of that name.
-#[must_use]
-pub fn scope_of(name: &str) -> Option<Scope> {
-    [Scope::Strict, Scope::NamespaceWide, Scope::ClusterWide].into_iter().find(|scope| scope_name(*scope) == name)
-}
-
 fn stored_scope(object: &Value) -> &'static str {
     // As the controller decides it.
     let wide = [Scope::ClusterWide, Scope::NamespaceWide].into_iter();
     let mut set = wide.filter(|scope| scope.annotation().and_then(|name| annotation(object, name)) == Some("true"));
-    scope_name(set.next().unwrap_or(Scope::Strict))
+    set.next().unwrap_or(Scope::Strict).name()
 }
 
 fn scope(object: &Value) -> String {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use cluster_manager::access::audit::{AuditRecord, AuditResult};
 use cluster_manager::access::rate::{Rate, TooOften};
-use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Denied, Operation};
 use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
 use cluster_manager::adapters::http::{audit_file, openapi, people};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 use cluster_manager::secrets::{SecretFault, StoredSecret};
+use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
 use enrolment_protocol::token::Token;
 use serde_json::Value;

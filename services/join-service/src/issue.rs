@@ -16,9 +16,9 @@ use join_tickets::ssh::HostRequest;
 
 use crate::config::Distribution;
 use crate::identity::Admission;
-use crate::keys::KeyProvider;
 use crate::settings::Settings;
-use crate::trust::KubernetesTrust;
+use join_trust::keys::KeyProvider;
+use join_trust::replica::KubernetesTrust;
 
 /// Group of hosts that join with a token of kubeadm.
 const KUBEADM_GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";

@@ -19,7 +19,7 @@
 //! 6. *Time* (`reconcile.rs`): what must end is compared with what there is. A token is never without a record that names it, so none is left behind, whatever was killed when.
 //!
 //! Replicas share keys and the store; the one that holds the lease `join-leader` speaks (`state/leadership.rs`), all others wait. What makes an answer the only one is not the lease but
-//! compare-and-swap, see `docs/decisions/0010-join-service-replicas.md`. `document.rs` says what is stored, `event.rs` all that comes in and goes out, `trust.rs` and `keys.rs` where keys come from.
+//! compare-and-swap, see `docs/decisions/0010-join-service-replicas.md`. `document.rs` says what is stored, `event.rs` all that comes in and goes out, package `join-trust` where keys come from.
 //!
 //! While the centre is away the last policy stands in the store and hosts join on. While the Kubernetes API is away nobody gets a ticket, and `Error` tells.
 #![warn(missing_docs)]
@@ -31,12 +31,10 @@ pub mod document;
 pub mod event;
 pub mod identity;
 pub mod issue;
-pub mod keys;
 pub mod limits;
 pub mod reconcile;
 pub mod settings;
 pub mod state;
-pub mod trust;
 
 use std::time::Duration;
 

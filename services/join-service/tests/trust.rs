@@ -4,8 +4,8 @@
 use crate::support;
 
 use join_protocol::terms::Purpose;
-use join_service::keys::KeyProvider;
-use join_service::trust::{Files, Trust, cluster_keys};
+use join_trust::keys::KeyProvider;
+use join_trust::replica::{Files, Trust, cluster_keys};
 use support::site::{CLUSTER, files, files_of};
 use uuid::Uuid;
 use zeroize::Zeroizing;

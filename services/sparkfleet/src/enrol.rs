@@ -20,10 +20,10 @@ use enrolment_protocol::token::Token;
 use service_runtime::exit;
 use service_runtime::logging::{self, LogFormat};
 use service_runtime::shutdown::Shutdown;
+use sparkfleet_cli::command::read;
 use sparkplug_mqtt::MqttConfig;
 
-use crate::cli::EnrolArguments;
-use crate::command::read;
+use crate::arguments::EnrolArguments;
 
 /// Enrols the cluster; returns when its Secrets are written.
 ///

@@ -10,12 +10,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use join_protocol::terms::Purpose;
+use join_trust::files::{self as trust, Present, Wanted};
 use serde_json::Value;
 use simulator::cluster::{CLUSTER_AUTHORITY, ClusterSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
-use sparkfleet::broker::{Broker, BrokerConfig};
-use sparkfleet::command::service::services;
-use sparkfleet::trust::{self, Present, Wanted};
+use sparkfleet::service::services;
+use sparkfleet_up::broker::{Broker, BrokerConfig};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, Command};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use configdb_contract::dump::Dump;
 use service_runtime::{config, keys};
-use sparkfleet::command::service::services;
+use sparkfleet::service::services;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use sparkfleet::broker::{Broker, BrokerConfig};
+use sparkfleet_up::broker::{Broker, BrokerConfig};
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::{EdgeNodeDescriptor, Metric};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node, spawn_listener};

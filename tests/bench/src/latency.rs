@@ -17,7 +17,7 @@ use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
-use sparkfleet::broker::{Broker, BrokerConfig};
+use sparkfleet_up::broker::{Broker, BrokerConfig};
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{BdSeqStore, Clock, ListenerEvent, MqttConfig};
 use tokio::task::JoinSet;

@@ -85,7 +85,7 @@ pub struct Running {
     process: Option<Process>,
     /// Port of that daemon.
     finder: Option<u16>,
-    _embedded: Option<sparkfleet::broker::Broker>,
+    _embedded: Option<sparkfleet_up::broker::Broker>,
     _directory: TempDir,
 }
 
@@ -151,9 +151,11 @@ impl Server {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let address = port::free();
         if matches!(self.kind, Kind::Embedded) {
-            let config =
-                sparkfleet::broker::BrokerConfig { listen: address, ..sparkfleet::broker::BrokerConfig::default() };
-            let broker = sparkfleet::broker::Broker::start(config).await.expect("the embedded broker starts");
+            let config = sparkfleet_up::broker::BrokerConfig {
+                listen: address,
+                ..sparkfleet_up::broker::BrokerConfig::default()
+            };
+            let broker = sparkfleet_up::broker::Broker::start(config).await.expect("the embedded broker starts");
             return Running { address, process: None, finder: None, _embedded: Some(broker), _directory: directory };
         }
         let finder = matches!(self.kind, Kind::RabbitMq).then(|| port::free().port());

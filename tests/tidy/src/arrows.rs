@@ -20,9 +20,15 @@ pub enum Rank {
     Rim,
     /// Process-level parts of services.
     Runtime,
+    /// A part of several programs that touches files or sockets.
+    Library,
+    /// The commands on a fleet: clients, which know contracts and libraries, and no service.
+    Commands,
     /// A service: never imports another.
     Service,
-    /// A binary that composes services.
+    /// Composes services.
+    Composition,
+    /// A program.
     Binary,
     /// Tests: import everything, nobody imports them.
     Tests,
@@ -38,10 +44,13 @@ pub fn rank(package: &str) -> Option<Rank> {
             Some(Rank::Part)
         }
         "sparkplug-mqtt" => Some(Rank::Rim),
-        "service-runtime" | "kubernetes-client" | "kerberos-client" => Some(Rank::Runtime),
+        "service-runtime" | "kubernetes-client" | "kerberos-client" | "https-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
         | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
-        "edge" | "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
+        "join-trust" => Some(Rank::Library),
+        "sparkfleet-cli" => Some(Rank::Commands),
+        "sparkfleet-up" => Some(Rank::Composition),
+        "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),
         "sim" | "model" | "prove" | "tck" | "e2e" | "lab" | "kubernetes-tests" | "bench" | "brokers" | "tidy" => {
             Some(Rank::Tests)
         }
@@ -57,6 +66,21 @@ pub fn is_pure(package: &str) -> bool {
     matches!(rank(package), Some(Rank::Data | Rank::Core | Rank::Contract | Rank::Part))
 }
 
+/// Every rank that may be imported, from the ground upwards.
+const GROUND: &[Rank] = &[
+    Rank::Data,
+    Rank::Core,
+    Rank::Contract,
+    Rank::Part,
+    Rank::Rim,
+    Rank::Runtime,
+    Rank::Library,
+    Rank::Commands,
+    Rank::Service,
+    Rank::Composition,
+    Rank::Binary,
+];
+
 /// Ranks that a rank may import.
 fn may_import(from: Rank) -> &'static [Rank] {
     match from {
@@ -66,10 +90,10 @@ fn may_import(from: Rank) -> &'static [Rank] {
         Rank::Contract => &[Rank::Data, Rank::Core],
         Rank::Part => &[Rank::Data, Rank::Core, Rank::Contract],
         Rank::Rim => &[Rank::Data, Rank::Core],
-        Rank::Service => &[Rank::Data, Rank::Core, Rank::Contract, Rank::Part, Rank::Rim, Rank::Runtime],
-        Rank::Binary | Rank::Tests => {
-            &[Rank::Data, Rank::Core, Rank::Contract, Rank::Part, Rank::Rim, Rank::Runtime, Rank::Service, Rank::Binary]
-        }
+        Rank::Library => &GROUND[..6],
+        Rank::Service | Rank::Commands => &GROUND[..7],
+        Rank::Composition => &GROUND[..9],
+        Rank::Binary | Rank::Tests => GROUND,
     }
 }
 
@@ -94,7 +118,7 @@ pub fn check_imports(packages: &[String], imports: &[Import]) -> Vec<Finding> {
         let (Some(from_rank), Some(to_rank)) = (rank(from), rank(to)) else { continue };
         // The simulator and a real control plane are the neighbours that tests of a service, or of a part of one, need.
         let neighbour = matches!(to.as_str(), "simulator" | "kubernetes-tests");
-        let test_neighbour = *dev && neighbour && matches!(from_rank, Rank::Service | Rank::Part);
+        let test_neighbour = *dev && neighbour && matches!(from_rank, Rank::Service | Rank::Part | Rank::Commands);
         // Benchmarks measure what end-to-end tests start, MQTT servers carry it, and these tests run on real control planes, too.
         let same_surroundings = (matches!(from.as_str(), "bench" | "brokers") && to == "e2e")
             || (*dev && from_rank == Rank::Tests && matches!(to.as_str(), "e2e" | "kubernetes-tests"));
@@ -189,6 +213,10 @@ mod tests {
             ("join-attestation", "join-tickets"),
             ("edge-sync-contract", "join-tickets"),
             ("cluster-manager", "simulator"),
+            ("sparkfleet-cli", "cluster-manager"),
+            ("sparkfleet-cli", "sparkfleet-up"),
+            ("join-trust", "join-service"),
+            ("join-service", "sparkfleet-cli"),
             ("sparkfleet", "sim"),
             ("tck", "tidy"),
             ("e2e", "bench"),
@@ -207,7 +235,10 @@ mod tests {
             ("join-attestation", "configdb-schema", false),
             ("bench", "join-attestation", false),
             ("sparkfleet", "configdb", false),
-            ("e2e", "sparkfleet", false),
+            ("sparkfleet-cli", "join-trust", false),
+            ("sparkfleet-up", "sparkfleet-cli", false),
+            ("sparkfleet", "sparkfleet-up", false),
+            ("e2e", "sparkfleet-up", false),
             ("bench", "e2e", false),
             ("edge-sync", "simulator", true),
         ] {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const ROOMS: &[&str] = &["config.rs", "event.rs", "state.rs", "reconcile.rs"];
 
 /// Folders of `services/` that hold a package and are not a service. Contracts and libraries have folders of their own below it.
-const NOT_SERVICES: &[&str] = &["broker-acl", "sparkfleet", "edge"];
+const NOT_SERVICES: &[&str] = &["broker-acl", "cli", "up", "sparkfleet", "edge"];
 
 /// The names of the services among the paths of the repository.
 #[must_use]
@@ -62,6 +62,7 @@ mod tests {
             "services/contracts/x/src",
             "services/libs/runtime/src",
             "services/sparkfleet/src",
+            "services/cli/src",
             "docs",
         ]);
         assert_eq!(services(&paths), ["x"]);

@@ -6,7 +6,6 @@
 //! | `sealed` | values that were sealed elsewhere |
 //! | [`oidc`] | identities that a provider vouches for |
 //! | [`identities`] | who somebody is by what they show |
-//! | [`https_client`] | how others are asked |
 //! | [`state_client`] | who waits for which answer |
 //! | [`audit_file`] | the append-only record of every write |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
@@ -17,7 +16,6 @@ use axum::http::{HeaderMap, header};
 
 mod administration;
 pub mod audit_file;
-pub mod https_client;
 pub mod identities;
 pub mod oidc;
 pub mod openapi;

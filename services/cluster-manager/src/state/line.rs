@@ -111,7 +111,10 @@ impl ClusterManager {
         for (is_offered, line) in over {
             let expires = line.written.as_ref().map_or(0, |(expires, _)| *expires);
             let reply = if is_offered {
-                Ok(Reply::Offered { url: bootstrap::url(&self.settings.cluster.git.own, cluster), expires })
+                Ok(Reply::Offered {
+                    url: enrolment_protocol::bootstrap::script_url(&self.settings.cluster.git.own, cluster),
+                    expires,
+                })
             } else {
                 Err(Refusal::NotAtPresent("the cluster cannot be bootstrapped any more".to_owned()))
             };

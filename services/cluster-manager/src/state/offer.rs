@@ -54,7 +54,9 @@ impl ClusterManager {
             })
         });
         let report = BootstrapReport {
-            url: offer.as_ref().map(|_| bootstrap::url(&self.settings.cluster.git.own, uuid)),
+            url: offer
+                .as_ref()
+                .map(|_| enrolment_protocol::bootstrap::script_url(&self.settings.cluster.git.own, uuid)),
             enrolment: entry.filter(|_| offer.is_some()).map(|entry| entry.etag.to_string()),
         };
         let offer = offer.filter(|offer| !offer.tokens.is_empty());

@@ -13,11 +13,11 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::people::Who;
 use crate::access::audit::{AuditRecord, AuditResult};
-use crate::access::token::{TokenHash, object};
 use crate::access::{Grant, Operation};
 use crate::api::{Refusal, Reply};
 use crate::authority;
 use crate::event::Effect;
+use cluster_manager_contract::api_token::{TokenHash, object};
 
 /// What is to become of a token.
 #[derive(Debug)]

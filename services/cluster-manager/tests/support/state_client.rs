@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use cluster_manager::access::token::TokenHash;
 use cluster_manager::access::{Grant, Principal};
 use cluster_manager::adapters::git_http::Links;
 use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
 use cluster_manager::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
+use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
 use tokio::sync::mpsc;
 use uuid::Uuid;

@@ -6,6 +6,8 @@
 //! | [`node`] | the metrics of the node: counters and the base URL of the git server |
 //! | [`device`] | one Device per edge cluster, typed, to and from metrics |
 //! | [`repository`] | one Device per shared repository, to metrics |
+//! | [`api_token`] | bearer tokens of the HTTP API: text and hash |
+//! | [`audit_chain`] | how the records of writes hold together |
 //! | [`replica`] | a replica of all of it, fed with events of a Host Application |
 //!
 //! A cluster's Device is born when the manager first sees an `EdgeCluster` entry or the record of a set-up, and dies when the
@@ -15,6 +17,8 @@
 //! The package is pure: no clock, no sockets, no async.
 #![warn(missing_docs)]
 
+pub mod api_token;
+pub mod audit_chain;
 pub mod device;
 pub mod names;
 pub mod node;

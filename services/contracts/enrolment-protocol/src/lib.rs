@@ -16,6 +16,7 @@
 //! | [`cluster`] | the cluster's side: draft, request, opening the answer |
 //! | [`manager`] | the manager's side: its key, opening the request, answering |
 //! | [`token`] | one-time tokens |
+//! | [`bootstrap`] | the command that is pasted at the edge |
 //! | [`refusal`] | why a cluster is not let in |
 //! | [`metrics`] | how the messages travel as Sparkplug metrics |
 //!
@@ -24,6 +25,7 @@
 //! It must not know MQTT, X.509, Kubernetes, or whose token is good.
 #![warn(missing_docs)]
 
+pub mod bootstrap;
 pub mod cluster;
 pub mod manager;
 pub mod metrics;

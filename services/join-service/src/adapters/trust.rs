@@ -1,4 +1,4 @@
-//! Reads the files of [`crate::trust`]: from a directory that nobody else may read, or from a Kubernetes Secret.
+//! Reads the files of [`join_trust::replica`]: from a directory that nobody else may read, or from a Kubernetes Secret.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::config::TrustConfig;
-use crate::trust::{FILES, Files, Trust};
+use join_trust::replica::{FILES, Files, Trust};
 
 /// The most bytes of one file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;

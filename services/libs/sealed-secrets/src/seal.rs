@@ -46,6 +46,22 @@ pub enum SealedError {
 }
 
 impl Scope {
+    /// Its name in requests and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::NamespaceWide => "namespace-wide",
+            Self::ClusterWide => "cluster-wide",
+        }
+    }
+
+    /// The scope of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Strict, Self::NamespaceWide, Self::ClusterWide].into_iter().find(|scope| scope.name() == name)
+    }
+
     /// The annotation by which the controller knows the scope; none for the strict one.
     #[must_use]
     pub const fn annotation(self) -> Option<&'static str> {

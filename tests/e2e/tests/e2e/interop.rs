@@ -14,7 +14,7 @@ use e2e::recorder::{Message, Recorder};
 use e2e::wait;
 use e2e::wire::Reader;
 use serde_json::{Value, json};
-use sparkfleet::broker::{Broker, BrokerConfig};
+use sparkfleet_up::broker::{Broker, BrokerConfig};
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::payload::{Dialect, EncodeOptions, Form, Limits, Payload, decode, encode};

@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::people::{Fault, RequestContext, Server, random, unexpected};
 use super::{audit_file, shapes};
 use crate::access::Grant;
-use crate::access::token::{self, RANDOM_BYTES, TokenHash};
 use crate::api::{Question, Reply};
+use cluster_manager_contract::api_token::{self as token, RANDOM_BYTES, TokenHash};
 
 /// How long a token lives if nothing else is said: 90 days, as on the command line.
 const LIFETIME_S: u64 = 90 * 24 * 3600;

@@ -1,4 +1,4 @@
-//! The append-only record of every write: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600, chained ([`crate::access::chain`]). It is opened for each record, so that whoever rotates it needs to tell nobody.
+//! The append-only record of every write: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600, chained ([`cluster_manager_contract::audit_chain`]). It is opened for each record, so that whoever rotates it needs to tell nobody.
 //! A line that a crash has cut was never answered for, and is taken away before the next.
 
 use std::io::{self, SeekFrom};
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::state_client::{Published, Waiting};
 use crate::access::audit::AuditRecord;
-use crate::access::chain::Chain;
+use cluster_manager_contract::audit_chain::Chain;
 
 /// Most records that are told at once.
 pub const RECORDS_MAX: usize = 1000;
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::access::Operation;
     use crate::access::audit::AuditResult;
-    use crate::access::chain;
+    use cluster_manager_contract::audit_chain as chain;
 
     fn record(at: u64) -> AuditRecord {
         AuditRecord {

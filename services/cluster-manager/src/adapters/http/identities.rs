@@ -2,8 +2,8 @@
 
 use super::oidc::{IdentityError, Provider};
 use crate::access::claims::{ClaimError, ClaimRules};
-use crate::access::token::TokenHash;
 use crate::api::{Credential, Refusal};
+use cluster_manager_contract::api_token::TokenHash;
 
 /// Who is let in because an identity provider vouches for them.
 #[derive(Debug, Clone)]

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::https_client::{self, HttpsClient, HttpsError};
+use https_client::{HttpsClient, HttpsError};
 
 /// Signatures by a public key alone: with a shared secret (`HS...`) whoever may check could also sign.
 const ALGORITHMS: [Algorithm; 9] = [

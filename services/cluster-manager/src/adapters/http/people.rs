@@ -32,7 +32,7 @@ use super::{administration, bearer, openapi, sealed, shapes};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::api::{Credential, Question, Refusal, Reply};
 use crate::bootstrap;
-use crate::secrets::{SecretFault, SecretKey, scope_of};
+use crate::secrets::{SecretFault, SecretKey};
 
 /// Most bytes of a value: what a Secret holds.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
@@ -297,7 +297,7 @@ async fn bootstrap_url(
     let question = Question::BootstrapLine { cluster, hash: token.hash().as_str().to_owned(), lifetime };
     match asker.ask(question).await? {
         Reply::Offered { url, expires } => {
-            let line = bootstrap::line_to(&url, &token);
+            let line = bootstrap::command_for(&url, &token);
             Ok(Json(shapes::BootstrapLine { line, url, expires }))
         }
         _ => Err(unexpected()),
@@ -344,7 +344,8 @@ impl Wanted {
         let cluster = uuid(&cluster)?;
         let key = SecretKey::new(&namespace, &name, &key).map_err(|error| bad(error.to_string()))?;
         let scope = query.scope.as_deref().unwrap_or("strict");
-        let scope = scope_of(scope).ok_or_else(|| bad("scope is strict, namespace-wide or cluster-wide".to_owned()))?;
+        let scope =
+            Scope::of_name(scope).ok_or_else(|| bad("scope is strict, namespace-wide or cluster-wide".to_owned()))?;
         let caller = asker.caller().await?;
         let question = Question::Certificate { cluster, key: key.clone() };
         let Reply::Certificate(pem) = caller.ask(question).await? else { return Err(unexpected()) };

@@ -5,11 +5,11 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::*;
 use crate::access::audit::{AuditRecord, AuditResult};
-use crate::access::token::TokenHash;
 use crate::access::{Denied, Grant, Operation};
 use crate::api::{Asked, Credential, Question, Refusal, Reply};
 use crate::event::{SecretAction, SecretOutcome, SecretResult, SecretWork};
 use crate::secrets::{SecretFault, SecretKey};
+use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
 
 const FROM: &str = "192.0.2.7";
@@ -286,7 +286,7 @@ fn an_operator_gets_a_line_once_its_token_is_in_force_and_the_state_knows_its_ha
     }
     for hash in ["ab", "cd"] {
         let (reply, audit, wall) = ask(&mut world, "operator", line(hash, CLUSTER));
-        let url = crate::bootstrap::url("http://git", CLUSTER);
+        let url = enrolment_protocol::bootstrap::script_url("http://git", CLUSTER);
         assert_eq!(reply, Ok(Reply::Offered { url, expires: wall + 3_600_000 }));
         let audit = audit.unwrap();
         assert_eq!((audit.operation, audit.result), (Operation::BootstrapLine, AuditResult::Done { commit: None }));

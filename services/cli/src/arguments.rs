@@ -1,0 +1,558 @@
+//! Every command on a fleet, with its options and defaults. What a command does is in [`crate::command`].
+
+pub mod access;
+pub mod joining;
+pub mod past;
+pub mod recover;
+pub mod replay;
+pub mod secret;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use configdb_schema::document::GitRef;
+use uuid::Uuid;
+
+use crate::watch::WatchArguments;
+use access::{AuditCommand, TokenCommand};
+use joining::{HostCommand, PolicyCommand, TrustCommand};
+use past::{AtArguments, EventsArguments};
+use recover::RecoverCommand;
+use replay::{ReplayArguments, WriteArguments};
+use secret::SecretCommand;
+
+/// Every command on a fleet that runs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print Sparkplug messages as they pass, decoded; record them; or show a tree of who is alive
+    Watch(WatchArguments),
+    /// Publish the births, data and deaths of a recording again
+    Replay(ReplayArguments),
+    /// Write one metric of any Edge Node or device, with the datatype of its birth
+    Write(WriteArguments),
+    /// Print the address of the web console, and open it where there is a desktop
+    Ui(UiArguments),
+    /// Create, list, show and delete edge clusters
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Create, list, show, move and delete deployments on edge clusters
+    #[command(subcommand)]
+    Deployment(DeploymentCommand),
+    /// Show on one page whether the broker, the central services and every cluster are well, and what waits
+    Status {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List active alerts of all clusters and central services
+    #[command(subcommand)]
+    Alert(AlertCommand),
+    /// List what happened in the fleet, as the web console has recorded it
+    Events(EventsArguments),
+    /// List clusters, hosts, deployments or alerts as they were at a time, or what changed between two times
+    At(AtArguments),
+    /// Decide what clusters follow after ConfigDB was restored from a backup, or lost
+    #[command(subcommand)]
+    Recover(RecoverCommand),
+    /// List, show, approve and revoke hosts that join by attestation
+    #[command(subcommand)]
+    Host(HostCommand),
+    /// Show and write the attestation policy of an edge cluster
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Make the keys that joining hosts believe
+    #[command(subcommand)]
+    Trust(TrustCommand),
+    /// Seal secrets so that only one edge cluster can open them; put them into its repository, list and delete them
+    #[command(subcommand)]
+    Secret(SecretCommand),
+    /// Make, list and revoke tokens for the cluster manager's HTTP API
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Check the cluster manager's record of writes
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Write the access control of an MQTT server: who may say and hear what
+    #[command(subcommand)]
+    Acl(AclCommand),
+}
+
+/// `sparkfleet ui`.
+#[derive(Debug, Clone, Args)]
+pub struct UiArguments {
+    /// Address of the console
+    #[arg(long, env = "SPARKFLEET_CONSOLE", default_value = "http://127.0.0.1:8482/")]
+    pub url: String,
+}
+
+/// How a command reaches the broker, and as whom.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Connection")]
+pub struct Connection {
+    /// MQTT server: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS
+    #[arg(long, env = "SPARKFLEET_BROKER", default_value = "mqtt://127.0.0.1:1883", global = true)]
+    pub broker: String,
+    /// Version of MQTT: 3.1.1 or 5
+    #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "3.1.1", global = true)]
+    pub protocol: sparkplug_mqtt::Protocol,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME", global = true)]
+    pub organisation: String,
+    /// MQTT user
+    #[arg(long, env = "SPARKFLEET_USERNAME", global = true)]
+    pub username: Option<String>,
+    /// File that holds the MQTT password
+    #[arg(long, env = "SPARKFLEET_PASSWORD_FILE", global = true)]
+    pub password_file: Option<PathBuf>,
+    /// PEM file of the certificate authorities to trust, for mqtts
+    #[arg(long, env = "SPARKFLEET_CA_FILE", global = true)]
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of the own certificate, for mqtts
+    #[arg(long, env = "SPARKFLEET_CERT_FILE", requires = "key_file", global = true)]
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of the own private key, for mqtts
+    #[arg(long, env = "SPARKFLEET_KEY_FILE", requires = "cert_file", global = true)]
+    pub key_file: Option<PathBuf>,
+    /// Host Application id under which STATE is published
+    #[arg(long, env = "SPARKFLEET_HOST_ID", default_value = "sparkfleet-cli", global = true)]
+    pub host_id: String,
+}
+
+/// How a command waits and prints.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Presentation {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = OutputForm::Table, global = true)]
+    pub output: OutputForm,
+    /// Give up after this time, for example 20s or 2m
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, global = true)]
+    pub timeout: std::time::Duration,
+}
+
+/// How a command prints that reaches nothing outside of this machine.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Printing {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = OutputForm::Table)]
+    pub output: OutputForm,
+}
+
+/// Forms of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputForm {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// For people and programs
+    Yaml,
+}
+
+/// `sparkfleet cluster ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ClusterCommand {
+    /// Create an edge cluster: writes its EdgeCluster entry
+    Create {
+        /// Name: letters, digits and `_`, beginning with a letter
+        name: String,
+        /// Kubernetes namespace of the edge services
+        #[arg(long, default_value = "fplus-edge")]
+        namespace: String,
+        /// The site manages Flux and sealed secrets itself
+        #[arg(long)]
+        bare: bool,
+        /// UUID to use; by default derived from organisation and name, so that a repeated command changes nothing
+        #[arg(long)]
+        uuid: Option<Uuid>,
+        /// Wait until its setup is ready and its edge sync is born
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List edge clusters with their setup, their liveness and what Flux says of their own release
+    List {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Show one edge cluster: setup, Flux, hosts, deployments, alerts
+    Show {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Print the line that makes a Kubernetes cluster this edge cluster, to be pasted where kubectl reaches it
+    Bootstrap {
+        /// Name or UUID
+        cluster: String,
+        /// How long the line can be used, for example 2h
+        #[arg(long, default_value = "24h", value_parser = humantime::parse_duration)]
+        expires: std::time::Duration,
+        /// Print none; revoke all that were printed for this cluster
+        #[arg(long)]
+        revoke: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Show and end the identities of an edge cluster
+    #[command(subcommand)]
+    Identity(IdentityCommand),
+    /// Show or change when a changed chart template reaches an edge cluster, and where it stays in repositories of charts
+    Rollout {
+        /// Name or UUID
+        cluster: String,
+        /// Its wave: a change goes to it when every cluster of an earlier wave runs it and is ready; 9 is the last, and that of clusters that have none
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=9))]
+        wave: Option<u8>,
+        /// Stay at a place in a git repository: REPOSITORY=commit:HASH, or tag:NAME, semver:RANGE, branch:NAME; may be given several times
+        #[arg(long, value_parser = crate::command::rollout::pin)]
+        pin: Vec<(String, GitRef)>,
+        /// Follow a git repository again as its template says; may be given several times
+        #[arg(long, value_name = "REPOSITORY")]
+        unpin: Vec<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Delete an edge cluster; its tear-down runs in order, and what stays on its Kubernetes is printed with the command that removes it
+    Delete {
+        /// Name or UUID
+        cluster: String,
+        /// Delete its deployments too; without this a cluster that has any is refused
+        #[arg(long)]
+        with_deployments: bool,
+        /// Wait until the tear-down is complete
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet cluster identity ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum IdentityCommand {
+    /// Show a cluster's certificates, tokens and alerts
+    Show {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Make certificates of a cluster void: all that count, or those named
+    Revoke {
+        /// Name or UUID
+        cluster: String,
+        /// Serial number, hexadecimal; may be given several times
+        #[arg(long)]
+        serial: Vec<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Let a cluster whose certificate has expired renew it, once
+    Approve {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Fence the present machines of a cluster off: every identity and token of it is void, and only a new token lets others in
+    Replace {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet deployment ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum DeploymentCommand {
+    /// Create a deployment, or change the one of that name
+    Create {
+        /// Name, unique in the cluster; of an edge agent it is the edge node id
+        name: String,
+        /// Cluster name or UUID
+        #[arg(long)]
+        cluster: String,
+        /// Chart template: name or UUID
+        #[arg(long, default_value = "Edge agent")]
+        chart: String,
+        /// Host to run on, one that the cluster has; floating without
+        #[arg(long)]
+        host: Option<String>,
+        /// Helm values, as a JSON or YAML file; - for standard input
+        #[arg(long)]
+        values: Option<PathBuf>,
+        /// Wait until the edge reports it applied and ready
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List deployments with what the edge reports of them, also those that it is still removing
+    List {
+        /// Only of this cluster (name or UUID)
+        #[arg(long)]
+        cluster: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Show one deployment: its entry and what the edge reports of it
+    Show {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Move a deployment to another host of its cluster
+    Move {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// The host; without it the deployment floats
+        #[arg(long)]
+        host: Option<String>,
+        /// Wait until the edge reports the change applied
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Delete a deployment
+    Delete {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// Wait until the edge reports it gone
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet alert ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AlertCommand {
+    /// List active alerts, the oldest first
+    List {
+        /// Only of this cluster (name or UUID)
+        #[arg(long)]
+        cluster: Option<String>,
+        /// End with exit code 1 if there is any
+        #[arg(long)]
+        check: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet config ...`. OBJECT is a UUID or a unique name, APPLICATION a slug (EdgeCluster, EdgeDeployment, ...).
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigCommand {
+    /// Print an entry
+    Get {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID
+        application: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Write an entry
+    Put {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID
+        application: String,
+        /// JSON or YAML file; - for standard input
+        file: PathBuf,
+        /// Only if the entry still has this ETag; `none` if it must not exist
+        #[arg(long)]
+        if_match: Option<String>,
+        /// Create the object as a member of this class (name or UUID) if it does not exist
+        #[arg(long)]
+        class: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Change parts of an entry by a JSON merge patch (RFC 7396)
+    Patch {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID
+        application: String,
+        /// JSON or YAML file; - for standard input
+        file: PathBuf,
+        /// Only if the entry still has this ETag
+        #[arg(long)]
+        if_match: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Delete an entry, or a whole object
+    Delete {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID; without it the object itself is deleted
+        application: Option<String>,
+        /// Only if the entry still has this ETag
+        #[arg(long)]
+        if_match: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// List objects, or the objects that have an entry of an application
+    List {
+        /// Application: slug or UUID
+        application: Option<String>,
+        /// Only members of this class (name or UUID)
+        #[arg(long)]
+        class: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Load a ConfigDB dump (JSON or YAML, versions 1 and 2) in one transaction: all of it is written, or nothing
+    Load {
+        /// The file; - for standard input
+        file: PathBuf,
+        /// Check it, print what would be written, and what edges would delete because of it
+        #[arg(long)]
+        dry_run: bool,
+        /// Load it although edges delete something because of it; without this such a load is refused
+        #[arg(long)]
+        allow_delete: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Print the whole ConfigDB as a dump (version 2)
+    Dump {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Print the changes of an object's entries: time, writer, revision, value
+    History {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID; all without
+        application: Option<String>,
+        /// Only changes from this revision on
+        #[arg(long, default_value_t = 0)]
+        since: u64,
+        /// At most so many, the newest
+        #[arg(long, default_value_t = 100)]
+        limit: u64,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet acl ...`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AclCommand {
+    /// Write the configuration files by which a server keeps clusters apart, for users named by their certificates
+    Generate(AclGenerateArguments),
+    /// Put the revocation lists of all authorities into one file for the server; one that would lock somebody out is refused
+    Crl(AclCrlArguments),
+}
+
+/// `sparkfleet acl crl`.
+#[derive(Debug, Clone, Args)]
+pub struct AclCrlArguments {
+    /// PEM file of every authority that signs client certificates, as the server has it (`cafile` of Mosquitto)
+    #[arg(long)]
+    pub ca: PathBuf,
+    /// PEM file with lists, such as identity/revoked.pem of the cluster manager; once for each
+    #[arg(long, required = true)]
+    pub list: Vec<PathBuf>,
+    /// File to write (`crlfile` of Mosquitto)
+    #[arg(long)]
+    pub out: PathBuf,
+}
+
+/// `sparkfleet acl generate`.
+#[derive(Debug, Clone, Args)]
+pub struct AclGenerateArguments {
+    /// Kind of the MQTT server
+    #[arg(long, value_enum)]
+    pub broker: BrokerKind,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME")]
+    pub organisation: String,
+    /// Name of an edge cluster; once for each
+    #[arg(long)]
+    pub cluster: Vec<String>,
+    /// File with what `sparkfleet cluster list -o json` prints; - for standard input
+    #[arg(long)]
+    pub clusters_from: Option<PathBuf>,
+    /// Host Application id that an operator publishes STATE under; once for each
+    #[arg(long, default_value = "sparkfleet-cli")]
+    pub operator_host: Vec<String>,
+    /// Host Application id that a viewer (historian, dashboard) publishes STATE under; once for each
+    #[arg(long)]
+    pub viewer_host: Vec<String>,
+    /// Every host has credentials of its own, named by the UUID of its state disk: give each the topics of its own, and leave out the users that the hosts of a cluster share
+    #[arg(long)]
+    pub own_host_credentials: bool,
+    /// Write the files into this directory instead of printing them
+    #[arg(long)]
+    pub directory: Option<PathBuf>,
+}
+
+/// Kinds of MQTT servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BrokerKind {
+    /// Eclipse Mosquitto 2, static files
+    Mosquitto,
+    /// Eclipse Mosquitto 2, plugin dynamic-security
+    MosquittoDynsec,
+    /// EMQX 5, file source
+    Emqx,
+    /// HiveMQ 4, extension File RBAC
+    Hivemq,
+    /// VerneMQ, static files
+    Vernemq,
+}
+
+/// What every command on the fleet takes.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub connection: Connection,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub presentation: Presentation,
+}
+
+/// A command line as the program reads it, its first word the program.
+#[cfg(test)]
+pub(crate) fn parsed<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Command, clap::Error> {
+    let matches = Command::augment_subcommands(clap::Command::new("sparkfleet")).try_get_matches_from(words)?;
+    <Command as clap::FromArgMatches>::from_arg_matches(&matches)
+}

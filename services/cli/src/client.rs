@@ -1,0 +1,513 @@
+//! One Host Application session of the command line: connects, waits until what a command needs is replicated, writes, and waits for results. The
+//! only module of the commands that knows the driver; what the replicas mean is [`fleet_view`]'s.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use configdb_contract::{
+    CommitRequest, GaveUpReason, PartRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
+};
+use configdb_schema::Document;
+use configdb_schema::address::{self, ClusterName, Organisation};
+use edge_sync_contract::SyncReplica;
+use join_service_contract::JoinReplica;
+use service_runtime::exit;
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, HostId, Metric};
+use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::arguments::{Connection, Options};
+use fleet_view::Fleet;
+
+/// What a wait prints its first sign of life after.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a command waits for monitors and join services to be born again, of which it shows only alerts and how hosts joined.
+const MONITORS_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a look at the whole waits for a central service that may be away.
+const SERVICE_WAIT: Duration = Duration::from_secs(5);
+
+/// Parts of a transaction that are handed to the writer at once, of as many as it takes.
+const STAGED_AT_ONCE: usize = 10_000;
+
+/// How much of the fleet a command wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// ConfigDB only.
+    Config,
+    /// ConfigDB, cluster manager and every join service.
+    Joining,
+    /// ConfigDB, cluster manager, every Sync, every join service and every monitor.
+    Fleet,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Client {
+    host: HostHandle,
+    broker: String,
+    /// What was heard so far.
+    pub fleet: Fleet,
+    clock: Clock,
+    deadline: Instant,
+    timeout: Duration,
+    writer: Writer,
+    expected: BTreeSet<EdgeNodeDescriptor>,
+    rejected: Option<String>,
+}
+
+/// The `[mqtt]` table that the connection options stand for.
+///
+/// # Errors
+/// The password file cannot be read.
+pub fn mqtt_config(connection: &Connection) -> anyhow::Result<MqttConfig> {
+    let password = match &connection.password_file {
+        Some(file) => std::fs::read_to_string(file)
+            .with_context(|| format!("--password-file {}", file.display()))
+            .map_err(|error| exit::with_code(exit::CONFIG, error))?,
+        None => String::new(),
+    };
+    Ok(MqttConfig {
+        servers: vec![connection.broker.clone()],
+        protocol: connection.protocol,
+        username: connection.username.clone(),
+        password: password.trim_end_matches(['\r', '\n']).to_owned().into(),
+        ca_file: connection.ca_file.clone(),
+        cert_file: connection.cert_file.clone(),
+        key_file: connection.key_file.clone(),
+        client_id_prefix: format!("sparkfleet-cli-{}", Uuid::new_v4().simple()),
+        ..MqttConfig::default()
+    })
+}
+
+/// Subscriptions for a scope: no command hears more than it needs. QoS 1, so that a server may not drop a death; births and data stay at the QoS 0 of their sender.
+#[must_use]
+pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> {
+    let central = organisation.central_group();
+    let node = |group: &str, node: &str| [format!("spBv1.0/{group}/+/{node}"), format!("spBv1.0/{group}/+/{node}/+")];
+    let mut topics = node(&central, address::CONFIGDB_NODE).to_vec();
+    if scope != Scope::Config {
+        topics.extend(node(&central, address::CLUSTER_MANAGER_NODE));
+        topics.extend(node("+", address::JOIN_NODE));
+    }
+    if scope == Scope::Fleet {
+        topics.extend(node("+", address::SYNC_NODE));
+        topics.extend(node("+", address::MONITOR_NODE));
+    }
+    topics.into_iter().map(|topic| (topic, QoS::AtLeastOnce)).collect()
+}
+
+impl Client {
+    /// Connects, and waits until ConfigDB is replicated and, in [`Scope::Fleet`], what the centre knows to be alive.
+    ///
+    /// # Errors
+    /// With [`exit::UNAVAILABLE`] if the broker is not reached, [`exit::TIMEOUT`] if ConfigDB does not answer, [`exit::CONFIG`] for unusable options.
+    pub async fn open(options: &Options, scope: Scope) -> anyhow::Result<Self> {
+        let mut client = Self::start(options, scope).await?;
+        client.expect(client.fleet.config.node().clone()).await?;
+        client.until("ConfigDB to be born", |fleet| fleet.config.is_complete().then_some(())).await?;
+        if scope != Scope::Config {
+            client.expect(client.fleet.manager.node().clone()).await?;
+            client.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
+            client.hear_joins(scope).await?;
+        }
+        if scope == Scope::Fleet {
+            client.hear_fleet().await?;
+        }
+        Ok(client)
+    }
+
+    /// Connects, and hears of the whole fleet what can be heard soon: whoever is away is missing in it.
+    ///
+    /// # Errors
+    /// As [`Client::open`], but for what does not answer.
+    pub async fn look(options: &Options) -> anyhow::Result<Self> {
+        let mut client = Self::start(options, Scope::Fleet).await?;
+        client.expect(client.fleet.config.node().clone()).await?;
+        client.expect(client.fleet.manager.node().clone()).await?;
+        let wait = client.deadline.min(Instant::now() + SERVICE_WAIT);
+        let heard = |fleet: &Fleet| (fleet.config.is_complete() && fleet.manager.is_complete()).then_some(());
+        let _: Option<()> = client.until_at(wait, "", heard).await?;
+        client.hear_joins(Scope::Fleet).await?;
+        let names = client.expect_edges().await?;
+        let wait = client.deadline.min(Instant::now() + MONITORS_WAIT);
+        let heard = |fleet: &Fleet| (has_syncs(fleet, &names) && has_monitors(fleet, &names)).then_some(());
+        let _: Option<()> = client.until_at(wait, "", heard).await?;
+        Ok(client)
+    }
+
+    async fn start(options: &Options, scope: Scope) -> anyhow::Result<Self> {
+        let connection = &options.connection;
+        let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
+        let organisation =
+            Organisation::new(connection.organisation.clone()).context("--organisation").map_err(wrong)?;
+        let host_id = HostId::new(&connection.host_id).context("--host-id").map_err(wrong)?;
+        let filters = filters(&organisation, scope);
+        let clock = Clock::new();
+        let config = HostConfig { filters, ..HostConfig::of_contracts(Some(host_id)) };
+        let host = sparkplug_mqtt::spawn_host(config, &mqtt_config(connection)?, clock)
+            .map_err(|error| wrong(anyhow::Error::new(error).context("connection options")))?;
+        let fleet = Fleet::new(organisation)?;
+        let writer_config =
+            WriterConfig { deadline: options.presentation.timeout, ..WriterConfig::new(fleet.config.node().clone()) };
+        let writer = Writer::new(writer_config, Uuid::new_v4().as_u64_pair().0);
+        let mut client = Self {
+            host,
+            broker: connection.broker.clone(),
+            fleet,
+            clock,
+            deadline: Instant::now() + options.presentation.timeout,
+            timeout: options.presentation.timeout,
+            writer,
+            expected: BTreeSet::new(),
+            rejected: None,
+        };
+        client.connect().await?;
+        Ok(client)
+    }
+
+    async fn connect(&mut self) -> anyhow::Result<()> {
+        loop {
+            match tokio::time::timeout_at(self.deadline, self.host.recv()).await {
+                Ok(Some(HostEvent::Online)) => return Ok(()),
+                Ok(Some(HostEvent::Offline { reason })) => return Err(self.unreachable(&reason)),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(self.unreachable("the session has ended")),
+                Err(_) => return Err(self.unreachable("no answer in time")),
+            }
+        }
+    }
+
+    fn unreachable(&self, reason: &str) -> anyhow::Error {
+        unreachable(&self.broker, reason)
+    }
+
+    /// Every join service that is alive. Who only shows them beside others does not wait for ever.
+    async fn hear_joins(&mut self, scope: Scope) -> anyhow::Result<()> {
+        let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.join.alive);
+        let names: Vec<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
+        for name in &names {
+            self.expect_node(name, address::JOIN_NODE).await?;
+        }
+        let heard = |fleet: &Fleet| {
+            names.iter().all(|name| fleet.join(name).is_some_and(JoinReplica::is_complete)).then_some(())
+        };
+        if scope == Scope::Joining {
+            return self.until("every join service that is alive to be born", heard).await;
+        }
+        let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
+        let _: Option<()> = self.until_at(wait, "", heard).await?;
+        Ok(())
+    }
+
+    async fn hear_fleet(&mut self) -> anyhow::Result<()> {
+        let names = self.expect_edges().await?;
+        let syncs_heard = |fleet: &Fleet| has_syncs(fleet, &names).then_some(());
+        self.until("every edge sync that is alive to be born", syncs_heard).await?;
+        let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
+        let _: Option<()> = self.until_at(wait, "", |fleet| has_monitors(fleet, &names).then_some(())).await?;
+        Ok(())
+    }
+
+    /// Asks for the births of the central monitor, and of Sync and monitor of each cluster whose Sync is alive; the names of those.
+    async fn expect_edges(&mut self) -> anyhow::Result<Vec<String>> {
+        let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.sync_alive);
+        let names: Vec<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
+        for name in &names {
+            self.expect_cluster(name).await?;
+        }
+        let central = self.fleet.organisation().central_group();
+        self.expect(EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE)?).await?;
+        Ok(names)
+    }
+
+    /// Asks for the births of a cluster's Sync and monitor.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn expect_cluster(&mut self, name: &str) -> anyhow::Result<()> {
+        self.expect_node(name, address::SYNC_NODE).await?;
+        self.expect_node(name, address::MONITOR_NODE).await
+    }
+
+    async fn expect_node(&mut self, cluster: &str, node: &str) -> anyhow::Result<()> {
+        let Ok(name) = ClusterName::new(cluster) else { return Ok(()) };
+        let group = self.fleet.organisation().cluster_group(&name);
+        self.expect(EdgeNodeDescriptor::parse(&group, node)?).await
+    }
+
+    async fn expect(&mut self, node: EdgeNodeDescriptor) -> anyhow::Result<()> {
+        if self.expected.insert(node.clone()) {
+            self.host.request(HostRequest::Expect { node }).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `found` yields something; `what` names it for people.
+    ///
+    /// # Errors
+    /// With [`exit::TIMEOUT`] when the time of the command is over, naming what was waited for.
+    pub async fn until<T>(&mut self, what: &str, found: impl FnMut(&Fleet) -> Option<T>) -> anyhow::Result<T> {
+        match self.until_at(self.deadline, what, found).await? {
+            Some(found) => Ok(found),
+            None => {
+                let mut error = not_reached(self.timeout, what);
+                let hints: Vec<String> =
+                    [self.rejected.clone(), self.fleet.missing_births()].into_iter().flatten().collect();
+                if !hints.is_empty() {
+                    error = anyhow!("{}", hints.join("; ")).context(error.to_string());
+                }
+                Err(exit::with_code(exit::TIMEOUT, error))
+            }
+        }
+    }
+
+    /// The same; whatever goes wrong, it is said how things stand then.
+    ///
+    /// # Errors
+    /// As [`Client::until`].
+    pub async fn until_or<T>(
+        &mut self,
+        what: &str,
+        found: impl FnMut(&Fleet) -> Option<T>,
+        stands: impl FnOnce(&Fleet) -> Option<String>,
+    ) -> anyhow::Result<T> {
+        let waited = self.until(what, found).await;
+        match stands(&self.fleet) {
+            Some(stands) => waited.context(stands),
+            None => waited,
+        }
+    }
+
+    async fn until_at<T>(
+        &mut self,
+        deadline: Instant,
+        what: &str,
+        mut found: impl FnMut(&Fleet) -> Option<T>,
+    ) -> anyhow::Result<Option<T>> {
+        let mut quiet_until = Some(Instant::now() + PATIENCE).filter(|_| !what.is_empty());
+        loop {
+            if let Some(found) = found(&self.fleet) {
+                return Ok(Some(found));
+            }
+            let wake = quiet_until.map_or(deadline, |quiet| quiet.min(deadline));
+            match tokio::time::timeout_at(wake, self.host.recv()).await {
+                Ok(Some(event)) => self.take(&event),
+                Ok(None) => return Err(self.unreachable("the session has ended")),
+                Err(_) if Instant::now() >= deadline => return Ok(None),
+                Err(_) => {
+                    eprintln!("waiting for {what} ...");
+                    quiet_until = None;
+                }
+            }
+        }
+    }
+
+    /// Listens until `found`, or for so long at most.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn hear_for(&mut self, at_most: Duration, found: impl FnMut(&Fleet) -> Option<()>) -> anyhow::Result<()> {
+        let deadline = self.deadline.min(Instant::now() + at_most);
+        let _: Option<()> = self.until_at(deadline, "", found).await?;
+        Ok(())
+    }
+
+    /// Asks Sync and Join of a cluster to tell the entries that they keep, or to stop telling them.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn give_entries(&mut self, cluster: &str, give: bool) -> anyhow::Result<()> {
+        let sync = self.fleet.sync(cluster).map(|sync| sync.address().clone());
+        let join = self.fleet.join(cluster).map(|join| join.address().clone());
+        for node in sync.into_iter().chain(join) {
+            let metrics = vec![Metric::new(edge_sync_contract::names::RECOVER_ENTRIES, give)];
+            self.host.request(HostRequest::Command { node, device: None, metrics }).await?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: &HostEvent) {
+        if let HostEvent::Rejected { topic, reason } = event {
+            self.rejected = Some(format!("last unusable message, on {topic}: {reason}"));
+        }
+        let now = self.clock.now();
+        for change in self.fleet.on_event(event) {
+            self.writer.on_change(&change, now);
+        }
+    }
+
+    /// Writes, repeating the command until ConfigDB has answered.
+    ///
+    /// # Errors
+    /// With [`exit::REFUSED`] and the reason when ConfigDB refuses, [`exit::TIMEOUT`] when it does not answer.
+    pub async fn write(&mut self, request: WriteRequest) -> anyhow::Result<RequestResult> {
+        self.writer.submit(request, self.clock.now())?;
+        let result = self.answers(1, |_| {}).await?.pop().context("an answered request has an answer")?;
+        applied(result)
+    }
+
+    /// Writes an entry, if it is still that `before` (its ETag; None: there was none), and waits until ConfigDB publishes it; the revision.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn write_document<T: Document>(
+        &mut self,
+        object: Uuid,
+        document: &T,
+        before: Option<Uuid>,
+    ) -> anyhow::Result<u64> {
+        let request =
+            WriteRequest::put(request_id(), object).by(writer()).document(document)?.if_match(T::slug(), before);
+        let written = self
+            .write(request)
+            .await
+            .with_context(|| format!("{} (if somebody else has just changed it: try again)", T::slug()))?;
+        let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
+        self.until("ConfigDB to publish the entry", known).await?;
+        Ok(written.revision)
+    }
+
+    /// Writes all in one transaction, in order; `progress` hears how many are staged.
+    ///
+    /// # Errors
+    /// With [`exit::REFUSED`] if ConfigDB refuses one of them, [`exit::TIMEOUT`] when it does not answer. Nothing is written then, unless it was only the answer to the last request that did not come.
+    pub async fn write_transaction(
+        &mut self,
+        writes: Vec<WriteRequest>,
+        mut progress: impl FnMut(usize),
+    ) -> anyhow::Result<RequestResult> {
+        let transaction = request_id();
+        let total = writes.len();
+        let mut parts = (0..).zip(writes).map(|(position, write)| {
+            let transaction = transaction.clone();
+            PartRequest { transaction, position, write }
+        });
+        let mut staged = 0;
+        while staged < total {
+            let batch: Vec<PartRequest> = parts.by_ref().take(STAGED_AT_ONCE).collect();
+            let count = batch.len();
+            for part in batch {
+                self.writer.submit_part(part, self.clock.now())?;
+            }
+            let answers = self.answers(count, |done| progress(staged + done)).await?;
+            if let Some(refused) = answers.into_iter().find(RequestResult::is_refused) {
+                return Err(refused_transaction(&refused));
+            }
+            staged += count;
+        }
+        let commit = CommitRequest { id: request_id(), transaction: transaction.clone(), parts: total as u64 };
+        self.writer.submit_commit(commit, self.clock.now())?;
+        let answer = self.answers(1, |_| {}).await?.pop().context("an answered request has an answer")?;
+        if answer.is_applied() { Ok(answer) } else { Err(refused_transaction(&answer)) }
+    }
+
+    async fn answers(&mut self, count: usize, mut progress: impl FnMut(usize)) -> anyhow::Result<Vec<RequestResult>> {
+        let mut answers = Vec::with_capacity(count);
+        loop {
+            while let Some(output) = self.writer.poll_output() {
+                match output {
+                    WriterOutput::Send(request) => self.host.request(request).await?,
+                    WriterOutput::Answered(result) => {
+                        answers.push(result);
+                        progress(answers.len());
+                    }
+                    WriterOutput::GaveUp { reason: GaveUpReason::OtherStore, .. } => {
+                        let error = anyhow!(
+                            "another ConfigDB with another store speaks on this MQTT server now, and the first one has not answered: run the command again"
+                        );
+                        return Err(exit::with_code(exit::UNAVAILABLE, error));
+                    }
+                    WriterOutput::GaveUp { object, attempts, .. } => {
+                        let timeout = humantime::format_duration(self.timeout);
+                        let error = anyhow!(
+                            "ConfigDB did not answer the request on {object} within {timeout} ({attempts} attempts); it may or may not have been carried out"
+                        );
+                        return Err(exit::with_code(exit::TIMEOUT, error));
+                    }
+                }
+            }
+            if answers.len() == count {
+                return Ok(answers);
+            }
+            tokio::select! {
+                event = self.host.recv() => match event {
+                    Some(event) => self.take(&event),
+                    None => return Err(self.unreachable("the session has ended")),
+                },
+                () = self.clock.sleep_until(self.writer.next_deadline()) => self.writer.handle_timeout(self.clock.now()),
+            }
+        }
+    }
+
+    /// Wall clock, UTC ms.
+    #[must_use]
+    pub fn wall(&self) -> u64 {
+        self.clock.now().wall
+    }
+
+    /// Says goodbye: STATE offline, DISCONNECT.
+    pub async fn close(self) {
+        self.host.stop().await;
+    }
+}
+
+/// The error for something that did not come in the time of the command; its exit code is the caller's.
+pub(crate) fn not_reached(timeout: Duration, what: &str) -> anyhow::Error {
+    anyhow!("waited {} for {what}; not reached", humantime::format_duration(timeout))
+}
+
+/// The error for a broker that is not reached.
+pub(crate) fn unreachable(broker: &str, reason: &str) -> anyhow::Error {
+    let error = anyhow!("{reason}").context(format!(
+        "cannot reach the broker {broker} (name another with --broker, or start one with `sparkfleet up`)"
+    ));
+    exit::with_code(exit::UNAVAILABLE, error)
+}
+
+/// Whether the Sync of each of these clusters is replicated.
+fn has_syncs(fleet: &Fleet, names: &[String]) -> bool {
+    names.iter().all(|name| fleet.sync(name).is_some_and(SyncReplica::is_complete))
+}
+
+/// Whether as many edge monitors are alive as there are names, and the central one.
+fn has_monitors(fleet: &Fleet, names: &[String]) -> bool {
+    fleet.edge_monitors_alive() >= names.len() && fleet.is_central_monitor_alive()
+}
+
+fn applied(result: RequestResult) -> anyhow::Result<RequestResult> {
+    if result.is_applied() {
+        return Ok(result);
+    }
+    Err(exit::with_code(exit::REFUSED, anyhow!("{}", refusal(&result))))
+}
+
+fn refused_transaction(result: &RequestResult) -> anyhow::Error {
+    let error = anyhow!("nothing was written: object {}: {}", result.object, refusal(result));
+    exit::with_code(exit::REFUSED, error)
+}
+
+/// A refusal in one line.
+#[must_use]
+pub fn refusal(result: &RequestResult) -> String {
+    let field = result.field.as_ref().map_or_else(String::new, |field| format!("{field}: "));
+    format!("refused: {field}{}", result.reason.as_deref().unwrap_or("no reason given"))
+}
+
+/// A new request id.
+#[must_use]
+pub fn request_id() -> String {
+    format!("cli-{}", Uuid::new_v4())
+}
+
+/// Who writes: the person's login name, as far as the environment tells.
+#[must_use]
+pub fn writer() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
+    format!("sparkfleet-cli/{user}")
+}

@@ -1,0 +1,138 @@
+//! `sparkfleet cluster bootstrap`: the line that is pasted at the edge.
+//!
+//! The token is made here and printed once; ConfigDB, the broker and the centre know its hash alone.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use configdb_contract::Entry;
+use configdb_schema::Document as _;
+use configdb_schema::document::{EdgeClusterEnrolment, EnrolmentToken};
+use enrolment_protocol::bootstrap;
+use enrolment_protocol::token::Token;
+use jiff::Timestamp;
+use serde_json::json;
+use service_runtime::exit;
+use uuid::Uuid;
+
+use super::{cluster, usage};
+use crate::arguments::Options;
+use crate::client::{Client, Scope, writer};
+use crate::output;
+use fleet_view::Fleet;
+use join_trust::files as trust;
+
+/// Prints a line for a cluster, or revokes all that were printed.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Options) -> anyhow::Result<()> {
+    if !(bootstrap::LIFETIME_MIN..=bootstrap::LIFETIME_MAX).contains(&expires) {
+        return Err(usage(anyhow!("--expires must be from 1m to 30d")));
+    }
+    let mut client = Client::open(options, Scope::Joining).await?;
+    let (uuid, entry) = cluster::entry(&client.fleet, wanted)?;
+    let (before, etag) = enrolment(&client.fleet, uuid)?;
+    if revoke {
+        let count = before.tokens.len();
+        let enrolment = EdgeClusterEnrolment { tokens: Vec::new(), ..before };
+        if count > 0 {
+            client.write_document(uuid, &enrolment, etag).await?;
+        }
+        // A cluster that is not set up offers nothing in any case.
+        let is_offered = |fleet: &Fleet| fleet.manager.cluster(uuid).is_some_and(|of| of.bootstrap.url.is_some());
+        if count > 0 && is_offered(&client.fleet) {
+            in_force(&mut client, uuid).await?;
+        }
+        let value = json!({ "uuid": uuid, "name": entry.name, "revoked": count });
+        let lines =
+            || vec![format!("{}: {count} tokens revoked; nobody can fetch its script or enrol as it", entry.name)];
+        output::print(options.presentation.output, lines, &value)?;
+        client.close().await;
+        return Ok(());
+    }
+    set_up(&mut client, uuid).await?;
+    let token = Token::new(*trust::random()?.expose());
+    let now = timestamp(client.wall())?;
+    let end = now.checked_add(expires).context("--expires")?;
+    let own = EnrolmentToken {
+        hash: token.hash().as_str().to_owned(),
+        issued: now.to_string(),
+        expires: end.to_string(),
+        by: writer(),
+    };
+    // What has expired is of no use to anybody.
+    let alive = |known: &EnrolmentToken| known.expires.parse::<Timestamp>().is_ok_and(|expires| expires > now);
+    let (before, etag) = enrolment(&client.fleet, uuid)?;
+    let tokens = before.tokens.into_iter().filter(alive).chain([own]).collect();
+    client.write_document(uuid, &EdgeClusterEnrolment { tokens, ..before }, etag).await?;
+    let url = in_force(&mut client, uuid).await?;
+    let base = url
+        .strip_suffix(&bootstrap::script_url("", uuid))
+        .context("the cluster manager reports an address that is none")?;
+    let line = bootstrap::command(base, uuid, &token);
+    let missing = client.fleet.manager.cluster(uuid).and_then(|cluster| cluster.setup.reason.clone());
+    if let Some(missing) = &missing {
+        eprintln!("before you paste the line: {missing}");
+    }
+    let expires = end.to_string();
+    let value =
+        json!({ "uuid": uuid, "name": entry.name, "line": line, "url": url, "expires": expires, "missing": missing });
+    output::print(options.presentation.output, || told(&entry.name, &line, &expires), &value)?;
+    client.close().await;
+    Ok(())
+}
+
+fn told(name: &str, line: &str, expires: &str) -> Vec<String> {
+    let text = format!(
+        "Paste this where kubectl reaches the cluster that is to become {name}. It holds a token: whoever has it can become {name}, until {expires}.
+
+{line}
+
+It shows which Kubernetes cluster it has found, checks what it needs, and asks before it changes anything (without a terminal: ... | sh -s -- --yes).
+Then it stores the credentials, installs Flux if there is none, and ends when edge sync and edge monitor are born and their release is ready; after a failure paste it again.
+curl answers 404: the token has expired or was revoked, or this is not the address of the cluster manager. Revoke: sparkfleet cluster bootstrap {name} --revoke"
+    );
+    text.lines().map(str::to_owned).collect()
+}
+
+/// What an operator wants of a cluster's credentials, and the version of the entry, if there is one.
+///
+/// # Errors
+/// The entry cannot be read.
+pub(super) fn enrolment(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<(EdgeClusterEnrolment, Option<Uuid>)> {
+    let entry: Option<&Entry> = fleet.config.entry(cluster, EdgeClusterEnrolment::slug());
+    Ok(match entry {
+        Some(entry) => (entry.parse()?, Some(entry.etag)),
+        None => Default::default(),
+    })
+}
+
+async fn set_up(client: &mut Client, cluster: Uuid) -> anyhow::Result<()> {
+    let settled = client
+        .until("the cluster to be set up (sparkfleet cluster show tells how far it is)", |fleet| {
+            let setup = &fleet.manager.cluster(cluster)?.setup;
+            match setup.state.as_str() {
+                "ready" => Some(Ok(())),
+                "refused" => Some(Err(setup.reason.clone().unwrap_or_default())),
+                "deleting" => Some(Err("the cluster is being deleted".to_owned())),
+                _ => None,
+            }
+        })
+        .await?;
+    settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))
+}
+
+/// Waits until the cluster manager goes by the entry; where the script is fetched.
+async fn in_force(client: &mut Client, cluster: Uuid) -> anyhow::Result<String> {
+    let reported = |fleet: &Fleet| {
+        let etag = fleet.config.entry(cluster, EdgeClusterEnrolment::slug())?.etag.to_string();
+        let bootstrap = &fleet.manager.cluster(cluster)?.bootstrap;
+        bootstrap.url.clone().filter(|_| bootstrap.enrolment.as_ref() == Some(&etag))
+    };
+    client.until("the cluster manager to offer the script", reported).await
+}
+
+fn timestamp(wall: u64) -> anyhow::Result<Timestamp> {
+    Ok(Timestamp::from_millisecond(i64::try_from(wall)?)?)
+}

@@ -1,0 +1,350 @@
+//! `sparkfleet cluster ...`.
+
+use anyhow::anyhow;
+use cluster_manager_contract::SetupState;
+use configdb_contract::WriteRequest;
+use configdb_schema::address::{self, ClusterName};
+use configdb_schema::document::{EdgeCluster, Info, RecoveryDecision};
+use configdb_schema::{Document as _, known};
+use serde_json::json;
+use service_runtime::exit;
+use uuid::Uuid;
+
+use super::{alert, not_found, outcome, usage};
+use crate::arguments::{ClusterCommand, Connection, Options};
+use crate::client::{Client, Scope, request_id, writer};
+use crate::output::{self, Table};
+use crate::recovery::{self, Comparison};
+use fleet_view::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow};
+
+/// Carries out a cluster command.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
+    match command {
+        ClusterCommand::Create { name, namespace, bare, uuid, wait, options } => {
+            let entry = EdgeCluster { name, namespace, bare, ..EdgeCluster::default() };
+            create(entry, uuid, wait, &options).await
+        }
+        ClusterCommand::List { options } => {
+            let client = Client::open(&options, Scope::Fleet).await?;
+            let rows = client.fleet.clusters();
+            let result =
+                output::print(options.presentation.output, || table(&rows, client.wall()).lines(), &json!(rows));
+            client.close().await;
+            result
+        }
+        ClusterCommand::Identity(command) => super::identity::run(command).await,
+        ClusterCommand::Show { cluster, options } => show(&cluster, &options).await,
+        ClusterCommand::Bootstrap { cluster, expires, revoke, options } => {
+            super::bootstrap::run(&cluster, expires, revoke, &options).await
+        }
+        ClusterCommand::Rollout { cluster, wave, pin, unpin, options } => {
+            super::rollout::run(&cluster, super::rollout::Change { wave, pin, unpin }, &options).await
+        }
+        ClusterCommand::Delete { cluster, with_deployments, wait, options } => {
+            delete(&cluster, with_deployments, wait, &options).await
+        }
+    }
+}
+
+/// Clusters as a table, ages counted from `now` (UTC ms).
+#[must_use]
+pub fn table(rows: &[ClusterRow], now: u64) -> Table {
+    let mut table =
+        Table::new(&["CLUSTER", "SETUP", "EDGE", "SINCE", "FLUX", "HOSTS", "DEPLOYMENTS", "ALERTS", "REASON"]);
+    for row in rows {
+        let edge = if row.simulated { format!("{} (simulated)", row.edge()) } else { row.edge().to_owned() };
+        let since = row.alive_since.or(row.since).map_or_else(String::new, |since| output::age(since, now));
+        let flux = row.flux.as_ref().filter(|flux| flux.ready == Some(false)).map(FluxRow::described);
+        let reason =
+            row.held.clone().or_else(|| row.reason.clone()).into_iter().chain(flux).collect::<Vec<_>>().join("; ");
+        table.row([
+            row.name.clone(),
+            row.setup.clone(),
+            edge,
+            since,
+            row.flux.as_ref().map_or("", FluxRow::state).to_owned(),
+            row.hosts.to_string(),
+            row.deployments.to_string(),
+            row.alerts.to_string(),
+            reason,
+        ]);
+    }
+    table
+}
+
+/// Hosts as a table.
+#[must_use]
+pub fn hosts_table(rows: &[HostRow]) -> Table {
+    let mut table = Table::new(&[
+        "HOST",
+        "CLUSTER",
+        "READY",
+        "ROLE",
+        "JOINED",
+        "ARCH",
+        "KUBERNETES",
+        "OPERATING SYSTEM",
+        "SPECIALISED",
+    ]);
+    for row in rows {
+        table.row([
+            row.hostname.as_str(),
+            &row.cluster,
+            if row.ready { "yes" } else { "no" },
+            row.role,
+            row.joined.as_deref().unwrap_or(""),
+            &row.architecture,
+            &row.kubernetes_version,
+            &row.operating_system,
+            row.specialised.as_deref().unwrap_or(""),
+        ]);
+    }
+    table
+}
+
+/// The UUID that a cluster gets when nobody chooses one: the same name is the same cluster.
+#[must_use]
+pub fn uuid_of(organisation: &str, name: &str) -> Uuid {
+    address::v5(&["EdgeCluster", organisation, name])
+}
+
+/// The cluster with that UUID or name.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, naming those that there are.
+pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<ClusterRow> {
+    let uuid = Uuid::try_parse(wanted).ok();
+    let mut rows = fleet.clusters();
+    // Of two clusters with one name the refused one has to be named by its UUID.
+    rows.sort_by_key(|row| row.setup == SetupState::Refused.to_string());
+    let found = rows.iter().find(|row| Some(row.uuid) == uuid || row.name == wanted).cloned();
+    found.ok_or_else(|| not_found("cluster", wanted, rows.iter().map(|row| row.name.as_str())))
+}
+
+/// The cluster with that UUID or name as ConfigDB has it, whoever is set up under the name.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, naming those that there are; with [`exit::USAGE`] when the name is that of several.
+pub fn entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)> {
+    let uuid = Uuid::try_parse(wanted).ok();
+    let all: Vec<(Uuid, EdgeCluster)> = fleet.cluster_entries().collect();
+    let found: Vec<&(Uuid, EdgeCluster)> =
+        all.iter().filter(|(of, entry)| Some(*of) == uuid || entry.name == wanted).collect();
+    match found[..] {
+        [one] => Ok(one.clone()),
+        [] => Err(not_found("cluster", wanted, all.iter().map(|(_, entry)| entry.name.as_str()))),
+        _ => {
+            let uuids = super::candidates(found.iter().map(|(uuid, _)| uuid.to_string()));
+            Err(usage(anyhow!("{wanted:?} is the name of several clusters; choose one by its UUID: {uuids}")))
+        }
+    }
+}
+
+async fn create(entry: EdgeCluster, uuid: Option<Uuid>, wait: bool, options: &Options) -> anyhow::Result<()> {
+    let name = ClusterName::new(entry.name.clone()).map_err(|error| usage(error.into()))?;
+    let mut client = Client::open(options, if wait { Scope::Fleet } else { Scope::Config }).await?;
+    let uuid = uuid.unwrap_or_else(|| uuid_of(client.fleet.organisation().as_str(), name.as_str()));
+    let request = WriteRequest::put(request_id(), uuid)
+        .by(writer())
+        .create_object(known::class::EDGE_CLUSTER, None)
+        .document(&Info { name: entry.name.clone(), ..Info::default() })?
+        .document(&entry)?;
+    let before = client.fleet.config.entry(uuid, EdgeCluster::slug()).map(|entry| entry.etag);
+    let result = client.write(request).await?;
+    let done = outcome(before, result.etags.get(EdgeCluster::slug()).copied());
+    if wait {
+        client.expect_cluster(name.as_str()).await?;
+        wait_alive(&mut client, uuid).await?;
+    }
+    let state = if wait { "alive" } else { done };
+    let group = client.fleet.organisation().cluster_group(&name);
+    let needed = broker_needs(&options.connection, &group);
+    let value = json!({
+        "uuid": uuid, "name": name.as_str(), "revision": result.revision, "change": done, "state": state, "broker": needed
+    });
+    let lines = || {
+        let alive = if wait { ", alive" } else { "" };
+        let mut lines = vec![format!("{} {done}{alive} ({uuid})", name.as_str())];
+        lines
+            .extend(needed.iter().filter(|_| done != "unchanged").flat_map(|needed| needed.lines().map(str::to_owned)));
+        lines
+    };
+    output::print(options.presentation.output, lines, &value)?;
+    client.close().await;
+    Ok(())
+}
+
+/// What an MQTT server with access rules needs before it lets a new cluster in. None: who connects without a name meets no such rules.
+fn broker_needs(connection: &Connection, group: &str) -> Option<String> {
+    let is_known_by_name = connection.cert_file.is_some() || connection.username.is_some();
+    is_known_by_name.then(|| {
+        format!(
+            "The MQTT server must let the cluster publish and subscribe in group {group}. Where its rules are files, write them again, and have it read them:\n  \
+             sparkfleet cluster list -o json | sparkfleet acl generate --broker mosquitto --organisation {} --clusters-from - --directory DIRECTORY\n  \
+             kill -HUP $(pidof mosquitto)",
+            connection.organisation
+        )
+    })
+}
+
+/// What a tear-down leaves at the edge, where nobody can reach it from here, and how it is removed.
+fn left_at_the_edge(namespace: &str) -> Vec<String> {
+    vec![
+        format!(
+            "At the edge namespace {namespace} stays, with the cluster's credentials, Flux' link to its repository, and what of it still runs there."
+        ),
+        "This removes it, with kubectl on that cluster:".to_owned(),
+        format!("  {}", removal(namespace)),
+        "Flux itself stays; `flux uninstall` removes it where nothing else needs it.".to_owned(),
+    ]
+}
+
+/// Takes a cluster's own services off its Kubernetes. Flux takes down what it has installed before the namespace goes with the credentials that it needs for that.
+fn removal(namespace: &str) -> String {
+    format!(
+        "kubectl delete -n {namespace} --ignore-not-found kustomizations.kustomize.toolkit.fluxcd.io self-link && \
+         kubectl delete -n {namespace} --all helmreleases.helm.toolkit.fluxcd.io && kubectl delete --ignore-not-found namespace {namespace} && \
+         kubectl delete --ignore-not-found clusterrolebinding sparkfleet-flux-{namespace}"
+    )
+}
+
+fn row(fleet: &Fleet, uuid: Uuid) -> Option<ClusterRow> {
+    fleet.clusters().into_iter().find(|row| row.uuid == uuid)
+}
+
+async fn wait_alive(client: &mut Client, uuid: Uuid) -> anyhow::Result<()> {
+    let settled = client
+        .until_or(
+            "the cluster to be set up and its edge sync to be born",
+            |fleet| {
+                let row = row(fleet, uuid)?;
+                match row.setup.as_str() {
+                    "refused" => Some(Err(row.reason.unwrap_or_default())),
+                    "ready" if row.alive && row.hosts.total > 0 => Some(Ok(())),
+                    _ => None,
+                }
+            },
+            |fleet| {
+                row(fleet, uuid).map(|row| {
+                    let next = if row.setup == "ready" && !row.alive {
+                        format!("; a Kubernetes cluster becomes {0} by `sparkfleet cluster bootstrap {0}`", row.name)
+                    } else {
+                        String::new()
+                    };
+                    format!("cluster {}: {}{next}", row.name, row.described())
+                })
+            },
+        )
+        .await?;
+    settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))
+}
+
+async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Fleet).await?;
+    let now = client.wall();
+    let row = find(&client.fleet, wanted)?;
+    let hosts = client.fleet.hosts(Some(&row.name));
+    let deployments: Vec<DeploymentRow> =
+        client.fleet.deployments().into_iter().filter(|deployment| deployment.cluster == row.name).collect();
+    let alerts = alert::rows(&client.fleet, Some(&row.name));
+    let git = client.fleet.manager.cluster(row.uuid).and_then(|cluster| cluster.git_url.clone());
+    let namespace = client.fleet.manager.cluster(row.uuid).map(|cluster| cluster.namespace.clone());
+    let value = json!({ "cluster": row, "git": git, "hosts": hosts, "deployments": deployments, "alerts": alerts });
+    let lines = || {
+        let mut lines = table(std::slice::from_ref(&row), now).lines();
+        lines.push(String::new());
+        lines.push(format!("uuid   {}", row.uuid));
+        lines.push(format!("group  {}", row.group));
+        lines.push(format!("git    {}", git.as_deref().unwrap_or("not yet")));
+        lines.push(format!("flux   {}", flux(&row, namespace.as_deref().unwrap_or("fplus-edge"))));
+        let parts = [hosts_table(&hosts), super::deployment::table(&deployments, now), alert::table(&alerts, now)];
+        for part in parts.iter().filter(|part| !part.is_empty()) {
+            lines.push(String::new());
+            lines.extend(part.lines());
+        }
+        lines
+    };
+    let result = output::print(options.presentation.output, lines, &value);
+    client.close().await;
+    result
+}
+
+/// What is known of Flux at the edge, and where to look when nothing is.
+fn flux(row: &ClusterRow, namespace: &str) -> String {
+    let at_the_edge = format!(
+        "kubectl get -n {namespace} kustomizations.kustomize.toolkit.fluxcd.io,helmreleases.helm.toolkit.fluxcd.io"
+    );
+    match &row.flux {
+        Some(flux) => {
+            let commit = flux.commit.as_ref().map_or_else(String::new, |commit| format!(" at commit {commit}"));
+            let message = flux.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+            format!("{}{commit}{message}", flux.state())
+        }
+        None if row.seen => format!("not known while edge sync is away; at the edge: {at_the_edge}"),
+        None => format!(
+            "not known: edge sync was never born; `sparkfleet cluster bootstrap {}` prints what installs it; at the edge: {at_the_edge}",
+            row.name
+        ),
+    }
+}
+
+async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Fleet).await?;
+    let row = find(&client.fleet, wanted)?;
+    let namespace =
+        client.fleet.cluster_entries().find(|(uuid, _)| *uuid == row.uuid).map(|(_, entry)| entry.namespace);
+    let deployments: Vec<(Uuid, String)> = client
+        .fleet
+        .deployment_entries()
+        .filter(|(_, entry)| entry.cluster == row.uuid)
+        .map(|(uuid, entry)| (uuid, entry.name))
+        .collect();
+    if !deployments.is_empty() && !with_deployments {
+        let names = deployments.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let error = anyhow!("{} has deployments: {names}; delete them first, or add --with-deployments", row.name);
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
+    // An edge that holds what it is sent would hold the end of its cluster, too: who deletes the cluster decides that.
+    let open = recovery::compare(&client.fleet, &row.name).filter(Comparison::is_open);
+    let unknown = open.as_ref().map(|open| recovery::names(&open.only_at_edge)).unwrap_or_default();
+    if !unknown.is_empty() && !with_deployments {
+        let error = anyhow!(
+            "{name} runs deployments that this control plane does not know: {unknown}; look at them with `sparkfleet recover status {name}`, or add --with-deployments to remove them",
+            name = row.name
+        );
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
+    for (uuid, _) in deployments {
+        client.write(super::deployment::deletion(uuid)).await?;
+    }
+    let mut request =
+        WriteRequest::put(request_id(), row.uuid).by(writer()).delete(configdb_schema::application::EDGE_CLUSTER.slug);
+    if let Some(open) = &open {
+        request = recovery::decided(&client.fleet, open, RecoveryDecision::Discard, request)?;
+    }
+    let result = client.write(request).await?;
+    if wait {
+        let gone = |fleet: &Fleet| fleet.manager.cluster(row.uuid).is_none().then_some(());
+        client.until("the tear-down to be complete", gone).await?;
+    }
+    let state = if wait { "deleted" } else { "deleting" };
+    let mut value = json!({ "uuid": row.uuid, "name": row.name, "revision": result.revision, "state": state });
+    let namespace = namespace.filter(|_| row.seen);
+    if let Some(namespace) = &namespace {
+        value["at_edge"] = json!({ "namespace": namespace, "remove": removal(namespace) });
+    }
+    let lines = || {
+        let mut lines = vec![format!("{} {state}", row.name)];
+        lines.extend(namespace.iter().flat_map(|namespace| left_at_the_edge(namespace)));
+        lines
+    };
+    output::print(options.presentation.output, lines, &value)?;
+    client.close().await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

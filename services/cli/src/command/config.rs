@@ -1,0 +1,317 @@
+//! `sparkfleet config ...`: ConfigDB as it is, entry by entry.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+
+use anyhow::anyhow;
+use configdb_contract::dump::{Dump, LoadOptions};
+use configdb_contract::{HistoryEntry, WriteRequest};
+use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use serde_json::{Value, json};
+use service_runtime::exit;
+use uuid::Uuid;
+
+use super::{etag_option, not_found, object, outcome, read, read_document, usage};
+use crate::arguments::{ConfigCommand, Options, OutputForm};
+use crate::client::{Client, Scope, request_id, writer};
+use crate::load::{self, Deletion};
+use crate::one_object::{OneObject, Values};
+use crate::output::{self, Table};
+use fleet_view::Fleet;
+
+/// Carries out a config command.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
+    match command {
+        ConfigCommand::Get { object, application, options } => get(&object, &application, &options).await,
+        ConfigCommand::Put { object, application, file, if_match, class, options } => {
+            let value = read_document(&file)?;
+            let change = Change { value: Some(value), patch: false, if_match, class };
+            write(&object, Some(&application), change, &options).await
+        }
+        ConfigCommand::Patch { object, application, file, if_match, options } => {
+            let value = read_document(&file)?;
+            let change = Change { value: Some(value), patch: true, if_match, class: None };
+            write(&object, Some(&application), change, &options).await
+        }
+        ConfigCommand::Delete { object, application, if_match, options } => {
+            let change = Change { value: None, patch: false, if_match, class: None };
+            write(&object, application.as_deref(), change, &options).await
+        }
+        ConfigCommand::List { application, class, options } => {
+            list(application.as_deref(), class.as_deref(), &options).await
+        }
+        ConfigCommand::Load { file, dry_run, allow_delete, options } => {
+            load(&read(&file)?, dry_run, allow_delete, &options).await
+        }
+        ConfigCommand::Dump { options } => dump_all(&options).await,
+        ConfigCommand::History { object, application, since, limit, options } => {
+            history(&object, application.as_deref(), since, limit, &options).await
+        }
+    }
+}
+
+struct Change {
+    value: Option<Value>,
+    patch: bool,
+    if_match: Option<String>,
+    class: Option<String>,
+}
+
+fn gone(error: anyhow::Error) -> anyhow::Error {
+    exit::with_code(exit::NOT_FOUND, error)
+}
+
+/// The slug of an application given by slug or UUID.
+fn slug(fleet: &Fleet, wanted: &str) -> anyhow::Result<String> {
+    let by_uuid = Uuid::try_parse(wanted).ok().and_then(|uuid| fleet.config.slug_of(uuid));
+    let found = by_uuid.or_else(|| fleet.config.applications().map(|(slug, _)| slug).find(|slug| *slug == wanted));
+    let known = || fleet.config.applications().map(|(slug, _)| slug);
+    found.map(str::to_owned).ok_or_else(|| not_found("application", wanted, known()))
+}
+
+/// The UUID of the object. A name is looked up in everything that ConfigDB has.
+async fn uuid_of(wanted: &str, options: &Options) -> anyhow::Result<Uuid> {
+    if let Ok(uuid) = Uuid::try_parse(wanted) {
+        return Ok(uuid);
+    }
+    let client = Client::open(options, Scope::Config).await?;
+    let found = object(&client.fleet, wanted);
+    client.close().await;
+    found
+}
+
+async fn get(wanted: &str, application: &str, options: &Options) -> anyhow::Result<()> {
+    let uuid = uuid_of(wanted, options).await?;
+    let mut session = OneObject::open(options, uuid)?;
+    let read = session.read().await;
+    session.close().await;
+    let Values { object, applications } = read?.ok_or_else(|| gone(anyhow!("there is no object {uuid}")))?;
+    let value = if application == REGISTRATION_SLUG {
+        json!(object.registration)
+    } else if application == MEMBERSHIP_SLUG {
+        json!(object.membership)
+    } else {
+        let slug = slug_among(&applications, application)?;
+        let entry = object.entry(slug);
+        entry.ok_or_else(|| gone(anyhow!("object {uuid} has no entry {slug}")))?.value()?
+    };
+    // An entry is a document, not a row: people read it as YAML.
+    let form =
+        if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
+    output::print(form, Vec::new, &value)
+}
+
+/// The slug of an application given by slug or UUID.
+fn slug_among<'a>(applications: &'a BTreeMap<String, Uuid>, wanted: &str) -> anyhow::Result<&'a str> {
+    let uuid = Uuid::try_parse(wanted).ok();
+    let found = applications.iter().find(|(slug, of)| *slug == wanted || Some(**of) == uuid);
+    found.map(|(slug, _)| slug.as_str()).ok_or_else(|| not_found("application", wanted, applications.keys()))
+}
+
+async fn write(wanted: &str, application: Option<&str>, change: Change, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Config).await?;
+    let uuid = object(&client.fleet, wanted)?;
+    let mut request =
+        if change.patch { WriteRequest::patch(request_id(), uuid) } else { WriteRequest::put(request_id(), uuid) };
+    request = request.by(writer());
+    if let Some(class) = &change.class {
+        request = request.create_object(object(&client.fleet, class)?, None);
+    }
+    let what = match application {
+        Some(application) => {
+            let slug = slug(&client.fleet, application)?;
+            if let Some(wanted) = &change.if_match {
+                request = request.if_match(slug.as_str(), etag_option(wanted)?);
+            }
+            request = match change.value {
+                Some(value) => request.entry(slug.as_str(), value),
+                None => request.delete(slug.as_str()),
+            };
+            slug
+        }
+        None => {
+            if change.if_match.is_some() {
+                return Err(usage(anyhow!("--if-match is about an entry; name the application")));
+            }
+            request = request.delete_object();
+            "object".to_owned()
+        }
+    };
+    let before = client.fleet.config.entry(uuid, &what).map(|entry| entry.etag);
+    let result = client.write(request).await?;
+    let etag = result.etags.get(&what).copied();
+    let done = if etag.is_none() { "deleted" } else { outcome(before, etag) };
+    let etag = etag.map_or_else(String::new, |etag| format!(", ETag {etag}"));
+    let line = format!("{what} of {uuid} {done}: revision {}{etag}", result.revision);
+    let mut value = json!(result);
+    value["change"] = json!(done);
+    output::print(options.presentation.output, || vec![line], &value)?;
+    client.close().await;
+    Ok(())
+}
+
+async fn list(application: Option<&str>, class: Option<&str>, options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Config).await?;
+    let fleet = &client.fleet;
+    let slug = application.map(|wanted| slug(fleet, wanted)).transpose()?;
+    let class = class.map(|wanted| object(fleet, wanted)).transpose()?;
+    let mut table = Table::new(&["OBJECT", "NAME", "CLASS", "ENTRIES"]);
+    let mut values = Vec::new();
+    for (uuid, known) in fleet.config.objects() {
+        let wanted = slug.as_ref().is_none_or(|slug| known.entry(slug).is_some())
+            && class.is_none_or(|class| known.is_member_of(class))
+            && known.registration.as_ref().is_none_or(|registration| !registration.deleted);
+        if !wanted {
+            continue;
+        }
+        let class = known.registration.as_ref().map(|registration| registration.class);
+        let entries: Vec<&str> = known.entries().map(|(slug, _)| slug).collect();
+        let class_name = class.map_or_else(String::new, |class| fleet.name_of(class));
+        table.row([uuid.to_string(), fleet.name_of(uuid), class_name, entries.join(",")]);
+        let described: Value = known
+            .entries()
+            .map(|(slug, entry)| (slug.to_owned(), json!({ "etag": entry.etag, "revision": entry.revision })))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        values.push(json!({ "uuid": uuid, "name": fleet.name_of(uuid), "class": class, "entries": described }));
+    }
+    let result = output::print(options.presentation.output, || table.lines(), &json!(values));
+    client.close().await;
+    result
+}
+
+async fn load(text: &str, dry_run: bool, allow_delete: bool, options: &Options) -> anyhow::Result<()> {
+    let dump = Dump::parse(text).map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let mut client = Client::open(options, Scope::Config).await?;
+    let load_options = LoadOptions { id_prefix: request_id(), writer: writer() };
+    let phases = dump.requests(&client.fleet.config, &load_options);
+    let writes = phases.map_err(|error| exit::with_code(exit::CONFIG, error))?.concat();
+    let deletions = load::deletions(&client.fleet, &writes);
+    if dry_run {
+        let lines = || [planned(&writes), going(&deletions)].concat();
+        let result =
+            output::print(options.presentation.output, lines, &json!({ "writes": writes, "deletes": deletions }));
+        client.close().await;
+        return result;
+    }
+    if !deletions.is_empty() && !allow_delete {
+        let error = anyhow!(
+            "nothing was written: edges would delete something; add --allow-delete if they should: {}",
+            going(&deletions).join("; ")
+        );
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
+    going(&deletions).iter().for_each(|line| eprintln!("{line}"));
+    let total = writes.len();
+    let revision =
+        if total == 0 { client.fleet.config.revision() } else { stage_and_commit(&mut client, writes).await? };
+    client.close().await;
+    let value = json!({ "writes": total, "revision": revision, "deletes": deletions });
+    output::print(options.presentation.output, || vec![format!("{total} writes: revision {revision}")], &value)
+}
+
+/// The revision after the load.
+async fn stage_and_commit(client: &mut Client, writes: Vec<WriteRequest>) -> anyhow::Result<u64> {
+    let total = writes.len();
+    let shown = std::io::stderr().is_terminal() && total > 100;
+    let progress = |done: usize| {
+        if shown && (done.is_multiple_of(50) || done == total) {
+            eprint!("\r{done} of {total} writes");
+        }
+    };
+    let written = client.write_transaction(writes, progress).await;
+    if shown {
+        eprintln!();
+    }
+    Ok(written?.revision)
+}
+
+/// What a load would write, a line an object and phase.
+fn planned(writes: &[WriteRequest]) -> Vec<String> {
+    let mut table = Table::new(&["OBJECT", "WRITES"]);
+    for write in writes {
+        let mut slugs: Vec<&str> = write.entries.keys().map(String::as_str).collect();
+        slugs.extend(write.registration.as_ref().map(|_| REGISTRATION_SLUG));
+        slugs.extend(write.membership.as_ref().map(|_| MEMBERSHIP_SLUG));
+        table.row([write.object.to_string(), slugs.join(",")]);
+    }
+    table.lines()
+}
+
+/// What edges would delete, a line each.
+fn going(deletions: &[Deletion]) -> Vec<String> {
+    let line = |deletion: &Deletion| {
+        let Deletion { cluster, deployment, uuid, reason } = deletion;
+        format!("deleted at the edge of {cluster}: {deployment} ({uuid}), because {reason}")
+    };
+    deletions.iter().map(line).collect()
+}
+
+async fn dump_all(options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Config).await?;
+    let value = Dump::from_replica(&client.fleet.config)?.to_value();
+    let form =
+        if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
+    let result = output::print(form, Vec::new, &value);
+    client.close().await;
+    result
+}
+
+async fn history(
+    wanted: &str,
+    application: Option<&str>,
+    since: u64,
+    limit: u64,
+    options: &Options,
+) -> anyhow::Result<()> {
+    let uuid = uuid_of(wanted, options).await?;
+    let mut session = OneObject::open(options, uuid)?;
+    let read = history_of(&mut session, application, since).await;
+    session.close().await;
+    let all = read?;
+    let newest = all.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+    let entries = &all[newest..];
+    let value: Vec<Value> = entries.iter().map(described).collect();
+    let lines = || {
+        let mut table = Table::new(&["REVISION", "TIME", "WRITER", "APPLICATION", "VALUE"]);
+        for entry in entries {
+            let value = entry.json.as_deref().unwrap_or("(deleted)");
+            table.row([&entry.revision.to_string(), &output::moment(entry.time), &*entry.writer, &*entry.slug, value]);
+        }
+        table.lines()
+    };
+    output::print(options.presentation.output, lines, &json!(value))
+}
+
+async fn history_of(
+    session: &mut OneObject,
+    application: Option<&str>,
+    since: u64,
+) -> anyhow::Result<Vec<HistoryEntry>> {
+    let slug = match application {
+        // ConfigDB refuses a slug that there is not; a UUID needs the object to tell what it stands for.
+        Some(wanted) if Uuid::try_parse(wanted).is_ok() => {
+            let Values { applications, .. } =
+                session.read().await?.ok_or_else(|| gone(anyhow!("there is no such object")))?;
+            Some(slug_among(&applications, wanted)?.to_owned())
+        }
+        other => other.map(str::to_owned),
+    };
+    session.history(slug, since).await
+}
+
+fn described(entry: &HistoryEntry) -> Value {
+    let value: Option<Value> = entry.json.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    json!({
+        "revision": entry.revision,
+        "time": output::moment(entry.time),
+        "writer": &*entry.writer,
+        "request": &*entry.request,
+        "application": &*entry.slug,
+        "etag": entry.etag,
+        "value": value,
+    })
+}

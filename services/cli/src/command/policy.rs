@@ -1,0 +1,158 @@
+//! `sparkfleet policy ...`: by which rules the hosts of a cluster are let in. The entry is desired state in ConfigDB; the cluster manager brings it to the
+//! cluster.
+
+use anyhow::{Context as _, anyhow};
+use cluster_manager_contract::JoinReport;
+use configdb_contract::{Entry, RequestResult, WriteRequest};
+use configdb_schema::Document as _;
+use configdb_schema::document::AttestationPolicy;
+use join_attestation::policy::Policy;
+use serde_json::{Value, json};
+use service_runtime::exit;
+use uuid::Uuid;
+
+use super::signer::Signer;
+use super::{capture, cluster, etag_option, from_image, outcome, read_document};
+use crate::arguments::Options;
+use crate::arguments::joining::{PolicyCommand, SignerArguments};
+use crate::client::{Client, Scope, request_id, writer};
+use crate::output;
+use fleet_view::Fleet;
+
+/// Carries out a policy command.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
+    match command {
+        PolicyCommand::Show { cluster, options } => show(&cluster, &options).await,
+        PolicyCommand::Set { cluster, file, if_match, signer, options } => {
+            set(&cluster, read_document(&file)?, if_match.as_deref(), &signer, &options).await
+        }
+        PolicyCommand::Capture(arguments) => capture::run(*arguments).await,
+        PolicyCommand::FromImage(arguments) => from_image::run(*arguments).await,
+    }
+}
+
+/// The attestation policy of a cluster as ConfigDB has it.
+///
+/// # Errors
+/// The entry cannot be read, which ConfigDB does not let happen.
+pub fn current(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<Option<(AttestationPolicy, Entry)>> {
+    let entry = fleet.config.entry(cluster, AttestationPolicy::slug());
+    entry.map(|entry| Ok((entry.parse()?, entry.clone()))).transpose()
+}
+
+/// Signs and writes a policy, if no other was written since `before`.
+///
+/// # Errors
+/// With [`exit::REFUSED`]: it would admit nobody, or ConfigDB refuses it.
+pub async fn write(
+    client: &mut Client,
+    cluster: Uuid,
+    policy: &AttestationPolicy,
+    before: Option<Uuid>,
+    signer: &Signer,
+) -> anyhow::Result<RequestResult> {
+    check(policy)?;
+    let stands = current(&client.fleet, cluster)?.map(|(policy, _)| policy);
+    let policy = &signer.sign(policy, stands.as_ref())?;
+    let request = WriteRequest::put(request_id(), cluster)
+        .by(writer())
+        .document(policy)?
+        .if_match(AttestationPolicy::slug(), before);
+    client.write(request).await
+}
+
+/// A policy that would admit nobody is refused before it is written: the join service would only say so later.
+///
+/// # Errors
+/// With [`exit::REFUSED`]
+pub fn check(policy: &AttestationPolicy) -> anyhow::Result<()> {
+    match Policy::new(policy, 0).error() {
+        None => Ok(()),
+        Some(error) => {
+            let error = anyhow!("{error}").context("refused: such a policy would admit nobody");
+            Err(exit::with_code(exit::REFUSED, error))
+        }
+    }
+}
+
+/// Where the policy stands at the cluster, in a line.
+fn told(standing: &JoinReport) -> String {
+    let state = standing.policy_state.as_deref();
+    match (standing.alive, state, standing.policy_agreed) {
+        (_, None, _) => "never heard of; nobody judges by this policy".to_owned(),
+        (false, Some(_), _) => "away; the policy reaches it when it comes back".to_owned(),
+        (true, Some(state), false) if state != "unknown" && standing.policy_error.is_some() => {
+            format!("refuses this policy: {}", standing.policy_error.as_deref().unwrap_or_default())
+        }
+        (true, Some(_), false) => format!("has revision {}; this one is on its way", standing.policy_revision),
+        (true, Some(state), true) => match &standing.policy_error {
+            Some(error) if state == "in-force" => format!("{state}; another policy was refused: {error}"),
+            Some(error) => format!("{state}: {error}; nobody is admitted"),
+            None => state.to_owned(),
+        },
+    }
+}
+
+async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Joining).await?;
+    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
+    let policy = current(&client.fleet, uuid)?;
+    let standing = client.fleet.manager.cluster(uuid).map(|cluster| cluster.join.clone()).unwrap_or_default();
+    let (entry, etag, revision) = match &policy {
+        Some((_, entry)) => (entry.value()?, Some(entry.etag), Some(entry.revision)),
+        None => (Value::Null, None, None),
+    };
+    let at_cluster = json!({
+        "alive": standing.alive, "agreed": standing.policy_agreed, "revision": standing.policy_revision,
+        "state": standing.policy_state, "error": standing.policy_error
+    });
+    let value = json!({
+        "cluster": cluster.name, "uuid": uuid, "revision": revision, "etag": etag, "join_service": at_cluster, "policy": entry
+    });
+    let lines = || match (revision, etag) {
+        (Some(revision), Some(etag)) => {
+            let mut lines = vec![
+                format!("{}: revision {revision}, ETag {etag}", cluster.name),
+                format!("join service: {}", told(&standing)),
+                String::new(),
+            ];
+            lines.extend(output::yaml(&entry).unwrap_or_default().lines().map(str::to_owned));
+            lines
+        }
+        _ => vec![format!(
+            "{} has no attestation policy: no host can join; write one with `sparkfleet policy set`",
+            cluster.name
+        )],
+    };
+    let result = output::print(options.presentation.output, lines, &value);
+    client.close().await;
+    result
+}
+
+async fn set(
+    wanted: &str,
+    value: Value,
+    if_match: Option<&str>,
+    signer: &SignerArguments,
+    options: &Options,
+) -> anyhow::Result<()> {
+    let policy: AttestationPolicy = serde_json::from_value(value)
+        .context("the file holds no attestation policy")
+        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let asked = if_match.map(etag_option).transpose()?;
+    let mut client = Client::open(options, Scope::Config).await?;
+    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
+    let signer = Signer::open(signer, uuid)?;
+    let before = current(&client.fleet, uuid)?.map(|(_, entry)| entry.etag);
+    let result = write(&mut client, uuid, &policy, asked.unwrap_or(before), &signer).await?;
+    let done = outcome(before, result.etags.get(AttestationPolicy::slug()).copied());
+    let line = format!("policy of {} {done}: revision {}", cluster.name, result.revision);
+    let mut value = json!(result);
+    value["change"] = json!(done);
+    output::print(options.presentation.output, || vec![line], &value)?;
+    client.close().await;
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! `sparkfleet token ...`: the text of a token is made here and printed once; what is sent is its hash.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use cluster_manager_contract::api_token::{self as token, TokenHash};
+use configdb_contract::WriteRequest;
+use configdb_schema::address::Organisation;
+use configdb_schema::document::{ApiToken, Info, TokenScope};
+use configdb_schema::{Document as _, known};
+use serde_json::json;
+use service_runtime::config::{ExposeSecret as _, Secret};
+use service_runtime::exit;
+use uuid::Uuid;
+
+use super::{cluster, usage};
+use crate::arguments::Options;
+use crate::arguments::access::{Scope as WantedScope, TokenCommand};
+use crate::client::{Client, Scope, request_id, writer};
+use crate::output::{self, Table};
+use fleet_view::Fleet;
+use join_trust::files as trust;
+
+/// Carries out a token command.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run(command: TokenCommand) -> anyhow::Result<()> {
+    match command {
+        TokenCommand::Create { name, scope, cluster, expires, options } => {
+            create(&name, scope.into(), &cluster, expires, &options).await
+        }
+        TokenCommand::List { options } => list(&options).await,
+        TokenCommand::Revoke { name, options } => revoke(&name, &options).await,
+    }
+}
+
+impl From<WantedScope> for TokenScope {
+    fn from(scope: WantedScope) -> Self {
+        match scope {
+            WantedScope::Viewer => Self::Viewer,
+            WantedScope::Operator => Self::Operator,
+            WantedScope::Administrator => Self::Administrator,
+        }
+    }
+}
+
+fn object(organisation: &Organisation, name: &str) -> anyhow::Result<Uuid> {
+    token::object(organisation, name).map_err(|error| usage(anyhow!("name {name:?} {error}")))
+}
+
+async fn create(
+    name: &str,
+    scope: TokenScope,
+    clusters: &[String],
+    expires: Duration,
+    options: &Options,
+) -> anyhow::Result<()> {
+    let issued = jiff::Timestamp::now();
+    let end = issued.checked_add(expires).ok().filter(|_| !expires.is_zero());
+    let end = end.ok_or_else(|| usage(anyhow!("--expires: no token can be valid for that long")))?;
+    let (text, hash) = make()?;
+    let mut client = Client::open(options, Scope::Config).await?;
+    let object = object(client.fleet.organisation(), name)?;
+    let wanted = clusters.iter().map(|wanted| Ok(cluster::entry(&client.fleet, wanted)?.0));
+    let mut clusters = wanted.collect::<anyhow::Result<Vec<Uuid>>>()?;
+    clusters.sort_unstable();
+    clusters.dedup();
+    let token = ApiToken {
+        name: name.to_owned(),
+        hash: hash.to_hex(),
+        scope,
+        clusters: Some(clusters).filter(|clusters| !clusters.is_empty()),
+        issued: issued.to_string(),
+        expires: end.to_string(),
+        by: writer(),
+    };
+    if client.fleet.config.entry(object, ApiToken::slug()).is_some() {
+        let help = "revoke it first, or choose another name";
+        return Err(exit::with_code(exit::REFUSED, anyhow!("there is a token {name:?}; {help}")));
+    }
+    let request = WriteRequest::put(request_id(), object)
+        .by(writer())
+        .create_object(known::class::API_TOKEN, None)
+        .document(&Info { name: format!("API token {name}"), ..Info::default() })?
+        .document(&token)?
+        .if_match(ApiToken::slug(), None);
+    client.write(request).await?;
+    let value = json!({ "token": text.expose_secret(), "name": name, "scope": scope.as_str(), "clusters": token.clusters,
+        "expires": token.expires });
+    // The token alone on standard output: it can be piped into a file that nobody else reads.
+    output::print(options.presentation.output, || vec![text.expose_secret().to_owned()], &value)?;
+    client.close().await;
+    Ok(())
+}
+
+fn make() -> anyhow::Result<(Secret, TokenHash)> {
+    let text = token::text(trust::random()?.expose());
+    let hash = TokenHash::of(text.expose_secret()).context("a token has the form of a token")?;
+    Ok((text, hash))
+}
+
+/// The tokens, and what stands in ConfigDB but cannot be read.
+fn tokens(fleet: &Fleet) -> Vec<ApiToken> {
+    let mut tokens: Vec<ApiToken> =
+        fleet.config.entries(ApiToken::slug()).filter_map(|(_, entry)| entry.parse().ok()).collect();
+    tokens.sort_by(|a, b| a.name.cmp(&b.name));
+    tokens
+}
+
+fn table(tokens: &[ApiToken], fleet: &Fleet, now: jiff::Timestamp) -> Table {
+    let named = |uuid: &Uuid| {
+        let entry = fleet.cluster_entries().find(|(of, _)| of == uuid);
+        entry.map_or_else(|| uuid.to_string(), |(_, entry)| entry.name)
+    };
+    let mut table = Table::new(&["TOKEN", "SCOPE", "CLUSTERS", "ISSUED", "EXPIRES", "BY"]);
+    for token in tokens {
+        let clusters = token.clusters.as_ref().map(|clusters| clusters.iter().map(named).collect::<Vec<_>>().join(","));
+        let expired = token.expires.parse::<jiff::Timestamp>().is_ok_and(|end| end <= now);
+        table.row([
+            token.name.clone(),
+            token.scope.as_str().to_owned(),
+            clusters.unwrap_or_else(|| "all".to_owned()),
+            token.issued.clone(),
+            if expired { format!("{} (over)", token.expires) } else { token.expires.clone() },
+            token.by.clone(),
+        ]);
+    }
+    table
+}
+
+async fn list(options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Config).await?;
+    let tokens = tokens(&client.fleet);
+    let shown = tokens.iter().map(|token| {
+        json!({ "name": token.name, "scope": token.scope.as_str(), "clusters": token.clusters, "issued": token.issued,
+            "expires": token.expires, "by": token.by })
+    });
+    let value = json!(shown.collect::<Vec<_>>());
+    let lines = || table(&tokens, &client.fleet, jiff::Timestamp::now()).lines();
+    let result = output::print(options.presentation.output, lines, &value);
+    client.close().await;
+    result
+}
+
+async fn revoke(name: &str, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Config).await?;
+    let object = object(client.fleet.organisation(), name)?;
+    if client.fleet.config.entry(object, ApiToken::slug()).is_none() {
+        return Err(super::not_found("token", name, tokens(&client.fleet).iter().map(|token| token.name.as_str())));
+    }
+    let request = WriteRequest::put(request_id(), object).by(writer()).delete(ApiToken::slug());
+    let result = client.write(request).await?;
+    let value = json!({ "name": name, "revision": result.revision, "state": "revoked" });
+    output::print(options.presentation.output, || vec![format!("{name} revoked")], &value)?;
+    client.close().await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_token_is_known_by_its_hash_and_no_two_are_the_same() {
+        let (text, hash) = make().unwrap();
+        assert_eq!(TokenHash::of(text.expose_secret()), Some(hash));
+        assert_ne!(make().unwrap().1, hash);
+    }
+}

@@ -1,0 +1,53 @@
+//! The commands on a fleet. This package imports contracts, protocols and libraries only: a command is a client like any other, and knows nothing of how a service works inside.
+//!
+//! ```text
+//! arguments -> command/{cluster,deployment,status,...} -> client (a Host Application session) -> fleet (replicas) -> output
+//!           -> command/config -> one_object             -> a listener, for what one object of ConfigDB has
+//!           -> command/secret -> http_api               -> the cluster manager's HTTP API
+//!           -> command/past -> console_api              -> the console's HTTP API: what happened, and what was there at a time
+//!           -> command/acl                              -> broker_acl: access control for MQTT servers
+//!           -> watch                                    -> a listener that prints every message
+//! ```
+//!
+//! The commands need only the broker, those on secrets in repositories and on the past aside: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
+//! command line holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and its configuration is its arguments ([`arguments`]).
+
+pub mod arguments;
+pub mod client;
+pub mod command;
+pub mod console_api;
+pub mod http_api;
+pub mod load;
+pub mod one_object;
+pub mod output;
+pub mod recovery;
+pub mod watch;
+
+pub use arguments::Command;
+
+/// Carries out a command.
+///
+/// # Errors
+/// Whatever went wrong; `service_runtime::exit` knows its exit code.
+pub async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Ui(arguments) => command::console::ui(&arguments),
+        Command::Watch(arguments) => watch::run(arguments).await,
+        Command::Replay(arguments) => command::replay::run(arguments).await,
+        Command::Write(arguments) => command::write::run(arguments).await,
+        Command::Cluster(command) => command::cluster::run(command).await,
+        Command::Deployment(command) => command::deployment::run(command).await,
+        Command::Secret(command) => command::secret::run(command).await,
+        Command::Token(command) => command::token::run(command).await,
+        Command::Audit(command) => command::audit::run(command),
+        Command::Acl(command) => command::acl::run(&command),
+        Command::Status { options } => command::status::run(&options).await,
+        Command::Alert(command) => command::alert::run(command).await,
+        Command::Events(arguments) => command::past::events(&arguments).await,
+        Command::At(arguments) => command::past::at(&arguments).await,
+        Command::Recover(command) => command::recover::run(command).await,
+        Command::Host(command) => command::host::run(command).await,
+        Command::Policy(command) => command::policy::run(command).await,
+        Command::Trust(command) => command::trust::run(command).await,
+    }
+}

@@ -1,0 +1,14 @@
+//! What the trust of a cluster's join service rests on: the files, the keys that follow from them, and what a replica reads from them.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`files`] | the files that an administrator makes: root, certified keys, master secret |
+//! | [`keys`] | the keys of a cluster, derived from its master secret |
+//! | [`replica`] | the files that a join service begins with |
+//!
+//! The side that makes the files (command line, `up`) and the side that reads them (join service, the administrator who sets the first host up) share this package, so that both derive the same keys.
+//! It must not know who joins, nor how.
+
+pub mod files;
+pub mod keys;
+pub mod replica;

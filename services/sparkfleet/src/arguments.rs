@@ -1,0 +1,216 @@
+//! The command line of the program: the commands on a fleet ([`sparkfleet_cli::Command`]), `up`, and each service as a subcommand.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use sparkfleet_cli::arguments::{Connection, Printing};
+use sparkfleet_up::arguments::{SimulateArguments, SimulateHostArguments, UpArguments};
+use uuid::Uuid;
+
+use crate::service;
+
+/// Explained below every `--help`.
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
+5 refused (the reason is printed); 6 not reached in time; 7 not found; 130 interrupted.";
+
+/// Commission and run factory edge clusters over nothing but an MQTT broker and Sparkplug.
+#[derive(Debug, Parser)]
+#[command(name = "sparkfleet", version, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// The command line as clap knows it, with the exit codes below every `--help`, and the configuration keys of each service above them.
+    #[must_use]
+    pub fn described() -> clap::Command {
+        let services = service::services();
+        let command = services.into_iter().fold(Self::command(), |command, (service, keys)| {
+            let help = format!("{}\n{EXIT_CODES}", service::keys_help(&keys));
+            command.mut_subcommand(service, |subcommand| subcommand.after_help(help))
+        });
+        with_exit_codes(command)
+    }
+
+    /// Reads the process's arguments; ends the process for `--help`, `--version` and wrong usage.
+    #[must_use]
+    pub fn read() -> Self {
+        let matches = Self::described().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// clap shows the text below a command's help for that command alone.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let command = if command.get_after_help().is_none() { command.after_help(EXIT_CODES) } else { command };
+    let below: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    below.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_exit_codes))
+}
+
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a whole factory on this machine: broker, centre and simulated edge clusters
+    Up(UpArguments),
+    /// A command on a fleet that runs.
+    #[command(flatten)]
+    Fleet(sparkfleet_cli::Command),
+    /// Read and write ConfigDB entries
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Show every Edge Node of any broker in a browser: needs no factory, and publishes nothing
+    Explore(ExploreArguments),
+    /// Run the ConfigDB against a broker
+    #[command(name = "configdb")]
+    ConfigDb(ConfigDbArguments),
+    /// Run the cluster manager and its git server against a broker
+    ClusterManager(ServiceArguments),
+    /// Run an edge sync on an edge cluster
+    EdgeSync(ServiceArguments),
+    /// Run an edge monitor on an edge cluster, or the central monitor
+    EdgeMonitor(ServiceArguments),
+    /// Run the join service of an edge cluster
+    JoinService(ServiceArguments),
+    /// Run the web console against a broker
+    Console(ServiceArguments),
+    /// Run the keeper of Kerberos keys on an edge cluster
+    #[cfg(feature = "kerberos")]
+    KrbKeys(ServiceArguments),
+    /// Enrol this edge cluster: ask the cluster manager for its certificate by a one-time token, and write the Secrets of it
+    Enrol(Box<EnrolArguments>),
+    /// Run one simulated edge cluster against a broker
+    SimulateCluster(SimulateArguments),
+    /// Run one simulated host that wants to join a cluster of `sparkfleet up`, or any other whose policy names simulated evidence
+    SimulateHost(SimulateHostArguments),
+    /// Print the completion script of a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `sparkfleet config ...`: its entries, and the files of its store.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigCommand {
+    /// A command on entries.
+    #[command(flatten)]
+    Entries(sparkfleet_cli::arguments::ConfigCommand),
+    /// Copy ConfigDB's store into one file, while ConfigDB runs or not; on the machine where its state directory is
+    Backup {
+        /// The new file; - for standard output
+        file: PathBuf,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        store: StoreArguments,
+    },
+    /// Put a backup in the place of ConfigDB's store, while ConfigDB is stopped; what was there is kept beside it
+    Restore {
+        /// A file that `config backup` has made
+        file: PathBuf,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        store: StoreArguments,
+    },
+}
+
+/// `sparkfleet explore`.
+#[derive(Debug, Clone, Args)]
+pub struct ExploreArguments {
+    /// Address of the page; must be a loopback address. Port 0 chooses one
+    #[arg(long, default_value = "127.0.0.1:8483")]
+    pub listen: std::net::SocketAddr,
+    /// Ask nodes whose birth was not received for a rebirth
+    #[arg(long)]
+    pub rebirth: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub connection: Connection,
+}
+
+/// `sparkfleet enrol`, which a Job of the bootstrap script runs.
+#[derive(Debug, Clone, Args)]
+pub struct EnrolArguments {
+    /// UUID of the cluster
+    #[arg(long, env = "SPARKFLEET_ENROL_CLUSTER")]
+    pub cluster: Uuid,
+    /// Name of the cluster, for people
+    #[arg(long, env = "SPARKFLEET_ENROL_NAME", default_value = "this cluster")]
+    pub name: String,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ENROL_ORGANISATION", default_value = "ACME")]
+    pub organisation: String,
+    /// Namespace of the Secrets
+    #[arg(long, env = "SPARKFLEET_ENROL_NAMESPACE", default_value = "fplus-edge")]
+    pub namespace: String,
+    /// File with the one-time token
+    #[arg(long, env = "SPARKFLEET_ENROL_TOKEN_FILE")]
+    pub token_file: PathBuf,
+    /// Public enrolment key of the cluster manager, base64url
+    #[arg(long, env = "SPARKFLEET_ENROL_MANAGER_KEY")]
+    pub manager_key: String,
+    /// How long to ask
+    #[arg(long, env = "SPARKFLEET_ENROL_TIMEOUT", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub timeout: std::time::Duration,
+    /// MQTT servers, separated by commas
+    #[arg(long, env = "SPARKFLEET_MQTT_SERVERS", value_delimiter = ',', default_value = "mqtt://127.0.0.1:1883")]
+    pub servers: Vec<String>,
+    /// MQTT user
+    #[arg(long, env = "SPARKFLEET_MQTT_USERNAME")]
+    pub username: Option<String>,
+    /// File that holds the MQTT password
+    #[arg(long, env = "SPARKFLEET_MQTT_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
+    /// PEM file of the certificate authorities to trust, for mqtts
+    #[arg(long, env = "SPARKFLEET_MQTT_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of a certificate that may enrol
+    #[arg(long, env = "SPARKFLEET_MQTT_CERT_FILE", requires = "key_file")]
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of its private key
+    #[arg(long, env = "SPARKFLEET_MQTT_KEY_FILE", requires = "cert_file")]
+    pub key_file: Option<PathBuf>,
+    /// API server without authentication (a simulator); by default the pod's service account, or kubeconfig
+    #[arg(long, env = "SPARKFLEET_KUBERNETES_URL")]
+    pub kubernetes_url: Option<String>,
+}
+
+/// A service on its own.
+#[derive(Debug, Clone, Args)]
+pub struct ServiceArguments {
+    /// Configuration file (TOML); environment variables SPARKFLEET__SECTION__KEY override it
+    #[arg(long, env = "SPARKFLEET_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Form of the log on standard error: human or json; SPARKFLEET_LOG filters it
+    #[arg(long, env = "SPARKFLEET_LOG_FORMAT", default_value = "human")]
+    pub log_format: service_runtime::logging::LogFormat,
+}
+
+/// `sparkfleet configdb`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigDbArguments {
+    /// What every service takes.
+    #[command(flatten)]
+    pub service: ServiceArguments,
+    /// Begin an empty database although this ConfigDB has run with one before
+    #[arg(long)]
+    pub new_store: bool,
+}
+
+/// Which store, and how what was done is printed.
+#[derive(Debug, Clone, Args)]
+pub struct StoreArguments {
+    /// State directory of ConfigDB; by default that of its configuration (/var/lib/sparkfleet/configdb)
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// ConfigDB's configuration file (TOML), as ConfigDB takes it
+    #[arg(long, env = "SPARKFLEET_CONFIG")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub printing: Printing,
+}

@@ -1,0 +1,214 @@
+//! The embedded broker under the load of a large ConfigDB.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../../../sparkplug/mqtt/tests/support/replication.rs"]
+mod replication;
+
+use std::future::Future;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sparkfleet_up::broker::{Broker, BrokerConfig};
+use sparkplug::session::QoS;
+use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
+
+/// Waits for it, and fails with `what` when it does not come; a machine under load is slow.
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(120), future).await {
+        Ok(value) => value,
+        Err(_) => panic!("not in time: {what}"),
+    }
+}
+
+fn mqtt(url: &str) -> MqttConfig {
+    MqttConfig { servers: vec![url.to_owned()], ..MqttConfig::default() }
+}
+
+async fn started() -> Broker {
+    Broker::start(BrokerConfig { listen: "127.0.0.1:0".parse().unwrap(), ..BrokerConfig::default() }).await.unwrap()
+}
+
+/// As many as the births of a large ConfigDB, to a subscriber that begins to read when all are sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_ten_thousand_messages_arrives_whole_and_in_order() {
+    const MESSAGES: usize = 10_000;
+    let broker = started().await;
+    let filters = || vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)];
+    let mut reader = spawn_listener(filters(), &mqtt(&broker.url()), Clock::new()).unwrap();
+    let mut writer =
+        spawn_listener(vec![("other".to_owned(), QoS::AtMostOnce)], &mqtt(&broker.url()), Clock::new()).unwrap();
+    assert_eq!(soon("reader", reader.recv()).await, Some(ListenerEvent::Online));
+    assert_eq!(soon("writer", writer.recv()).await, Some(ListenerEvent::Online));
+    let began = std::time::Instant::now();
+    for number in 0..MESSAGES {
+        writer.publish(format!("spBv1.0/G/DBIRTH/E/{number}"), Bytes::from(vec![0; 300])).await.unwrap();
+    }
+    writer.stop().await;
+    let sent = began.elapsed();
+    for number in 0..MESSAGES {
+        let Some(ListenerEvent::Message { topic, .. }) = soon("a message", reader.recv()).await else {
+            panic!("message {number} of {MESSAGES} is missing");
+        };
+        assert_eq!(topic, format!("spBv1.0/G/DBIRTH/E/{number}"));
+    }
+    eprintln!("sent in {sent:?}, received after {:?}", began.elapsed());
+    reader.stop().await;
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_devices_are_born_and_replicated_through_the_embedded_broker() {
+    let broker = started().await;
+    replication::ten_thousand_devices(&mqtt(&broker.url())).await;
+    broker.stop().await;
+}
+
+/// A client that speaks bytes: CONNECT with a will on `will`, and the code of the CONNACK. A session that outlives its connection is asked for without `is_clean`.
+fn connect(broker: SocketAddr, version: u8, client_id: &str, user: Option<&str>, is_clean: bool) -> (TcpStream, u8) {
+    let text = |text: &str| [&u16::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
+    let of_will = if version == 5 { vec![0] } else { vec![] };
+    let properties = match (version, is_clean) {
+        (5, true) => vec![0],
+        // Session Expiry Interval, an hour.
+        (5, false) => vec![5, 0x11, 0, 0, 0x0e, 0x10],
+        _ => vec![],
+    };
+    let mut flags = if is_clean { 0b0000_0110 } else { 0b0000_0100 };
+    let mut content = [text(client_id), of_will, text("will"), text("gone")].concat();
+    if let Some(user) = user {
+        flags |= 0b1100_0000;
+        content.extend([text(user), text("any")].concat());
+    }
+    let head = [text("MQTT"), vec![version, flags, 0, 0], properties].concat();
+    let length = u8::try_from(head.len() + content.len()).unwrap();
+    let mut socket = TcpStream::connect(broker).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket.write_all(&[vec![0x10, length], head, content].concat()).unwrap();
+    let mut connack = [0; 2];
+    socket.read_exact(&mut connack).unwrap();
+    let mut rest = vec![0; connack[1].into()];
+    socket.read_exact(&mut rest).unwrap();
+    assert_eq!(connack[0], 0x20);
+    (socket, rest[1])
+}
+
+fn raw_client(broker: SocketAddr, version: u8, client_id: &str, user: Option<&str>) -> TcpStream {
+    let (socket, code) = connect(broker, version, client_id, user, true);
+    assert_eq!(code, 0, "the connection is accepted");
+    socket
+}
+
+/// PINGREQ and its answer: the session goes on.
+fn is_alive(socket: &mut TcpStream) -> bool {
+    let mut answer = [0; 2];
+    socket.write_all(&[0xc0, 0]).is_ok() && socket.read_exact(&mut answer).is_ok() && answer == [0xd0, 0]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_shows_a_name_is_let_in_where_nobody_guards_the_door() {
+    let broker = started().await;
+    let address = broker.local_addr();
+    for version in [4, 5] {
+        tokio::task::spawn_blocking(move || raw_client(address, version, "node-red", Some("somebody"))).await.unwrap();
+    }
+    broker.stop().await;
+}
+
+/// The standard gives MQTT 5 a DISCONNECT with a reason for it, and 3.1.1 nothing but the end of the connection; in both the will is published.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_taken_over_hears_what_its_version_of_mqtt_has_for_it() {
+    let broker = started().await;
+    let address = broker.local_addr();
+    let mut reader =
+        spawn_listener(vec![("will".to_owned(), QoS::AtMostOnce)], &mqtt(&broker.url()), Clock::new()).unwrap();
+    assert_eq!(soon("reader", reader.recv()).await, Some(ListenerEvent::Online));
+    for (first, second, heard) in [(4, 4, 0), (4, 5, 0), (5, 4, 0xe0), (4, 4, 0)] {
+        let (said, last) = tokio::task::spawn_blocking(move || {
+            let mut old = raw_client(address, first, "same", None);
+            let new = raw_client(address, second, "same", None);
+            let mut said = Vec::new();
+            old.read_to_end(&mut said).unwrap();
+            (said, new)
+        })
+        .await
+        .unwrap();
+        assert_eq!(said.first().copied().unwrap_or_default(), heard, "{first} taken over by {second}: {said:?}");
+        let will = soon("the will", reader.recv()).await;
+        assert!(matches!(will, Some(ListenerEvent::Message { ref topic, .. }) if topic == "will"), "{will:?}");
+        drop(last);
+        let will = soon("the will of the other", reader.recv()).await;
+        assert!(matches!(will, Some(ListenerEvent::Message { ref topic, .. }) if topic == "will"), "{will:?}");
+    }
+    broker.stop().await;
+}
+
+/// 0x85 of MQTT 5, Client Identifier not valid, and 2 of 3.1.1, Identifier rejected.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_id_of_a_session_is_refused_to_every_other_user_and_the_session_goes_on() {
+    let broker = started().await;
+    let address = broker.local_addr();
+    tokio::task::spawn_blocking(move || {
+        for (holder, other, code) in [(4, 4, 2), (4, 5, 0x85), (5, 4, 2), (5, 5, 0x85)] {
+            let id = format!("id-{holder}-{other}");
+            let mut first = raw_client(address, holder, &id, Some("paint"));
+            for user in [Some("weld"), Some("Paint"), None] {
+                for is_clean in [true, false] {
+                    let (mut refused, answer) = connect(address, other, &id, user, is_clean);
+                    assert_eq!(answer, code, "{id} {user:?}");
+                    assert_eq!(refused.read(&mut [0]).unwrap(), 0, "the server closes what it has refused");
+                }
+                assert!(is_alive(&mut first), "{id} {user:?}");
+            }
+            // The same user takes over.
+            let mut second = raw_client(address, other, &id, Some("paint"));
+            first.read_to_end(&mut Vec::new()).unwrap();
+            assert!(is_alive(&mut second));
+            let (_, answer) = connect(address, other, &id, Some("weld"), true);
+            assert_eq!(answer, code, "{id} after the same user took over");
+        }
+    })
+    .await
+    .unwrap();
+    broker.stop().await;
+}
+
+/// A session may outlive its connection, with what was subscribed and is kept for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_a_connection_is_its_users_still_and_an_id_without_a_session_is_free() {
+    let broker = started().await;
+    let address = broker.local_addr();
+    let mut reader =
+        spawn_listener(vec![("will".to_owned(), QoS::AtMostOnce)], &mqtt(&broker.url()), Clock::new()).unwrap();
+    assert_eq!(soon("reader", reader.recv()).await, Some(ListenerEvent::Online));
+    for (version, code) in [(4, 2), (5, 0x85)] {
+        for is_clean in [false, true] {
+            let id = format!("id-{version}-{is_clean}");
+            let (socket, answer) = connect(address, version, &id, Some("paint"), is_clean);
+            assert_eq!(answer, 0);
+            drop(socket);
+            // The server has noticed that the connection is gone.
+            let will = soon("the will", reader.recv()).await;
+            assert!(matches!(will, Some(ListenerEvent::Message { .. })), "{will:?}");
+            let answer = soon("an answer", async {
+                loop {
+                    let (_, answer) = connect(address, version, &id, Some("weld"), true);
+                    if answer == 0 || !is_clean {
+                        return answer;
+                    }
+                }
+            });
+            assert_eq!(answer.await, if is_clean { 0 } else { code }, "{id}");
+            if !is_clean {
+                assert_eq!(connect(address, version, &id, Some("paint"), false).1, 0, "its own user has it");
+                let will = soon("the will", reader.recv()).await;
+                assert!(matches!(will, Some(ListenerEvent::Message { .. })), "{will:?}");
+            } else {
+                let will = soon("the will of the other", reader.recv()).await;
+                assert!(matches!(will, Some(ListenerEvent::Message { .. })), "{will:?}");
+            }
+        }
+    }
+    broker.stop().await;
+}
