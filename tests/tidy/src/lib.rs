@@ -3,6 +3,9 @@
 //! | module | rule |
 //! |---|---|
 //! | [`arrows`] | which package may import which; what pure packages may pull in |
+//! | [`circles`] | files and top-level modules of a package that need each other: which lie on circles |
+//! | [`ratchet`] | numbers that only fall: circles, private English, long sentences |
+//! | [`sentences`] | sentences of comments and Markdown |
 //! | [`manifests`] | versions and lints only in the root `Cargo.toml`; duplicate dependencies only fall |
 //! | [`purity`] | no async, clock, socket, file, thread or randomness in pure code |
 //! | [`mod@reference`] | every metric name of a contract is documented |
@@ -17,15 +20,18 @@
 #![warn(missing_docs)]
 
 pub mod arrows;
+pub mod circles;
 pub mod docs;
 pub mod functions;
 pub mod manifests;
 pub mod named_tests;
 pub mod purity;
+pub mod ratchet;
 pub mod reference;
 pub mod requirements;
 pub mod rooms;
 pub mod rust_text;
+pub mod sentences;
 pub mod tree;
 pub mod words;
 

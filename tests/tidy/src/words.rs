@@ -1,6 +1,7 @@
 //! Names that say nothing, marks that nobody owns, and code that is only a comment.
 
 use crate::Finding;
+use crate::ratchet::Count;
 use crate::rust_text::{lines_with, split, without_tests};
 use crate::tree::SourceFile;
 
@@ -33,6 +34,70 @@ const PRIVATE_NAMES: &[(&str, &str)] = &[
 
 /// Marks of unfinished work. Put together here so that this file does not carry them.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("HA", "CK")];
+
+/// Words and phrases of a private English, with what to write instead. How often each occurs in code, comments and documentation only falls ([`crate::ratchet`]).
+const PRIVATE_ENGLISH: &[(&str, &str)] = &[
+    ("nobody", "no one, or say who: no client, no service"),
+    ("somebody", "say who: a user, another process"),
+    ("anybody", "say who: any client"),
+    ("everybody", "say who: every client"),
+    ("whoever", "say who: the operator, the sender"),
+    ("told", "published, sent, reported, given"),
+    ("tell", "publish, send, report, say"),
+    ("tells", "publishes, sends, reports, says"),
+    ("hear", "receive"),
+    ("hears", "receives, subscribes to"),
+    ("heard", "received"),
+    ("centre", "control plane, central services"),
+    ("walls", "broker ACL, ACL rules"),
+    ("let in", "enrol, admit, authorise"),
+    ("lets in", "enrols, admits, authorises"),
+    ("anew", "again, from the start"),
+    ("by whom", "write a sentence of its own"),
+    ("sees to", "manages"),
+    ("stands in", "is stored in, is written in"),
+    ("goes on", "continues"),
+    ("forgive", "retry now"),
+    ("is no", "is not a"),
+    ("are no", "are not"),
+];
+
+/// Words before `is no` and after it with which it is plain English: `there is no node`, `is no longer`.
+const PLAIN: (&[&str], &[&str]) = (&["there", "where"], &["longer", "more", "such"]);
+
+/// How often each word and phrase of [`PRIVATE_ENGLISH`] occurs in these files, and where.
+#[must_use]
+pub fn private_english<'a>(files: impl Iterator<Item = &'a SourceFile>) -> Vec<Count> {
+    let mut places: Vec<Vec<String>> = vec![Vec::new(); PRIVATE_ENGLISH.len()];
+    for file in files {
+        for (number, line) in file.text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            let words: Vec<&str> = lower.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).collect();
+            for ((phrase, better), found) in PRIVATE_ENGLISH.iter().zip(&mut places) {
+                let times = occurrences(&words, phrase);
+                found.extend((0..times).map(|_| format!("{}:{} ({better})", file.path, number + 1)));
+            }
+        }
+    }
+    let count = |((phrase, _), places): (&(&str, &str), Vec<String>)| Count {
+        rule: "word",
+        subject: phrase.replace(' ', "-"),
+        places,
+    };
+    PRIVATE_ENGLISH.iter().zip(places).map(count).collect()
+}
+
+fn occurrences(words: &[&str], phrase: &str) -> usize {
+    let phrase: Vec<&str> = phrase.split(' ').collect();
+    let is_plain = |at: usize| {
+        let before = at.checked_sub(1).map(|before| words[before]);
+        let after = words.get(at + phrase.len());
+        phrase.ends_with(&["no"])
+            && (before.is_some_and(|word| PLAIN.0.contains(&word)) || after.is_some_and(|word| PLAIN.1.contains(word)))
+    };
+    let starts = words.windows(phrase.len()).enumerate().filter(|(_, window)| **window == *phrase);
+    starts.filter(|(at, _)| !is_plain(*at)).count()
+}
 
 /// Checks the names of a path.
 #[must_use]
@@ -131,6 +196,17 @@ mod tests {
     fn types_have_names_that_the_field_knows() {
         assert_eq!(count("pub struct Roster {}\nenum Wish {}\npub(super) struct Desk;\n"), 2);
         assert_eq!(count("struct Rosters;\n// struct Roster\nlet roster = 1;\n"), 0);
+    }
+
+    #[test]
+    fn private_english_is_counted_and_plain_english_is_not() {
+        let file =
+            SourceFile::new("x.md", "Nobody was told: it is no node.\nThere is no node; it is no longer let in.\n");
+        let counts = private_english([&file].into_iter());
+        let found: Vec<_> = counts.iter().filter(|count| !count.places.is_empty()).collect();
+        let subjects: Vec<_> = found.iter().map(|count| (count.subject.as_str(), count.places.len())).collect();
+        assert_eq!(subjects, [("nobody", 1), ("told", 1), ("let-in", 1), ("is-no", 1)]);
+        assert!(found[3].places[0].starts_with("x.md:1 (is not a"), "{:?}", found[3].places);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::OnceLock;
 use tidy::tree::{SourceFile, Tree, root};
-use tidy::{Finding, arrows, docs, functions, manifests, named_tests, purity, reference, requirements, rooms, words};
+use tidy::{
+    Finding, arrows, docs, functions, manifests, named_tests, purity, ratchet, reference, requirements, rooms, words,
+};
 
 /// The names of dependencies that may come in more than one version.
 const DUPLICATES: &str = "tests/tidy/duplicates.txt";
@@ -54,6 +56,13 @@ fn every_import_follows_an_arrow() {
         }
     }
     assert_none(arrows::check_imports(&packages, &imports));
+}
+
+#[test]
+fn what_only_falls_has_not_risen() {
+    let counts = ratchet::counts(tree());
+    assert!(counts.len() > 50, "only {} things were counted", counts.len());
+    assert_none(ratchet::check(&counts, tree().text(ratchet::FILE).unwrap()));
 }
 
 #[test]
