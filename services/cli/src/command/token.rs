@@ -8,8 +8,8 @@ use configdb_contract::WriteRequest;
 use configdb_schema::address::Organisation;
 use configdb_schema::document::{ApiToken, Info, TokenScope};
 use configdb_schema::{Document as _, known};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
-use service_runtime::config::{ExposeSecret as _, Secret};
 use service_runtime::exit;
 use uuid::Uuid;
 
@@ -94,7 +94,7 @@ async fn create(
     Ok(())
 }
 
-fn make() -> anyhow::Result<(Secret, TokenHash)> {
+fn make() -> anyhow::Result<(SecretString, TokenHash)> {
     let text = token::text(trust::random()?.expose());
     let hash = TokenHash::of(text.expose_secret()).context("a token has the form of a token")?;
     Ok((text, hash))

@@ -15,7 +15,7 @@ use super::ClusterManager;
 use super::people::Who;
 use crate::access::audit::AuditResult;
 use crate::api::{Refusal, Reply};
-use crate::{authority, bootstrap};
+use crate::authority;
 
 /// Most tokens of a cluster that count at the same time.
 const TOKENS_MAX: usize = 32;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::identity::IdentityEntries;
 use crate::bootstrap::site::SiteScript;
-use crate::bootstrap::{self, BootstrapGrant, OfferedToken};
+use crate::bootstrap::{BootstrapGrant, OfferedToken};
 use crate::event::Effect;
 
 impl ClusterManager {

@@ -66,8 +66,11 @@ pub async fn put(arguments: PutArguments) -> anyhow::Result<()> {
     let request = Request { namespace, name, scope: scope.into(), secret_type: &secret_type };
     let sealed = seal(&certificate, request, &[value])?;
     let sealed = sealed["spec"]["encryptedData"][&key].as_str().unwrap_or_default().to_owned();
-    let query =
-        format!("fingerprint={used}&scope={}&type={secret_type}{}", Scope::from(scope).name(), dry(dry_run, "&"));
+    let query = format!(
+        "fingerprint={used}&scope={}&type={secret_type}{}",
+        sealed_secrets::Scope::from(scope).name(),
+        dry(dry_run, "&")
+    );
     let path = format!("/v1/cluster/{}/sealed-secret/{namespace}/{name}/{key}?{query}", cluster.uuid);
     api.send(Method::PUT, &path, sealed).await?;
     let value = json!({ "cluster": cluster.name, "namespace": namespace, "name": name, "key": key, "fingerprint": used,

@@ -31,8 +31,8 @@ use super::state_client::StateClient;
 use super::{administration, bearer, openapi, sealed, shapes};
 use crate::access::rate::{self, Limiter, Rate};
 use crate::api::{Credential, Question, Refusal, Reply};
-use crate::bootstrap;
 use crate::secrets::{SecretFault, SecretKey};
+use enrolment_protocol::bootstrap;
 
 /// Most bytes of a value: what a Secret holds.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
