@@ -123,8 +123,18 @@ pub enum PropertyValue {
 }
 
 /// Properties of a metric, in the order given; keys are unique. Shared like values: a copy costs nothing until it is changed.
-#[derive(Clone, PartialEq, Default)]
+#[derive(Clone, Default)]
 pub struct Properties(Option<Arc<Pairs>>);
+
+impl PartialEq for Properties {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            // Most are compared with a copy of their own.
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
+            (a, b) => a.is_none() && b.is_none(),
+        }
+    }
+}
 
 /// Never empty: no properties are None.
 type Pairs = Vec<(Arc<str>, PropertyValue)>;
@@ -134,6 +144,21 @@ impl Properties {
     #[must_use]
     pub const fn new() -> Self {
         Self(None)
+    }
+
+    /// `documentation` (String) of these lines, if there are any, and `readOnly` (Boolean): what Host Applications show beside a tag, and whether they offer to write it.
+    ///
+    /// ```
+    /// use sparkplug::{Metric, Properties};
+    ///
+    /// let load = Metric::new("Load/1_min", 0.5).with_properties(Properties::described(&["Running processes."], true));
+    /// assert_eq!(load.properties.get("documentation"), Some(&"Running processes.".into()));
+    /// ```
+    #[must_use]
+    pub fn described(lines: &[&str], read_only: bool) -> Self {
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
+        let described = if lines.is_empty() { Self::new() } else { Self::new().with("documentation", lines.join(" ")) };
+        described.with("readOnly", read_only)
     }
 
     /// Sets `key`; an earlier value of it is replaced.

@@ -171,12 +171,15 @@ impl History {
 
     /// Keeps samples that did not go out.
     pub(super) fn keep_samples(&mut self, device: Option<&DeviceId>, samples: &[Sample]) {
-        self.keep(device, samples.iter().map(|sample| &sample.metric));
+        if let Some(payload) = encode(device, described(samples)) {
+            self.push(payload);
+        }
     }
 
     /// Keeps a record; what is transient is not for history.
     pub(super) fn keep<'a>(&mut self, device: Option<&DeviceId>, metrics: impl IntoIterator<Item = &'a Metric>) {
-        if let Some(payload) = encode(device, metrics) {
+        let with_properties = metrics.into_iter().map(|metric| (metric, !metric.properties.is_empty()));
+        if let Some(payload) = encode(device, with_properties) {
             self.push(payload);
         }
     }
@@ -231,7 +234,7 @@ impl History {
 
     /// Live data went out.
     pub(super) fn sent_live(&mut self, device: Option<&DeviceId>, samples: &[Sample], publish: u64, mono: Duration) {
-        let Some(payload) = encode(device, samples.iter().map(|sample| &sample.metric)) else { return };
+        let Some(payload) = encode(device, described(samples)) else { return };
         self.live_bytes += payload.len() + RECORD_BYTES;
         self.live.push_back(Live { publish, at: mono, payload });
         while self.live_bytes > self.config.bytes_max {
@@ -327,12 +330,17 @@ impl History {
 /// The id of the device stands where payloads have their `uuid`, behind these characters, so that no id can be taken for the mark of compression.
 const DEVICE: &str = "device ";
 
-fn encode<'a>(device: Option<&DeviceId>, metrics: impl IntoIterator<Item = &'a Metric>) -> Option<Bytes> {
+/// Properties that no data would carry are in no record either.
+fn described(samples: &[Sample]) -> impl Iterator<Item = (&Metric, bool)> {
+    samples.iter().map(|sample| (&sample.metric, sample.properties))
+}
+
+fn encode<'a>(device: Option<&DeviceId>, metrics: impl Iterator<Item = (&'a Metric, bool)>) -> Option<Bytes> {
     let mut encoder = Encoder::new(Form::Birth, Dialect::Strict, None);
     let mut is_empty = true;
-    for metric in metrics.into_iter().filter(|metric| !metric.is_transient) {
+    for (metric, properties) in metrics.filter(|(metric, _)| !metric.is_transient) {
         is_empty = false;
-        encoder.metric(metric, None, !metric.properties.is_empty());
+        encoder.metric(metric, None, properties);
     }
     let device = device.map(|device| Arc::from(format!("{DEVICE}{device}")));
     (!is_empty).then(|| encoder.finish(None, device.as_ref(), None))

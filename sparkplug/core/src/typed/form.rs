@@ -1,11 +1,12 @@
 //! How a field of a struct stands on the wire: its datatype, its value, and the way back.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::metric::{DataType, Value};
+use crate::metric::{DataSet, DataType, Value};
 
 /// The forms of fields. A form is a type of its own, because one Rust type may stand on the wire in several ways: a `u64` as UInt64 or as DateTime.
 pub trait Form<T> {
@@ -95,6 +96,23 @@ impl Form<u64> for DateTime {
     }
 }
 
+/// A count as a UInt64, whatever its width: clients differ in what they make of narrower numbers. Other widths are read, too.
+#[derive(Debug)]
+pub struct Count;
+
+impl<T: Copy + Into<u64> + TryFrom<u64>> Form<T> for Count {
+    const DATATYPE: DataType = DataType::UInt64;
+
+    fn write(field: &T) -> Option<Value> {
+        Some(Value::UInt64((*field).into()))
+    }
+
+    fn read(value: Option<&Value>) -> Result<T, String> {
+        let number = u64::from_value(value.ok_or(NOT_NULL)?)?;
+        T::try_from(number).map_err(|_| format!("must fit into {} bits, but is {number}", 8 * size_of::<T>()))
+    }
+}
+
 /// A type that can be printed and parsed, as a String. The error of its `FromStr` is the rule: "must be pending or applied".
 #[derive(Debug)]
 pub struct Parsed;
@@ -141,6 +159,71 @@ impl<T: Display + FromStr> Form<T> for UuidString {
     fn read(value: Option<&Value>) -> Result<T, String> {
         <Uuid as Form<T>>::read(value)
     }
+}
+
+/// The columns of a [`Table`].
+pub trait Columns {
+    /// Name of the first one, whose cells differ.
+    const KEY: &'static str;
+    /// Name of the second one.
+    const VALUE: &'static str;
+}
+
+/// A map as a DataSet with two columns of Strings, a row an entry. Further columns are passed over by a reader.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use sparkplug::typed::form::{Columns, Form as _, Table};
+///
+/// /// Why what cannot be watched cannot.
+/// struct Problems;
+///
+/// impl Columns for Problems {
+///     const KEY: &'static str = "Name";
+///     const VALUE: &'static str = "Reason";
+/// }
+///
+/// let problems = BTreeMap::from([("press".to_owned(), "has no address".to_owned())]);
+/// assert_eq!(Table::<Problems>::read(Table::<Problems>::write(&problems).as_ref()), Ok(problems));
+/// ```
+#[derive(Debug)]
+pub struct Table<C>(PhantomData<C>);
+
+impl<C: Columns, K, V> Form<BTreeMap<K, V>> for Table<C>
+where
+    K: Display + FromStr<Err: Display> + Ord,
+    V: Display + FromStr<Err: Display>,
+{
+    const DATATYPE: DataType = DataType::DataSet;
+
+    fn write(field: &BTreeMap<K, V>) -> Option<Value> {
+        let mut table = DataSet::new([(C::KEY, DataType::String), (C::VALUE, DataType::String)]);
+        for (key, value) in field {
+            table = table.with_row([Some(key.to_string().into()), Some(value.to_string().into())]);
+        }
+        Some(table.into())
+    }
+
+    fn read(value: Option<&Value>) -> Result<BTreeMap<K, V>, String> {
+        let table = match value.ok_or(NOT_NULL)? {
+            Value::DataSet(table) => table,
+            other => return Err(wrong(other, "a DataSet")),
+        };
+        let column = |name: &str| {
+            let found = table.columns.iter().position(|(column, _)| &**column == name);
+            found.ok_or_else(|| format!("has no column {name}"))
+        };
+        let (key, value) = (column(C::KEY)?, column(C::VALUE)?);
+        let row = |cells: &Vec<Option<Value>>| Ok((cell(cells, key, C::KEY)?, cell(cells, value, C::VALUE)?));
+        table.rows.iter().map(row).collect()
+    }
+}
+
+fn cell<T: FromStr<Err: Display>>(cells: &[Option<Value>], at: usize, column: &str) -> Result<T, String> {
+    let broken = |rule: String| format!("column {column} {rule}");
+    let cell = text(cells.get(at).and_then(Option::as_ref)).map_err(broken)?;
+    cell.parse().map_err(|rule: T::Err| broken(rule.to_string()))
 }
 
 const NOT_NULL: &str = "must not be null";

@@ -26,9 +26,11 @@
 //!         // A closure in parentheses writes a metric that no field is read from.
 //!         (|_| "press".into()) => "Properties/Kind",
 //!         serial => "Properties/Serial",
+//!         /// Temperature of the upper die.
 //!         #[properties("engUnit" = "°C", "engHigh" = 400.0)]
 //!         temperature => "Process/Temperature",
 //!         // None is null.
+//!         #[writable]
 //!         order => "Process/Order",
 //!         since as form::DateTime => "Process/Since",
 //!         // A birth without it is read too; the field keeps its default.
@@ -39,7 +41,10 @@
 //!
 //! let before = Press { serial: "P-7".to_owned(), temperature: 20.5, ..Press::default() };
 //! let birth = before.to_metrics();
-//! assert_eq!(birth[2].properties.get("engUnit").and_then(|unit| unit.as_str()), Some("°C"));
+//! let property = |key: &str| birth[2].properties.get(key);
+//! assert_eq!(property("engUnit"), Some(&"°C".into()));
+//! assert_eq!(property("documentation"), Some(&"Temperature of the upper die.".into()));
+//! assert_eq!(property("readOnly"), Some(&true.into()));
 //! assert_eq!(birth[3], Metric::null("Process/Order", DataType::String));
 //!
 //! let after = Press { order: Some("4711".to_owned()), ..before.clone() };
@@ -345,7 +350,8 @@ const fn same_text(a: &[u8], b: &[u8]) -> bool {
 ///
 /// An entry is `field => "Name"` for a [`MetricValue`](crate::typed::MetricValue), `field as form => "Name"` for another
 /// [`Form`](crate::typed::Form), or `(|this| value) => "Name"` for what is only written, where the closure gives a
-/// [`Value`](crate::Value). A field may be one of a nested struct (`drive.speed`). Attributes before an entry:
+/// [`Value`](crate::Value). A field may be one of a nested struct (`drive.speed`). A doc comment before an entry is the property
+/// `documentation` of its births; they have `readOnly`, too: false where the entry is `#[writable]`, otherwise true. Attributes before an entry:
 ///
 /// | attribute | meaning |
 /// |---|---|
@@ -353,7 +359,8 @@ const fn same_text(a: &[u8], b: &[u8]) -> bool {
 /// | `#[omit_null]` | while it is null it stands in no birth |
 /// | `#[only_if(\|this\| ...)]` | of a written one: it stands in no message while this is false |
 /// | `#[at(since)]` | its capture time is kept in that field, UTC ms |
-/// | `#[properties("engUnit" = "°C")]` | properties of its births |
+/// | `#[writable]` | hosts may write it by command: `readOnly` is false |
+/// | `#[properties("engUnit" = "°C")]` | further properties of its births |
 /// | `#[metadata(MetaData { ... })]` | description in its births |
 ///
 /// A name that stands twice does not compile:
@@ -377,7 +384,7 @@ macro_rules! typed_metrics {
 
     (@entries $type:ty, [$($done:expr,)*]) => { &[$($done),*] };
     (@entries $type:ty, [$($done:expr,)*]
-        $(#[$attribute:ident $(($($argument:tt)*))?])* ($write:expr) => $name:expr $(, $($rest:tt)*)?
+        $(#[$($attribute:tt)*])* ($write:expr) => $name:expr $(, $($rest:tt)*)?
     ) => {
         $crate::typed_metrics!(@entries $type, [$($done,)* {
             let field: $crate::typed::Field<$type> = $crate::typed::Field::written($name, {
@@ -389,18 +396,18 @@ macro_rules! typed_metrics {
                 }
                 write
             });
-            $(let field = $crate::typed_metrics!(@attribute $type, field, $attribute $(($($argument)*))?);)*
-            field
+            $(let field = $crate::typed_metrics!(@attribute $type, field, $($attribute)*);)*
+            $crate::typed_metrics!(@describe field, [] [true] [] $(#[$($attribute)*])*)
         },] $($($rest)*)?)
     };
     (@entries $type:ty, [$($done:expr,)*]
-        $(#[$attribute:ident $(($($argument:tt)*))?])* $($path:ident).+ => $name:expr $(, $($rest:tt)*)?
+        $(#[$($attribute:tt)*])* $($path:ident).+ => $name:expr $(, $($rest:tt)*)?
     ) => {
         $crate::typed_metrics!(@entries $type, [$($done,)*]
-            $(#[$attribute $(($($argument)*))?])* $($path).+ as $crate::typed::form::Plain => $name $(, $($rest)*)?)
+            $(#[$($attribute)*])* $($path).+ as $crate::typed::form::Plain => $name $(, $($rest)*)?)
     };
     (@entries $type:ty, [$($done:expr,)*]
-        $(#[$attribute:ident $(($($argument:tt)*))?])* $($path:ident).+ as $form:ty => $name:expr $(, $($rest:tt)*)?
+        $(#[$($attribute:tt)*])* $($path:ident).+ as $form:ty => $name:expr $(, $($rest:tt)*)?
     ) => {
         $crate::typed_metrics!(@entries $type, [$($done,)* {
             let field: $crate::typed::Field<$type> = $crate::typed::Field::new(
@@ -412,11 +419,41 @@ macro_rules! typed_metrics {
                     Ok(())
                 },
             );
-            $(let field = $crate::typed_metrics!(@attribute $type, field, $attribute $(($($argument)*))?);)*
-            field
+            $(let field = $crate::typed_metrics!(@attribute $type, field, $($attribute)*);)*
+            $crate::typed_metrics!(@describe field, [] [true] [] $(#[$($attribute)*])*)
         },] $($($rest)*)?)
     };
 
+    // Gathers the lines of documentation, whether hosts may write it, and properties of its own.
+    (@describe $field:ident, [$($line:literal)*] [$read_only:literal] [$($own:tt)*]) => {
+        $field.properties({
+            fn properties() -> $crate::Properties {
+                static ALL: std::sync::LazyLock<$crate::Properties> = std::sync::LazyLock::new(|| {
+                    $crate::Properties::described(&[$($line),*], $read_only)$($own)*
+                });
+                ALL.clone()
+            }
+            properties
+        })
+    };
+    (@describe $field:ident, [$($line:literal)*] [$read_only:literal] [$($own:tt)*] #[doc = $text:literal] $($rest:tt)*) => {
+        $crate::typed_metrics!(@describe $field, [$($line)* $text] [$read_only] [$($own)*] $($rest)*)
+    };
+    (@describe $field:ident, [$($line:literal)*] [$read_only:literal] [$($own:tt)*] #[writable] $($rest:tt)*) => {
+        $crate::typed_metrics!(@describe $field, [$($line)*] [false] [$($own)*] $($rest)*)
+    };
+    (@describe $field:ident, [$($line:literal)*] [$read_only:literal] [$($own:tt)*]
+        #[properties($($key:literal = $value:expr),+ $(,)?)] $($rest:tt)*
+    ) => {
+        $crate::typed_metrics!(@describe $field, [$($line)*] [$read_only] [$($own)* $(.with($key, $value))+] $($rest)*)
+    };
+    (@describe $field:ident, [$($line:literal)*] [$read_only:literal] [$($own:tt)*] #[$($other:tt)*] $($rest:tt)*) => {
+        $crate::typed_metrics!(@describe $field, [$($line)*] [$read_only] [$($own)*] $($rest)*)
+    };
+
+    (@attribute $type:ty, $field:ident, doc = $text:literal) => { $field };
+    (@attribute $type:ty, $field:ident, writable) => { $field };
+    (@attribute $type:ty, $field:ident, properties($($pairs:tt)*)) => { $field };
     (@attribute $type:ty, $field:ident, optional) => { $field.optional() };
     (@attribute $type:ty, $field:ident, omit_null) => { $field.omit_null() };
     (@attribute $type:ty, $field:ident, only_if($condition:expr)) => {
@@ -432,9 +469,6 @@ macro_rules! typed_metrics {
     };
     (@attribute $type:ty, $field:ident, at($($path:ident).+)) => {
         $field.at(|this| this.$($path).+, |this, at| this.$($path).+ = at)
-    };
-    (@attribute $type:ty, $field:ident, properties($($key:literal = $value:expr),+ $(,)?)) => {
-        $field.properties(|| $crate::Properties::new()$(.with($key, $value))+)
     };
     (@attribute $type:ty, $field:ident, metadata($metadata:expr)) => { $field.metadata(|| $metadata) };
 }

@@ -1,9 +1,11 @@
 //! A struct with every kind of entry: what is written is read, changes are smallest, and errors name metric and rule.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
-use super::{TypedMetrics, form};
-use crate::metric::{DataType, MetaData, Metric, Quality, Value};
+use super::{Form, TypedMetrics, form};
+use crate::metric::{DataSet, DataType, MetaData, Metric, Properties, Quality, Value};
 
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Machine {
@@ -26,6 +28,9 @@ struct Door {
 crate::typed_metrics! {
     Machine {
         (|_| "machine".into()) => "Properties/Kind",
+        /// What it is called,
+        /// by people.
+        #[writable]
         name => "Name",
         #[properties("engUnit" = "%", "Quality" = Quality::Good)]
         load => "Load",
@@ -114,7 +119,11 @@ fn a_birth_has_names_types_properties_and_times() {
         "Id String",
     ];
     assert_eq!(listed, expected);
-    assert_eq!(metrics[2].properties.get("engUnit"), Some(&Value::from("%")));
+    assert_eq!(
+        metrics[2].properties,
+        Properties::described(&[], true).with("engUnit", "%").with("Quality", Quality::Good)
+    );
+    assert_eq!(metrics[1].properties, Properties::described(&["What it is called, by people."], false));
     assert_eq!(metrics[3].metadata.as_ref().and_then(|m| m.description.as_deref()), Some("at the inlet"));
     assert_eq!((metrics[3].value.clone(), metrics[4].timestamp), (None, Some(9)));
     assert!(metrics.iter().all(|metric| metric.check().is_ok()));
@@ -139,6 +148,41 @@ fn errors_name_the_metric_and_the_rule_and_change_nothing() {
     let mut birth = machine.to_metrics();
     birth.retain(|metric| &*metric.name != "Load");
     assert_eq!(Machine::from_metrics(&birth).unwrap_err().to_string(), "metric \"Load\" is missing in the birth");
+}
+
+#[test]
+fn a_count_is_a_uint64_of_any_width() {
+    let read = |value: Value| <form::Count as Form<u8>>::read(Some(&value));
+    assert_eq!(<form::Count as Form<u8>>::write(&7), Some(Value::UInt64(7)));
+    assert_eq!((read(Value::UInt64(7)), read(Value::Int16(7))), (Ok(7), Ok(7)));
+    assert_eq!(read(Value::UInt64(256)), Err("must fit into 8 bits, but is 256".to_owned()));
+    assert_eq!(read("7".into()), Err("must be a UInt64, but is String".to_owned()));
+}
+
+struct Reasons;
+
+impl form::Columns for Reasons {
+    const KEY: &'static str = "Line";
+    const VALUE: &'static str = "Reason";
+}
+
+#[test]
+fn a_map_is_a_table_and_a_table_that_is_no_map_is_refused_by_its_column() {
+    type Map = BTreeMap<u32, String>;
+    let read = |value: Value| <form::Table<Reasons> as Form<Map>>::read(Some(&value));
+    let map = Map::from([(1, "stopped".to_owned()), (2, String::new())]);
+    let value = <form::Table<Reasons> as Form<Map>>::write(&map).unwrap();
+    assert!(Metric::new("Lines", value.clone()).check().is_ok());
+    assert_eq!(read(value), Ok(map));
+
+    let columns = [("Reason", DataType::String), ("Since", DataType::DateTime), ("Line", DataType::String)];
+    let row = |line: &str| DataSet::new(columns).with_row([Some("x".into()), None, Some(line.into())]);
+    assert_eq!(read(row("7").into()), Ok(Map::from([(7, "x".to_owned())])));
+    assert_eq!(read(row("a").into()), Err("column Line invalid digit found in string".to_owned()));
+    let empty = DataSet::new(columns).with_row([None, None, Some("1".into())]);
+    assert_eq!(read(empty.into()), Err("column Reason must not be null".to_owned()));
+    assert_eq!(read(DataSet::new([("Line", DataType::String)]).into()), Err("has no column Reason".to_owned()));
+    assert_eq!(read("{}".into()), Err("must be a DataSet, but is String".to_owned()));
 }
 
 #[test]
