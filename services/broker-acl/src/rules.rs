@@ -30,6 +30,8 @@ pub struct Grant {
 const NODE_REPORTS: [&str; 3] = ["NBIRTH", "NDATA", "NDEATH"];
 const DEVICE_REPORTS: [&str; 3] = ["DBIRTH", "DDATA", "DDEATH"];
 const STATES: &str = "spBv1.0/STATE/+";
+/// Where an aware server keeps births; below it their topics. Nobody may publish there: the certificates are the server's word.
+const CERTIFICATES: &str = "$sparkplug/certificates";
 /// The services that keep a cluster as the control plane wants it. Edge agents share their user, and none of them commands these.
 const COMMANDED_BY_CENTRE: [&str; 3] = [SYNC_NODE, JOIN_NODE, MONITOR_NODE];
 
@@ -41,7 +43,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
     let mut table = Table::default();
     match principal {
         Principal::Centre => {
-            table.hears("spBv1.0/#");
+            table.follows("spBv1.0/#");
             table.reports(&own, &DEVICE_REPORTS);
             table.commands(&own);
             table.commands(&organisation.enrol_group());
@@ -53,7 +55,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             }
         }
         Principal::Operator => {
-            table.hears("spBv1.0/#");
+            table.follows("spBv1.0/#");
             table.commands(&organisation.central_group());
             for cluster in site.clusters() {
                 table.commands(&organisation.cluster_group(cluster));
@@ -64,7 +66,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
         }
         Principal::Console => {
             let central = organisation.central_group();
-            table.hears("spBv1.0/#");
+            table.follows("spBv1.0/#");
             table.commands(&central);
             for cluster in site.clusters() {
                 table.commands(&organisation.cluster_group(cluster));
@@ -76,13 +78,13 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             table.state(&format!("{central}.{CONSOLE_NODE}"));
         }
         Principal::Viewer => {
-            table.hears("spBv1.0/#");
+            table.follows("spBv1.0/#");
             site.viewer_hosts().for_each(|host| table.state(host));
         }
         Principal::Cluster(name) => {
             let joining = organisation.join_group(name);
-            table.hears(&format!("spBv1.0/{own}/#"));
-            table.hears(&format!("spBv1.0/{joining}/#"));
+            table.follows(&format!("spBv1.0/{own}/#"));
+            table.follows(&format!("spBv1.0/{joining}/#"));
             table.hears(STATES);
             table.reports(&own, &DEVICE_REPORTS);
             // The monitor asks edge agents for rebirth; the join service answers hosts.
@@ -139,6 +141,12 @@ struct Table(Vec<Grant>);
 impl Table {
     fn hears(&mut self, filter: &str) {
         self.0.push(Grant { action: Action::Subscribe, filter: filter.to_owned(), except: Vec::new() });
+    }
+
+    /// Everything there, and the certificates of the births there, which say no more than the births did.
+    fn follows(&mut self, filter: &str) {
+        self.hears(filter);
+        self.hears(&format!("{CERTIFICATES}/{filter}"));
     }
 
     fn says(&mut self, filter: String) {

@@ -51,6 +51,12 @@ fn topics() -> impl Strategy<Value = String> {
         "spBv1.0/STATE/+",
         "spBv1.0/#",
         "spBv1.0/+/#",
+        "$sparkplug/certificates/spBv1.0/ACME-Paint/NBIRTH/Press",
+        "$sparkplug/certificates/spBv1.0/ACME-Paint-Join/#",
+        "$sparkplug/certificates/spBv1.0/ACME-Paint_Shop/DBIRTH/Press/+",
+        "$sparkplug/certificates/spBv1.0/#",
+        "$sparkplug/certificates/#",
+        "$sparkplug/#",
         "#",
         "$SYS/#",
         "$CONTROL/dynamic-security/v1",
@@ -75,7 +81,9 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
                 || !touches_only(&[&[group(&own)], &answers[..], &states[..]].concat())
         }
         (Principal::Cluster(_), Action::Subscribe) => {
-            !touches_only(&[group(&own), group(&format!("{own}-Join")), "spBv1.0/STATE/+".to_owned()])
+            let groups = [group(&own), group(&format!("{own}-Join"))];
+            let certificates = groups.each_ref().map(|group| format!("$sparkplug/certificates/{group}"));
+            !touches_only(&[&groups[..], &certificates, &["spBv1.0/STATE/+".to_owned()]].concat())
         }
         (Principal::JoiningHosts(_) | Principal::EnrollingClusters, Action::Publish) => {
             !touches_only(&["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/{own}/{kind}/+")))
@@ -108,7 +116,7 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
             !reports && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
         }
         (Principal::Centre | Principal::Operator | Principal::Console | Principal::Viewer, Action::Subscribe) => {
-            !covers("spBv1.0/#", topic)
+            !covers("spBv1.0/#", topic) && !covers("$sparkplug/certificates/spBv1.0/#", topic)
         }
     }
 }
@@ -185,6 +193,8 @@ fn everybody_can_do_their_work() {
         ("ACME-Paint", Subscribe, "spBv1.0/ACME-Paint/#"),
         ("ACME-Paint", Subscribe, "spBv1.0/ACME-Paint-Join/#"),
         ("ACME-Paint", Subscribe, "spBv1.0/STATE/Ignition"),
+        ("ACME-Paint", Subscribe, "$sparkplug/certificates/spBv1.0/ACME-Paint/#"),
+        ("ACME-Central-Viewer", Subscribe, "$sparkplug/certificates/spBv1.0/#"),
         ("ACME-Paint-Join", Publish, "spBv1.0/ACME-Paint-Join/NBIRTH/d"),
         ("ACME-Paint-Join", Subscribe, "spBv1.0/ACME-Paint-Join/NCMD/d"),
         ("ACME-Enrol", Publish, "spBv1.0/ACME-Enrol/NDATA/c"),

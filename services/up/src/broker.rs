@@ -1,16 +1,19 @@
 //! The embedded MQTT server, for running everything on one machine: MQTT 3.1.1 and 5, in memory, on the loopback interface.
 //!
-//! Behind an interface of our own, so that the crate that does the work can be exchanged by changing this file alone. It does not know
-//! Sparkplug. Production uses the site's server (Mosquitto and others); nothing here is needed then.
+//! Behind an interface of our own, so that the crate that does the work can be exchanged by changing this file alone. Of Sparkplug it knows births: it keeps them
+//! as [`certificates`]. Production uses the site's server (Mosquitto and others); nothing here is needed then.
 //!
 //! Limits, chosen and known:
 //! - Only loopback addresses, because there is no TLS, and everybody who reaches the port may connect, unless a [`Guard`] says otherwise.
 //! - Nothing outlives the process: retained messages (STATE) are published again by the hosts when they reconnect.
 //! - QoS 0 messages beyond [`CLIENT_QUEUE_MESSAGES`] waiting for one slow client are dropped; its Sparkplug host sees a gap and asks for rebirth.
 //! - Each message is compared with every filter that holds a wildcard, so it suits some 1,000 clusters; beyond that use Mosquitto or another server.
+//! - Certificates of births are bounded for each group and over all; NDEATH keeps the timestamp that its node gave it.
 //! - Client ids must not hold `/`, `\` or control characters, and at most 128 bytes.
 //!
 //! A client id belongs to the user whose session has it: nobody else takes that session over.
+
+mod certificates;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,15 +21,20 @@ use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use certificates::Certificates;
+use mqtt5::QoS;
 use mqtt5::broker::auth::{AuthProvider, AuthResult};
 use mqtt5::broker::config::{AuthConfig, RateLimitConfig, StorageBackend, StorageConfig};
-use mqtt5::broker::events::{BrokerEventHandler, ClientConnectEvent, ClientDisconnectEvent};
+use mqtt5::broker::events::{
+    BrokerEventHandler, ClientConnectEvent, ClientDisconnectEvent, ClientPublishEvent, PublishAction,
+};
 use mqtt5::broker::router::MessageRouter;
 use mqtt5::broker::{BrokerConfig as Mqtt5Config, BrokerShutdownHandle, MqttBroker};
 use mqtt5::packet::connect::ConnectPacket;
+use mqtt5::packet::publish::PublishPacket;
 use mqtt5::protocol::v5::reason_codes::ReasonCode;
 use tokio::task::JoinHandle;
 
@@ -141,8 +149,12 @@ impl Broker {
         try_listen(listen).await?;
         let failed = |reason: String| BrokerError::Start { listen, reason };
         let holders = Arc::new(Holders::default());
-        let settings = mqtt5_config(&config).with_event_handler(Arc::clone(&holders) as Arc<dyn BrokerEventHandler>);
+        let watch =
+            Arc::new(Watch { holders: Arc::clone(&holders), certificates: Mutex::default(), router: OnceLock::new() });
+        let settings = mqtt5_config(&config).with_event_handler(Arc::clone(&watch) as Arc<dyn BrokerEventHandler>);
         let broker = MqttBroker::with_config(settings).await.map_err(|error| failed(error.to_string()))?;
+        // The router has the handler, so the handler must not keep the router.
+        let _ = watch.router.set(Arc::downgrade(&broker.router()));
         let door = Door { guard: config.guard, router: broker.router(), holders };
         let mut broker = broker.with_auth_provider(Arc::new(door));
         let local_addr = broker.local_addr().ok_or_else(|| failed("it has no address".to_owned()))?;
@@ -285,15 +297,57 @@ fn outlives(connect: &ConnectPacket) -> Option<Duration> {
     (seconds < u32::MAX).then(|| Duration::from_secs(seconds.into()))
 }
 
-impl BrokerEventHandler for Holders {
+/// Follows what clients do.
+struct Watch {
+    holders: Arc<Holders>,
+    certificates: Mutex<Certificates>,
+    router: OnceLock<Weak<MessageRouter>>,
+}
+
+impl Watch {
+    /// Keeps a message if it is a birth (tck-id-conformance-mqtt-aware-store). Only what its client may publish comes here.
+    async fn certify(&self, event: &ClientPublishEvent) {
+        let router = self.router.get().and_then(Weak::upgrade);
+        let (Some((certificate, group)), Some(router)) = (certificates::certificate_of(&event.topic), router) else {
+            return;
+        };
+        // A retained message without payload would be none.
+        if event.payload.is_empty() {
+            return;
+        }
+        let gone = {
+            let mut kept = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.keep(&group, &certificate, event.payload.len())
+        };
+        // tck-id-conformance-mqtt-aware-nbirth-mqtt-retain, tck-id-conformance-mqtt-aware-dbirth-mqtt-retain
+        let retained = |topic: String, payload| {
+            let mut packet = PublishPacket::new(topic, payload, QoS::AtMostOnce);
+            packet.retain = true;
+            packet
+        };
+        router.route_message(&retained(certificate, event.payload.clone()), None).await;
+        for certificate in gone {
+            router.route_message(&retained(certificate, event.payload.slice(0..0)), None).await;
+        }
+    }
+}
+
+impl BrokerEventHandler for Watch {
     fn on_client_connect<'a>(&'a self, event: ClientConnectEvent) -> Answer<'a, ()> {
-        self.begin(&event.client_id);
+        self.holders.begin(&event.client_id);
         Box::pin(ready(()))
     }
 
     fn on_client_disconnect<'a>(&'a self, event: ClientDisconnectEvent) -> Answer<'a, ()> {
-        self.leave(&event.client_id, Instant::now());
+        self.holders.leave(&event.client_id, Instant::now());
         Box::pin(ready(()))
+    }
+
+    fn on_client_publish<'a>(&'a self, event: ClientPublishEvent) -> Answer<'a, PublishAction> {
+        Box::pin(async move {
+            self.certify(&event).await;
+            PublishAction::Continue
+        })
     }
 }
 
@@ -344,7 +398,8 @@ impl AuthProvider for Door {
     }
 
     fn authorize_publish<'a>(&'a self, _client: &str, user: Option<&'a str>, topic: &'a str) -> Answer<'a, bool> {
-        Box::pin(ready(self.guard.as_ref().is_none_or(|guard| guard.may_publish(user, topic))))
+        let may = || self.guard.as_ref().is_none_or(|guard| guard.may_publish(user, topic));
+        Box::pin(ready(!certificates::is_reserved(topic) && may()))
     }
 
     fn authorize_subscribe<'a>(&'a self, _client: &str, user: Option<&'a str>, filter: &'a str) -> Answer<'a, bool> {

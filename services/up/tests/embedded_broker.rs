@@ -4,15 +4,17 @@
 #[path = "../../../sparkplug/mqtt/tests/support/replication.rs"]
 mod replication;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sparkfleet_up::broker::{Broker, BrokerConfig};
+use sparkfleet_up::broker::{Broker, BrokerConfig, Guard};
 use sparkplug::session::QoS;
-use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
+use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
 
 /// Waits for it, and fails with `what` when it does not come; a machine under load is slow.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -65,8 +67,19 @@ async fn ten_thousand_devices_are_born_and_replicated_through_the_embedded_broke
     broker.stop().await;
 }
 
-/// A client that speaks bytes: CONNECT with a will on `will`, and the code of the CONNACK. A session that outlives its connection is asked for without `is_clean`.
 fn connect(broker: SocketAddr, version: u8, client_id: &str, user: Option<&str>, is_clean: bool) -> (TcpStream, u8) {
+    connect_with_will(broker, version, client_id, user, is_clean, "will")
+}
+
+/// A client that speaks bytes: CONNECT with a will on this topic, and the code of the CONNACK. A session that outlives its connection is asked for without `is_clean`.
+fn connect_with_will(
+    broker: SocketAddr,
+    version: u8,
+    client_id: &str,
+    user: Option<&str>,
+    is_clean: bool,
+    will: &str,
+) -> (TcpStream, u8) {
     let text = |text: &str| [&u16::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
     let of_will = if version == 5 { vec![0] } else { vec![] };
     let properties = match (version, is_clean) {
@@ -76,13 +89,14 @@ fn connect(broker: SocketAddr, version: u8, client_id: &str, user: Option<&str>,
         _ => vec![],
     };
     let mut flags = if is_clean { 0b0000_0110 } else { 0b0000_0100 };
-    let mut content = [text(client_id), of_will, text("will"), text("gone")].concat();
+    let mut content = [text(client_id), of_will, text(will), text("gone")].concat();
     if let Some(user) = user {
         flags |= 0b1100_0000;
         content.extend([text(user), text("any")].concat());
     }
     let head = [text("MQTT"), vec![version, flags, 0, 0], properties].concat();
     let length = u8::try_from(head.len() + content.len()).unwrap();
+    assert!(length < 128, "the length of the packet is one byte");
     let mut socket = TcpStream::connect(broker).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket.write_all(&[vec![0x10, length], head, content].concat()).unwrap();
@@ -209,6 +223,128 @@ async fn a_session_without_a_connection_is_its_users_still_and_an_id_without_a_s
                 assert!(matches!(will, Some(ListenerEvent::Message { .. })), "{will:?}");
             }
         }
+    }
+    broker.stop().await;
+}
+
+/// Everybody may do everything below `spBv1.0`, and hear all.
+#[derive(Debug)]
+struct Careless;
+
+impl Guard for Careless {
+    fn admits(&self, _user: Option<&str>, _password: &[u8]) -> bool {
+        true
+    }
+
+    fn may_publish(&self, user: Option<&str>, topic: &str) -> bool {
+        user.is_none() || topic != "spBv1.0/G/NBIRTH/Press"
+    }
+
+    fn may_subscribe(&self, _user: Option<&str>, _filter: &str) -> bool {
+        true
+    }
+}
+
+/// The next messages of a listener: topic, payload and whether the server had it stored.
+async fn heard(listener: &mut ListenerHandle, messages: usize) -> BTreeMap<String, (Vec<u8>, bool)> {
+    let mut all = BTreeMap::new();
+    while all.len() < messages {
+        match soon("a message", listener.recv()).await {
+            Some(ListenerEvent::Message { topic, payload, retain }) => all.insert(topic, (payload.to_vec(), retain)),
+            other => panic!("{other:?} instead of a message; so far {all:?}"),
+        };
+    }
+    all
+}
+
+async fn listener(broker: &Broker, filter: &str, user: Option<&str>) -> ListenerHandle {
+    let config = MqttConfig { username: user.map(str::to_owned), ..mqtt(&broker.url()) };
+    let mut listener = spawn_listener(vec![(filter.to_owned(), QoS::AtLeastOnce)], &config, Clock::new()).unwrap();
+    assert_eq!(soon("a listener", listener.recv()).await, Some(ListenerEvent::Online));
+    listener
+}
+
+const CERTIFICATES: &str = "$sparkplug/certificates/#";
+
+/// tck-id-conformance-mqtt-aware-basic, tck-id-conformance-mqtt-aware-store, tck-id-conformance-mqtt-aware-nbirth-mqtt-topic, tck-id-conformance-mqtt-aware-nbirth-mqtt-retain,
+/// tck-id-conformance-mqtt-aware-dbirth-mqtt-topic, tck-id-conformance-mqtt-aware-dbirth-mqtt-retain
+#[tokio::test(flavor = "multi_thread")]
+async fn the_latest_births_are_kept_byte_by_byte_as_retained_certificates() {
+    let broker = started().await;
+    let mut witness = listener(&broker, "spBv1.0/#", None).await;
+    let mut early = listener(&broker, CERTIFICATES, None).await;
+    for (topic, payload) in [
+        ("spBv1.0/G/NBIRTH/E", "first"),
+        ("spBv1.0/G/DBIRTH/E/D", "device"),
+        ("spBv1.0/G/NDATA/E", "data"),
+        ("spBv1.0/G/NBIRTH/E", "second"),
+        ("spBv1.0/G/DDEATH/E/D", "death"),
+        ("spBv1.0/G/NDEATH/E", "death"),
+        ("spBv1.0/G/NBIRTH/Empty", ""),
+        ("spBv1.0/G/NBIRTH/E/no_birth", "x"),
+        ("spBv1.0/G/NCMD/End", "end"),
+    ] {
+        witness.publish(topic.to_owned(), Bytes::from(payload)).await.unwrap();
+    }
+    // The births themselves go their way.
+    let all = heard(&mut witness, 8).await;
+    assert_eq!(all["spBv1.0/G/NBIRTH/E"], (b"second".to_vec(), false));
+    let node = "$sparkplug/certificates/spBv1.0/G/NBIRTH/E".to_owned();
+    let device = "$sparkplug/certificates/spBv1.0/G/DBIRTH/E/D".to_owned();
+    let mut late = listener(&broker, CERTIFICATES, None).await;
+    let kept = BTreeMap::from([(node, (b"second".to_vec(), true)), (device, (b"device".to_vec(), true))]);
+    assert_eq!(heard(&mut late, 2).await, kept, "deaths and data leave them, and are none");
+    // Who listened all the time heard each when its birth came.
+    for payload in ["first", "device", "second"] {
+        let message = soon("a certificate", early.recv()).await;
+        assert!(
+            matches!(&message, Some(ListenerEvent::Message { payload: is, retain: false, .. }) if is == payload),
+            "{message:?}"
+        );
+    }
+    for listener in [witness, early, late] {
+        listener.stop().await;
+    }
+    broker.stop().await;
+}
+
+/// A certificate is the server's word: no client writes one, also not as its will, and a birth that is refused has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_client_forges_a_certificate() {
+    let config = BrokerConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        guard: Some(Arc::new(Careless)),
+        ..BrokerConfig::default()
+    };
+    let broker = Broker::start(config).await.unwrap();
+    let forged = "$sparkplug/certificates/spBv1.0/G/NBIRTH/Press";
+    let mut early = listener(&broker, CERTIFICATES, None).await;
+    let member = listener(&broker, "other", Some("member")).await;
+    member.publish(forged.to_owned(), Bytes::from("forged")).await.unwrap();
+    member.publish("spBv1.0/G/NBIRTH/Press".to_owned(), Bytes::from("refused")).await.unwrap();
+    let address = broker.local_addr();
+    tokio::task::spawn_blocking(move || drop(connect_with_will(address, 5, "ghost", None, true, forged)))
+        .await
+        .unwrap();
+    // What its group may publish is certified; nothing came before it.
+    member.publish("spBv1.0/G/NBIRTH/Own".to_owned(), Bytes::from("own")).await.unwrap();
+    let own = BTreeMap::from([("$sparkplug/certificates/spBv1.0/G/NBIRTH/Own".to_owned(), (b"own".to_vec(), false))]);
+    assert_eq!(heard(&mut early, 1).await, own);
+    // The ghost's will is published, if it ever is, before its client id is free for another user.
+    tokio::task::spawn_blocking(move || {
+        while connect(address, 5, "ghost", Some("other"), true).1 != 0 {
+            std::thread::yield_now();
+        }
+    })
+    .await
+    .unwrap();
+    let mut late = listener(&broker, CERTIFICATES, None).await;
+    member.publish("spBv1.0/G/NBIRTH/Last".to_owned(), Bytes::from("last")).await.unwrap();
+    let all = heard(&mut late, 2).await;
+    let topics: Vec<&str> = all.keys().filter_map(|topic| topic.strip_prefix("$sparkplug/certificates/")).collect();
+    assert_eq!(topics, ["spBv1.0/G/NBIRTH/Last", "spBv1.0/G/NBIRTH/Own"], "what was stored comes before what is new");
+    for listener in [early, member, late] {
+        listener.stop().await;
     }
     broker.stop().await;
 }
