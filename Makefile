@@ -112,7 +112,7 @@ prove: ## check a model of the protocol of desired states by trying everything w
 	$(CARGO) run --locked -p prove
 
 tck: ## the requirements of the Sparkplug specification, and how many are covered
-	$(CARGO) test --locked -p tck -- --nocapture
+	$(CARGO) test --locked -p tck -- --nocapture requirements
 
 fuzz: ## feed hostile input to the decoders and machines, SECONDS_EACH= on each target (needs cargo-fuzz)
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz --locked"; exit 1; }

@@ -6,6 +6,7 @@ pub mod certificates;
 #[cfg(feature = "websocket")]
 pub mod gateway;
 pub mod mosquitto;
+pub mod program;
 pub mod proxy;
 pub mod replication;
 pub mod tap;

@@ -1,13 +1,17 @@
-//! What the two examples have in common: how to reach the server, lines of standard input, and words in them.
+//! What the two programs have in common: how to reach the server, lines of standard input, and words in them.
+#![allow(clippy::print_stdout, reason = "programs on the command line")]
 
 pub mod value;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sparkplug::{DataType, Metric, Value};
 use sparkplug_mqtt::{MqttConfig, Password, Protocol};
 use tokio::sync::mpsc;
+
+use crate::relay::Relay;
 
 /// How to reach the MQTT server.
 #[derive(Debug, clap::Args)]
@@ -36,9 +40,66 @@ pub struct Server {
     /// Seconds between pings
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     keep_alive: u64,
+    /// Reach the servers through relays of this program, which the order `close` needs; only mqtt://
+    #[arg(long)]
+    relay: bool,
+    /// Milliseconds before a connection is tried again, the first time and at most
+    #[arg(long, value_name = "FIRST..LONGEST", default_value = "500..30000", value_parser = backoff)]
+    backoff: (Duration, Duration),
+}
+
+/// `500..30000`
+fn backoff(text: &str) -> Result<(Duration, Duration), String> {
+    let times = text.split_once("..").and_then(|(first, longest)| Some((first.parse().ok()?, longest.parse().ok()?)));
+    match times {
+        Some((first, longest)) if first <= longest => {
+            Ok((Duration::from_millis(first), Duration::from_millis(longest)))
+        }
+        _ => Err("is not FIRST..LONGEST in milliseconds, 500..30000 for example".to_owned()),
+    }
+}
+
+/// The relays of a program.
+#[derive(Debug)]
+pub struct Relays(Vec<Relay>);
+
+impl Relays {
+    /// The farewell that follows has no DISCONNECT.
+    ///
+    /// # Errors
+    /// There are no relays.
+    pub fn withhold_disconnect(&self) -> Result<(), String> {
+        if self.0.is_empty() {
+            return Err("needs --relay".to_owned());
+        }
+        self.0.iter().for_each(Relay::withhold_disconnect);
+        Ok(())
+    }
 }
 
 impl Server {
+    /// First and longest wait before a new CONNECT.
+    #[must_use]
+    pub const fn backoff(&self) -> (Duration, Duration) {
+        self.backoff
+    }
+
+    /// Starts the relays, if they are wanted; then the program's servers are these.
+    ///
+    /// # Errors
+    /// [`Relay::start`].
+    pub async fn relayed(&mut self) -> std::io::Result<Relays> {
+        let mut relays = Vec::new();
+        for server in self.servers.iter_mut().filter(|_| self.relay) {
+            let relay = Relay::start(server).await?;
+            *server = relay.url();
+            relays.push(relay);
+        }
+        Ok(Relays(relays))
+    }
+
+    /// The same as the library has it.
+    #[must_use]
     pub fn config(self) -> MqttConfig {
         MqttConfig {
             servers: self.servers,
@@ -55,6 +116,7 @@ impl Server {
 }
 
 /// Lines of standard input. They are read by a thread of their own: a runtime would wait for a read that never ends.
+#[must_use]
 pub fn lines() -> mpsc::Receiver<String> {
     // People type slowly; a script waits.
     let (sender, receiver) = mpsc::channel(16);
@@ -73,11 +135,16 @@ pub fn lines() -> mpsc::Receiver<String> {
 pub struct Words<'a>(&'a str);
 
 impl<'a> Words<'a> {
+    /// Of a line.
+    #[must_use]
     pub fn of(line: &'a str) -> Self {
         Self(line.trim())
     }
 
     /// The next word; `what` it should be is for the message when there is none.
+    ///
+    /// # Errors
+    /// There is none, or a quotation does not end.
     pub fn next(&mut self, what: &str) -> Result<Cow<'a, str>, String> {
         if self.0.is_empty() {
             return Err(format!("{what} is missing"));
@@ -97,6 +164,9 @@ impl<'a> Words<'a> {
     }
 
     /// `NAME TYPE VALUE` up to the end of the line.
+    ///
+    /// # Errors
+    /// What is missing, or the rule that the metric breaks.
     pub fn metric(mut self) -> Result<Metric, String> {
         let name = self.next("the name of the metric")?.into_owned();
         let (datatype, value) = self.value()?;
@@ -106,6 +176,9 @@ impl<'a> Words<'a> {
     }
 
     /// `TYPE VALUE` up to the end of the line.
+    ///
+    /// # Errors
+    /// What is missing, or why the value is none of that type.
     pub fn value(mut self) -> Result<(DataType, Option<Value>), String> {
         let datatype = value::datatype(&self.next("the datatype")?)?;
         Ok((datatype, value::parse(datatype, self.0)?))
@@ -113,6 +186,7 @@ impl<'a> Words<'a> {
 }
 
 /// A word as [`Words`] reads it.
+#[must_use]
 pub fn word(text: &str) -> Cow<'_, str> {
     let plain = !text.is_empty() && !text.starts_with('"') && !text.contains(char::is_whitespace);
     if plain { text.into() } else { serde_json::Value::from(text).to_string().into() }

@@ -19,6 +19,9 @@ use sparkplug::{DataType, Metric, Properties, PropertyValue, Value};
 type Result<T> = std::result::Result<T, String>;
 
 /// A datatype by its name; letters may be small or large.
+///
+/// # Errors
+/// What is wrong with the text.
 pub fn datatype(name: &str) -> Result<DataType> {
     (1..=34)
         .filter_map(DataType::from_wire)
@@ -27,6 +30,9 @@ pub fn datatype(name: &str) -> Result<DataType> {
 }
 
 /// A value, or null.
+///
+/// # Errors
+/// What is wrong with the text.
 pub fn parse(datatype: DataType, text: &str) -> Result<Option<Value>> {
     use DataType as T;
     let unquoted = matches!(datatype, T::String | T::Text | T::Uuid | T::Bytes | T::File);
@@ -170,6 +176,7 @@ fn list<'a>(json: &'a Json, key: &str) -> Result<&'a [Json]> {
 }
 
 /// The form that [`parse`] reads; texts are in quotes.
+#[must_use]
 pub fn to_json(value: &Value) -> Json {
     match value {
         Value::Int8(n) => json!(n),
@@ -238,6 +245,7 @@ fn float(x: &(impl ToString + Copy)) -> Json {
 }
 
 /// A property for people.
+#[must_use]
 pub fn property_to_json(property: &PropertyValue) -> Json {
     let set = |set: &Properties| -> Json {
         Json::Object(set.iter().map(|(key, value)| (key.to_owned(), property_to_json(value))).collect())

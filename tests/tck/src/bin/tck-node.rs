@@ -1,11 +1,11 @@
-//! An Edge Node on the command line.
+//! An Edge Node on the command line, to be driven by people, by scripts and by the official compliance kit.
 //!
 //! ```text
-//! cargo run -p sparkplug-mqtt --example edge_node -- --group Plant --node Press --device Motor
+//! cargo run -p tck --bin tck-node -- --group Plant --node Press --device Motor
 //! ```
 //!
 //! It is told what to publish on standard input, prints the commands that it gets, and obeys those for metrics that it has. The end of standard input is a
-//! `stop`. A word with spaces stands in double quotes; how values are written is said in `console/value.rs`.
+//! `stop`. A word with spaces stands in double quotes; how values are written is said in `src/console/value.rs`.
 //!
 //! | line | |
 //! |---|---|
@@ -16,20 +16,19 @@
 //! | `device death DEVICE`, `device birth DEVICE` | DDEATH; DBIRTH with the metrics it had, or of an unheard-of device with `Counter Int32 0` |
 //! | `rebirth` | all births again |
 //! | `stop` | NDEATH, DISCONNECT, end |
+//! | `close` | NDEATH, end of the connection without a DISCONNECT, end; needs `--relay` |
 //! | `drop` | end as if killed: the server publishes the will |
 #![allow(clippy::print_stdout, reason = "a program on the command line")]
-
-mod console;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Parser;
-use console::Words;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::payload::Dialect;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, PropertyValue};
 use sparkplug_mqtt::{BdSeqStore, Clock, MqttConfig, NodeUpdates, Store, StoreWhenFull, spawn_edge_node};
+use tck::console::{self, Words};
 
 /// A Sparkplug Edge Node that publishes what standard input says
 #[derive(Debug, Parser)]
@@ -49,6 +48,12 @@ struct Args {
     /// First metric of every device; may be given more than once
     #[arg(long = "device-metric", value_name = "METRIC", default_value = "Counter Int32 0")]
     device_metrics: Vec<String>,
+    /// Property of a first metric of the node, `NAME KEY TYPE VALUE`; may be given more than once
+    #[arg(long = "property", value_name = "PROPERTY")]
+    properties: Vec<String>,
+    /// The same of every device
+    #[arg(long = "device-property", value_name = "PROPERTY")]
+    device_properties: Vec<String>,
     /// Be born only while this Host Application is online
     #[arg(long, value_name = "HOST")]
     primary_host: Option<HostId>,
@@ -79,11 +84,17 @@ struct Args {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    let relays = args.server.relayed().await?;
     let descriptor = EdgeNodeDescriptor::new(args.group, args.node);
     let metrics = |lines: &[String]| lines.iter().map(|line| Words::of(line).metric()).collect::<Result<Vec<_>, _>>();
-    let own = metrics(&args.metrics).map_err(anyhow::Error::msg)?;
-    let of_device = metrics(&args.device_metrics).map_err(anyhow::Error::msg)?;
+    let first = |lines: &[String], properties: &[String]| {
+        let mut first = metrics(lines)?;
+        properties.iter().try_for_each(|line| with_property(&mut first, Words::of(line)).map(|_| ()))?;
+        Ok(first)
+    };
+    let own = first(&args.metrics, &args.properties).map_err(anyhow::Error::msg::<String>)?;
+    let of_device = first(&args.device_metrics, &args.device_properties).map_err(anyhow::Error::msg)?;
     let bd_seq = match &args.state_dir {
         Some(directory) => BdSeqStore::in_directory(directory, &descriptor),
         None => BdSeqStore::Memory,
@@ -92,6 +103,7 @@ async fn main() -> anyhow::Result<()> {
         primary_host: args.primary_host,
         aliases: args.aliases,
         dialect: args.dialect,
+        reconnect: args.server.backoff(),
         ..EdgeNodeConfig::new(descriptor)
     };
     let mqtt = MqttConfig {
@@ -115,6 +127,10 @@ async fn main() -> anyhow::Result<()> {
             },
             line = lines.recv() => match line.as_deref().map(str::trim) {
                 None | Some("stop") => break,
+                Some("close") => match relays.withhold_disconnect() {
+                    Ok(()) => break,
+                    Err(error) => eprintln!("close: {error}"),
+                },
                 // The process ends here and now; nobody says good-bye to the server.
                 Some("drop") => std::process::exit(0),
                 Some("") => {}
@@ -178,7 +194,7 @@ impl Plant {
                 "death" => self.update(NodeUpdate::DeviceDeath { device: device(&mut words)? }).await,
                 other => Err(format!("{other:?} is neither birth nor death")),
             },
-            _ => Err("is none of set, dset, property, dproperty, device, rebirth, stop, drop".to_owned()),
+            _ => Err("is none of set, dset, property, dproperty, device, rebirth, stop, close, drop".to_owned()),
         }
     }
 
@@ -190,14 +206,9 @@ impl Plant {
         self.set(device, Metric { timestamp: None, ..metric.with_properties(properties) }).await
     }
 
-    async fn property(&mut self, device: Option<DeviceId>, mut words: Words<'_>) -> Result<(), String> {
-        let name = words.next("the name of the metric")?;
-        let metric = self.metrics.get(&device).and_then(|metrics| metrics.iter().find(|known| *known.name == *name));
-        let mut metric = metric.ok_or_else(|| format!("there is no metric {name:?}"))?.clone();
-        let key = words.next("the key")?.into_owned();
-        let (datatype, value) = words.value()?;
-        metric.properties.set(key, value.map_or(PropertyValue::Null(datatype), PropertyValue::Value));
-        metric.check().map_err(str::to_owned)?;
+    async fn property(&mut self, device: Option<DeviceId>, words: Words<'_>) -> Result<(), String> {
+        let mut metrics = self.metrics.get(&device).cloned().unwrap_or_default();
+        let metric = with_property(&mut metrics, words)?.clone();
         self.set(device, metric).await
     }
 
@@ -219,6 +230,18 @@ impl Plant {
     async fn update(&self, update: NodeUpdate) -> Result<(), String> {
         self.updates.update(update).await.map_err(|error| error.to_string())
     }
+}
+
+/// Gives one of the metrics a property, `NAME KEY TYPE VALUE`; yields it.
+fn with_property<'a>(metrics: &'a mut [Metric], mut words: Words<'_>) -> Result<&'a Metric, String> {
+    let name = words.next("the name of the metric")?;
+    let metric = metrics.iter_mut().find(|known| *known.name == *name);
+    let metric = metric.ok_or_else(|| format!("there is no metric {name:?}"))?;
+    let key = words.next("the key")?.into_owned();
+    let (datatype, value) = words.value()?;
+    metric.properties.set(key, value.map_or(PropertyValue::Null(datatype), PropertyValue::Value));
+    metric.check().map_err(str::to_owned)?;
+    Ok(metric)
 }
 
 fn device(words: &mut Words<'_>) -> Result<DeviceId, String> {

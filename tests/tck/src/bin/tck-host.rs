@@ -1,11 +1,11 @@
-//! A Host Application on the command line.
+//! A Host Application on the command line, to be driven by people, by scripts and by the official compliance kit.
 //!
 //! ```text
-//! cargo run -p sparkplug-mqtt --example host_application -- --host-id Office
+//! cargo run -p tck --bin tck-host -- --host-id Office
 //! ```
 //!
 //! It prints what it hears: births, data, deaths, with names and types resolved. It is told what to do on standard input, whose end is a `stop`. A word with
-//! spaces stands in double quotes; how values are written is said in `console/value.rs`.
+//! spaces stands in double quotes; how values are written is said in `src/console/value.rs`.
 //!
 //! | line | |
 //! |---|---|
@@ -13,17 +13,20 @@
 //! | `dcmd GROUP NODE DEVICE NAME TYPE VALUE` | DCMD |
 //! | `rebirth GROUP NODE` | asks the node for its births |
 //! | `expect GROUP NODE`, `forget GROUP NODE` | asks for births until they come; takes that back and drops the replica |
+//! | `state GROUP NODE` | prints whether the node and its devices are alive, or since when they are dead (ms since 1970): of NDEATH the time of its arrival, of DDEATH its own |
 //! | `stop` | STATE offline, DISCONNECT, end |
+//! | `close` | STATE offline, end of the connection without a DISCONNECT, end; needs `--relay` |
 //! | `drop` | end as if killed: the server publishes the will |
 #![allow(clippy::print_stdout, reason = "a program on the command line")]
 
-mod console;
+use std::collections::BTreeMap;
 
 use clap::Parser;
-use console::{Words, word};
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::payload::Dialect;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId};
 use sparkplug_mqtt::{Clock, HostRequests, MqttConfig, spawn_host};
+use tck::console::{self, Words, word};
 
 /// A Sparkplug Host Application that prints what it hears
 #[derive(Debug, Parser)]
@@ -37,6 +40,9 @@ struct Args {
     /// Never ask nodes for rebirth unless told to
     #[arg(long)]
     no_rebirth_requests: bool,
+    /// How commands are written: strict, or tahu for nodes that keep no births
+    #[arg(long, default_value = "strict")]
+    dialect: Dialect,
     /// Be on every server of the list at once, not on one after the other
     #[arg(long)]
     all_servers: bool,
@@ -46,28 +52,39 @@ struct Args {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    let relays = args.server.relayed().await?;
     let config = HostConfig {
         reorder_timeout: std::time::Duration::from_millis(args.reorder_timeout),
         rebirth_requests: !args.no_rebirth_requests,
+        dialect: args.dialect,
+        reconnect: args.server.backoff(),
         ..HostConfig::new(Some(args.host_id))
     };
     let mqtt = MqttConfig { all_servers: args.all_servers, ..args.server.config() };
     let mut host = spawn_host(config, &mqtt, Clock::new())?;
     let requests = host.requests();
+    let mut fleet = Fleet::default();
     let mut lines = console::lines();
     loop {
         tokio::select! {
             event = host.recv() => match event {
-                Some(event) => print(&event),
+                Some(event) => {
+                    fleet.take(&event);
+                    print(&event);
+                }
                 None => return Ok(()),
             },
             line = lines.recv() => match line.as_deref().map(str::trim) {
                 None | Some("stop") => break,
+                Some("close") => match relays.withhold_disconnect() {
+                    Ok(()) => break,
+                    Err(error) => eprintln!("close: {error}"),
+                },
                 // The process ends here and now; nobody says good-bye to the server.
                 Some("drop") => std::process::exit(0),
                 Some("") => {}
-                Some(line) => if let Err(error) = order(&requests, line).await {
+                Some(line) => if let Err(error) = order(&requests, &fleet, line).await {
                     eprintln!("{line}: {error}");
                 },
             },
@@ -82,7 +99,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn order(requests: &HostRequests, line: &str) -> Result<(), String> {
+async fn order(requests: &HostRequests, fleet: &Fleet, line: &str) -> Result<(), String> {
     let mut words = Words::of(line);
     let request = match &*words.next("the order")? {
         "ncmd" => HostRequest::Command { node: node(&mut words)?, device: None, metrics: vec![words.metric()?] },
@@ -94,7 +111,11 @@ async fn order(requests: &HostRequests, line: &str) -> Result<(), String> {
         "rebirth" => HostRequest::Rebirth { node: node(&mut words)? },
         "expect" => HostRequest::Expect { node: node(&mut words)? },
         "forget" => HostRequest::Forget { node: node(&mut words)? },
-        _ => return Err("is none of ncmd, dcmd, rebirth, expect, forget, stop, drop".to_owned()),
+        "state" => {
+            fleet.print(&node(&mut words)?);
+            return Ok(());
+        }
+        _ => return Err("is none of ncmd, dcmd, rebirth, expect, forget, state, stop, close, drop".to_owned()),
     };
     requests.request(request).await.map_err(|error| error.to_string())
 }
@@ -105,9 +126,54 @@ fn node(words: &mut Words<'_>) -> Result<EdgeNodeDescriptor, String> {
     EdgeNodeDescriptor::parse(&group, &edge_node).map_err(|error| error.to_string())
 }
 
+/// Who is alive, and since when who is not.
+#[derive(Default)]
+struct Fleet(BTreeMap<EdgeNodeDescriptor, Node>);
+
+/// Of a node, and of each device since its birth: None while alive, else a word for it.
+#[derive(Default)]
+struct Node {
+    ended: Option<String>,
+    devices: BTreeMap<DeviceId, Option<String>>,
+}
+
+impl Fleet {
+    fn take(&mut self, event: &HostEvent) {
+        let Some(node) = event.node().map(|node| self.0.entry(node.clone())) else { return };
+        let dead = |timestamp: &u64| format!("dead {timestamp}");
+        match event {
+            HostEvent::NodeBirth { .. } => *node.or_default() = Node::default(),
+            HostEvent::NodeDeath { timestamp, .. } => {
+                let node = node.or_default();
+                node.ended = Some(dead(timestamp));
+                for device in node.devices.values_mut() {
+                    device.get_or_insert_with(|| dead(timestamp));
+                }
+            }
+            HostEvent::NodeStale { .. } => node.or_default().ended = Some("stale".to_owned()),
+            HostEvent::DeviceBirth { device, .. } => _ = node.or_default().devices.insert(device.clone(), None),
+            HostEvent::DeviceDeath { device, timestamp, .. } => {
+                node.or_default().devices.insert(device.clone(), Some(dead(timestamp)));
+            }
+            _ => {}
+        }
+    }
+
+    fn print(&self, node: &EdgeNodeDescriptor) {
+        let alive = || "alive".to_owned();
+        let Some(known) = self.0.get(node) else { return println!("state {} unknown", of_node(node)) };
+        println!("state {} {}", of_node(node), known.ended.clone().unwrap_or_else(alive));
+        for (device, ended) in &known.devices {
+            println!("  {} {}", word(device.as_str()), ended.clone().unwrap_or_else(alive));
+        }
+    }
+}
+
+fn of_node(node: &EdgeNodeDescriptor) -> String {
+    format!("{} {}", word(node.group.as_str()), word(node.edge_node.as_str()))
+}
+
 fn print(event: &HostEvent) {
-    let of_node =
-        |node: &EdgeNodeDescriptor| format!("{} {}", word(node.group.as_str()), word(node.edge_node.as_str()));
     let of_device =
         |node: &EdgeNodeDescriptor, device: &DeviceId| format!("{} {}", of_node(node), word(device.as_str()));
     match event {
