@@ -26,6 +26,23 @@ pub const JOIN_NODE: &str = "Join";
 /// Edge node id of the keeper of Kerberos keys in a cluster's group.
 pub const KEYS_NODE: &str = "Keys";
 
+/// Names of the services and programs that can share an environment, in which `SPARKFLEET__<NAME>__` before a key says whose key it is.
+pub const SERVICES: &[&str] = &[
+    "configdb",
+    "cluster-manager",
+    "console",
+    "edge-sync",
+    "edge-monitor",
+    "join-service",
+    "krb-keys",
+    "monitor",
+    "simulator",
+    "edge",
+    "edge-agent",
+    "bootstrapper",
+    "sparkfleet",
+];
+
 /// Node ids that Sparkfleet's own services have in a cluster's group; no deployment may be called like one of them.
 pub const CLUSTER_NODES_RESERVED: &[&str] = &[SYNC_NODE, MONITOR_NODE, JOIN_NODE, KEYS_NODE];
 

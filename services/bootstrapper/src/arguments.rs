@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use bootstrapper::config;
+use bootstrapper::Config;
+use service_runtime::config::ConfigTable as _;
 use service_runtime::keys;
 
 /// What the program is asked for.
@@ -61,7 +62,7 @@ fn help() -> String {
          it is, somebody has to look at it.\n\n\
          Keys of the file. Each can be set by a variable, too: mqtt.servers by SPARKFLEET__MQTT__SERVERS; a key whose\n\
          value is secret or absent by default also by the path of a file that holds it: mqtt.password_file.\n\n{}",
-        keys::help(&config::keys())
+        keys::help(&Config::keys())
     )
 }
 
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn help_lists_every_key() {
         let Ok(ParsedArgs::Print(text)) = parsed(&["--help"]) else { panic!("a text") };
-        for key in config::keys() {
+        for key in Config::keys() {
             assert!(text.contains(&format!("  {} ", key.key)), "{}", key.key);
         }
     }

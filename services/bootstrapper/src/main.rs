@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn start(file: Option<&std::path::Path>) -> anyhow::Result<()> {
-    let config: Config = service_runtime::config::load("bootstrapper", file)?;
+    let config: Config = service_runtime::config::load("bootstrapper", configdb_schema::address::SERVICES, file)?;
     logging::init(config.log.format, &config.log.filter).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let unusable = |error| exit::with_code(exit::CONFIG, anyhow::Error::new(error));
     let checked = config.validate().map_err(unusable).context("the configuration is not usable")?;

@@ -114,7 +114,10 @@ fn the_documentation_lists_every_key() {
     let text = std::fs::read_to_string(&page).unwrap();
     let heading = "## Configuration keys\n\n";
     let start = text.split(heading).next().unwrap();
-    let generated = format!("{start}{heading}{}", service_runtime::keys::markdown(&bootstrapper::config::keys()));
+    let generated = format!(
+        "{start}{heading}{}",
+        service_runtime::keys::markdown(&<bootstrapper::Config as service_runtime::config::ConfigTable>::keys())
+    );
     if std::env::var_os("SPARKFLEET_WRITE_DOCS").is_some() {
         std::fs::write(page, generated).unwrap();
     } else {

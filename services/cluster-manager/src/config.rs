@@ -8,8 +8,9 @@ use configdb_schema::document::JsonObject;
 use configdb_schema::{NameRule, Organisation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use service_runtime::config::{ConfigTable as _, RangeError};
+use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
-use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
@@ -17,30 +18,32 @@ use uuid::Uuid;
 
 use crate::access::claims::ClaimRules;
 
-/// The configuration of the cluster manager.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Prefix of all Sparkplug groups.
-    pub organisation: String,
-    /// Where repositories, their passwords, the bdSeq and the record of writes are kept.
-    pub state_dir: StateDir,
-    /// The MQTT server.
-    pub mqtt: MqttConfig,
-    /// Health and metrics.
-    pub http: HttpConfig,
-    /// The git server.
-    pub git: GitConfig,
-    /// The API for people.
-    pub api: ApiConfig,
-    /// What the clusters are told.
-    pub edge: EdgeConfig,
-    /// The script that bootstraps a cluster.
-    pub bootstrap: BootstrapConfig,
-    /// Who clusters are known by.
-    pub identity: IdentityConfig,
-    /// Waiting times.
-    pub timing: TimingConfig,
+config_table! {
+    /// The configuration of the cluster manager.
+    pub struct Config {
+        /// Prefix of every group id.
+        organisation: String = "ACME".to_owned();
+        /// Directory of repositories, their passwords, the bdSeq and the record of writes (audit.jsonl); it is made if it does not exist.
+        state_dir: StateDir = StateDir::from("/var/lib/sparkfleet/cluster-manager");
+    }
+    tables {
+        /// The MQTT server.
+        mqtt: MqttConfig;
+        /// Health and metrics.
+        http: HttpConfig;
+        /// The git server.
+        git: GitConfig;
+        /// The API for people.
+        api: ApiConfig;
+        /// What the clusters are told.
+        edge: EdgeConfig;
+        /// The script that bootstraps a cluster.
+        bootstrap: BootstrapConfig;
+        /// Who clusters are known by.
+        identity: IdentityConfig;
+        /// Waiting times.
+        timing: TimingConfig;
+    }
 }
 
 /// Who may read without logging in.
@@ -54,239 +57,171 @@ pub enum Anonymous {
     Loopback,
 }
 
-/// The API for people, on the address of the git server.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ApiConfig {
-    /// Requests a minute of one credential; a fifth of it at once.
-    pub requests_per_minute: u32,
-    /// Requests a minute from one address, whoever asks; a fifth of it at once.
-    pub address_requests_per_minute: u32,
-    /// Who is let in because an identity provider vouches for them.
-    pub oidc: OidcConfig,
-}
-
-/// An OpenID Connect provider.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OidcConfig {
-    /// Its issuer identifier. None: only tokens of ConfigDB let in.
-    pub issuer: Option<String>,
-    /// Audience that its tokens are to be for.
-    pub audience: String,
-    /// PEM file of the authorities for HTTPS to it. None: the system's.
-    pub ca_file: Option<PathBuf>,
-    /// The claim that the lists below are about.
-    pub claim: String,
-    /// Values of the claim that make a viewer.
-    pub viewers: Vec<String>,
-    /// Values of the claim that make an operator.
-    pub operators: Vec<String>,
-    /// Values of the claim that make an administrator.
-    pub administrators: Vec<String>,
-    /// `VALUE=CLUSTER`: the value counts on that cluster (its UUID) only. A value may stand here several times.
-    pub clusters: Vec<String>,
-}
-
-/// The git server.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GitConfig {
-    /// Address to serve on; port 0 takes any free one.
-    pub listen: SocketAddr,
-    /// PEM file of the server's certificate with its chain. None: HTTP without TLS.
-    pub cert_file: Option<PathBuf>,
-    /// PEM file of the private key to it.
-    pub key_file: Option<PathBuf>,
-    /// Base URL under which clusters reach it. None: `http://` and the address it serves on.
-    pub public_url: Option<String>,
-    /// Who may read without logging in: `none` or `loopback`.
-    pub anonymous: Anonymous,
-    /// Clones and fetches at the same time; more wait.
-    pub children_max: usize,
-    /// Seconds that one clone or fetch may take.
-    pub request_timeout_s: u64,
-    /// Directory with charts for the shared repository `shared/helm`. None: the repository is made once, and its content is the operator's.
-    pub charts_dir: Option<PathBuf>,
-    /// Directory of the files that `auth.secretRef` of a `GitConfig` entry names.
-    pub credentials_dir: Option<PathBuf>,
-    /// PEM file of the authorities for HTTPS to other git servers. None: the system's.
-    pub ca_file: Option<PathBuf>,
-    /// Seconds that one fetch from another git server may take.
-    pub pull_timeout_s: u64,
-    /// The git server of the site, where clusters follow their repositories instead.
-    pub external: ExternalConfig,
-}
-
-/// A git server that is not ours.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ExternalConfig {
-    /// URL of a repository there, with `{name}` for its name. None: clusters follow ours.
-    pub url: Option<String>,
-    /// File with the credentials of who may push: JSON `{username, password}`, or `user:password`.
-    pub credentials_file: Option<PathBuf>,
-    /// The same for clusters, which only read.
-    pub cluster_credentials_file: Option<PathBuf>,
-}
-
-/// What the clusters are told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EdgeConfig {
-    /// MQTT servers for the clusters' own services, as they see them. Empty: their chart's default.
-    pub mqtt_servers: Vec<String>,
-    /// Kubernetes Secret on the clusters with the credentials for them.
-    pub mqtt_secret: Option<String>,
-    /// Value `realm` of every deployment.
-    pub realm: Option<String>,
-    /// Value `directory_url` of every deployment.
-    pub directory_url: Option<String>,
-    /// Largest manifests of one deployment, in bytes of JSON. The MQTT server must take messages a little larger.
-    pub manifests_bytes_max: usize,
-}
-
-/// The script that bootstraps a cluster.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BootstrapConfig {
-    /// Manifests of Flux, as `flux install --export` writes them: an address that the clusters reach, or a file on this host that travels in the script.
-    pub flux: String,
-    /// Image with the program `sparkfleet`, by which a cluster enrols. None: the script brings the credentials of its repository.
-    pub image: Option<String>,
-    /// PEM file of the authorities by which an enrolling cluster trusts the MQTT servers; it travels in the script.
-    pub mqtt_ca_file: Option<PathBuf>,
-    /// PEM file of the certificate that an enrolling cluster shows to them; it travels in the script.
-    pub mqtt_cert_file: Option<PathBuf>,
-    /// PEM file of the private key to it.
-    pub mqtt_key_file: Option<PathBuf>,
-    /// User as which an enrolling cluster logs in to them.
-    pub mqtt_username: Option<String>,
-    /// File with that user's password; it travels in the script.
-    pub mqtt_password_file: Option<PathBuf>,
-}
-
-/// Who clusters are known by.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IdentityConfig {
-    /// PEM file with the certificate of an authority that the site made, and those that lead to its root. None: the manager makes its own.
-    pub authority_cert_file: Option<PathBuf>,
-    /// PEM file with the private key of that authority.
-    pub authority_key_file: Option<PathBuf>,
-    /// Seconds that a certificate lives.
-    pub lifetime_s: u64,
-    /// The site's KDC.
-    pub kerberos: KerberosConfig,
-}
-
-impl Default for IdentityConfig {
-    fn default() -> Self {
-        Self {
-            authority_cert_file: None,
-            authority_key_file: None,
-            lifetime_s: 30 * 24 * 3600,
-            kerberos: KerberosConfig::default(),
-        }
+config_table! {
+    /// The API for people, on the address of the git server.
+    pub struct ApiConfig {
+        /// Requests a minute that one credential may make to the API; a fifth of them at once.
+        requests_per_minute: u32 = 300, in 1..=u32::MAX;
+        /// Requests a minute that one address may make to the API, whoever asks; a fifth of them at once.
+        address_requests_per_minute: u32 = 600, in 1..=u32::MAX;
+    }
+    tables {
+        /// Who is let in because an identity provider vouches for them.
+        oidc: OidcConfig;
     }
 }
 
-/// The site's KDC, in which the clusters' accounts have principals.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct KerberosConfig {
-    /// Its realm. None: there is no KDC.
-    pub realm: Option<String>,
-    /// Principal that may administer those of the clusters.
-    pub admin_principal: Option<String>,
-    /// Its keytab.
-    pub keytab_file: Option<PathBuf>,
-    /// Configuration of the Kerberos library. None: the system's.
-    pub krb5_conf: Option<PathBuf>,
-    /// Longest time that one call may take, s.
-    pub timeout_s: u64,
-}
-
-impl Default for KerberosConfig {
-    fn default() -> Self {
-        Self { realm: None, admin_principal: None, keytab_file: None, krb5_conf: None, timeout_s: 30 }
+config_table! {
+    /// An OpenID Connect provider.
+    pub struct OidcConfig {
+        /// Issuer identifier (https://...) of the OpenID Connect provider whose identities are let in; absent: only tokens are.
+        issuer: Option<String>;
+        /// Audience that the provider's tokens must be for.
+        audience: String = "sparkfleet".to_owned();
+        /// PEM file of the certificate authorities for HTTPS to the provider; absent: the system's.
+        ca_file: Option<PathBuf>;
+        /// Claim, a text or a list of texts, by which the lists below give a scope.
+        claim: String = "groups".to_owned();
+        /// Values of the claim that make a viewer.
+        viewers: Vec<String>;
+        /// Values of the claim that make an operator.
+        operators: Vec<String>;
+        /// Values of the claim that make an administrator.
+        administrators: Vec<String>;
+        /// VALUE=UUID: this value of the claim counts on that cluster only; several lines name several. Others count on all.
+        clusters: Vec<String>;
     }
 }
 
-/// Waiting times.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TimingConfig {
-    /// First wait before something unanswered is sent again, or something failed is tried again, in ms.
-    pub retry_first_ms: u64,
-    /// Longest such wait, in ms.
-    pub retry_max_ms: u64,
-    /// Seconds that an edge must be away before the tear-down of its cluster goes on without it.
-    pub away_s: u64,
-    /// Seconds that neither Sync nor Flux of a cluster must be heard before no other repository waits for it.
-    pub flux_away_s: u64,
+config_table! {
+    /// The git server.
+    pub struct GitConfig {
+        /// Address of the git server; port 0 takes any free one, and without git.public_url every start with another port rewrites every repository.
+        listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 0));
+        /// PEM file of the server's certificate and its chain, for git and the API; it is read again when it has changed; absent: HTTP without TLS.
+        cert_file: Option<PathBuf>;
+        /// PEM file of the private key to it.
+        key_file: Option<PathBuf>;
+        /// Base URL under which clusters reach the git server; absent: http:// (with git.cert_file https://) and the address it serves on.
+        public_url: Option<String>;
+        /// Who may clone without a password: none, or loopback (clients on this machine; with a proxy here that is everybody).
+        anonymous: Anonymous = Anonymous::None;
+        /// Clones and fetches at the same time; more wait.
+        children_max: usize = 16, in 1..=usize::MAX;
+        /// Seconds that one clone or fetch may take.
+        request_timeout_s: u64 = 600, in 1..=u64::MAX;
+        /// Directory of charts that the repository shared/helm follows; absent: that repository is the operator's.
+        charts_dir: Option<PathBuf>;
+        /// Directory of the files that auth.secretRef of a GitConfig entry names: JSON {"username", "password"} or user:password.
+        credentials_dir: Option<PathBuf>;
+        /// PEM file of the certificate authorities for HTTPS to other git servers; absent: the system's.
+        ca_file: Option<PathBuf>;
+        /// Seconds that one fetch from another git server may take.
+        pull_timeout_s: u64 = 600, in 1..=u64::MAX;
+    }
+    tables {
+        /// The git server of the site, where clusters follow their repositories instead.
+        external: ExternalConfig;
+    }
+}
+
+config_table! {
+    /// A git server that is not ours.
+    pub struct ExternalConfig {
+        /// URL of a repository on the site's own git server, with {name} for its name (https://gitea.example/factory/{name}.git): clusters follow theirs and shared/helm there, no other shared ones; absent: here.
+        url: Option<String>;
+        /// File with the credentials that push there: JSON {username, password}, or user:password.
+        credentials_file: Option<PathBuf>;
+        /// File with the credentials that clusters read there with, in the same form; they need no right to write.
+        cluster_credentials_file: Option<PathBuf>;
+    }
+}
+
+config_table! {
+    /// What the clusters are told.
+    pub struct EdgeConfig {
+        /// MQTT servers for the clusters' own services, as the clusters see them; absent: their chart's default.
+        mqtt_servers: Vec<String>;
+        /// Name of the Kubernetes Secret on the clusters with the credentials for these servers.
+        mqtt_secret: Option<String>;
+        /// Value realm of every deployment.
+        realm: Option<String>;
+        /// Value directory_url of every deployment.
+        directory_url: Option<String>;
+        /// Size of the largest manifests of one deployment in bytes of JSON; the MQTT server must take messages a little larger.
+        manifests_bytes_max: usize = 240 * 1024, in 1_024..=usize::MAX;
+    }
+}
+
+config_table! {
+    /// The script that bootstraps a cluster.
+    pub struct BootstrapConfig {
+        /// Where the bootstrap script takes Flux from if a cluster has none: an address that clusters reach, such as a mirror, or a file on this host that travels in the script.
+        flux: String = "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned();
+        /// Image with the program sparkfleet, by which a cluster enrols; absent: the script brings the credentials of its repository.
+        image: Option<String>;
+        /// PEM file of the authorities by which an enrolling cluster trusts edge.mqtt_servers; it travels in the script.
+        mqtt_ca_file: Option<PathBuf>;
+        /// PEM file of the certificate that an enrolling cluster shows to them, of user ORG-Enrol; it travels in the script.
+        mqtt_cert_file: Option<PathBuf>;
+        /// PEM file of the private key to it.
+        mqtt_key_file: Option<PathBuf>;
+        /// User as which an enrolling cluster logs in to them, where they ask for passwords: ORG-Enrol.
+        mqtt_username: Option<String>;
+        /// File with that user's password; it travels in the script.
+        mqtt_password_file: Option<PathBuf>;
+    }
+}
+
+config_table! {
+    /// Who clusters are known by.
+    pub struct IdentityConfig {
+        /// PEM file with the certificate of the authority that signs the clusters' certificates, and those that lead to its root; absent: the manager makes its own.
+        authority_cert_file: Option<PathBuf>;
+        /// PEM file with that authority's private key; given together with its certificate.
+        authority_key_file: Option<PathBuf>;
+        /// Seconds that a cluster's certificate lives.
+        lifetime_s: u64 = 30 * 24 * 3600, in 60..=31_622_400;
+    }
+    tables {
+        /// The site's KDC.
+        kerberos: KerberosConfig;
+    }
+}
+
+config_table! {
+    /// The site's KDC, in which the clusters' accounts have principals.
+    pub struct KerberosConfig {
+        /// Realm of the site's KDC, in which the clusters' accounts get principals (feature kerberos); absent: none do.
+        realm: Option<String>;
+        /// Principal that may make and disable op1flux/... and op1krbkeys/...; needed with the realm.
+        admin_principal: Option<String>;
+        /// Keytab of that principal; needed with the realm.
+        keytab_file: Option<PathBuf>;
+        /// Configuration of the Kerberos library; absent: the system's.
+        krb5_conf: Option<PathBuf>;
+        /// Seconds that one call of the KDC may take.
+        timeout_s: u64 = 30;
+    }
+}
+
+config_table! {
+    /// Waiting times.
+    pub struct TimingConfig {
+        /// Milliseconds before something unanswered is sent again for the first time.
+        retry_first_ms: u64 = 1_000, in 1..=u64::MAX;
+        /// Longest such wait in milliseconds.
+        retry_max_ms: u64 = 60_000;
+        /// Seconds that an edge must be away before the tear-down of its cluster goes on without it.
+        away_s: u64 = 30;
+        /// Seconds that neither edge sync nor Flux of a cluster must be heard before the repositories of later waves do not wait for it; more than the interval at which Flux asks.
+        flux_away_s: u64 = 600;
+    }
 }
 
 impl ServiceConfig for Config {
     fn http(&self) -> &HttpConfig {
         &self.http
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            organisation: "ACME".to_owned(),
-            state_dir: StateDir::from("/var/lib/sparkfleet/cluster-manager"),
-            mqtt: MqttConfig::default(),
-            http: HttpConfig::default(),
-            git: GitConfig::default(),
-            api: ApiConfig::default(),
-            edge: EdgeConfig::default(),
-            bootstrap: BootstrapConfig::default(),
-            identity: IdentityConfig::default(),
-            timing: TimingConfig::default(),
-        }
-    }
-}
-
-impl Default for GitConfig {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            cert_file: None,
-            key_file: None,
-            public_url: None,
-            anonymous: Anonymous::None,
-            children_max: 16,
-            request_timeout_s: 600,
-            charts_dir: None,
-            credentials_dir: None,
-            ca_file: None,
-            external: ExternalConfig::default(),
-            pull_timeout_s: 600,
-        }
-    }
-}
-
-impl Default for ApiConfig {
-    fn default() -> Self {
-        Self { requests_per_minute: 300, address_requests_per_minute: 600, oidc: OidcConfig::default() }
-    }
-}
-
-impl Default for OidcConfig {
-    fn default() -> Self {
-        Self {
-            issuer: None,
-            audience: "sparkfleet".to_owned(),
-            ca_file: None,
-            claim: "groups".to_owned(),
-            viewers: Vec::new(),
-            operators: Vec::new(),
-            administrators: Vec::new(),
-            clusters: Vec::new(),
-        }
     }
 }
 
@@ -347,246 +282,15 @@ impl OidcConfig {
     }
 }
 
-impl Default for EdgeConfig {
-    fn default() -> Self {
-        Self {
-            mqtt_servers: Vec::new(),
-            mqtt_secret: None,
-            realm: None,
-            directory_url: None,
-            manifests_bytes_max: 240 * 1024,
-        }
-    }
-}
-
-impl Default for BootstrapConfig {
-    fn default() -> Self {
-        Self {
-            flux: "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned(),
-            image: None,
-            mqtt_ca_file: None,
-            mqtt_cert_file: None,
-            mqtt_key_file: None,
-            mqtt_username: None,
-            mqtt_password_file: None,
-        }
-    }
-}
-
-impl Default for TimingConfig {
-    fn default() -> Self {
-        Self { retry_first_ms: 1_000, retry_max_ms: 60_000, away_s: 30, flux_away_s: 600 }
-    }
-}
-
-/// The keys of this service itself; those of `http` and `mqtt` are their packages'.
-pub const KEYS: &[ConfigKey] = &[
-    ConfigKey { key: "organisation", default: "ACME", help: "prefix of every group id" },
-    ConfigKey {
-        key: "state_dir",
-        default: "/var/lib/sparkfleet/cluster-manager",
-        help: "directory of repositories, their passwords, the bdSeq and the record of writes (audit.jsonl); it is made if it does not exist",
-    },
-    ConfigKey {
-        key: "git.listen",
-        default: "127.0.0.1:0",
-        help: "address of the git server; port 0 takes any free one, and without git.public_url every start with another port rewrites every repository",
-    },
-    ConfigKey {
-        key: "git.cert_file",
-        default: "",
-        help: "PEM file of the server's certificate and its chain, for git and the API; it is read again when it has changed; absent: HTTP without TLS",
-    },
-    ConfigKey { key: "git.key_file", default: "", help: "PEM file of the private key to it" },
-    ConfigKey {
-        key: "git.public_url",
-        default: "",
-        help: "base URL under which clusters reach the git server; absent: http:// (with git.cert_file https://) and the address it serves on",
-    },
-    ConfigKey {
-        key: "git.anonymous",
-        default: "none",
-        help: "who may clone without a password: none, or loopback (clients on this machine; with a proxy here that is everybody)",
-    },
-    ConfigKey { key: "git.children_max", default: "16", help: "clones and fetches at the same time; more wait" },
-    ConfigKey { key: "git.request_timeout_s", default: "600", help: "seconds that one clone or fetch may take" },
-    ConfigKey {
-        key: "git.charts_dir",
-        default: "",
-        help: "directory of charts that the repository shared/helm follows; absent: that repository is the operator's",
-    },
-    ConfigKey {
-        key: "git.credentials_dir",
-        default: "",
-        help: "directory of the files that auth.secretRef of a GitConfig entry names: JSON {\"username\", \"password\"} or user:password",
-    },
-    ConfigKey {
-        key: "git.ca_file",
-        default: "",
-        help: "PEM file of the certificate authorities for HTTPS to other git servers; absent: the system's",
-    },
-    ConfigKey {
-        key: "git.pull_timeout_s",
-        default: "600",
-        help: "seconds that one fetch from another git server may take",
-    },
-    ConfigKey {
-        key: "git.external.url",
-        default: "",
-        help: "URL of a repository on the site's own git server, with {name} for its name (https://gitea.example/factory/{name}.git): clusters follow theirs and shared/helm there, no other shared ones; absent: here",
-    },
-    ConfigKey {
-        key: "git.external.credentials_file",
-        default: "",
-        help: "file with the credentials that push there: JSON {username, password}, or user:password",
-    },
-    ConfigKey {
-        key: "git.external.cluster_credentials_file",
-        default: "",
-        help: "file with the credentials that clusters read there with, in the same form; they need no right to write",
-    },
-    ConfigKey {
-        key: "api.requests_per_minute",
-        default: "300",
-        help: "requests a minute that one credential may make to the API; a fifth of them at once",
-    },
-    ConfigKey {
-        key: "api.address_requests_per_minute",
-        default: "600",
-        help: "requests a minute that one address may make to the API, whoever asks; a fifth of them at once",
-    },
-    ConfigKey {
-        key: "api.oidc.issuer",
-        default: "",
-        help: "issuer identifier (https://...) of the OpenID Connect provider whose identities are let in; absent: only tokens are",
-    },
-    ConfigKey {
-        key: "api.oidc.audience",
-        default: "sparkfleet",
-        help: "audience that the provider's tokens must be for",
-    },
-    ConfigKey {
-        key: "api.oidc.ca_file",
-        default: "",
-        help: "PEM file of the certificate authorities for HTTPS to the provider; absent: the system's",
-    },
-    ConfigKey {
-        key: "api.oidc.claim",
-        default: "groups",
-        help: "claim, a text or a list of texts, by which the lists below give a scope",
-    },
-    ConfigKey { key: "api.oidc.viewers", default: "", help: "values of the claim that make a viewer" },
-    ConfigKey { key: "api.oidc.operators", default: "", help: "values of the claim that make an operator" },
-    ConfigKey { key: "api.oidc.administrators", default: "", help: "values of the claim that make an administrator" },
-    ConfigKey {
-        key: "api.oidc.clusters",
-        default: "",
-        help: "VALUE=UUID: this value of the claim counts on that cluster only; several lines name several. Others count on all",
-    },
-    ConfigKey {
-        key: "edge.mqtt_servers",
-        default: "",
-        help: "MQTT servers for the clusters' own services, as the clusters see them; absent: their chart's default",
-    },
-    ConfigKey {
-        key: "edge.mqtt_secret",
-        default: "",
-        help: "Kubernetes Secret on the clusters with the credentials for these servers",
-    },
-    ConfigKey { key: "edge.realm", default: "", help: "value realm of every deployment" },
-    ConfigKey { key: "edge.directory_url", default: "", help: "value directory_url of every deployment" },
-    ConfigKey {
-        key: "edge.manifests_bytes_max",
-        default: "245760",
-        help: "size of the largest manifests of one deployment in bytes of JSON; the MQTT server must take messages a little larger",
-    },
-    ConfigKey {
-        key: "bootstrap.flux",
-        default: "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml",
-        help: "where the bootstrap script takes Flux from if a cluster has none: an address that clusters reach, such as a mirror, or a file on this host that travels in the script",
-    },
-    ConfigKey {
-        key: "bootstrap.image",
-        default: "",
-        help: "image with the program sparkfleet, by which a cluster enrols; absent: the script brings the credentials of its repository",
-    },
-    ConfigKey {
-        key: "bootstrap.mqtt_ca_file",
-        default: "",
-        help: "PEM file of the authorities by which an enrolling cluster trusts edge.mqtt_servers; it travels in the script",
-    },
-    ConfigKey {
-        key: "bootstrap.mqtt_cert_file",
-        default: "",
-        help: "PEM file of the certificate that an enrolling cluster shows to them, of user ORG-Enrol; it travels in the script",
-    },
-    ConfigKey { key: "bootstrap.mqtt_key_file", default: "", help: "PEM file of the private key to it" },
-    ConfigKey {
-        key: "bootstrap.mqtt_username",
-        default: "",
-        help: "user as which an enrolling cluster logs in to them, where they ask for passwords: ORG-Enrol",
-    },
-    ConfigKey {
-        key: "bootstrap.mqtt_password_file",
-        default: "",
-        help: "file with that user's password; it travels in the script",
-    },
-    ConfigKey {
-        key: "identity.authority_cert_file",
-        default: "",
-        help: "PEM file with the certificate of the authority that signs the clusters' certificates, and those that lead to its root; absent: the manager makes its own",
-    },
-    ConfigKey {
-        key: "identity.authority_key_file",
-        default: "",
-        help: "PEM file with that authority's private key; given together with its certificate",
-    },
-    ConfigKey { key: "identity.lifetime_s", default: "2592000", help: "seconds that a cluster's certificate lives" },
-    ConfigKey {
-        key: "identity.kerberos.realm",
-        default: "",
-        help: "realm of the site's KDC, in which the clusters' accounts get principals (feature kerberos); absent: none do",
-    },
-    ConfigKey {
-        key: "identity.kerberos.admin_principal",
-        default: "",
-        help: "principal that may make and disable op1flux/... and op1krbkeys/...; needed with the realm",
-    },
-    ConfigKey {
-        key: "identity.kerberos.keytab_file",
-        default: "",
-        help: "keytab of that principal; needed with the realm",
-    },
-    ConfigKey {
-        key: "identity.kerberos.krb5_conf",
-        default: "",
-        help: "configuration of the Kerberos library; absent: the system's",
-    },
-    ConfigKey { key: "identity.kerberos.timeout_s", default: "30", help: "seconds that one call of the KDC may take" },
-    ConfigKey {
-        key: "timing.retry_first_ms",
-        default: "1000",
-        help: "milliseconds before something unanswered is sent again for the first time",
-    },
-    ConfigKey { key: "timing.retry_max_ms", default: "60000", help: "longest such wait in milliseconds" },
-    ConfigKey {
-        key: "timing.away_s",
-        default: "30",
-        help: "seconds that an edge must be away before the tear-down of its cluster goes on without it",
-    },
-    ConfigKey {
-        key: "timing.flux_away_s",
-        default: "600",
-        help: "seconds that neither edge sync nor Flux of a cluster must be heard before the repositories of later waves do not wait for it; more than the interval at which Flux asks",
-    },
-];
-
 /// What is wrong with a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// `organisation`.
     #[error("organisation: {0}")]
     Organisation(#[from] NameRule),
+    /// A number that is out of range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// Another key.
     #[error("{key} {rule}")]
     Key {
@@ -674,25 +378,11 @@ impl Config {
             return fault("git.public_url", "must not hold a user or password: it is written into manifests");
         }
         self.validate_bootstrap()?;
-        if self.git.children_max == 0 {
-            return fault("git.children_max", "is 0; then nobody could clone");
-        }
-        if self.git.request_timeout_s == 0 {
-            return fault("git.request_timeout_s", "is 0; then nobody could clone");
-        }
-        if self.git.pull_timeout_s == 0 {
-            return fault("git.pull_timeout_s", "is 0; then nothing could be pulled");
-        }
+        self.check_ranges()?;
         if self.git.cert_file.is_some() != self.git.key_file.is_some() {
             return fault("git.cert_file", "and git.key_file go together; give both or none");
         }
         self.git.external.validate()?;
-        if self.api.requests_per_minute == 0 {
-            return fault("api.requests_per_minute", "is 0; then nobody could ask anything");
-        }
-        if self.api.address_requests_per_minute == 0 {
-            return fault("api.address_requests_per_minute", "is 0; then nobody could ask anything");
-        }
         let loopback = ["http://127.0.0.1:", "http://localhost:"];
         if let Some(issuer) = &self.api.oidc.issuer
             && !(issuer.starts_with("https://") || loopback.iter().any(|start| issuer.starts_with(start)))
@@ -703,18 +393,12 @@ impl Config {
             return fault("api.oidc.audience", "is empty; then tokens for anybody would be taken");
         }
         self.api.oidc.rules()?;
-        if self.edge.manifests_bytes_max < 1024 {
-            return fault("edge.manifests_bytes_max", "is below 1024; nothing would fit");
-        }
         if self.identity.authority_cert_file.is_some() != self.identity.authority_key_file.is_some() {
             return fault("identity.authority_cert_file", "and identity.authority_key_file must be given together");
         }
-        if self.identity.lifetime_s < 60 || self.identity.lifetime_s > 366 * 24 * 3600 {
-            return fault("identity.lifetime_s", "must be 60 to 31622400: a minute to a year");
-        }
         self.identity.kerberos.validate()?;
-        if self.timing.retry_first_ms == 0 || self.timing.retry_max_ms < self.timing.retry_first_ms {
-            return fault("timing.retry_first_ms", "must be at least 1 and at most timing.retry_max_ms");
+        if self.timing.retry_max_ms < self.timing.retry_first_ms {
+            return fault("timing.retry_first_ms", "must be at most timing.retry_max_ms");
         }
         Ok(organisation)
     }
@@ -749,21 +433,10 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use service_runtime::keys::{self, KeysError};
 
     #[test]
     fn the_defaults_are_valid() {
         assert_eq!(Config::default().validate().unwrap().as_str(), "ACME");
-    }
-
-    #[test]
-    fn every_own_key_is_documented_with_its_default() {
-        let Err(KeysError::Differ(differences)) = keys::check::<Config>(KEYS) else {
-            panic!("the keys of http and mqtt are documented elsewhere")
-        };
-        let own: Vec<_> =
-            differences.iter().filter(|text| !text.contains("mqtt.") && !text.contains("http.")).collect();
-        assert!(own.is_empty(), "{own:?}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod service;
 pub mod state;
 pub mod store;
 
-pub use config::{Config, ConfigError, KEYS};
+pub use config::{Config, ConfigError};
 pub use event::{Effect, Event};
 pub use service::{run, run_on};
 pub use state::{State, Turn};

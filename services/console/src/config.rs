@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use configdb_schema::Organisation;
 use configdb_schema::address::CONSOLE_NODE;
-use serde::{Deserialize, Serialize};
+use service_runtime::config::{ConfigTable as _, RangeError};
+use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
-use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug::{EdgeNodeDescriptor, HostId};
@@ -15,65 +15,41 @@ use sparkplug_mqtt::MqttConfig;
 
 use crate::record::Retention;
 
-/// Configuration of a console, as in its file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// First part of every group.
-    pub organisation: String,
-    /// Where the bdSeq and the history are kept.
-    pub state_dir: StateDir,
-    /// How long the past is kept, in days; 0: it is not recorded.
-    pub history_days: usize,
-    /// Bytes of the past that are kept.
-    pub history_bytes_max: usize,
-    /// What is served, and where.
-    pub web: WebConfig,
-    /// The broker.
-    pub mqtt: MqttConfig,
-    /// Health and metrics.
-    pub http: HttpConfig,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            organisation: "ACME".to_owned(),
-            state_dir: StateDir::from("."),
-            history_days: 30,
-            history_bytes_max: 1024 * 1024 * 1024,
-            web: WebConfig::default(),
-            mqtt: MqttConfig::default(),
-            http: HttpConfig::default(),
-        }
+config_table! {
+    /// Configuration of a console, as in its file.
+    pub struct Config {
+        /// First part of every Sparkplug group.
+        organisation: String = "ACME".to_owned();
+        /// Directory that keeps the bdSeq and the history between two runs.
+        state_dir: StateDir = StateDir::from(".");
+        /// Days for which the past of the fleet is kept; 0: it is not recorded.
+        history_days: usize = 30, in 0..=36_500;
+        /// Bytes that the past may take on the disk; the oldest goes first.
+        history_bytes_max: usize = 1024 * 1024 * 1024, in 1024 * 1024..=usize::MAX;
+    }
+    tables {
+        /// What is served, and where.
+        web: WebConfig;
+        /// The broker.
+        mqtt: MqttConfig;
+        /// Health and metrics.
+        http: HttpConfig;
     }
 }
 
-/// What is served, and where.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WebConfig {
-    /// Address and port of the page and the API.
-    pub listen: SocketAddr,
-    /// PEM file of the certificate chain; absent: HTTP without TLS.
-    pub cert_file: Option<PathBuf>,
-    /// PEM file of the private key to it.
-    pub key_file: Option<PathBuf>,
-    /// Names by which the console may be called beside loopback ones, without port: the `Host` of requests.
-    pub allowed_hosts: Vec<String>,
-    /// Directory whose files are served in place of the built-in page.
-    pub assets_dir: Option<PathBuf>,
-}
-
-impl Default for WebConfig {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8482)),
-            cert_file: None,
-            key_file: None,
-            allowed_hosts: Vec::new(),
-            assets_dir: None,
-        }
+config_table! {
+    /// What is served, and where.
+    pub struct WebConfig {
+        /// Address of the page and the API; they are served without login, so beyond loopback only behind a proxy that has one.
+        listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8482));
+        /// PEM file of the certificate chain of the page and the API; absent: they are served without TLS; a changed file is read again.
+        cert_file: Option<PathBuf>;
+        /// PEM file of the private key to it.
+        key_file: Option<PathBuf>;
+        /// Names by which the console may be called beside localhost and loopback addresses, without port, as in the Host field of requests.
+        allowed_hosts: Vec<String>;
+        /// Directory whose files are served in place of the built-in page, for its development.
+        assets_dir: Option<PathBuf>;
     }
 }
 
@@ -82,53 +58,6 @@ impl ServiceConfig for Config {
         &self.http
     }
 }
-
-/// Every key but those of `[mqtt]` and `[http]`, which their owners document.
-pub const KEYS: &[ConfigKey] = &[
-    ConfigKey { key: "organisation", default: "ACME", help: "first part of every Sparkplug group" },
-    ConfigKey {
-        key: "state_dir",
-        default: ".",
-        help: "directory that keeps the bdSeq and the history between two runs",
-    },
-    ConfigKey {
-        key: "history_days",
-        default: "30",
-        help: "days for which the past of the fleet is kept, up to 36500; 0: it is not recorded",
-    },
-    ConfigKey {
-        key: "history_bytes_max",
-        default: "1073741824",
-        help: "bytes that the past may take on the disk, 1048576 or more; the oldest goes first",
-    },
-    ConfigKey {
-        key: "web.listen",
-        default: "127.0.0.1:8482",
-        help: "address of the page and the API; they are served without login, so beyond loopback only behind a proxy that has one",
-    },
-    ConfigKey {
-        key: "web.cert_file",
-        default: "",
-        help: "PEM file of the certificate chain of the page and the API; absent: they are served without TLS; a changed file is read again",
-    },
-    ConfigKey { key: "web.key_file", default: "", help: "PEM file of the private key to it" },
-    ConfigKey {
-        key: "web.allowed_hosts",
-        default: "",
-        help: "names by which the console may be called beside localhost and loopback addresses, without port, as in the Host field of requests",
-    },
-    ConfigKey {
-        key: "web.assets_dir",
-        default: "",
-        help: "directory whose files are served in place of the built-in page, for its development",
-    },
-];
-
-/// Longest time that the past is kept, days.
-const DAYS_MAX: usize = 36_500;
-
-/// Fewest bytes that the past may take.
-const BYTES_MIN: usize = 1024 * 1024;
 
 /// What is wrong with a [`Config`]. Messages name the key.
 #[derive(Debug, thiserror::Error)]
@@ -139,12 +68,9 @@ pub enum ConfigError {
     /// `organisation`, of which ids are made.
     #[error("organisation makes no Sparkplug id: {0}")]
     Id(#[from] sparkplug::NameError),
-    /// `history_days`
-    #[error("history_days is {0}; it must be between 0 and {DAYS_MAX}")]
-    HistoryDays(usize),
-    /// `history_bytes_max`
-    #[error("history_bytes_max is {0}; it must be {BYTES_MIN} or more")]
-    HistoryBytes(usize),
+    /// A number that is out of range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// `web.allowed_hosts`
     #[error("web.allowed_hosts has {0:?}; it must be a name or address without port, in lower case")]
     AllowedHost(String),
@@ -209,12 +135,7 @@ impl Config {
         if let Some(host) = self.web.allowed_hosts.iter().find(|host| !is_plain(host)) {
             return Err(ConfigError::AllowedHost(host.clone()));
         }
-        if self.history_days > DAYS_MAX {
-            return Err(ConfigError::HistoryDays(self.history_days));
-        }
-        if self.history_bytes_max < BYTES_MIN {
-            return Err(ConfigError::HistoryBytes(self.history_bytes_max));
-        }
+        self.check_ranges()?;
         let keep = Retention { days: self.history_days as u64, bytes: self.history_bytes_max as u64 };
         if self.web.cert_file.is_some() != self.web.key_file.is_some() {
             return Err(ConfigError::HalfOfTls);

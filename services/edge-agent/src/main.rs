@@ -30,7 +30,8 @@ fn start() -> anyhow::Result<()> {
         [flag, file] if flag == "--config" => Some(PathBuf::from(file)),
         _ => return Err(exit::with_code(exit::USAGE, Misused)),
     };
-    let config: Config = service_runtime::config::load("edge-agent", file.as_deref())?;
+    let config: Config =
+        service_runtime::config::load("edge-agent", configdb_schema::address::SERVICES, file.as_deref())?;
     logging::init(config.log.format, &config.log.filter).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { edge_agent::run(config, Shutdown::on_signals()?, Health::new()).await })

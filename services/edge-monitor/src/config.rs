@@ -6,8 +6,9 @@ use configdb_schema::{ClusterName, Organisation};
 use edge_monitor_contract::identity;
 pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
+use service_runtime::config::{ConfigTable as _, RangeError};
+use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
-use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug::GroupId;
@@ -15,35 +16,36 @@ use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
 use crate::config_freshness::ReloadPolicy;
-use crate::spec::{INTERVAL_MAX, INTERVAL_MIN};
 use crate::state::{Scope, Settings};
 
-/// Configuration of an edge monitor, as in its file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// First part of every group.
-    pub organisation: String,
-    /// Whom to watch.
-    pub mode: Mode,
-    /// Where the bdSeq is kept.
-    pub state_dir: StateDir,
-    /// Own identity; None: derived from the cluster's, or from the organisation's name at the centre.
-    pub instance: Option<Uuid>,
-    /// What is watched is a simulation.
-    pub simulated: bool,
-    /// The cluster; edge only.
-    pub cluster: ClusterConfig,
-    /// Where the resources are; edge only.
-    pub kubernetes: KubernetesConfig,
-    /// How long a node may be silent, ms, where its resource does not say so.
-    pub interval_ms: u64,
-    /// When to ask edge agents to reload.
-    pub reload: ReloadConfig,
-    /// The broker.
-    pub mqtt: MqttConfig,
-    /// Health and metrics.
-    pub http: HttpConfig,
+config_table! {
+    /// Configuration of an edge monitor, as in its file.
+    pub struct Config {
+        /// First part of every Sparkplug group.
+        organisation: String = "ACME".to_owned();
+        /// Edge: the nodes of one cluster; central: the monitors of all clusters.
+        mode: Mode = Mode::Edge;
+        /// Directory that keeps the bdSeq between two runs.
+        state_dir: StateDir = StateDir::from(".");
+        /// Own Instance_UUID; absent: derived from cluster.uuid, or from organisation at the centre.
+        instance: Option<Uuid>;
+        /// What is watched is a simulation.
+        simulated: bool;
+        /// How long a node may be silent before it is asked for its birth; three times that is an alert.
+        interval_ms: u64 = 180_000, in 1_000..=86_400_000;
+    }
+    tables {
+        /// The cluster; edge only.
+        cluster: ClusterConfig;
+        /// Where the resources are; edge only.
+        kubernetes: KubernetesConfig;
+        /// When to ask edge agents to reload.
+        reload: ReloadConfig;
+        /// The broker.
+        mqtt: MqttConfig;
+        /// Health and metrics.
+        http: HttpConfig;
+    }
 }
 
 /// Whom a monitor watches.
@@ -57,32 +59,32 @@ pub enum Mode {
     Central,
 }
 
-/// The cluster that an edge monitor is on.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClusterConfig {
-    /// Its name.
-    pub name: String,
-    /// Its object in ConfigDB.
-    pub uuid: Option<Uuid>,
+config_table! {
+    /// The cluster that an edge monitor is on.
+    pub struct ClusterConfig {
+        /// Name of the cluster (edge).
+        name: String;
+        /// UUID of the cluster's object in ConfigDB (edge).
+        uuid: Option<Uuid>;
+    }
 }
 
-/// When to ask edge agents to reload, and when to raise the alert.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReloadConfig {
-    /// Random delay of the first request, at most.
-    pub jitter_ms: u64,
-    /// First pause between two requests for the same.
-    pub pause_ms_min: u64,
-    /// Longest pause between two requests for the same.
-    pub pause_ms_max: u64,
-    /// Shortest pause between two requests, whatever for.
-    pub rest_ms: u64,
-    /// Unheeded requests that raise the alert.
-    pub attempts_max: u32,
-    /// Time since the first unheeded request that raises the alert.
-    pub deadline_ms: u64,
+config_table! {
+    /// When to ask edge agents to reload, and when to raise the alert.
+    pub struct ReloadConfig {
+        /// Random delay of the first reload request, at most.
+        jitter_ms: u64 = 2_000;
+        /// First pause between two reload requests for the same; it doubles.
+        pause_ms_min: u64 = 30_000, in 1_000..=u64::MAX;
+        /// Longest pause between two reload requests for the same.
+        pause_ms_max: u64 = 3_600_000;
+        /// Shortest pause between two reload requests, whatever they are for.
+        rest_ms: u64 = 5_000;
+        /// Unheeded reload requests that raise the alert Will_Not_Reload.
+        attempts_max: u32 = 3, in 1..=u32::MAX;
+        /// Time since the first unheeded reload request that raises the alert.
+        deadline_ms: u64 = 300_000;
+    }
 }
 
 impl ServiceConfig for Config {
@@ -90,93 +92,6 @@ impl ServiceConfig for Config {
         &self.http
     }
 }
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            organisation: "ACME".to_owned(),
-            mode: Mode::Edge,
-            state_dir: StateDir::from("."),
-            instance: None,
-            simulated: false,
-            cluster: ClusterConfig::default(),
-            kubernetes: KubernetesConfig::default(),
-            interval_ms: 180_000,
-            reload: ReloadConfig::default(),
-            mqtt: MqttConfig::default(),
-            http: HttpConfig::default(),
-        }
-    }
-}
-
-impl Default for ReloadConfig {
-    fn default() -> Self {
-        Self {
-            jitter_ms: 2_000,
-            pause_ms_min: 30_000,
-            pause_ms_max: 3_600_000,
-            rest_ms: 5_000,
-            attempts_max: 3,
-            deadline_ms: 300_000,
-        }
-    }
-}
-
-/// Every key but those of `[mqtt]` and `[http]`, which their owners document.
-pub const KEYS: &[ConfigKey] = &[
-    ConfigKey { key: "organisation", default: "ACME", help: "first part of every Sparkplug group" },
-    ConfigKey {
-        key: "mode",
-        default: "edge",
-        help: "edge: the nodes of one cluster; central: the monitors of all clusters",
-    },
-    ConfigKey { key: "state_dir", default: ".", help: "directory that keeps the bdSeq between two runs" },
-    ConfigKey {
-        key: "instance",
-        default: "",
-        help: "own Instance_UUID; absent: derived from cluster.uuid, or from organisation at the centre",
-    },
-    ConfigKey { key: "simulated", default: "false", help: "what is watched is a simulation" },
-    ConfigKey { key: "cluster.name", default: "", help: "name of the cluster (edge)" },
-    ConfigKey { key: "cluster.uuid", default: "", help: "UUID of the cluster's object in ConfigDB (edge)" },
-    ConfigKey { key: "kubernetes.namespace", default: "fplus-edge", help: "namespace of the watched resources (edge)" },
-    ConfigKey {
-        key: "kubernetes.url",
-        default: "",
-        help: "plain HTTP of an API server without authentication, for simulators; absent: service account or kubeconfig (edge)",
-    },
-    ConfigKey {
-        key: "interval_ms",
-        default: "180000",
-        help: "how long a node may be silent before it is asked for its birth; three times that is an alert",
-    },
-    ConfigKey { key: "reload.jitter_ms", default: "2000", help: "random delay of the first reload request, at most" },
-    ConfigKey {
-        key: "reload.pause_ms_min",
-        default: "30000",
-        help: "first pause between two reload requests for the same; it doubles",
-    },
-    ConfigKey {
-        key: "reload.pause_ms_max",
-        default: "3600000",
-        help: "longest pause between two reload requests for the same",
-    },
-    ConfigKey {
-        key: "reload.rest_ms",
-        default: "5000",
-        help: "shortest pause between two reload requests, whatever they are for",
-    },
-    ConfigKey {
-        key: "reload.attempts_max",
-        default: "3",
-        help: "unheeded reload requests that raise the alert Will_Not_Reload",
-    },
-    ConfigKey {
-        key: "reload.deadline_ms",
-        default: "300000",
-        help: "time since the first unheeded reload request that raises the alert",
-    },
-];
 
 /// What is wrong with a [`Config`]. Messages name the key.
 #[derive(Debug, thiserror::Error)]
@@ -190,17 +105,12 @@ pub enum ConfigError {
     /// `cluster.uuid`
     #[error("cluster.uuid is missing; with mode = \"edge\" it must be the UUID of the cluster's object in ConfigDB")]
     ClusterUuid,
-    /// `interval_ms`
-    #[error("interval_ms is {0}; it must lie between 1000 (1 s) and 86400000 (24 h)")]
-    Interval(u64),
-    /// `reload.*`
-    #[error("reload.{key} {rule}")]
-    Reload {
-        /// Which key.
-        key: &'static str,
-        /// The rule that it breaks.
-        rule: &'static str,
-    },
+    /// A number that is out of range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    /// `reload.pause_ms_max`
+    #[error("reload.pause_ms_max is below reload.pause_ms_min")]
+    ReloadPause,
     /// `mqtt.*`
     #[error(transparent)]
     Mqtt(#[from] sparkplug_mqtt::MqttConfigError),
@@ -214,10 +124,8 @@ impl Config {
     pub fn validate(&self, seed: u64) -> Result<Settings, ConfigError> {
         let organisation = Organisation::new(&*self.organisation).map_err(ConfigError::Organisation)?;
         self.mqtt.validate()?;
+        self.check_ranges()?;
         let interval_default = Duration::from_millis(self.interval_ms);
-        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval_default) {
-            return Err(ConfigError::Interval(self.interval_ms));
-        }
         let reload = self.reload.policy()?;
         let (scope, derived) = match self.mode {
             Mode::Edge => {
@@ -247,15 +155,8 @@ impl Config {
 
 impl ReloadConfig {
     fn policy(&self) -> Result<ReloadPolicy, ConfigError> {
-        let broken = |key, rule| Err(ConfigError::Reload { key, rule });
-        if self.attempts_max == 0 {
-            return broken("attempts_max", "is 0; it must be at least 1");
-        }
-        if self.pause_ms_min < 1_000 {
-            return broken("pause_ms_min", "is below 1000 (1 s); a reload restarts an agent, give it time");
-        }
         if self.pause_ms_max < self.pause_ms_min {
-            return broken("pause_ms_max", "is below reload.pause_ms_min");
+            return Err(ConfigError::ReloadPause);
         }
         Ok(ReloadPolicy {
             jitter: Duration::from_millis(self.jitter_ms),
@@ -270,30 +171,20 @@ impl ReloadConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{INTERVAL_MAX, INTERVAL_MIN};
+
+    #[test]
+    fn the_range_of_the_interval_is_that_of_a_resource() {
+        for (ms, is_allowed) in [(999, false), (1_000, true), (86_400_000, true), (86_400_001, false)] {
+            let interval = Duration::from_millis(ms);
+            assert_eq!((INTERVAL_MIN..=INTERVAL_MAX).contains(&interval), is_allowed);
+            assert_eq!(Config { interval_ms: ms, ..edge() }.validate(1).is_ok(), is_allowed);
+        }
+    }
 
     fn edge() -> Config {
         let cluster = ClusterConfig { name: "Paint".into(), uuid: Some(Uuid::from_u128(5)) };
         Config { cluster, ..Config::default() }
-    }
-
-    #[test]
-    fn every_key_is_documented_with_its_default() {
-        #[derive(Default, Serialize)]
-        struct Own {
-            #[serde(flatten)]
-            config: OwnKeys,
-        }
-        #[derive(Serialize)]
-        struct OwnKeys(serde_json::Map<String, serde_json::Value>);
-        impl Default for OwnKeys {
-            fn default() -> Self {
-                let all = serde_json::to_value(Config::default()).unwrap();
-                let mut all = all.as_object().unwrap().clone();
-                all.retain(|key, _| key != "mqtt" && key != "http");
-                Self(all)
-            }
-        }
-        service_runtime::keys::check::<Own>(KEYS).unwrap();
     }
 
     #[test]

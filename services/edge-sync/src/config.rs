@@ -6,9 +6,9 @@ use std::time::Duration;
 use configdb_schema::{ClusterName, Organisation};
 use edge_sync_contract::names::sync_node;
 pub use kubernetes_client::KubernetesConfig;
-use serde::{Deserialize, Serialize};
+use service_runtime::config::{ConfigTable as _, RangeError};
+use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
-use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
@@ -24,97 +24,93 @@ use crate::state::prune::PruneLimits;
 const KINDS: [&str; 3] =
     ["helm.toolkit.fluxcd.io/v2/HelmRelease", "source.toolkit.fluxcd.io/v1/GitRepository", "v1/ConfigMap"];
 
-/// Configuration of edge sync, as in its file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// First part of the group.
-    pub organisation: String,
-    /// Where the bdSeq is kept.
-    pub state_dir: StateDir,
-    /// The cluster is a simulation.
-    pub simulated: bool,
-    /// The cluster.
-    pub cluster: ClusterConfig,
-    /// Its API.
-    pub kubernetes: KubernetesConfig,
+config_table! {
+    /// Configuration of edge sync, as in its file.
+    pub struct Config {
+        /// First part of the Sparkplug group.
+        organisation: String = "ACME".to_owned();
+        /// Directory that keeps the bdSeq between two runs.
+        state_dir: StateDir = StateDir::from(".");
+        /// The cluster is a simulation.
+        simulated: bool;
+    }
+    tables {
+        /// The cluster.
+        cluster: ClusterConfig;
+        /// Its API.
+        kubernetes: KubernetesConfig;
+        /// What is applied, and how fast.
+        sync: SyncConfig;
+        /// The sealed secrets controller.
+        sealing: SealingConfig;
+        /// The cluster's certificate.
+        identity: IdentityConfig;
+        /// The broker.
+        mqtt: MqttConfig;
+        /// Health and metrics.
+        http: HttpConfig;
+    }
+}
+
+config_table! {
+    /// The cluster that is followed.
+    pub struct ClusterConfig {
+        /// Name of the cluster.
+        name: String;
+        /// UUID of the cluster's object in ConfigDB.
+        uuid: Option<Uuid>;
+    }
+}
+
+config_table! {
     /// What is applied, and how fast.
-    pub sync: SyncConfig,
+    pub struct SyncConfig {
+        /// Kinds that deployments may consist of, as <api version>/<Kind>.
+        kinds: Vec<String> = KINDS.map(str::to_owned).to_vec();
+        /// Deployments that are applied at the same time.
+        applies_max: usize = 4, in 1..=64;
+        /// First wait before a failed deployment is tried again; it doubles.
+        retry_ms_min: u64 = 1_000, in 100..=u64::MAX;
+        /// Longest wait before a failed deployment is tried again.
+        retry_ms_max: u64 = 300_000;
+        /// Objects that are deleted in one pass, at most.
+        prune_max_per_pass: u32 = 20, in 1..=1_000;
+        /// Time from the beginning of a pass to the next.
+        prune_interval_ms: u64 = 10_000, in 100..=u64::MAX;
+        /// An index that takes away more than this share of the deployments, and more than five, is carried out after a delay.
+        prune_max_percent: u32 = 50, in 0..=100;
+        /// That delay; Desired/Error tells of it.
+        prune_guard_ms: u64 = 60_000;
+    }
+}
+
+config_table! {
     /// The sealed secrets controller.
-    pub sealing: SealingConfig,
-    /// The cluster's certificate.
-    pub identity: IdentityConfig,
-    /// The broker.
-    pub mqtt: MqttConfig,
-    /// Health and metrics.
-    pub http: HttpConfig,
+    pub struct SealingConfig {
+        /// There is a Sealed Secrets controller.
+        enabled: bool = true;
+        /// Namespace of the controller's Service.
+        namespace: String = "sealed-secrets".to_owned();
+        /// Name of the controller's Service.
+        service: String = "sealed-secrets".to_owned();
+        /// How often the sealing certificate is read.
+        refresh_ms: u64 = 3_600_000, in 1_000..=u64::MAX;
+    }
 }
 
-/// The cluster that is followed.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClusterConfig {
-    /// Its name.
-    pub name: String,
-    /// Its object in ConfigDB.
-    pub uuid: Option<Uuid>,
-}
-
-/// What is applied, and how fast.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SyncConfig {
-    /// Kinds that may be applied, as `<api version>/<Kind>`.
-    pub kinds: Vec<String>,
-    /// Deployments that are applied at the same time.
-    pub applies_max: usize,
-    /// First wait before a failed deployment is tried again.
-    pub retry_ms_min: u64,
-    /// Longest wait.
-    pub retry_ms_max: u64,
-    /// Objects deleted in one pass.
-    pub prune_max_per_pass: u32,
-    /// Time from one pass to the next.
-    pub prune_interval_ms: u64,
-    /// Share of the deployments that one index may take away without a delay.
-    pub prune_max_percent: u32,
-    /// The delay.
-    pub prune_guard_ms: u64,
-}
-
-/// The sealed secrets controller.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SealingConfig {
-    /// There is one.
-    pub enabled: bool,
-    /// Namespace of its Service.
-    pub namespace: String,
-    /// Name of its Service.
-    pub service: String,
-    /// How often the certificate is read.
-    pub refresh_ms: u64,
-}
-
-/// The cluster's certificate, and the credentials of a cluster that has none.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IdentityConfig {
-    /// Renew the certificate in Secret `sparkfleet-identity`.
-    pub renew: bool,
-    /// User of the quarantine group.
-    pub username: Option<String>,
-    /// Its password.
-    pub password: Password,
-    /// PEM file with a certificate of the quarantine group.
-    pub cert_file: Option<PathBuf>,
-    /// PEM file with its private key.
-    pub key_file: Option<PathBuf>,
-}
-
-impl Default for IdentityConfig {
-    fn default() -> Self {
-        Self { renew: true, username: None, password: Password::default(), cert_file: None, key_file: None }
+config_table! {
+    /// The cluster's certificate, and the credentials of a cluster that has none.
+    pub struct IdentityConfig {
+        /// Renew the certificate in Secret sparkfleet-identity, if there is one, when two thirds of its life are over.
+        renew: bool = true;
+        /// User by whom a cluster asks whose certificate has expired: one that may only enrol.
+        username: Option<String>;
+        /// Its password; better given as identity.password_file.
+        password: Password;
+        /// PEM file of the certificate by which a cluster asks whose own has expired: one that may only enrol.
+        cert_file: Option<PathBuf>;
+        /// PEM file of the private key of identity.cert_file.
+        key_file: Option<PathBuf>;
     }
 }
 
@@ -123,117 +119,6 @@ impl ServiceConfig for Config {
         &self.http
     }
 }
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            organisation: "ACME".to_owned(),
-            state_dir: StateDir::from("."),
-            simulated: false,
-            cluster: ClusterConfig::default(),
-            kubernetes: KubernetesConfig::default(),
-            sync: SyncConfig::default(),
-            sealing: SealingConfig::default(),
-            identity: IdentityConfig::default(),
-            mqtt: MqttConfig::default(),
-            http: HttpConfig::default(),
-        }
-    }
-}
-
-impl Default for SyncConfig {
-    fn default() -> Self {
-        Self {
-            kinds: KINDS.map(str::to_owned).to_vec(),
-            applies_max: 4,
-            retry_ms_min: 1_000,
-            retry_ms_max: 300_000,
-            prune_max_per_pass: 20,
-            prune_interval_ms: 10_000,
-            prune_max_percent: 50,
-            prune_guard_ms: 60_000,
-        }
-    }
-}
-
-impl Default for SealingConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            namespace: "sealed-secrets".to_owned(),
-            service: "sealed-secrets".to_owned(),
-            refresh_ms: 3_600_000,
-        }
-    }
-}
-
-/// Every key but those of `[mqtt]` and `[http]`, which their owners document.
-pub const KEYS: &[ConfigKey] = &[
-    ConfigKey { key: "organisation", default: "ACME", help: "first part of the Sparkplug group" },
-    ConfigKey { key: "state_dir", default: ".", help: "directory that keeps the bdSeq between two runs" },
-    ConfigKey { key: "simulated", default: "false", help: "the cluster is a simulation" },
-    ConfigKey { key: "cluster.name", default: "", help: "name of the cluster" },
-    ConfigKey { key: "cluster.uuid", default: "", help: "UUID of the cluster's object in ConfigDB" },
-    ConfigKey {
-        key: "kubernetes.namespace",
-        default: "fplus-edge",
-        help: "the only namespace in which deployments are applied",
-    },
-    ConfigKey {
-        key: "kubernetes.url",
-        default: "",
-        help: "plain HTTP of an API server without authentication, for simulators; absent: service account or kubeconfig",
-    },
-    ConfigKey {
-        key: "sync.kinds",
-        default: "helm.toolkit.fluxcd.io/v2/HelmRelease,source.toolkit.fluxcd.io/v1/GitRepository,v1/ConfigMap",
-        help: "kinds that deployments may consist of, as <api version>/<Kind>",
-    },
-    ConfigKey { key: "sync.applies_max", default: "4", help: "deployments that are applied at the same time" },
-    ConfigKey {
-        key: "sync.retry_ms_min",
-        default: "1000",
-        help: "first wait before a failed deployment is tried again; it doubles",
-    },
-    ConfigKey {
-        key: "sync.retry_ms_max",
-        default: "300000",
-        help: "longest wait before a failed deployment is tried again",
-    },
-    ConfigKey { key: "sync.prune_max_per_pass", default: "20", help: "objects that are deleted in one pass, at most" },
-    ConfigKey {
-        key: "sync.prune_interval_ms",
-        default: "10000",
-        help: "time from the beginning of a pass to the next",
-    },
-    ConfigKey {
-        key: "sync.prune_max_percent",
-        default: "50",
-        help: "an index that takes away more than this share of the deployments, and more than five, is carried out after a delay",
-    },
-    ConfigKey { key: "sync.prune_guard_ms", default: "60000", help: "that delay; Desired/Error tells of it" },
-    ConfigKey { key: "sealing.enabled", default: "true", help: "there is a Sealed Secrets controller" },
-    ConfigKey { key: "sealing.namespace", default: "sealed-secrets", help: "namespace of the controller's Service" },
-    ConfigKey { key: "sealing.service", default: "sealed-secrets", help: "name of the controller's Service" },
-    ConfigKey {
-        key: "identity.renew",
-        default: "true",
-        help: "renew the certificate in Secret sparkfleet-identity, if there is one, when two thirds of its life are over",
-    },
-    ConfigKey {
-        key: "identity.username",
-        default: "",
-        help: "user by whom a cluster asks whose certificate has expired: one that may only enrol",
-    },
-    ConfigKey { key: "identity.password", default: "", help: "its password; better given as identity.password_file" },
-    ConfigKey {
-        key: "identity.cert_file",
-        default: "",
-        help: "PEM file of the certificate by which a cluster asks whose own has expired: one that may only enrol",
-    },
-    ConfigKey { key: "identity.key_file", default: "", help: "PEM file of the private key of identity.cert_file" },
-    ConfigKey { key: "sealing.refresh_ms", default: "3600000", help: "how often the sealing certificate is read" },
-];
 
 /// What is wrong with a [`Config`]. Messages name the key.
 #[derive(Debug, thiserror::Error)]
@@ -250,6 +135,9 @@ pub enum ConfigError {
     /// `sync.kinds`
     #[error("sync.kinds: {0}")]
     Kind(#[from] KindError),
+    /// A number that is out of range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// Another key.
     #[error("{key} {rule}")]
     Key {
@@ -328,17 +216,12 @@ impl Config {
     }
 
     fn check_rest(&self) -> Result<(), ConfigError> {
+        self.check_ranges()?;
         let sync = &self.sync;
         let rules = [
             (!self.kubernetes.namespace.is_empty(), "kubernetes.namespace", "must not be empty"),
             (!sync.kinds.is_empty(), "sync.kinds", "must name at least one kind"),
-            ((1..=64).contains(&sync.applies_max), "sync.applies_max", "must lie between 1 and 64"),
-            (sync.retry_ms_min >= 100, "sync.retry_ms_min", "must be at least 100 (0.1 s)"),
             (sync.retry_ms_max >= sync.retry_ms_min, "sync.retry_ms_max", "must be at least sync.retry_ms_min"),
-            ((1..=1000).contains(&sync.prune_max_per_pass), "sync.prune_max_per_pass", "must lie between 1 and 1000"),
-            (sync.prune_interval_ms >= 100, "sync.prune_interval_ms", "must be at least 100 (0.1 s)"),
-            (sync.prune_max_percent <= 100, "sync.prune_max_percent", "must lie between 0 and 100"),
-            (self.sealing.refresh_ms >= 1000, "sealing.refresh_ms", "must be at least 1000 (1 s)"),
             (
                 !self.sealing.enabled || !(self.sealing.namespace.is_empty() || self.sealing.service.is_empty()),
                 "sealing.service",
@@ -362,20 +245,6 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_documented_with_its_default() {
-        #[derive(Serialize)]
-        struct Own(serde_json::Map<String, serde_json::Value>);
-        impl Default for Own {
-            fn default() -> Self {
-                let mut all = serde_json::to_value(Config::default()).unwrap().as_object().unwrap().clone();
-                all.retain(|key, _| key != "mqtt" && key != "http");
-                Self(all)
-            }
-        }
-        service_runtime::keys::check::<Own>(KEYS).unwrap();
-    }
-
-    #[test]
     fn the_node_is_sync_in_the_clusters_group() {
         let checked = good().validate(1).unwrap();
         assert_eq!(checked.node.to_string(), "ACME-Paint/Sync");
@@ -395,9 +264,9 @@ mod tests {
             (Config { cluster: ClusterConfig { uuid: None, ..good().cluster }, ..good() }, "cluster.uuid is missing"),
             (sync(|sync| sync.kinds = vec!["ConfigMap".to_owned()]), "sync.kinds: kind \"ConfigMap\" must be written"),
             (sync(|sync| sync.kinds.clear()), "sync.kinds must name"),
-            (sync(|sync| sync.applies_max = 0), "sync.applies_max must"),
+            (sync(|sync| sync.applies_max = 0), "sync.applies_max is 0; it must be between 1 and 64"),
             (sync(|sync| sync.retry_ms_max = 1), "sync.retry_ms_max must"),
-            (sync(|sync| sync.prune_max_percent = 101), "sync.prune_max_percent must"),
+            (sync(|sync| sync.prune_max_percent = 101), "sync.prune_max_percent is 101; it must be at most 100"),
         ];
         for (config, message) in table {
             let error = config.validate(1).unwrap_err().to_string();

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use service_runtime::config::ConfigTable as _;
 use service_runtime::keys;
 
-use crate::config;
+use crate::config::Config;
 
 /// To run the process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,7 +57,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs
 }
 
 fn help() -> String {
-    let keys = keys::help(&config::keys());
+    let keys = keys::help(&Config::keys());
     format!(
         "Edge sync and edge monitor of one Sparkfleet edge cluster, in one process.\n\n\
          Usage: sparkfleet-edge [--config <file.toml>]\n\n\
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn help_lists_every_key() {
         let Ok(ParsedArgs::Print(text)) = parsed(&["--help"]) else { panic!("a text") };
-        for key in config::keys() {
+        for key in Config::keys() {
             assert!(text.contains(&format!("  {} ", key.key)), "{}", key.key);
         }
     }

@@ -2,165 +2,64 @@
 
 use edge_monitor::config::ReloadConfig;
 use edge_sync::config::{ClusterConfig, IdentityConfig, KubernetesConfig, SealingConfig, SyncConfig};
-use serde::{Deserialize, Serialize};
+use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
-use service_runtime::keys::ConfigKey;
 use service_runtime::logging::LogSection;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
-/// Configuration of the edge process, as in its file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// First part of the group.
-    pub organisation: String,
-    /// Where the bdSeq of both nodes is kept.
-    pub state_dir: StateDir,
-    /// The cluster is a simulation.
-    pub simulated: bool,
-    /// The cluster.
-    pub cluster: ClusterConfig,
-    /// Its API.
-    pub kubernetes: KubernetesConfig,
-    /// Edge sync: what is applied, and how fast.
-    pub sync: SyncConfig,
-    /// Edge sync: the sealed secrets controller.
-    pub sealing: SealingConfig,
-    /// The cluster's certificate.
-    pub identity: IdentityConfig,
-    /// Edge monitor.
-    pub monitor: MonitorSection,
-    /// The broker.
-    pub mqtt: MqttConfig,
-    /// Health and metrics of both.
-    pub http: HttpConfig,
-    /// The log.
-    pub log: LogSection,
+config_table! {
+    /// Configuration of the edge process, as in its file.
+    pub struct Config {
+        /// First part of the Sparkplug group.
+        organisation: String = "ACME".to_owned();
+        /// Directory that keeps the bdSeq of both nodes between two runs.
+        state_dir: StateDir = StateDir::from(".");
+        /// The cluster is a simulation.
+        simulated: bool;
+    }
+    tables {
+        /// The cluster.
+        cluster: ClusterConfig;
+        /// Its API.
+        kubernetes: KubernetesConfig;
+        /// Edge sync: what is applied, and how fast.
+        sync: SyncConfig;
+        /// Edge sync: the sealed secrets controller.
+        sealing: SealingConfig;
+        /// The cluster's certificate.
+        identity: IdentityConfig;
+        /// Edge monitor.
+        monitor: MonitorSection;
+        /// The broker.
+        mqtt: MqttConfig;
+        /// Health and metrics of both.
+        http: HttpConfig;
+        /// The log.
+        log: LogSection;
+    }
 }
 
-/// What only the monitor has.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MonitorSection {
-    /// Own identity.
-    pub instance: Option<Uuid>,
-    /// How long a node may be silent.
-    pub interval_ms: u64,
-    /// When to ask edge agents to reload.
-    pub reload: ReloadConfig,
+config_table! {
+    /// What only the monitor has.
+    pub struct MonitorSection {
+        /// Instance_UUID of the monitor; absent: derived from cluster.uuid.
+        instance: Option<Uuid>;
+        /// How long a node may be silent before it is asked for its birth; three times that is an alert.
+        interval_ms: u64 = 180_000, in 1_000..=86_400_000;
+    }
+    tables {
+        /// When to ask edge agents to reload.
+        reload: ReloadConfig;
+    }
 }
 
 impl ServiceConfig for Config {
     fn http(&self) -> &HttpConfig {
         &self.http
     }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let edge_sync::Config {
-            organisation,
-            state_dir,
-            simulated,
-            cluster,
-            kubernetes,
-            sync,
-            sealing,
-            identity,
-            mqtt,
-            http,
-        } = edge_sync::Config::default();
-        let (monitor, log) = (MonitorSection::default(), LogSection::default());
-        Self {
-            organisation,
-            state_dir,
-            simulated,
-            cluster,
-            kubernetes,
-            sync,
-            sealing,
-            identity,
-            monitor,
-            mqtt,
-            http,
-            log,
-        }
-    }
-}
-
-impl Default for MonitorSection {
-    fn default() -> Self {
-        let edge_monitor::Config { instance, interval_ms, reload, .. } = edge_monitor::Config::default();
-        Self { instance, interval_ms, reload }
-    }
-}
-
-const MONITOR_KEYS: &[ConfigKey] = &[
-    ConfigKey {
-        key: "monitor.instance",
-        default: "",
-        help: "Instance_UUID of the monitor; absent: derived from cluster.uuid",
-    },
-    ConfigKey {
-        key: "monitor.interval_ms",
-        default: "180000",
-        help: "how long a node may be silent before it is asked for its birth; three times that is an alert",
-    },
-    ConfigKey {
-        key: "monitor.reload.jitter_ms",
-        default: "2000",
-        help: "random delay of the first reload request, at most",
-    },
-    ConfigKey {
-        key: "monitor.reload.pause_ms_min",
-        default: "30000",
-        help: "first pause between two reload requests for the same; it doubles",
-    },
-    ConfigKey {
-        key: "monitor.reload.pause_ms_max",
-        default: "3600000",
-        help: "longest pause between two reload requests for the same",
-    },
-    ConfigKey {
-        key: "monitor.reload.rest_ms",
-        default: "5000",
-        help: "shortest pause between two reload requests, whatever they are for",
-    },
-    ConfigKey {
-        key: "monitor.reload.attempts_max",
-        default: "3",
-        help: "unheeded reload requests that raise the alert Will_Not_Reload",
-    },
-    ConfigKey {
-        key: "monitor.reload.deadline_ms",
-        default: "300000",
-        help: "time since the first unheeded reload request that raises the alert",
-    },
-];
-
-const PROCESS_KEYS: &[ConfigKey] = &[
-    ConfigKey {
-        key: "http.listen",
-        default: "",
-        help: "address for /livez, /readyz and /metrics; absent: they are not served",
-    },
-    ConfigKey { key: "log.format", default: "human", help: "human or json" },
-    ConfigKey { key: "log.filter", default: "info", help: "what is logged, such as info,edge_sync=debug" },
-];
-
-/// Every key.
-pub fn keys() -> Vec<ConfigKey> {
-    let mqtt = MqttConfig::KEYS.iter().map(|key| ConfigKey { key: key.key, default: key.default, help: key.help });
-    edge_sync::config::KEYS
-        .iter()
-        .chain(MONITOR_KEYS)
-        .copied()
-        .chain(mqtt)
-        .chain(PROCESS_KEYS.iter().copied())
-        .collect()
 }
 
 impl Config {
@@ -200,11 +99,6 @@ mod tests {
     use edge_monitor::config::Mode;
 
     #[test]
-    fn every_key_is_documented_with_its_default() {
-        service_runtime::keys::check::<Config>(&keys()).unwrap();
-    }
-
-    #[test]
     fn the_file_of_the_edge_cluster_chart_configures_both() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("edge.toml");
@@ -238,7 +132,7 @@ mod tests {
             password.display()
         );
         std::fs::write(&file, text).unwrap();
-        let config: Config = service_runtime::config::load_with("edge", Some(&file), []).unwrap();
+        let config: Config = service_runtime::config::load_with("edge", &[], Some(&file), []).unwrap();
         let (sync, monitor) = config.split();
         let checked = sync.validate(1).unwrap();
         assert_eq!(checked.node.to_string(), "WORKS-Paint_Shop/Sync");
@@ -253,11 +147,17 @@ mod tests {
     }
 
     #[test]
+    fn the_monitor_is_configured_as_it_is_on_its_own() {
+        let (of_edge, own) = (Config::default().split().1, edge_monitor::Config::default());
+        assert_eq!((of_edge.instance, of_edge.interval_ms), (own.instance, own.interval_ms));
+    }
+
+    #[test]
     fn an_unknown_key_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("edge.toml");
         std::fs::write(&file, "[sync]\nprune_max = 3\n").unwrap();
-        let error = service_runtime::config::load_with::<Config, _>("edge", Some(&file), []).unwrap_err();
+        let error = service_runtime::config::load_with::<Config, _>("edge", &[], Some(&file), []).unwrap_err();
         assert!(error.to_string().contains("sync.prune_max"), "{error}");
     }
 }

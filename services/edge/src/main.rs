@@ -31,7 +31,8 @@ fn main() -> ExitCode {
 }
 
 fn start(arguments: Arguments) -> anyhow::Result<()> {
-    let config: Config = service_runtime::config::load("edge", arguments.config.as_deref())?;
+    let config: Config =
+        service_runtime::config::load("edge", configdb_schema::address::SERVICES, arguments.config.as_deref())?;
     logging::init(config.log.format, &config.log.filter).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(service::run(config, run))

@@ -9,8 +9,9 @@ use join_protocol::message::grant::Component;
 use join_service_contract::join_node;
 pub use kubernetes_client::KubernetesConfig;
 use serde::{Deserialize, Serialize};
+use service_runtime::config::{ConfigTable as _, RangeError};
+use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
-use service_runtime::keys::ConfigKey;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug::{EdgeNodeDescriptor, GroupId};
@@ -19,50 +20,52 @@ use uuid::Uuid;
 
 use crate::settings::{Network, Settings};
 
-/// Configuration of the join service, as in its file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// First part of the groups.
-    pub organisation: String,
-    /// Where the bdSeq is kept.
-    pub state_dir: StateDir,
-    /// The cluster is a simulation.
-    pub simulated: bool,
-    /// Name of this replica; empty: a random one.
-    pub replica: String,
-    /// The cluster.
-    pub cluster: ClusterConfig,
-    /// Its API.
-    pub kubernetes: KubernetesConfig,
-    /// Where keys come from.
-    pub trust: TrustConfig,
-    /// What a ticket holds, and how many are given.
-    pub join: JoinConfig,
-    /// The broker.
-    pub mqtt: MqttConfig,
-    /// Health and metrics.
-    pub http: HttpConfig,
+config_table! {
+    /// Configuration of the join service, as in its file.
+    pub struct Config {
+        /// First part of the Sparkplug groups.
+        organisation: String = "ACME".to_owned();
+        /// Directory that keeps the bdSeq between two runs.
+        state_dir: StateDir = StateDir::from(".");
+        /// The cluster is a simulation.
+        simulated: bool;
+        /// Name of this replica, unlike that of any other; absent: a random one.
+        replica: String;
+    }
+    tables {
+        /// The cluster.
+        cluster: ClusterConfig;
+        /// Its API.
+        kubernetes: KubernetesConfig;
+        /// Where keys come from.
+        trust: TrustConfig;
+        /// What a ticket holds, and how many are given.
+        join: JoinConfig;
+        /// The broker.
+        mqtt: MqttConfig;
+        /// Health and metrics.
+        http: HttpConfig;
+    }
 }
 
-/// The cluster that hosts join.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClusterConfig {
-    /// Its name.
-    pub name: String,
-    /// Its object in ConfigDB.
-    pub uuid: Option<Uuid>,
+config_table! {
+    /// The cluster that hosts join.
+    pub struct ClusterConfig {
+        /// Name of the cluster.
+        name: String;
+        /// UUID of the cluster's object in ConfigDB.
+        uuid: Option<Uuid>;
+    }
 }
 
-/// Where keys come from: one of both.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrustConfig {
-    /// Directory with files that only the service's user may read.
-    pub directory: Option<PathBuf>,
-    /// Kubernetes Secret in `kubernetes.namespace` whose keys are the names of these files.
-    pub secret: Option<String>,
+config_table! {
+    /// Where keys come from: one of both.
+    pub struct TrustConfig {
+        /// Directory with issuer.key, issuer.certificates, root.pub, master.key and, where needed, master.salt, ca.crt, ca.key, sa.key, sa.pub, front-proxy-ca.key, front-proxy-ca.crt, etcd-ca.key, etcd-ca.crt, k3s-server-token; readable by nobody else.
+        directory: Option<PathBuf>;
+        /// Instead: a Kubernetes Secret in kubernetes.namespace with these keys.
+        secret: Option<String>;
+    }
 }
 
 /// What runs the cluster.
@@ -76,36 +79,36 @@ pub enum Distribution {
     K3s,
 }
 
-/// What a ticket holds, and how many are given.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct JoinConfig {
-    /// What runs the cluster.
-    pub distribution: Distribution,
-    /// URLs of the API servers that hosts join by.
-    pub servers: Vec<String>,
-    /// Version of Kubernetes that hosts install.
-    pub kubernetes_version: String,
-    /// What hosts install: `<sha256> <absolute path> <url>` each.
-    pub components: Vec<String>,
-    /// Labels of nodes, `key=value`.
-    pub labels: Vec<String>,
-    /// Taints of nodes, `key=value:effect`.
-    pub taints: Vec<String>,
-    /// Networks in which hosts may have addresses certified, as `10.1.0.0/16`.
-    pub networks: Vec<String>,
-    /// How long a join token is valid.
-    pub token_minutes: u64,
-    /// How long one host may take to join the control plane.
-    pub control_plane_minutes: u64,
-    /// How long certificates of kubelets and SSH host keys are valid.
-    pub certificate_days: u64,
-    /// Hosts that are remembered.
-    pub hosts_max: usize,
-    /// Hellos that are answered in one second.
-    pub hellos_per_second_max: u32,
-    /// Evidence that is judged in one second.
-    pub evidence_per_second_max: u32,
+config_table! {
+    /// What a ticket holds, and how many are given.
+    pub struct JoinConfig {
+        /// `kubeadm` or `k3s`.
+        distribution: Distribution = Distribution::Kubeadm;
+        /// URLs of the API servers that hosts join by.
+        servers: Vec<String>;
+        /// Version of Kubernetes that hosts install.
+        kubernetes_version: String;
+        /// What hosts install, each as `<sha256> <absolute path> <url>`.
+        components: Vec<String>;
+        /// Labels of nodes, each as `key=value`.
+        labels: Vec<String>;
+        /// Taints of nodes, each as `key=value:effect`.
+        taints: Vec<String>;
+        /// Networks in which hosts may have addresses certified, as 10.1.0.0/16; absent: only the node's name is certified.
+        networks: Vec<String>;
+        /// How long a join token is valid; it is revoked earlier, when the host is a member or failed.
+        token_minutes: u64 = 15, in 1..=15;
+        /// How long one host may take to join the control plane before another may.
+        control_plane_minutes: u64 = 10, in 1..=60;
+        /// How long certificates of kubelets and SSH host keys are valid.
+        certificate_days: u64 = 90, in 1..=366;
+        /// Hosts that are remembered; more are refused.
+        hosts_max: usize = 2_000, in 1..=10_000;
+        /// Hellos that are answered in one second, those of known hosts first; more are told that the service is busy.
+        hellos_per_second_max: u32 = 50, in 1..=u32::MAX;
+        /// Evidence that is judged in one second, that of known hosts first; hosts repeat theirs.
+        evidence_per_second_max: u32 = 20, in 1..=u32::MAX;
+    }
 }
 
 impl ServiceConfig for Config {
@@ -113,98 +116,6 @@ impl ServiceConfig for Config {
         &self.http
     }
 }
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            organisation: "ACME".to_owned(),
-            state_dir: StateDir::from("."),
-            simulated: false,
-            replica: String::new(),
-            cluster: ClusterConfig::default(),
-            kubernetes: KubernetesConfig::default(),
-            trust: TrustConfig::default(),
-            join: JoinConfig::default(),
-            mqtt: MqttConfig::default(),
-            http: HttpConfig::default(),
-        }
-    }
-}
-
-impl Default for JoinConfig {
-    fn default() -> Self {
-        Self {
-            distribution: Distribution::Kubeadm,
-            servers: Vec::new(),
-            kubernetes_version: String::new(),
-            components: Vec::new(),
-            labels: Vec::new(),
-            taints: Vec::new(),
-            networks: Vec::new(),
-            token_minutes: 15,
-            control_plane_minutes: 10,
-            certificate_days: 90,
-            hosts_max: 2_000,
-            hellos_per_second_max: 50,
-            evidence_per_second_max: 20,
-        }
-    }
-}
-
-const fn key(key: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
-    ConfigKey { key, default, help }
-}
-
-/// Every key but those of `[mqtt]` and `[http]`, which their owners document.
-pub const KEYS: &[ConfigKey] = &[
-    key("organisation", "ACME", "first part of the Sparkplug groups"),
-    key("state_dir", ".", "directory that keeps the bdSeq between two runs"),
-    key("simulated", "false", "the cluster is a simulation"),
-    key("replica", "", "name of this replica, unlike that of any other; absent: a random one"),
-    key("cluster.name", "", "name of the cluster"),
-    key("cluster.uuid", "", "UUID of the cluster's object in ConfigDB"),
-    key("kubernetes.namespace", "fplus-edge", "namespace in which requests, hosts and leases are kept"),
-    key(
-        "kubernetes.url",
-        "",
-        "plain HTTP of an API server without authentication, for simulators; absent: service account or kubeconfig",
-    ),
-    key(
-        "trust.directory",
-        "",
-        "directory with issuer.key, issuer.certificates, root.pub, master.key and, where needed, master.salt, ca.crt, ca.key, sa.key, sa.pub, front-proxy-ca.key, front-proxy-ca.crt, etcd-ca.key, etcd-ca.crt, k3s-server-token; readable by nobody else",
-    ),
-    key("trust.secret", "", "instead: a Kubernetes Secret in kubernetes.namespace with these keys"),
-    key("join.distribution", "kubeadm", "kubeadm or k3s"),
-    key("join.servers", "", "URLs of the API servers that hosts join by"),
-    key("join.kubernetes_version", "", "version of Kubernetes that hosts install"),
-    key("join.components", "", "what hosts install, each as `<sha256> <absolute path> <url>`"),
-    key("join.labels", "", "labels of nodes, each as `key=value`"),
-    key("join.taints", "", "taints of nodes, each as `key=value:effect`"),
-    key(
-        "join.networks",
-        "",
-        "networks in which hosts may have addresses certified, as 10.1.0.0/16; absent: only the node's name is certified",
-    ),
-    key(
-        "join.token_minutes",
-        "15",
-        "how long a join token is valid; it is revoked earlier, when the host is a member or failed",
-    ),
-    key("join.control_plane_minutes", "10", "how long one host may take to join the control plane before another may"),
-    key("join.certificate_days", "90", "how long certificates of kubelets and SSH host keys are valid"),
-    key("join.hosts_max", "2000", "hosts that are remembered; more are refused"),
-    key(
-        "join.hellos_per_second_max",
-        "50",
-        "hellos that are answered in one second, those of known hosts first; more are told that the service is busy",
-    ),
-    key(
-        "join.evidence_per_second_max",
-        "20",
-        "evidence that is judged in one second, that of known hosts first; hosts repeat theirs",
-    ),
-];
 
 /// What is wrong with a [`Config`]. Messages name the key.
 #[derive(Debug, thiserror::Error)]
@@ -218,6 +129,9 @@ pub enum ConfigError {
     /// `cluster.uuid`
     #[error("cluster.uuid is missing; it must be the UUID of the cluster's object in ConfigDB")]
     ClusterUuid,
+    /// A number that is out of range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// Another key.
     #[error("{key} {rule}")]
     Key {
@@ -286,6 +200,7 @@ impl Config {
     }
 
     fn check_rest(&self) -> Result<(), ConfigError> {
+        self.check_ranges()?;
         let join = &self.join;
         let text = |text: &String| !text.is_empty() && text.len() <= 253 && !text.chars().any(char::is_control);
         let rules = [
@@ -301,12 +216,6 @@ impl Config {
             (join.taints.len() <= 64 && join.taints.iter().all(text), "join.taints", "must be at most 64 short texts"),
             (join.components.len() <= 64, "join.components", "must be at most 64"),
             (join.kubernetes_version.len() <= 64, "join.kubernetes_version", "must have at most 64 characters"),
-            ((1..=15).contains(&join.token_minutes), "join.token_minutes", "must lie between 1 and 15"),
-            ((1..=60).contains(&join.control_plane_minutes), "join.control_plane_minutes", "must lie between 1 and 60"),
-            ((1..=366).contains(&join.certificate_days), "join.certificate_days", "must lie between 1 and 366"),
-            ((1..=10_000).contains(&join.hosts_max), "join.hosts_max", "must lie between 1 and 10000"),
-            (join.hellos_per_second_max > 0, "join.hellos_per_second_max", "must be at least 1"),
-            (join.evidence_per_second_max > 0, "join.evidence_per_second_max", "must be at least 1"),
             (self.replica.len() <= 63, "replica", "must have at most 63 characters"),
         ];
         match rules.into_iter().find(|(is_met, _, _)| !is_met) {
@@ -355,20 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_documented_with_its_default() {
-        #[derive(Serialize)]
-        struct Own(serde_json::Map<String, serde_json::Value>);
-        impl Default for Own {
-            fn default() -> Self {
-                let mut all = serde_json::to_value(Config::default()).unwrap().as_object().unwrap().clone();
-                all.retain(|key, _| key != "mqtt" && key != "http");
-                Self(all)
-            }
-        }
-        service_runtime::keys::check::<Own>(KEYS).unwrap();
-    }
-
-    #[test]
     fn the_node_is_join_in_the_clusters_group() {
         let mut config = good();
         config.join.networks = vec!["10.1.0.0/16".to_owned(), "fd00::/8".to_owned()];
@@ -399,7 +294,7 @@ mod tests {
             (join(|join| join.networks = vec!["10.1.0.0/33".to_owned()]), "join.networks holds \"10.1.0.0/33\""),
             (join(|join| join.components = vec!["/x https://x".to_owned()]), "join.components holds"),
             (join(|join| join.components = vec!["sha256:ab /x https://x".to_owned()]), "join.components holds"),
-            (join(|join| join.token_minutes = 16), "join.token_minutes must"),
+            (join(|join| join.token_minutes = 16), "join.token_minutes is 16; it must be between 1 and 15"),
         ];
         for (config, message) in table {
             let error = config.validate("x").unwrap_err().to_string();

@@ -1,22 +1,16 @@
 //! Each service on its own: configuration, log, signals, and then the service's own `run`.
 
+use configdb_schema::address::SERVICES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use service_runtime::config::{ConfigKey, ConfigTable as _};
 use service_runtime::health::Health;
-use service_runtime::keys::{self, ConfigKey};
+use service_runtime::keys;
 use service_runtime::service::ServiceConfig;
 use service_runtime::shutdown::Shutdown;
 use service_runtime::{config, exit, logging};
-use sparkplug_mqtt::MqttConfig;
 
 use crate::arguments::{ConfigDbArguments, ServiceArguments};
-
-/// Keys of `[http]`, the same in every service.
-const HTTP_KEYS: &[ConfigKey] = &[ConfigKey {
-    key: "http.listen",
-    default: "",
-    help: "address for /livez, /readyz and /metrics; absent: not served",
-}];
 
 /// Runs ConfigDB.
 ///
@@ -88,7 +82,7 @@ where
     F: Future<Output = anyhow::Result<()>>,
 {
     logging::init(arguments.log_format, "info").map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let config: C = config::load(name, arguments.config.as_deref())?;
+    let config: C = config::load(name, SERVICES, arguments.config.as_deref())?;
     service_runtime::service::run(config, service).await
 }
 
@@ -96,15 +90,15 @@ where
 #[must_use]
 pub fn services() -> Vec<(&'static str, Vec<ConfigKey>)> {
     vec![
-        ("configdb", all_keys(configdb::config::KEYS)),
-        ("cluster-manager", all_keys(cluster_manager::config::KEYS)),
-        ("edge-sync", all_keys(edge_sync::config::KEYS)),
-        ("edge-monitor", all_keys(edge_monitor::config::KEYS)),
-        ("join-service", all_keys(join_service::config::KEYS)),
-        ("console", all_keys(console::config::KEYS)),
+        ("configdb", configdb::Config::keys()),
+        ("cluster-manager", cluster_manager::Config::keys()),
+        ("edge-sync", edge_sync::Config::keys()),
+        ("edge-monitor", edge_monitor::Config::keys()),
+        ("join-service", join_service::Config::keys()),
+        ("console", console::Config::keys()),
         // The last one, so that its chapter can be told from the others by a program that is built without it.
         #[cfg(feature = "kerberos")]
-        ("krb-keys", all_keys(krb_keys::config::KEYS)),
+        ("krb-keys", krb_keys::Config::keys()),
     ]
 }
 
@@ -117,16 +111,6 @@ pub fn keys_help(keys: &[ConfigKey]) -> String {
     )
 }
 
-/// A service's own keys, and those of the tables that every service has.
-fn all_keys(own: &[ConfigKey]) -> Vec<ConfigKey> {
-    let mqtt = MqttConfig::KEYS.iter().map(|key| ConfigKey { key: key.key, default: key.default, help: key.help });
-    let mut all: Vec<ConfigKey> = own.iter().copied().chain(mqtt).chain(HTTP_KEYS.iter().copied()).collect();
-    // A service that documents a shared key itself knows better.
-    let mut seen = std::collections::BTreeSet::new();
-    all.retain(|key| seen.insert(key.key));
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,19 +119,7 @@ mod tests {
     #[test]
     fn every_service_can_be_named_in_the_environment() {
         for (name, _) in services() {
-            assert!(config::SERVICES.contains(&name), "{name} is not among the services of the environment");
+            assert!(SERVICES.contains(&name), "{name} is not among the services of the environment");
         }
-    }
-
-    #[test]
-    fn every_key_of_every_service_is_documented_with_its_default() {
-        keys::check::<configdb::Config>(&all_keys(configdb::config::KEYS)).unwrap();
-        keys::check::<cluster_manager::Config>(&all_keys(cluster_manager::config::KEYS)).unwrap();
-        keys::check::<edge_sync::Config>(&all_keys(edge_sync::config::KEYS)).unwrap();
-        keys::check::<edge_monitor::Config>(&all_keys(edge_monitor::config::KEYS)).unwrap();
-        keys::check::<join_service::Config>(&all_keys(join_service::config::KEYS)).unwrap();
-        keys::check::<console::Config>(&all_keys(console::config::KEYS)).unwrap();
-        #[cfg(feature = "kerberos")]
-        keys::check::<krb_keys::Config>(&all_keys(krb_keys::config::KEYS)).unwrap();
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use configdb::store::backup::{self, BackupError, Restore, StoreInfo};
+use configdb_schema::address::SERVICES;
 use serde_json::json;
 use service_runtime::state_dir::StateDir;
 use service_runtime::{config, exit};
@@ -21,7 +22,7 @@ fn state_dir(arguments: &StoreArguments) -> anyhow::Result<StateDir> {
     if let Some(directory) = &arguments.state {
         return Ok(directory.as_path().into());
     }
-    let config: configdb::Config = config::load("configdb", arguments.config.as_deref())?;
+    let config: configdb::Config = config::load("configdb", SERVICES, arguments.config.as_deref())?;
     Ok(config.state_dir)
 }
 

@@ -40,11 +40,11 @@ fn the_page_of_configuration_keys_lists_every_key() {
 fn the_configuration_files_for_compose_are_valid() {
     let none = || std::iter::empty::<(OsString, OsString)>();
     let file = |name: &str| root().join("compose").join(name);
-    config::load_with::<configdb::Config, _>("configdb", Some(&file("configdb.toml")), none()).unwrap();
+    config::load_with::<configdb::Config, _>("configdb", &[], Some(&file("configdb.toml")), none()).unwrap();
     let manager = file("cluster-manager.toml");
-    config::load_with::<cluster_manager::Config, _>("cluster-manager", Some(&manager), none()).unwrap();
-    config::load_with::<edge_monitor::Config, _>("edge-monitor", Some(&file("monitor.toml")), none()).unwrap();
-    let console = config::load_with::<console::Config, _>("console", Some(&file("console.toml")), none()).unwrap();
+    config::load_with::<cluster_manager::Config, _>("cluster-manager", &[], Some(&manager), none()).unwrap();
+    config::load_with::<edge_monitor::Config, _>("edge-monitor", &[], Some(&file("monitor.toml")), none()).unwrap();
+    let console = config::load_with::<console::Config, _>("console", &[], Some(&file("console.toml")), none()).unwrap();
     console.validate(1).unwrap();
     let compose = std::fs::read_to_string(file("docker-compose.yaml")).unwrap();
     let compose: serde_json::Value = serde_saphyr::from_str(&compose).unwrap();

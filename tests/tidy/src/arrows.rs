@@ -44,10 +44,10 @@ pub fn rank(package: &str) -> Option<Rank> {
             Some(Rank::Part)
         }
         "sparkplug-mqtt" => Some(Rank::Rim),
-        "service-runtime" | "kubernetes-client" | "kerberos-client" | "https-client" => Some(Rank::Runtime),
+        "service-runtime" | "https-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
         | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
-        "join-trust" => Some(Rank::Library),
+        "join-trust" | "kubernetes-client" | "kerberos-client" => Some(Rank::Library),
         "sparkfleet-cli" => Some(Rank::Commands),
         "sparkfleet-up" => Some(Rank::Composition),
         "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),

@@ -1,5 +1,5 @@
 //! How a service keeps principals in a Kerberos KDC: the `[kerberos]` table of its configuration, names of principals, and a client of the administration server made of them.
-//! Imports nothing of ours, and knows neither whose principals they are nor where keys are kept.
+//! Knows neither whose principals they are nor where keys are kept.
 //!
 //! The client runs the programs of MIT Kerberos (`kadmin`, `kinit`): nothing of libkrb5 is linked, a call that hangs is killed, and an error of the library cannot take the
 //! service with it. Passwords go in by standard input, keys come out by a file of mode 0600 in a directory of the service's own; neither is in an argument, an error or a log.
@@ -13,29 +13,24 @@ mod program;
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use service_runtime::config::{ConfigTable as _, RangeError};
+use service_runtime::config_table;
 
 pub use encryption::{EncryptionType, EncryptionTypeError};
 pub use kdc::{Kdc, KeyInfo, Presence, check_password};
 pub use principal::{Principal, PrincipalError};
 
-/// The KDC, and who administers it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct KerberosConfig {
-    /// Principal that may administer others.
-    pub admin_principal: String,
-    /// Its keytab.
-    pub keytab_file: PathBuf,
-    /// Configuration of the Kerberos library; None: the system's.
-    pub krb5_conf: Option<PathBuf>,
-    /// Longest time that one call may take, s.
-    pub timeout_s: u64,
-}
-
-impl Default for KerberosConfig {
-    fn default() -> Self {
-        Self { admin_principal: String::new(), keytab_file: PathBuf::new(), krb5_conf: None, timeout_s: 30 }
+config_table! {
+    /// The KDC, and who administers it.
+    pub struct KerberosConfig {
+        /// Principal that administers those of the cluster, such as op1krbkeys/Paint@ACME.EXAMPLE.
+        admin_principal: String;
+        /// Keytab of kerberos.admin_principal.
+        keytab_file: PathBuf;
+        /// Configuration of the Kerberos library; absent: the system's.
+        krb5_conf: Option<PathBuf>;
+        /// Longest time that one call of the KDC may take.
+        timeout_s: u64 = 30, in 1..=600;
     }
 }
 
@@ -48,9 +43,9 @@ pub enum KerberosConfigError {
     /// `keytab_file`
     #[error("keytab_file is missing; it must be the keytab of admin_principal")]
     KeytabFile,
-    /// `timeout_s`
-    #[error("timeout_s is {0}; it must lie between 1 and 600")]
-    Timeout(u64),
+    /// A number that is out of range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
 }
 
 impl KerberosConfig {
@@ -63,9 +58,7 @@ impl KerberosConfig {
         if self.keytab_file.as_os_str().is_empty() {
             return Err(KerberosConfigError::KeytabFile);
         }
-        if !(1..=600).contains(&self.timeout_s) {
-            return Err(KerberosConfigError::Timeout(self.timeout_s));
-        }
+        self.check_ranges()?;
         Ok(admin)
     }
 }

@@ -1,5 +1,5 @@
 //! How an edge service reaches the Kubernetes API of its cluster: the `[kubernetes]` table of its configuration, and the client made of it; what a
-//! watch tells ([`watch`]); and how to go on after an error ([`error`]). Imports nothing of ours, and knows no kind of object.
+//! watch tells ([`watch`]); and how to go on after an error ([`error`]). Knows no kind of object.
 #![warn(missing_docs)]
 
 pub mod error;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use kube::Client;
 use kube::client::ClientBuilder;
-use serde::{Deserialize, Serialize};
+use service_runtime::config_table;
 use token::FileToken;
 use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
@@ -19,19 +19,13 @@ use tower::util::MapRequestLayer;
 /// Requests that wait for a connection, at most; more wait before they are made. As many as the client itself lets wait.
 const REQUESTS_WAITING_MAX: usize = 1024;
 
-/// The API of the cluster.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct KubernetesConfig {
-    /// The only namespace in which anything is read or applied, hosts aside.
-    pub namespace: String,
-    /// Plain HTTP of an API server without authentication (a simulator); None: the pod's service account, or kubeconfig.
-    pub url: Option<String>,
-}
-
-impl Default for KubernetesConfig {
-    fn default() -> Self {
-        Self { namespace: "fplus-edge".to_owned(), url: None }
+config_table! {
+    /// The API of the cluster.
+    pub struct KubernetesConfig {
+        /// Namespace of the resources of this service; nothing elsewhere is read or applied, hosts aside.
+        namespace: String = "fplus-edge".to_owned();
+        /// Plain HTTP of an API server without authentication, for simulators; absent: service account or kubeconfig.
+        url: Option<String>;
     }
 }
 

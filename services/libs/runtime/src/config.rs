@@ -3,7 +3,7 @@
 //! The defaults are `T::default()`, serialised: they say which keys exist and of which type each is. So:
 //! - The file holds `T`'s keys: `[mqtt]` `client_id = ".."`. The environment names the same key
 //!   `SPARKFLEET__MQTT__CLIENT_ID`; with the service's name in front, `SPARKFLEET__EDGE_SYNC__MQTT__CLIENT_ID`, it is for that
-//!   service alone and wins. A variable that names another service of [`SERVICES`] is not ours.
+//!   service alone and wins. A variable that names a neighbour, another service that may share the environment, is not ours.
 //! - An unknown key is an error that names the nearest known one. Below a default that is an empty table (a map) any key
 //!   is allowed; below one that is absent (`None`) the type decides: derive `deny_unknown_fields` there.
 //! - A value has the type of its default; an absent default takes what the type takes. Where the default is a list, `a,b`
@@ -12,15 +12,17 @@
 //!   value (trailing line break removed). Giving both in one layer is an error.
 //!
 //! A field with `skip_serializing_if` would be unknown: let it serialise as null. Enums are choices of plain names, without
-//! data. This module must not know any key.
+//! data. A configuration is declared by [`config_table!`](crate::config_table). This module must not know any key.
 
 mod error;
 mod layer;
 mod secret;
+pub mod table;
 mod tree;
 
 pub use error::ConfigError;
 pub use secret::{ExposeSecret, Secret};
+pub use table::{ConfigKey, ConfigTable, RangeError};
 pub(crate) use tree::{Tree, text_of};
 
 use config::{Config, File, FileFormat, Source};
@@ -33,38 +35,27 @@ use std::path::Path;
 /// First part of every environment variable that is a configuration key.
 pub const PREFIX: &str = "SPARKFLEET__";
 
-/// The names that can stand between [`PREFIX`] and the key, to say whose key it is.
-pub const SERVICES: &[&str] = &[
-    "configdb",
-    "cluster-manager",
-    "edge-sync",
-    "edge-monitor",
-    "join-service",
-    "console",
-    "krb-keys",
-    "monitor",
-    "simulator",
-    "edge",
-    "bootstrapper",
-    "sparkfleet",
-];
-
-/// Loads the configuration of `service` (its name, as in [`SERVICES`]) from `file` and the process's environment.
+/// Loads the configuration of `service` from `file` and the process's environment, in which `neighbours` may have variables, too: names of services, the own one or not.
 ///
 /// # Errors
 /// The file cannot be read or is not TOML, a key is unknown, or a value has the wrong type; see [`ConfigError`].
-pub fn load<T>(service: &str, file: Option<&Path>) -> Result<T, ConfigError>
+pub fn load<T>(service: &str, neighbours: &[&str], file: Option<&Path>) -> Result<T, ConfigError>
 where
     T: DeserializeOwned + Default + Serialize,
 {
-    load_with(service, file, std::env::vars_os())
+    load_with(service, neighbours, file, std::env::vars_os())
 }
 
 /// Like [`load`], with the environment as an argument.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_with<T, V>(service: &str, file: Option<&Path>, environment: V) -> Result<T, ConfigError>
+pub fn load_with<T, V>(
+    service: &str,
+    neighbours: &[&str],
+    file: Option<&Path>,
+    environment: V,
+) -> Result<T, ConfigError>
 where
     T: DeserializeOwned + Default + Serialize,
     V: IntoIterator<Item = (OsString, OsString)>,
@@ -74,7 +65,7 @@ where
     if let Some(path) = file {
         builder = builder.add_source(layer::checked(&defaults, read(path)?)?);
     }
-    for values in layer::from_environment(&defaults, service, environment)? {
+    for values in layer::from_environment(&defaults, service, neighbours, environment)? {
         builder = builder.add_source(layer::checked(&defaults, values)?);
     }
     let merged = builder.build().map_err(|error| ConfigError::from_merge(&error))?;

@@ -4,6 +4,7 @@
 //! service of which no component has reported yet is not ready, so that nobody takes "just started" for "works".
 //! The Prometheus recorder is one per process, whoever asks first installs it. This module must not know any component.
 
+use crate::config_table;
 use crate::shutdown::Shutdown;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -22,12 +23,13 @@ use tokio::net::TcpListener;
 /// How often histogram samples are folded into buckets, so that their memory is bounded also when nobody scrapes.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The part of a service's configuration that says where [`serve`] listens.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HttpConfig {
-    /// Address and port for health and metrics, such as `127.0.0.1:9090`; absent: they are not served.
-    pub listen: Option<SocketAddr>,
+config_table! {
+    /// The part of a service's configuration that says where [`serve`] listens.
+    #[derive(PartialEq, Eq)]
+    pub struct HttpConfig {
+        /// Address for /livez, /readyz and /metrics; absent: not served.
+        listen: Option<SocketAddr>;
+    }
 }
 
 /// A cheap handle on the health of one service; clones are the same health.

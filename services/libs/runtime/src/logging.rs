@@ -3,6 +3,7 @@
 //! What is logged is the service's business. The variable `SPARKFLEET_LOG` (syntax of `RUST_LOG`, for example
 //! `info,sparkplug_mqtt=debug`) wins over the configured filter.
 
+use crate::config_table;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::OpenOptions;
@@ -27,19 +28,13 @@ pub enum LogFormat {
     Json,
 }
 
-/// How and what is logged, as a section of a configuration file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LogSection {
-    /// For people or as JSON.
-    pub format: LogFormat,
-    /// In the syntax of `RUST_LOG`.
-    pub filter: String,
-}
-
-impl Default for LogSection {
-    fn default() -> Self {
-        Self { format: LogFormat::Human, filter: "info".to_owned() }
+config_table! {
+    /// How and what is logged, as a section of a configuration file.
+    pub struct LogSection {
+        /// `human` or `json`.
+        format: LogFormat = LogFormat::Human;
+        /// What is logged, in the syntax of `RUST_LOG`, such as `info,sparkplug_mqtt=debug`.
+        filter: String = "info".to_owned();
     }
 }
 

@@ -176,7 +176,7 @@ impl Rendered {
     fn load<T: DeserializeOwned + Default + Serialize>(&self, service: &str, map: &str) -> T {
         let file = self.file(map);
         let environment: [(OsString, OsString); 0] = [];
-        load_with(service, Some(&file), environment)
+        load_with(service, &[], Some(&file), environment)
             .unwrap_or_else(|error| panic!("{map}: {error}\n{}", fs::read_to_string(&file).unwrap()))
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Checking is strict on purpose: the `config` crate alone would take `port = 3.7` for 4 and `tls = "on"` for true.
 
+use super::PREFIX;
 use super::error::ConfigError;
 use super::secret::REDACTED;
 use super::tree::{Known, Tree};
-use super::{PREFIX, SERVICES};
 use config::{Map, Source, Value, ValueKind};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -183,6 +183,7 @@ fn read_value(key: &str, value: Value, origin: &str) -> Result<Value, ConfigErro
 pub(super) fn from_environment(
     defaults: &Tree,
     service: &str,
+    neighbours: &[&str],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<[Values; 2], ConfigError> {
     let sorted: BTreeMap<OsString, OsString> = environment.into_iter().collect();
@@ -196,7 +197,7 @@ pub(super) fn from_environment(
             continue;
         };
         let parts: Vec<String> = rest.split("__").map(str::to_lowercase).collect();
-        let (layer, parts) = match owner(defaults, service, &parts[0]) {
+        let (layer, parts) = match owner(defaults, service, neighbours, &parts[0]) {
             Owner::Everyone => (&mut shared, &parts[..]),
             Owner::This => (&mut own, &parts[1..]),
             Owner::Another => continue,
@@ -223,13 +224,13 @@ enum Owner {
     Another,
 }
 
-fn owner(defaults: &Tree, service: &str, first: &str) -> Owner {
+fn owner(defaults: &Tree, service: &str, neighbours: &[&str], first: &str) -> Owner {
     let names = |service: &str| service.replace('-', "_") == first;
     if defaults.get(first) != Known::Unknown {
         Owner::Everyone
     } else if names(service) {
         Owner::This
-    } else if SERVICES.iter().any(|service| names(service)) {
+    } else if neighbours.iter().any(|neighbour| names(neighbour)) {
         Owner::Another
     } else {
         Owner::Everyone

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use tempfile::NamedTempFile;
 
+/// Services that share an environment.
+const NEIGHBOURS: &[&str] = &["configdb", "edge-sync", "monitor"];
+
 #[derive(Debug, PartialEq, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Mode {
@@ -68,17 +71,17 @@ fn env(variables: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
 }
 
 fn with_env(variables: &[(&str, &str)]) -> Result<Service, ConfigError> {
-    load_with("edge-sync", None, env(variables))
+    load_with("edge-sync", NEIGHBOURS, None, env(variables))
 }
 
 fn with_file(text: &str) -> Result<Service, ConfigError> {
-    load_with("edge-sync", Some(file(text).path()), env(&[]))
+    load_with("edge-sync", NEIGHBOURS, Some(file(text).path()), env(&[]))
 }
 
 /// The message, with the path of the temporary file replaced.
 fn file_error(text: &str) -> String {
     let file = file(text);
-    let error = load_with::<Service, _>("edge-sync", Some(file.path()), env(&[])).unwrap_err();
+    let error = load_with::<Service, _>("edge-sync", NEIGHBOURS, Some(file.path()), env(&[])).unwrap_err();
     let line = crate::exit::one_line(&error);
     assert!(!line.contains('\n'), "{line}");
     line.replace(&file.path().display().to_string(), "FILE").replace("sparkfleet: ", "")
@@ -101,7 +104,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_the_defaults() {
         "organisation = \"File\"\n[mqtt]\nclient_id = \"from-file\"\nkeep_alive_s = 10\n[labels]\nsite = \"North\"\n",
     );
     let environment = env(&[("SPARKFLEET__MQTT__CLIENT_ID", "007"), ("SPARKFLEET__LABELS__LINE", "4")]);
-    let config: Service = load_with("edge-sync", Some(file.path()), environment).unwrap();
+    let config: Service = load_with("edge-sync", NEIGHBOURS, Some(file.path()), environment).unwrap();
     assert_eq!(config.organisation, "File");
     assert_eq!((config.mqtt.client_id.as_str(), config.mqtt.keep_alive_s), ("007", 10));
     let labels: Vec<_> = config.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -221,7 +224,8 @@ fn a_secret_or_an_absent_value_can_come_from_a_file() {
 
 #[test]
 fn an_unreadable_or_malformed_file_is_told_in_one_line() {
-    let error = load_with::<Service, _>("edge-sync", Some(Path::new("/nonexistent.toml")), env(&[])).unwrap_err();
+    let error =
+        load_with::<Service, _>("edge-sync", NEIGHBOURS, Some(Path::new("/nonexistent.toml")), env(&[])).unwrap_err();
     assert_eq!(
         crate::exit::one_line(&error),
         "sparkfleet: cannot read the configuration file /nonexistent.toml: No such file or directory (os error 2)"
@@ -232,7 +236,7 @@ fn an_unreadable_or_malformed_file_is_told_in_one_line() {
 
 #[test]
 fn defaults_that_are_not_a_table_are_refused() {
-    let error = load_with::<Vec<u8>, _>("edge-sync", None, env(&[])).unwrap_err();
+    let error = load_with::<Vec<u8>, _>("edge-sync", NEIGHBOURS, None, env(&[])).unwrap_err();
     assert_eq!(error.to_string(), "the default configuration cannot be used: they are not a table");
 }
 
@@ -242,7 +246,9 @@ fn the_address_of_the_health_server_can_be_given_and_is_checked() {
     struct Watched {
         http: crate::health::HttpConfig,
     }
-    let load = |value: &str| load_with::<Watched, _>("configdb", None, env(&[("SPARKFLEET__HTTP__LISTEN", value)]));
+    let load = |value: &str| {
+        load_with::<Watched, _>("configdb", NEIGHBOURS, None, env(&[("SPARKFLEET__HTTP__LISTEN", value)]))
+    };
     assert_eq!(load("127.0.0.1:9090").unwrap().http.listen, Some("127.0.0.1:9090".parse().unwrap()));
     assert_eq!(
         load("9090").unwrap_err().to_string(),
