@@ -556,3 +556,6 @@ pub(crate) fn parsed<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Com
     let matches = Command::augment_subcommands(clap::Command::new("sparkfleet")).try_get_matches_from(words)?;
     <Command as clap::FromArgMatches>::from_arg_matches(&matches)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,8 @@ pub mod command;
 pub mod console_api;
 pub mod http_api;
 pub mod load;
+#[cfg(test)]
+mod offline;
 pub mod one_object;
 pub mod output;
 pub mod recovery;

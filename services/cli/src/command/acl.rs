@@ -68,7 +68,7 @@ fn site(arguments: &AclGenerateArguments) -> anyhow::Result<Site> {
 }
 
 /// The names in what `sparkfleet cluster list -o json` prints.
-fn names_in(document: &Value) -> anyhow::Result<Vec<String>> {
+pub(super) fn names_in(document: &Value) -> anyhow::Result<Vec<String>> {
     let rows = document.as_array().ok_or_else(|| anyhow!("it is no list of clusters"))?;
     let name = |row: &Value| row.get("name").and_then(Value::as_str).map(str::to_owned);
     rows.iter().map(|row| name(row).ok_or_else(|| anyhow!("a cluster in it has no `name`"))).collect()

@@ -130,7 +130,7 @@ fn write_kubeconfig(file: &Path, content: &[u8], force: bool) -> anyhow::Result<
     written.context("the host is a member, but its kubeconfig cannot be written; repeat with another --kubeconfig within ten minutes")
 }
 
-fn init_parameters(
+pub(super) fn init_parameters(
     file: Option<&Path>,
     name: Option<String>,
     cluster: &str,

@@ -83,7 +83,7 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
     Ok(())
 }
 
-fn told(name: &str, line: &str, expires: &str) -> Vec<String> {
+pub(super) fn told(name: &str, line: &str, expires: &str) -> Vec<String> {
     let text = format!(
         "Paste this where kubectl reaches the cluster that is to become {name}. It holds a token: whoever has it can become {name}, until {expires}.
 

@@ -105,7 +105,7 @@ async fn get(wanted: &str, application: &str, options: &Options) -> anyhow::Resu
 }
 
 /// The slug of an application given by slug or UUID.
-fn slug_among<'a>(applications: &'a BTreeMap<String, Uuid>, wanted: &str) -> anyhow::Result<&'a str> {
+pub(super) fn slug_among<'a>(applications: &'a BTreeMap<String, Uuid>, wanted: &str) -> anyhow::Result<&'a str> {
     let uuid = Uuid::try_parse(wanted).ok();
     let found = applications.iter().find(|(slug, of)| *slug == wanted || Some(**of) == uuid);
     found.map(|(slug, _)| slug.as_str()).ok_or_else(|| not_found("application", wanted, applications.keys()))
@@ -230,7 +230,7 @@ async fn stage_and_commit(client: &mut Client, writes: Vec<WriteRequest>) -> any
 }
 
 /// What a load would write, a line an object and phase.
-fn planned(writes: &[WriteRequest]) -> Vec<String> {
+pub(super) fn planned(writes: &[WriteRequest]) -> Vec<String> {
     let mut table = Table::new(&["OBJECT", "WRITES"]);
     for write in writes {
         let mut slugs: Vec<&str> = write.entries.keys().map(String::as_str).collect();
@@ -242,7 +242,7 @@ fn planned(writes: &[WriteRequest]) -> Vec<String> {
 }
 
 /// What edges would delete, a line each.
-fn going(deletions: &[Deletion]) -> Vec<String> {
+pub(super) fn going(deletions: &[Deletion]) -> Vec<String> {
     let line = |deletion: &Deletion| {
         let Deletion { cluster, deployment, uuid, reason } = deletion;
         format!("deleted at the edge of {cluster}: {deployment} ({uuid}), because {reason}")
@@ -303,7 +303,7 @@ async fn history_of(
     session.history(slug, since).await
 }
 
-fn described(entry: &HistoryEntry) -> Value {
+pub(super) fn described(entry: &HistoryEntry) -> Value {
     let value: Option<Value> = entry.json.as_deref().and_then(|json| serde_json::from_str(json).ok());
     json!({
         "revision": entry.revision,

@@ -17,6 +17,8 @@ pub mod host;
 pub mod identity;
 pub mod past;
 pub mod policy;
+#[cfg(test)]
+mod printed;
 pub mod recover;
 pub mod replay;
 pub mod rollout;

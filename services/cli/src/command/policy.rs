@@ -79,7 +79,7 @@ pub fn check(policy: &AttestationPolicy) -> anyhow::Result<()> {
 }
 
 /// Where the policy stands at the cluster, in a line.
-fn told(standing: &JoinReport) -> String {
+pub(super) fn told(standing: &JoinReport) -> String {
     let state = standing.policy_state.as_deref();
     match (standing.alive, state, standing.policy_agreed) {
         (_, None, _) => "never heard of; nobody judges by this policy".to_owned(),

@@ -64,7 +64,7 @@ async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<C
     Ok(names.iter().filter_map(|name| recovery::compare(&client.fleet, name)).collect())
 }
 
-fn table(rows: &[Comparison]) -> Table {
+pub(super) fn table(rows: &[Comparison]) -> Table {
     let mut table = Table::new(&["CLUSTER", "ONLY HERE", "ONLY AT EDGE", "DIFFERENT", "STATE"]);
     for row in rows {
         table.row([

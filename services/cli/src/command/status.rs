@@ -23,7 +23,7 @@ struct ServiceRow {
 
 /// The page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Status {
+pub(super) struct Status {
     broker: String,
     organisation: String,
     services: Vec<ServiceRow>,
@@ -49,7 +49,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     result
 }
 
-fn status(fleet: &Fleet, broker: &str) -> Status {
+pub(super) fn status(fleet: &Fleet, broker: &str) -> Status {
     let rows = fleet.clusters();
     let all = fleet.deployments();
     let wanted = || all.iter().filter(|row| !row.is_being_removed());
@@ -118,7 +118,7 @@ fn of_cluster(fleet: &Fleet, row: &ClusterRow) -> Vec<String> {
     waiting.into_iter().map(|text| format!("cluster {}: {text}", row.name)).collect()
 }
 
-fn lines(status: &Status, now: u64) -> Vec<String> {
+pub(super) fn lines(status: &Status, now: u64) -> Vec<String> {
     let mut lines = vec![format!("broker        {} reached, organisation {}", status.broker, status.organisation)];
     let mut table = Table::new(&["SERVICE", "STATE", "VERSION"]);
     for row in &status.services {

@@ -101,14 +101,14 @@ fn make() -> anyhow::Result<(SecretString, TokenHash)> {
 }
 
 /// The tokens, and what stands in ConfigDB but cannot be read.
-fn tokens(fleet: &Fleet) -> Vec<ApiToken> {
+pub(super) fn tokens(fleet: &Fleet) -> Vec<ApiToken> {
     let mut tokens: Vec<ApiToken> =
         fleet.config.entries(ApiToken::slug()).filter_map(|(_, entry)| entry.parse().ok()).collect();
     tokens.sort_by(|a, b| a.name.cmp(&b.name));
     tokens
 }
 
-fn table(tokens: &[ApiToken], fleet: &Fleet, now: jiff::Timestamp) -> Table {
+pub(super) fn table(tokens: &[ApiToken], fleet: &Fleet, now: jiff::Timestamp) -> Table {
     let named = |uuid: &Uuid| {
         let entry = fleet.cluster_entries().find(|(of, _)| of == uuid);
         entry.map_or_else(|| uuid.to_string(), |(_, entry)| entry.name)

@@ -1,0 +1,321 @@
+//! What the command line takes and refuses, without a broker: every command at least once, every rule between options.
+
+use clap::error::ErrorKind;
+
+use super::*;
+
+/// Reads `sparkfleet <line>`; words are separated by blanks.
+fn read(line: &str) -> Result<Command, clap::Error> {
+    parsed(std::iter::once("sparkfleet").chain(line.split(' ').filter(|word| !word.is_empty())))
+}
+
+#[track_caller]
+fn taken(line: &str) -> Command {
+    read(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// The kind of error and its text.
+#[track_caller]
+fn refused(line: &str) -> (ErrorKind, String) {
+    let error = read(line).expect_err(line);
+    (error.kind(), error.to_string())
+}
+
+const HASH: &str = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f";
+
+#[test]
+fn no_two_options_of_a_command_contradict_each_other() {
+    Command::augment_subcommands(clap::Command::new("sparkfleet")).debug_assert();
+}
+
+#[test]
+fn every_command_and_every_argument_is_explained() {
+    fn check(command: &clap::Command, path: &str) {
+        let path = format!("{path} {}", command.get_name());
+        assert!(command.get_about().is_some() || command.get_name() == "sparkfleet", "{path}");
+        for argument in command.get_arguments() {
+            assert!(argument.get_help().is_some(), "{path} {}", argument.get_id());
+        }
+        command.get_subcommands().for_each(|below| check(below, &path));
+    }
+    check(&Command::augment_subcommands(clap::Command::new("sparkfleet")), "");
+}
+
+#[test]
+fn every_command_is_taken_with_its_shortest_line() {
+    for line in [
+        "watch",
+        "replay recording",
+        "write ACME-Plant/Node Setpoint 5",
+        "ui",
+        "cluster create Paint",
+        "cluster list",
+        "cluster show Paint",
+        "cluster bootstrap Paint",
+        "cluster identity show Paint",
+        "cluster identity revoke Paint",
+        "cluster identity approve Paint",
+        "cluster identity replace Paint",
+        "cluster rollout Paint",
+        "cluster delete Paint",
+        "deployment create Oven --cluster Paint",
+        "deployment list",
+        "deployment show Paint/Oven",
+        "deployment move Paint/Oven",
+        "deployment delete Paint/Oven",
+        "status",
+        "alert list",
+        "events",
+        "recover status",
+        "recover adopt Paint",
+        "recover adopt --all",
+        "recover discard Paint",
+        "host list",
+        "host show press-1",
+        "host revoke press-1",
+        "policy show Paint",
+        "policy set Paint policy.yaml",
+        "policy from-image Paint host.efi",
+        "trust init",
+        "trust issue Paint --purpose join-issuer",
+        "secret seal Paint --name press --from-file password=-",
+        "secret put Paint press password --token-file t",
+        "secret list Paint --token-file t",
+        "secret delete Paint press password --token-file t",
+        "token create ci --scope viewer",
+        "token list",
+        "token revoke ci",
+        "audit verify audit.jsonl",
+        "acl generate --broker mosquitto --cluster Paint",
+        "acl crl --ca ca.pem --list revoked.pem --out crl.pem",
+    ] {
+        taken(line);
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for (line, missing) in [
+        ("cluster create", "<NAME>"),
+        ("cluster show", "<CLUSTER>"),
+        ("deployment create Oven", "--cluster"),
+        ("recover adopt", "<CLUSTER>"),
+        ("recover discard", "<CLUSTER>"),
+        ("policy set Paint", "<FILE>"),
+        ("policy from-image Paint", "<IMAGES>"),
+        ("trust issue Paint", "--purpose"),
+        ("secret seal --name a --from-file k=-", "<CLUSTER>"),
+        ("secret seal Paint --name a", "--from-file"),
+        ("secret put Paint press", "<KEY>"),
+        ("secret list Paint", "--token-file"),
+        ("secret delete Paint press --token-file t", "<KEYS>"),
+        ("token create ci", "--scope"),
+        ("acl generate --cluster Paint", "--broker"),
+        ("acl crl --ca ca.pem --out crl.pem", "--list"),
+        ("status --key-file k.pem", "--cert-file"),
+        ("status --cert-file c.pem", "--key-file"),
+    ] {
+        let (kind, text) = refused(line);
+        assert_eq!(kind, ErrorKind::MissingRequiredArgument, "{line}: {text}");
+        assert!(text.contains(missing), "{line}: {text}");
+    }
+}
+
+#[test]
+fn options_that_exclude_each_other_are_refused_together() {
+    for line in [
+        "recover adopt Paint --all",
+        "secret seal Paint --name a --from-file k=- --certificate c.pem",
+        "trust issue Paint --purpose cluster-admin --renew --force",
+        "watch --read file --record other",
+        "watch --read file --rebirth",
+        "watch --read file --for 5s",
+    ] {
+        let (kind, text) = refused(line);
+        assert_eq!(kind, ErrorKind::ArgumentConflict, "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_value_that_breaks_its_rule_is_refused_with_the_rule() {
+    for (line, rule) in [
+        ("cluster rollout Paint --wave 0", "1..=9"),
+        ("cluster rollout Paint --wave 10", "1..=9"),
+        ("cluster rollout Paint --pin charts", "REPOSITORY=commit:HASH"),
+        ("cluster rollout Paint --pin charts=head:x", "REPOSITORY=commit:HASH"),
+        ("cluster bootstrap Paint --expires soon", "expected number"),
+        ("status --timeout 5", "time unit"),
+        ("status --protocol 4", "3.1.1"),
+        ("trust issue Paint --purpose join-issuer --days 0", "1..=3660"),
+        ("trust issue Paint --purpose authority", "policy-signer"),
+        ("host revoke press-1 --serial 0", "1.."),
+        ("host revoke press-1 --valid-days 5000", "1..=3660"),
+        ("secret put Paint press password --token-file t --fingerprint 0f", "64 hexadecimal digits"),
+        ("secret put Paint press password --token-file t --scope node", "namespace-wide"),
+        ("token create ci --scope root", "administrator"),
+        ("acl generate --broker nanomq --cluster Paint", "vernemq"),
+        ("watch --count 0", "1.."),
+        ("status -o xml", "yaml"),
+    ] {
+        let (kind, text) = refused(line);
+        assert!(matches!(kind, ErrorKind::ValueValidation | ErrorKind::InvalidValue), "{line}: {kind:?} {text}");
+        assert!(text.contains(rule), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_command_that_is_mistyped_suggests_the_right_one() {
+    for (line, right) in
+        [("clustr list", "cluster"), ("cluster lst", "list"), ("deployment mov", "move"), ("polcy show P", "policy")]
+    {
+        let (kind, text) = refused(line);
+        assert_eq!(kind, ErrorKind::InvalidSubcommand, "{text}");
+        assert!(text.contains(&format!("'{right}'")), "{line}: {text}");
+    }
+    let (kind, text) = refused("cluster list --brokr x");
+    assert!(kind == ErrorKind::UnknownArgument && text.contains("--broker"), "{text}");
+}
+
+#[test]
+fn without_options_a_command_speaks_with_the_broker_on_this_machine() {
+    let Command::Status { options: Options { connection, presentation } } = taken("status") else { panic!("status") };
+    assert_eq!((&*connection.broker, &*connection.organisation), ("mqtt://127.0.0.1:1883", "ACME"));
+    assert_eq!((&*connection.host_id, connection.protocol), ("sparkfleet-cli", sparkplug_mqtt::Protocol::V311));
+    assert!(connection.username.is_none() && connection.password_file.is_none() && connection.ca_file.is_none());
+    assert_eq!((presentation.output, presentation.timeout.as_secs()), (OutputForm::Table, 30));
+}
+
+#[test]
+fn connection_options_are_taken_behind_any_command() {
+    let line = "status --broker mqtts://b:8883 --organisation WORKS --username ada --password-file p --ca-file ca.pem \
+                --cert-file c.pem --key-file k.pem --protocol 5 --host-id desk -o json --timeout 2m";
+    let Command::Status { options: Options { connection, presentation } } = taken(line) else { panic!("status") };
+    assert_eq!((&*connection.broker, &*connection.organisation), ("mqtts://b:8883", "WORKS"));
+    assert_eq!((connection.username.as_deref(), &*connection.host_id), (Some("ada"), "desk"));
+    let files = [connection.password_file, connection.ca_file, connection.cert_file, connection.key_file];
+    let files: Vec<String> = files.into_iter().map(|file| file.unwrap().display().to_string()).collect();
+    assert_eq!(files, ["p", "ca.pem", "c.pem", "k.pem"]);
+    assert_eq!((presentation.output, presentation.timeout.as_secs()), (OutputForm::Json, 120));
+}
+
+#[test]
+fn a_deployment_runs_the_edge_agent_unless_another_chart_is_named() {
+    let Command::Deployment(DeploymentCommand::Create { name, cluster, chart, host, values, wait, .. }) =
+        taken("deployment create Oven --cluster Paint")
+    else {
+        panic!("create")
+    };
+    assert_eq!((&*name, &*cluster, &*chart), ("Oven", "Paint", "Edge agent"));
+    assert!(host.is_none() && values.is_none() && !wait, "it floats, and nothing waits");
+    let line = "deployment create Oven --cluster Paint --chart c --host paint-1 --values - --wait";
+    let Command::Deployment(DeploymentCommand::Create { chart, host, values, wait, .. }) = taken(line) else {
+        panic!("create")
+    };
+    assert_eq!((&*chart, host.as_deref(), values), ("c", Some("paint-1"), Some(PathBuf::from("-"))));
+    assert!(wait);
+}
+
+#[test]
+fn a_rollout_has_a_wave_and_places_to_stay_at() {
+    let line = "cluster rollout Paint --wave 2 --pin charts=tag:v1 --pin edge=branch:main --unpin old";
+    let Command::Cluster(ClusterCommand::Rollout { cluster, wave, pin, unpin, .. }) = taken(line) else {
+        panic!("rollout")
+    };
+    assert_eq!((&*cluster, wave, unpin), ("Paint", Some(2), vec!["old".to_owned()]));
+    let expected =
+        [("charts".to_owned(), GitRef::Tag("v1".to_owned())), ("edge".to_owned(), GitRef::Branch("main".to_owned()))];
+    assert_eq!(pin, expected);
+}
+
+#[test]
+fn a_bootstrap_command_lives_a_day_unless_it_is_said() {
+    let expires = |line: &str| match taken(line) {
+        Command::Cluster(ClusterCommand::Bootstrap { expires, revoke, .. }) => (expires.as_secs(), revoke),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(expires("cluster bootstrap Paint"), (24 * 3600, false));
+    assert_eq!(expires("cluster bootstrap Paint --expires 90m"), (90 * 60, false));
+    assert_eq!(expires("cluster bootstrap Paint --revoke"), (24 * 3600, true));
+}
+
+#[test]
+fn a_secret_is_bound_to_its_name_unless_it_is_said() {
+    let Command::Secret(SecretCommand::Put(put)) = taken("secret put Paint press password --token-file t") else {
+        panic!("put")
+    };
+    assert_eq!((&*put.place.cluster, &*put.place.name, &*put.place.namespace), ("Paint", "press", "fplus-edge"));
+    assert_eq!((&*put.key, put.file, &*put.secret_type), ("password", PathBuf::from("-"), "Opaque"));
+    assert!(put.scope == secret::SealingScope::Strict && put.fingerprint.is_none() && !put.dry_run);
+    let line = format!(
+        "secret put Paint press password --token-file t --namespace shop --file f --type kubernetes.io/tls \
+         --scope cluster-wide --fingerprint {HASH} --dry-run"
+    );
+    let Command::Secret(SecretCommand::Put(put)) = taken(&line) else { panic!("put") };
+    assert_eq!((&*put.place.namespace, put.file, &*put.secret_type), ("shop", "f".into(), "kubernetes.io/tls"));
+    assert_eq!((put.scope, put.fingerprint.as_deref()), (secret::SealingScope::ClusterWide, Some(HASH)));
+    assert!(put.dry_run);
+}
+
+#[test]
+fn the_api_is_asked_on_this_machine_unless_it_is_said() {
+    let Command::Secret(SecretCommand::List { api, .. }) = taken("secret list Paint --token-file t") else {
+        panic!("list")
+    };
+    assert_eq!((&*api.url, api.token_file, api.ca_file), ("http://127.0.0.1:8480", "t".into(), None));
+    assert!(!api.allow_http);
+}
+
+#[test]
+fn an_acl_is_for_one_kind_of_server_and_any_number_of_clusters() {
+    let line =
+        "acl generate --broker emqx --cluster Paint --cluster Body --viewer-host historian --own-host-credentials";
+    let Command::Acl(AclCommand::Generate(arguments)) = taken(line) else { panic!("generate") };
+    assert_eq!((arguments.broker, arguments.cluster.len()), (BrokerKind::Emqx, 2));
+    assert_eq!((arguments.operator_host, arguments.viewer_host.len()), (vec!["sparkfleet-cli".to_owned()], 1));
+    assert!(arguments.own_host_credentials && arguments.clusters_from.is_none() && arguments.directory.is_none());
+    for kind in ["mosquitto", "mosquitto-dynsec", "emqx", "hivemq", "vernemq"] {
+        taken(&format!("acl generate --broker {kind} --cluster Paint"));
+    }
+}
+
+#[test]
+fn a_key_is_certified_for_a_year_and_a_policy_signed_for_as_long() {
+    let Command::Trust(TrustCommand::Issue { cluster, purpose, dir, out, days, epoch, renew, force, .. }) =
+        taken("trust issue Paint --purpose policy-signer")
+    else {
+        panic!("issue")
+    };
+    assert_eq!((&*cluster, purpose, dir, out), ("Paint", joining::IssuedPurpose::PolicySigner, "trust".into(), None));
+    assert_eq!((days, epoch, renew, force), (365, 1, false, false));
+    let Command::Policy(PolicyCommand::Set { if_match, signer, .. }) = taken("policy set Paint p.yaml --if-match none")
+    else {
+        panic!("set")
+    };
+    assert_eq!((if_match.as_deref(), signer.valid_days, signer.serial), (Some("none"), 366, None));
+}
+
+#[test]
+fn entries_are_read_and_written_by_object_and_application() {
+    fn config(line: &str) -> ConfigCommand {
+        let words = std::iter::once("config").chain(line.split(' '));
+        let matches = ConfigCommand::augment_subcommands(clap::Command::new("config")).try_get_matches_from(words);
+        <ConfigCommand as clap::FromArgMatches>::from_arg_matches(&matches.unwrap()).unwrap()
+    }
+    let ConfigCommand::Put { object, application, file, if_match, class, .. } =
+        config("put Paint EdgeCluster - --if-match none --class edge")
+    else {
+        panic!("put")
+    };
+    assert_eq!((&*object, &*application, file), ("Paint", "EdgeCluster", PathBuf::from("-")));
+    assert_eq!((if_match.as_deref(), class.as_deref()), (Some("none"), Some("edge")));
+    let ConfigCommand::Delete { application, .. } = config("delete Paint") else { panic!("delete") };
+    assert_eq!(application, None, "the object itself");
+    let ConfigCommand::History { since, limit, .. } = config("history Paint") else { panic!("history") };
+    assert_eq!((since, limit), (0, 100));
+    let ConfigCommand::Load { dry_run, allow_delete, .. } = config("load dump.yaml --dry-run") else { panic!("load") };
+    assert!(dry_run && !allow_delete);
+    assert!(matches!(config("list"), ConfigCommand::List { application: None, class: None, .. }));
+    assert!(matches!(config("get Paint EdgeCluster"), ConfigCommand::Get { .. }));
+    assert!(matches!(config("patch Paint EdgeCluster -"), ConfigCommand::Patch { if_match: None, .. }));
+    assert!(matches!(config("dump"), ConfigCommand::Dump { .. }));
+}

@@ -1,0 +1,277 @@
+//! Whole command lines that need no broker, or find none: what they write, and with which exit code they end.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use cluster_manager_contract::audit_chain::Chain;
+use service_runtime::exit;
+use simulator::sealed_secrets::CERTIFICATE;
+
+use crate::arguments::parsed;
+
+const CLUSTER: &str = "00000000-0000-0000-0000-0000000000c1";
+/// Nothing listens there.
+const NOWHERE: &str = "mqtt://127.0.0.1:1";
+
+/// Carries out `sparkfleet <line>`; `@/` in it is the directory. The exit code and the error.
+async fn ended(line: &str, directory: &Path) -> (u8, String) {
+    let line = line.replace("@/", &format!("{}/", directory.display()));
+    let words = std::iter::once("sparkfleet").chain(line.split(' ').filter(|word| !word.is_empty()));
+    let command = parsed(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+    match crate::run(command).await {
+        Ok(()) => (0, String::new()),
+        Err(error) => (exit::code_of(&error), format!("{error:#}")),
+    }
+}
+
+fn write(directory: &Path, name: &str, text: impl AsRef<[u8]>) {
+    std::fs::write(directory.join(name), text).unwrap();
+}
+
+fn mode(file: &Path) -> u32 {
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn every_command_on_a_fleet_says_that_the_broker_is_not_reached() {
+    let directory = tempfile::tempdir().unwrap();
+    for line in [
+        "cluster create Paint",
+        "cluster list",
+        "cluster show Paint",
+        "cluster bootstrap Paint",
+        "cluster identity show Paint",
+        "cluster identity replace Paint",
+        "cluster rollout Paint",
+        "cluster delete Paint",
+        "deployment create Oven --cluster Paint",
+        "deployment list",
+        "deployment show Paint/Oven",
+        "deployment move Paint/Oven",
+        "deployment delete Paint/Oven",
+        "status",
+        "alert list",
+        "recover status",
+        "recover adopt --all",
+        "recover discard Paint",
+        "host list",
+        "host show press-1",
+        "policy show Paint",
+        "trust issue Paint --purpose join-issuer --dir @/",
+        "token create ci --scope viewer",
+        "token list",
+        "token revoke ci",
+        "secret seal Paint --name press --from-file password=@/none",
+    ] {
+        let (code, error) = ended(&format!("{line} --broker {NOWHERE} --timeout 20s"), directory.path()).await;
+        assert_eq!(code, exit::UNAVAILABLE, "{line}: {error}");
+        assert!(error.contains(NOWHERE), "{line}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn options_that_cannot_be_used_are_named_before_anything_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    for (line, code, part) in [
+        ("cluster list --organisation A-B", exit::CONFIG, "--organisation"),
+        ("cluster list --host-id a/b", exit::CONFIG, "--host-id"),
+        ("cluster list --password-file @/none", exit::CONFIG, "--password-file"),
+        ("cluster list --broker http://x", exit::CONFIG, "connection options"),
+        ("cluster bootstrap Paint --expires 5s", exit::USAGE, "--expires must be from 1m to 30d"),
+        ("cluster bootstrap Paint --expires 40d", exit::USAGE, "--expires must be from 1m to 30d"),
+        ("policy set Paint @/none", exit::CONFIG, "cannot read"),
+        ("secret seal --certificate @/none --name a --from-file k=@/v", exit::CONFIG, "cannot read"),
+        ("ui --url ftp://x", exit::USAGE, "http://"),
+    ] {
+        let (ended, error) = ended(line, directory.path()).await;
+        assert_eq!(ended, code, "{line}: {error}");
+        assert!(error.contains(part), "{line}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_root_of_trust_is_made_once_and_certifies_keys_that_only_their_owner_can_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let (code, error) = ended(&format!("trust issue {CLUSTER} --purpose join-issuer --dir @/"), dir).await;
+    assert!(code == exit::CONFIG && error.contains("trust init"), "{code}: {error}");
+    assert_eq!(ended("trust init --dir @/", dir).await.0, 0);
+    assert_eq!((mode(&dir.join("root.key")), mode(&dir.join("root.pub"))), (0o600, 0o644));
+    let root = std::fs::read(dir.join("root.pub")).unwrap();
+    let (code, error) = ended("trust init --dir @/", dir).await;
+    assert!(code == exit::REFUSED && error.contains("--force"), "{code}: {error}");
+    assert_eq!(std::fs::read(dir.join("root.pub")).unwrap(), root, "a refusal changes nothing");
+
+    let issue = |more: &str| format!("trust issue {CLUSTER} --purpose join-issuer --dir @/ {more}");
+    assert_eq!(ended(&issue(""), dir).await.0, 0);
+    let own = dir.join(CLUSTER);
+    for (file, expected) in
+        [("issuer.key", 0o600), ("issuer.certificates", 0o644), ("master.key", 0o600), ("root.pub", 0o644)]
+    {
+        assert_eq!(mode(&own.join(file)), expected, "{file}");
+    }
+    let read = |file: &str| std::fs::read(own.join(file)).unwrap();
+    let (key, master) = (read("issuer.key"), read("master.key"));
+    assert_eq!(ended(&issue(""), dir).await.0, exit::REFUSED);
+    assert_eq!(ended(&issue("--renew"), dir).await.0, 0);
+    assert_eq!(read("issuer.key"), key, "it is certified again");
+    assert_eq!(ended(&issue("--force"), dir).await.0, 0);
+    assert_ne!(read("issuer.key"), key, "another one takes its place");
+    assert_eq!(read("master.key"), master, "every disk of the cluster needs it");
+    assert_eq!(ended("trust init --dir @/ --force", dir).await.0, 0);
+    assert_ne!(std::fs::read(dir.join("root.pub")).unwrap(), root);
+}
+
+#[tokio::test]
+async fn keys_of_other_purposes_have_files_of_their_own_and_no_master_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    assert_eq!(ended("trust init --dir @/", dir).await.0, 0);
+    for (purpose, name) in [("cluster-admin", "admin"), ("policy-signer", "policy-signer")] {
+        let line = format!("trust issue {CLUSTER} --purpose {purpose} --dir @/ --out @/{name} --days 1 -o json");
+        assert_eq!(ended(&line, dir).await.0, 0, "{purpose}");
+        assert!(dir.join(name).join(format!("{name}.key")).exists(), "{purpose}");
+        assert!(!dir.join(name).join("master.key").exists(), "{purpose}");
+    }
+}
+
+/// A record of three writes, as the cluster manager writes it.
+fn record() -> Vec<Vec<u8>> {
+    let mut chain = Chain::begin();
+    let mut lines = Vec::new();
+    for who in ["ada", "bob", "eve"] {
+        let serde_json::Value::Object(entry) = serde_json::json!({ "who": who }) else { unreachable!() };
+        let line = chain.line(entry);
+        chain = Chain::after(&line);
+        lines.push(line);
+    }
+    lines
+}
+
+#[tokio::test]
+async fn a_record_of_writes_is_verified_alone_and_after_the_one_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let lines = record();
+    write(dir, "audit.jsonl", [lines.join(&b'\n'), b"\n".to_vec()].concat());
+    for form in ["table", "json", "yaml"] {
+        assert_eq!(ended(&format!("audit verify @/audit.jsonl -o {form}"), dir).await.0, 0, "{form}");
+    }
+    write(dir, "rotated.jsonl", [lines[1..].join(&b'\n'), b"\n".to_vec()].concat());
+    let head = Chain::after(&lines[0]).head;
+    assert_eq!(ended(&format!("audit verify @/rotated.jsonl --after {head}"), dir).await.0, 0);
+    let (code, error) = ended(&format!("audit verify @/rotated.jsonl --after {}", "0".repeat(64)), dir).await;
+    assert!(code == exit::REFUSED && error.contains("begins after"), "{code}: {error}");
+    write(dir, "changed.jsonl", String::from_utf8(lines.join(&b'\n')).unwrap().replace("bob", "mallory"));
+    let (code, error) = ended("audit verify @/changed.jsonl", dir).await;
+    assert!(code == exit::REFUSED && error.contains("line 3"), "{code}: {error}");
+    let (code, error) = ended("audit verify @/none.jsonl", dir).await;
+    assert!(code == exit::CONFIG && error.contains("cannot read"), "{code}: {error}");
+}
+
+#[tokio::test]
+async fn access_files_are_written_for_each_kind_of_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    for broker in ["mosquitto", "mosquitto-dynsec", "emqx", "hivemq", "vernemq"] {
+        let line = format!("acl generate --broker {broker} --cluster Paint --cluster Body --directory @/{broker}");
+        assert_eq!(ended(&line, dir).await.0, 0, "{broker}");
+        let written = std::fs::read_dir(dir.join(broker)).unwrap().map(|file| file.unwrap().path());
+        let texts: Vec<String> = written.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        assert!(texts.iter().any(|text| text.contains("ACME-Paint")), "{broker}");
+        assert!(texts.iter().any(|text| text.contains("ACME-Body")), "{broker}");
+    }
+}
+
+#[tokio::test]
+async fn clusters_for_access_files_are_taken_from_what_cluster_list_prints() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    write(dir, "clusters.json", r#"[{ "name": "Paint" }, { "name": "Body", "hosts": 3 }]"#);
+    let line = "acl generate --broker mosquitto --clusters-from @/clusters.json --directory @/out";
+    assert_eq!(ended(line, dir).await.0, 0);
+    for (text, part) in [
+        ("{}", "no list of clusters"),
+        (r#"[{ "uuid": "x" }]"#, "has no `name`"),
+        (r#"[{ "name": "a b" }]"#, "--cluster"),
+        ("[]", "no cluster is named"),
+    ] {
+        write(dir, "clusters.json", text);
+        let (code, error) = ended(line, dir).await;
+        assert!(code == exit::USAGE && error.contains(part), "{text}: {code}: {error}");
+    }
+    for (line, part) in [
+        ("acl generate --broker emqx", "no cluster is named"),
+        ("acl generate --broker emqx --cluster Paint --organisation A-B", "--organisation"),
+        ("acl generate --broker emqx --cluster Paint --operator-host a/b", "--operator-host"),
+        ("acl generate --broker emqx --cluster Paint --viewer-host +", "--viewer-host"),
+    ] {
+        let (code, error) = ended(line, dir).await;
+        assert!(code == exit::USAGE && error.contains(part), "{line}: {code}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_revocation_list_that_is_missing_or_something_else_is_refused_and_nothing_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let line = "acl crl --ca @/ca.pem --list @/list.pem --out @/crl.pem";
+    let (code, error) = ended(line, dir).await;
+    assert!(code == exit::CONFIG && error.contains("ca.pem"), "{code}: {error}");
+    write(dir, "ca.pem", CERTIFICATE);
+    let (code, error) = ended(line, dir).await;
+    assert!(code == exit::CONFIG && error.contains("list.pem"), "{code}: {error}");
+    write(dir, "list.pem", CERTIFICATE);
+    let (code, error) = ended(line, dir).await;
+    assert!(code == exit::REFUSED && error.contains("is no revocation list"), "{code}: {error}");
+    write(dir, "list.pem", "");
+    assert_eq!(ended(line, dir).await.0, exit::REFUSED);
+    assert!(!dir.join("crl.pem").exists());
+}
+
+#[tokio::test]
+async fn a_value_is_sealed_for_a_certificate_without_a_broker() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    write(dir, "seal.pem", CERTIFICATE);
+    write(dir, "value", "correct horse");
+    let seal = |more: &str| format!("secret seal --certificate @/seal.pem --name press {more}");
+    for scope in ["strict", "namespace-wide", "cluster-wide"] {
+        assert_eq!(ended(&seal(&format!("--from-file password=@/value --scope {scope}")), dir).await.0, 0, "{scope}");
+    }
+    for (more, code, part) in [
+        ("--from-file password", exit::USAGE, "is not KEY=FILE"),
+        ("--from-file password=@/none", exit::CONFIG, "cannot read"),
+        ("--from-file pass/word=@/value", exit::USAGE, "key"),
+        ("--from-file password=@/value --namespace Upper", exit::USAGE, "namespace"),
+    ] {
+        let (ended, error) = ended(&seal(more), dir).await;
+        assert_eq!(ended, code, "{more}: {error}");
+        assert!(error.contains(part) && !error.contains("correct horse"), "{more}: {error}");
+    }
+    write(dir, "seal.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let (code, error) = ended(&seal("--from-file password=@/value"), dir).await;
+    assert!(code == exit::CONFIG && error.contains("is no X.509 certificate"), "{code}: {error}");
+}
+
+#[tokio::test]
+async fn the_api_is_not_asked_with_a_token_that_is_none_or_over_an_open_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    write(dir, "token", "sfp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n");
+    write(dir, "json", "{\"token\": \"x\"}");
+    for (more, code, part) in [
+        ("--token-file @/none", exit::CONFIG, "cannot read"),
+        ("--token-file @/json", exit::CONFIG, "must hold a token and nothing else"),
+        ("--token-file @/token --url m.example", exit::USAGE, "--url"),
+        ("--token-file @/token --url http://m.example:8480", exit::USAGE, "--allow-http"),
+        ("--token-file @/token --url https://user@m.example", exit::USAGE, "nothing of a user"),
+        ("--token-file @/token --ca-file @/none", exit::CONFIG, "--ca-file"),
+        ("--token-file @/token --url http://127.0.0.1:1", exit::UNAVAILABLE, "cannot reach http://127.0.0.1:1"),
+    ] {
+        let (ended, error) = ended(&format!("secret list Paint {more}"), dir).await;
+        assert_eq!(ended, code, "{more}: {error}");
+        assert!(error.contains(part), "{more}: {error}");
+        assert!(!error.contains("sfp_"), "{more}: {error}");
+    }
+}
