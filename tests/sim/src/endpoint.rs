@@ -30,7 +30,7 @@ pub enum Machine {
 
 /// What a machine tells.
 #[derive(Debug)]
-pub enum Told {
+pub enum EndpointOutput {
     /// For the network.
     Transport(TransportAction),
     /// For the program.
@@ -108,19 +108,19 @@ impl Endpoint {
     }
 
     /// What the machine tells next.
-    pub fn poll(&mut self) -> Option<Told> {
+    pub fn poll(&mut self) -> Option<EndpointOutput> {
         match &mut self.machine {
             Machine::Node(machine) => machine.poll_output().map(|output| match output {
-                NodeOutput::Transport(action) => Told::Transport(action),
-                NodeOutput::Event(event) => Told::Node(event),
+                NodeOutput::Transport(action) => EndpointOutput::Transport(action),
+                NodeOutput::Event(event) => EndpointOutput::Node(event),
             }),
             Machine::Host(machine) => {
                 let output = machine.poll_output()?;
                 Some(match output {
-                    HostOutput::Transport(action) => Told::Transport(action),
+                    HostOutput::Transport(action) => EndpointOutput::Transport(action),
                     HostOutput::Event(event) => {
                         self.replica.on_event(&event);
-                        Told::Host(event)
+                        EndpointOutput::Host(event)
                     }
                 })
             }

@@ -2,7 +2,7 @@
 //!
 //! What is real: the states of ConfigDB, cluster manager, edge sync and edge monitor (edge and central), and the Edge Node and Host Application machines of
 //! `sparkplug`. What is a model: the MQTT server ([`broker`], [`network`]), Kubernetes with Flux and edge agents ([`kubernetes`]), git ([`git`]), disks ([`disk`]), people
-//! ([`operator`], [`transition`], [`recovery`]), and what breaks ([`trouble`]).
+//! ([`operator`], [`transition`], [`recovery`]), and what breaks ([`fault`]).
 //!
 //! A run ([`run`]) lives through a list of [`transition`]s that the seed chooses; the checks of [`invariants`] are made after every step. Then everything is mended and nobody wants
 //! anything new: within bounded virtual time every replica must equal its source and everything that people wanted must be applied or visibly refused.
@@ -14,6 +14,7 @@ pub mod broker;
 pub mod disk;
 pub mod endpoint;
 pub mod errors;
+pub mod fault;
 pub mod fleet;
 pub mod git;
 pub mod invariants;
@@ -27,5 +28,4 @@ pub mod recovery;
 pub mod replica;
 pub mod run;
 pub mod transition;
-pub mod trouble;
 pub mod world;

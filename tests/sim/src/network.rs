@@ -11,7 +11,7 @@ use sparkplug::host::HostRequest;
 use sparkplug::session::{QoS, TransportAction, TransportEvent};
 
 use crate::broker::{SessionId, ToBroker, ToClient};
-use crate::endpoint::{Endpoint, Machine, Side, Told};
+use crate::endpoint::{Endpoint, EndpointOutput, Machine, Side};
 use crate::world::{Happening, ProcessId, World, trace};
 
 /// Something on a connection.
@@ -325,8 +325,10 @@ impl World {
         while let Some(told) = endpoint.poll() {
             let Some(session) = endpoint.session else { return };
             match told {
-                Told::Transport(TransportAction::Publish(publish)) => self.up(session, ToBroker::Publish(publish)),
-                Told::Transport(TransportAction::Disconnect) => self.up(session, ToBroker::Disconnect),
+                EndpointOutput::Transport(TransportAction::Publish(publish)) => {
+                    self.up(session, ToBroker::Publish(publish))
+                }
+                EndpointOutput::Transport(TransportAction::Disconnect) => self.up(session, ToBroker::Disconnect),
                 _ => {}
             }
         }

@@ -15,7 +15,7 @@ use crate::world::ClusterId;
 
 /// One request to ConfigDB.
 #[derive(Debug, Clone)]
-pub struct Wish(pub WriteRequest);
+pub struct OperatorWrite(pub WriteRequest);
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Program for Operator {
                     self.writer.on_change(&change, now);
                 }
             }
-            Input::Person(Wish(request)) => {
+            Input::Person(OperatorWrite(request)) => {
                 self.fates.insert(request.id.clone(), Fate::Open);
                 if self.writer.submit(request.clone(), now).is_err() {
                     self.fates.insert(request.id, Fate::GaveUp);

@@ -24,7 +24,7 @@ pub enum Input {
     /// From the disk, to the cluster manager.
     Git(cluster_manager::event::GitResult),
     /// From a person, to the operator's program.
-    Person(crate::operator::Wish),
+    Person(crate::operator::OperatorWrite),
 }
 
 /// What a program wants done.

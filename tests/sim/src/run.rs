@@ -1,4 +1,4 @@
-//! One run: a fleet, some minutes of life and trouble, then peace; in the end everything must be as people want it, or visibly not.
+//! One run: a fleet, some minutes of life with faults, then none; in the end everything must be as people want it, or visibly not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -66,7 +66,7 @@ pub struct Summary {
     pub steps: u64,
     /// Virtual time.
     pub lasted: Duration,
-    /// Virtual time from the end of all trouble until everything was as it should be.
+    /// Virtual time from the end of all faults until everything was as it should be.
     pub converged_in: Duration,
     /// Crashes of services.
     pub crashes: u64,

@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use crate::broker::{SessionId, ToBroker};
 use crate::disk::Disk;
+use crate::fault::Fault;
 use crate::fleet::Role;
 use crate::kubernetes::Cluster;
 use crate::network::Weather;
-use crate::operator::{ScriptCluster, ScriptDeployment, Wish};
+use crate::operator::{OperatorWrite, ScriptCluster, ScriptDeployment};
 use crate::program::Input;
 use crate::recovery::Recovery;
-use crate::trouble::Trouble;
 use crate::world::{ClusterId, Happening, ProcessId, World, trace};
 
 /// One thing from outside.
@@ -85,7 +85,7 @@ pub enum Transition {
     /// Somebody publishes garbage.
     Garbage,
     /// Something breaks.
-    Trouble(Trouble),
+    Fault(Fault),
     /// Something becomes of ConfigDB's store.
     Recovery(Recovery),
 }
@@ -116,12 +116,12 @@ const CHOICES: &[(u64, Transition)] = &[
     (4, Transition::KubernetesOutage),
     (2, Transition::GitFull),
     (6, Transition::Garbage),
-    (3, Transition::Trouble(Trouble::Disk)),
-    (2, Transition::Trouble(Trouble::ClusterFull)),
-    (5, Transition::Trouble(Trouble::Pause)),
-    (2, Transition::Trouble(Trouble::Steal)),
-    (2, Transition::Trouble(Trouble::SecondInstance)),
-    (2, Transition::Trouble(Trouble::Flood)),
+    (3, Transition::Fault(Fault::Disk)),
+    (2, Transition::Fault(Fault::ClusterFull)),
+    (5, Transition::Fault(Fault::Pause)),
+    (2, Transition::Fault(Fault::Steal)),
+    (2, Transition::Fault(Fault::SecondInstance)),
+    (2, Transition::Fault(Fault::Flood)),
 ];
 
 /// The same where ConfigDB's store may be restored, rolled back and replaced.
@@ -243,7 +243,7 @@ impl World {
                 self.git.full_until = Some(self.mono + length);
             }
             Transition::Garbage => self.garbage(),
-            Transition::Trouble(trouble) => self.on_trouble(trouble),
+            Transition::Fault(fault) => self.on_fault(fault),
             Transition::Recovery(recovery) => self.on_recovery(recovery),
         }
     }
@@ -282,7 +282,7 @@ impl World {
         let Some(id) = self.process_of(&Role::Operator) else { return };
         let life = self.processes[&id].life;
         trace!(self, "operator asks {request:?}");
-        self.after(Duration::ZERO, Happening::Input(id, life, Box::new(Input::Person(Wish(request)))));
+        self.after(Duration::ZERO, Happening::Input(id, life, Box::new(Input::Person(OperatorWrite(request)))));
     }
 
     fn on_some_site(&mut self, act: impl FnOnce(&mut Self, ClusterId)) {

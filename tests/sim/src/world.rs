@@ -13,7 +13,7 @@ use sparkplug::host::{HostApplication, HostRequest};
 
 use crate::broker::{Broker, SessionId};
 use crate::disk::Disk;
-use crate::endpoint::{Endpoint, Machine, Side, Told};
+use crate::endpoint::{Endpoint, EndpointOutput, Machine, Side};
 use crate::fleet::Role;
 use crate::git::Git;
 use crate::invariants::{Checks, Violation};
@@ -360,16 +360,16 @@ impl World {
             let Some(endpoint) = process.endpoints.get_mut(&side) else { return };
             let Some(told) = endpoint.poll() else { return };
             let input = match told {
-                Told::Transport(action) => {
+                EndpointOutput::Transport(action) => {
                     self.on_action(id, side, action);
                     continue;
                 }
-                Told::Node(event) => {
+                EndpointOutput::Node(event) => {
                     let role = process.role.clone();
                     let Some(event) = self.mislead(&role, event) else { continue };
                     Input::Node(event)
                 }
-                Told::Host(event) => {
+                EndpointOutput::Host(event) => {
                     let fault = endpoint.replica.fault.as_deref();
                     self.checks.on_host_event(id, &event, fault, self.mono);
                     Input::Host(event)

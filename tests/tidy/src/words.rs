@@ -28,8 +28,10 @@ const PRIVATE_NAMES: &[(&str, &str)] = &[
     ("Rim", "Io"),
     ("Roster", "WatchedNodes"),
     ("Settling", "RolloutStatus"),
+    ("Told", "Output, or the name of the message"),
     ("Touched", "Affected"),
     ("WantedLine", "BootstrapCommand"),
+    ("Wish", "the name of what is asked for: a write, a manifest, a key"),
 ];
 
 /// Marks of unfinished work. Put together here so that this file does not carry them.
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn types_have_names_that_the_field_knows() {
-        assert_eq!(count("pub struct Roster {}\nenum Wish {}\npub(super) struct Desk;\n"), 2);
+        assert_eq!(count("pub struct Roster {}\nenum Wishes {}\npub(super) struct Desk;\n"), 2);
         assert_eq!(count("struct Rosters;\n// struct Roster\nlet roster = 1;\n"), 0);
     }
 

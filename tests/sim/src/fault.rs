@@ -15,7 +15,7 @@ use crate::world::{ClusterId, Happening, ProcessId, World, trace};
 
 /// One thing that breaks, or that somebody breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Fault {
     /// ConfigDB's disk is full, broken, or writes something without saying so.
     Disk,
     /// It is whole again.
@@ -43,29 +43,29 @@ const FLOOD_PART: u32 = 60;
 
 impl World {
     /// Something breaks.
-    pub(crate) fn on_trouble(&mut self, trouble: Trouble) {
-        match trouble {
-            Trouble::Disk => self.break_disk(),
-            Trouble::DiskIsWell => {
+    pub(crate) fn on_fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Disk => self.break_disk(),
+            Fault::DiskIsWell => {
                 if let Some(id) = self.process_of(&Role::ConfigDb) {
                     self.processes[&id].disk.set_fault(None);
                 }
             }
-            Trouble::ClusterFull => {
+            Fault::ClusterFull => {
                 let until = self.mono + self.random.millis(1_000..40_000);
                 let sites: Vec<ClusterId> = self.clusters.keys().copied().collect();
                 if let Some(site) = self.random.pick(&sites).and_then(|site| self.clusters.get_mut(site)) {
                     site.full_until = Some(until);
                 }
             }
-            Trouble::Pause => {
+            Fault::Pause => {
                 let Some(id) = self.some_running() else { return };
                 let until = self.mono + self.random.millis(500..45_000);
                 trace!(self, "   {}", self.processes[&id].role);
                 self.pause(id, until);
-                self.at(until, Happening::Transition(Transition::Trouble(Trouble::Resume(id))));
+                self.at(until, Happening::Transition(Transition::Fault(Fault::Resume(id))));
             }
-            Trouble::Resume(id) => {
+            Fault::Resume(id) => {
                 let mono = self.mono;
                 let is_over = |until: Duration| until <= mono;
                 if let Some(process) = self.processes.get_mut(&id).filter(|p| p.paused_until.is_some_and(is_over)) {
@@ -73,30 +73,30 @@ impl World {
                     process.partitioned_until = process.partitioned_until.filter(|until| *until > mono);
                 }
             }
-            Trouble::Steal => {
+            Fault::Steal => {
                 let Some(id) = self.some_running() else { return };
                 trace!(self, "   {}", self.processes[&id].role);
                 let mut later = Duration::ZERO;
                 for _ in 0..1 + self.random.index(12) {
-                    self.after(later, Happening::Transition(Transition::Trouble(Trouble::TakeOver(id))));
+                    self.after(later, Happening::Transition(Transition::Fault(Fault::TakeOver(id))));
                     later += self.random.millis(300..3_000);
                 }
             }
-            Trouble::TakeOver(id) => self.take_over(id),
-            Trouble::SecondInstance => self.second_instance(),
-            Trouble::Flood => {
+            Fault::TakeOver(id) => self.take_over(id),
+            Fault::SecondInstance => self.second_instance(),
+            Fault::Flood => {
                 let names: Vec<String> = self.clusters.values().map(|cluster| cluster.name.clone()).collect();
                 let Some(name) = self.random.pick(&names).cloned() else { return };
                 let messages = FLOOD_PART * u32::try_from(1 + self.random.index(8)).unwrap_or(1);
-                self.on_trouble(Trouble::FloodsOn(group(&name).to_string(), messages));
+                self.on_fault(Fault::FloodsOn(group(&name).to_string(), messages));
             }
-            Trouble::FloodsOn(group, messages) => self.flood(group, messages),
+            Fault::FloodsOn(group, messages) => self.flood(group, messages),
         }
     }
 
     /// Everything of this kind is over.
     pub(crate) fn mend_troubles(&mut self) {
-        self.on_trouble(Trouble::DiskIsWell);
+        self.on_fault(Fault::DiskIsWell);
         // Who is frozen goes on at its time: what waits for it comes in order.
         for cluster in self.clusters.values_mut() {
             cluster.full_until = None;
@@ -131,7 +131,7 @@ impl World {
         trace!(self, "   {fault:?}");
         self.processes[&id].disk.set_fault(Some(fault));
         let length = self.random.millis(1_000..40_000);
-        self.after(length, Happening::Transition(Transition::Trouble(Trouble::DiskIsWell)));
+        self.after(length, Happening::Transition(Transition::Fault(Fault::DiskIsWell)));
     }
 
     /// Another client connects with the client ids of a process, and goes away again.
@@ -210,7 +210,7 @@ impl World {
         self.flush_broker();
         if let Some(left) = messages.checked_sub(FLOOD_PART).filter(|left| *left > 0) {
             let later = self.random.millis(50..500);
-            self.after(later, Happening::Transition(Transition::Trouble(Trouble::FloodsOn(group, left))));
+            self.after(later, Happening::Transition(Transition::Fault(Fault::FloodsOn(group, left))));
         } else {
             self.bury_forged();
         }
