@@ -214,7 +214,9 @@ fn on_node(event: &NodeEvent) {
         NodeEvent::Born { bd_seq, rebirth } => tracing::debug!(bd_seq = bd_seq.get(), rebirth, "monitor is born"),
         NodeEvent::Offline { reason } => tracing::warn!(reason, "monitor lost its session as edge node"),
         NodeEvent::Forwarded { sent, dropped } => tracing::info!(sent, dropped, "stored values were forwarded"),
-        NodeEvent::Command { .. } => tracing::debug!("command ignored: a monitor takes no command but rebirth"),
+        NodeEvent::Command { metrics, .. } => {
+            tracing::debug!(metrics = metrics.len(), "command ignored: a monitor takes no command but rebirth")
+        }
         NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
         NodeEvent::Displaced(_) | NodeEvent::Contested(_) | NodeEvent::Stopped => tracing::debug!(?event, "edge node"),
     }

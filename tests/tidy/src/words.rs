@@ -28,7 +28,6 @@ const PRIVATE_NAMES: &[(&str, &str)] = &[
     ("Rim", "Io"),
     ("Roster", "WatchedNodes"),
     ("Settling", "RolloutStatus"),
-    ("Told", "Output, or the name of the message"),
     ("Touched", "Affected"),
     ("WantedLine", "BootstrapCommand"),
     ("Wish", "the name of what is asked for: a write, a manifest, a key"),

@@ -70,7 +70,7 @@ impl History {
     /// Stores a record; the answer says what became of it.
     pub fn record(&self, record: Arc<Record>) {
         if self.records.try_send(record).is_err() {
-            tracing::warn!("a record of the history was not taken");
+            tracing::warn!(waiting_max = self.records.max_capacity(), "a record of the history was not taken");
         }
     }
 
@@ -153,7 +153,7 @@ impl Writer {
         };
         let (store, known) = opened?;
         if matches!(*self.standing.borrow(), Standing::Failed(_)) {
-            tracing::info!("the past is recorded again");
+            tracing::info!(directory = %self.directory.display(), "the past is recorded again");
         }
         self.standing.send_replace(Standing::Open);
         metrics::gauge!("console_history_open").set(1);

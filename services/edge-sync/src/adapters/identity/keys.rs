@@ -5,12 +5,15 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use der::Decode as _;
 use enrolment_protocol::cluster::{Draft, Predecessor, RenewalDraft, Request, Seed};
 use enrolment_protocol::manager::{ManagerKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
 use enrolment_protocol::token::Token;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use uuid::Uuid;
+use x509_cert::Certificate;
+use x509_cert::time::Time;
 use zeroize::Zeroizing;
 
 use crate::renewal::ValidityPeriod;
@@ -120,20 +123,19 @@ impl Held {
     pub fn read(certificates: &str, key: &str) -> anyhow::Result<Self> {
         let der =
             CertificateDer::from_pem_slice(certificates.as_bytes()).context("tls.crt holds no certificate in PEM")?;
-        let (_, certificate) =
-            x509_parser::parse_x509_certificate(&der).context("tls.crt holds no X.509 certificate")?;
+        let certificate = Certificate::from_der(&der).map_err(|_| anyhow!("tls.crt holds no X.509 certificate"))?;
+        let certificate = certificate.tbs_certificate();
         // What the PEM reader says of a private key is not told.
         let pkcs8 = PrivatePkcs8KeyDer::from_pem_slice(key.as_bytes());
         let pkcs8 = pkcs8.map_err(|_| anyhow!("tls.key holds no private key (PKCS#8) in PEM"))?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.secret_pkcs8_der());
         let pair = pair.map_err(|_| anyhow!("tls.key is no key of P-256"))?;
         let public_key = point(&pair)?;
-        if *certificate.public_key().subject_public_key.data != public_key {
+        if certificate.subject_public_key_info().subject_public_key.raw_bytes() != public_key {
             return Err(anyhow!("tls.crt is not the certificate of tls.key"));
         }
-        let serial = certificate.raw_serial().iter().copied().skip_while(|byte| *byte == 0).collect();
-        let time =
-            |time: x509_parser::time::ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0).saturating_mul(1000);
+        let serial = certificate.serial_number().as_bytes().iter().copied().skip_while(|byte| *byte == 0).collect();
+        let time = |time: Time| u64::try_from(time.to_unix_duration().as_millis()).unwrap_or(u64::MAX);
         let validity = certificate.validity();
         let life = ValidityPeriod { begins: time(validity.not_before), ends: time(validity.not_after) };
         Ok(Self { predecessor: Predecessor { serial, public_key }, pair, life })
