@@ -60,7 +60,7 @@ fn host_grants(site: &Site, user: &str) -> Vec<Grant> {
 /// Name of the role of hosts with credentials of their own, where a server has roles.
 const HOST_ROLE: &str = "joining-host";
 
-/// The lines `pattern read|write` of Mosquitto's format, which VerneMQ reads as well, of hosts with credentials of their own. A pattern is for everybody; the name of any other user is no
+/// The lines `pattern read|write` of Mosquitto's format, which VerneMQ reads as well, of hosts with credentials of their own. A pattern is for everyone; the name of any other user is no
 /// UUID, and no join service listens to a node that is none.
 fn host_patterns(site: &Site) -> String {
     let grants = host_grants(site, "%u");

@@ -1,4 +1,4 @@
-//! What one client may take of a server, and all of them together: without it one that floods, or reads slowly, takes the memory of everybody.
+//! What one client may take of a server, and all of them together: without it one that floods, or reads slowly, takes the memory of everyone.
 
 /// Largest packet, bytes: a birth or a deployment's manifests with an MQTT header.
 pub const PACKET_BYTES_MAX: u64 = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The one table: who may publish and who may hear what.
+//! The one table: who may publish and who may receive what.
 
 use configdb_schema::address::{CLUSTER_MANAGER_NODE, CONSOLE_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE};
 
@@ -7,12 +7,12 @@ use uuid::Uuid;
 use crate::filter::{covers, overlap};
 use crate::site::{Principal, Site};
 
-/// What somebody does with a topic.
+/// What someone does with a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Publishes to it; a will is published, too.
     Publish,
-    /// Subscribes to it, and so hears it.
+    /// Subscribes to it, and so receives it.
     Subscribe,
 }
 
@@ -30,7 +30,7 @@ pub struct Grant {
 const NODE_REPORTS: [&str; 3] = ["NBIRTH", "NDATA", "NDEATH"];
 const DEVICE_REPORTS: [&str; 3] = ["DBIRTH", "DDATA", "DDEATH"];
 const STATES: &str = "spBv1.0/STATE/+";
-/// Where an aware server keeps births; below it their topics. Nobody may publish there: the certificates are the server's word.
+/// Where an aware server keeps births; below it their topics. No one may publish there: the certificates are the server's word.
 const CERTIFICATES: &str = "$sparkplug/certificates";
 /// The services that keep a cluster as the control plane wants it. Edge agents share their user, and none of them commands these.
 const COMMANDED_BY_CENTRE: [&str; 3] = [SYNC_NODE, JOIN_NODE, MONITOR_NODE];
@@ -71,7 +71,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             for cluster in site.clusters() {
                 table.commands(&organisation.cluster_group(cluster));
             }
-            // It is one node of the centre's group, and none of the others.
+            // It is one node of the control plane's group, and none of the others.
             for kind in NODE_REPORTS {
                 table.says(format!("spBv1.0/{central}/{kind}/{CONSOLE_NODE}"));
             }
@@ -98,7 +98,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
         Principal::JoiningHosts(_) | Principal::EnrollingClusters => {
             table.reports(&own, &[]);
             table.hears(&format!("spBv1.0/{own}/NCMD/+"));
-            // Nobody commands devices here, but an Edge Node asks for both, and some servers refuse who asks for too much.
+            // No one commands devices here, but an Edge Node asks for both, and some servers refuse who asks for too much.
             table.hears(&format!("spBv1.0/{own}/DCMD/+/+"));
             table.hears(STATES);
         }

@@ -23,7 +23,7 @@ pub enum Principal {
     Centre,
     /// The command line, and Host Applications that may command.
     Operator,
-    /// The web console: it commands as the command line does, and is an Edge Node of the centre.
+    /// The web console: it commands as the command line does, and is an Edge Node of the control plane.
     Console,
     /// Host Applications that only read: historians, dashboards.
     Viewer,
@@ -71,7 +71,7 @@ impl Site {
     }
 
     /// The same, but each host has credentials of its own, and there are no users that the hosts of a cluster share. Not both at the same time: Mosquitto cannot say of a topic that one user
-    /// hears it by a pattern and another must not command there.
+    /// receives it by a pattern and another must not command there.
     #[must_use]
     pub fn with_own_hosts(self) -> Self {
         Self { has_own_hosts: true, ..self }
@@ -102,7 +102,7 @@ impl Site {
         self.viewer_hosts.iter().map(String::as_str)
     }
 
-    /// Everybody who may connect, but for hosts with credentials of their own, of which there is no list: see [`crate::rules::grants_of_host`].
+    /// Everyone who may connect, but for hosts with credentials of their own, of which there is no list: see [`crate::rules::grants_of_host`].
     #[must_use]
     pub fn principals(&self) -> Vec<Principal> {
         let everywhere = [

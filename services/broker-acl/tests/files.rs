@@ -177,7 +177,7 @@ fn hivemq_has_the_table_as_roles_and_no_user_until_the_site_adds_some() {
     assert!(users.trim().is_empty(), "no password is invented");
 }
 
-/// In the words of each server, with what stands for the user's name; and nobody has the name that hosts shared.
+/// In the words of each server, with what stands for the user's name; and no one has the name that hosts shared.
 #[test]
 fn hosts_with_credentials_of_their_own_have_one_rule_in_every_file() {
     let own = site().with_own_hosts();

@@ -1,4 +1,4 @@
-//! The limits on a real Mosquitto: a flood to readers that do not read takes no more memory than allowed, and everybody else goes on.
+//! The limits on a real Mosquitto: a flood to readers that do not read takes no more memory than allowed, and everyone else continues.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Hosts with credentials of their own on a real Mosquitto with the generated access list: nobody is another one.
+//! Hosts with credentials of their own on a real Mosquitto with the generated access list: no one is another one.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn a_host_speaks_and_hears_as_itself_and_only_who_shares_credentials_speaks_for_
     for nobody in [SHARED, "nobody"] {
         assert_eq!(gets_through(&socket, nobody, &all), Vec::<String>::new(), "{nobody}");
     }
-    // A host hears what is said to it, whatever it asks for.
+    // A host receives what is said to it, whatever it asks for.
     let mut host = connect(&socket, "host", Some(HOST));
     for wide in ["#", "spBv1.0/ACME-Paint-Join/NCMD/+", &*commands[0], "spBv1.0/ACME-Paint-Join/DCMD/+/+"] {
         subscribe(&mut host, wide);

@@ -1,4 +1,4 @@
-//! The walls, looked at from the other side: what nobody may do, said without the table.
+//! The walls, looked at from the other side: what no one may do, said without the table.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use broker_acl::filter::{covers, overlap};
@@ -64,7 +64,7 @@ fn topics() -> impl Strategy<Value = String> {
     prop_oneof![8 => in_group, 2 => state.prop_map(str::to_owned)]
 }
 
-/// What a wall keeps out, by the user's kind: true if nobody of that kind may do it.
+/// What a wall keeps out, by the user's kind: true if no one of that kind may do it.
 fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str) -> bool {
     let group = |name: &str| format!("spBv1.0/{name}/#");
     let own = site.user(principal);

@@ -1,5 +1,5 @@
 //! What comes with the program: well-known objects, schemas, default templates. It is written into a store once; what the site changes or deletes afterwards stays as the
-//! site wants it. An entry that nobody has touched follows the program when that is updated.
+//! site wants it. An entry that no one has touched follows the program when that is updated.
 
 use configdb_contract::WriteRequest;
 use configdb_schema::application::INFO;
@@ -43,7 +43,7 @@ fn request(object: Uuid) -> WriteRequest {
     WriteRequest::put(concat!("builtin/", env!("CARGO_PKG_VERSION")), object)
 }
 
-/// The stored entry came with an earlier version of the program, says something else, and nobody has changed it.
+/// The stored entry came with an earlier version of the program, says something else, and no one has changed it.
 fn is_untouched(model: &Model, object: Uuid, application: Uuid, value: &Value) -> bool {
     let stored = model.live_object(object).and_then(|o| o.entries.get(&application));
     stored

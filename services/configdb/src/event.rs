@@ -8,7 +8,7 @@ use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 pub enum Event {
     /// The store is loaded: see that what comes with the program is in it, and declare every object.
     Start {
-        /// Random: what this run of the process is told apart by from every other one on a copy of the same store.
+        /// Random: what this run of the process is distinguished by from every other one on a copy of the same store.
         timeline: u64,
     },
     /// From the edge node: commands, and that it is born or offline.

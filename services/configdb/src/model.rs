@@ -68,7 +68,7 @@ pub struct StoredEntry {
     pub etag: Uuid,
     /// Revision of the transaction that wrote it.
     pub revision: u64,
-    /// It came with this program and nobody has changed it.
+    /// It came with this program and no one has changed it.
     pub builtin: bool,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct ApplicationState {
     pub slug: Arc<str>,
     /// The stored one. It adds to that of the program.
     pub schema: Schema,
-    /// That of the program, which other services rely on: nobody replaces or deletes it.
+    /// That of the program, which other services rely on: no one replaces or deletes it.
     system: Schema,
 }
 

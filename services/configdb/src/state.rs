@@ -413,7 +413,7 @@ impl State {
                 let result = self.refusal(&id, object, refusal, now);
                 self.answer(&result);
             }
-            // Nobody could recognise an answer as his.
+            // No one could recognise an answer as his.
             None => {
                 tracing::warn!(object_id = %object, error = %refusal, "command without a usable request id refused")
             }

@@ -240,7 +240,7 @@ pub trait Store: Send {
     /// Stores something that means nothing: whether [`Store::commit`] works again.
     fn probe(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Bytes that the store can still take; None: nobody knows.
+    /// Bytes that the store can still take; None: no one knows.
     fn free_bytes(&self) -> Option<u64>;
 
     /// The history that a request asks for, oldest first.

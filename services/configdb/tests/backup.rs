@@ -98,7 +98,7 @@ async fn a_live_store_is_copied_with_what_tells_it_from_others() {
     assert_eq!(names(root.path()), ["backup.sqlite", "state #1"], "one file, and nothing beside it");
     let error = backup::backup(&state, &file, 8_000).await.unwrap_err();
     assert!(matches!(error, BackupError::Exists { .. }), "{error}");
-    // The store goes on.
+    // The store continues.
     running.write().await;
     assert_eq!(backup::describe(&file).await.unwrap(), expected);
     let live = backup::describe(&state.join(STORE_FILE)).await.unwrap();

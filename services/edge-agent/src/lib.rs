@@ -1,4 +1,4 @@
-//! The edge agent that is shipped: an Edge Node that publishes load, memory, disk, temperature and uptime of the host that it runs on, as the Device `host`. It shows that a cluster can deploy and be heard, and
+//! The edge agent that is shipped: an Edge Node that publishes load, memory, disk, temperature and uptime of the host that it runs on, as the Device `host`. It shows that a cluster can deploy and be received, and
 //! what its hosts do; agents that speak to machines are charts of the site.
 //!
 //! ```text

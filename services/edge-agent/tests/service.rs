@@ -1,4 +1,4 @@
-//! The whole program on a Mosquitto, heard and commanded by a Host Application; the host that it reads is a directory of the test.
+//! The whole program on a Mosquitto, received and commanded by a Host Application; the host that it reads is a directory of the test.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 #![allow(dead_code, reason = "the Mosquitto of all services' tests can do more")]
 

@@ -1,4 +1,4 @@
-//! Whom to watch at the centre: the monitor of every cluster. A cluster is known from ConfigDB, so one whose monitor was never born is shown too; or from the birth of its
+//! Whom to watch at the control plane: the monitor of every cluster. A cluster is known from ConfigDB, so one whose monitor was never born is shown too; or from the birth of its
 //! monitor, so one that ConfigDB does not know (any more) is shown as long as it speaks. Only a complete replica of ConfigDB can say that a cluster is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ impl Central {
         asked
     }
 
-    /// Ends the watch of monitors that neither ConfigDB knows nor anybody hears.
+    /// Ends the watch of monitors that neither ConfigDB knows nor anyone receives.
     pub fn sweep(&self, roster: &mut WatchedNodes) {
         if !self.replica.is_complete() {
             return;

@@ -2,7 +2,7 @@
 //!
 //! *Configuration*: the wanted revision is compared with the one that the agent reports; unequal means reload, until equal. *Secrets*: a sealed secret that the node's resource names and that
 //! was unsealed in another generation than before means reload, until the agent was born again. What is there at first sight is the baseline: a monitor that starts makes
-//! nobody reload.
+//! no one reload.
 //!
 //! A request goes only to a node that is alive and can be reached. Requests repeat with growing, jittered pauses; when enough of them or enough time brought nothing, the alert is raised.
 //! It falls when nothing is left to ask for, and then only.
@@ -60,7 +60,7 @@ impl SealedSecret {
 #[derive(Debug)]
 pub struct ConfigFreshness {
     policy: ReloadPolicy,
-    /// None: nobody said which configuration it should have. Some(None): it should have none.
+    /// None: no one said which configuration it should have. Some(None): it should have none.
     wanted: Option<Option<String>>,
     reported: Option<String>,
     /// Uid and generation of each named secret that the agent is taken to have read.
@@ -78,7 +78,7 @@ pub struct ConfigFreshness {
 }
 
 impl ConfigFreshness {
-    /// Of an agent that was not heard yet.
+    /// Of an agent that was not received yet.
     pub fn new(policy: ReloadPolicy, seed: u64, now: Now) -> Self {
         Self {
             policy,
@@ -96,7 +96,7 @@ impl ConfigFreshness {
         }
     }
 
-    /// The wanted revision, if somebody wants one.
+    /// The wanted revision, if someone wants one.
     pub fn wanted(&self) -> Option<&str> {
         self.wanted.as_ref().and_then(Option::as_deref)
     }
@@ -116,7 +116,7 @@ impl ConfigFreshness {
         self.attempts
     }
 
-    /// Somebody says which revision the agent should have.
+    /// Someone says which revision the agent should have.
     pub fn want(&mut self, revision: Option<String>, now: Now, jitter: &mut Jitter) {
         if revision.is_none() && self.wanted.is_none() {
             return;

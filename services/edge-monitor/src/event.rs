@@ -13,7 +13,7 @@ use crate::spec::NodeResource;
 pub enum Event {
     /// A deadline of the state passed.
     DeadlineReached,
-    /// From the session as Host Application: the nodes of the own group; at the centre every monitor and ConfigDB.
+    /// From the session as Host Application: the nodes of the own group; at the control plane every monitor and ConfigDB.
     Host(HostEvent),
     /// From the session as Edge Node `<group>/Monitor`.
     Node(NodeEvent),

@@ -15,7 +15,7 @@
 //!
 //! 1. `edge.rs` (resources and births) or `central.rs` (ConfigDB and births) decides whom to watch, and where that node is.
 //! 2. `liveness.rs` decides whether it is alive: births and deaths first, silence second. `config_freshness.rs` decides whether an edge agent must reload.
-//! 3. `watched_nodes.rs` says what changed: the device of each node, with its alerts; whose birth the Host Application sees to.
+//! 3. `watched_nodes.rs` says what changed: the device of each node, with its alerts; whose birth the Host Application manages.
 //!
 //! Other files: `spec.rs` validates a resource, `reconcile.rs` compares resources with what is watched, `event.rs` lists all that comes in and goes out.
 //!
@@ -117,7 +117,7 @@ impl Service for State {
 /// Everything outside of the state.
 struct Io {
     sessions: Sessions,
-    /// Its sender lives as long as the loop, also at the centre, where nothing sends.
+    /// Its sender lives as long as the loop, also at the control plane, where nothing sends.
     inbox: mpsc::Receiver<Event>,
     health: Health,
 }

@@ -8,9 +8,9 @@
 //! | silent | three intervals without a packet | a birth; a death |
 //!
 //! The alert follows the state: it is active when offline and when silent, and when an unknown node was not born within one interval. No death clears it, and no data do.
-//! A node that is not heard for an interval is asked for rebirth, again after growing times. A dead node is not asked: it cannot answer.
+//! A node that is not received for an interval is asked for rebirth, again after growing times. A dead node is not asked: it cannot answer.
 //!
-//! While the own session is down nothing is heard of anybody, so no time runs: all intervals begin again when it is back. That a birth may have been missed meanwhile is the Host
+//! While the own session is down nothing is received of anyone, so no time runs: all intervals begin again when it is back. That a birth may have been missed meanwhile is the Host
 //! Application's business: it asks every node that it does not know alive when it comes online.
 
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Liveness {
     pub fn heard(&mut self, now: Now, jitter: &mut Jitter) {
         match self.state {
             NodeState::Online => self.packet(now, jitter),
-            // Somebody is there after all; only its birth says that it is alive, so that is asked for soon, but once an interval.
+            // Someone is there after all; only its birth says that it is alive, so that is asked for soon, but once an interval.
             NodeState::Silent => {
                 let soon = self.asked.map_or(now.mono, |asked| now.mono.max(asked + self.interval));
                 self.ask_at = self.ask_at.map(|ask_at| ask_at.min(soon));

@@ -11,7 +11,7 @@ pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Longest interval that is watched.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// `spec` of a SparkplugNode, as it stands in the resource.
+/// `spec` of a SparkplugNode, as it is in the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeResource {
     /// `uuid`: Instance_UUID of the node.
@@ -93,7 +93,7 @@ pub enum SpecError {
         /// As given.
         address: String,
     },
-    /// The interval is no duration, or out of range.
+    /// The interval is not a duration, or out of range.
     #[error(
         "spec.interval {interval:?} is not a duration from 1s to 24h (such as 90s or 3m); the default {default:?} is used"
     )]

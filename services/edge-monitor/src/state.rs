@@ -1,7 +1,7 @@
-//! The state of a monitor, at the edge or at the centre: takes events, decides who is alive and current, and says so.
+//! The state of a monitor, at the edge or at the control plane: takes events, decides who is alive and current, and says so.
 //!
-//! A turn is: one event changes what is known; then what follows from it is said, once: whose birth the Host Application sees to, the device of each node that changed, the counts. A
-//! monitor owes nobody anything that it could forget: all that it knows it hears again after a restart. So there is nothing to save.
+//! A turn is: one event changes what is known; then what follows from it is said, once: whose birth the Host Application manages, the device of each node that changed, the counts. A
+//! monitor owes no one anything that it could forget: all that it knows it receives again after a restart. So there is nothing to save.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,7 +77,7 @@ pub struct State {
 }
 
 impl State {
-    /// Watches nobody yet.
+    /// Watches no one yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let Settings { scope, instance, version, is_simulated, interval_default, reload, seed } = settings;
@@ -190,7 +190,7 @@ impl State {
     }
 }
 
-/// Asks once, as seldom as the Host Application asks anybody, and waits for nothing: the answer is for somebody else.
+/// Asks once, as seldom as the Host Application asks anyone, and waits for nothing: the answer is for someone else.
 const fn rebirth(node: EdgeNodeDescriptor) -> Effect {
     Effect::Host(HostRequest::Rebirth { node })
 }

@@ -34,7 +34,7 @@ pub struct Due {
 }
 
 impl Watched {
-    /// A node that was not heard yet.
+    /// A node that was not received yet.
     pub fn new(spec: NodeSpec, policy: ReloadPolicy, is_listening: bool, seed: u64, now: Now) -> Self {
         let address = match &spec.subject {
             Subject::Address(address) => Some(address.clone()),

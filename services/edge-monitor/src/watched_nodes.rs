@@ -1,5 +1,5 @@
 //! All watched nodes by key, and what is shown of them. Which nodes are watched is decided elsewhere: by resources on an edge cluster, by ConfigDB and births at the
-//! centre. This module must not know why a node is in it.
+//! control plane. This module must not know why a node is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct NodeTimedOut {
 }
 
 impl WatchedNodes {
-    /// Nobody is watched. `device_id` names the device of a node.
+    /// No one is watched. `device_id` names the device of a node.
     pub fn new(policy: ReloadPolicy, seed: u64, device_id: fn(&Watched) -> DeviceId) -> Self {
         Self {
             nodes: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! The whole service: `run()` between a Kubernetes API, simulated or real, simulated edge agents and a Mosquitto, heard by a Host Application.
+//! The whole service: `run()` between a Kubernetes API, simulated or real, simulated edge agents and a Mosquitto, received by a Host Application.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod support;
@@ -114,7 +114,7 @@ impl Site {
                 "name": format!("edge-agent-config-{AGENT}"),
                 "annotations": {"factoryplus.app.amrc.co.uk/config-revision": revision.to_string()},
             },
-            // A machine that is read all the time, so that a monitor that starts late hears the agent.
+            // A machine that is read all the time, so that a monitor that starts late receives the agent.
             "data": {"config.json": r#"{"deviceConnections": [{"pollInt": 100, "devices": [{"deviceId": "Press"}]}]}"#},
         });
         self.apply(&object).await;
@@ -122,7 +122,7 @@ impl Site {
         self.mounted.apply("kubelet", object).unwrap();
     }
 
-    /// Somebody seals the secret `s`, and its controller unseals it.
+    /// Someone seals the secret `s`, and its controller unseals it.
     async fn seal(&self, text: &str, generation: u64) {
         let secret = json!({
             "apiVersion": "bitnami.com/v1alpha1",

@@ -105,7 +105,7 @@ pub enum Deletion {
 pub struct PreparedObject {
     /// Which.
     pub key: ObjectKey,
-    /// It is known to carry the label of Sync. If not, and it exists, it is somebody else's and is not touched.
+    /// It is known to carry the label of Sync. If not, and it exists, it is another's and is not touched.
     pub is_ours: bool,
     /// The whole object with the marks of Sync.
     pub body: Value,

@@ -1,4 +1,4 @@
-//! Edge sync: makes an edge cluster run the deployments that the centre lists, and reports what the cluster is and what runs on it.
+//! Edge sync: makes an edge cluster run the deployments that the control plane lists, and reports what the cluster is and what runs on it.
 //!
 //! ```text
 //!  Kubernetes API                                                                    Sparkplug: <group>/Sync
@@ -20,7 +20,7 @@
 //!    was looked at.
 //! 5. *Report* (`adapters/sparkplug.rs`): each host and each deployment is a Device. A deployment is ready when Flux says so of its release and what that has made runs (`workload.rs`). The node is born when everything has been listed, so its birth is true.
 //!
-//! What Flux makes of the cluster's own repository is reported as well (`flux.rs`), so that the centre sees whether a change of it was taken.
+//! What Flux makes of the cluster's own repository is reported as well (`flux.rs`), so that the control plane sees whether a change of it was taken.
 //!
 //! Beside all that the cluster's certificate is renewed: `renewal.rs` says when, `adapters/identity/renewal.rs` does it.
 //!
@@ -28,8 +28,8 @@
 //! Kubernetes.
 //!
 //! What is guaranteed, and where: versions never fall (`state/index.rs`, `record.rs`); nothing is deleted from ignorance (`state.rs`: nothing happens before every list is
-//! complete; `reconcile.rs`); a large removal waits visibly and then goes on slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
-//! While the broker or the centre is away, everything runs on; while the API server is away, what is known is kept and `Desired/Error` tells. What others change in an object
+//! complete; `reconcile.rs`); a large removal waits visibly and then continues slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
+//! While the broker or the control plane is away, everything runs on; while the API server is away, what is known is kept and `Desired/Error` tells. What others change in an object
 //! is applied again, ever more seldom while they go on (`state/deployment.rs`); in kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
 #![warn(missing_docs)]
 

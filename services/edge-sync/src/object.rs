@@ -33,7 +33,7 @@ pub const ANNOTATION_ENTRIES: &str = "sparkfleet.io/entries";
 /// Annotation: when the object was applied, UTC ms.
 pub const ANNOTATION_APPLIED_AT: &str = "sparkfleet.io/applied-at";
 
-/// Annotation: the generation that the object got when it was applied. Another one means that somebody else has changed what was applied.
+/// Annotation: the generation that the object got when it was applied. Another one means that someone else has changed what was applied.
 pub const ANNOTATION_GENERATION: &str = "sparkfleet.io/generation";
 
 /// An API version and a kind, written `helm.toolkit.fluxcd.io/v2/HelmRelease` or `v1/ConfigMap`.
@@ -45,7 +45,7 @@ pub struct Kind {
     pub kind: Arc<str>,
 }
 
-/// The text is no kind.
+/// The text is not a kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("kind {0:?} must be written <api version>/<Kind>, for example v1/ConfigMap")]
 pub struct KindError(String);
@@ -146,7 +146,7 @@ pub struct ObservedObject {
     pub uid: String,
     /// Of this observation.
     pub resource_version: String,
-    /// The deployment that it belongs to; None: nobody's, Sync leaves it alone.
+    /// The deployment that it belongs to; None: no one's, Sync leaves it alone.
     pub deployment: Option<Uuid>,
     /// Version of the manifests that it comes from.
     pub version: Option<u64>,
@@ -160,7 +160,7 @@ pub struct ObservedObject {
     pub applied_at: Option<u64>,
     /// How often what is desired of it was changed; None: its kind does not count that.
     pub generation: Option<i64>,
-    /// Somebody else has changed what is desired of it since it was applied.
+    /// Someone else has changed what is desired of it since it was applied.
     pub is_changed: bool,
     /// Entries that the manifests were made from; the first object of a deployment has them.
     pub entries: Option<Entries>,

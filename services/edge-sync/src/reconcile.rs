@@ -100,7 +100,7 @@ pub fn applied_set(observed: &[&ObservedObject], preferred: Option<Digest>) -> O
     sets.max_by_key(|set| (Some(set.digest) == preferred, set.version))
 }
 
-/// What was applied with that digest, and nobody has changed since.
+/// What was applied with that digest, and no one has changed since.
 fn is_of(object: &ObservedObject, digest: Digest) -> bool {
     object.digest == Some(digest) && !object.is_changed
 }

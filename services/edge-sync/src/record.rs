@@ -27,7 +27,7 @@ pub struct StoredRecord {
     pub record: Option<IndexRecord>,
     /// Version of the ConfigMap, to be replaced by the next save; None: there is none.
     pub resource_version: Option<String>,
-    /// There is a ConfigMap, but its content is no record.
+    /// There is a ConfigMap, but its content is not a record.
     pub unreadable: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl IndexRecord {
     /// What `index` becomes when it follows `previous`: no deployment's version falls, and none changes its digest without growing.
     #[must_use]
     pub fn following(previous: Option<&Self>, index: DesiredIndex) -> Self {
-        // What its sender knew of this receiver matters to nobody once it is accepted.
+        // What its sender knew of this receiver matters to no one once it is accepted.
         let index = DesiredIndex { follows: None, ..index };
         let falls = |uuid: &Uuid, wanted: &DesiredDeployment| {
             let known = previous?.entry(*uuid)?;
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(of(3), (Some(entry(6, 6)), None));
         assert_eq!(of(4), (Some(entry(5, 5)), None));
         assert_eq!(of(9), (None, None));
-        // Left out and listed again is another life: the versions begin anew.
+        // Left out and listed again is another life: the versions begin again.
         let without = IndexRecord::following(Some(&record), index(3, &[]));
         let again = IndexRecord::following(Some(&without), index(4, &[(1, entry(1, 1))]));
         assert_eq!((again.entry(Uuid::from_u128(1)), again.kept.len()), (Some(entry(1, 1)), 0));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use enrolment_protocol::refusal::RefusalCode;
 
-/// Longest time without a look at the Secret: somebody else may have enrolled the cluster anew, and clocks are set.
+/// Longest time without a look at the Secret: someone else may have enrolled the cluster again, and clocks are set.
 pub const LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// Shortest time between two looks.
 const PAUSE_MIN: Duration = Duration::from_secs(1);

@@ -113,7 +113,7 @@ pub struct State {
     repeat_index: bool,
     repeat_source: bool,
     repeat: BTreeSet<Uuid>,
-    /// Somebody has asked for the entries that everything here was made from.
+    /// Someone has asked for the entries that everything here was made from.
     gives_entries: bool,
     is_born: bool,
     is_stopping: bool,
@@ -477,7 +477,7 @@ impl State {
 
     fn watch_answered<T>(&mut self, watch: &Watch, observation: &Observation<T>, now: Now) {
         self.link.watch_answered(watch);
-        // What an open watch tells is no answer to a request.
+        // What an open watch tells is not an answer to a request.
         if matches!(observation, Observation::Listed(_) | Observation::NotInstalled) {
             self.answered(now);
         }

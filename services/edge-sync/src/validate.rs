@@ -1,4 +1,4 @@
-//! Manifests that arrived -> manifests that may be applied. The edge checks for itself, whatever the centre checked.
+//! Manifests that arrived -> manifests that may be applied. The edge checks for itself, whatever the control plane checked.
 //!
 //! What is refused here is refused for one deployment only; the others go on. This module must not know what is in the cluster.
 
@@ -67,7 +67,7 @@ impl Rules {
         if desired.name.len() > NAME_BYTES_MAX {
             return refuse("name", format!("must have at most {NAME_BYTES_MAX} bytes"));
         }
-        // An emptied template is no wish to remove a deployment: that is what the index is for.
+        // An emptied template is not a wish to remove a deployment: that is what the index is for.
         if desired.manifests.is_empty() || desired.manifests.len() > OBJECTS_MAX {
             return refuse("manifests", format!("must be 1 to {OBJECTS_MAX} objects, not {}", desired.manifests.len()));
         }
@@ -132,7 +132,7 @@ impl Rules {
     }
 }
 
-/// Labels and annotations must be texts, and may not say that the object is somebody else's.
+/// Labels and annotations must be texts, and may not say that the object is another's.
 fn check_marks(deployment: Uuid, metadata: &Map<String, Value>) -> Result<(), (&'static str, String)> {
     for field in ["labels", "annotations"] {
         let texts = match metadata.get(field) {

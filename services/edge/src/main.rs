@@ -1,4 +1,4 @@
-//! What an edge cluster runs: edge sync and edge monitor in one small process, configured by one file. Nothing of the centre is in it.
+//! What an edge cluster runs: edge sync and edge monitor in one small process, configured by one file. Nothing of the control plane is in it.
 //!
 //! Both run side by side on one thread. If one fails, the other is stopped cleanly (its death is published), and the process ends with the
 //! first one's error, so that Kubernetes starts it again.

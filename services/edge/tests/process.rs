@@ -36,7 +36,7 @@ async fn output(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     tokio::time::timeout(PATIENCE, running).await.expect("the program ends").unwrap()
 }
 
-/// Status of a page; None: nobody listens yet.
+/// Status of a page; None: no one listens yet.
 async fn status(addr: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(addr).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

@@ -26,7 +26,7 @@ pub const SEALED_SECRETS: (&str, &str) = ("sealed-secrets", "sealed-secrets");
 
 pub use crate::sealed_secrets::CERTIFICATE as SEALING_CERTIFICATE;
 
-/// Certificate of the authority of every simulated cluster; nobody has its key, because a simulated API speaks plain HTTP.
+/// Certificate of the authority of every simulated cluster; no one has its key, because a simulated API speaks plain HTTP.
 pub const CLUSTER_AUTHORITY: &str = include_str!("../data/cluster-authority-simulated.crt");
 
 const KUBELET: &str = "kubelet";
@@ -129,7 +129,7 @@ pub struct ClusterSpec {
     pub sealed_secrets: bool,
     /// Whether Flux runs.
     pub flux: bool,
-    /// Whether it does so only when somebody has installed it ([`install`]).
+    /// Whether it does so only when someone has installed it ([`install`]).
     pub flux_to_install: bool,
     /// What does the work of Jobs; none: they stay as they are.
     pub jobs: Option<Hook>,

@@ -84,7 +84,7 @@ pub struct Agents {
 #[derive(Debug, Default)]
 struct Inner {
     running: BTreeMap<Uuid, RunningAgent>,
-    /// Where bdSeq is kept, so that an agent that is reinstalled goes on counting.
+    /// Where bdSeq is kept, so that an agent that is reinstalled continues counting.
     directory: Option<TempDir>,
 }
 

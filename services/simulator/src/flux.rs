@@ -75,7 +75,7 @@ impl Flux {
         Self::spawn(kubernetes, charts, options, false)
     }
 
-    /// Starts them as soon as somebody has applied their manifests ([`install::manifests`]).
+    /// Starts them as soon as someone has applied their manifests ([`install::manifests`]).
     pub fn when_installed(kubernetes: Kubernetes, charts: Charts, options: FluxOptions) -> Self {
         Self::spawn(kubernetes, charts, options, true)
     }

@@ -1,4 +1,4 @@
-//! A simulated edge agent from its HelmRelease to what a Host Application hears of it, over Mosquitto.
+//! A simulated edge agent from its HelmRelease to what a Host Application receives of it, over Mosquitto.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::time::Duration;

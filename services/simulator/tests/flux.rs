@@ -208,7 +208,7 @@ async fn a_failed_release_stays_failed_unless_its_strategy_says_otherwise_and_it
     let object = api.get(HELM, "HelmRelease", "fplus-edge", "reader").unwrap();
     assert_eq!(stalled(Some(&object)).unwrap(), "\"RetriesExceeded\": \"Failed to install after 1 attempt(s)\"");
     assert!(api.get("apps/v1", "Deployment", "fplus-edge", "reader-gate").is_ok(), "what it has made is there");
-    // Asked to reconcile, it is not tried again; asked to begin anew, it is.
+    // Asked to reconcile, it is not tried again; asked to begin again, it is.
     let counted = |o: Option<&Value>| o.and_then(|o| stalled(Some(o)));
     ask(api, "HelmRelease", "reader", "again");
     let handled =

@@ -4,14 +4,14 @@
 //! as [`certificates`]. Production uses the site's server (Mosquitto and others); nothing here is needed then.
 //!
 //! Limits, chosen and known:
-//! - Only loopback addresses, because there is no TLS, and everybody who reaches the port may connect, unless a [`Guard`] says otherwise.
+//! - Only loopback addresses, because there is no TLS, and everyone who reaches the port may connect, unless a [`Guard`] says otherwise.
 //! - Nothing outlives the process: retained messages (STATE) are published again by the hosts when they reconnect.
 //! - QoS 0 messages beyond [`CLIENT_QUEUE_MESSAGES`] waiting for one slow client are dropped; its Sparkplug host sees a gap and asks for rebirth.
 //! - Each message is compared with every filter that holds a wildcard, so it suits some 1,000 clusters; beyond that use Mosquitto or another server.
 //! - Certificates of births are bounded for each group and over all; NDEATH keeps the timestamp that its node gave it.
 //! - Client ids must not hold `/`, `\` or control characters, and at most 128 bytes.
 //!
-//! A client id belongs to the user whose session has it: nobody else takes that session over.
+//! A client id belongs to the user whose session has it: no one else takes that session over.
 
 mod certificates;
 
@@ -48,7 +48,7 @@ const MQTT_5: u8 = 5;
 /// Client ids of which the user is remembered; more are refused. Beside those with a session these are the ones whose CONNECT is being answered.
 const HOLDERS_MAX: usize = 100_000;
 
-/// Longest time from a CONNECT to the session. Of a connection that came to nothing before nobody tells the end.
+/// Longest time from a CONNECT to the session. Of a connection that came to nothing before no one tells the end.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
 /// Longest time that [`Broker::stop`] waits for the sessions to end.
@@ -63,24 +63,24 @@ pub struct BrokerConfig {
     pub max_packet_bytes: usize,
     /// Connections at a time.
     pub max_clients: usize,
-    /// Who may connect, and for what. None: everybody, for everything.
+    /// Who may connect, and for what. None: everyone, for everything.
     pub guard: Option<Arc<dyn Guard>>,
 }
 
-/// Decides who may connect, and what they may say and hear. It is asked for each connection, message and subscription, so it answers at once. No name: none was shown.
+/// Decides who may connect, and what they may say and receive. It is asked for each connection, message and subscription, so it answers at once. No name: none was shown.
 pub trait Guard: fmt::Debug + Send + Sync {
-    /// Whether somebody with that name and password may connect.
+    /// Whether someone with that name and password may connect.
     fn admits(&self, user: Option<&str>, password: &[u8]) -> bool;
 
     /// Whether they may publish to that topic; a will is published, too.
     fn may_publish(&self, user: Option<&str>, topic: &str) -> bool;
 
-    /// Whether they may hear all that the topic filter stands for.
+    /// Whether they may receive all that the topic filter stands for.
     fn may_subscribe(&self, user: Option<&str>, filter: &str) -> bool;
 }
 
 impl Default for BrokerConfig {
-    /// 127.0.0.1:1883, packets of 4 MiB, 10,000 clients, everybody.
+    /// 127.0.0.1:1883, packets of 4 MiB, 10,000 clients, everyone.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 1883)),
@@ -102,7 +102,7 @@ pub enum BrokerError {
         /// The address asked for.
         listen: SocketAddr,
     },
-    /// Somebody else has the port.
+    /// Someone else has the port.
     #[error(
         "{listen} is already in use, perhaps by another MQTT server or another sparkfleet; stop it, use it with --broker mqtt://{listen}, or choose another address with --listen"
     )]

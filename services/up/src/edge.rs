@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::host::Home;
 use crate::joining::{Joining, RunningMachines};
 
-/// Where tickets say that the API is; nobody goes there.
+/// Where tickets say that the API is; no one goes there.
 const SIMULATED_SERVER: &str = "https://127.0.0.1:6443";
 
 /// What a simulated edge cluster is made from: what a person carries to the edge when bootstrapping a real one.
@@ -86,7 +86,7 @@ impl SimulatedEdge {
     /// No port for the simulated API, or manifests that cannot be applied.
     pub async fn start(spec: EdgeSpec, shutdown: &Shutdown) -> anyhow::Result<Self> {
         let names = host_names(&spec.name, spec.hosts);
-        // Where hosts join, only the first is there before there is somebody to join.
+        // Where hosts join, only the first is there before there is someone to join.
         let there = if spec.joining.is_some() { 1 } else { names.len() };
         let hosts = names
             .iter()

@@ -93,7 +93,7 @@ pub fn prepare(arguments: &UpArguments) -> anyhow::Result<File> {
 }
 
 impl Factory {
-    /// Starts broker and centre. Every port is taken before anything is said to run.
+    /// Starts broker and control plane. Every port is taken before anything is said to run.
     ///
     /// # Errors
     /// With [`exit::UNAVAILABLE`] for a port that is taken.
@@ -101,7 +101,7 @@ impl Factory {
         let (broker, reach) = broker(arguments).await?;
         let url = reach.mqtt.servers.concat();
         let mqtt = reach.login(&Principal::Centre)?;
-        // The edge stops first and the centre last, so that the centre still hears the deaths of the edge.
+        // The edge stops first and the control plane last, so that the control plane still receives the deaths of the edge.
         let (centre, edge_shutdown) = (Shutdown::new(), shutdown.child());
         let health = Health::new();
         let http = service_runtime::health::serve(arguments.http, health.clone(), centre.clone())
@@ -195,7 +195,7 @@ impl Factory {
         }
     }
 
-    /// Stops edges, then the centre, then the broker.
+    /// Stops edges, then the control plane, then the broker.
     pub async fn stop(mut self) {
         let edges = std::mem::take(&mut *self.edges.lock().await);
         futures::future::join_all(edges.into_values().map(SimulatedEdge::stop)).await;
@@ -228,7 +228,7 @@ fn git_address(arguments: &UpArguments) -> anyhow::Result<std::net::SocketAddr> 
     Ok(listener.local_addr()?)
 }
 
-/// The console's address. It is served without login, so nobody else's machine may reach it.
+/// The console's address. It is served without login, so no one else's machine may reach it.
 async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net::TcpListener> {
     let listen = arguments.console_listen;
     if !listen.ip().is_loopback() {
@@ -413,7 +413,7 @@ pub struct FirstPolicy {
     done: PathBuf,
 }
 
-/// Loads the first content once, and writes the first policy of each simulated cluster. A file in the data directory says that it is done; until then a start goes on where the last one ended.
+/// Loads the first content once, and writes the first policy of each simulated cluster. A file in the data directory says that it is done; until then a start continues where the last one ended.
 #[derive(Debug)]
 pub struct FirstContent {
     dump: Option<Dump>,
@@ -491,7 +491,7 @@ impl FirstContent {
                     WriterOutput::Send(request) => sends.push(request),
                     WriterOutput::Answered(result) if self.policies.contains_key(&result.id) => {
                         if !result.is_applied() {
-                            // Somebody else was first, or the object is gone: either way it is not for this program.
+                            // Someone else was first, or the object is gone: either way it is not for this program.
                             tracing::info!(object_id = %result.object, reason = refusal(&result), "no first policy is written");
                         }
                         if let Some(done) = self.policies.remove(&result.id) {

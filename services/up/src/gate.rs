@@ -1,6 +1,6 @@
 //! The walls of the embedded broker. Each service of the factory logs in as who it is and is held to the table of [`broker_acl`], as on a broker of a site.
 //!
-//! Who shows no name, or one that the gate did not give out, comes from this machine and may do everything: the command line, and whatever somebody wants to try the factory with.
+//! Who shows no name, or one that the gate did not give out, comes from this machine and may do everything: the command line, and whatever someone wants to try the factory with.
 //! Many tools insist on a name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ impl Gate {
         Self { organisation, operator_host, inside: RwLock::default() }
     }
 
-    /// Adds a cluster to the site: the centre and operators may command it from here on.
+    /// Adds a cluster to the site: the control plane and operators may command it from here on.
     ///
     /// # Errors
     /// The operator's host id cannot stand in rules.

@@ -1,5 +1,5 @@
 //! Simulated hosts: the real bootstrapper on a machine that is not there. A host has a directory that stands for the machine: the seed of its TPM lasts as long as that, its disk until the
-//! machine is installed anew.
+//! machine is installed again.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -40,7 +40,7 @@ const BOOT: Duration = Duration::from_secs(3);
 /// How often a member looks after its certificates: as the timer of a machine does.
 const LOOK: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a machine that renews again and again goes on answering in between, ms: an acknowledgement that was missed is repeated for as long, and who is not known as a member renews nothing.
+/// How long a machine that renews again and again continues answering in between, ms: an acknowledgement that was missed is repeated for as long, and who is not known as a member renews nothing.
 const RENEW_LINGER_MS: u64 = 10_000;
 
 /// Where the public SSH host key of a machine stands.
@@ -97,7 +97,7 @@ impl Machine {
         Ok(Self { hostname: hostname.to_owned(), disk, directory: directory.to_owned(), host })
     }
 
-    /// Wipes its disks, as who installs it anew does.
+    /// Wipes its disks, as who installs it again does.
     ///
     /// # Errors
     /// They cannot be removed.
@@ -167,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// A public key that nobody has the private half of: enough to be certified.
+    /// A public key that no one has the private half of: enough to be certified.
     fn write_ssh_host_key(&self) -> anyhow::Result<()> {
         let key = hash("simulated SSH host key", &[self.disk.as_bytes()]);
         let blob = [&11_u32.to_be_bytes()[..], b"ssh-ed25519", &32_u32.to_be_bytes(), &key].concat();

@@ -25,7 +25,7 @@ use uuid::Uuid;
 use crate::host::{Home, Machine, boot_chain};
 use join_trust::files::{self as trust, Present, Wanted};
 
-/// Days that the certificates of a simulated cluster are valid: longer than anybody tries it.
+/// Days that the certificates of a simulated cluster are valid: longer than anyone tries it.
 const DAYS: u32 = 3_650;
 
 /// The keys of a simulated cluster, and its machines.
@@ -72,7 +72,7 @@ impl Joining {
         Ok(Self { cluster, trust: own, root: root.trim().to_owned(), machines })
     }
 
-    /// The policy that admits these machines with what they measure, and nobody else, signed as the first one.
+    /// The policy that admits these machines with what they measure, and no one else, signed as the first one.
     ///
     /// # Errors
     /// A file of the signer cannot be read, or the simulated TPM does not show its registers, which it does.
@@ -143,7 +143,7 @@ pub struct RunningMachines {
 }
 
 impl RunningMachines {
-    /// Switches machines on, installed anew. `logins`: how each reaches the broker, by its disk; the others do so as `home` says.
+    /// Switches machines on, installed again. `logins`: how each reaches the broker, by its disk; the others do so as `home` says.
     pub fn start(
         machines: &[Machine],
         home: &Home,

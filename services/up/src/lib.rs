@@ -125,7 +125,7 @@ fn size() -> (usize, usize) {
 fn print_now(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A table that nobody reads any more is no reason to stop the factory.
+        // A table that no one reads any more is no reason to stop the factory.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("standard output"),
     }

@@ -114,7 +114,7 @@ fn raw_client(broker: SocketAddr, version: u8, client_id: &str, user: Option<&st
     socket
 }
 
-/// PINGREQ and its answer: the session goes on.
+/// PINGREQ and its answer: the session continues.
 fn is_alive(socket: &mut TcpStream) -> bool {
     let mut answer = [0; 2];
     socket.write_all(&[0xc0, 0]).is_ok() && socket.read_exact(&mut answer).is_ok() && answer == [0xd0, 0]
@@ -227,7 +227,7 @@ async fn a_session_without_a_connection_is_its_users_still_and_an_id_without_a_s
     broker.stop().await;
 }
 
-/// Everybody may do everything below `spBv1.0`, and hear all.
+/// Everyone may do everything below `spBv1.0`, and receive all.
 #[derive(Debug)]
 struct Careless;
 
@@ -294,7 +294,7 @@ async fn the_latest_births_are_kept_byte_by_byte_as_retained_certificates() {
     let mut late = listener(&broker, CERTIFICATES, None).await;
     let kept = BTreeMap::from([(node, (b"second".to_vec(), true)), (device, (b"device".to_vec(), true))]);
     assert_eq!(heard(&mut late, 2).await, kept, "deaths and data leave them, and are none");
-    // Who listened all the time heard each when its birth came.
+    // Who listened all the time received each when its birth came.
     for payload in ["first", "device", "second"] {
         let message = soon("a certificate", early.recv()).await;
         assert!(

@@ -1,4 +1,4 @@
-//! What the centre costs as the fleet grows: ConfigDB and cluster manager as processes of their own, the broker, the edges and the observer in this one.
+//! What the control plane costs as the fleet grows: ConfigDB and cluster manager as processes of their own, the broker, the edges and the observer in this one.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -88,7 +88,7 @@ pub async fn run(
             },
         };
         if let Event::Applied { deployment, failed: None, .. } = &event {
-            // Nobody listens once the measurement is over.
+            // No one listens once the measurement is over.
             let _ = applied.send(Applied { deployment: *deployment, at: Instant::now() });
         }
         state.on_event(event, clock.now());

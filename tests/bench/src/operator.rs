@@ -1,4 +1,4 @@
-//! Somebody who writes into ConfigDB and watches what becomes of it: one Host Application session with the replicas of ConfigDB, the cluster manager and every Sync.
+//! Someone who writes into ConfigDB and watches what becomes of it: one Host Application session with the replicas of ConfigDB, the cluster manager and every Sync.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -161,7 +161,7 @@ impl Operator {
         device.digest.filter(|_| device.state == DeploymentState::Applied)
     }
 
-    /// The edge has reported all that is wanted of it, and the centre has heard that.
+    /// The edge has reported all that is wanted of it, and the control plane has received that.
     #[must_use]
     pub fn is_agreed(&self, plant: &Plant) -> bool {
         self.applied(plant).is_some() && self.manager.cluster(plant.cluster).is_some_and(|c| c.desired.agreed)

@@ -52,7 +52,7 @@ pub async fn run(objects: usize) -> anyhow::Result<()> {
             let (mut first, mut devices, mut bytes) = (None, 0, 0);
             while devices < held {
                 if let Event::Incoming(Packet::Publish(publish)) = packets.poll().await? {
-                    // The request itself is heard, too; it is not a part of the births.
+                    // The request itself is received, too; it is not a part of the births.
                     if first.is_none() && !publish.topic.contains("/NBIRTH/") {
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! The centre as processes of their own: ConfigDB, cluster manager and central monitor, each with a configuration file, a state directory and a log.
+//! The control plane as processes of their own: ConfigDB, cluster manager and central monitor, each with a configuration file, a state directory and a log.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use crate::wait;
 /// Organisation of every factory of the tests.
 pub const ORGANISATION: &str = "ACME";
 
-/// Names of the services of a centre, as the program calls them.
+/// Names of the services of a control plane, as the program calls them.
 pub const SERVICES: [&str; 3] = ["configdb", "cluster-manager", "edge-monitor"];
 
-/// A running centre.
+/// A running control plane.
 #[derive(Debug)]
 pub struct Centre {
     /// Its services, named as in [`SERVICES`].
@@ -38,7 +38,7 @@ impl Centre {
         Self::start_with(broker, git, "", "")
     }
 
-    /// The same; `edge` are keys of the cluster manager's table `edge`, `bootstrap` of its table `bootstrap`. Flux comes from a file of the centre.
+    /// The same; `edge` are keys of the cluster manager's table `edge`, `bootstrap` of its table `bootstrap`. Flux comes from a file of the control plane.
     ///
     /// # Panics
     /// As [`Centre::start`].

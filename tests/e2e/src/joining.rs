@@ -1,4 +1,4 @@
-//! What hosts with real TPMs join: Mosquitto, centre, join service and the API of the cluster, with trust and a certificate authority of its own.
+//! What hosts with real TPMs join: Mosquitto, control plane, join service and the API of the cluster, with trust and a certificate authority of its own.
 
 use std::fs;
 use std::path::PathBuf;

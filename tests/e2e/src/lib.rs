@@ -6,17 +6,17 @@
 //! | [`program`] | where the programs are, and how they are built |
 //! | [`process`] | a running program: its log, signals, its end |
 //! | [`mosquitto`] | an MQTT server of a test's own |
-//! | [`walled`] | one that asks for certificates, and a centre behind it that signs them |
-//! | [`port`] | ports that nobody takes by accident |
+//! | [`walled`] | one that asks for certificates, and a control plane behind it that signs them |
+//! | [`port`] | ports that no one takes by accident |
 //! | [`cli`] | the command line: exit code and JSON |
 //! | [`recorder`] | every message of a run, in order |
-//! | [`relay`] | somebody in the middle between joining hosts and their join service, honest or not |
+//! | [`relay`] | someone in the middle between joining hosts and their join service, honest or not |
 //! | [`wire`] | the rules of Sparkplug sessions, checked on a recording; what nodes and devices report |
 //! | [`centre`] | ConfigDB, cluster manager and central monitor as processes |
 //! | [`edge`] | a simulated Kubernetes API whose Flux starts edge sync and edge monitor as processes |
 //! | [`end_state`] | what must be equal after every way that leads there |
 //! | [`git_backend`] | another git server than the cluster manager's |
-//! | [`shell`] | somebody with a shell, kubectl and curl |
+//! | [`shell`] | someone with a shell, kubectl and curl |
 //! | [`joining`] | what hosts with real TPMs join |
 //! | [`wait`] | waiting for a state, with a bound and a diagnosis |
 #![warn(missing_docs)]

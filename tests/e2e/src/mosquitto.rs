@@ -40,7 +40,7 @@ impl Mosquitto {
     /// Mosquitto is not installed or does not start.
     #[must_use]
     pub fn with(lines: &str, prepare: impl Fn(&Path)) -> Self {
-        // The free port may be taken by somebody else before Mosquitto binds it; then another one is tried.
+        // The free port may be taken by someone else before Mosquitto binds it; then another one is tried.
         for _ in 0..5 {
             let directory = tempfile::tempdir().expect("the temporary directory can be written");
             let address = port::free();
@@ -117,7 +117,7 @@ fn spawn(directory: &Path) -> Child {
         .expect("mosquitto is installed (Debian package `mosquitto`)")
 }
 
-/// Waits until it says that it runs. That its port answers would not do: it may be somebody else's.
+/// Waits until it says that it runs. That its port answers would not do: it may be another's.
 fn is_ready(directory: &Path, process: &mut Child) -> bool {
     let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {

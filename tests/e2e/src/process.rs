@@ -59,7 +59,7 @@ impl Process {
         process
     }
 
-    /// Starts it again, with the same arguments; the log goes on.
+    /// Starts it again, with the same arguments; the log continues.
     ///
     /// # Panics
     /// It cannot be started.

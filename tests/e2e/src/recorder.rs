@@ -61,7 +61,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Connects to the server at that address (`host:port`); returns when everything from then on is heard.
+    /// Connects to the server at that address (`host:port`); returns when everything from then on is received.
     ///
     /// # Panics
     /// The server does not let it in.
@@ -117,7 +117,7 @@ impl Recorder {
         lock(&self.shared.messages)[place..].to_vec()
     }
 
-    /// Calls `hook` with each message that comes from now on, before anybody else hears of it, until it returns true.
+    /// Calls `hook` with each message that comes from now on, before anyone else receives of it, until it returns true.
     pub fn on_message(&self, hook: impl FnMut(&Message) -> bool + Send + 'static) {
         *lock(&self.shared.hook) = Some(Box::new(hook));
     }
@@ -179,7 +179,7 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
                 let _ = client.try_subscribe("#", QoS::AtMostOnce);
             }
             Ok(Event::Incoming(Packet::SubAck(_))) => {
-                // Whoever is connected by now was born unheard; nobody else gets it.
+                // Whoever is connected by now was born unheard; no one else gets it.
                 for node in births.of_before() {
                     ask(&client, node);
                 }
@@ -216,7 +216,7 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
     }
 }
 
-/// Whose births were heard over a connection, and which nodes were heard over those before it.
+/// Whose births were received over a connection, and which nodes were received over those before it.
 #[derive(Default)]
 struct Births {
     known: BTreeSet<EdgeNodeDescriptor>,

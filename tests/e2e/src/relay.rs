@@ -1,4 +1,4 @@
-//! Somebody in the middle: carries the messages of joining hosts from one server to another and back, honestly or not. What is done to a message follows from a seed.
+//! Someone in the middle: carries the messages of joining hosts from one server to another and back, honestly or not. What is done to a message follows from a seed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub enum Fault {
     Swap,
     /// One byte of it is another.
     Change,
-    /// Somebody else's words arrive behind it.
+    /// Someone else's words arrive behind it.
     Invent,
 }
 

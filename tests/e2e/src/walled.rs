@@ -1,4 +1,4 @@
-//! A Mosquitto with the shipped access control that asks for certificates, and a centre behind it whose cluster manager is the site's authority.
+//! A Mosquitto with the shipped access control that asks for certificates, and a control plane behind it whose cluster manager is the site's authority.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -29,7 +29,7 @@ pub const VIEWER_HOST: &str = "Historian";
 /// Longest wait for anything behind the walls.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// A centre with the authority of the site behind Mosquitto.
+/// A control plane with the authority of the site behind Mosquitto.
 #[derive(Debug)]
 pub struct Site {
     /// The MQTT server; the certificates are in its directory.
@@ -104,7 +104,7 @@ impl Site {
         self.git
     }
 
-    /// Where a service of the centre keeps its state.
+    /// Where a service of the control plane keeps its state.
     pub fn state_dir(&self, service: &str) -> PathBuf {
         self.directory.path().join("ACME-Central").join(service)
     }

@@ -28,7 +28,7 @@ pub struct Violation {
     pub topic: String,
     /// The rule.
     pub rule: String,
-    /// Which connection of the recorder it came over, and what was heard of the node before it, the newest last.
+    /// Which connection of the recorder it came over, and what was received of the node before it, the newest last.
     pub context: String,
 }
 
@@ -95,7 +95,7 @@ impl Reader {
         reader
     }
 
-    /// Reads what a recorder has heard since the last time.
+    /// Reads what a recorder has received since the last time.
     pub fn follow(&mut self, recorder: &Recorder) {
         for message in recorder.since(self.count) {
             self.take(&message);
@@ -138,7 +138,7 @@ impl Reader {
         &self.violations
     }
 
-    /// Every node that was heard.
+    /// Every node that was received.
     #[must_use]
     pub const fn nodes(&self) -> &BTreeMap<EdgeNodeDescriptor, Node> {
         &self.nodes
@@ -153,7 +153,7 @@ impl Reader {
             .map(|(_, node)| node)
     }
 
-    /// Host Applications that were heard.
+    /// Host Applications that were received.
     #[must_use]
     pub const fn hosts(&self) -> &BTreeSet<String> {
         &self.hosts

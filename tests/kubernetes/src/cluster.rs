@@ -128,7 +128,7 @@ impl TestCluster {
         Client::try_from(config).expect("a token makes a client")
     }
 
-    /// Applies accounts, their rights and their namespaces of a template of the chart `edge-cluster`, as Helm renders it and `change` leaves it. Not on a simulated one, where everybody may do
+    /// Applies accounts, their rights and their namespaces of a template of the chart `edge-cluster`, as Helm renders it and `change` leaves it. Not on a simulated one, where everyone may do
     /// everything.
     ///
     /// # Panics

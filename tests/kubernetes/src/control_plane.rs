@@ -18,7 +18,7 @@ use crate::programs::Programs;
 /// Longest wait for anything of the control plane, which is ready within seconds on a machine with nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often a state is looked at that tells nobody about its changes.
+/// How often a state is looked at that tells no one about its changes.
 const LOOK: Duration = Duration::from_millis(50);
 
 const API_PORT: u16 = 6443;
@@ -188,7 +188,7 @@ impl ControlPlane {
         self.certificates.service_accounts();
     }
 
-    /// Compacts etcd up to what it holds now: a watch that goes on from an older version after the API server's next start gets 410.
+    /// Compacts etcd up to what it holds now: a watch that continues from an older version after the API server's next start gets 410.
     ///
     /// # Panics
     /// etcd refuses.

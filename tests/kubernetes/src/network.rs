@@ -19,7 +19,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Takes one that nobody has.
+    /// Takes one that no one has.
     ///
     /// # Panics
     /// All that were tried are taken.

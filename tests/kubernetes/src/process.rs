@@ -21,7 +21,7 @@ static STARTER: LazyLock<Mutex<Sender<Request>>> = LazyLock::new(|| {
     let (sender, requests) = mpsc::channel::<Request>();
     std::thread::spawn(move || {
         for (mut command, reply) in requests {
-            // Nobody waits any more only when the caller panicked; the child is dropped, and the kernel ends it with this process.
+            // No one waits any more only when the caller panicked; the child is dropped, and the kernel ends it with this process.
             let _ = reply.send(command.spawn());
         }
     });
@@ -83,7 +83,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Kills it if it runs, and starts it again; the log goes on.
+    /// Kills it if it runs, and starts it again; the log continues.
     ///
     /// # Errors
     /// As [`Process::start`].

@@ -1,4 +1,4 @@
-//! The sender: the cluster manager's plan, its replica of the store, and what it has heard of the edge.
+//! The sender: the cluster manager's plan, its replica of the store, and what it has received of the edge.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -61,7 +61,7 @@ impl Hash for Message {
 pub struct Manager {
     /// The state of the store that the sender knows; None: none is known completely.
     pub replica: Option<Arc<Store>>,
-    /// What the edge reported last, as far as it was heard.
+    /// What the edge reported last, as far as it was received.
     pub report: Option<Arc<Report>>,
     /// The versions that it has given.
     pub(crate) assigned: SentVersions,

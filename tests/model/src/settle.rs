@@ -57,7 +57,7 @@ pub(crate) fn settles(protocol: &Protocol, state: &System) -> bool {
     settles
 }
 
-/// States that are known to settle, by what that depends on: the sender's replica and what it has heard are replaced before anything else happens.
+/// States that are known to settle, by what that depends on: the sender's replica and what it has received are replaced before anything else happens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settled(Arc<Mutex<HashSet<u64>>>);
 

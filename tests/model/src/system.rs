@@ -81,7 +81,7 @@ pub enum Action {
     Discard,
     /// The cluster manager knows the present state of the store completely.
     Learn,
-    /// The cluster manager hears what the edge reports.
+    /// The cluster manager receives what the edge reports.
     Hear,
     /// The cluster manager sends what the edge shall have.
     Send,
@@ -244,7 +244,7 @@ impl System {
         self.known = log;
     }
 
-    /// The cluster manager hears what the edge reports.
+    /// The cluster manager receives what the edge reports.
     pub(crate) fn hear(&mut self) {
         let report = self.edge.report();
         let now = (report.version, report.digest);

@@ -12,9 +12,9 @@ pub enum Predicate {
     Known,
     /// The attacker knows a term after the long-lived keys were lost.
     KnownLater,
-    /// Somebody honest began something. It is only ever a hypothesis: nothing but the run itself makes it true.
+    /// Someone honest began something. It is only ever a hypothesis: nothing but the run itself makes it true.
     Begun(String),
-    /// Somebody honest concluded something.
+    /// Someone honest concluded something.
     Ended(String),
     /// Something else that a model says.
     Other(String),
@@ -44,7 +44,7 @@ impl Fact {
         Self { predicate, arguments: vec![term] }
     }
 
-    /// False if `other` is no instance of this fact by its outermost symbol alone.
+    /// False if `other` is not an instance of this fact by its outermost symbol alone.
     fn may_cover(&self, other: &Self, arena: &Arena) -> bool {
         let heads = (self.arguments.first(), other.arguments.first());
         self.predicate == other.predicate
@@ -66,7 +66,7 @@ pub struct Clause {
 }
 
 impl Clause {
-    /// What a search goes on with: None if nothing but begun facts and knowledge of any term is left.
+    /// What a search continues with: None if nothing but begun facts and knowledge of any term is left.
     #[must_use]
     pub fn selected(&self, arena: &Arena) -> Option<usize> {
         let is_open = |fact: &Fact| match &fact.predicate {
@@ -160,7 +160,7 @@ impl Clause {
         if self.hypotheses.contains(&self.conclusion) {
             return None;
         }
-        // The attacker always knows some term, so knowing any term that stands nowhere else is no condition.
+        // The attacker always knows some term, so knowing any term that stands nowhere else is not a condition.
         let mut uses: HashMap<u32, usize> = HashMap::new();
         for fact in self.facts() {
             let (mut seen, mut found) = (HashSet::new(), Vec::new());

@@ -3,18 +3,18 @@
 //! | line | meaning |
 //! |---|---|
 //! | `private k, ek(m)` | names and functions that the attacker cannot make |
-//! | `public a, b` | names that everybody knows |
+//! | `public a, b` | names that everyone knows |
 //! | `known T` | the attacker knows T |
 //! | `later T` | the attacker learns T after all runs are over; from then on secrecy is asked |
 //! | `fact P(T)` | P holds; words that are no names stand for any term |
 //! | `role R(m)` | a role, of which the attacker starts as many runs as it likes, for any `m` |
 //! | `in T`, `out T` | the role waits for what has this form, or sends; words that it does not know yet are bound |
 //! | `any x` | x is bound by what the role waits for next |
-//! | `when P(T)` | the role goes on only if P holds |
+//! | `when P(T)` | the role continues only if P holds |
 //! | `let x = T`, `new x(T)` | an abbreviation; a fresh name, another for each run and each T |
 //! | `begin E(T)`, `end E(T)` | the role begins or concludes something |
 //! | `secret ID T` | claim: the attacker never knows T |
-//! | `agree ID E(T) => B(U)` | claim: whoever concluded E, somebody began B |
+//! | `agree ID E(T) => B(U)` | claim: whoever concluded E, someone began B |
 //! | `possible ID E(T)` | claim: a run gets as far as E |
 //!
 //! Functions are perfect: only the holder of a key opens, signs, or computes a code; a hash is never undone; a pattern that is waited for says what is checked.
@@ -50,7 +50,7 @@ pub struct Named {
 pub struct Compiled {
     /// Where its terms are.
     pub arena: Arena,
-    /// What everybody does, and what the attacker can do.
+    /// What everyone does, and what the attacker can do.
     pub clauses: Vec<(String, Clause)>,
     /// What is claimed of it.
     pub claims: Vec<Named>,

@@ -81,7 +81,7 @@ struct Parser<'a> {
 /// Terms with commas between them.
 ///
 /// # Errors
-/// The text is no list of terms.
+/// The text is not a list of terms.
 pub fn terms(text: &str, number: usize) -> Result<Vec<Written>, ModelError> {
     let mut parser = Parser { rest: text.trim(), number };
     if parser.rest.is_empty() {

@@ -9,7 +9,7 @@ use crate::saturate::{Saturated, saturate};
 use crate::syntax::ModelError;
 use crate::term::{Arena, Substitution, Term};
 
-/// Searches of the join protocol take seconds; one that goes on says nothing.
+/// Searches of the join protocol take seconds; one that continues says nothing.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// What was found of a claim.
@@ -118,7 +118,7 @@ fn breaks(ended: &Fact, begun: &Fact, clause: &Clause, arena: &mut Arena) -> boo
     }
     let mut done = HashMap::new();
     let wanted: Vec<Term> = begun_terms.iter().map(|term| arena.substitute(*term, &bindings, &mut done)).collect();
-    // Only what stands in the claim's second part alone may be anything; everything else is as it is.
+    // Only what is in the claim's second part alone may be anything; everything else is as it is.
     let (mut seen, mut numbers) = (HashSet::new(), Vec::new());
     wanted.iter().for_each(|term| arena.variables(*term, &mut seen, &mut numbers));
     numbers.retain(|number| *number < offset);

@@ -22,7 +22,7 @@ pub enum DiskFault {
     Full,
     /// Nothing can be written.
     Broken,
-    /// The next commit is written, but its program does not hear of it.
+    /// The next commit is written, but its program does not receive it.
     Torn,
 }
 
@@ -178,7 +178,7 @@ impl Disk {
         !is_written(older)
     }
 
-    /// Whether the store as it is now contains a state that somebody accepted.
+    /// Whether the store as it is now contains a state that someone accepted.
     #[must_use]
     pub fn knows(&self, store: Uuid, accepted: Point) -> bool {
         let (state, identity) = {

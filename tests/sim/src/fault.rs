@@ -13,7 +13,7 @@ use crate::fleet::{Role, group};
 use crate::transition::Transition;
 use crate::world::{ClusterId, Happening, ProcessId, World, trace};
 
-/// One thing that breaks, or that somebody breaks.
+/// One thing that breaks, or that someone breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// ConfigDB's disk is full, broken, or writes something without saying so.
@@ -24,15 +24,15 @@ pub enum Fault {
     ClusterFull,
     /// A process is frozen, perhaps for longer than its keep-alive.
     Pause,
-    /// It goes on.
+    /// It continues.
     Resume(ProcessId),
-    /// Somebody takes the client ids of a process again and again.
+    /// Someone takes the client ids of a process again and again.
     Steal,
     /// Once more.
     TakeOver(ProcessId),
     /// A second instance of a service runs beside the first for some time.
     SecondInstance,
-    /// A member of a cluster's group floods it with data of nodes that nobody knows, and with forged births.
+    /// A member of a cluster's group floods it with data of nodes that no one knows, and with forged births.
     Flood,
     /// The next part of that: in which group, and how many messages are left.
     FloodsOn(String, u32),
@@ -97,7 +97,7 @@ impl World {
     /// Everything of this kind is over.
     pub(crate) fn mend_troubles(&mut self) {
         self.on_fault(Fault::DiskIsWell);
-        // Who is frozen goes on at its time: what waits for it comes in order.
+        // Who is frozen continues at its time: what waits for it comes in order.
         for cluster in self.clusters.values_mut() {
             cluster.full_until = None;
         }

@@ -56,9 +56,9 @@ pub enum Role {
         /// It reloads when it is asked.
         obeys: bool,
     },
-    /// Somebody who writes to ConfigDB.
+    /// Someone who writes to ConfigDB.
     Operator,
-    /// Somebody who listens to what the services say of themselves.
+    /// Someone who listens to what the services say of themselves.
     Observer,
 }
 
@@ -198,11 +198,11 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Host(request) => Some(Action::Host(request)),
             ManagerEffect::Node(update) => Some(Action::Node(update)),
             ManagerEffect::Git(work) => Some(Action::Git(work)),
-            // Nobody keeps records here.
+            // No one keeps records here.
             ManagerEffect::Record(_) => None,
-            // Nobody fetches a script here.
+            // No one fetches a script here.
             ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
-            // Nobody enrols here: the simulated manager has no authority.
+            // No one enrols here: the simulated manager has no authority.
             ManagerEffect::Enrol(_) | ManagerEffect::Revocations { .. } => None,
             // This site has no KDC.
             ManagerEffect::Principals(_) => None,
@@ -347,7 +347,7 @@ impl Program for SyncState {
     }
 }
 
-/// Somebody who only listens; what is heard is kept by the endpoint.
+/// Someone who only listens; what is received is kept by the endpoint.
 #[derive(Debug)]
 struct Listener;
 
@@ -365,7 +365,7 @@ impl Program for Listener {
     }
 }
 
-/// Name of the metric of an agent that counts up: whoever hears it falling was told things out of order.
+/// Name of the metric of an agent that counts up: whoever receives it falling was told things out of order.
 pub const COUNTER: &str = "Counter";
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 

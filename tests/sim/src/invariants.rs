@@ -83,7 +83,7 @@ pub struct Checks {
     decisions: BTreeSet<(Uuid, u64)>,
     /// Births that were forged: topics of the deaths that end them.
     forged: BTreeSet<String>,
-    /// Nodes of which a host lost track, and since when nobody asked them.
+    /// Nodes of which a host lost track, and since when no one asked them.
     unasked: BTreeMap<(ProcessId, EdgeNodeDescriptor), Duration>,
     deletions: Vec<(ClusterId, ObjectKey, Option<Uuid>)>,
 }
@@ -165,7 +165,7 @@ impl Checks {
         self.unfollow(id, None);
     }
 
-    /// A host lost its session: what it heard in it proves nothing any more.
+    /// A host lost its session: what it received in it proves nothing any more.
     pub fn on_session_over(&mut self, id: ProcessId) {
         self.born.remove(&id);
     }
@@ -219,7 +219,7 @@ impl Checks {
         self.failed.get_or_insert(Violation::new(invariant, detail));
     }
 
-    /// A release is deleted only if somebody has taken its deployment away from that cluster since.
+    /// A release is deleted only if someone has taken its deployment away from that cluster since.
     fn no_prune_from_ignorance(world: &mut World) -> Result<(), Violation> {
         if world.checks.deletions.is_empty() && !world.steps.is_multiple_of(16) {
             return Ok(());
@@ -280,7 +280,7 @@ impl World {
         if state == self.checks.store_state {
             return;
         }
-        // What a store that came back older does not list, or another one, nobody has taken away.
+        // What a store that came back older does not list, or another one, no one has taken away.
         let is_continued = self.checks.store_state.is_some();
         self.checks.store_state = state;
         let truth = Truth::of(&store.load_now());
@@ -290,7 +290,7 @@ impl World {
             .iter()
             .map(|(uuid, deployment)| (deployment.cluster, *uuid))
             .partition(|(cluster, _)| truth.clusters.contains_key(cluster));
-        // A manager that has not heard yet that the cluster is deleted brings the deployment there all the same, and takes it away as soon as it hears.
+        // A manager that has not received yet that the cluster is deleted brings the deployment there all the same, and takes it away as soon as it receives.
         self.checks.released.extend(homeless);
         for place in self.checks.wanted.difference(&wanted).filter(|_| is_continued) {
             self.checks.released.insert(*place);

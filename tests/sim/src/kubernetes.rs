@@ -399,7 +399,7 @@ impl World {
         self.at(until, Happening::Transition(crate::transition::Transition::Relist(cluster)));
     }
 
-    /// Somebody deletes an object by hand.
+    /// Someone deletes an object by hand.
     pub fn delete_by_hand(&mut self, cluster: ClusterId) {
         let Some(known) = self.clusters.get(&cluster) else { return };
         let keys: Vec<ObjectKey> = known.objects.keys().cloned().collect();

@@ -151,7 +151,7 @@ impl World {
         let cut_off_until = self.processes.get(&process).and_then(|process| process.partitioned_until);
         let paused_until = self.processes.get(&process).and_then(|process| process.paused_until);
         match packet {
-            // The operating system has it; the process reads it when it goes on.
+            // The operating system has it; the process reads it when it continues.
             Packet::Down(_) | Packet::ClientOver { .. } | Packet::ConnectTimeout if paused_until.is_some() => {
                 let until = paused_until.unwrap_or(self.mono).max(self.mono + Duration::from_micros(1));
                 wire.down_at = wire.down_at.max(until);
@@ -185,7 +185,7 @@ impl World {
                     trace!(self, "broker gives {session:?} up");
                     self.broker.lose(session);
                     self.flush_broker();
-                    // The server closes its socket; a client that comes back hears of it, at its next ping at the latest.
+                    // The server closes its socket; a client that comes back receives of it, at its next ping at the latest.
                     self.down(session, ToClient::Closed);
                 }
             }
@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    /// Freezes a process for some time: the broker hears no ping of it meanwhile.
+    /// Freezes a process for some time: the broker receives no ping of it meanwhile.
     pub fn pause(&mut self, id: ProcessId, until: Duration) {
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.paused_until.is_none()) else {
             return;

@@ -26,7 +26,7 @@ pub struct NodeView {
 #[derive(Debug, Default)]
 pub struct Replica {
     nodes: BTreeMap<EdgeNodeDescriptor, NodeView>,
-    /// Nodes of which the program does not want to know, until they are heard again.
+    /// Nodes of which the program does not want to know, until they are received again.
     forgotten: BTreeSet<EdgeNodeDescriptor>,
     /// Nodes whose birth the program wants.
     expected: BTreeSet<EdgeNodeDescriptor>,
@@ -84,7 +84,7 @@ impl Replica {
         self.forgotten.remove(node);
     }
 
-    /// Whether the program must come to know of a node: it expects it, or has heard of it and did not forget it.
+    /// Whether the program must come to know of a node: it expects it, or has received of it and did not forget it.
     #[must_use]
     pub fn must_know(&self, node: &EdgeNodeDescriptor) -> bool {
         let has_heard = self.nodes.contains_key(node) && !self.forgotten.contains(node);

@@ -199,7 +199,7 @@ pub fn run_many(
                             if results.1.as_ref().is_none_or(|(known, _)| plan.seed < known.seed) {
                                 results.1 = Some((plan, failure));
                             }
-                            // Nobody needs more than one.
+                            // No one needs more than one.
                             next.store(seeds.end, std::sync::atomic::Ordering::Relaxed);
                         }
                     }

@@ -24,39 +24,39 @@ use crate::world::{ClusterId, Happening, ProcessId, World, trace};
 pub enum Transition {
     /// Whatever the seed chooses of what follows.
     Something,
-    /// Somebody makes a cluster.
+    /// Someone makes a cluster.
     CreateCluster,
-    /// Somebody deletes a cluster.
+    /// Someone deletes a cluster.
     DeleteCluster,
-    /// Somebody makes a deleted cluster again, perhaps before its tear-down has ended.
+    /// Someone makes a deleted cluster again, perhaps before its tear-down has ended.
     RecreateCluster,
     /// The machines of a cluster start: edge sync and edge monitor.
     Bootstrap(Uuid),
     /// The machines of a cluster are switched off for ever.
     Decommission(ClusterId),
-    /// Somebody makes a deployment.
+    /// Someone makes a deployment.
     CreateDeployment,
-    /// Somebody changes one.
+    /// Someone changes one.
     ChangeDeployment,
-    /// Somebody moves one to another cluster.
+    /// Someone moves one to another cluster.
     MoveDeployment,
-    /// Somebody deletes one.
+    /// Someone deletes one.
     DeleteDeployment,
-    /// Somebody changes a chart template that many deployments use.
+    /// Someone changes a chart template that many deployments use.
     EditTemplate,
-    /// Somebody changes or deletes the configuration of an agent.
+    /// Someone changes or deletes the configuration of an agent.
     ConfigureAgent,
-    /// Somebody writes what no schema allows.
+    /// Someone writes what no schema allows.
     WriteNonsense,
     /// A host of a cluster comes, goes or changes.
     HostChanges,
-    /// Somebody deletes an object in a cluster by hand.
+    /// Someone deletes an object in a cluster by hand.
     DeleteByHand,
-    /// Somebody seals a secret again.
+    /// Someone seals a secret again.
     RotateSecret,
     /// A service is killed.
     Crash,
-    /// A service loses its power: nobody tells the broker.
+    /// A service loses its power: no one tells the broker.
     PowerCut,
     /// Sockets of a process break.
     Cut,
@@ -82,7 +82,7 @@ pub enum Transition {
     Relist(ClusterId),
     /// The disk of the cluster manager is full for some time.
     GitFull,
-    /// Somebody publishes garbage.
+    /// Someone publishes garbage.
     Garbage,
     /// Something breaks.
     Fault(Fault),
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Everything that is broken is mended; nobody wants anything new.
+    /// Everything that is broken is mended; no one wants anything new.
     pub fn mend(&mut self) {
         trace!(self, "** everything is mended");
         self.crash_per_million = 0;
@@ -312,7 +312,7 @@ impl World {
         let uuid = Uuid::from_u128(self.random.wide());
         let is_taken = |name: &&&str| self.script.clusters.iter().any(|cluster| cluster.name == ***name);
         let free: Vec<&str> = CLUSTER_NAMES.iter().filter(|name| !is_taken(name)).copied().collect();
-        // Now and then somebody takes a name that is taken.
+        // Now and then someone takes a name that is taken.
         let name = if self.random.chance(100) {
             self.random.pick(CLUSTER_NAMES).copied()
         } else {
@@ -398,7 +398,7 @@ impl World {
             cluster.site = None;
             let (uuid, is_deleted) = (cluster.uuid, cluster.is_deleted);
             if !is_deleted {
-                // It was made again in the meantime: somebody sets new machines up.
+                // It was made again in the meantime: someone sets new machines up.
                 self.order_bootstrap.push(uuid);
             }
         }
@@ -419,7 +419,7 @@ impl World {
         let base = self.random.pick(DEPLOYMENT_NAMES).copied().unwrap_or("Robot");
         self.script.deployments_made += 1;
         let taken: Vec<String> = self.script.deployments.iter().map(|deployment| deployment.name.clone()).collect();
-        // Now and then somebody takes a name that is taken.
+        // Now and then someone takes a name that is taken.
         let name = match self.random.pick(&taken) {
             Some(taken) if self.random.chance(100) => taken.clone(),
             _ => format!("{base}_{}", self.script.deployments_made),

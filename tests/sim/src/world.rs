@@ -48,7 +48,7 @@ pub struct Process {
     pub disk: Disk,
     /// Its network is cut off until then.
     pub partitioned_until: Option<Duration>,
-    /// It is frozen until then: it neither hears nor says anything, and its operating system keeps its sockets.
+    /// It is frozen until then: it neither receives nor says anything, and its operating system keeps its sockets.
     pub paused_until: Option<Duration>,
     /// It runs beside another process of its role, and is not the one that counts.
     pub is_second: bool,

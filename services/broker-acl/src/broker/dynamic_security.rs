@@ -17,7 +17,7 @@ plugin_opt_config_file /var/lib/mosquitto/sparkfleet-dynamic-security.json";
             (client, json!({ "rolename": user, "acls": acls }))
         })
         .unzip();
-    // For clients that the site adds, one a host, named by the UUID of its state disk. Mosquitto knows %u in roles since 2.1; before, it stands for nobody.
+    // For clients that the site adds, one a host, named by the UUID of its state disk. Mosquitto knows %u in roles since 2.1; before, it stands for no one.
     let of_hosts: Vec<Value> = host_grants(site, "%u").iter().flat_map(entries).collect();
     roles.extend(site.has_own_hosts().then(|| json!({ "rolename": HOST_ROLE, "acls": of_hosts })));
     let document = json!({
@@ -38,7 +38,7 @@ plugin_opt_config_file /var/lib/mosquitto/sparkfleet-dynamic-security.json";
     ]
 }
 
-/// To hear a topic somebody has to be allowed the subscription and each message. What has the greater priority is looked at first.
+/// To receive a topic someone has to be allowed the subscription and each message. What has the greater priority is looked at first.
 fn entries(Grant { action, filter, except }: &Grant) -> Vec<Value> {
     let kinds: &[&str] = match action {
         Action::Publish => &["publishClientSend"],

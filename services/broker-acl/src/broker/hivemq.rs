@@ -1,4 +1,4 @@
-//! HiveMQ 4 with the File RBAC extension: roles in `conf/credentials.xml`. The extension knows users by password; these are the site's to choose, so the file has the roles and refuses everybody until
+//! HiveMQ 4 with the File RBAC extension: roles in `conf/credentials.xml`. The extension knows users by password; these are the site's to choose, so the file has the roles and refuses everyone until
 //! users are added. A role cannot refuse: exceptions of a grant are left out.
 
 use super::{ConfigFile, HOST_ROLE, host_grants, users};

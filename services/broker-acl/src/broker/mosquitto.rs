@@ -65,7 +65,7 @@ fn is_listed(grant: &Grant) -> bool {
 }
 
 /// The grants with exceptions, which are about the group of the user's name. `topic deny` refuses to read as well, and is looked at before all that a user may; patterns are looked at
-/// after it, those that refuse first. So what a user may read stays, and a pattern can refuse to write. A pattern is for everybody: for users whose grants have no exceptions it is refused.
+/// after it, those that refuse first. So what a user may read stays, and a pattern can refuse to write. A pattern is for everyone: for users whose grants have no exceptions it is refused.
 fn patterns(site: &Site) -> String {
     let (mut allowed, mut refused, mut literal) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (with, without): (Vec<_>, Vec<_>) =

@@ -121,7 +121,7 @@ impl Model {
         })
     }
 
-    /// No birth may become too large: neither the object's nor, through another application, anybody's.
+    /// No birth may become too large: neither the object's nor, through another application, anyone's.
     fn check_sizes(&self, draft: &Draft) -> Result<(), Refusal> {
         if draft.object.deleted {
             return Ok(());

@@ -610,7 +610,7 @@ fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_wr
 #[test]
 fn what_comes_with_the_program_is_written_and_told_when_there_is_room_again() {
     let mut older = Bench::new().disk.load_now();
-    // What an older program has written, and nobody has changed.
+    // What an older program has written, and no one has changed.
     let is_schema = |of: &Uuid| *of == known::application::CONFIG_SCHEMA;
     let (object, _, entry) = older.entries.iter_mut().find(|(_, of, entry)| entry.builtin && is_schema(of)).unwrap();
     entry.json = json!({"type": "object"}).to_string().into();

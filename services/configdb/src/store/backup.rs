@@ -1,6 +1,6 @@
-//! Copies of a SQLite store: one made of a live store, and one put in the place of a store that nobody holds.
+//! Copies of a SQLite store: one made of a live store, and one put in the place of a store that no one holds.
 //!
-//! A copy is made by SQLite in one read transaction (`VACUUM INTO`): it is one state of the store, and the writer goes on meanwhile. Files are made beside their place and renamed, so
+//! A copy is made by SQLite in one read transaction (`VACUUM INTO`): it is one state of the store, and the writer continues meanwhile. Files are made beside their place and renamed, so
 //! a process killed at any moment leaves no half of one.
 
 use std::fs::{self, File};
@@ -123,7 +123,7 @@ async fn copy_of_store(state: &Path, copy: &NamedTempFile, now: u64) -> Result<S
     describe(copy.path()).await
 }
 
-/// A backup that may take the place of a store that nobody holds.
+/// A backup that may take the place of a store that no one holds.
 #[derive(Debug)]
 pub struct Restore {
     path: PathBuf,
@@ -139,7 +139,7 @@ impl Restore {
     /// Looks at a backup and at the state directory that it is to be restored in, which must exist. The store is locked until the value is dropped.
     ///
     /// # Errors
-    /// [`BackupError`]: the file is no backup, a newer program made it, or a ConfigDB holds the store.
+    /// [`BackupError`]: the file is not a backup, a newer program made it, or a ConfigDB holds the store.
     pub async fn prepare(state: &Path, backup: &Path) -> Result<Self, BackupError> {
         let path = state.join(STORE_FILE);
         let lock = StoreLock::take(&path)?;
@@ -161,7 +161,7 @@ impl Restore {
     pub fn finish(self, stamp: &str) -> Result<Option<PathBuf>, BackupError> {
         let directory = directory_of(&self.path);
         let kept = with_ending(&self.path, &format!(".replaced-{stamp}"));
-        // The database goes before its log: a log without its database is no store, and ConfigDB does not start on it.
+        // The database goes before its log: a log without its database is not a store, and ConfigDB does not start on it.
         let mut is_kept = false;
         for ending in ["", "-wal"] {
             let from = with_ending(&self.path, ending);

@@ -82,13 +82,13 @@ impl SqliteStore {
     /// Opens the file, or makes it; the directory must exist.
     ///
     /// # Errors
-    /// [`StoreError::Open`] if another process holds the store, the file is no database, or not to be written; [`StoreError::Version`] if a newer program wrote it.
+    /// [`StoreError::Open`] if another process holds the store, the file is not a database, or not to be written; [`StoreError::Version`] if a newer program wrote it.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let lock = StoreLock::take(path)?;
         Self::connected(path, lock).await?.migrated().await
     }
 
-    /// Opens the file as [`SqliteStore::open`] does, unless there was a store and what is there now holds nothing. `was_used`: somebody else says that there was one.
+    /// Opens the file as [`SqliteStore::open`] does, unless there was a store and what is there now holds nothing. `was_used`: someone else says that there was one.
     ///
     /// # Errors
     /// As [`SqliteStore::open`]; [`StoreError::Lost`].
@@ -370,7 +370,7 @@ pub(super) async fn connect_to_read(path: &Path) -> Result<AnyConnection, StoreE
     connect_as_is(path, "ro").await
 }
 
-/// A connection to a file that nobody else has; it must exist.
+/// A connection to a file that no one else has; it must exist.
 pub(super) async fn connect_to_change(path: &Path) -> Result<AnyConnection, StoreError> {
     connect_as_is(path, "rw").await
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 #[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 pub mod mosquitto;
 
-/// Longest wait for anything; a slow machine is no fault.
+/// Longest wait for anything; a slow machine is not a fault.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server, and where a ConfigDB on it keeps its state.

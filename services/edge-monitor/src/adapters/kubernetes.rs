@@ -102,7 +102,7 @@ pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, heal
         told(news).map(Event::Nodes)
     };
     watches.follow(nodes, all(), node, inbox.clone(), node_event);
-    // Sealed Secrets need not be installed: then nobody names one.
+    // Sealed Secrets need not be installed: then no one names one.
     let secrets = Api::<DeserializeGuard<SealedSecretResource>>::namespaced(client.clone(), namespace);
     watches.follow(secrets, all(), secret, inbox.clone(), |news| secret_told(news).map(Event::Secrets));
     let configs = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client.clone(), namespace);

@@ -1,4 +1,4 @@
-//! Sparkplug: the two sessions of a monitor. As Edge Node it is `<group>/Monitor`; as Host Application it hears what it watches.
+//! Sparkplug: the two sessions of a monitor. As Edge Node it is `<group>/Monitor`; as Host Application it receives what it watches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     }
 }
 
-/// The Host Application: at the edge the own group, at the centre every monitor and ConfigDB.
+/// The Host Application: at the edge the own group, at the control plane every monitor and ConfigDB.
 ///
 /// # Errors
 /// The organisation's name makes no host id.

@@ -230,7 +230,7 @@ fn a_changed_secret_is_asked_for_once_it_is_unsealed_until_a_birth_after_the_req
     agent.until(1_000);
     assert_eq!(agent.asked, [0; 0], "it is not unsealed yet");
     agent.secrets(&[("s", 5, Some(5), true)]);
-    // A birth before the request is no answer to it.
+    // A birth before the request is not an answer to it.
     agent.born(Some("a"));
     agent.until(1_100);
     assert!(agent.asked.len() >= 2, "repeated: {:?}", agent.asked);

@@ -160,7 +160,7 @@ impl Deployment {
         self.is_applying = true;
     }
 
-    /// An apply has ended. The next one of the same manifests waits a little also after a success: there may be somebody who undoes it.
+    /// An apply has ended. The next one of the same manifests waits a little also after a success: there may be someone who undoes it.
     pub fn end_apply(&mut self, failed: Option<(ObjectKey, KubernetesError)>, now: Duration) {
         self.is_applying = false;
         self.apply_at = Some(now + self.apply_retry.next_delay());
@@ -253,7 +253,7 @@ impl Deployment {
             entries: None,
         };
         if let Some(said) = said.filter(|_| self.is_applying) {
-            // Half of an apply is no state to report: what was before stays until it has ended.
+            // Half of an apply is not a state to report: what was before stays until it has ended.
             device.version = said.version;
             device.digest = said.digest;
             device.applied_at = said.applied_at;

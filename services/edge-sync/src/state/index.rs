@@ -151,7 +151,7 @@ impl AcceptedIndex {
         self.unreadable = stored.unreadable;
         let known = self.accepted.as_ref().map_or(0, |record| record.index.version);
         match stored.record {
-            // Somebody else, who is being replaced by this process, may have stored a later one.
+            // Someone else, who is being replaced by this process, may have stored a later one.
             Some(record) if record.index.version > known => {
                 self.accept(record);
                 true

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::event::{Deletion, Observation};
 use crate::object::{Kind, ObjectKey, ObservedObject};
 
-/// What is known of the objects. Bounded by what Sync applied itself: nobody else puts its label on.
+/// What is known of the objects. Bounded by what Sync applied itself: no one else puts its label on.
 #[derive(Debug, Default)]
 pub struct Objects {
     by_key: BTreeMap<ObjectKey, ObservedObject>,

@@ -1,6 +1,6 @@
 //! The commits that the cluster's repositories are said to be at, and whether Flux was told to fetch them.
 //!
-//! Nothing is stored: the annotation holds the commit, so telling Flux twice is telling it once, and after a restart the centre says it again. Commits that come quickly one after
+//! Nothing is stored: the annotation holds the commit, so telling Flux twice is telling it once, and after a restart the control plane says it again. Commits that come quickly one after
 //! the other are told together: after each telling there is a pause.
 
 use std::time::Duration;
@@ -26,12 +26,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// Nothing was heard.
+    /// Nothing was received.
     pub fn new(retry: Backoff) -> Self {
         Self { wanted: None, told: None, error: None, under_way: None, retry, retry_at: None, pause_ends: None }
     }
 
-    /// Version of what was heard last; 0: nothing.
+    /// Version of what was received last; 0: nothing.
     pub fn version(&self) -> u64 {
         self.wanted.as_ref().map_or(0, |wanted| wanted.version)
     }

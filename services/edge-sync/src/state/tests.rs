@@ -186,7 +186,7 @@ fn what_somebody_else_changes_is_applied_again_ever_more_seldom() {
     assert_eq!(effects[0], "apply 1: x");
     assert!(bench.published.deployment(1).unwrap().is_applied(set.digest()));
     assert_eq!(bench.pass(600 * SECOND), [""; 0]);
-    // Somebody who does not give in.
+    // Someone who does not give in.
     bench.cluster.is_fought = true;
     bench.cluster.edit(&key("x"));
     bench.run();
@@ -570,7 +570,7 @@ fn a_deployment_is_ready_when_what_its_release_has_made_runs() {
     bench.cluster.workloads = Some(starting(None));
     let mut object = bench.cluster.observed(&ObjectKey { kind: release(), name: "a".to_owned() }).unwrap();
     object.readiness = Some(Readiness { ready: Some(true), message: Some("released".to_owned()) });
-    // Before anybody has looked it is not said to be ready.
+    // Before anyone has looked it is not said to be ready.
     let shown = bench.on(Event::Objects(release(), Observation::Changed(object)));
     assert_eq!((shown.last().map(String::as_str), said(&bench).0), (Some("look at what a has made"), None));
     let changed = || Event::WorkloadsChanged(vec!["a".to_owned()]);

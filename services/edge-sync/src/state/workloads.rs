@@ -52,7 +52,7 @@ impl Workloads {
         release.seen.as_ref().filter(|(seen, _)| seen == version).map(|(_, readiness)| readiness)
     }
 
-    /// A workload of a release has changed. False: nobody asks for that release.
+    /// A workload of a release has changed. False: no one asks for that release.
     pub fn changed(&mut self, name: &str) -> bool {
         let release = self.releases.get_mut(name);
         release.map(|release| release.is_due = true).is_some()
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(all.next_effects(SECOND), std::slice::from_ref(&look));
         assert_eq!(all.of("a", "1"), None);
         assert_eq!(all.next_effects(SECOND), [], "one look at a time");
-        // The release goes on while it is looked at.
+        // The release continues while it is looked at.
         assert_eq!(all.of("a", "2"), None);
         all.on_answer("a", Ok(runs()), SECOND);
         assert_eq!(all.of("a", "2"), None, "that was before");

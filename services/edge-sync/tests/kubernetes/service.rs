@@ -22,7 +22,7 @@ use crate::support::mosquitto::Mosquitto;
 use crate::support::{PATIENCE, in_time};
 
 const DEPLOYMENT: Uuid = Uuid::from_u128(0xD);
-/// How often a state is looked at that tells nobody about its changes.
+/// How often a state is looked at that tells no one about its changes.
 const LOOK: Duration = Duration::from_millis(20);
 const RELEASES: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
 const CONFIG_MAPS: (&str, &str) = ("v1", "ConfigMap");
@@ -221,7 +221,7 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
 
     let sync = scene.sync();
     centre.until("the next birth", |replica| replica.is_alive() && replica.is_complete()).await;
-    // Nobody follows a repository here; that is told as soon as it was looked for, and nothing else comes unasked.
+    // No one follows a repository here; that is told as soon as it was looked for, and nothing else comes unasked.
     let looked = |replica: &SyncReplica| replica.node().is_some_and(|node| node.source_message.is_some());
     centre.until("the look at Flux", looked).await;
     let node = centre.replica.node().unwrap();

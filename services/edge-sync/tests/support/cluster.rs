@@ -177,7 +177,7 @@ impl TestCluster {
         Api::all_with(self.client.clone(), &resource(api_version, kind))
     }
 
-    /// Somebody makes a ConfigMap.
+    /// Someone makes a ConfigMap.
     pub async fn make(&self, name: &str, metadata: Value) {
         let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
         object["metadata"]["name"] = json!(name);
@@ -185,7 +185,7 @@ impl TestCluster {
         self.config_maps().create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// Somebody applies an object, and its controller says how it stands.
+    /// Someone applies an object, and its controller says how it stands.
     pub async fn put(&self, object: Value, status: Value) {
         let text = |field: &str| object[field].as_str().unwrap().to_owned();
         let api = self.api(&text("apiVersion"), &text("kind"));
@@ -243,7 +243,7 @@ impl TestCluster {
         answer.status.unwrap().token
     }
 
-    /// Somebody gives an object a finalizer, or takes all away.
+    /// Someone gives an object a finalizer, or takes all away.
     pub async fn set_finalizers(&self, name: &str, finalizers: &[&str]) -> ConfigMap {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
         self.config_maps().patch(name, &PatchParams::default(), &patch).await.unwrap()

@@ -1,4 +1,4 @@
-//! What the tests stand on: a cluster, a Mosquitto, and somebody who listens to Sync and commands it.
+//! What the tests stand on: a cluster, a Mosquitto, and someone who listens to Sync and commands it.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

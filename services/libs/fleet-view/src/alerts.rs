@@ -17,7 +17,7 @@ pub struct AlertRow {
     pub cluster: Option<String>,
     /// Which node it is about; None: the cluster as a whole.
     pub node: Option<String>,
-    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (somebody should look at the cluster's certificates and tokens), `Locked_Out` (a member was refused its keys), `Moved_Disk` (a machine
+    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (someone should look at the cluster's certificates and tokens), `Locked_Out` (a member was refused its keys), `Moved_Disk` (a machine
     /// has the state disk of another host), or `Store` (ConfigDB's disk).
     pub alert: &'static str,
     /// Since when, UTC ms; None: not known.
@@ -74,7 +74,7 @@ impl Fleet {
         rows
     }
 
-    /// That nobody watches the monitors of the clusters, if so. Only who has asked for the central monitor's birth and waited can know.
+    /// That no one watches the monitors of the clusters, if so. Only who has asked for the central monitor's birth and waited can know.
     #[must_use]
     pub fn central_monitor_away(&self) -> Option<AlertRow> {
         (!self.is_central_monitor_alive()).then(|| AlertRow {
@@ -101,7 +101,7 @@ impl Fleet {
         })
     }
 
-    /// The central monitor as it was heard.
+    /// The central monitor as it was received.
     #[must_use]
     pub fn central_monitor(&self) -> Option<&MonitorView> {
         let central = self.organisation().central_group();
@@ -142,7 +142,7 @@ impl Fleet {
         })
     }
 
-    /// What the join service says of a host that somebody should look at.
+    /// What the join service says of a host that someone should look at.
     fn joining_alert(&self, row: &JoiningHostRow) -> Option<AlertRow> {
         let (alert, told) = match row.state {
             HostState::LockedOut => ("Locked_Out", "a member was refused its keys, and its state disk stays closed"),

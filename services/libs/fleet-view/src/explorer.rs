@@ -1,4 +1,4 @@
-//! Every Edge Node that is received, foreign ones too: what it is, what it says, and the last numbers of the metrics that somebody looks at.
+//! Every Edge Node that is received, foreign ones too: what it is, what it says, and the last numbers of the metrics that someone looks at.
 //!
 //! Births are shared with whoever else keeps them; a node costs its own changes since. Which nodes are kept at all the Host Application bounds.
 
@@ -182,12 +182,12 @@ impl Explorer {
         }
     }
 
-    /// Somebody looks at the metrics of this node: their numbers are kept from now on.
+    /// Someone looks at the metrics of this node: their numbers are kept from now on.
     pub fn watch(&mut self, node: &EdgeNodeDescriptor) {
         *self.watched.entry(node.clone()).or_default() += 1;
     }
 
-    /// Somebody has stopped looking; after the last one the numbers are dropped.
+    /// Someone has stopped looking; after the last one the numbers are dropped.
     pub fn unwatch(&mut self, node: &EdgeNodeDescriptor) {
         let Some(count) = self.watched.get_mut(node) else { return };
         *count -= 1;

@@ -19,10 +19,10 @@ use uuid::Uuid;
 /// Of so many nodes it is told that births are missing.
 const MISSING_TOLD_MAX: usize = 5;
 
-/// State of a deployment that nobody wants any more, and that its edge has not reported gone.
+/// State of a deployment that no one wants any more, and that its edge has not reported gone.
 pub const REMOVING: &str = "removing";
 
-/// The fleet as far as it was heard.
+/// The fleet as far as it was received.
 #[derive(Debug)]
 pub struct Fleet {
     organisation: Organisation,
@@ -30,11 +30,11 @@ pub struct Fleet {
     pub config: ConfigReplica,
     /// Cluster manager.
     pub manager: ManagerReplica,
-    /// Sync of each cluster that was heard, by address.
+    /// Sync of each cluster that was received, by address.
     pub syncs: BTreeMap<EdgeNodeDescriptor, SyncReplica>,
-    /// Every monitor that was heard.
+    /// Every monitor that was received.
     pub monitors: MonitorReplica,
-    /// Join node of each cluster that was heard, by address.
+    /// Join node of each cluster that was received, by address.
     pub joins: BTreeMap<EdgeNodeDescriptor, JoinReplica>,
 }
 
@@ -47,7 +47,7 @@ pub struct ClusterRow {
     pub name: String,
     /// Sparkplug group.
     pub group: String,
-    /// Setup state as the cluster manager says, `unknown` while it is not heard.
+    /// Setup state as the cluster manager says, `unknown` while it is not received.
     pub setup: String,
     /// Why it is in that state.
     pub reason: Option<String>,
@@ -61,7 +61,7 @@ pub struct ClusterRow {
     pub alive_since: Option<u64>,
     /// The edge monitor is alive.
     pub monitored: bool,
-    /// What Flux says of the edge's own release and Kustomization; None: edge sync, which reports it, was not heard.
+    /// What Flux says of the edge's own release and Kustomization; None: edge sync, which reports it, was not received.
     pub flux: Option<FluxRow>,
     /// The edge has taken over what is wanted of it.
     pub agreed: bool,
@@ -289,7 +289,7 @@ impl DeploymentRow {
         self.reason.as_deref().or(message)
     }
 
-    /// Nobody wants it any more; its edge has not reported it gone.
+    /// No one wants it any more; its edge has not reported it gone.
     #[must_use]
     pub fn is_being_removed(&self) -> bool {
         self.state == REMOVING
@@ -297,7 +297,7 @@ impl DeploymentRow {
 }
 
 impl Fleet {
-    /// Nothing heard yet.
+    /// Nothing received yet.
     ///
     /// # Errors
     /// The organisation makes no Sparkplug group; an [`Organisation`] always does.
@@ -346,7 +346,7 @@ impl Fleet {
         std::iter::from_fn(|| self.config.poll_change()).collect()
     }
 
-    /// The Sync of the cluster of that name, if it was heard.
+    /// The Sync of the cluster of that name, if it was received.
     #[must_use]
     pub fn sync(&self, cluster: &str) -> Option<&SyncReplica> {
         let name = address::ClusterName::new(cluster).ok()?;
@@ -354,7 +354,7 @@ impl Fleet {
         self.syncs.get(&node)
     }
 
-    /// The Join node of the cluster of that name, if it was heard.
+    /// The Join node of the cluster of that name, if it was received.
     #[must_use]
     pub fn join(&self, cluster: &str) -> Option<&JoinReplica> {
         let name = address::ClusterName::new(cluster).ok()?;
@@ -433,7 +433,7 @@ impl Fleet {
         let group = address::ClusterName::new(name.clone())
             .map(|name| self.organisation.cluster_group(&name))
             .unwrap_or_default();
-        // A refused cluster has the name of another one: what is heard under that name is not its own.
+        // A refused cluster has the name of another one: what is received under that name is not its own.
         let sync = if refused { None } else { self.sync(&name) };
         let monitor = EdgeNodeDescriptor::parse(&group, address::MONITOR_NODE).ok();
         let presence = monitor.and_then(|node| self.monitors.monitor(&node)).map(|view| view.presence());
@@ -471,7 +471,7 @@ impl Fleet {
         }
     }
 
-    /// Whether the edge sync of a cluster was born at some time: the cluster manager has heard it, or has written down what it reported.
+    /// Whether the edge sync of a cluster was born at some time: the cluster manager has received it, or has written down what it reported.
     pub(crate) fn was_seen(&self, uuid: Uuid, managed: Option<&ClusterDevice>) -> bool {
         managed.is_some_and(|cluster| cluster.sync_since.is_some())
             || self.config.entry(uuid, EdgeClusterStatus::slug()).is_some()

@@ -1,4 +1,4 @@
-//! The fleet as people see it: replicas of what was heard over Sparkplug, the rows that are made of them, how each thing stands, and what changed between two looks.
+//! The fleet as people see it: replicas of what was received over Sparkplug, the rows that are made of them, how each thing stands, and what changed between two looks.
 //!
 //! ```text
 //! births, data, deaths -> fleet.rs: replicas -> rows -> tables.rs: JSON rows with health -> deltas.rs: what changed

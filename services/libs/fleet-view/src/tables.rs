@@ -42,7 +42,7 @@ pub enum StepState {
     Done,
     /// It is under way.
     Active,
-    /// It is where the way ends until somebody does something.
+    /// It is where the way ends until someone does something.
     Failed,
     /// It is to come.
     Waiting,

@@ -10,7 +10,7 @@ const CHARACTERS_MAX: usize = 300;
 /// `DISALLOW_ALL_TIX` among the attributes of a principal.
 const DISALLOW_ALL_TIX: u32 = 0x40;
 
-/// Nobody answered.
+/// No one answered.
 const UNREACHABLE: &[&str] = &[
     "Cannot contact any KDC",
     "Communication failure with server",
@@ -81,7 +81,7 @@ pub fn done(said: &Said, words: &str) -> Result<(), KdcError> {
     if said.out.contains(words) { Ok(()) } else { Err(error(said)) }
 }
 
-/// Answer to `addprinc`: somebody else may have been faster.
+/// Answer to `addprinc`: someone else may have been faster.
 pub fn created(said: &Said) -> Result<(), KdcError> {
     if said.err.contains("already exists") { Ok(()) } else { done(said, "\" created.") }
 }

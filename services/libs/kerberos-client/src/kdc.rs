@@ -69,7 +69,7 @@ pub struct Kdc {
 }
 
 impl Kdc {
-    /// Keys are handed over in files of `directory`, which is made if it is not there. Of another run's files it is emptied: nobody else may use it.
+    /// Keys are handed over in files of `directory`, which is made if it is not there. Of another run's files it is emptied: no one else may use it.
     ///
     /// # Errors
     /// The directory cannot be made or emptied.
@@ -90,7 +90,7 @@ impl Kdc {
         answer::presence(&self.kadmin(&format!("getprinc -terse \"{principal}\""), b"").await?)
     }
 
-    /// Makes a principal with a random key that nobody knows. Done if it is there.
+    /// Makes a principal with a random key that no one knows. Done if it is there.
     ///
     /// # Errors
     /// [`KdcError`]
@@ -183,7 +183,7 @@ impl Kdc {
         answer::validity(&self.kinit(principal, &[], &line(password)?).await?)
     }
 
-    /// Whether this KDC gives tickets to the principals of that one's realm. Of others it can have keys (see [`Principal::is_trust`]), but nobody can ask it whether they are valid.
+    /// Whether this KDC gives tickets to the principals of that one's realm. Of others it can have keys (see [`Principal::is_trust`]), but no one can ask it whether they are valid.
     #[must_use]
     pub fn is_home(&self, principal: &Principal) -> bool {
         self.config.admin_principal.rsplit_once('@').is_some_and(|(_, realm)| realm == principal.realm())

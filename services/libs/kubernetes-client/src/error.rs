@@ -13,7 +13,7 @@ const MESSAGE_CHARACTERS_MAX: usize = 512;
 pub enum ErrorClass {
     /// The API server gave no answer, said that it cannot answer at present, or does not know who asks. A single one says nothing about other requests.
     Unreachable,
-    /// Somebody else made or changed the object in the meantime: look again.
+    /// Someone else made or changed the object in the meantime: look again.
     Conflict,
     /// The API server answered that it did not do it: it refused, or it failed at this very request.
     Refused,
@@ -55,7 +55,7 @@ impl From<&Status> for KubernetesError {
 fn class_of(code: u16) -> ErrorClass {
     match code {
         409 => ErrorClass::Conflict,
-        // 401 lasts until somebody renews the credentials, whatever is asked; 502 comes from a proxy that got no answer itself.
+        // 401 lasts until someone renews the credentials, whatever is asked; 502 comes from a proxy that got no answer itself.
         401 | 429 | 502 | 503 | 504 => ErrorClass::Unreachable,
         _ => ErrorClass::Refused,
     }

@@ -1,4 +1,4 @@
-//! The bearer token of a file that somebody else renews, such as the kubelet that of a pod.
+//! The bearer token of a file that someone else renews, such as the kubelet that of a pod.
 //!
 //! It is read again once a minute, and at once when the API server does not take it: then the request is sent a second time, if the file has another one meanwhile.
 

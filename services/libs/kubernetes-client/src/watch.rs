@@ -192,7 +192,7 @@ impl Pauses {
         self.listed_at = Some(Instant::now());
     }
 
-    /// A list alone is no success: who may list and not watch would list several times a second.
+    /// A list alone is not a success: who may list and not watch would list several times a second.
     fn next(&mut self) -> Duration {
         if self.listed_at.take().is_some_and(|at| at.elapsed() >= PAUSE_MAX) {
             self.growing = Self::from_first();

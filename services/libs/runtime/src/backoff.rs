@@ -47,7 +47,7 @@ impl Backoff {
         self.attempt
     }
 
-    /// To be called after a success: the next delay is a first one again, the jitter goes on.
+    /// To be called after a success: the next delay is a first one again, the jitter continues.
     pub fn reset(&mut self) {
         self.attempt = 0;
     }

@@ -27,7 +27,7 @@
 //! }
 //! ```
 //!
-//! Nor can anybody make saved effects from nothing:
+//! Nor can anyone make saved effects from nothing:
 //!
 //! ```compile_fail,E0599
 //! use service_runtime::{Effects, Saved};

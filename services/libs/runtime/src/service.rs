@@ -21,7 +21,7 @@ use crate::exit;
 use crate::health::{self, Health, HttpConfig};
 use crate::shutdown::Shutdown;
 
-/// Events that are taken although a deadline has passed. Whatever was received before it is heard first, so that a process that was paused does not take others for silent; a flood
+/// Events that are taken although a deadline has passed. Whatever was received before it is received first, so that a process that was paused does not take others for silent; a flood
 /// does not hold a deadline up for ever.
 pub const EVENTS_BEFORE_DEADLINE_MAX: usize = 256;
 
@@ -273,7 +273,7 @@ mod tests {
         let (ended, counter, _) = flood(100, 100 + 10 * events).await;
         ended.unwrap();
         assert!((9..=10).contains(&counter.deadlines), "{}", counter.deadlines);
-        // What was received before the deadline is heard first.
+        // What was received before the deadline is received first.
         assert_eq!(counter.events.iter().position(|event| *event == DEADLINE), Some(EVENTS_BEFORE_DEADLINE_MAX));
     }
 

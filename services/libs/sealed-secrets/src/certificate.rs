@@ -27,7 +27,7 @@ pub enum CertificateError {
         /// Its size.
         bytes: usize,
     },
-    /// It is no certificate.
+    /// It is not a certificate.
     #[error("the sealing certificate is no X.509 certificate in PEM")]
     Form,
     /// The controller has another key by now, or will have.
@@ -77,7 +77,7 @@ pub fn is_certificate(pem: &str) -> bool {
     pem.len() <= BYTES_MAX && is_alone && bytes().is_some_and(|bytes| Certificate::from_der(&bytes).is_ok())
 }
 
-/// SHA-256 of a PEM certificate (the first, if there are several), hexadecimal in lower case: by it two certificates are told apart. None: it is no certificate.
+/// SHA-256 of a PEM certificate (the first, if there are several), hexadecimal in lower case: by it two certificates are distinguished. None: it is not a certificate.
 #[must_use]
 pub fn fingerprint(pem: &str) -> Option<String> {
     let bytes = CertificateDer::from_pem_slice(pem.get(..pem.len().min(BYTES_MAX))?.as_bytes()).ok()?;

@@ -31,7 +31,7 @@ pub enum Scope {
 #[error("the value cannot be sealed: the cryptography library refused")]
 pub struct SealError;
 
-/// Why a text is no value that is sealed for a certificate. Whether the controller can open it, its key alone tells.
+/// Why a text is not a value that is sealed for a certificate. Whether the controller can open it, its key alone tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealedError {
     /// Its encoding.

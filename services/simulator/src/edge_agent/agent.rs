@@ -138,7 +138,7 @@ impl Agent {
         }
     }
 
-    /// A real agent restarts its whole application here: devices are born anew and the node is, too.
+    /// A real agent restarts its whole application here: devices are born again and the node is, too.
     async fn reload(&mut self) {
         self.loaded = self.spec.load();
         tracing::info!(
@@ -161,7 +161,7 @@ impl Agent {
         self.update(NodeUpdate::Rebirth).await;
     }
 
-    /// Declares every configured device; a machine that runs already goes on running.
+    /// Declares every configured device; a machine that runs already continues running.
     async fn bear_devices(&mut self) {
         for device in self.loaded.config.devices.clone() {
             let seed = seed_of(self.spec.seed, &device.id);

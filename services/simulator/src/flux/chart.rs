@@ -1,4 +1,4 @@
-//! Charts that simulated clusters can install: the extension point, the registry, and the chart that stands for those that nobody wrote code for.
+//! Charts that simulated clusters can install: the extension point, the registry, and the chart that stands for those that no one wrote code for.
 //!
 //! A chart is code, not a directory of templates: what `helm install` would create in a real cluster, it creates through the API, and what the
 //! created pods would do, it starts in this process.
@@ -95,7 +95,7 @@ impl Charts {
         futures::future::join_all(self.known.values().map(|chart| chart.shutdown())).await;
     }
 
-    /// Whether somebody wrote code for the chart at a path of a repository.
+    /// Whether someone wrote code for the chart at a path of a repository.
     pub fn knows(&self, path: &str) -> bool {
         self.known.contains_key(chart_name(path))
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Annotation that asks for a reconciliation at once.
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
-/// Annotations that, with the value of the one above, let a stalled release be tried anew.
+/// Annotations that, with the value of the one above, let a stalled release be tried again.
 const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
 const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
 
@@ -94,7 +94,7 @@ pub fn pending_request(object: &Value) -> Option<&str> {
         .filter(|at| object.pointer("/status/lastHandledReconcileAt").and_then(Value::as_str) != Some(at))
 }
 
-/// Whether the pending request says that what is stalled is to be tried anew.
+/// Whether the pending request says that what is stalled is to be tried again.
 pub fn asks_anew(object: &Value) -> bool {
     let annotations = &object["metadata"]["annotations"];
     pending_request(object).is_some_and(|at| [RESET_AT, FORCE_AT].iter().any(|name| annotations[*name] == at))

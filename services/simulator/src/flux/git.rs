@@ -94,7 +94,7 @@ pub enum GitError {
         /// Its own words.
         message: String,
     },
-    /// There is no such commit, or nobody could tell which.
+    /// There is no such commit, or no one could tell which.
     #[error("failed to checkout and determine revision: {0}")]
     Reference(String),
     /// It took too long.

@@ -1,4 +1,4 @@
-//! Flux as something that is installed: its manifests, and the moment when somebody has applied them.
+//! Flux as something that is installed: its manifests, and the moment when someone has applied them.
 
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use crate::kubernetes::kinds::Kind;
 /// Files beyond this are refused; a cluster's repository has dozens.
 const FILES_MAX: usize = 2000;
 
-/// Manifests of a repository are small; a larger file is no manifest.
+/// Manifests of a repository are small; a larger file is not a manifest.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Why a directory cannot be built.

@@ -75,7 +75,7 @@ fn mount(job: &Job, root: &Path) -> Result<Vec<String>, String> {
 /// Writes the values of a Secret as files that only the own user reads, as a volume of the Secret shows them.
 ///
 /// # Errors
-/// The directory cannot be written, or a value is no base64.
+/// The directory cannot be written, or a value is not base64.
 pub fn lay_out(secret: &Value, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     for (key, value) in secret["data"].as_object().into_iter().flatten() {

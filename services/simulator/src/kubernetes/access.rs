@@ -86,7 +86,7 @@ mod tests {
         let attributes = json!({ "namespace": "", "verb": "*", "group": "", "resource": "*" });
         assert_eq!(from_protobuf(body).unwrap()["spec"]["resourceAttributes"], attributes);
         for end in 0..90 {
-            // Cut off anywhere it is no review, and no panic.
+            // Cut off anywhere it is not a review, and no panic.
             assert!(from_protobuf(&body[..end]).is_none_or(|review| review["kind"].is_string()), "{end}");
         }
         assert_eq!(from_protobuf(b"{}"), None);

@@ -2,7 +2,7 @@
 //! other kind of write. Pure: objects and names in, an object with `metadata.managedFields` out.
 //!
 //! Rules, as of Kubernetes' structured merge: a manager owns the fields it applied; applying a field that another manager owns with another value
-//! is a conflict unless forced; a field that a manager owned, no longer sends, and that nobody else owns, is removed; equal values are shared.
+//! is a conflict unless forced; a field that a manager owned, no longer sends, and that no one else owns, is removed; equal values are shared.
 
 use serde_json::{Map, Value, json};
 
@@ -68,7 +68,7 @@ fn write_managers(object: &mut Value, managers: &[Manager]) {
     object["metadata"]["managedFields"] = Value::Array(entries);
 }
 
-/// Fields that the server keeps and nobody owns.
+/// Fields that the server keeps and no one owns.
 fn is_ownable(path: &Path) -> bool {
     let name = |at: usize| match path.get(at) {
         Some(Element::Field(name)) => name.as_str(),
@@ -126,7 +126,7 @@ pub fn apply(
     for manager in managers.iter_mut().filter(|m| !is_own(m)) {
         for (_, path) in &contested {
             manager.fields.remove_tree(path);
-            // Who owned a container as one value no longer does once somebody else describes its inside.
+            // Who owned a container as one value no longer does once someone else describes its inside.
             manager.fields.0.retain(|own| !path.starts_with(own) || matches!(own.last(), Some(Element::Key(_))));
         }
     }
@@ -247,7 +247,7 @@ fn merge_applied(target: &mut Value, applied: &Value, shape: Shape<'_>, at_root:
     }
 }
 
-/// Records the ownership of a write that is no apply: what it changed belongs to its manager, what it removed belongs to nobody.
+/// Records the ownership of a write that is not an apply: what it changed belongs to its manager, what it removed belongs to no one.
 pub fn track_update(old: Option<&Value>, new: &mut Value, schema: Option<&Value>, writer: Writer<'_>) {
     let nothing = Value::Object(Map::new());
     let before = old.unwrap_or(&nothing);

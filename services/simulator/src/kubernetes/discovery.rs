@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::kinds::{Kind, Kinds};
 
-/// Said wherever a version of the cluster is shown, so that nobody takes it for a real one.
+/// Said wherever a version of the cluster is shown, so that no one takes it for a real one.
 pub const GIT_VERSION: &str = "v1.33.0+sparkfleet-simulated";
 
 /// `GET /version`.

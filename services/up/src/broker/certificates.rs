@@ -1,8 +1,8 @@
 //! Birth certificates: what makes the server a Sparkplug Aware one (Sparkplug 3.0, 10.1.4). The latest birth of each Edge Node and device is kept, retained, below
 //! `$sparkplug/certificates/`, byte by byte as it came.
 //!
-//! A certificate says how somebody was born, and neither that it lives nor what its values are now. Only the server writes them: whoever may publish a birth gets that birth certified, and
-//! nobody may publish to the certificates themselves. A member may be born under any name of its own group, so what a group keeps is bounded, and its oldest certificate gives way.
+//! A certificate says how someone was born, and neither that it lives nor what its values are now. Only the server writes them: whoever may publish a birth gets that birth certified, and
+//! no one may publish to the certificates themselves. A member may be born under any name of its own group, so what a group keeps is bounded, and its oldest certificate gives way.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -163,7 +163,7 @@ mod tests {
         assert!(is_reserved("$sparkplug") && !is_reserved("$sparkplugged/x") && !is_reserved("x/$sparkplug"));
     }
 
-    /// Whoever is born under ten thousand names crowds out nobody but the own group.
+    /// Whoever is born under ten thousand names crowds out no one but the own group.
     #[test]
     fn a_group_that_has_its_share_gives_up_its_oldest_and_no_other_groups() {
         let bounds = Bounds { of_group: 3, bytes_of_group: 100, bytes: 150 };

@@ -82,7 +82,7 @@ async fn a_principal_has_an_account_as_long_as_its_resource_and_its_cluster() {
     assert_eq!(cli.json(&["config", "get", &uuid, "Info"]).await["name"], "Robot 2");
     until_entry(&cli, &uuid, "SparkplugAddress", false).await;
 
-    // The resource ends while the centre is away, which sees to the account when it is back.
+    // The resource ends while the control plane is away, which manages the account when it is back.
     assert!(centre.processes.kill("cluster-manager"));
     site.delete("KerberosKey", "robot");
     site.until("the end of the resource", |site| site.get("KerberosKey", "robot").is_none()).await;

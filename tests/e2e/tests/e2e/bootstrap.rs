@@ -25,7 +25,7 @@ use crate::lifecycle::wait_for;
 const NAME: &str = "Paint_Shop";
 const NAMESPACE: &str = "fplus-edge";
 
-/// A centre, a Kubernetes cluster that knows nothing of it, and somebody with a shell.
+/// A control plane, a Kubernetes cluster that knows nothing of it, and someone with a shell.
 struct Place {
     recorder: Recorder,
     centre: Centre,
@@ -290,7 +290,7 @@ async fn interrupted_in_any_step_it_goes_on_when_it_is_run_again() {
             assert_ne!(read, 0, "it ended before step {step}: {}", String::from_utf8_lossy(&output));
             output.extend_from_slice(&buffer[..read]);
         }
-        // What a terminal does at Ctrl-C: everybody in the foreground is told. Whoever has ended meanwhile is told nothing.
+        // What a terminal does at Ctrl-C: everyone in the foreground is told. Whoever has ended meanwhile is told nothing.
         let group = format!("-{group}");
         Command::new("kill").args(["-INT", "--", &group]).stderr(Stdio::null()).status().await.unwrap();
         let status = tokio::time::timeout(wait::PATIENCE, child.wait()).await.expect("in time").unwrap();

@@ -147,7 +147,7 @@ async fn a_loaded_dump_is_dumped_equal() {
     assert_eq!(cli.json(&["cluster", "list"]).await, json!([]), "a dry run writes nothing");
     let loaded = cli.json(&["config", "load", file]).await;
     assert_eq!(loaded["writes"].as_u64(), Some(writes as u64));
-    // The cluster manager goes on writing until both clusters are set up.
+    // The cluster manager continues writing until both clusters are set up.
     let mut clusters = Value::Null;
     for _ in 0..200 {
         clusters = cli.json(&["cluster", "list"]).await;

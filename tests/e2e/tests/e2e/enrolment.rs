@@ -142,7 +142,7 @@ async fn an_enrolment_that_was_killed_at_any_step_ends_the_same_when_it_is_run_a
     };
     let value = |secret: &Secret, name: &str| secret.data.as_ref().unwrap()[name].0.clone();
 
-    // Killed when the keys were kept, and nobody had answered.
+    // Killed when the keys were kept, and no one had answered.
     site.processes.kill("cluster-manager");
     let mut enrol = started(cluster, &token, &own);
     let kept = site.until("the kept keys", async || api.get_opt("sparkfleet-enrolment-keys").await.unwrap()).await;

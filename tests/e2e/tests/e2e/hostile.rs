@@ -76,7 +76,7 @@ async fn refused(site: &Site, deployment: &str) -> String {
 
 async fn deployments_that_cannot_be_rendered(site: &Site) {
     let cli = &site.cli;
-    // A chart that is no chart, a name that belongs to the cluster's own services, a name that is no node id.
+    // A chart that is not a chart, a name that belongs to the cluster's own services, a name that is not a node id.
     let missing = "dddddddd-0000-4000-8000-000000000000";
     let cases = [("No_Chart", missing, missing), ("Sync", "", "service on every cluster"), ("a/b", "", "name")];
     for (i, (name, chart, reason)) in cases.into_iter().enumerate() {
@@ -99,7 +99,7 @@ async fn deployments_that_cannot_be_rendered(site: &Site) {
         assert_eq!(shown["deployment"]["message"], said.as_str());
         cli.json(&["config", "delete", &object, "EdgeDeployment"]).await;
     }
-    // Without a cluster there is nobody to refuse it; the command line says what is missing.
+    // Without a cluster there is no one to refuse it; the command line says what is missing.
     let nowhere = cli.run(&["deployment", "create", "X", "--cluster", "Nowhere"]).await;
     nowhere.refused(7, "Nowhere");
     let host = cli.run(&["deployment", "create", "X", "--cluster", NAME, "--chart", "No such chart"]).await;
@@ -122,7 +122,7 @@ async fn templates_with_unknown_placeholders(site: &Site) {
     cli.run(&["deployment", "create", "Mixer_1", "--cluster", NAME, "--chart", chart, "--wait"])
         .await
         .refused(5, "colour");
-    // Corrected, it is deployed without anybody asking again.
+    // Corrected, it is deployed without anyone asking again.
     let template = json!({ "chart": "edge-agent", "values": { "name": "{{name}}", "uuid": "{{uuid}}" } });
     cli.json_with(&put, &template.to_string()).await;
     site.until("the corrected deployment to be applied", |reader| {
@@ -161,7 +161,7 @@ fn command(metrics: Vec<Metric>) -> Vec<u8> {
     encode(&payload, &EncodeOptions::new(Form::Command)).to_vec()
 }
 
-/// Bytes that are no payload, or one that nobody should trust.
+/// Bytes that are no payload, or one that no one should trust.
 fn garbage() -> Vec<Vec<u8>> {
     let good = command(vec![Metric::new("bdSeq", 0_u64), Metric::new("Setup/Retry", "yes"), Metric::new("x", 1_u64)]);
     let mut all = vec![Vec::new(), vec![0xff; 64], b"{}".to_vec(), good[..good.len() - 3].to_vec(), good];
@@ -175,7 +175,7 @@ fn garbage() -> Vec<Vec<u8>> {
         nested = [vec![0x12], varint(outer.len()), outer].concat();
     }
     all.push(nested);
-    // A table of a million empty rows, a value of each wrong type, an alias that nobody gave.
+    // A table of a million empty rows, a value of each wrong type, an alias that no one gave.
     let rows = vec![vec![None]; 100_000];
     let table = DataSet { columns: vec![("c".into(), DataType::Int8)], rows };
     all.push(command(vec![Metric::new("Desired/Index", sparkplug::Value::DataSet(table.into()))]));
@@ -216,7 +216,7 @@ async fn nothing_that_comes_over_the_wire_harms_a_service() {
     for payload in garbage() {
         for (group, node) in nodes.into_iter().chain([(GROUP, "Stranger"), ("ACME-Nowhere", "Sync")]) {
             for kind in ["NCMD", "NDATA", "NBIRTH", "NDEATH"] {
-                // A birth that can be read is a birth: who may publish as somebody else is the server's affair.
+                // A birth that can be read is a birth: who may publish as someone else is the server's affair.
                 if kind != "NBIRTH" || payload.len() < 20 {
                     site.recorder.publish(&format!("spBv1.0/{group}/{kind}/{node}"), payload.clone()).await;
                 }

@@ -1,4 +1,4 @@
-//! The HTTP API: a secret on its way from somebody with a token into a cluster, and everybody else on their way to a refusal.
+//! The HTTP API: a secret on its way from someone with a token into a cluster, and everyone else on their way to a refusal.
 
 use std::path::Path;
 
@@ -131,7 +131,7 @@ async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_wr
     nowhere(&site, &[&[VALUE, "operator-1"][..], &tokens].concat()).await;
 }
 
-/// The record holds every write of somebody known, with its end.
+/// The record holds every write of someone known, with its end.
 fn recorded(site: &Site) {
     let file = site.centre.state_dir("cluster-manager").join("audit.jsonl");
     let text = std::fs::read_to_string(file).unwrap();
@@ -158,7 +158,7 @@ fn recorded(site: &Site) {
     assert!(over_http.all(|record| record["from"] == "127.0.0.1" && record["cluster"] == site.cluster.to_string()));
 }
 
-/// None of it stands in a message, in ConfigDB, in a log or in any file of the centre.
+/// None of it is in a message, in ConfigDB, in a log or in any file of the control plane.
 pub async fn nowhere(site: &Site, secrets: &[&str]) {
     let dump = site.cli.run(&["config", "dump"]).await.stdout;
     let logs = format!("{}{}", site.centre.processes.logs(), site.edge.processes.logs());

@@ -40,7 +40,7 @@ fn cache(name: &str) -> PathBuf {
     target.join("interop").join(name)
 }
 
-/// Installs once; `stamp` says what is installed, so that another version is installed anew.
+/// Installs once; `stamp` says what is installed, so that another version is installed again.
 pub fn installed(name: &str, stamp: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> PathBuf {
     let directory = cache(name);
     fs::create_dir_all(&directory).unwrap();
@@ -293,7 +293,7 @@ async fn is_read_alike(messages: &[Arc<Message>]) {
     let count = |kind| ours.iter().filter(|known| known.kind == kind).count();
     assert!(count(MessageKind::DBirth) > 100 && count(MessageKind::DData) > 10 && count(MessageKind::NDeath) > 8);
 
-    // It keeps no births: what it makes of data stands in them alone.
+    // It keeps no births: what it makes of data is in them alone.
     let theirs = filter(node_script("decode.js"), &lines).await;
     assert_eq!(theirs.len(), ours.len());
     let mut properties = 0;
@@ -719,7 +719,7 @@ async fn leads_a_life_in_python(server: &Server) {
     host.request(HostRequest::Command { node, device: None, metrics: command }).await.unwrap();
     assert_eq!(foreign.told().await, json!({ "ncmd": null, "metrics": [["Temperature", 23.5], ["Count", 7]] }));
     lead_a_life(&mut foreign, &mut host, &mut replica).await;
-    // Its own NDEATH would carry the bdSeq of a session that it has not begun, and such a death is no death. Its will carries the right one.
+    // Its own NDEATH would carry the bdSeq of a session that it has not begun, and such a death is not a death. Its will carries the right one.
     foreign.child.kill().await.unwrap();
     is_seen_dying(&mut host, &mut replica).await;
     host.stop().await;

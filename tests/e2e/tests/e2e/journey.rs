@@ -43,7 +43,7 @@ enum Step {
     Delete,
 }
 
-/// In each step: when the first message on a topic is heard, which service is killed and started again. `CLUSTER` and `OVEN` stand for the UUIDs of cluster and deployment.
+/// In each step: when the first message on a topic is received, which service is killed and started again. `CLUSTER` and `OVEN` stand for the UUIDs of cluster and deployment.
 const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Create, "ACME-Central/DBIRTH/ConfigDB/CLUSTER", "cluster-manager"),
     (Step::Create, "ACME-Central/DBIRTH/Cluster-Manager/CLUSTER", "configdb"),
@@ -67,7 +67,7 @@ const BLOWS: [(Step, &str, &str); 17] = [
 /// Topic and payload of a message.
 type Message = (String, Vec<u8>);
 
-/// A service that is killed when a topic is heard.
+/// A service that is killed when a topic is received.
 #[derive(Debug, Clone)]
 struct Blow {
     topic: String,
@@ -75,7 +75,7 @@ struct Blow {
     service: &'static str,
 }
 
-/// Everything that is said, as the operator hears it; and what is done on hearing it.
+/// Everything that is said, as the operator receives it; and what is done on hearing it.
 #[derive(Debug, Clone, Default)]
 struct Record {
     messages: Arc<Mutex<Vec<Message>>>,
@@ -127,7 +127,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The centre, the edge and the person there.
+/// The control plane, the edge and the person there.
 struct Journey {
     /// Services are killed on the way.
     is_disturbed: bool,
@@ -229,7 +229,7 @@ impl Journey {
         self.record.birth("Oven_1", 0, &self.site, &self.edge).await;
     }
 
-    /// Somebody puts a secret over HTTP; it opens in the cluster.
+    /// Someone puts a secret over HTTP; it opens in the cluster.
     async fn seal(&mut self) {
         let made = self.site.cli.json(&["token", "create", "press", "--scope", "operator"]).await;
         let token = made["token"].as_str().unwrap().to_owned();
@@ -311,7 +311,7 @@ impl Journey {
         }
     }
 
-    /// With another line it is let in again, with another key; its services take it up by themselves when the files change.
+    /// With another line it is admitted again, with another key; its services take it up by themselves when the files change.
     async fn enrol_again(&mut self) {
         let before = self.secret("sparkfleet-identity", "tls.key");
         let from = self.record.messages().len();

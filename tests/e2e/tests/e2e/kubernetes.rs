@@ -139,7 +139,7 @@ impl Sender {
     }
 }
 
-/// What is heard of Sync.
+/// What is received of Sync.
 struct Watched<'a> {
     recorder: &'a Recorder,
     sync: &'a Process,
@@ -202,7 +202,7 @@ async fn edge_sync_applies_repairs_prunes_and_reports_on_a_kubernetes_api() {
         })
         .await;
 
-    // Somebody's own object, which no deployment may take over.
+    // Someone's own object, which no deployment may take over.
     let foreign: ConfigMap = serde_json::from_value(config_map("mine", "by hand")).unwrap();
     cluster.config_maps().create(&PostParams::default(), &foreign).await.unwrap();
 
@@ -239,7 +239,7 @@ async fn edge_sync_applies_repairs_prunes_and_reports_on_a_kubernetes_api() {
     watched.until("Sync to be born again", |reader| births(reader) && is_state(reader, "applied", 2)).await;
     assert!(cluster.content().await.keys().eq(["mine", "robot-b"]));
 
-    // Refused: somebody else's object, another namespace, another kind. What was applied stays.
+    // Refused: another's object, another namespace, another kind. What was applied stays.
     let elsewhere =
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "default" } });
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "x" }, "rules": [] });

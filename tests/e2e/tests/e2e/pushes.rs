@@ -16,7 +16,7 @@ use crate::site::{NAME, Site};
 const PRINTER: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: printer\n  namespace: fplus-edge\ndata:\n  paper: a4\n";
 
-/// Somebody with a directory to clone into.
+/// Someone with a directory to clone into.
 struct Person<'a> {
     site: &'a Site,
     user: String,

@@ -1,4 +1,4 @@
-//! ConfigDB is restored from a backup, or lost, while clusters live: nothing is deleted that nobody asked to delete, it shows, and an operator's decision ends it.
+//! ConfigDB is restored from a backup, or lost, while clusters live: nothing is deleted that no one asked to delete, it shows, and an operator's decision ends it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 const CLUSTER: Uuid = uuid::uuid!("c1000000-0000-4000-8000-00000000000a");
 
-/// A centre, and a cluster `Alpha` with two deployments, of which a backup of ConfigDB knows the first.
+/// A control plane, and a cluster `Alpha` with two deployments, of which a backup of ConfigDB knows the first.
 struct Factory {
     cli: Cli,
     centre: Centre,
@@ -36,7 +36,7 @@ impl Factory {
         let edge = Edge::start("Alpha", 1, &link, &password, broker.address()).await;
         let factory = Self { cli, centre, edge, recorder, _broker: broker };
         factory.deploy("Oven_1").await;
-        // ConfigDB and everybody who writes to it go on meanwhile.
+        // ConfigDB and everyone who writes to it go on meanwhile.
         let (file, state) = (factory.backup(), factory.centre.state_dir("configdb"));
         let made = factory.cli.json(&["config", "backup", path(&file), "--state", path(&state)]).await;
         assert!(made["backup"]["revision"].as_u64() > Some(0), "{made:#}");

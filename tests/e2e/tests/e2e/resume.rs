@@ -65,7 +65,7 @@ fn step(name: impl Into<String>, is_seen: impl Fn(&Message) -> bool + Send + Syn
     Step { name: name.into(), is_seen: Arc::new(is_seen) }
 }
 
-/// A message of that kind and device (or node), in the group of the centre or of the cluster.
+/// A message of that kind and device (or node), in the group of the control plane or of the cluster.
 fn is(message: &Message, topic: &str) -> bool {
     let topic = topic.replace("CENTRAL", "spBv1.0/ACME-Central").replace("EDGE", &format!("spBv1.0/ACME-{NAME}"));
     message.topic == topic
@@ -273,14 +273,14 @@ impl Run {
         }
     }
 
-    /// Waits for the end of a phase that nobody disturbs; returns the state that it leads to.
+    /// Waits for the end of a phase that no one disturbs; returns the state that it leads to.
     async fn settled(&self, phase: Phase) -> Value {
         let ended = || {
             let has_ended = ended(phase, &self.reader()) && self.has_flux_ended(phase);
             has_ended.then(|| self.state())
         };
         let look = || wait::until("the end of a phase", ended, || format!("{phase:?}\n{}", self.diagnosis()));
-        // What goes on after the last message that is waited for is over when a command, which takes a birth of ConfigDB, has seen the same before and after.
+        // What continues after the last message that is waited for is over when a command, which takes a birth of ConfigDB, has seen the same before and after.
         let mut before = look().await;
         for _ in 0..20 {
             self.cli.json(&["config", "list"]).await;
@@ -331,7 +331,7 @@ impl Run {
     }
 }
 
-/// Whether the last message of an undisturbed phase was heard.
+/// Whether the last message of an undisturbed phase was received.
 fn ended(phase: Phase, reader: &Reader) -> bool {
     let cluster = CLUSTER.to_string();
     let manager = reader.node("ACME-Central", "Cluster-Manager").and_then(|node| node.devices.get(&cluster));

@@ -45,7 +45,7 @@ async fn a_secret_sealed_on_the_command_line_opens_in_its_cluster_and_is_read_by
     nowhere.refused(7, "there is no cluster \"Nowhere\"");
 }
 
-/// Base64, by the program that everybody has.
+/// Base64, by the program that everyone has.
 fn decoded(value: &Value) -> String {
     let text = value.as_str().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();

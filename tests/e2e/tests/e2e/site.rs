@@ -1,4 +1,4 @@
-//! A centre of separate processes and one edge cluster whose services are separate processes too, on a Mosquitto, with everything that is said recorded.
+//! A control plane of separate processes and one edge cluster whose services are separate processes too, on a Mosquitto, with everything that is said recorded.
 
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ use crate::factory::uuid;
 pub const NAME: &str = "Paint_Shop";
 /// Group of its cluster.
 pub const GROUP: &str = "ACME-Paint_Shop";
-/// Group of the centre.
+/// Group of the control plane.
 pub const CENTRAL: &str = "ACME-Central";
 
 /// See the module.

@@ -1,4 +1,4 @@
-//! Machines with TPMs of their own (swtpm) and the program `sparkfleet-bootstrapper` as systemd would start it, against everything else as an operator runs it: Mosquitto, centre, join
+//! Machines with TPMs of their own (swtpm) and the program `sparkfleet-bootstrapper` as systemd would start it, against everything else as an operator runs it: Mosquitto, control plane, join
 //! service. Their state disks are LUKS2 on files, their kubeadm writes down how it was called.
 
 #[path = "../../../../services/bootstrapper/tests/support/programs.rs"]
@@ -39,7 +39,7 @@ async fn set_policy(site: &Site, model: &Machine, machines: &[&Machine]) {
         .iter()
         .flat_map(|machine| authorities.map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
         .collect();
-    // Somebody has to be enrolled, or nobody could fulfil it.
+    // Someone has to be enrolled, or no one could fulfil it.
     let enrolled = [json!({ "ek": hex::encode(hash(b"a machine elsewhere")), "host": "elsewhere" })];
     let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
         "endorsement": { "require": "both", "manufacturers": manufacturers, "enrolled": enrolled } });
@@ -145,7 +145,7 @@ impl Machine {
         assert!(status.success(), "{}: {status}\n{}", self.name, process.tail());
     }
 
-    /// Off and on: the registers begin anew, the TPM and the disk keep what is theirs.
+    /// Off and on: the registers begin again, the TPM and the disk keep what is theirs.
     async fn reboot(&mut self) {
         self.stop().await;
         self.tpm.reboot();

@@ -1,4 +1,4 @@
-//! `sparkfleet up`: what can go wrong at its start, how it ends, and that the next start goes on.
+//! `sparkfleet up`: what can go wrong at its start, how it ends, and that the next start continues.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -141,7 +141,7 @@ async fn ctrl_c_publishes_every_death_and_the_next_start_goes_on_by_itself() {
         again.process.says(&format!("cluster {cluster}: setup ready, edge alive, hosts 3/3 ready")).await;
     }
     again.process.says("deployment Press_Shop/Stacker_1: applied, ready").await;
-    // The command makes ConfigDB be born for it, so the recorder hears it too.
+    // The command makes ConfigDB be born for it, so the recorder receives it too.
     let after = again.content().await;
     assert!(self::revision(&recorder) >= revision);
     let differences =

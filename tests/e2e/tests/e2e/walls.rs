@@ -67,7 +67,7 @@ fn end_of(user: &str) -> String {
     if user == OPERATOR { LAST.to_owned() } else { format!("spBv1.0/{user}/NDATA/end") }
 }
 
-/// Says something that is not allowed, on a connection of its own, because some versions of Mosquitto close it then. Returns when the server has dealt with it; what the witness heard
+/// Says something that is not allowed, on a connection of its own, because some versions of Mosquitto close it then. Returns when the server has dealt with it; what the witness received
 /// meanwhile is added to `heard`.
 async fn probe(
     reach: Reach<'_>,
@@ -95,7 +95,7 @@ async fn probe(
     client.stop().await;
 }
 
-/// Everybody publishes to every topic and hears what it may. What arrives where must be what the table says, message by message.
+/// Everyone publishes to every topic and receives what it may. What arrives where must be what the table says, message by message.
 async fn what_arrives_is_what_the_table_says(reach: Reach<'_>, filters: impl Fn(&str) -> Vec<String>) {
     let (site, topics) = (site(), topics());
     let mut clients = Vec::new();
@@ -121,7 +121,7 @@ async fn what_arrives_is_what_the_table_says(reach: Reach<'_>, filters: impl Fn(
             }
         }
     }
-    // Everything is delivered that will be; the operator's word is heard by all, and last.
+    // Everything is delivered that will be; the operator's word is received by all, and last.
     clients[1].1.publish(LAST.to_owned(), Bytes::from_static(b"last")).await.unwrap();
     for (user, client, heard) in &mut clients {
         loop {
@@ -221,7 +221,7 @@ async fn the_dynamic_security_plugin_keeps_clusters_apart() {
     curious.stop().await;
 }
 
-/// Every service with the certificate of its group, and an operator who creates a cluster: what they need to say and hear is what they may.
+/// Every service with the certificate of its group, and an operator who creates a cluster: what they need to say and receive is what they may.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_whole_factory_works_behind_the_walls() {
     let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;

@@ -1,4 +1,4 @@
-//! What somebody gets who has the token of edge sync's account, or the centre that edge sync obeys: nothing outside of the cluster's namespace. With Flux' real controllers, limited as the
+//! What someone gets who has the token of edge sync's account, or the control plane that edge sync obeys: nothing outside of the cluster's namespace. With Flux' real controllers, limited as the
 //! bootstrap script limits them.
 
 use std::time::Duration;
@@ -126,7 +126,7 @@ fn with_token(edge: &Edge<'_>, account: &str) -> String {
     path.display().to_string()
 }
 
-/// What an account may do in a namespace beyond what everybody may, one rule a line.
+/// What an account may do in a namespace beyond what everyone may, one rule a line.
 fn rights(edge: &Edge<'_>, kubeconfig: &str, namespace: &str) -> Vec<String> {
     let listed = ["--kubeconfig", kubeconfig, "--namespace", namespace, "auth", "can-i", "--list", "--no-headers"];
     let rules = run(edge.plane, "kubectl", &listed, "").unwrap();

@@ -51,7 +51,7 @@ const UNUSED: [&str; 9] = [
     "patch secrets sparkfleet-identity",
 ];
 
-/// Of the rights over Secrets, the one that a renewal does not use: somebody may have deleted the keys to begin anew.
+/// Of the rights over Secrets, the one that a renewal does not use: someone may have deleted the keys to begin again.
 const UNUSED_TO_RENEW: [&str; 1] = ["create secrets sparkfleet-enrolment-keys"];
 
 /// An edge cluster; two of them can be on one Kubernetes, in namespaces of their own.
@@ -300,7 +300,7 @@ fn push_charts(url: &str) -> String {
     )
 }
 
-/// Pushed to the site's own git server, of which the cluster manager hears nothing: Flux fetches it when it is asked to, or at its interval.
+/// Pushed to the site's own git server, of which the cluster manager receives nothing: Flux fetches it when it is asked to, or at its interval.
 async fn pushed_there(factory: &Factory, there: &There) {
     let url = format!("{}/factory/cluster-{NAME}.git", there.url.replace("://", &format!("://{PUSHER}@")));
     let clone = Clone::from(factory, &url).await;
@@ -315,7 +315,7 @@ async fn pushed_there(factory: &Factory, there: &There) {
     took("pushed to the site's git server, to applied", asked);
 }
 
-/// Every token of a service account is void at once. What is asked for meanwhile waits, the edge says what is wrong, and when the kubelets have renewed the tokens it goes on without a restart.
+/// Every token of a service account is void at once. What is asked for meanwhile waits, the edge says what is wrong, and when the kubelets have renewed the tokens it continues without a restart.
 async fn outlives_its_token(factory: &mut Factory) {
     let edge = factory.processes(&program::named("sparkfleet-edge"));
     factory.plane.void_tokens();
@@ -354,7 +354,7 @@ async fn edge_is(factory: &Factory, ready: &str) {
     factory.until(&format!("the edge's pod to be Ready: {ready}"), said).await;
 }
 
-/// Deleted at the centre, then at the edge with the command that was printed.
+/// Deleted at the control plane, then at the edge with the command that was printed.
 async fn removed(factory: &Factory) {
     let asked = Instant::now();
     let said = factory.does(&["cluster", "delete", NAME, "--with-deployments", "--wait", "--timeout", "2m"]).await;
@@ -409,7 +409,7 @@ async fn left(factory: &Factory) -> Vec<String> {
     left
 }
 
-/// Kills the API server and has etcd forget what was before, so that every watch has to begin again; when it is back, edge sync goes on without a restart.
+/// Kills the API server and has etcd forget what was before, so that every watch has to begin again; when it is back, edge sync continues without a restart.
 async fn outlives_the_api_server(factory: &mut Factory) {
     let edge = factory.processes(&program::named("sparkfleet-edge"));
     factory.plane.kill_api_server();
@@ -418,7 +418,7 @@ async fn outlives_the_api_server(factory: &mut Factory) {
     factory.plane.start_api_server().await;
     took("API server started again", started);
 
-    // What somebody changes by hand is put right: edge sync sees it by its watch.
+    // What someone changes by hand is put right: edge sync sees it by its watch.
     let healthy = Instant::now();
     let place = (RELEASES.0, RELEASES.1, NAMESPACE);
     let name = oven_release(factory).await;

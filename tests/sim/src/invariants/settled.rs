@@ -120,7 +120,7 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
         })?;
     }
     let state = |uuid: &Uuid| devices.get(uuid).map(|device| device.setup.state);
-    // Nobody deletes the repository of a cluster that the store has lost, nor if it came back and is refused, because its name is another one's by now.
+    // No one deletes the repository of a cluster that the store has lost, nor if it came back and is refused, because its name is another one's by now.
     let is_kept = |uuid: &Uuid| {
         let is_out = !truth.clusters.contains_key(uuid) || state(uuid) == Some(SetupState::Refused);
         world.checks.is_cluster_lost(*uuid) && is_out

@@ -1,4 +1,4 @@
-//! The centre: clusters from ConfigDB, monitors from their births.
+//! The control plane: clusters from ConfigDB, monitors from their births.
 
 use super::*;
 use configdb_contract::names as config_names;

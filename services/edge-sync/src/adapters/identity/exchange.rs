@@ -1,4 +1,4 @@
-//! The exchange with the cluster manager: an Edge Node that is born with a request, says again and again that it asks, and hears the answer as a command.
+//! The exchange with the cluster manager: an Edge Node that is born with a request, says again and again that it asks, and receives the answer as a command.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Exchange {
     trouble: String,
 }
 
-/// The session ended although nobody had ended it.
+/// The session ended although no one had ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the MQTT session ended by itself")]
 pub struct Ended;

@@ -6,7 +6,7 @@
 //! | `flux-secrets` | user and password of the git server |
 //! | `sparkfleet-identity` | certificate, key, authorities and the manager's key; written last, in one piece |
 //!
-//! An annotation says by which token the cluster is in, and for what the kept keys ask: a new token or another certificate begins anew, a repeated one does not.
+//! An annotation says by which token the cluster is in, and for what the kept keys ask: a new token or another certificate begins again, a repeated one does not.
 
 use anyhow::{Context as _, anyhow};
 use base64::Engine as _;
@@ -148,7 +148,7 @@ impl Secrets {
     /// Writes what the cluster's services are known by.
     ///
     /// # Errors
-    /// Kubernetes does not take it, or somebody else has written it meanwhile.
+    /// Kubernetes does not take it, or someone else has written it meanwhile.
     pub async fn write_identity(&self, identity: &Identity) -> anyhow::Result<()> {
         let text = |text: &str| Value::from(encoded(text.as_bytes()));
         let mut data = json!({ "tls.crt": text(&identity.certificates), "tls.key": text(&identity.key), "ca.crt": text(&identity.authorities) });

@@ -172,7 +172,7 @@ impl Kubernetes {
     async fn write_record(&self, record: &IndexRecord, replaces: Option<String>) -> Result<String, KubernetesError> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-        // Without the label of managed objects: the record is no deployment's.
+        // Without the label of managed objects: the record is not a deployment's.
         let metadata = ObjectMeta {
             name: Some(RECORD_NAME.to_owned()),
             resource_version: replaces.clone(),

@@ -52,7 +52,7 @@ impl Kubernetes {
     /// Reads the record of the accepted index.
     ///
     /// # Errors
-    /// The API server did not give it. A record that is not there, or not one, is no error.
+    /// The API server did not give it. A record that is not there, or not one, is not an error.
     pub async fn load_index(&self) -> Result<StoredRecord, KubernetesError> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let Some(found) = within_time(api.get_opt(RECORD_NAME)).await? else { return Ok(StoredRecord::default()) };

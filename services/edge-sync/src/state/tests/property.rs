@@ -30,7 +30,7 @@ enum Step {
     Watch,
     /// The watches list again.
     List,
-    /// Somebody deletes an object.
+    /// Someone deletes an object.
     Meddle(Index),
     /// Flux takes finalizers away.
     Finish,

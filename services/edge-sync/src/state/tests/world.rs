@@ -118,7 +118,7 @@ pub struct Cluster {
     /// Objects get a finalizer when they are made.
     pub finalizers: bool,
     pub is_away: bool,
-    /// Somebody changes each object that is applied.
+    /// Someone changes each object that is applied.
     pub is_fought: bool,
     /// Applies of these objects fail.
     pub failing: BTreeMap<ObjectKey, KubernetesError>,
@@ -150,7 +150,7 @@ impl Cluster {
         self.observed(key).and_then(|object| object.digest)
     }
 
-    /// Somebody makes an object of their own.
+    /// Someone makes an object of their own.
     pub fn make_foreign(&mut self, name: &str) {
         let body = json!({"metadata": {"name": name, "uid": format!("foreign-{name}"), "resourceVersion": "1"}});
         self.objects.insert(key(name), Stored { body, has_finalizer: false });
@@ -191,7 +191,7 @@ impl Cluster {
         Ok(observed)
     }
 
-    /// Somebody changes what is desired of an object.
+    /// Someone changes what is desired of an object.
     pub fn edit(&mut self, key: &ObjectKey) {
         let version = self.next();
         let stored = self.objects.get_mut(key).unwrap();

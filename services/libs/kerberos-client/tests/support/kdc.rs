@@ -54,7 +54,7 @@ impl TestKdc {
         }
     }
 
-    /// How the centre reaches it, which has a say on every cluster's accounts.
+    /// How the control plane reaches it, which has a say on every cluster's accounts.
     pub fn config_of_centre(&self) -> KerberosConfig {
         let keytab_file = self.path("clusters.keytab");
         KerberosConfig { admin_principal: format!("sv1clusters@{}", self.realm), keytab_file, ..self.config() }

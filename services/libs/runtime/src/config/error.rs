@@ -1,6 +1,6 @@
 //! What can be wrong with a configuration, told in one line that says which key, where, and what to write instead.
 //!
-//! No message repeats a value: it could be a secret that somebody wrote to the wrong key.
+//! No message repeats a value: it could be a secret that someone wrote to the wrong key.
 
 use crate::exit::flat;
 use config::{Value, ValueKind};

@@ -114,7 +114,7 @@ pub struct Page {
     pub remaining: Option<usize>,
 }
 
-/// Where a list goes on, readable by nobody but the server.
+/// Where a list continues, readable by no one but the server.
 pub(super) struct ContinueToken {
     pub(super) version: u64,
     pub(super) namespace: String,

@@ -1,4 +1,4 @@
-//! A centre behind the walls, a control plane whose pods are processes, and the person who pastes the line there.
+//! A control plane behind the walls, a control plane whose pods are processes, and the person who pastes the line there.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ impl Factory {
         Self { plane, site, shell, audit, kubelet, heard, _sources: sources }
     }
 
-    /// Waits until a message has been heard on a topic of a group, the first `from` messages left out.
+    /// Waits until a message has been received on a topic of a group, the first `from` messages left out.
     pub async fn hears(&self, topic: &str, from: usize) {
         let topic = format!("spBv1.0/{topic}");
         let found = async || if self.heard()[from..].contains(&topic) { Ok(()) } else { Err(Value::Null) };
