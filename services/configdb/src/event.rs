@@ -15,7 +15,6 @@ pub enum Event {
     Node(NodeEvent),
     /// The history that was asked for.
     History {
-        /// By whom.
         request: ReplayRequest,
         /// Oldest first; or why it could not be read, for people.
         history: Result<Vec<HistoryEntry>, String>,

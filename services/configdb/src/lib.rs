@@ -16,7 +16,6 @@
 //!
 //! There is no `reconcile.rs`: nothing here is brought to a desired state, the writer's request is it. There is no `adapters/`: the outside things are the [`store`] (one file
 //! each) and the edge node, which is sparkplug-mqtt's.
-#![warn(missing_docs)]
 
 mod births;
 mod builtin;

@@ -72,12 +72,9 @@ pub struct StoredEntry {
     pub builtin: bool,
 }
 
-/// An object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Primary class.
     pub class: Uuid,
-    /// 0 to 3.
     pub rank: u8,
     /// A principal, or Unowned.
     pub owner: Uuid,
@@ -85,9 +82,7 @@ pub struct Object {
     pub deleted: bool,
     /// Direct memberships, the primary class included.
     pub member_of: BTreeSet<Uuid>,
-    /// Direct superclasses.
     pub subclass_of: BTreeSet<Uuid>,
-    /// Entries by application.
     pub entries: BTreeMap<Uuid, StoredEntry>,
 }
 
@@ -102,14 +97,12 @@ pub(crate) struct ApplicationState {
 }
 
 impl ApplicationState {
-    /// Checks an entry.
     pub fn check(&self, value: &serde_json::Value) -> Result<(), SchemaFault> {
         self.system.check(value)?;
         if self.schema.is(&self.system) { Ok(()) } else { self.schema.check(value) }
     }
 }
 
-/// The store.
 #[derive(Debug, Clone)]
 pub struct Model {
     limits: Limits,
@@ -130,7 +123,6 @@ pub struct Model {
 pub struct Inconsistent(String);
 
 impl Model {
-    /// An empty store.
     #[must_use]
     pub fn new(identity: Uuid, limits: Limits) -> Self {
         Self {
@@ -220,7 +212,6 @@ impl Model {
         self.revision
     }
 
-    /// The bounds.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
@@ -368,7 +359,6 @@ impl Object {
         }
     }
 
-    /// The computed registration.
     #[must_use]
     pub const fn registration(&self, uuid: Uuid) -> Registration {
         Registration {
@@ -381,7 +371,6 @@ impl Object {
         }
     }
 
-    /// The direct relations.
     #[must_use]
     pub fn membership(&self) -> Membership {
         Membership { member_of: self.member_of.clone(), subclass_of: self.subclass_of.clone() }

@@ -46,13 +46,11 @@ pub struct Turn {
 pub struct Counters {
     /// Requests that changed something, or found everything as requested.
     pub applied: u64,
-    /// Requests refused.
     pub refused: u64,
     /// Requests answered from memory.
     pub repeated: u64,
 }
 
-/// The state.
 #[derive(Debug)]
 pub struct State {
     model: Model,

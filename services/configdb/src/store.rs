@@ -39,9 +39,7 @@ pub struct ObjectRow {
 /// An entry after a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryRow {
-    /// Whose.
     pub object: Uuid,
-    /// Under which application.
     pub application: Uuid,
     /// The entry; None: deleted.
     pub entry: Option<StoredEntry>,
@@ -50,7 +48,6 @@ pub struct EntryRow {
 /// A line of history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryRow {
-    /// Whose.
     pub object: Uuid,
     /// What: a slug, `Registration` or `Membership`.
     pub slug: Arc<str>,
@@ -67,19 +64,14 @@ pub struct HistoryRow {
 pub struct Transaction {
     /// One more than that of the transaction before.
     pub revision: u64,
-    /// UTC ms.
     pub time: u64,
-    /// Who.
     pub writer: Arc<str>,
-    /// With which request.
     pub request: Arc<str>,
     /// The object, if its registration or relations changed.
     pub object: Option<ObjectRow>,
-    /// Changed entries.
     pub entries: Vec<EntryRow>,
     /// The object became an application with this slug, or (None) stopped being one.
     pub application: Option<(Uuid, Option<Arc<str>>)>,
-    /// What happened.
     pub history: Vec<HistoryRow>,
 }
 
@@ -90,14 +82,12 @@ pub struct RecordedRequest {
     pub sequence: u64,
     /// Digest of the request's content.
     pub digest: Uuid,
-    /// The answer.
     pub result: RequestResult,
 }
 
 /// All that one turn has to store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Commit {
-    /// In order.
     pub transactions: Vec<Transaction>,
     /// The timelines, where one has begun with these transactions.
     pub timelines: Option<Timelines>,
@@ -137,12 +127,9 @@ pub struct Snapshot {
 /// What a store cannot do.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Opening it.
     #[error("the database {} cannot be opened; {hint}", path.display())]
     Open {
-        /// The file.
         path: PathBuf,
-        /// What to do.
         hint: &'static str,
         /// What the database says.
         #[source]
@@ -153,26 +140,19 @@ pub enum StoreError {
         "the database has schema version {found}, this program knows versions up to {known}; use the newer program"
     )]
     Version {
-        /// In the file.
         found: i64,
         /// Newest that is known.
         known: i64,
     },
     /// A row that cannot be read.
     #[error("the database holds a malformed {what}: {value:?}; restore it from a backup")]
-    Malformed {
-        /// Table and column.
-        what: &'static str,
-        /// What stands there.
-        value: String,
-    },
+    Malformed { what: &'static str, value: String },
     /// There was a store, and what is there now holds nothing.
     #[error(
         "the database {} holds nothing, but {mark}; restore it from a backup (configdb.sqlite and configdb.sqlite-wal belong together), or start with --new-store: clusters that follow the lost store then hold until `sparkfleet recover`",
         path.display()
     )]
     Lost {
-        /// The file.
         path: PathBuf,
         /// What says that there was one.
         mark: &'static str,
@@ -184,10 +164,8 @@ pub enum StoreError {
         #[source]
         source: Box<StoreError>,
     },
-    /// Reading or writing.
     #[error("the database cannot {step}")]
     Io {
-        /// What was tried.
         step: &'static str,
         /// What the database says.
         #[source]
@@ -198,7 +176,6 @@ pub enum StoreError {
 /// How much history is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// For how long.
     pub age: Duration,
     /// How many bytes of it.
     pub bytes: u64,
@@ -212,9 +189,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// A year.
     pub const DAYS: usize = 365;
-    /// 1 GiB.
     pub const BYTES: usize = 1024 * 1024 * 1024;
 
     /// So many days and bytes.

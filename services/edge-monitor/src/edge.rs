@@ -41,7 +41,6 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Nothing known yet.
     pub const fn new(group: GroupId, interval_default: Duration) -> Self {
         Self {
             group,
@@ -55,7 +54,6 @@ impl Edge {
         }
     }
 
-    /// SparkplugNode resources changed.
     pub fn on_resources(&mut self, watch: Watch<NodeResource>, roster: &mut WatchedNodes, now: Now) {
         if !watch.fold_into(&mut self.resources) {
             return;
@@ -97,7 +95,6 @@ impl Edge {
         }
     }
 
-    /// SealedSecret resources changed.
     pub fn on_secrets(&mut self, watch: Watch<SealedSecret>, roster: &mut WatchedNodes, now: Now) {
         if watch.fold_into(&mut self.secrets) {
             self.inform_all(roster, now);

@@ -8,7 +8,6 @@ use sparkplug::host::{HostEvent, HostRequest};
 use crate::config_freshness::SealedSecret;
 use crate::spec::NodeResource;
 
-/// What comes in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A deadline of the state passed.
@@ -30,7 +29,6 @@ pub enum Event {
 pub enum Watch<T> {
     /// These exist, and no others.
     Listed(BTreeMap<String, T>),
-    /// This one exists.
     Applied(String, T),
     /// This one is gone.
     Deleted(String),

@@ -21,7 +21,6 @@
 //!
 //! A monitor stores nothing but its bdSeq. After a restart it asks every node for its birth and reads all resources again; secrets that exist then are taken to be those that
 //! the agents have read. Nothing is concluded from what is absent before a list of resources, or the replica of ConfigDB, is complete.
-#![warn(missing_docs)]
 
 pub mod adapters;
 pub mod config;

@@ -37,7 +37,6 @@ pub struct Liveness {
     ask_at: Option<Duration>,
 }
 
-/// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Due {
     /// Ask the node for rebirth.
@@ -69,7 +68,6 @@ impl Liveness {
         self.since
     }
 
-    /// The offline alert.
     pub const fn alert(&self) -> Alert {
         self.alert
     }

@@ -19,7 +19,6 @@ pub struct Desired {
 /// How to get from what is watched to what is desired.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// No longer wanted.
     pub remove: Vec<String>,
     /// Wanted and not watched.
     pub add: Vec<(String, NodeSpec)>,

@@ -40,7 +40,6 @@ pub enum Subject {
 /// What is to be watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
-    /// Which node.
     pub subject: Subject,
     /// How long it may be silent.
     pub interval: Duration,
@@ -55,10 +54,7 @@ pub struct NodeSpec {
 pub enum SpecError {
     /// Not the form of a SparkplugNode.
     #[error("the resource is not readable: {reason}")]
-    Unreadable {
-        /// Of the parser.
-        reason: String,
-    },
+    Unreadable { reason: String },
     /// Neither or both of the two forms.
     #[error("spec must have exactly one of uuid and address, but has {has}; set one of them")]
     Subject {
@@ -67,38 +63,25 @@ pub enum SpecError {
     },
     /// The UUID is none.
     #[error("spec.uuid {uuid:?} is not a UUID, or the null UUID; give the Instance_UUID of the node")]
-    Uuid {
-        /// As given.
-        uuid: String,
-    },
+    Uuid { uuid: String },
     /// The address has another form.
     #[error("spec.address {address:?} is not <group>/<edge node>: {reason}")]
     Address {
-        /// As given.
         address: String,
         /// Which rule it breaks.
         reason: String,
     },
     /// The address lies in another group.
     #[error("spec.address {address:?} is in a foreign group; this monitor watches group {group} only")]
-    ForeignGroup {
-        /// As given.
-        address: String,
-        /// The own group.
-        group: GroupId,
-    },
+    ForeignGroup { address: String, group: GroupId },
     /// The address is the monitor's own.
     #[error("spec.address {address:?} is this monitor itself; the central monitor watches it")]
-    Itself {
-        /// As given.
-        address: String,
-    },
+    Itself { address: String },
     /// The interval is not a duration, or out of range.
     #[error(
         "spec.interval {interval:?} is not a duration from 1s to 24h (such as 90s or 3m); the default {default:?} is used"
     )]
     Interval {
-        /// As given.
         interval: String,
         /// What is used instead.
         default: Duration,

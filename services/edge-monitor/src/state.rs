@@ -29,27 +29,16 @@ const PROBLEM_CHARACTERS_MAX: usize = 300;
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// The nodes of one cluster.
-    Edge {
-        /// The cluster's group.
-        group: GroupId,
-        /// The cluster.
-        cluster: Uuid,
-    },
+    Edge { group: GroupId, cluster: Uuid },
     /// The monitors of all clusters.
-    Central {
-        /// Whose clusters.
-        organisation: Organisation,
-    },
+    Central { organisation: Organisation },
 }
 
 /// What a state must be told before it begins.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whom it watches.
     pub scope: Scope,
-    /// Its own identity.
     pub instance: Uuid,
-    /// Its version.
     pub version: String,
     /// What it watches is a simulation.
     pub is_simulated: bool,
@@ -67,7 +56,6 @@ enum Sources {
     Central(Central),
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct State {
     sources: Sources,
@@ -114,7 +102,6 @@ impl State {
         &self.node
     }
 
-    /// Takes one event.
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
             Event::DeadlineReached => self.on_timer(now),

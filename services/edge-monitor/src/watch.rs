@@ -11,7 +11,6 @@ use crate::jitter::Jitter;
 use crate::liveness::Liveness;
 use crate::spec::{NodeSpec, Subject};
 
-/// One watched node.
 #[derive(Debug)]
 pub struct Watched {
     spec: NodeSpec,
@@ -27,9 +26,7 @@ pub struct Watched {
 /// What is due for one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
-    /// Ask for rebirth.
     pub rebirth: bool,
-    /// Ask to reload.
     pub reload: bool,
 }
 
@@ -50,7 +47,6 @@ impl Watched {
         &self.spec
     }
 
-    /// Where it is.
     pub const fn address(&self) -> Option<&EdgeNodeDescriptor> {
         self.address.as_ref()
     }
@@ -107,7 +103,6 @@ impl Watched {
         }
     }
 
-    /// The node died.
     pub fn died(&mut self, now: Now, jitter: &mut Jitter) {
         self.liveness.died(now);
         self.set_reachable(false, now, jitter);

@@ -19,15 +19,11 @@ use crate::watch::Watched;
 /// How many nodes are watched, and how they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// All.
     pub total: u32,
-    /// Online.
     pub online: u32,
-    /// Active alerts.
     pub alerts: u32,
 }
 
-/// All watched nodes.
 #[derive(Debug)]
 pub struct WatchedNodes {
     nodes: BTreeMap<String, Watched>,
@@ -51,7 +47,6 @@ pub struct WatchedNodes {
 /// What happened to a node in [`WatchedNodes::on_timer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeTimedOut {
-    /// Which.
     pub address: EdgeNodeDescriptor,
 }
 
@@ -95,7 +90,6 @@ impl WatchedNodes {
         self.touch(&key);
     }
 
-    /// Ends the watch.
     pub fn remove(&mut self, key: &str) {
         self.nodes.remove(key);
         self.by_address.retain(|_, owner| owner != key);
@@ -131,7 +125,6 @@ impl WatchedNodes {
         self.with(key, |watched, jitter| watched.born(uuid, revision, now, jitter));
     }
 
-    /// The node died.
     pub fn died(&mut self, key: &str, now: Now) {
         self.with(key, |watched, jitter| watched.died(now, jitter));
     }

@@ -22,7 +22,6 @@ pub enum Event {
     IndexSaved {
         /// Version of the ConfigMap after the save.
         resource_version: String,
-        /// The stored record.
         saved: Effects<Saved, IndexRecord>,
     },
     /// The index is not stored.
@@ -33,7 +32,6 @@ pub enum Event {
     Objects(Kind, Observation<ObservedObject>),
     /// Answer to [`Effect::Apply`].
     Applied {
-        /// Which deployment.
         deployment: Uuid,
         /// Its objects that were applied, as they are after it.
         applied: Vec<ObservedObject>,
@@ -42,7 +40,6 @@ pub enum Event {
     },
     /// Answer to [`Effect::Delete`].
     Deleted {
-        /// Which object.
         key: ObjectKey,
         /// Which object of that name.
         uid: String,
@@ -61,7 +58,6 @@ pub enum Event {
     WorkloadsChanged(Vec<String>),
     /// Answer to [`Effect::LookAtWorkloads`].
     WorkloadsSeen {
-        /// Which release.
         release: String,
         /// Whether what it has made runs.
         seen: Result<Readiness, KubernetesError>,
@@ -94,7 +90,6 @@ pub enum Observation<T> {
 /// What became of an object that was to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
-    /// It is gone.
     Gone,
     /// It waits for its finalizers.
     Waiting,
@@ -103,7 +98,6 @@ pub enum Deletion {
 /// An object that is ready to be applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PreparedObject {
-    /// Which.
     pub key: ObjectKey,
     /// It is known to carry the label of Sync. If not, and it exists, it is another's and is not touched.
     pub is_ours: bool,
@@ -118,7 +112,6 @@ pub enum Effect {
     LoadIndex,
     /// Store an index. It is accepted when [`Event::IndexSaved`] brings `then` back committed.
     SaveIndex {
-        /// What to store.
         record: IndexRecord,
         /// Version of the ConfigMap that is replaced; None: there is none yet. Another version there is a conflict.
         replaces: Option<String>,
@@ -127,7 +120,6 @@ pub enum Effect {
     },
     /// Apply objects one after another, until one fails.
     Apply {
-        /// Which deployment.
         deployment: Uuid,
         /// Digest of its manifests.
         digest: Digest,
@@ -135,14 +127,7 @@ pub enum Effect {
         objects: Vec<PreparedObject>,
     },
     /// Delete this very object in this very state.
-    Delete {
-        /// Which object.
-        key: ObjectKey,
-        /// Precondition.
-        uid: String,
-        /// Precondition.
-        resource_version: String,
-    },
+    Delete { key: ObjectKey, uid: String, resource_version: String },
     /// Read the sealing certificate.
     FetchCertificate,
     /// Make Flux fetch the cluster's repositories, which are at these commits.
@@ -161,10 +146,5 @@ pub enum Effect {
     /// Tell the Edge Node.
     Node(NodeUpdate),
     /// The cluster is being followed, or why not.
-    Ready {
-        /// Whether.
-        ready: bool,
-        /// For people.
-        reason: String,
-    },
+    Ready { ready: bool, reason: String },
 }

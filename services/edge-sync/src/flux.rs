@@ -11,7 +11,6 @@ pub const LABEL_KUSTOMIZATION: &str = "kustomize.toolkit.fluxcd.io/name";
 /// Of the messages that are reported together.
 const MESSAGE_CHARACTERS_MAX: usize = 1_000;
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FluxReport {
     /// Commit that was applied last, as a whole.

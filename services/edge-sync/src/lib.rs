@@ -31,7 +31,6 @@
 //! complete; `reconcile.rs`); a large removal waits visibly and then continues slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
 //! While the broker or the control plane is away, everything runs on; while the API server is away, what is known is kept and `Desired/Error` tells. What others change in an object
 //! is applied again, ever more seldom while they go on (`state/deployment.rs`); in kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
-#![warn(missing_docs)]
 
 pub mod adapters;
 pub mod config;
@@ -137,7 +136,6 @@ impl Service for State {
 struct Io {
     kubernetes: Kubernetes,
     session: Session,
-    /// Of the watches.
     news: mpsc::Receiver<Event>,
     answers: JoinSet<Event>,
     health: Health,

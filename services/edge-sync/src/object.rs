@@ -86,9 +86,7 @@ impl fmt::Display for Kind {
 /// Names one object of the own namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// Its kind.
     pub kind: Kind,
-    /// Its name.
     pub name: String,
 }
 
@@ -104,7 +102,6 @@ impl fmt::Display for ObjectKey {
 pub struct ObjectStatus {
     /// Generation that the status speaks of.
     pub observed_generation: Option<i64>,
-    /// Conditions.
     pub conditions: Vec<Condition>,
     /// Of a Kustomization: what it has applied last, such as `main@sha1:<commit>`.
     pub last_applied_revision: Option<String>,
@@ -119,7 +116,6 @@ pub struct Condition {
     pub condition: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// For people.
     pub message: Option<String>,
     /// Generation that the condition speaks of.
     pub observed_generation: Option<i64>,
@@ -140,11 +136,9 @@ pub struct Readiness {
 /// An object that carries the label of Sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedObject {
-    /// Which.
     pub key: ObjectKey,
     /// Tells it from a later object of the same name.
     pub uid: String,
-    /// Of this observation.
     pub resource_version: String,
     /// The deployment that it belongs to; None: no one's, Sync leaves it alone.
     pub deployment: Option<Uuid>,
@@ -225,9 +219,7 @@ pub(crate) fn readiness(meta: &ObjectMeta, status: &ObjectStatus) -> Option<Read
 /// What Sync adds to a manifest: where it belongs, and the marks.
 #[derive(Debug, Clone, Copy)]
 pub struct Marks<'a> {
-    /// The own namespace.
     pub namespace: &'a str,
-    /// The deployment.
     pub deployment: Uuid,
     /// Name of the deployment.
     pub name: &'a str,
@@ -237,7 +229,6 @@ pub struct Marks<'a> {
     pub digest: Digest,
     /// Number of its objects.
     pub objects: usize,
-    /// UTC ms.
     pub applied_at: u64,
     /// Generation that the object is expected to have when it is applied; None: its kind does not count them.
     pub generation: Option<i64>,

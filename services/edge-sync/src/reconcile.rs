@@ -15,10 +15,7 @@ use crate::validate::ValidManifests;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// Everything is in place; these objects are left over from earlier manifests (often none).
-    InPlace {
-        /// To be deleted.
-        leftovers: Vec<ObjectKey>,
-    },
+    InPlace { leftovers: Vec<ObjectKey> },
     /// Something is missing or old, and the manifests are not here.
     NeedManifests,
     /// Apply the manifests at these positions.

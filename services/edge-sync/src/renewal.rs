@@ -12,9 +12,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// From when until when a certificate is good, UTC ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValidityPeriod {
-    /// Not before.
     pub begins: u64,
-    /// Not after.
     pub ends: u64,
 }
 

@@ -63,7 +63,6 @@ pub struct Settings {
     pub version: String,
     /// The cluster is simulated.
     pub simulated: bool,
-    /// Own namespace.
     pub namespace: String,
     /// Kinds that may be applied, and are watched.
     pub kinds: Vec<Kind>,
@@ -71,7 +70,6 @@ pub struct Settings {
     pub applies_max: usize,
     /// First and longest wait before a retry.
     pub retry: (Duration, Duration),
-    /// Limits of deletions.
     pub prune: PruneLimits,
     /// There is a sealed secrets controller.
     pub sealing: bool,
@@ -165,7 +163,6 @@ impl State {
         state
     }
 
-    /// Takes one event.
     pub fn on_event(&mut self, event: Event, now: Now) {
         if self.is_stopping {
             return;

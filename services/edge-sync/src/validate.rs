@@ -26,24 +26,19 @@ const OTHERS: [&str; 2] = ["join-", "sparkfleet-"];
 pub struct Rules {
     /// The own namespace; no other may be named.
     pub namespace: String,
-    /// Allowed kinds.
     pub kinds: Vec<Kind>,
     /// ConfigMap of the accepted index; no manifest may have its name.
     pub record: String,
 }
 
-/// Manifests that passed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValidManifests {
-    /// Version and digest.
     pub entry: DesiredDeployment,
-    /// Name for people.
     pub name: String,
     /// In the order in which they are to be applied; keys are unique.
     pub objects: Vec<(ObjectKey, Value)>,
     /// Entries that they are made from.
     pub entries: Option<Entries>,
-    /// Size as JSON.
     pub bytes: usize,
 }
 

@@ -70,7 +70,6 @@ pub fn release_of(workload: &WatchedWorkload) -> Option<String> {
     workload.labels().get(LABEL_RELEASE).cloned()
 }
 
-/// Judges one.
 #[must_use]
 pub fn judge(kind: &str, workload: &WatchedWorkload) -> Readiness {
     let status = workload.status.clone().unwrap_or_default();

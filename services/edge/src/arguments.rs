@@ -18,7 +18,6 @@ pub struct Arguments {
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParsedArgs {
-    /// To run.
     Run(Arguments),
     /// To print this and end.
     Print(String),

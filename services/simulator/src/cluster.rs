@@ -42,14 +42,12 @@ pub struct HostSpec {
     pub control_plane: bool,
     /// Operating system; the simulator adds that it is simulated.
     pub os: String,
-    /// kubelet version.
     pub k8s_version: String,
     /// Value of the taint that reserves the host.
     pub specialised: Option<String>,
 }
 
 impl HostSpec {
-    /// An ordinary worker.
     pub fn worker(hostname: &str) -> Self {
         Self {
             hostname: hostname.to_string(),
@@ -66,7 +64,6 @@ impl HostSpec {
         Self { control_plane: true, ..Self::worker(hostname) }
     }
 
-    /// The same, reserved.
     #[must_use]
     pub fn specialised(mut self, value: &str) -> Self {
         self.specialised = Some(value.to_string());
@@ -127,13 +124,11 @@ pub struct ClusterSpec {
     pub port: u16,
     /// Whether a Sealed Secrets controller answers.
     pub sealed_secrets: bool,
-    /// Whether Flux runs.
     pub flux: bool,
     /// Whether it does so only when someone has installed it ([`install`]).
     pub flux_to_install: bool,
     /// What does the work of Jobs; none: they stay as they are.
     pub jobs: Option<Hook>,
-    /// How Flux behaves.
     pub flux_options: FluxOptions,
     /// How the API behaves; its name is set to the cluster's.
     pub kubernetes: KubernetesOptions,

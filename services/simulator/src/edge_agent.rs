@@ -38,7 +38,6 @@ use link::{Link, LinkMode};
 /// How an agent behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
-    /// As it should.
     #[default]
     Normal,
     /// Ignores the command to reload its configuration.
@@ -50,7 +49,6 @@ pub enum Behaviour {
 /// Settings of all agents of a cluster.
 #[derive(Debug, Clone)]
 pub struct AgentsOptions {
-    /// Sparkplug group.
     pub group_id: String,
     /// How to reach the broker.
     pub mqtt: MqttConfig,
@@ -66,10 +64,8 @@ pub enum AgentError {
     /// Its name cannot be a Sparkplug id.
     #[error("the deployment's name is no Edge Node id")]
     Name(#[from] NameError),
-    /// The cable.
     #[error("cannot listen on the loopback interface, or write to the temporary directory")]
     Io(#[from] io::Error),
-    /// The connection's settings.
     #[error("the edge node cannot be started")]
     Spawn(#[from] SpawnError),
 }
@@ -107,7 +103,6 @@ impl RunningAgent {
 }
 
 impl Agents {
-    /// No agents yet.
     pub fn new(options: AgentsOptions) -> Self {
         Self { options: Arc::new(options), inner: Arc::default() }
     }
@@ -181,7 +176,6 @@ impl Agents {
         }
     }
 
-    /// Stops all agents.
     pub async fn stop_all(&self) {
         let running = std::mem::take(&mut self.inner.lock().await.running);
         futures::future::join_all(running.into_values().map(RunningAgent::stop)).await;

@@ -61,7 +61,6 @@ impl Default for FluxOptions {
     }
 }
 
-/// The running controllers.
 #[derive(Debug)]
 pub struct Flux {
     charts: Charts,

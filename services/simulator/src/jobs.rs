@@ -25,13 +25,9 @@ const BACKOFF_LIMIT: u64 = 6;
 /// A Job whose container is to be run.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The cluster.
     pub kubernetes: Kubernetes,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The Job itself.
     pub object: Arc<Value>,
 }
 

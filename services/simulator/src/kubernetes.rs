@@ -227,7 +227,6 @@ impl Kubernetes {
         self.store().kinds().by_object(api_version, kind).cloned().ok_or_else(ApiError::no_such_resource)
     }
 
-    /// Reads an object.
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Arc<Value>, ApiError> {
         let kind = self.kind(api_version, kind)?;
         self.store().get(&kind, namespace, name)
@@ -266,7 +265,6 @@ impl Kubernetes {
         self.write(|store| store.patch(&kind, at.namespace, at.name, &patch, &options)).map(|(stored, _)| stored)
     }
 
-    /// Deletes an object.
     pub fn delete(&self, at: &Place<'_>) -> Result<Deleted, ApiError> {
         let kind = self.kind(at.api_version, at.kind)?;
         self.write(|store| store.delete(&kind, at.namespace, at.name, &DeleteOptions::default(), wall_ms()))
@@ -280,7 +278,6 @@ impl Kubernetes {
         }
     }
 
-    /// Fails requests.
     pub fn inject(&self, fault: Fault) {
         locked(&self.inner.faults).add(fault);
     }
@@ -366,11 +363,9 @@ impl Kubernetes {
 pub struct Place<'a> {
     /// `apiVersion`.
     pub api_version: &'a str,
-    /// Kind.
     pub kind: &'a str,
     /// Namespace, empty for cluster scope.
     pub namespace: &'a str,
-    /// Name.
     pub name: &'a str,
 }
 

@@ -9,7 +9,6 @@ use sparkplug::{DataType, Value};
 /// One value that a machine publishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tag {
-    /// Metric name.
     pub name: String,
     /// What stands behind it.
     pub signal: Signal,
@@ -22,13 +21,9 @@ pub struct Tag {
 pub enum Signal {
     /// `idle`, `running`, `blocked` or `fault`.
     State,
-    /// °C.
     Temperature,
-    /// kN.
     Force,
-    /// kW.
     Power,
-    /// Finished cycles.
     CycleCount,
     /// Seconds that the last cycle took.
     CycleTime,
@@ -92,7 +87,6 @@ enum Condition {
     Fault,
 }
 
-/// The machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
     random: u64,
@@ -143,7 +137,6 @@ impl Machine {
         (mixed >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Lets time pass.
     pub fn step(&mut self, elapsed: Duration) {
         let mut left = elapsed.as_secs_f64().min(60.0);
         self.clock += left;

@@ -37,7 +37,6 @@ pub enum UnsealError {
     },
 }
 
-/// The controller's key.
 struct Unsealer {
     key: OaepPrivateDecryptingKey,
 }
@@ -104,7 +103,6 @@ fn label(object: &Value) -> String {
     }
 }
 
-/// The running controller.
 #[derive(Debug)]
 pub struct SealedSecrets {
     stop: CancellationToken,

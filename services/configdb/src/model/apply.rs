@@ -16,11 +16,9 @@ use crate::store::{EntryRow, HistoryRow, Transaction};
 /// Who writes, and with which request.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
-    /// Who.
     pub writer: &'a str,
     /// What comes with the program, and not from a person or service.
     pub builtin: bool,
-    /// UTC ms.
     pub time: u64,
 }
 
@@ -43,7 +41,6 @@ impl Refusal {
 /// What readers must be told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Publication {
-    /// Nothing changed.
     Nothing,
     /// The object is born.
     Born,

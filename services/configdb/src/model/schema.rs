@@ -69,7 +69,6 @@ impl Schema {
         matches!((self, other), (Self::Compiled(a), Self::Compiled(b)) if Arc::ptr_eq(a, b))
     }
 
-    /// Compiles a schema.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         let mut expansion = Expansion { root: schema, open: Vec::new(), parts: BTreeMap::new() };
         if expansion.parts_of(schema)? > PARTS_MAX {
@@ -83,7 +82,6 @@ impl Schema {
             .map_err(|error| format!("is no JSON Schema 2020-12 at {}: {error}", place(error.instance_path().as_str())))
     }
 
-    /// Checks an entry.
     pub fn check(&self, value: &Value) -> Result<(), SchemaFault> {
         let validator = match self {
             Self::None => return Ok(()),

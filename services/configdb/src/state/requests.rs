@@ -11,9 +11,7 @@ use crate::store::RecordedRequest;
 /// What is known of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Nothing.
     No,
-    /// It was answered.
     Same(RequestResult),
     /// Another request had this id.
     Other,

@@ -47,20 +47,13 @@ pub struct StoreInfo {
 pub enum BackupError {
     /// There is no file.
     #[error("there is no file {}", path.display())]
-    Missing {
-        /// Where.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// Something is where the backup should go.
     #[error("{} exists; choose another name or remove it", path.display())]
-    Exists {
-        /// Where.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// A file without a store.
     #[error("{} holds no store of ConfigDB: {reason}", path.display())]
     NoStore {
-        /// Which.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -74,11 +67,8 @@ pub enum BackupError {
     /// A step of the file system.
     #[error("cannot {step} {}", path.display())]
     File {
-        /// What was tried.
         step: &'static str,
-        /// With which file.
         path: PathBuf,
-        /// Why not.
         #[source]
         source: io::Error,
     },
@@ -267,7 +257,6 @@ async fn opened(path: &Path) -> Result<AnyConnection, BackupError> {
     Ok(connection)
 }
 
-/// Changes a copy.
 async fn change(
     copy: &NamedTempFile,
     statement: impl AsyncFnOnce(&mut AnyConnection) -> Result<(), sqlx::Error>,

@@ -68,7 +68,6 @@ const ROOM_MIN: u64 = 1024 * 1024;
 const SET_META: &str =
     "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
-/// The store.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,

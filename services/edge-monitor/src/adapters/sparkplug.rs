@@ -17,19 +17,16 @@ use crate::state::Scope;
 /// Nodes of one cluster's group that are kept. More than any cluster runs; a bound for what a hostile client can make us hold.
 const NODES_MAX_EDGE: usize = 10_000;
 
-/// Both sessions.
 #[derive(Debug)]
 pub struct Sessions {
     /// As `<group>/Monitor`.
     pub node: EdgeNodeHandle,
-    /// As Host Application.
     pub host: HostHandle,
 }
 
 /// Why a session could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The ids.
     #[error("organisation and cluster name do not make Sparkplug ids")]
     Name(#[from] NameError),
     /// The MQTT configuration or the stored bdSeq.

@@ -101,7 +101,6 @@ impl Deployment {
         self.manifests.take()
     }
 
-    /// Manifests were refused.
     pub fn refuse(&mut self, digest: Option<Digest>, reason: String) {
         self.refused = Some(Refused { digest, reason });
     }
@@ -150,7 +149,6 @@ impl Deployment {
         matches!(self.plan, Some(Plan::Apply(_))) && !self.is_applying && self.apply_at.is_none_or(|at| at <= now)
     }
 
-    /// An apply begins.
     pub fn begin_apply(&mut self, digest: Digest, now: Duration) {
         let is_again = self.applied_last.is_some_and(|(last, at)| last == digest && now.saturating_sub(at) < QUIET);
         if !is_again {
@@ -195,7 +193,6 @@ impl Deployment {
         if may { &self.to_delete } else { &[] }
     }
 
-    /// A deletion failed.
     pub fn delete_failed(&mut self, key: &ObjectKey, error: &KubernetesError, now: Duration) {
         // A conflict only means that the object moved on; the watch brings its state.
         if error.class != ErrorClass::Conflict {

@@ -7,7 +7,6 @@ use service_runtime::backoff::Backoff;
 use crate::event::{Effect, KubernetesError};
 use crate::flux::FluxReport;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Flux {
     report: FluxReport,
@@ -18,7 +17,6 @@ pub struct Flux {
 }
 
 impl Flux {
-    /// Nothing was seen.
     pub fn new(retry: Backoff) -> Self {
         Self { report: FluxReport::default(), is_due: false, is_under_way: false, retry, retry_at: None }
     }

@@ -77,7 +77,6 @@ impl AcceptedIndex {
         self.is_loaded
     }
 
-    /// The accepted record.
     pub fn accepted(&self) -> Option<&IndexRecord> {
         self.accepted.as_ref()
     }

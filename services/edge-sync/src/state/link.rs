@@ -19,7 +19,6 @@ const INTERRUPTIONS: u32 = 2;
 /// What is being watched.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watch {
-    /// Nodes.
     Nodes,
     /// Objects of a kind.
     Objects(Kind),

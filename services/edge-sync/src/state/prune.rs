@@ -8,7 +8,6 @@ use std::time::Duration;
 /// So few deployments are never too many.
 const FEW: usize = 5;
 
-/// Limits of deletions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PruneLimits {
     /// Objects deleted in one pass.
@@ -17,7 +16,6 @@ pub struct PruneLimits {
     pub interval: Duration,
     /// If an index takes away more than this share of the deployments (and more than five), the removal is delayed.
     pub max_percent: u32,
-    /// By this much.
     pub guard_delay: Duration,
 }
 
@@ -29,7 +27,6 @@ struct Guard {
     present: usize,
 }
 
-/// Counts deletions.
 #[derive(Debug)]
 pub struct Pruner {
     limits: PruneLimits,
@@ -40,7 +37,6 @@ pub struct Pruner {
 }
 
 impl Pruner {
-    /// Nothing deleted yet.
     pub fn new(limits: PruneLimits) -> Self {
         Self { limits, pass_began: None, left: 0, assessed: 0, guard: None }
     }

@@ -13,7 +13,6 @@ use sparkplug::edge_node::NodeUpdate;
 use sparkplug::{DeviceId, Metric, TypedMetrics};
 use uuid::Uuid;
 
-/// The last report.
 #[derive(Debug, Default)]
 pub struct Reports {
     node: Option<SyncNode>,

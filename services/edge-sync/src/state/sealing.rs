@@ -28,7 +28,6 @@ impl Sealing {
         Self { refresh, retry, fetch_at, certificate: None, error: None }
     }
 
-    /// The certificate, PEM.
     pub fn certificate(&self) -> Option<&str> {
         self.certificate.as_deref()
     }

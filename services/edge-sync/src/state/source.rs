@@ -13,7 +13,6 @@ use crate::event::{Effect, KubernetesError};
 /// Least time between two tellings that went well.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// See the module.
 #[derive(Debug)]
 pub struct Source {
     wanted: Option<DesiredSource>,
@@ -26,7 +25,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// Nothing was received.
     pub fn new(retry: Backoff) -> Self {
         Self { wanted: None, told: None, error: None, under_way: None, retry, retry_at: None, pause_ends: None }
     }

@@ -23,7 +23,6 @@ struct Release {
     seen: Option<(String, Readiness)>,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Workloads {
     releases: BTreeMap<String, Release>,
@@ -32,7 +31,6 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// No releases.
     pub const fn new(retry: Backoff) -> Self {
         Self { releases: BTreeMap::new(), retry, retry_at: None }
     }

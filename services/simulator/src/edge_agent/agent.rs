@@ -49,7 +49,6 @@ struct Running {
     read_at: Instant,
 }
 
-/// The agent's task.
 pub(super) struct Agent {
     spec: AgentSpec,
     handle: EdgeNodeHandle,

@@ -28,12 +28,9 @@ pub struct AgentConfig {
     pub devices: Vec<DeviceConfig>,
 }
 
-/// One device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceConfig {
-    /// Sparkplug device id.
     pub id: DeviceId,
-    /// What it publishes.
     pub tags: Vec<Tag>,
     /// How often it is read.
     pub interval: Duration,
@@ -47,12 +44,7 @@ pub enum ConfigError {
     Json(#[from] serde_json::Error),
     /// A field breaks a rule.
     #[error("{field}: {rule}")]
-    Field {
-        /// Which.
-        field: String,
-        /// Which rule.
-        rule: String,
-    },
+    Field { field: String, rule: String },
 }
 
 #[derive(Deserialize)]

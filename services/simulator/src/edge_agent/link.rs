@@ -62,7 +62,6 @@ impl Link {
         Ok(Self { address, mode, _stop: stop.drop_guard() })
     }
 
-    /// The agent's end.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

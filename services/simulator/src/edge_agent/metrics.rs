@@ -17,9 +17,7 @@ pub const CONFIG_REVISION: &str = "Config_Revision";
 /// What came of loading the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigState {
-    /// In force.
     Loaded,
-    /// There is none.
     Unavailable,
     /// It cannot be understood.
     Invalid,

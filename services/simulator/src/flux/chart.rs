@@ -36,7 +36,6 @@ const OWNED_KINDS: [(&str, &str); 6] = [
 /// One installation of a chart.
 #[derive(Debug, Clone)]
 pub struct Release {
-    /// The cluster.
     pub kubernetes: Kubernetes,
     /// Namespace of the release.
     pub namespace: String,
@@ -61,7 +60,6 @@ impl From<ApiError> for ChartError {
 
 /// Something that can be installed. Both calls are repeated until they succeed, and an installation also when its values change or its interval has passed: they must be idempotent.
 pub trait Chart: fmt::Debug + Send + Sync {
-    /// Installs or upgrades.
     fn install<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), ChartError>>;
     /// Takes everything away again.
     fn uninstall<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), ChartError>>;
@@ -78,7 +76,6 @@ pub struct Charts {
 }
 
 impl Charts {
-    /// Only plain deployments.
     pub fn new() -> Self {
         Self::default()
     }

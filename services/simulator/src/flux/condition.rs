@@ -11,7 +11,6 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
 const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
 
-/// Flux's finalizer.
 pub const FINALIZER: &str = "finalizers.fluxcd.io";
 
 /// What a reconciliation came to.
@@ -19,9 +18,7 @@ pub const FINALIZER: &str = "finalizers.fluxcd.io";
 pub struct Outcome {
     /// Whether the object is as it should be.
     pub ready: bool,
-    /// Machine-readable reason.
     pub reason: &'static str,
-    /// Message for people.
     pub message: String,
     /// It is still under way: whether it will be ready is not known.
     pub is_progressing: bool,
@@ -30,17 +27,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Ready.
     pub fn ready(reason: &'static str, message: impl Into<String>) -> Self {
         Self { ready: true, reason, message: message.into(), is_progressing: false, stalled: None }
     }
 
-    /// Not ready.
     pub fn failed(reason: &'static str, message: impl Into<String>) -> Self {
         Self { ready: false, ..Self::ready(reason, message) }
     }
 
-    /// Under way.
     pub fn progressing(message: impl Into<String>) -> Self {
         Self { is_progressing: true, ..Self::failed("Progressing", message) }
     }

@@ -26,7 +26,6 @@ const MESSAGE_CHARS_MAX: usize = 400;
 pub enum Reference {
     /// The tip of a branch.
     Branch(String),
-    /// A tag.
     Tag(String),
     /// A commit of any branch: 40 hexadecimal digits.
     Commit(String),
@@ -34,14 +33,10 @@ pub enum Reference {
     Semver(String),
 }
 
-/// What to fetch.
 #[derive(Clone)]
 pub struct Remote {
-    /// URL.
     pub url: String,
-    /// Which commit.
     pub reference: Reference,
-    /// Basic authentication.
     pub credentials: Option<(String, String)>,
     /// PEM of the authority that signed the server's certificate.
     pub ca: Option<Vec<u8>>,
@@ -86,12 +81,10 @@ pub enum GitError {
     /// The program could not be run, or a file not be written.
     #[error("cannot run git: install it, and check the temporary directory")]
     Io(#[from] std::io::Error),
-    /// git said no.
     #[error("failed to checkout and determine revision: git {step}: {message}")]
     Git {
         /// What it was to do.
         step: &'static str,
-        /// Its own words.
         message: String,
     },
     /// There is no such commit, or no one could tell which.

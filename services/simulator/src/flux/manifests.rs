@@ -22,19 +22,15 @@ pub enum BuildError {
         /// As in the Kustomization.
         path: String,
     },
-    /// The disk.
     #[error("cannot read {file}")]
     Io {
-        /// Which file.
         file: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// No YAML, or no manifest.
     #[error("{file}: {rule}")]
     File {
-        /// Which file.
         file: String,
         /// What is wrong with it.
         rule: String,
@@ -128,7 +124,6 @@ pub fn stage(object: &Value) -> u8 {
 /// One entry of a Kustomization's inventory, in Flux's notation `<namespace>_<name>_<group>_<kind>` and version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InventoryEntry {
-    /// The object.
     pub id: String,
     /// Version of its kind.
     pub version: String,

@@ -63,7 +63,6 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Answers a SelfSubjectAccessReview.
 pub fn review(request: &Value, denied: &[Denied]) -> Value {
     let attribute = |name: &str| request["spec"]["resourceAttributes"][name].as_str().unwrap_or_default();
     let (verb, resource) = (attribute("verb"), attribute("resource"));

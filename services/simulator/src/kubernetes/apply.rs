@@ -12,7 +12,6 @@ use super::fields::{Element, FieldSet, ListKind, Path, Shape, item_key, path_tex
 /// Who writes, and how the write is recorded in `managedFields`.
 #[derive(Debug, Clone, Copy)]
 pub struct Writer<'a> {
-    /// Field manager.
     pub manager: &'a str,
     /// `apiVersion` of the text written.
     pub api_version: &'a str,

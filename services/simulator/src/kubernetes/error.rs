@@ -81,7 +81,6 @@ impl ApiError {
         error
     }
 
-    /// 409 on create.
     pub fn already_exists(resource: &ResourceId, name: &str) -> Self {
         Self::plain(409, "AlreadyExists", format!("{resource} \"{name}\" already exists")).about(resource, name)
     }
@@ -123,7 +122,6 @@ impl ApiError {
         )
     }
 
-    /// 400.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::plain(400, "BadRequest", message)
     }
@@ -134,7 +132,6 @@ impl ApiError {
         Self::plain(403, "Forbidden", format!("{object} is forbidden: {why}")).about(resource, name)
     }
 
-    /// 405.
     pub fn method_not_allowed() -> Self {
         Self::plain(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
@@ -144,7 +141,6 @@ impl ApiError {
         Self::plain(410, "Expired", message)
     }
 
-    /// 415.
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
         Self::plain(415, "UnsupportedMediaType", message)
     }
@@ -159,7 +155,6 @@ impl ApiError {
         error
     }
 
-    /// 503.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::plain(503, "ServiceUnavailable", message)
     }

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Requests to fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// How many requests.
     pub count: u32,
     /// With which HTTP status.
     pub code: u16,
@@ -60,7 +58,6 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Adds a rule.
     pub fn add(&mut self, fault: Fault) {
         self.rules.push(fault);
     }
@@ -70,7 +67,6 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// Delays every request.
     pub fn set_latency(&mut self, latency: Duration) {
         self.latency = latency;
     }

@@ -447,9 +447,7 @@ fn refuse(error: &ApiError) -> Response<Body> {
 /// The representation that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The object itself.
     Plain,
-    /// Its metadata only.
     Metadata,
     /// A table for kubectl.
     Table,

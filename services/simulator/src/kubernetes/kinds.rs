@@ -12,12 +12,10 @@ use serde_json::Value;
 pub struct ResourceId {
     /// API group, empty for core.
     pub group: String,
-    /// Lower-case plural.
     pub plural: String,
 }
 
 impl ResourceId {
-    /// Names a resource.
     pub fn new(group: &str, plural: &str) -> Self {
         Self { group: group.to_string(), plural: plural.to_string() }
     }
@@ -36,11 +34,8 @@ pub struct Kind {
     pub group: String,
     /// Version, e.g. `v1`.
     pub version: String,
-    /// CamelCase kind.
     pub kind: String,
-    /// Lower-case plural.
     pub plural: String,
-    /// Lower-case singular.
     pub singular: String,
     /// Short names for kubectl.
     pub short_names: Vec<String>,
@@ -59,7 +54,6 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Storage key.
     pub fn id(&self) -> ResourceId {
         ResourceId::new(&self.group, &self.plural)
     }
@@ -141,7 +135,6 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// The built-in kinds.
     pub fn builtin() -> Self {
         let mut served = BTreeMap::new();
         for row in BUILTIN {

@@ -40,7 +40,6 @@ pub struct Rule {
 pub struct Grant {
     /// None: in the whole cluster.
     pub namespace: Option<String>,
-    /// The rule.
     pub rule: Rule,
 }
 
@@ -49,7 +48,6 @@ pub struct Grant {
 pub struct Wanted<'a> {
     /// Such as `get`.
     pub verb: &'a str,
-    /// API group.
     pub group: &'a str,
     /// Plural, with a subresource after a slash.
     pub resource: &'a str,

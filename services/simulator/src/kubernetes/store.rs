@@ -78,7 +78,6 @@ impl Store {
         self.objects.get(id)?.get(&(namespace.to_string(), name.to_string()))
     }
 
-    /// Reads one object.
     pub fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Result<Arc<Value>, ApiError> {
         let id = kind.id();
         self.find(&id, namespace, name).cloned().ok_or_else(|| ApiError::not_found(&id, name))
@@ -132,7 +131,6 @@ impl Store {
         cursor.poll(&self.log, self.version)
     }
 
-    /// Creates an object.
     pub fn create(
         &mut self,
         kind: &Kind,

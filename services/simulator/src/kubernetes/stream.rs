@@ -24,7 +24,6 @@ use super::watch::Cursor;
 pub struct WatchRequest {
     /// One namespace, or all.
     pub namespace: Option<String>,
-    /// Restriction.
     pub selector: Selector,
     /// Start after this version; none or 0 starts with the objects there are.
     pub version: Option<u64>,

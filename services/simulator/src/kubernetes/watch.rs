@@ -14,15 +14,11 @@ use super::selector::Selector;
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Created.
     Added,
-    /// Changed.
     Modified,
-    /// Gone.
     Deleted,
 }
 
-/// One committed write.
 #[derive(Debug, Clone)]
 pub struct LogEntry {
     /// resourceVersion of the write.
@@ -31,9 +27,7 @@ pub struct LogEntry {
     pub resource: ResourceId,
     /// Namespace, empty for cluster scope.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// What happened.
     pub change: Change,
     /// The object after the write; for a deletion its last state with the version of the deletion.
     pub object: Arc<Value>,
@@ -110,18 +104,15 @@ impl EventLog {
 pub struct WatchEvent {
     /// `ADDED`, `MODIFIED` or `DELETED`.
     pub kind: &'static str,
-    /// The object.
     pub object: Arc<Value>,
 }
 
 /// Where a watch has got to.
 #[derive(Debug, Clone)]
 pub struct Cursor {
-    /// What is watched.
     pub resource: ResourceId,
     /// One namespace, or all.
     pub namespace: Option<String>,
-    /// Restriction.
     pub selector: Selector,
     /// Everything up to this version has been delivered.
     pub version: u64,

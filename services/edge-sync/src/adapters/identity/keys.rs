@@ -157,7 +157,6 @@ fn sign(pair: &EcdsaKeyPair, hash: &[u8]) -> anyhow::Result<[u8; SIGNATURE_BYTES
     signed.as_ref().try_into().context("the signature has not 64 bytes")
 }
 
-/// PEM (RFC 7468).
 pub fn to_pem(label: &str, der: &[u8]) -> String {
     let text = Zeroizing::new(BASE64_STANDARD.encode(der));
     let mut pem = format!("-----BEGIN {label}-----\n");

@@ -28,7 +28,6 @@ pub struct Renewal {
     pub organisation: Organisation,
     /// Object of the cluster.
     pub cluster: Uuid,
-    /// Its name.
     pub name: ClusterName,
     /// How the cluster's services reach the broker.
     pub mqtt: MqttConfig,

@@ -52,9 +52,7 @@ impl Purpose {
 pub struct Identity {
     /// The certificate, and those that lead to the root.
     pub certificates: String,
-    /// Private key.
     pub key: Zeroizing<String>,
-    /// Whom to trust.
     pub authorities: String,
     /// The cluster manager's public enrolment key, base64url; None: written before there was need of it.
     pub manager_key: Option<String>,
@@ -84,7 +82,6 @@ impl std::fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// In that namespace.
     pub fn new(client: Client, namespace: &str) -> Self {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));
         Self { api: Api::namespaced_with(client, namespace, &kind), namespace: namespace.to_owned() }

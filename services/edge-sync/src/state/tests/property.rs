@@ -17,7 +17,10 @@ const NAMES: [&[&str]; 6] = [&["x"], &["x", "y"], &["y"], &["y", "z"], &["shared
 #[derive(Debug, Clone)]
 enum Step {
     /// The sender wants these manifests for a deployment (None: not at all) and sends the index.
-    Want { deployment: u128, names: Option<Index> },
+    Want {
+        deployment: u128,
+        names: Option<Index>,
+    },
     /// The sender sends the index again, or one from earlier.
     SendIndex(Index),
     /// The sender sends manifests again, of now or from earlier.
@@ -36,7 +39,6 @@ enum Step {
     Finish,
     /// The API server goes or comes back.
     Away(bool),
-    /// Time passes.
     Pass(u64),
     /// The process is killed and started again.
     Crash,

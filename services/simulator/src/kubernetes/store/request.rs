@@ -12,7 +12,6 @@ use super::super::selector::Selector;
 /// Circumstances of a write.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// Field manager.
     pub manager: String,
     /// Take fields from other managers (apply only).
     pub force: bool,
@@ -20,7 +19,6 @@ pub struct WriteOptions {
     pub dry_run: bool,
     /// `status`, or empty for the object itself.
     pub subresource: String,
-    /// Milliseconds since 1970.
     pub wall_ms: u64,
 }
 
@@ -56,13 +54,10 @@ pub fn timestamp(wall_ms: u64) -> String {
 /// A patch and how to understand it.
 #[derive(Debug, Clone)]
 pub enum Patch {
-    /// JSON merge patch.
     Merge(Value),
-    /// JSON patch.
     Json(Value),
     /// Strategic merge patch, carried out as a merge patch.
     Strategic(Value),
-    /// Server-side apply.
     Apply(Value),
 }
 
@@ -75,14 +70,12 @@ pub struct DeleteOptions {
     pub resource_version: Option<String>,
     /// `propagationPolicy: Orphan`: dependents stay.
     pub orphan: bool,
-    /// Check only.
     pub dry_run: bool,
 }
 
 /// What became of a deletion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
-    /// Gone.
     Removed(Arc<Value>),
     /// Waits for its finalizers.
     Pending(Arc<Value>),
@@ -91,13 +84,11 @@ pub enum Deleted {
 /// What a list asks for.
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
-    /// Restriction.
     pub selector: Selector,
     /// At most so many; 0 for all.
     pub limit: usize,
     /// Where the page before ended.
     pub continue_token: Option<String>,
-    /// Exactly this version.
     pub exact_version: Option<u64>,
 }
 
@@ -110,7 +101,6 @@ pub struct Page {
     pub version: u64,
     /// Token of the next page.
     pub continue_token: Option<String>,
-    /// How many follow.
     pub remaining: Option<usize>,
 }
 
