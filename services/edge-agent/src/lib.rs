@@ -9,10 +9,10 @@
 //!
 //! Of the usual rooms there is `config.rs`; there is no `event.rs`, `state.rs` or `reconcile.rs`, because nothing is decided: what was read is published when it has changed, and the Edge Node
 //! does the rest.
-#![warn(missing_docs)]
+#![warn(unreachable_pub)]
 
 pub mod config;
-pub mod reading;
+mod reading;
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,6 @@ use sparkplug::{DeviceId, Metric, Value};
 use sparkplug_mqtt::{BdSeqStore, Clock};
 use uuid::Uuid;
 
-/// Component of health.
 const MQTT: &str = "mqtt";
 
 /// Reads, publishes, and returns when it is told to stop; NDEATH is out then.

@@ -7,7 +7,7 @@ use sparkplug::{Metric, Properties, Value};
 
 /// One reading of a host.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Processes that ran or wanted to, averaged over 1, 5 and 15 minutes.
     pub load: [f64; 3],
     /// Memory of the host, bytes.
@@ -24,23 +24,16 @@ pub struct Reading {
 
 /// A host cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A file.
+pub(crate) enum ReadError {
     #[error("{file} cannot be read: {source}")]
     File {
-        /// Which.
         file: &'static str,
         /// What the system says.
         source: io::Error,
     },
     /// It is not as Linux writes it.
     #[error("{file} has no {what}")]
-    Content {
-        /// Which.
-        file: &'static str,
-        /// What is missing.
-        what: &'static str,
-    },
+    Content { file: &'static str, what: &'static str },
 }
 
 impl Reading {
@@ -48,7 +41,7 @@ impl Reading {
     ///
     /// # Errors
     /// What is missing in which.
-    pub fn of(loadavg: &str, meminfo: &str, uptime: &str) -> Result<Self, ReadError> {
+    pub(crate) fn of(loadavg: &str, meminfo: &str, uptime: &str) -> Result<Self, ReadError> {
         let mut words = loadavg.split_whitespace().map(|word| word.parse().ok());
         let mut load = [0.0; 3];
         for average in &mut load {
@@ -74,14 +67,14 @@ impl Reading {
 
     /// The hottest of the texts of `/sys/class/thermal/thermal_zone*/temp` (thousandths of a degree Celsius); those that are no numbers are left out, because a sensor may fail alone.
     #[must_use]
-    pub fn hottest<'a>(zones: impl IntoIterator<Item = &'a str>) -> Option<f64> {
+    pub(crate) fn hottest<'a>(zones: impl IntoIterator<Item = &'a str>) -> Option<f64> {
         let read = zones.into_iter().filter_map(|text| text.trim().parse::<i32>().ok());
         read.max().map(|thousandths| f64::from(thousandths) / 1000.0)
     }
 
     /// The metrics of the Device, with their units.
     #[must_use]
-    pub fn metrics(&self) -> Vec<Metric> {
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
         let [one, five, fifteen] = self.load;
         let mut metrics = vec![
             Metric::new("Load/1 min", one),

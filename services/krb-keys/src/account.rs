@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Said of a resource that has `aces`.
-pub const ACES_IGNORED: &str = "spec.account.aces is ignored: permissions are not kept here";
+pub(crate) const ACES_IGNORED: &str = "spec.account.aces is ignored: permissions are not kept here";
 
 const UUID_RULE: &str = "must be a UUID";
 
-/// `spec.account`, as it stands in the resource.
+/// `spec.account`, as it is in the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AccountFields {
+pub(crate) struct AccountFields {
     /// `uuid`
     pub uuid: Option<String>,
     /// `class`
@@ -32,7 +32,7 @@ impl AccountFields {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn validate(&self, principal: &Principal) -> Result<AccountWish, AccountError> {
+    pub(crate) fn validate(&self, principal: &Principal) -> Result<AccountWish, AccountError> {
         let uuid = |field, text: &str| text.parse::<Uuid>().map_err(|_| AccountError { field, rule: UUID_RULE });
         let mut groups: Vec<Uuid> =
             self.groups.iter().map(|group| uuid("groups", group)).collect::<Result<_, AccountError>>()?;
@@ -53,8 +53,7 @@ impl AccountFields {
 
 /// What is recorded of an account: what is told of the resource is this, whatever becomes of its spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordedAccount {
-    /// What is wanted.
+pub(crate) struct RecordedAccount {
     pub wish: AccountWish,
     /// The account, as it was answered to this wish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +63,7 @@ pub struct RecordedAccount {
 impl RecordedAccount {
     /// What shall be recorded: what is known of the same wish stays. `answer` is that to the wish that is recorded.
     #[must_use]
-    pub fn of(wish: &AccountWish, before: Option<&Self>, answer: Option<&Result<Uuid, String>>) -> Self {
+    pub(crate) fn of(wish: &AccountWish, before: Option<&Self>, answer: Option<&Result<Uuid, String>>) -> Self {
         let same = before.filter(|before| before.wish == *wish);
         let answered = answer.filter(|_| same.is_some()).and_then(|answer| answer.as_ref().ok()).copied();
         Self { wish: wish.clone(), uuid: answered.or(same.and_then(|same| same.uuid)) }
@@ -73,19 +72,19 @@ impl RecordedAccount {
 
 /// How an account stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccountStanding {
+pub(crate) enum AccountStanding {
     /// It is as wanted, or none is.
     InStep,
-    /// Nobody has answered yet.
+    /// No one has answered yet.
     Pending,
-    /// Somebody has, with this reason.
+    /// Someone has, with this reason.
     Refused(String),
 }
 
 impl AccountStanding {
     /// Of what is recorded for the present wish, and the answer to it in this life of the service.
     #[must_use]
-    pub fn of(recorded: Option<&RecordedAccount>, answer: Option<&Result<Uuid, String>>) -> Self {
+    pub(crate) fn of(recorded: Option<&RecordedAccount>, answer: Option<&Result<Uuid, String>>) -> Self {
         match (recorded, answer) {
             (None, _) => Self::InStep,
             (Some(_), Some(Err(reason))) => Self::Refused(reason.clone()),

@@ -1,6 +1,6 @@
 //! Translate and execute: resources and Secrets of Kubernetes, keys of the KDC.
 
-pub mod key_executor;
+pub(crate) mod key_executor;
 pub mod resources;
-pub mod sealing;
-pub mod secrets;
+pub(crate) mod sealing;
+pub(crate) mod secrets;

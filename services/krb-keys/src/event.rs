@@ -10,12 +10,11 @@ use crate::spec::{Kind, ResourceId, SecretKey, Spec};
 
 /// A resource as it is in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resource {
+pub(crate) struct Resource {
     /// Which object of that name; another one is another resource.
     pub uid: String,
     /// Version of its `spec`.
     pub generation: i64,
-    /// What it says.
     pub wish: KeySpec,
     /// What its status says.
     pub status: Option<Status>,
@@ -23,10 +22,9 @@ pub struct Resource {
 
 /// The condition `Ready` of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub(crate) struct Status {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word.
     pub reason: String,
     /// For people, without secrets.
     pub message: String,
@@ -34,35 +32,32 @@ pub struct Status {
     pub observed_generation: i64,
 }
 
-/// What comes in.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A deadline of the state passed.
     DeadlineReached,
     /// From the session as Edge Node.
     Node(NodeEvent),
     /// These resources of a kind exist, and no others.
     Listed(Kind, BTreeMap<String, Resource>),
-    /// This one exists.
     Applied(ResourceId, Resource),
     /// This one is gone.
     Deleted(ResourceId),
     /// Answer to [`Effect::Look`].
     Seen(ResourceId, Result<Observed, KeyError>),
-    /// Answer to [`Effect::Act`]; with a delivery, if it was one of a key that nobody can be asked about.
+    /// Answer to [`Effect::Act`]; with a delivery, if it was one of a key that no one can be asked about.
     Acted(ResourceId, Result<Option<Delivery>, KeyError>),
 }
 
 /// Why something could not be looked at or done. Messages hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
+pub(crate) enum KeyError {
     /// The KDC, or its programs here.
     #[error(transparent)]
     Kdc(#[from] KdcError),
-    /// The Kubernetes API.
     #[error("Kubernetes: {0}")]
     Kubernetes(String),
-    /// Somebody else changed the object meanwhile: look again.
+    /// Someone else changed the object meanwhile: look again.
     #[error("Kubernetes: {0} was changed by somebody else")]
     Conflict(String),
     /// What is in a Secret is not what it should be.
@@ -71,47 +66,39 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// It says nothing about what was asked: nobody was there to answer.
+    /// It says nothing about what was asked: no one was there to answer.
     #[must_use]
-    pub const fn is_outage(&self) -> bool {
+    pub(crate) const fn is_outage(&self) -> bool {
         matches!(self, Self::Kdc(KdcError::Unreachable(_)))
     }
 }
 
 /// What is to be looked at for one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Question {
+pub(crate) struct Question {
     /// Principals whose presence counts.
     pub principals: Vec<kerberos_client::Principal>,
     /// What is wanted, if that is clear: its Secret is read, and its key tried if all its principals get tickets.
     pub spec: Option<Spec>,
     /// Places that may hold something of ours.
     pub stale: Vec<SecretKey>,
-    /// The same, sealed.
     pub stale_sealed: Vec<SecretKey>,
 }
 
 /// What goes out. At most one of [`Effect::Look`] and [`Effect::Act`] is under way.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// To the own Edge Node.
     Node(NodeUpdate),
     /// Look at KDC and Secrets.
     Look(ResourceId, Question),
     /// Do one step for the object with that uid.
     Act {
-        /// For which resource.
         id: ResourceId,
         /// Which object of that name.
         uid: String,
-        /// What.
         action: Action,
     },
     /// Say how it stands. Nothing waits for it.
-    Tell {
-        /// Which resource.
-        id: ResourceId,
-        /// What to say.
-        status: Status,
-    },
+    Tell { id: ResourceId, status: Status },
 }

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zeroize::Zeroizing;
 
-/// First two bytes.
 const MAGIC: [u8; 2] = [5, 2];
 /// Entries of one keytab; a bound for what a Secret can make us hold.
 const ENTRIES_MAX: usize = 4096;
@@ -14,7 +13,6 @@ const ENTRIES_MAX: usize = 4096;
 /// One entry, without what is secret in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyEntry {
-    /// Principal with realm.
     pub principal: String,
     /// Version of the key.
     pub version: u32,
@@ -24,8 +22,7 @@ pub struct KeyEntry {
 
 /// A key that another one of the same principal has followed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OldKey {
-    /// Principal with realm.
+pub(crate) struct OldKey {
     pub principal: String,
     /// Version of the key.
     pub version: u32,
@@ -33,12 +30,10 @@ pub struct OldKey {
     pub followed_s: u32,
 }
 
-/// Not a keytab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no keytab: {0}")]
 pub struct KeytabError(&'static str);
 
-/// A keytab.
 #[derive(Clone, Default)]
 pub struct Keytab(Vec<(KeyEntry, Zeroizing<Vec<u8>>)>);
 
@@ -75,7 +70,6 @@ impl Keytab {
         Ok(Self(records))
     }
 
-    /// The file.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let size = self.0.iter().map(|(_, record)| record.len() + 4).sum::<usize>() + MAGIC.len();
@@ -104,9 +98,8 @@ impl Keytab {
         self
     }
 
-    /// Without those keys.
     #[must_use]
-    pub fn without(mut self, keys: &[OldKey]) -> Self {
+    pub(crate) fn without(mut self, keys: &[OldKey]) -> Self {
         let is_named =
             |entry: &KeyEntry| keys.iter().any(|old| old.principal == entry.principal && old.version == entry.version);
         self.0.retain(|(entry, _)| !is_named(entry));
@@ -116,7 +109,7 @@ impl Keytab {
 
 /// The keys in `entries` that others have followed.
 #[must_use]
-pub fn old_keys(entries: &[KeyEntry]) -> Vec<OldKey> {
+pub(crate) fn old_keys(entries: &[KeyEntry]) -> Vec<OldKey> {
     let mut versions: BTreeMap<&str, BTreeMap<u32, u32>> = BTreeMap::new();
     for entry in entries {
         let at = versions.entry(&entry.principal).or_default().entry(entry.version).or_insert(entry.at_s);
@@ -168,7 +161,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     /// A keytab with such entries.
-    pub fn keytab(entries: &[(&str, u32, u32)]) -> Vec<u8> {
+    pub(crate) fn keytab(entries: &[(&str, u32, u32)]) -> Vec<u8> {
         let mut file = MAGIC.to_vec();
         for (principal, version, at_s) in entries {
             let (path, realm) = principal.split_once('@').unwrap();

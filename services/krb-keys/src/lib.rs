@@ -14,21 +14,21 @@
 //!
 //! 4. The account that a resource wants is told as a Device. The cluster manager keeps accounts, in ConfigDB, and answers by command; the resource is in step when its account is (`account.rs`, `state/accounts.rs`).
 //!
-//! `keytab.rs` and `trust.rs` know the forms of what stands in Secrets, `krb-keys-contract` the metrics, `event.rs` lists all that comes in and goes out.
+//! `keytab.rs` and `trust.rs` know the forms of what is in Secrets, `krb-keys-contract` the metrics, `event.rs` lists all that comes in and goes out.
 //!
-//! A key is replaced only when the KDC said in known words that it is wrong, when somebody asks for it, or when there is none: an outage or a restart replaces nothing. Where nobody can be
+//! A key is replaced only when the KDC said in known words that it is wrong, when someone asks for it, or when there is none: an outage or a restart replaces nothing. Where no one can be
 //! asked (the key is sealed, or that of a trust that begins in another realm), it is recorded what was delivered, and done again if that is no longer so. Nothing is stored here but the
 //! bdSeq.
-#![warn(missing_docs)]
+#![warn(unreachable_pub)]
 
-pub mod account;
+mod account;
 pub mod adapters;
 pub mod config;
-pub mod event;
+mod event;
 pub mod keytab;
-pub mod reconcile;
-pub mod spec;
-pub mod state;
+mod reconcile;
+mod spec;
+mod state;
 pub mod trust;
 
 use std::sync::Arc;
@@ -48,15 +48,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 pub use config::Config;
-pub use state::State;
 
 use adapters::key_executor::KeyExecutor;
 use adapters::resources;
 use event::{Effect, Event, KeyError};
+use state::State;
 
 /// Label of Secrets that are written.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// Its value.
 pub const MANAGER: &str = "krbkeys.factoryplus.app.amrc.co.uk";
 
 /// News of resources that wait for the loop. While it is busy the watches wait, and Kubernetes keeps what changed.
@@ -122,7 +121,6 @@ impl Service for State {
 struct Io {
     hands: KeyExecutor,
     node: EdgeNodeHandle,
-    /// Of the watches.
     news: mpsc::Receiver<Event>,
     /// One look or step, and statuses that are being written.
     work: JoinSet<Option<Event>>,

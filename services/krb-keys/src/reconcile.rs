@@ -1,6 +1,6 @@
 //! One resource: what is, compared with what shall be -> the next step.
 //!
-//! Level-triggered: after each step everything is looked at again, so a service that is killed between any two steps goes on where it was. What a resource has made is recorded on it
+//! Level-triggered: after each step everything is looked at again, so a service that is killed between any two steps continues where it was. What a resource has made is recorded on it
 //! before it is made; that is how the end of a resource, or a change of it, finds everything. This module must not know how a step is carried out, and sees no secret.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use crate::spec::{ConfigMapKey, KeyType, SecretKey, Spec};
 
 /// What a resource has made, or is about to make. An annotation of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     /// Principals that it has in the KDC.
     #[serde(default)]
     pub principals: BTreeSet<Principal>,
@@ -30,7 +30,7 @@ pub struct Record {
     /// What it has written into SealedSecrets.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub sealed: BTreeSet<SecretKey>,
-    /// The last delivery, of a key that nobody can be asked about.
+    /// The last delivery, of a key that no one can be asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
     /// The account that it wants.
@@ -38,10 +38,10 @@ pub struct Record {
     pub account: Option<Box<RecordedAccount>>,
 }
 
-/// A key was delivered to where nobody can be asked whether it is valid. It is, as long as all of this is as it was.
+/// A key was delivered to where no one can be asked whether it is valid. It is, as long as all of this is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Delivery {
-    /// What was delivered: the version of the Secret that the key stands in; of a sealed key its type, certificate and form.
+pub(crate) struct Delivery {
+    /// What was delivered: the version of the Secret that the key is in; of a sealed key its type, certificate and form.
     pub of: String,
     /// The keys that the KDC had then.
     pub keys: BTreeMap<Principal, KeyStamp>,
@@ -49,7 +49,7 @@ pub struct Delivery {
 
 /// What tells the keys of a principal from those before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyStamp {
+pub(crate) struct KeyStamp {
     /// Version of the newest.
     pub version: u32,
     /// When they were last changed, seconds since 1970 by the KDC's clock.
@@ -59,8 +59,8 @@ pub struct KeyStamp {
 impl Record {
     /// What `spec` makes, but for the account: that depends on what is known of it.
     #[must_use]
-    pub fn of(spec: &Spec) -> Self {
-        // What somebody else wrote is not ours to remove.
+    pub(crate) fn of(spec: &Spec) -> Self {
+        // What someone else wrote is not ours to remove.
         let places = spec.secret.clone().filter(|_| !spec.key_type.is_preset()).into_iter().collect();
         let (secrets, sealed) =
             if spec.seal_with.is_some() { (BTreeSet::new(), places) } else { (places, BTreeSet::new()) };
@@ -80,12 +80,11 @@ impl Record {
 
 /// The part of a resource's metadata that is ours.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Meta {
+pub(crate) struct Meta {
     /// The resource stays until its end is seen to.
     pub finalizer: bool,
-    /// See there.
     pub record: Record,
-    /// Somebody wants another key, whatever this one is.
+    /// Someone wants another key, whatever this one is.
     pub force_rekey: bool,
     /// Label: there are keys to be trimmed.
     pub has_old_keys: bool,
@@ -93,12 +92,11 @@ pub struct Meta {
 
 /// A resource, as far as a decision needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeySpec {
-    /// Ours.
+pub(crate) struct KeySpec {
     pub meta: Meta,
     /// It is being deleted.
     pub deleting: bool,
-    /// Somebody wants nothing to be done.
+    /// Someone wants nothing to be done.
     pub suspended: bool,
     /// What shall be; Err: the rule that it breaks.
     pub spec: Result<Spec, String>,
@@ -106,20 +104,20 @@ pub struct KeySpec {
 
 /// Whether a key is that of the KDC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Validity {
-    /// Nobody has asked, because a principal is not there.
+pub(crate) enum Validity {
+    /// No one has asked, because a principal is not there.
     Unchecked,
     /// The KDC took it.
     Valid,
     /// The KDC said that it is not.
     Invalid,
-    /// Nobody can be asked: what is recorded of its delivery counts.
+    /// No one can be asked: what is recorded of its delivery counts.
     Recorded,
 }
 
 /// What a Secret has in the wanted place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Material {
+pub(crate) struct Material {
     /// Whether it is that of the KDC.
     pub validity: Validity,
     /// Entries of a keytab; none for a password.
@@ -128,7 +126,7 @@ pub struct Material {
 
 /// The wanted Secret, or SealedSecret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretSeen {
+pub(crate) struct SecretSeen {
     /// There is none, or it has our label.
     pub is_writable: bool,
     /// None: it has no such key.
@@ -139,10 +137,8 @@ pub struct SecretSeen {
 
 /// A key that is sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SealedKey {
-    /// Of which type.
+pub(crate) struct SealedKey {
     pub key_type: KeyType,
-    /// Whose.
     pub principals: Vec<Principal>,
     /// Where it goes: a key of a SealedSecret.
     pub place: SecretKey,
@@ -153,7 +149,7 @@ pub struct SealedKey {
 impl SealedKey {
     /// The one that `spec` asks for. None: it asks for none.
     #[must_use]
-    pub fn of(spec: &Spec) -> Option<Self> {
+    pub(crate) fn of(spec: &Spec) -> Option<Self> {
         if spec.key_type == KeyType::Disabled {
             return None;
         }
@@ -162,9 +158,8 @@ impl SealedKey {
     }
 }
 
-/// What there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// Of the wanted and the recorded principals.
     pub principals: BTreeMap<Principal, Presence>,
     /// The wanted Secret, if one is wanted.
@@ -181,16 +176,15 @@ pub struct Observed {
 
 /// What other resources have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Others {
+pub(crate) struct Others {
     /// What belongs to them: who has it recorded, or else comes first.
     pub owned: Record,
     /// What they want or have recorded.
     pub wanted: Record,
 }
 
-/// What else counts.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// How long a key stays after another has followed it, s.
     pub expire_old_s: u64,
     /// Now, seconds since 1970.
@@ -201,27 +195,21 @@ pub struct Rules {
     pub delivery: Option<Delivery>,
 }
 
-/// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Write the metadata.
+pub(crate) enum Action {
     Mark {
         /// What shall be there.
         meta: Meta,
         /// The wish for another key is fulfilled: its annotation goes. Otherwise it stays as it is, whatever is known of it.
         fulfilled: bool,
     },
-    /// Make a principal.
     Create(Principal),
     /// Let a principal get tickets, or not.
     Allow(Principal, bool),
     /// New random keys, into a Secret.
     MakeKeys {
-        /// Whose.
         principals: Vec<Principal>,
-        /// Where they go.
         secret: SecretKey,
-        /// Those before stay.
         keep_old: bool,
     },
     /// A random value, into a Secret.
@@ -245,7 +233,7 @@ pub enum Action {
 impl Action {
     /// Whether it fulfils the wish for another key.
     #[must_use]
-    pub fn is_another_key(&self, wish: &KeySpec) -> bool {
+    pub(crate) fn is_another_key(&self, wish: &KeySpec) -> bool {
         let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type.is_preset());
         match self {
             Self::MakeKeys { .. } | Self::MakeValue(_) | Self::MakeTrust(..) | Self::MakeSealed(_) => true,
@@ -257,10 +245,9 @@ impl Action {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// This, and then look again.
     Do(Action),
-    /// Nothing.
     Done {
         /// When a key must be trimmed, seconds since 1970.
         trim_at_s: Option<u64>,
@@ -269,15 +256,14 @@ pub enum Decision {
     },
     /// Nothing can be done, for this reason.
     Refused(String),
-    /// Somebody wants nothing to be done.
+    /// Someone wants nothing to be done.
     Suspended,
     /// The resource may go.
     Released,
 }
 
-/// Decides.
 #[must_use]
-pub fn decide(wish: &KeySpec, observed: &Observed, others: &Others, rules: &Rules) -> Decision {
+pub(crate) fn decide(wish: &KeySpec, observed: &Observed, others: &Others, rules: &Rules) -> Decision {
     if wish.deleting {
         return end(wish, observed, others);
     }
@@ -396,7 +382,7 @@ fn key(spec: &Spec, wish: &KeySpec, observed: &Observed, rules: &Rules) -> Optio
             crate::MANAGER
         )))
     };
-    // It is given to the KDC and sealed in one step: nobody could read it back between the two. Whatever is killed there, the delivery is not recorded, and another key is made.
+    // It is given to the KDC and sealed in one step: no one could read it back between the two. Whatever is killed there, the delivery is not recorded, and another key is made.
     if let Some(sealed) = SealedKey::of(spec) {
         let is_delivered = validity == Some(Validity::Valid) && !is_forced;
         return if is_delivered { None } else { make(Action::MakeSealed(sealed)) };
@@ -420,7 +406,7 @@ fn key(spec: &Spec, wish: &KeySpec, observed: &Observed, rules: &Rules) -> Optio
             secret: place.clone(),
             keep_old: spec.keep_old_keys,
         }),
-        // A password is written first and given to the KDC then: whatever is killed between the two, nobody has lost it.
+        // A password is written first and given to the KDC then: whatever is killed between the two, no one has lost it.
         (KeyType::Password | KeyType::Trust, Some(_)) if is_forced => make_value(),
         (KeyType::Password | KeyType::Trust, None) => make_value(),
         (KeyType::Password | KeyType::Trust, Some(Validity::Valid)) => None,

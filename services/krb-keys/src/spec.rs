@@ -16,7 +16,7 @@ const SECRET_CHARACTERS_MAX: usize = 253;
 
 /// The two kinds of resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A key in the KDC, and mostly in a Secret.
     KerberosKey,
     /// A random value in a Secret; no KDC knows it.
@@ -25,10 +25,8 @@ pub enum Kind {
 
 /// A resource of the own namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ResourceId {
-    /// Of which kind.
+pub(crate) struct ResourceId {
     pub kind: Kind,
-    /// Its name.
     pub name: String,
 }
 
@@ -41,7 +39,7 @@ impl fmt::Display for ResourceId {
 /// One key of one Secret of the own namespace, written `secret/key`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct SecretKey {
+pub(crate) struct SecretKey {
     /// Name of the Secret.
     pub secret: String,
     /// Key in its data.
@@ -72,7 +70,7 @@ fn name_and_key(field: &'static str, text: &str) -> Result<(String, String), Spe
 
 /// One key of one ConfigMap of the own namespace, written `name/key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigMapKey {
+pub(crate) struct ConfigMapKey {
     /// Name of the ConfigMap.
     pub config_map: String,
     /// Key in its data.
@@ -101,16 +99,15 @@ impl From<SecretKey> for String {
 
 /// What kind of key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyType {
+pub(crate) enum KeyType {
     /// A keytab with random keys.
     Random,
-    /// A random password.
     Password,
-    /// The password that stands in the Secret, whoever wrote it.
+    /// The password that is in the Secret, whoever wrote it.
     PresetPassword,
     /// The key of a trust between realms, made here.
     Trust,
-    /// The key of a trust between realms that stands in the Secret, whoever wrote it.
+    /// The key of a trust between realms that is in the Secret, whoever wrote it.
     PresetTrust,
     /// The principals get no tickets.
     Disabled,
@@ -119,22 +116,21 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// Whether what stands in the Secret counts, whoever wrote it.
+    /// Whether what is in the Secret counts, whoever wrote it.
     #[must_use]
-    pub const fn is_preset(self) -> bool {
+    pub(crate) const fn is_preset(self) -> bool {
         matches!(self, Self::PresetPassword | Self::PresetTrust)
     }
 
     /// Whether it is the key of a trust between realms.
     #[must_use]
-    pub const fn is_trust(self) -> bool {
+    pub(crate) const fn is_trust(self) -> bool {
         matches!(self, Self::Trust | Self::PresetTrust)
     }
 }
 
-/// What shall be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spec {
+pub(crate) struct Spec {
     /// What kind of key.
     pub key_type: KeyType,
     /// Whose; none for [`KeyType::Local`].
@@ -151,9 +147,9 @@ pub struct Spec {
     pub remark: Option<&'static str>,
 }
 
-/// `spec` of a KerberosKey, as it stands in the resource.
+/// `spec` of a KerberosKey, as it is in the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct KerberosKeyFields {
+pub(crate) struct KerberosKeyFields {
     /// `type`
     pub key_type: String,
     /// `principal`
@@ -174,48 +170,27 @@ pub struct KerberosKeyFields {
 
 /// The rule that a resource breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
+pub(crate) enum SpecError {
     /// Not the form of the kind.
     #[error("the resource is not readable: {reason}")]
-    Unreadable {
-        /// Of the parser.
-        reason: String,
-    },
+    Unreadable { reason: String },
     /// `type`
     #[error("spec.type {key_type:?} is none of Random, Password, PresetPassword, Trust, PresetTrust and Disabled")]
-    Type {
-        /// As given.
-        key_type: String,
-    },
+    Type { key_type: String },
     /// `principal`, `additionalPrincipals`
     #[error("spec.{field}: {rule}")]
-    Principal {
-        /// Which.
-        field: &'static str,
-        /// The rule.
-        rule: PrincipalError,
-    },
+    Principal { field: &'static str, rule: PrincipalError },
     /// `secret`, `sealWith`, or the parts of one.
     #[error(
         "spec.{field} {text:?} must have the form name/key: a-z, 0-9, `.` and `-` before the `/`, letters, digits, `.`, `_` and `-` after it"
     )]
-    Place {
-        /// Which.
-        field: &'static str,
-        /// As given.
-        text: String,
-    },
+    Place { field: &'static str, text: String },
     /// `account`
     #[error("spec.account.{0}")]
     Account(#[from] AccountError),
     /// A field that another one needs.
     #[error("spec.{field} {rule}")]
-    Field {
-        /// Which.
-        field: &'static str,
-        /// The rule.
-        rule: &'static str,
-    },
+    Field { field: &'static str, rule: &'static str },
 }
 
 impl KerberosKeyFields {
@@ -223,7 +198,7 @@ impl KerberosKeyFields {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn validate(&self) -> Result<Spec, SpecError> {
+    pub(crate) fn validate(&self) -> Result<Spec, SpecError> {
         let broken = |field, rule| Err(SpecError::Field { field, rule });
         let key_type = match self.key_type.as_str() {
             "Random" => KeyType::Random,
@@ -297,7 +272,7 @@ impl KerberosKeyFields {
 ///
 /// # Errors
 /// The first rule that it breaks.
-pub fn validate_local(secret: &str, key: &str, format: &str) -> Result<Spec, SpecError> {
+pub(crate) fn validate_local(secret: &str, key: &str, format: &str) -> Result<Spec, SpecError> {
     if format != "Password" {
         return Err(SpecError::Field { field: "format", rule: "must be Password, the only format there is" });
     }

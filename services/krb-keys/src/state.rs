@@ -21,19 +21,16 @@ use crate::reconcile::{Action, Decision, Delivery, Observed, Others, Record, Rul
 use crate::spec::{Kind, ResourceId, Spec};
 use accounts::Accounts;
 
-/// Steps of one pass. More than any needs: who finds more to do each time works against somebody.
+/// Steps of one pass. More than any needs: who finds more to do each time works against someone.
 const STEPS_MAX: u32 = 300;
 /// Characters of one reason that are told.
 const REASON_CHARACTERS_MAX: usize = 300;
 
 /// What a state must be told before it begins.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Its own identity.
+pub(crate) struct Settings {
     pub instance: Uuid,
-    /// The cluster.
     pub cluster: Uuid,
-    /// Its version.
     pub version: String,
     /// Whom it administers the realm as.
     pub principal: String,
@@ -52,13 +49,11 @@ enum Standing {
     Ready(Option<&'static str>),
     /// Its keys are as they shall be, and its account is not known yet.
     AccountPending,
-    /// It breaks a rule, or somebody must do something.
+    /// It breaks a rule, or someone must do something.
     Refused(String),
-    /// It was tried.
     Failed(String),
-    /// Nobody answered, so nothing is known.
+    /// No one answered, so nothing is known.
     Unknown(String),
-    /// Nothing is done.
     Suspended,
 }
 
@@ -87,9 +82,8 @@ struct Pass {
     doing: Option<Action>,
 }
 
-/// See the module.
 #[derive(Debug)]
-pub struct State {
+pub(crate) struct State {
     settings: Settings,
     listed: BTreeSet<Kind>,
     entries: BTreeMap<ResourceId, Entry>,
@@ -102,7 +96,7 @@ pub struct State {
 impl State {
     /// Knows no resource yet.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         let node = KeysNode {
             instance: settings.instance,
             cluster: settings.cluster,
@@ -116,18 +110,17 @@ impl State {
 
     /// The metrics with which the own Edge Node begins.
     #[must_use]
-    pub fn node_metrics(&self) -> Vec<Metric> {
+    pub(crate) fn node_metrics(&self) -> Vec<Metric> {
         self.node.to_metrics()
     }
 
     /// What the service says about itself.
     #[must_use]
-    pub const fn node(&self) -> &KeysNode {
+    pub(crate) const fn node(&self) -> &KeysNode {
         &self.node
     }
 
-    /// Takes one event.
-    pub fn on_event(&mut self, event: Event, now: Now) {
+    pub(crate) fn on_event(&mut self, event: Event, now: Now) {
         match event {
             Event::DeadlineReached => {}
             Event::Node(NodeEvent::Command { device: Some(device), metrics, .. }) => {
@@ -146,13 +139,13 @@ impl State {
 
     /// `Now::mono` at which [`Event::DeadlineReached`] is due.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let idle = self.pass.is_none() && self.is_complete();
         idle.then(|| self.entries.values().map(|entry| entry.due).min()).flatten()
     }
 
     /// What is to be done, in order.
-    pub fn poll_effects(&mut self) -> Vec<Effect> {
+    pub(crate) fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -317,7 +310,7 @@ impl State {
                 entry.forced_done |= wish.meta.force_rekey && doing.is_some_and(|action| action.is_another_key(wish));
                 self.look(id.clone());
             }
-            // Somebody else was faster; what there is now decides.
+            // Someone else was faster; what there is now decides.
             Err(KeyError::Conflict(_)) => self.look(id.clone()),
             Err(trouble) => self.fail(id, &trouble, now),
         }
@@ -363,7 +356,7 @@ impl State {
         }
     }
 
-    /// What other resources own and want. Of what nobody has recorded the first by kind and name is the owner.
+    /// What other resources own and want. Of what no one has recorded the first by kind and name is the owner.
     fn others(&self, id: &ResourceId) -> Others {
         let mut others = Others::default();
         let own = self.entries.get(id).map(|entry| &entry.resource.wish.meta.record);
@@ -458,7 +451,6 @@ fn status(standing: &Standing, generation: i64) -> Status {
     Status { status: status.to_owned(), reason: reason.to_owned(), message, observed_generation: generation }
 }
 
-/// For the log.
 const fn word(action: &Action) -> &'static str {
     match action {
         Action::Mark { .. } => "record",
@@ -482,8 +474,11 @@ fn on_node(event: &NodeEvent) {
         NodeEvent::Born { bd_seq, rebirth } => tracing::debug!(bd_seq = bd_seq.get(), rebirth, "krb-keys is born"),
         NodeEvent::Offline { reason } => tracing::warn!(reason, "krb-keys lost its session as edge node"),
         NodeEvent::Forwarded { sent, dropped } => tracing::info!(sent, dropped, "stored values were forwarded"),
-        NodeEvent::Command { .. } => {
-            tracing::debug!("command ignored: it is neither rebirth nor the answer to an account")
+        NodeEvent::Command { metrics, .. } => {
+            tracing::debug!(
+                metrics = metrics.len(),
+                "command ignored: it is neither rebirth nor the answer to an account"
+            )
         }
         NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
         NodeEvent::Displaced(_) | NodeEvent::Contested(_) | NodeEvent::Stopped => tracing::debug!(?event, "edge node"),

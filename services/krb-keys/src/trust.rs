@@ -12,7 +12,6 @@ const NORMAL_SALT: &str = ":normal";
 /// What both realms make their keys of.
 #[derive(Clone)]
 pub struct TrustKey {
-    /// The password.
     pub password: Zeroizing<String>,
     /// Version of the keys (`kvno`).
     pub version: u16,
@@ -30,7 +29,6 @@ impl std::fmt::Debug for TrustKey {
 /// The rule that a Secret's value breaks. Nothing of the value is shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrustKeyError {
-    /// Not the form.
     #[error("the value must be JSON {{\"password\", \"kvno\", \"etypes\"}}")]
     Form,
     /// `password`
@@ -44,12 +42,7 @@ pub enum TrustKeyError {
     Types,
     /// One of `etypes`
     #[error("etypes[{position}] {rule}, alone or with {NORMAL_SALT} behind it")]
-    Type {
-        /// Which, from 0.
-        position: usize,
-        /// The rule.
-        rule: kerberos_client::EncryptionTypeError,
-    },
+    Type { position: usize, rule: kerberos_client::EncryptionTypeError },
 }
 
 impl TrustKey {
@@ -91,7 +84,7 @@ impl TrustKey {
 
 /// The version that follows; after the last there is the first again.
 #[must_use]
-pub fn next_version(version: u32) -> u16 {
+pub(crate) fn next_version(version: u32) -> u16 {
     u16::try_from(version).ok().and_then(|version| version.checked_add(1)).unwrap_or(1)
 }
 

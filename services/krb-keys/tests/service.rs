@@ -340,7 +340,7 @@ async fn a_sealed_key_is_opened_by_the_controller_and_made_again_only_for_a_reas
     site.until_in_step("zz").await;
     assert_eq!((sealed(&site).unwrap(), site.kdc.key_version(NODE)), (before.clone(), Some(2)), "a restart makes none");
 
-    // Somebody gives the KDC another key; the SealedSecret goes.
+    // Someone gives the KDC another key; the SealedSecret goes.
     site.kdc.administer(&format!("cpw -randkey {NODE}@{REALM}"));
     site.until("another key", |site| sealed(site).is_some_and(|now| now != before)).await;
     site.until("its keytab", |site| site.secret("robot", "keytab").is_some_and(|keytab| entries(&keytab) == [4])).await;
@@ -350,7 +350,7 @@ async fn a_sealed_key_is_opened_by_the_controller_and_made_again_only_for_a_reas
     site.until("its keytab", |site| site.secret("robot", "keytab").is_some_and(|keytab| entries(&keytab) == [5])).await;
     assert_eq!(site.kdc.key_version(NODE), Some(5));
 
-    // One of somebody else is left alone.
+    // One of someone else is left alone.
     let stranger = json!({
         "apiVersion": "bitnami.com/v1alpha1", "kind": "SealedSecret",
         "metadata": { "name": "other", "namespace": site.cluster.namespace() }, "spec": { "encryptedData": { "keytab": "x" } },
@@ -476,7 +476,7 @@ async fn an_account_is_asked_for_recorded_when_it_is_answered_and_goes_with_its_
     assert_eq!(annotations["krbkeys.factoryplus.app.amrc.co.uk/account-uuid"], ACCOUNT);
     running.stop().await;
 
-    // A second start knows it, and asks nobody.
+    // A second start knows it, and asks no one.
     until(&mut host, &mut keys, "the end", |keys| !keys.is_complete()).await;
     let running = site.run();
     let shown = |keys: &KeysReplica| keys.accounts().get("robot").is_some_and(|account| account.uuid.is_some());

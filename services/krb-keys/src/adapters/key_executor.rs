@@ -27,9 +27,8 @@ struct Unwritten {
     keytab: Zeroizing<Vec<u8>>,
 }
 
-/// See the module.
 #[derive(Clone)]
-pub struct KeyExecutor {
+pub(crate) struct KeyExecutor {
     client: Client,
     namespace: String,
     secrets: Secrets,
@@ -48,7 +47,7 @@ impl std::fmt::Debug for KeyExecutor {
 impl KeyExecutor {
     /// On resources and Secrets of `namespace`.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, kdc: Kdc) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, kdc: Kdc) -> Self {
         let secrets = Secrets::new(client.clone(), namespace);
         let sealing = Sealing::new(client.clone(), namespace, kdc.clone());
         Self { client, namespace: namespace.to_owned(), secrets, sealing, kdc, unwritten: Arc::default() }
@@ -58,7 +57,7 @@ impl KeyExecutor {
     ///
     /// # Errors
     /// [`KeyError`]: what is asked for is not known.
-    pub async fn look(&self, question: Question) -> Result<Observed, KeyError> {
+    pub(crate) async fn look(&self, question: Question) -> Result<Observed, KeyError> {
         let mut observed = Observed::default();
         for principal in question.principals {
             let presence = self.kdc.presence(&principal).await?;
@@ -193,7 +192,7 @@ impl KeyExecutor {
     ///
     /// # Errors
     /// [`KeyError`]: it may be done, or not.
-    pub async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<Option<Delivery>, KeyError> {
+    pub(crate) async fn act(&self, id: &ResourceId, uid: &str, action: Action) -> Result<Option<Delivery>, KeyError> {
         match action {
             Action::SetTrust(principal, secret) => return self.set_trust(&principal, &secret).await,
             Action::MakeSealed(key) => return self.sealing.make(key).await.map(Some),
@@ -245,7 +244,7 @@ impl KeyExecutor {
         let written = self
             .secrets
             .change(place, |value| {
-                // What was there and is no keytab is no key that anybody could use.
+                // What was there and is not a keytab is not a key that anyone could use.
                 let before = value.filter(|_| keep_old).and_then(|value| Keytab::parse(value).ok()).unwrap_or_default();
                 let names: BTreeSet<&str> = principals.iter().map(Principal::as_str).collect();
                 Ok(Some(before.followed_by(newer.clone(), &names).to_bytes()))
@@ -263,7 +262,7 @@ impl KeyExecutor {
     }
 
     /// Says how a resource stands. Failing is no harm: it is said again when it changes.
-    pub async fn tell(&self, id: &ResourceId, status: &Status) {
+    pub(crate) async fn tell(&self, id: &ResourceId, status: &Status) {
         if let Err(error) = resources::tell_status(&self.client, &self.namespace, id, status).await {
             tracing::warn!(resource = %id, %error, "the status cannot be written");
         }
@@ -310,7 +309,7 @@ pub(super) fn random_text() -> Result<Zeroizing<String>, KeyError> {
     Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(&random::<VALUE_BYTES>()?[..])))
 }
 
-/// Bytes that nobody can guess.
+/// Bytes that no one can guess.
 pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
     let mut bytes = Zeroizing::new([0; N]);
     let filled = aws_lc_rs::rand::fill(&mut bytes[..]);

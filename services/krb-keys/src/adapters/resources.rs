@@ -59,7 +59,7 @@ const FIELD_MANAGER: &str = "krb-keys";
 #[x_kube(validation = Rule::new("!has(self.account) || has(self.account.uuid) || has(self.account.class)").message("account needs uuid or class"))]
 #[x_kube(validation = Rule::new("!has(self.account) || !has(self.account.name) || has(self.account.class)").message("name of account needs class"))]
 #[serde(rename_all = "camelCase")]
-pub struct KerberosKeySpec {
+pub(crate) struct KerberosKeySpec {
     /// Disabled, Random, Password, PresetPassword, Trust or PresetTrust.
     #[serde(rename = "type")]
     #[schemars(regex(pattern = r"^(Disabled|Random|Password|PresetPassword|Trust|PresetTrust)$"))]
@@ -90,7 +90,7 @@ pub struct KerberosKeySpec {
 
 /// The account of a principal.
 #[derive(Debug, Clone, PartialEq, Default, KubeSchema, Serialize, Deserialize)]
-pub struct AccountSpec {
+pub(crate) struct AccountSpec {
     /// An object that exists and stays when the account goes. Absent: one is made, and goes with the account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
@@ -113,7 +113,7 @@ pub struct AccountSpec {
 
 /// An address on Sparkplug.
 #[derive(Debug, Clone, PartialEq, Eq, Default, KubeSchema, Serialize, Deserialize)]
-pub struct AccountNode {
+pub(crate) struct AccountNode {
     /// Edge Node id.
     pub node: String,
     /// Group; only that of the cluster, which is the default.
@@ -132,7 +132,7 @@ pub struct AccountNode {
     status = "KeyStatus",
     doc = "A random value in a Secret; made once, and again when it is deleted."
 )]
-pub struct LocalSecretSpec {
+pub(crate) struct LocalSecretSpec {
     /// Name of the Secret.
     #[schemars(regex(pattern = r"^[a-z0-9.-]+$"))]
     pub secret: String,
@@ -146,7 +146,7 @@ pub struct LocalSecretSpec {
 
 /// How a resource stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, KubeSchema, Serialize, Deserialize)]
-pub struct KeyStatus {
+pub(crate) struct KeyStatus {
     /// One of the type Ready.
     #[serde(default)]
     pub conditions: Vec<KeyCondition>,
@@ -155,7 +155,7 @@ pub struct KeyStatus {
 /// A condition as Kubernetes has them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, KubeSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeyCondition {
+pub(crate) struct KeyCondition {
     /// `Ready`
     #[serde(rename = "type")]
     pub kind: String,
@@ -197,7 +197,7 @@ fn api(client: &Client, namespace: &str, kind: Kind) -> Api<DynamicObject> {
 }
 
 /// Watches both kinds until the inbox is gone or the result is dropped.
-pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, health: &Health) -> Watches {
+pub(crate) fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, health: &Health) -> Watches {
     let mut watches = Watches::default();
     for kind in [Kind::KerberosKey, Kind::LocalSecret] {
         let read = move |object: DynamicObject| Some((object.name_any(), read(kind, &object)));
@@ -297,7 +297,7 @@ fn account(spec: AccountSpec) -> AccountFields {
 ///
 /// # Errors
 /// Kubernetes, or another object has the name.
-pub async fn mark(
+pub(crate) async fn mark(
     client: &Client,
     namespace: &str,
     (id, uid): (&ResourceId, &str),
@@ -334,7 +334,12 @@ pub async fn mark(
 ///
 /// # Errors
 /// Kubernetes.
-pub async fn tell_status(client: &Client, namespace: &str, id: &ResourceId, status: &Status) -> Result<(), KeyError> {
+pub(crate) async fn tell_status(
+    client: &Client,
+    namespace: &str,
+    id: &ResourceId,
+    status: &Status,
+) -> Result<(), KeyError> {
     let condition = KeyCondition {
         kind: "Ready".to_owned(),
         status: status.status.clone(),
@@ -354,7 +359,7 @@ pub async fn tell_status(client: &Client, namespace: &str, id: &ResourceId, stat
 }
 
 /// An error of the API, without what was sent: that may be secret.
-pub fn trouble(error: &kube::Error) -> KeyError {
+pub(crate) fn trouble(error: &kube::Error) -> KeyError {
     match error {
         kube::Error::Api(status) if status.code == 409 => KeyError::Conflict("the object".to_owned()),
         kube::Error::Api(status) => KeyError::Kubernetes(format!("{} ({})", status.reason, status.code)),

@@ -1,4 +1,4 @@
-//! Keys that are sealed: made, given to the KDC, sealed for a certificate and written into SealedSecrets of the own namespace. Nobody can read them back, so each time it is said what was
+//! Keys that are sealed: made, given to the KDC, sealed for a certificate and written into SealedSecrets of the own namespace. No one can read them back, so each time it is said what was
 //! delivered. Only SealedSecrets with our label are written.
 
 use std::collections::BTreeMap;
@@ -32,9 +32,8 @@ struct Unwritten {
     stamps: BTreeMap<Principal, KeyStamp>,
 }
 
-/// See the module.
 #[derive(Clone)]
-pub struct Sealing {
+pub(crate) struct Sealing {
     namespace: String,
     config_maps: Api<ConfigMap>,
     sealed: Api<DynamicObject>,
@@ -52,7 +51,7 @@ impl std::fmt::Debug for Sealing {
 impl Sealing {
     /// In `namespace`, of keys that `kdc` gets.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, kdc: Kdc) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, kdc: Kdc) -> Self {
         let kind = GroupVersionKind::gvk("bitnami.com", "v1alpha1", "SealedSecret");
         let kind = ApiResource::from_gvk_with_plural(&kind, "sealedsecrets");
         Self {
@@ -68,7 +67,11 @@ impl Sealing {
     ///
     /// # Errors
     /// Kubernetes, the KDC.
-    pub async fn look(&self, key: &SealedKey, may_ask: bool) -> Result<(SecretSeen, Option<Delivery>), KeyError> {
+    pub(crate) async fn look(
+        &self,
+        key: &SealedKey,
+        may_ask: bool,
+    ) -> Result<(SecretSeen, Option<Delivery>), KeyError> {
         let found = self.get(&key.place).await?;
         let value = found.as_ref().and_then(|object| value(object, &key.place));
         let certificate = self.certificate(&key.seal_with).await?;
@@ -88,7 +91,7 @@ impl Sealing {
     ///
     /// # Errors
     /// Kubernetes.
-    pub async fn holds(&self, place: &SecretKey) -> Result<bool, KeyError> {
+    pub(crate) async fn holds(&self, place: &SecretKey) -> Result<bool, KeyError> {
         Ok(self.get(place).await?.is_some_and(|object| is_ours(&object) && value(&object, place).is_some()))
     }
 
@@ -96,7 +99,7 @@ impl Sealing {
     ///
     /// # Errors
     /// Kubernetes; the SealedSecret is not ours.
-    pub async fn clear(&self, place: &SecretKey) -> Result<(), KeyError> {
+    pub(crate) async fn clear(&self, place: &SecretKey) -> Result<(), KeyError> {
         self.change(place, None).await
     }
 
@@ -104,7 +107,7 @@ impl Sealing {
     ///
     /// # Errors
     /// [`KeyError`]; the KDC may have another key then.
-    pub async fn make(&self, key: SealedKey) -> Result<Delivery, KeyError> {
+    pub(crate) async fn make(&self, key: SealedKey) -> Result<Delivery, KeyError> {
         let content = |reason| KeyError::Content(key.place.clone(), reason);
         let pem = self.certificate(&key.seal_with).await?.map_err(content)?;
         let certificate = usable(&pem).map_err(content)?;

@@ -17,7 +17,7 @@ use crate::{MANAGED_BY_LABEL, MANAGER};
 pub(super) const TRIES: u32 = 10;
 
 /// What a Secret has in one place.
-pub struct Found {
+pub(crate) struct Found {
     /// There is no such Secret, or it has our label.
     pub is_writable: bool,
     /// The value; None: there is none.
@@ -34,12 +34,12 @@ impl std::fmt::Debug for Found {
 
 /// Secrets of one namespace.
 #[derive(Debug, Clone)]
-pub struct Secrets(Api<Secret>);
+pub(crate) struct Secrets(Api<Secret>);
 
 impl Secrets {
     /// Of `namespace`.
     #[must_use]
-    pub fn new(client: Client, namespace: &str) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
         Self(Api::namespaced(client, namespace))
     }
 
@@ -47,7 +47,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Kubernetes.
-    pub async fn read(&self, place: &SecretKey) -> Result<Found, KeyError> {
+    pub(crate) async fn read(&self, place: &SecretKey) -> Result<Found, KeyError> {
         let secret = self.0.get_opt(&place.secret).await.map_err(|error| trouble(&error))?;
         let is_writable = secret.as_ref().is_none_or(is_ours);
         let version =
@@ -60,7 +60,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Kubernetes; the Secret is not ours; what `change` says.
-    pub async fn change<F>(&self, place: &SecretKey, mut change: F) -> Result<(), KeyError>
+    pub(crate) async fn change<F>(&self, place: &SecretKey, mut change: F) -> Result<(), KeyError>
     where
         F: FnMut(Option<&[u8]>) -> Result<Option<Zeroizing<Vec<u8>>>, String> + Send,
     {

@@ -166,7 +166,7 @@ impl World {
                 return Some(Material { validity: Validity::Recorded, entries: Vec::new() });
             }
             (key_type, Held::Value(value)) if has_password(key_type) => (known[0].password == Some(*value), Vec::new()),
-            // A keytab is no password that anybody could type.
+            // A keytab is not a password that anyone could type.
             (key_type, Held::Keys(_)) if has_password(key_type) => return None,
             _ => (false, Vec::new()),
         };
@@ -354,7 +354,7 @@ fn where_the_kdc_cannot_be_asked_the_recorded_delivery_counts() {
         assert_eq!(world.changes, 1, "{key_type:?}");
         world.kill();
         assert_eq!(world.decide(&Others::default()), DONE, "it is recorded");
-        // Somebody gives the KDC another key, or writes another one into the Secret.
+        // Someone gives the KDC another key, or writes another one into the Secret.
         world.change_password(&principal("a"), Some(99));
         assert_eq!(world.settle(), DONE);
         assert_eq!(world.kdc[&principal("a")].password, Some(1));

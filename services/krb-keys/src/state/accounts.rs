@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// Says which accounts are wanted. Before all resources are known nothing is said, so that nobody takes half of them for all.
+    /// Says which accounts are wanted. Before all resources are known nothing is said, so that no one takes half of them for all.
     pub(super) fn tell_accounts(&mut self) {
         if !self.is_complete() {
             return;

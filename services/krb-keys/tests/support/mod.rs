@@ -137,7 +137,7 @@ impl Site {
         Some(STANDARD.decode(secret["data"][key].as_str()?).unwrap())
     }
 
-    /// Writes a Secret as somebody else.
+    /// Writes a Secret as someone else.
     pub fn write_secret(&self, name: &str, key: &str, value: &str) {
         let metadata = json!({ "name": name, "namespace": self.cluster.namespace() });
         let secret =
