@@ -60,7 +60,7 @@ pub enum Command {
     /// Show and write the attestation policy of an edge cluster
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Make the keys that joining hosts believe
+    /// Generate the fleet's signing keys
     #[command(subcommand)]
     Trust(TrustCommand),
     /// Seal secrets so that only one edge cluster can open them; put them into its repository, list and delete them
@@ -72,7 +72,7 @@ pub enum Command {
     /// Check the cluster manager's record of writes
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Write the access control of an MQTT server: who may say and hear what
+    /// Write the access control of an MQTT server: who may publish and subscribe to what
     #[command(subcommand)]
     Acl(AclCommand),
 }
@@ -248,7 +248,7 @@ pub enum IdentityCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Make certificates of a cluster void: all that count, or those named
+    /// Revoke certificates of a cluster: all that are valid, or those named
     Revoke {
         /// Name or UUID
         cluster: String,
@@ -267,7 +267,7 @@ pub enum IdentityCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Fence the present machines of a cluster off: every identity and token of it is void, and only a new token lets others in
+    /// Fence the present machines of a cluster off: every identity and token of it is revoked, and only a new token enrols others
     Replace {
         /// Name or UUID
         cluster: String,
@@ -477,7 +477,7 @@ pub enum ConfigCommand {
 pub enum AclCommand {
     /// Write the configuration files by which a server keeps clusters apart, for users named by their certificates
     Generate(AclGenerateArguments),
-    /// Put the revocation lists of all authorities into one file for the server; one that would lock somebody out is refused
+    /// Put the revocation lists of all authorities into one file for the server; one that would lock out a client is refused
     Crl(AclCrlArguments),
 }
 

@@ -52,7 +52,7 @@ fn with_exit_codes(command: clap::Command) -> clap::Command {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a whole factory on this machine: broker, centre and simulated edge clusters
+    /// Run a whole factory on this machine: broker, central services and simulated edge clusters
     Up(UpArguments),
     /// A command on a fleet that runs.
     #[command(flatten)]

@@ -42,7 +42,7 @@ pub struct UpArguments {
     /// Hosts of each simulated edge cluster
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub hosts: u16,
-    /// Print one line per change instead of a live table (also when the output is no terminal)
+    /// Print one line per change instead of a live table (also when the output is not a terminal)
     #[arg(long)]
     pub plain: bool,
 }

@@ -49,7 +49,7 @@ pub enum TokenCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Revoke a token: nobody is let in by it any more
+    /// Revoke a token: no request is authorised by it any more
     Revoke {
         /// Its name
         name: String,
@@ -66,6 +66,6 @@ pub enum Scope {
     Viewer,
     /// Also write and remove secrets
     Operator,
-    /// Also let others in
+    /// Also make tokens and approve identities
     Administrator,
 }

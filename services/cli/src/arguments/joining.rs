@@ -16,7 +16,7 @@ pub enum TrustCommand {
         /// Directory of the files `root.key` and `root.pub`
         #[arg(long, default_value = "trust")]
         dir: PathBuf,
-        /// Replace a root that is there: everything that it certified is void then
+        /// Replace a root that is there: nothing that it certified is valid any more
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -39,7 +39,7 @@ pub enum TrustCommand {
         /// Days that the certificate is valid
         #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3660))]
         days: u32,
-        /// Epoch of the certificate: hosts believe none below the epoch that they pin
+        /// Epoch of the certificate: hosts accept none below the epoch that they pin
         #[arg(long, default_value_t = 1)]
         epoch: u32,
         /// Certify the key that is there again, instead of making one
@@ -61,7 +61,7 @@ pub enum IssuedPurpose {
     JoinIssuer,
     /// Make the first member, and recover members when no join service is left: a person
     ClusterAdmin,
-    /// Sign the attestation policy: whoever says which hosts are admitted
+    /// Sign the attestation policy: the person who decides which hosts are admitted
     PolicySigner,
 }
 
@@ -103,7 +103,7 @@ pub enum PolicyCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Sign and write the attestation policy of a cluster; one that would admit nobody is refused
+    /// Sign and write the attestation policy of a cluster; one that would admit no host is refused
     Set {
         /// Cluster name or UUID
         cluster: String,

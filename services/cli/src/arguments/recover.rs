@@ -9,7 +9,7 @@ use super::Options;
 pub enum RecoverCommand {
     /// Show which clusters hold what this control plane sends, and what differs between ConfigDB and each edge
     Status {
-        /// Cluster name; once for each. Without, every cluster that is heard
+        /// Cluster name; once for each. Without, every cluster whose edge sync is alive
         cluster: Vec<String>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
@@ -20,7 +20,7 @@ pub enum RecoverCommand {
         /// Cluster name; once for each
         #[arg(required_unless_present = "all")]
         cluster: Vec<String>,
-        /// Every cluster that is heard and holds
+        /// Every cluster whose edge sync is alive and holds
         #[arg(long, conflicts_with = "cluster")]
         all: bool,
         #[command(flatten)]

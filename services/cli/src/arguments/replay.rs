@@ -16,7 +16,7 @@ pub struct ReplayArguments {
     /// How many times as fast as it was recorded, for example 10 or 0.5; max: as fast as it goes
     #[arg(long, default_value = "1", value_parser = speed, allow_hyphen_values = true)]
     pub speed: Speed,
-    /// Put this in front of every group, so that nobody takes the replay for the living nodes
+    /// Put this in front of every group, so that no host takes the replay for the living nodes
     #[arg(long, default_value = "", value_name = "TEXT")]
     pub group_prefix: String,
     #[command(flatten)]

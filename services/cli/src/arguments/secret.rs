@@ -116,7 +116,7 @@ pub struct ApiOptions {
     /// PEM file of the certificate authorities to trust, for https; by default those of the system
     #[arg(long, env = "SPARKFLEET_API_CA_FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Speak http also with another machine, where whoever is on the way reads the token and may change the certificate
+    /// Speak http also with another machine, where everyone on the way reads the token and may change the certificate
     #[arg(long)]
     pub allow_http: bool,
     #[command(flatten)]

@@ -59,7 +59,7 @@ pub struct WatchArguments {
     /// End after this time, for example 90s or 8h
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub lasting: Option<Duration>,
-    /// Ask nodes whose birth was not seen for a rebirth, once each: named ones (--group with --node) at once, others when they are first heard
+    /// Ask nodes whose birth was not seen for a rebirth, once each: named ones (--group with --node) at once, others when a message of theirs is first received
     #[arg(long)]
     pub rebirth: bool,
     /// Add every message that --group and --node let pass to this file, undecoded; --read and `sparkfleet replay` take it
@@ -341,7 +341,7 @@ impl Watch {
         let asked = self.arguments.rebirth || self.arguments.read.is_some() || self.hinted;
         if !asked && self.arguments.output != WatchForm::Tree && message.has_nameless_metrics() {
             self.hinted = true;
-            remark("only a birth tells the names behind aliases: --rebirth asks the nodes for theirs");
+            remark("only a birth has the names behind aliases: --rebirth asks the nodes for theirs");
         }
     }
 
