@@ -367,7 +367,7 @@ impl Client {
         let written = self
             .write(request)
             .await
-            .with_context(|| format!("{} (if somebody else has just changed it: try again)", T::slug()))?;
+            .with_context(|| format!("{} (if another writer has just changed it: try again)", T::slug()))?;
         let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
         self.until("ConfigDB to publish the entry", known).await?;
         Ok(written.revision)

@@ -151,7 +151,7 @@ fn base(url: &str, allow_http: bool) -> anyhow::Result<String> {
         Some("https") => {}
         Some("http") if is_here || allow_http => {}
         Some("http") => {
-            let help = "write https://, or --allow-http where nobody else is on the way";
+            let help = "write https://, or --allow-http where no one else is on the way";
             return Err(anyhow!("--url {url:?} would show the token to whoever is on the way; {help}"));
         }
         _ => return Err(anyhow!("--url {url:?} is neither http nor https; {help}")),

@@ -96,7 +96,7 @@ impl Default for BrokerConfig {
 pub enum BrokerError {
     /// The address can be reached from other machines.
     #[error(
-        "the embedded broker only listens on a loopback address, not on {listen}, because it asks nobody for a password; use 127.0.0.1, or an MQTT server such as Mosquitto with --broker"
+        "the embedded broker only listens on a loopback address, not on {listen}, because it asks no client for a password; use 127.0.0.1, or an MQTT server such as Mosquitto with --broker"
     )]
     NotLoopback {
         /// The address asked for.

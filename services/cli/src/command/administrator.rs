@@ -383,7 +383,7 @@ fn not_reached(node: &EdgeNodeDescriptor, wish: &str, is_heard: bool, options: &
         client::not_reached(timeout, &format!("{node} {wish}"))
     } else {
         let timeout = humantime::format_duration(timeout);
-        anyhow!("waited {timeout} for {node}; it was never heard: is the host on, and does it know this broker?")
+        anyhow!("waited {timeout} for {node}; it was never received: is the host on, and does it know this broker?")
     };
     exit::with_code(exit::TIMEOUT, error)
 }

@@ -45,8 +45,12 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
             in_force(&mut client, uuid).await?;
         }
         let value = json!({ "uuid": uuid, "name": entry.name, "revoked": count });
-        let lines =
-            || vec![format!("{}: {count} tokens revoked; nobody can fetch its script or enrol as it", entry.name)];
+        let lines = || {
+            vec![format!(
+                "{}: {count} tokens revoked; its script cannot be fetched, and no cluster can enrol as it",
+                entry.name
+            )]
+        };
         output::print(options.presentation.output, lines, &value)?;
         client.close().await;
         return Ok(());

@@ -39,7 +39,7 @@ pub fn run(arguments: &AclCrlArguments) -> anyhow::Result<()> {
     if bundle.due.is_empty() {
         return Ok(());
     }
-    let error = anyhow!("past half of its time, make it anew: {}", bundle.due.join("; "));
+    let error = anyhow!("past half of its time, make it again: {}", bundle.due.join("; "));
     Err(exit::with_code(exit::FAILURE, error))
 }
 

@@ -34,7 +34,7 @@ pub async fn run(wanted: &str, file: &Path, signer: &SignerArguments, options: &
     let signer = Signer::open(signer, uuid)?;
     let mut policy = signer.checked(stands)?;
     if let Some(revoked) = hosts.iter().find(|host| listed(&policy, &host.ek).1) {
-        let error = anyhow!("endorsement key {} is revoked; nobody of the list was enrolled", revoked.ek);
+        let error = anyhow!("endorsement key {} is revoked; no host of the list was enrolled", revoked.ek);
         return Err(exit::with_code(exit::REFUSED, error));
     }
     let total = hosts.len();

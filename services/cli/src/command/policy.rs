@@ -82,7 +82,7 @@ pub fn check(policy: &AttestationPolicy) -> anyhow::Result<()> {
 pub(super) fn told(standing: &JoinReport) -> String {
     let state = standing.policy_state.as_deref();
     match (standing.alive, state, standing.policy_agreed) {
-        (_, None, _) => "never heard of; nobody judges by this policy".to_owned(),
+        (_, None, _) => "never received: no join service judges by this policy".to_owned(),
         (false, Some(_), _) => "away; the policy reaches it when it comes back".to_owned(),
         (true, Some(state), false) if state != "unknown" && standing.policy_error.is_some() => {
             format!("refuses this policy: {}", standing.policy_error.as_deref().unwrap_or_default())

@@ -255,7 +255,7 @@ fn where_a_policy_stands_is_said_in_a_line() {
     };
     let in_force = JoinReport { policy_agreed: true, ..report(Some("in-force")) };
     let error = Some("no variant".to_owned());
-    assert!(policy::told(&report(None)).contains("nobody judges by this policy"));
+    assert!(policy::told(&report(None)).contains("no join service judges by this policy"));
     assert!(policy::told(&JoinReport { alive: false, ..report(Some("in-force")) }).starts_with("away"));
     assert_eq!(policy::told(&report(Some("in-force"))), "has revision 7; this one is on its way");
     assert_eq!(policy::told(&in_force), "in-force");

@@ -148,7 +148,7 @@ async fn release(client: &mut Client, row: &Comparison, decision: RecoveryDecisi
 async fn discard(wanted: &str, yes: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
     let rows = compared(&mut client, std::slice::from_ref(&wanted.to_owned())).await?;
-    let row = rows.first().ok_or_else(|| usage(anyhow!("no cluster {wanted:?} is heard")))?;
+    let row = rows.first().ok_or_else(|| usage(anyhow!("no edge sync of cluster {wanted:?} is alive")))?;
     if !row.is_open() {
         return Err(usage(anyhow!("{wanted} follows this control plane already; nothing is held")));
     }

@@ -94,7 +94,7 @@ fn waiting(fleet: &Fleet, clusters: &[ClusterRow], deployments: &[DeploymentRow]
     let hosts = fleet.joining_hosts(None).into_iter().filter(|row| row.state == HostState::Pending);
     waiting.extend(hosts.map(|row| {
         let name = format!("{}/{}", row.cluster, row.title());
-        format!("host {name}: waits for somebody to let it in; `sparkfleet host approve {name}`")
+        format!("host {name}: waits for approval; `sparkfleet host approve {name}`")
     }));
     waiting
 }

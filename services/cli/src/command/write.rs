@@ -168,7 +168,9 @@ impl Write {
     fn missed(&self) -> anyhow::Error {
         let (place, name) = (&self.arguments.place, &self.arguments.name);
         match (&self.sent, &self.reported) {
-            (None, _) => anyhow!("no birth of {place} was heard: is it alive, and does it obey Node Control/Rebirth?"),
+            (None, _) => {
+                anyhow!("no birth of {place} was received: is it alive, and does it obey Node Control/Rebirth?")
+            }
             (Some(_), None) => anyhow!("{name} was written; {place} reported nothing of it"),
             (Some(_), Some(value)) => anyhow!("{name} was written; {place} reports {value}"),
         }
