@@ -46,3 +46,91 @@ fn what_a_decision_deletes_is_named_in_the_order_of_names() {
     bench.sync(NAME, &node, &[(first, running("Robot")), (second, running("Belt")), (HERE, going)]);
     assert_eq!(names(&compare(&bench.fleet, NAME).unwrap().only_at_edge), "Belt, Robot");
 }
+
+/// An edge of the cluster that runs this deployment, and keeps these entries of it and of the cluster.
+fn kept(bench: &mut Bench, deployment: Option<Entries>, cluster: Option<Entries>) -> Comparison {
+    let node = SyncNode {
+        cluster_uuid: CLUSTER,
+        desired_held: Some(true),
+        desired_hold_reason: Some("another store".to_owned()),
+        cluster_entries: cluster,
+        ..SyncNode::default()
+    };
+    let mut running = reported("Oven_1", DeploymentState::Applied, Some(true));
+    running.entries = deployment;
+    bench.sync(NAME, &node, &[(AT_EDGE, running)]);
+    compare(&bench.fleet, NAME).unwrap()
+}
+
+fn entries(slug: &str, value: Value) -> Entries {
+    Entries([(slug.to_owned(), value)].into())
+}
+
+fn adopted(bench: &Bench, comparison: &Comparison) -> [Vec<WriteRequest>; 2] {
+    adoption(&bench.fleet, comparison, |object| WriteRequest::put("r", object))
+}
+
+#[test]
+fn what_runs_at_the_edge_is_written_back_under_its_own_id_and_class() {
+    let deployment = serde_json::json!({ "cluster": CLUSTER, "name": "Oven_1", "chart": known::chart::EDGE_AGENT });
+    let mut bench = Bench::with_cluster();
+    let comparison = kept(&mut bench, Some(entries(EdgeDeployment::slug(), deployment.clone())), None);
+    let [cluster, on_it] = adopted(&bench, &comparison);
+    assert!(cluster.is_empty(), "ConfigDB knows the cluster");
+    assert_eq!((on_it.len(), on_it[0].object), (1, AT_EDGE));
+    assert_eq!(on_it[0].entries.get(EdgeDeployment::slug()), Some(&Some(deployment)));
+    assert!(on_it[0].registration.is_some(), "the object does not exist any more");
+}
+
+#[test]
+fn a_deployment_that_differs_gets_the_entries_of_the_edge_and_keeps_its_object() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(AT_EDGE, "Oven_1", Some("paint-1"));
+    let other = serde_json::json!({ "cluster": CLUSTER, "name": "Oven_1", "hostname": "paint-9" });
+    let comparison = kept(&mut bench, Some(entries(EdgeDeployment::slug(), other.clone())), None);
+    assert_eq!((names(&comparison.different).as_str(), comparison.only_at_edge.len()), ("Oven_1", 0));
+    let [_, on_it] = adopted(&bench, &comparison);
+    assert_eq!(on_it[0].entries.get(EdgeDeployment::slug()), Some(&Some(other)));
+    assert!(on_it[0].registration.is_none(), "it is there");
+}
+
+#[test]
+fn a_cluster_that_configdb_lost_is_written_back_first_or_has_to_be_created() {
+    let own = serde_json::json!({ "name": NAME, "namespace": "fplus-edge" });
+    let mut bench = Bench::new();
+    let comparison = kept(&mut bench, Some(Entries::default()), Some(entries(EdgeCluster::slug(), own.clone())));
+    assert!(comparison.is_unknown && comparison.is_open());
+    assert_eq!(obstacle(&bench.fleet, &comparison), None);
+    let [cluster, _] = adopted(&bench, &comparison);
+    assert_eq!((cluster.len(), cluster[0].object), (1, CLUSTER));
+    assert_eq!(cluster[0].entries.get(EdgeCluster::slug()), Some(&Some(own)));
+    let mut bench = Bench::new();
+    let comparison = kept(&mut bench, Some(Entries::default()), None);
+    let reason = obstacle(&bench.fleet, &comparison).unwrap();
+    assert!(reason.ends_with(&format!("sparkfleet cluster create {NAME} --uuid {CLUSTER}")), "{reason}");
+}
+
+#[test]
+fn what_the_edge_keeps_no_entries_of_is_an_obstacle_that_is_named() {
+    let mut bench = Bench::with_cluster();
+    let comparison = kept(&mut bench, None, None);
+    assert_eq!(names(&comparison.without_entries), "Oven_1");
+    let reason = obstacle(&bench.fleet, &comparison).unwrap();
+    assert_eq!(reason, "the edge keeps no entries of Oven_1; write them by hand first");
+    let [cluster, on_it] = adopted(&bench, &comparison);
+    assert!(cluster.is_empty() && on_it.is_empty(), "nothing is made up");
+}
+
+#[test]
+fn how_a_cluster_stands_is_said_by_what_weighs_most() {
+    let mut bench = Bench::with_cluster();
+    bench.sync(NAME, &SyncNode { cluster_uuid: CLUSTER, ..SyncNode::default() }, &[]);
+    let follows = compare(&bench.fleet, NAME).unwrap();
+    assert_eq!((follows.described().as_str(), follows.is_open()), ("follows", false));
+    let another = Comparison { follows_another: true, ..follows.clone() };
+    assert_eq!((another.described().as_str(), another.is_open()), ("follows another store", true));
+    let unknown = Comparison { is_unknown: true, ..another };
+    assert_eq!(unknown.described(), "ConfigDB does not know this cluster");
+    let held = Comparison { held: Some("older".to_owned()), ..unknown };
+    assert_eq!(held.described(), "held: older");
+}
