@@ -30,7 +30,7 @@ LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh
 TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test brokers kubernetes cluster lab check fmt clippy tidy doc package shellcheck deny bench soak prove tck fuzz
+.PHONY: help up test brokers kubernetes cluster lab check fmt clippy tidy doc package semver shellcheck deny bench soak prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -68,7 +68,7 @@ lab: ## stories of real machines in QEMU: firmware, TPM, measured boot, encrypte
 	@[ "$$(id -u)" -eq 0 ] || { echo "make lab: only root can make a host's root file system (mmdebstrap, chroot): sudo make lab"; exit 1; }
 	$(CARGO) test --locked -p lab --test lab -- --ignored --nocapture --test-threads=1 $(ARGS)
 
-check: fmt clippy tidy doc package shellcheck deny ## format, lints, rules of the repository, documentation, packages, scripts, dependencies
+check: fmt clippy tidy doc package semver shellcheck deny ## format, lints, rules of the repository, documentation, packages, scripts, dependencies
 
 fmt: ## is everything formatted?
 	$(CARGO) fmt --all -- --check
@@ -80,11 +80,19 @@ clippy: ## lints, warnings are errors
 tidy: ## the rules that no compiler checks (tests/tidy)
 	$(CARGO) test --locked -p tidy
 
-doc: ## documentation builds without warnings
+doc: ## documentation builds without warnings; that of the library also as docs.rs and its smallest user build it
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS="-D warnings --cfg docsrs" $(CARGO) doc --no-deps --locked --all-features -p sparkplug -p sparkplug-mqtt
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked --no-default-features -p sparkplug -p sparkplug-mqtt
 
 package: ## the Sparkplug library can be packed for crates.io
 	$(CARGO) package --locked --no-verify --allow-dirty -p sparkplug -p sparkplug-mqtt
+
+semver: ## the library's API fits the version that its last release leaves, if there is one and cargo-semver-checks is installed
+	@release="$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)"; \
+	if [ -z "$$release" ]; then echo "make semver: no release is tagged, so there is no API to compare with"; \
+	elif command -v cargo-semver-checks >/dev/null; then cargo semver-checks -p sparkplug -p sparkplug-mqtt --baseline-rev "$$release"; \
+	else echo "cargo-semver-checks is not installed: the library's API is not compared with $$release (cargo install cargo-semver-checks --locked)"; fi
 
 shellcheck: ## scripts have no known traps
 	@.ci/tools shellcheck git

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate, UpdateError};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{DeviceId, Metric, Value};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Value};
 use sparkplug::{edge_node::EdgeNode, host::HostApplication};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -13,6 +13,8 @@ use tokio::task::JoinHandle;
 use crate::driver::Order;
 use crate::events::Events;
 use crate::listener::{Listener, ListenerEvent, ListenerRequest};
+use crate::machine::HostInput;
+use crate::snapshot::NodeSnapshot;
 
 /// The machine has stopped; it takes nothing any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -153,7 +155,8 @@ impl HostRequests {
     /// # Errors
     /// [`Stopped`]
     pub async fn request(&self, request: HostRequest) -> Result<(), Stopped> {
-        self.0.send(Order { input: request, answer: None }).await.map_err(|_| Stopped)
+        let input = HostInput::Request(request);
+        self.0.send(Order { input, answer: None }).await.map_err(|_| Stopped)
     }
 
     /// Gives the machine a request without waiting.
@@ -161,11 +164,25 @@ impl HostRequests {
     /// # Errors
     /// [`TryError`]
     pub fn try_request(&self, request: HostRequest) -> Result<(), TryError<HostRequest>> {
-        match self.0.try_send(Order { input: request, answer: None }) {
-            Ok(()) => Ok(()),
-            Err(mpsc::error::TrySendError::Full(order)) => Err(TryError::Full(order.input)),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(TryError::Stopped),
+        match self.0.try_reserve() {
+            Ok(room) => {
+                room.send(Order { input: HostInput::Request(request), answer: None });
+                Ok(())
+            }
+            Err(mpsc::error::TrySendError::Full(())) => Err(TryError::Full(request)),
+            Err(mpsc::error::TrySendError::Closed(())) => Err(TryError::Stopped),
         }
+    }
+
+    /// What the host knows of a node now; None: it was never heard of. What events tell that the application has not taken yet is in it. Waits while the connection is congested.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn node(&self, node: &EdgeNodeDescriptor) -> Result<Option<NodeSnapshot>, Stopped> {
+        let (answer, known) = oneshot::channel();
+        let input = HostInput::Look { node: node.clone(), answer };
+        self.0.send(Order { input, answer: None }).await.map_err(|_| Stopped)?;
+        known.await.map_err(|_| Stopped)
     }
 }
 
@@ -191,6 +208,14 @@ impl HostHandle {
     /// [`TryError`]
     pub fn try_request(&self, request: HostRequest) -> Result<(), TryError<HostRequest>> {
         self.requests().try_request(request)
+    }
+
+    /// See [`HostRequests::node`].
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn node(&self, node: &EdgeNodeDescriptor) -> Result<Option<NodeSnapshot>, Stopped> {
+        self.requests().node(node).await
     }
 
     /// The way in, for other tasks.

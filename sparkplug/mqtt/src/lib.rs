@@ -51,6 +51,7 @@ mod plain_name;
 mod receipts;
 mod server_address;
 mod session;
+mod snapshot;
 mod speaker;
 mod tls;
 
@@ -72,6 +73,7 @@ pub use journal::StoreError;
 pub use listener::ListenerEvent;
 pub use password::Password;
 pub use pem::PemError;
+pub use snapshot::{DeviceSnapshot, NodeSnapshot};
 pub use speaker::{Displaced, unless_displaced};
 
 use driver::{Driver, Ends, Order};

@@ -4,10 +4,13 @@ use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
-use sparkplug::Now;
 use sparkplug::edge_node::{EdgeNode, NodeEvent, NodeOutput, NodeUpdate, StoreAction, UpdateError};
 use sparkplug::host::{HostApplication, HostEvent, HostOutput, HostRequest};
 use sparkplug::session::{TransportAction, TransportEvent};
+use sparkplug::{EdgeNodeDescriptor, Now};
+use tokio::sync::oneshot;
+
+use crate::snapshot::NodeSnapshot;
 
 /// What comes out of a machine.
 #[derive(Debug)]
@@ -97,13 +100,26 @@ impl Machine for EdgeNode {
     }
 }
 
+/// What an application says to its Host Application.
+#[derive(Debug)]
+pub(crate) enum HostInput {
+    /// For the machine.
+    Request(HostRequest),
+    /// What does it know of that node?
+    Look { node: EdgeNodeDescriptor, answer: oneshot::Sender<Option<NodeSnapshot>> },
+}
+
 impl Machine for HostApplication {
-    type Input = HostRequest;
+    type Input = HostInput;
     type Refusal = Infallible;
     type Event = HostEvent;
 
-    fn input(&mut self, input: HostRequest, now: Now) -> Result<(), Infallible> {
-        self.request(input, now);
+    fn input(&mut self, input: HostInput, now: Now) -> Result<(), Infallible> {
+        match input {
+            HostInput::Request(request) => self.request(request, now),
+            // Whoever asked may have gone away meanwhile.
+            HostInput::Look { node, answer } => drop(answer.send(self.node(&node).map(NodeSnapshot::of))),
+        }
         Ok(())
     }
 
@@ -126,12 +142,12 @@ impl Machine for HostApplication {
         })
     }
 
-    fn stop() -> HostRequest {
-        HostRequest::Stop
+    fn stop() -> HostInput {
+        HostInput::Request(HostRequest::Stop)
     }
 
-    fn is_stop(input: &HostRequest) -> bool {
-        matches!(input, HostRequest::Stop)
+    fn is_stop(input: &HostInput) -> bool {
+        matches!(input, HostInput::Request(HostRequest::Stop))
     }
 
     fn is_stopped(event: &HostEvent) -> bool {

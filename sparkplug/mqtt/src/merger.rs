@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered, SelectAll, Stream, StreamExt};
+use sparkplug::EdgeNodeDescriptor;
 use sparkplug::host::{HostApplication, HostEvent, HostMerge, HostRequest, MergeOutput};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{self, OwnedPermit};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::driver::Order;
 use crate::events;
 use crate::handle::Outlet;
+use crate::machine::HostInput;
+use crate::snapshot::NodeSnapshot;
 
 /// Orders that wait for a turn.
 const ORDERS_MAX: usize = 64;
@@ -104,7 +107,10 @@ impl Merger {
             self.carry_out();
             match self.next_turn().await {
                 Turn::Order(Some(Order { input, answer })) => {
-                    self.merge.request(input);
+                    match input {
+                        HostInput::Request(request) => self.merge.request(request),
+                        HostInput::Look { node, answer } => self.look(node, answer),
+                    }
                     if let Some(answer) = answer {
                         // Whoever asked may have gone away meanwhile.
                         let _ = answer.send(Ok(()));
@@ -153,6 +159,24 @@ impl Merger {
         }
     }
 
+    /// Asks every session, and answers with the best that one of them knows. A session that takes no orders is left out.
+    fn look(&self, node: EdgeNodeDescriptor, answer: oneshot::Sender<Option<NodeSnapshot>>) {
+        let asked = self.lanes.iter().filter_map(|lane| {
+            let (answer, known) = oneshot::channel();
+            let input = HostInput::Look { node: node.clone(), answer };
+            lane.orders.try_send(Order { input, answer: None }).ok().map(|()| known)
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        tokio::spawn(async move {
+            let mut best: Option<NodeSnapshot> = None;
+            while let Some(known) = asked.next().await {
+                best = known.ok().flatten().map(|known| known.or_better(best.take())).or(best);
+            }
+            // Whoever asked may have gone away meanwhile.
+            let _ = answer.send(best);
+        });
+    }
+
     fn stop_all(&mut self) {
         self.is_stopping = true;
         for lane in &self.lanes {
@@ -193,7 +217,9 @@ impl Merger {
         let lane = &mut self.lanes[server];
         lane.is_reserving = false;
         match (permit, lane.waiting.pop_front()) {
-            (Ok(permit), Some(input)) => drop(permit.send(Order { input, answer: None })),
+            (Ok(permit), Some(request)) => {
+                drop(permit.send(Order { input: HostInput::Request(request), answer: None }));
+            }
             (Ok(_), None) => {}
             // It has stopped.
             (Err(_), _) => lane.waiting.clear(),

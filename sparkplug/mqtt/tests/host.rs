@@ -11,7 +11,7 @@ use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::session::QoS;
 use sparkplug::state::HostState;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId, Metric, Value};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, spawn_edge_node, spawn_host};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, Stopped, spawn_edge_node, spawn_host};
 use support::mosquitto::Mosquitto;
 use support::proxy::Proxy;
 use support::tap::Tap;
@@ -220,4 +220,35 @@ async fn devices_come_and_go_in_the_order_in_which_the_node_says_so() {
     assert_eq!(devices, BTreeMap::from(expected), "after {:?}", began.elapsed());
     host.stop().await;
     node.stop().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_is_what_the_host_knows_of_a_node() {
+    let server = Mosquitto::start();
+    let mut host = host(&mqtt(&server.url()));
+    online(&mut host).await;
+    assert_eq!(host.node(&descriptor()).await.unwrap(), None);
+    let node = node(&mqtt(&server.url()));
+    let device = DeviceId::new("Oven").unwrap();
+    node.update(NodeUpdate::DeviceBirth { device: device.clone(), metrics: vec![Metric::new("Heat", 20.5)] })
+        .await
+        .unwrap();
+    until(&mut host, "a device", |event| matches!(event, HostEvent::DeviceBirth { .. }).then_some(())).await;
+    node.set("Counter", 7_u64).await.unwrap();
+    until(&mut host, "data", |event| matches!(event, HostEvent::NodeData { .. }).then_some(())).await;
+    let known = host.node(&descriptor()).await.unwrap().unwrap();
+    assert!(known.is_alive() && known.stale_at.is_none() && known.born_at.is_some(), "{known:?}");
+    assert_eq!(known.metric("Counter").and_then(|metric| metric.value.clone()), Some(Value::from(7_u64)));
+    let oven = &known.devices[&device];
+    assert!(oven.is_alive());
+    assert_eq!(oven.metric("Heat").and_then(|metric| metric.value.clone()), Some(Value::from(20.5)));
+    node.stop().await;
+    until(&mut host, "the death", |event| matches!(event, HostEvent::NodeDeath { .. }).then_some(())).await;
+    let known = host.node(&descriptor()).await.unwrap().unwrap();
+    assert!(!known.is_alive() && known.stale_at.is_some());
+    assert_eq!(known.devices[&device].stale_at, known.stale_at, "a device dies with its node");
+    assert!(known.metric("Counter").is_some(), "the last values are kept");
+    let requests = host.requests();
+    host.stop().await;
+    assert_eq!(requests.node(&descriptor()).await, Err(Stopped));
 }

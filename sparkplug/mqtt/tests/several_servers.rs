@@ -119,6 +119,8 @@ async fn a_host_on_both_servers_follows_a_node_whose_server_is_killed_and_restar
     let mut tap = Tap::start(first.address().port()).await;
     assert!(state(&mut tap).await.online);
     command_arrives(&mut host, &mut node, 9).await;
+    let known = host.node(&descriptor()).await.unwrap().expect("it was born on both");
+    assert!(known.is_alive(), "what the server knows on which it is counts: {known:?}");
     soon("the stop", host.stop()).await;
     assert!(!state(&mut tap).await.online);
     node.stop().await;

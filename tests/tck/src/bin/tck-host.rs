@@ -19,13 +19,11 @@
 //! | `drop` | end as if killed: the server publishes the will |
 #![allow(clippy::print_stdout, reason = "a program on the command line")]
 
-use std::collections::BTreeMap;
-
 use clap::Parser;
-use sparkplug::host::{HostConfig, HostEvent, HostRequest};
+use sparkplug::host::{HostConfig, HostEvent, HostRequest, Liveness};
 use sparkplug::payload::Dialect;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId};
-use sparkplug_mqtt::{Clock, HostRequests, MqttConfig, spawn_host};
+use sparkplug_mqtt::{Clock, HostRequests, MqttConfig, NodeSnapshot, spawn_host};
 use tck::console::{self, Words, word};
 
 /// A Sparkplug Host Application that prints what it hears
@@ -64,15 +62,11 @@ async fn main() -> anyhow::Result<()> {
     let mqtt = MqttConfig { all_servers: args.all_servers, ..args.server.config() };
     let mut host = spawn_host(config, &mqtt, Clock::new())?;
     let requests = host.requests();
-    let mut fleet = Fleet::default();
     let mut lines = console::lines();
     loop {
         tokio::select! {
             event = host.recv() => match event {
-                Some(event) => {
-                    fleet.take(&event);
-                    print(&event);
-                }
+                Some(event) => print(&event),
                 None => return Ok(()),
             },
             line = lines.recv() => match line.as_deref().map(str::trim) {
@@ -84,7 +78,7 @@ async fn main() -> anyhow::Result<()> {
                 // The process ends here and now; nobody says good-bye to the server.
                 Some("drop") => std::process::exit(0),
                 Some("") => {}
-                Some(line) => if let Err(error) = order(&requests, &fleet, line).await {
+                Some(line) => if let Err(error) = order(&requests, line).await {
                     eprintln!("{line}: {error}");
                 },
             },
@@ -99,7 +93,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn order(requests: &HostRequests, fleet: &Fleet, line: &str) -> Result<(), String> {
+async fn order(requests: &HostRequests, line: &str) -> Result<(), String> {
     let mut words = Words::of(line);
     let request = match &*words.next("the order")? {
         "ncmd" => HostRequest::Command { node: node(&mut words)?, device: None, metrics: vec![words.metric()?] },
@@ -112,7 +106,9 @@ async fn order(requests: &HostRequests, fleet: &Fleet, line: &str) -> Result<(),
         "expect" => HostRequest::Expect { node: node(&mut words)? },
         "forget" => HostRequest::Forget { node: node(&mut words)? },
         "state" => {
-            fleet.print(&node(&mut words)?);
+            let node = node(&mut words)?;
+            let known = requests.node(&node).await.map_err(|error| error.to_string())?;
+            print_state(&node, known.as_ref());
             return Ok(());
         }
         _ => return Err("is none of ncmd, dcmd, rebirth, expect, forget, state, stop, close, drop".to_owned()),
@@ -126,46 +122,16 @@ fn node(words: &mut Words<'_>) -> Result<EdgeNodeDescriptor, String> {
     EdgeNodeDescriptor::parse(&group, &edge_node).map_err(|error| error.to_string())
 }
 
-/// Who is alive, and since when who is not.
-#[derive(Default)]
-struct Fleet(BTreeMap<EdgeNodeDescriptor, Node>);
-
-/// Of a node, and of each device since its birth: None while alive, else a word for it.
-#[derive(Default)]
-struct Node {
-    ended: Option<String>,
-    devices: BTreeMap<DeviceId, Option<String>>,
-}
-
-impl Fleet {
-    fn take(&mut self, event: &HostEvent) {
-        let Some(node) = event.node().map(|node| self.0.entry(node.clone())) else { return };
-        let dead = |timestamp: &u64| format!("dead {timestamp}");
-        match event {
-            HostEvent::NodeBirth { .. } => *node.or_default() = Node::default(),
-            HostEvent::NodeDeath { timestamp, .. } => {
-                let node = node.or_default();
-                node.ended = Some(dead(timestamp));
-                for device in node.devices.values_mut() {
-                    device.get_or_insert_with(|| dead(timestamp));
-                }
-            }
-            HostEvent::NodeStale { .. } => node.or_default().ended = Some("stale".to_owned()),
-            HostEvent::DeviceBirth { device, .. } => _ = node.or_default().devices.insert(device.clone(), None),
-            HostEvent::DeviceDeath { device, timestamp, .. } => {
-                node.or_default().devices.insert(device.clone(), Some(dead(timestamp)));
-            }
-            _ => {}
-        }
-    }
-
-    fn print(&self, node: &EdgeNodeDescriptor) {
-        let alive = || "alive".to_owned();
-        let Some(known) = self.0.get(node) else { return println!("state {} unknown", of_node(node)) };
-        println!("state {} {}", of_node(node), known.ended.clone().unwrap_or_else(alive));
-        for (device, ended) in &known.devices {
-            println!("  {} {}", word(device.as_str()), ended.clone().unwrap_or_else(alive));
-        }
+/// What is known of a node, in a line, and in one for each device.
+fn print_state(node: &EdgeNodeDescriptor, known: Option<&NodeSnapshot>) {
+    let Some(known) = known else { return println!("state {} unknown", of_node(node)) };
+    let ended = |of: &str, stale_at: Option<u64>| stale_at.map_or("alive".to_owned(), |since| format!("{of} {since}"));
+    let word_of_node = if known.liveness == Liveness::Stale { "stale" } else { "dead" };
+    println!("state {} {}", of_node(node), ended(word_of_node, known.stale_at));
+    for (device, replica) in &known.devices {
+        let with_node = replica.stale_at == known.stale_at;
+        let ended = ended(if with_node { word_of_node } else { "dead" }, replica.stale_at);
+        println!("  {} {ended}", word(device.as_str()));
     }
 }
 
