@@ -107,15 +107,18 @@ impl HostApplication {
             Ok(state) => state,
             Err(error) => return self.reject(topic, error.to_string()),
         };
-        let own = self.own_state.as_ref().is_some_and(|own| *own.host() == host);
+        let is_online = self.phase == Phase::Online;
+        let own = self.own_state.as_mut().filter(|own| is_online && *own.host() == host);
+        let answer = own.and_then(|own| own.heard(state));
         self.heed_host(&host, state, now);
         self.event(HostEvent::HostState { host, state });
         // tck-id-message-flow-hid-sparkplug-state-message-delivered. Before the own birth that is the end of the last session,
         // during a stop the own death. Most servers deliver the retained end of the last session behind their SUBACK, when the own birth is on its way already: it is answered
         // with the same birth once more. The standard exempts no delivery after the birth, and the retain flag does not tell an old offline from a present one: a will that
-        // a bridge or another server of a cluster passes on may come with it. A birth too many changes nothing, one too few leaves the host offline for everyone.
-        if own && !state.online && self.phase == Phase::Online {
-            self.publish_birth();
+        // a bridge or another server of a cluster passes on may come with it. A birth too many changes nothing, one too few leaves the host offline for everyone: only while an answer
+        // is on its way is there no other.
+        if let Some(birth) = answer {
+            self.publish(birth);
         }
     }
 

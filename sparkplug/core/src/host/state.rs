@@ -11,11 +11,13 @@ pub(super) struct OwnState {
     /// By server (tck-id-operational-behavior-host-application-multi-server-timestamp).
     timestamps: Vec<u64>,
     server: usize,
+    /// An own offline was answered, and the answer has not come back from the server.
+    is_answering: bool,
 }
 
 impl OwnState {
     pub(super) fn new(host: HostId, servers: usize) -> Self {
-        Self { host, timestamps: vec![0; servers.max(1)], server: 0 }
+        Self { host, timestamps: vec![0; servers.max(1)], server: 0, is_answering: false }
     }
 
     pub(super) const fn host(&self) -> &HostId {
@@ -27,6 +29,7 @@ impl OwnState {
     /// delivered late does not pass for news.
     pub(super) fn will(&mut self, server: usize, wall: u64) -> Publish {
         self.server = server.min(self.timestamps.len() - 1);
+        self.is_answering = false;
         let timestamp = wall.max(self.timestamps[self.server].saturating_add(1));
         self.timestamps[self.server] = timestamp;
         self.publish(false, timestamp)
@@ -35,6 +38,17 @@ impl OwnState {
     /// tck-id-host-topic-phid-birth-payload-timestamp, tck-id-payloads-state-birth-payload: the timestamp of the will
     pub(super) fn birth(&self) -> Publish {
         self.publish(true, self.timestamps[self.server])
+    }
+
+    /// An own STATE arrived; yields the birth if it asks for an answer. A server delivers what is published on a topic in its order: whatever arrives before an answer has come back,
+    /// came to the server before that answer, which so stands for it, too. A server that delivers once for each filter that fits has one answer.
+    pub(super) fn heard(&mut self, state: HostState) -> Option<Publish> {
+        if state.online {
+            self.is_answering &= state.timestamp != self.timestamps[self.server];
+            return None;
+        }
+        let is_answered = std::mem::replace(&mut self.is_answering, true);
+        (!is_answered).then(|| self.birth())
     }
 
     /// tck-id-host-topic-phid-death-payload-timestamp-disconnect-clean: the present time, not that of the will

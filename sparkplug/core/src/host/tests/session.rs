@@ -78,6 +78,34 @@ fn a_retained_own_offline_after_the_birth_is_answered_with_the_same_birth() {
     bench.expect(&["state H false 5", BIRTH]);
 }
 
+/// tck-id-message-flow-hid-sparkplug-state-message-delivered: of each of two filters that fit, a server may deliver one; a later one is answered again.
+#[test]
+fn an_own_offline_that_is_delivered_twice_is_answered_once() {
+    let offline = |timestamp: u64| format!(r#"{{"online":false,"timestamp":{timestamp}}}"#);
+    let mut bench = Bench::online(config());
+    for _ in 0..3 {
+        bench.receive("spBv1.0/STATE/H", offline(5));
+    }
+    bench.expect(&["state H false 5", BIRTH, "state H false 5", "state H false 5"]);
+    // That of another session is not the answer.
+    bench.receive("spBv1.0/STATE/H", r#"{"online":true,"timestamp":6}"#);
+    bench.receive("spBv1.0/STATE/H", offline(7));
+    bench.expect(&["state H true 6", "state H false 7"]);
+    bench.receive("spBv1.0/STATE/H", r#"{"online":true,"timestamp":1700000000000}"#);
+    bench.receive("spBv1.0/STATE/H", offline(7));
+    bench.expect(&["state H true 1700000000000", "state H false 7", BIRTH]);
+    // A session that is lost takes its answer with it.
+    bench.lose();
+    bench.outputs();
+    bench.pass(Duration::from_secs(60));
+    bench.on(TransportEvent::Connected);
+    bench.on(TransportEvent::Subscribed);
+    bench.outputs();
+    bench.receive("spBv1.0/STATE/H", offline(8));
+    let lines = bench.lines();
+    assert!(lines.len() == 2 && lines[1].contains(r#""online":true"#), "{lines:?}");
+}
+
 /// tck-id-host-topic-phid-death-payload-timestamp-disconnect-clean,
 /// tck-id-host-topic-phid-death-payload-timestamp-disconnect-with-no-disconnect-packet,
 /// tck-id-operational-behavior-host-application-termination, tck-id-operational-behavior-host-application-death-topic,
