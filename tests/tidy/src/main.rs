@@ -10,7 +10,7 @@
 use std::process::ExitCode;
 
 use tidy::ratchet;
-use tidy::sentences::one_a_line;
+use tidy::sentences::{has_sentences, one_a_line};
 use tidy::tree::{Tree, root};
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn lower() -> Done {
 }
 
 fn sentences(fix: bool) -> Done {
-    for file in Tree::read(&root())?.with_extension("md") {
+    for file in Tree::read(&root())?.with_extension("md").filter(|file| has_sentences(&file.path)) {
         let wrapped = one_a_line(&file.text);
         if wrapped != file.text {
             println!("{}", file.path);

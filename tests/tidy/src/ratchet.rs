@@ -50,7 +50,7 @@ pub fn counts(tree: &Tree) -> Vec<Count> {
     let of_markdown = markdown().flat_map(|file| long(&file.path, sentences::of_markdown(&file.text))).collect();
     counts.push(Count { rule: "long-sentence", subject: "comments".to_owned(), places: of_rust });
     counts.push(Count { rule: "long-sentence", subject: "documentation".to_owned(), places: of_markdown });
-    let crowded = markdown().flat_map(|file| {
+    let crowded = markdown().filter(|file| sentences::has_sentences(&file.path)).flat_map(|file| {
         sentences::crowded(&file.text).into_iter().map(|line| format!("{}:{line}", file.path)).collect::<Vec<_>>()
     });
     let places = crowded.collect();

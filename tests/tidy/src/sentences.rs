@@ -5,6 +5,12 @@
 use crate::rust_text::split;
 use std::collections::BTreeMap;
 
+/// Whether a Markdown file has one sentence a line. The changelog has one entry a line.
+#[must_use]
+pub fn has_sentences(path: &str) -> bool {
+    !path.ends_with("CHANGELOG.md")
+}
+
 /// Longest sentence, words.
 pub const WORDS_MAX: usize = 40;
 
