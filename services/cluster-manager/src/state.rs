@@ -46,7 +46,7 @@ use configdb_schema::Organisation;
 use join_service_contract::JoinReplica;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{Metric, Now, TypedMetrics};
+use sparkplug::{DeviceId, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::access::rate::{Limiter, Rate};
@@ -165,6 +165,8 @@ pub struct ClusterManager {
     dirty: BTreeSet<Uuid>,
     /// Deadlines of clusters, in order.
     deadlines: BTreeSet<(Duration, Uuid)>,
+    /// Whose Device it is.
+    device_ids: BTreeMap<DeviceId, Uuid>,
     /// How often the status entry of a cluster is written: what it says comes from the cluster.
     statuses: Limiter<Uuid>,
     left: Vec<PersistedRepository>,
@@ -219,6 +221,7 @@ impl ClusterManager {
             requests: BTreeMap::new(),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            device_ids: BTreeMap::new(),
             statuses: Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX),
             shared: SharedRepositories::new(left.shared, &settings, seed),
             left: left.clusters,
@@ -346,7 +349,7 @@ impl ClusterManager {
         if let Some(repository) = repository::repository(device).filter(|_| names::is_pull(metrics)) {
             return self.pull_now(repository, now);
         }
-        let Some(uuid) = names::cluster(device).filter(|_| names::is_retry(metrics)) else { return };
+        let Some(uuid) = self.device_ids.get(device).copied().filter(|_| names::is_retry(metrics)) else { return };
         if let Some(cluster) = self.clusters.get_mut(&uuid) {
             tracing::info!(cluster_id = %uuid, "retry asked for");
             cluster.retry();

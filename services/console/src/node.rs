@@ -1,5 +1,7 @@
 //! What the console says of itself as Edge Node `ORG-Central/Console`, so that the fleet sees who looks at it.
 
+use sparkplug::typed::form;
+
 /// Value of `Properties/Service`.
 const SERVICE: &str = "console";
 
@@ -16,9 +18,13 @@ pub struct ConsoleNode {
 
 sparkplug::typed_metrics! {
     ConsoleNode {
+        /// Which service the node is.
         (|_| SERVICE.into()) => "Properties/Service",
+        /// Version of the software.
         version => "Properties/Version",
-        viewers => "Sessions/Viewers",
+        /// Clients that follow tables.
+        viewers as form::Count => "Sessions/Viewers",
+        /// Everything that the tables are made of has arrived.
         complete => "Replica/Complete",
     }
 }

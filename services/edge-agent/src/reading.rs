@@ -77,23 +77,33 @@ impl Reading {
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         let [one, five, fifteen] = self.load;
         let mut metrics = vec![
-            Metric::new("Load/1 min", one),
-            Metric::new("Load/5 min", five),
-            Metric::new("Load/15 min", fifteen),
-            with_unit("Memory/Total", self.memory_total, "B"),
-            with_unit("Memory/Available", self.memory_available, "B"),
-            with_unit("Uptime", self.uptime, "s"),
+            described("Load/1_min", one, "Processes that ran or waited, on average over 1 minute."),
+            described("Load/5_min", five, "The same over 5 minutes."),
+            described("Load/15_min", fifteen, "The same over 15 minutes."),
+            with_unit("Memory/Total", self.memory_total, "B", "Memory of the host."),
+            with_unit("Memory/Available", self.memory_available, "B", "Memory that programs can still get."),
+            with_unit("Host/Uptime", self.uptime, "s", "Time since the host started."),
         ];
         if let Some(Room { total, available }) = self.disk {
-            metrics.extend([with_unit("Disk/Total", total, "B"), with_unit("Disk/Available", available, "B")]);
+            metrics.extend([
+                with_unit("Disk/Total", total, "B", "Size of the disk that has the state directory."),
+                with_unit("Disk/Available", available, "B", "Room that is left on it."),
+            ]);
         }
-        metrics.extend(self.temperature.map(|degrees| with_unit("Temperature", degrees, "°C")));
+        metrics.extend(
+            self.temperature.map(|degrees| with_unit("Host/Temperature", degrees, "°C", "Hottest sensor of the host.")),
+        );
         metrics
     }
 }
 
-fn with_unit(name: &'static str, value: impl Into<Value>, unit: &'static str) -> Metric {
-    Metric::new(name, value).with_properties(Properties::new().with("engUnit", unit))
+fn described(name: &'static str, value: impl Into<Value>, what: &str) -> Metric {
+    Metric::new(name, value).with_properties(Properties::described(&[what], true))
+}
+
+fn with_unit(name: &'static str, value: impl Into<Value>, unit: &'static str, what: &str) -> Metric {
+    let properties = Properties::described(&[what], true).with("engUnit", unit);
+    Metric::new(name, value).with_properties(properties)
 }
 
 #[cfg(test)]
@@ -126,7 +136,8 @@ mod tests {
         reading.temperature = Some(55.5);
         let metrics = reading.metrics();
         let told: Vec<_> = metrics[6..].iter().map(|metric| (&*metric.name, metric.value.clone())).collect();
-        let wanted = [("Disk/Total", 100u64.into()), ("Disk/Available", 7u64.into()), ("Temperature", 55.5.into())];
+        let wanted =
+            [("Disk/Total", 100u64.into()), ("Disk/Available", 7u64.into()), ("Host/Temperature", 55.5.into())];
         assert_eq!(told, wanted.map(|(name, value): (&str, Value)| (name, Some(value))));
     }
 

@@ -136,15 +136,15 @@ async fn a_host_is_born_with_units_tells_its_changes_and_is_born_again_when_aske
     let (_, node, device) = scene.births().await;
     assert_eq!(metric(&node, "Node Properties/Host").as_str(), Some("oven"));
     assert!(node.iter().any(|metric| &*metric.name == "Instance_UUID"), "{node:?}");
-    assert_eq!(metric(&device, "Load/1 min").value, Some(0.25.into()));
+    assert_eq!(metric(&device, "Load/1_min").value, Some(0.25.into()));
     for (name, value, unit) in
-        [("Memory/Total", 2_097_152, "B"), ("Memory/Available", 1_048_576, "B"), ("Uptime", 77, "s")]
+        [("Memory/Total", 2_097_152, "B"), ("Memory/Available", 1_048_576, "B"), ("Host/Uptime", 77, "s")]
     {
         let born = metric(&device, name);
         let has = born.properties.get("engUnit").and_then(|unit| unit.as_str());
         assert_eq!((born.as_u64(), has), (Some(value), Some(unit)), "{name}");
     }
-    let temperature = metric(&device, "Temperature");
+    let temperature = metric(&device, "Host/Temperature");
     let unit = temperature.properties.get("engUnit").and_then(|unit| unit.as_str());
     assert_eq!((temperature.value.clone(), unit), (Some(48.25.into()), Some("°C")));
     let disk = ["Disk/Total", "Disk/Available"].map(|name| metric(&device, name).as_u64().unwrap());
@@ -162,14 +162,14 @@ async fn a_host_is_born_with_units_tells_its_changes_and_is_born_again_when_aske
         })
         .await;
     assert_eq!(changed.len(), 1, "what has not changed is told: {changed:?}");
-    assert_eq!(metric(&changed, "Load/1 min").value, Some(4.5.into()));
+    assert_eq!(metric(&changed, "Load/1_min").value, Some(4.5.into()));
 
     let node = EdgeNodeDescriptor::parse("ACME-Paint", "Oven_1").unwrap();
     assert_eq!(node.to_string(), NODE);
     scene.host.request(HostRequest::Rebirth { node }).await.unwrap();
     let (_, _, device) = scene.births().await;
-    assert_eq!(metric(&device, "Load/1 min").value, Some(4.5.into()));
-    assert_eq!(metric(&device, "Uptime").properties.get("engUnit").and_then(|unit| unit.as_str()), Some("s"));
+    assert_eq!(metric(&device, "Load/1_min").value, Some(4.5.into()));
+    assert_eq!(metric(&device, "Host/Uptime").properties.get("engUnit").and_then(|unit| unit.as_str()), Some("s"));
 }
 
 #[tokio::test]

@@ -147,10 +147,20 @@ impl Watched {
         };
         let currency = self.currency.as_ref();
         let never = Alert { active: false, since: self.created };
+        let reason = match self.liveness.state() {
+            NodeState::Unknown => Some("no birth was received yet"),
+            NodeState::Offline => Some("its death was published"),
+            NodeState::Silent => Some("nothing was received for three intervals"),
+            NodeState::Online if currency.is_some_and(|currency| currency.alert().active) => {
+                Some("it was asked to reload its configuration and does not report the wanted one")
+            }
+            NodeState::Online => None,
+        };
         MonitoredNodeDevice {
             identity,
             node: self.uuid(),
             state: self.liveness.state(),
+            reason: reason.map(str::to_owned),
             since: self.liveness.since(),
             offline: self.liveness.alert(),
             will_not_reload: currency.map_or(never, ConfigFreshness::alert),
@@ -166,10 +176,10 @@ impl Watched {
     }
 }
 
-/// Id of the device that stands for a node: its edge node id; for a node known by UUID that was not born yet, its UUID.
+/// Id of the device that stands for a node: its edge node id, with `_` for each dot, which some MQTT servers and Host Applications allow in no id; for a node known by UUID that was not born yet, its UUID.
 pub fn device_id(watched: &Watched) -> DeviceId {
     let text = match (watched.address(), &watched.spec().subject) {
-        (Some(address), _) | (None, Subject::Address(address)) => address.edge_node.to_string(),
+        (Some(address), _) | (None, Subject::Address(address)) => address.edge_node.as_str().replace('.', "_"),
         (None, Subject::Uuid(uuid)) => uuid.to_string(),
     };
     DeviceId::new(text).expect("edge node ids and UUIDs obey the rules of device ids")

@@ -79,7 +79,7 @@ config_table! {
         prune_interval_ms: u64 = 10_000, in 100..=u64::MAX;
         /// An index that takes away more than this share of the deployments, and more than five, is carried out after a delay.
         prune_max_percent: u32 = 50, in 0..=100;
-        /// That delay; Desired/Error tells of it.
+        /// That delay; Desired/Reason tells of it.
         prune_guard_ms: u64 = 60_000;
     }
 }

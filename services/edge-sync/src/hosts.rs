@@ -14,6 +14,9 @@ const LABEL_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// Taint that sets a host apart.
 const TAINT_SPECIALISED: &str = "factoryplus.app.amrc.co.uk/specialised";
 
+/// Characters of a reason that are reported.
+const REASON_CHARACTERS_MAX: usize = 300;
+
 /// A node as the API server sends it, reduced while reading to what is reported.
 pub type WatchedNode = kube::core::Object<Option<NodeSpec>, NodeStatus>;
 
@@ -64,7 +67,10 @@ impl ObservedNode {
         let label =
             |name: &str| object.metadata.labels.as_ref().and_then(|labels| labels.get(name)).map(String::as_str);
         let status = object.status.clone().unwrap_or_default();
-        let ready = status.conditions.iter().any(|c| c.condition == "Ready" && c.status == "True");
+        let condition = status.conditions.iter().find(|c| c.condition == "Ready");
+        let ready = condition.is_some_and(|c| c.status == "True");
+        let since = condition.and_then(|c| c.last_transition_time.as_ref());
+        let reason = condition.map_or(Some("Kubernetes reports no condition Ready"), |c| c.message.as_deref());
         let taints = object.spec.as_ref().map(|spec| &*spec.taints).unwrap_or_default();
         let specialised = taints.iter().find(|taint| taint.key == TAINT_SPECIALISED);
         let host = HostDevice {
@@ -75,6 +81,8 @@ impl ObservedNode {
             // The label's presence counts. Only an explicit "false" takes it back.
             control_plane: label(LABEL_CONTROL_PLANE).is_some_and(|value| value != "false"),
             ready,
+            reason: reason.filter(|_| !ready).map(|reason| reason.chars().take(REASON_CHARACTERS_MAX).collect()),
+            since: since.and_then(|time| time.0.as_millisecond().try_into().ok()),
             specialised: specialised.map(|taint| taint.value.clone().unwrap_or_default()),
         };
         Some(Self { node, host })
@@ -118,7 +126,7 @@ mod tests {
                 {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
                 {"key": "factoryplus.app.amrc.co.uk/specialised", "value": "vision", "effect": "NoSchedule"}]},
             "status": {
-                "conditions": [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": "True"}],
+                "conditions": [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": "True", "lastTransitionTime": "2023-11-14T22:13:20Z"}],
                 "images": [{"names": ["x"], "sizeBytes": 1}],
                 "nodeInfo": {"architecture": "arm64", "kubeletVersion": "v1.31.4+k3s1", "osImage": "Debian GNU/Linux 12 (bookworm)", "machineID": "m"}}
         })
@@ -133,6 +141,8 @@ mod tests {
             operating_system: "Debian GNU/Linux 12 (bookworm)".to_owned(),
             control_plane: true,
             ready: true,
+            reason: None,
+            since: Some(1_700_000_000_000),
             specialised: Some("vision".to_owned()),
         };
         assert_eq!(read(node()), Some(ObservedNode { node: "node-1".to_owned(), host: expected }));
@@ -141,7 +151,14 @@ mod tests {
     #[test]
     fn a_node_without_labels_taints_and_status_is_a_host_by_its_node_name() {
         let host = read(json!({"metadata": {"name": "bare"}})).unwrap().host;
-        assert_eq!(host, HostDevice { hostname: "bare".to_owned(), ..HostDevice::default() });
+        assert_eq!(
+            host,
+            HostDevice {
+                hostname: "bare".to_owned(),
+                reason: Some("Kubernetes reports no condition Ready".to_owned()),
+                ..HostDevice::default()
+            }
+        );
         assert_eq!(read(json!({"metadata": {}})), None);
     }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use edge_sync_contract::{Digest, Entries};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -119,6 +119,8 @@ pub struct Condition {
     pub message: Option<String>,
     /// Generation that the condition speaks of.
     pub observed_generation: Option<i64>,
+    /// Since when the status is what it is.
+    pub last_transition_time: Option<Time>,
 }
 
 /// An object as the API server sends it, reduced while reading to what Sync looks at: values of a chart never stay in memory.

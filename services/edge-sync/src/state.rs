@@ -696,7 +696,7 @@ impl State {
                 device.entries = entries.filter(|_| self.gives_entries).cloned();
                 device
             });
-            let update = self.reports.set_deployment(uuid, device);
+            let update = self.reports.set_deployment(uuid, device, now.wall);
             if update.is_some() {
                 self.repeat.remove(&uuid);
             }

@@ -302,7 +302,7 @@ impl State {
         self.is_speaking = true;
         self.sweep_at = now.mono;
         let hosts = report::hosts(&self.cache, &self.seen, &self.policy);
-        self.reports.begin_hosts(hosts, self.policy.epoch());
+        self.reports.begin_hosts(hosts, self.policy.epoch(), now.wall);
         let (metrics, updates) = self.reports.begin(self.node(now), &self.counters);
         self.effects.push(Effect::BecomeLeader(metrics));
         self.effects.extend(updates.into_iter().map(Effect::Node));
@@ -341,7 +341,7 @@ impl State {
     fn report(&mut self, now: Now) {
         for id in self.reports.take_changed(&mut self.cache, &mut self.seen, self.policy.epoch()) {
             let host = report::host(id, &self.cache, &self.seen, &self.policy);
-            self.effects.extend(self.reports.update_host(id, host).map(Effect::Node));
+            self.effects.extend(self.reports.update_host(id, host, now.wall).map(Effect::Node));
         }
         let node = self.node(now);
         let update = self.reports.update_node(node, &self.counters);

@@ -134,7 +134,7 @@ impl State {
             Event::Acted(id, result) => self.on_acted(&id, result, now),
         }
         self.begin(now);
-        self.settle();
+        self.settle(now);
     }
 
     /// `Now::mono` at which [`Event::DeadlineReached`] is due.
@@ -378,7 +378,7 @@ impl State {
     }
 
     /// Says what follows from the turn.
-    fn settle(&mut self) {
+    fn settle(&mut self, now: Now) {
         let before = self.node.clone();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let is_ready = |entry: &&Entry| matches!(entry.standing, Some(Standing::Ready(_)));
@@ -391,7 +391,7 @@ impl State {
         self.node.ready = count(self.entries.values().filter(is_ready).count());
         self.node.failed = count(problems.len());
         self.node.problems = short(problems);
-        self.tell_accounts();
+        self.tell_accounts(now);
         let metrics = self.node.changes_since(&before);
         if !metrics.is_empty() {
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));

@@ -145,6 +145,7 @@ fn first_lists(name: &str, kinds: Vec<Kind>) -> VecDeque<Event> {
         control_plane: true,
         ready: true,
         specialised: None,
+        ..HostDevice::default()
     };
     let nodes = Event::Nodes(Observation::Listed(vec![ObservedNode { node: hostname, host }]));
     let objects = kinds.into_iter().map(|kind| Event::Objects(kind, Observation::Listed(Vec::new())));

@@ -6,6 +6,10 @@ const codec = get('spBv1.0');
 function text(value) {
     if (value === null || value === undefined) return null;
     if (value instanceof Uint8Array) return Buffer.from(value).toString('hex');
+    // A DataSet, by column.
+    if (Array.isArray(value.columns) && Array.isArray(value.rows)) {
+        return JSON.stringify(Object.fromEntries(value.columns.map((name, at) => [name, value.rows.map((row) => text(row[at]))])));
+    }
     // Numbers of 64 bits come as an object of the library `long`.
     return typeof value === 'object' ? value.toString() : String(value);
 }

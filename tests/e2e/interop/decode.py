@@ -35,7 +35,11 @@ for line in sys.stdin:
     message = json.loads(line)
     _, group, kind, *node = message["topic"].split("/")
     place = (group, *node)
-    payload = CLASSES[kind].decode(base64.b64decode(message["payload"]), birth=births.get(place))
+    try:
+        payload = CLASSES[kind].decode(base64.b64decode(message["payload"]), birth=births.get(place))
+    except NotImplementedError as error:
+        print(json.dumps({"topic": message["topic"], "unread": str(error)}))
+        continue
     if kind in ("NBIRTH", "DBIRTH"):
         births[place] = payload
     metrics = [payload.bd_seq_metric] if kind == "NDEATH" else getattr(payload, "metrics", ())

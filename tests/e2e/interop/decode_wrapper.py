@@ -15,6 +15,8 @@ def text(value):
         return None
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, dict):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     if isinstance(value, bool):
         return "true" if value else "false"
     if hasattr(value, "timestamp"):

@@ -17,7 +17,7 @@ const METRICS_LEFT_OUT: [&str; 18] = [
     "Config/Revision",
     "Config/Store",
     "Request/Result",
-    "Version",
+    "Deployment/Version",
     "Desired/Version",
     "Desired/Digest",
     "Desired/Origin",
@@ -29,7 +29,7 @@ const METRICS_LEFT_OUT: [&str; 18] = [
     "Source/Charts",
     "Source/Others",
     "Source/Applied",
-    "Applied At",
+    "Deployment/Applied_At",
     "Node Control/Rebirth",
 ];
 

@@ -111,6 +111,7 @@ impl Cluster {
                 control_plane: n == 0,
                 ready: true,
                 specialised: None,
+                ..HostDevice::default()
             };
             (hostname, host)
         };

@@ -27,7 +27,11 @@ pub fn check(file: &SourceFile, reference: &str) -> Vec<Finding> {
     let missing = names(file).into_iter().filter(|(_, name)| !stands(name));
     missing
         .map(|(line, name)| {
-            Finding::at(&file.path, line, format!("{name:?} is not in docs/reference.md; describe it there"))
+            Finding::at(
+                &file.path,
+                line,
+                format!("{name:?} is neither in docs/metrics.md nor in docs/reference.md; describe it there"),
+            )
         })
         .collect()
 }

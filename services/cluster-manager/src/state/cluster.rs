@@ -16,7 +16,7 @@ use configdb_schema::{ClusterName, Document, known};
 use service_runtime::backoff::Backoff;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
-use sparkplug::{EdgeNodeDescriptor, Now, TypedMetrics};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Now, TypedMetrics};
 use uuid::Uuid;
 
 use super::ClusterManager;
@@ -177,6 +177,8 @@ pub struct Cluster {
     /// Its bootstrap, as it was offered last.
     pub offer: Option<BootstrapGrant>,
     device: Option<ClusterDevice>,
+    /// Id of that Device.
+    pub device_id: Option<DeviceId>,
     deadline: Option<Duration>,
 }
 
@@ -216,6 +218,7 @@ impl Cluster {
             share: None,
             offer: None,
             device: None,
+            device_id: None,
             deadline: None,
         }
     }
@@ -223,6 +226,7 @@ impl Cluster {
     /// Keeps what the outside was told by an earlier copy of the same cluster.
     pub fn take_over(&mut self, before: Self) {
         self.device = before.device;
+        self.device_id = before.device_id;
         self.expecting = before.expecting;
         self.expecting_join = before.expecting_join;
         self.accounts.expecting = before.accounts.expecting;
@@ -573,6 +577,20 @@ impl ClusterManager {
         ))
     }
 
+    /// The id of its Device, which stays as long as that is alive: its name, unless another cluster's Device has it.
+    fn device_id(&mut self, uuid: Uuid, name: &str) -> DeviceId {
+        let known = self.clusters.get(&uuid).and_then(|cluster| cluster.device_id.clone());
+        known.unwrap_or_else(|| {
+            let named = names::device(uuid, name);
+            let id = if self.device_ids.contains_key(&named) { names::unnamed_device(uuid) } else { named };
+            if let Some(cluster) = self.clusters.get_mut(&uuid) {
+                cluster.device_id = Some(id.clone());
+                self.device_ids.insert(id.clone(), uuid);
+            }
+            id
+        })
+    }
+
     /// Brings Device and totals up to date.
     fn tell(&mut self, uuid: Uuid, read: &Read, told: Published, now: Now) {
         let Published { state, decision, desired, join, bootstrap } = told;
@@ -584,6 +602,7 @@ impl ClusterManager {
         let chart = if known_sync.is_none() { self.missing_chart(uuid, read) } else { None };
         let wave = self.rollout.wave(uuid).into();
         let deployments = self.deployments.get(&uuid).map_or(0, std::collections::BTreeMap::len);
+        let id = self.device_id(uuid, &name);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let before = cluster.device.as_ref();
         let since = before.filter(|device| device.setup.state == state).map_or(now.wall, |device| device.setup.since);
@@ -591,6 +610,7 @@ impl ClusterManager {
         let reason = decision.reason.or_else(|| cluster.writes.reason.clone()).or(foreign).or(chart);
         let (desired, deployments_refused) = desired;
         let mut device = ClusterDevice {
+            uuid,
             group: format!("{}-{name}", self.settings.organisation),
             namespace: spec.map(|spec| spec.namespace.clone()).unwrap_or_default(),
             setup: Setup { state, step: decision.step, reason, since },
@@ -628,8 +648,7 @@ impl ClusterManager {
         if before != Some(&device) {
             let metrics = device.to_metrics();
             cluster.device = Some(device);
-            let device = names::device(uuid);
-            self.effects.push(Effect::Node(NodeUpdate::DeviceBirth { device, metrics }));
+            self.effects.push(Effect::Node(NodeUpdate::DeviceBirth { device: id, metrics }));
         }
         if shared.as_ref() != Some(&share) {
             if let Some(shared) = shared {
@@ -675,9 +694,10 @@ impl ClusterManager {
         if let Some(deadline) = cluster.deadline {
             self.deadlines.remove(&(deadline, uuid));
         }
-        if cluster.device.is_some() {
+        if let Some(device) = cluster.device_id.clone() {
             tracing::info!(cluster_id = %uuid, "cluster is gone");
-            self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device: names::device(uuid) }));
+            self.device_ids.remove(&device);
+            self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device }));
         }
         if let Some(share) = &cluster.share {
             self.count(share, false);

@@ -116,6 +116,7 @@ impl ClusterManager {
         self.rebuild_shared();
         for (uuid, cluster) in before {
             let share = cluster.share.clone();
+            let device = cluster.device_id.clone();
             if let Some(share) = &share {
                 self.count(share, false);
             }
@@ -127,8 +128,8 @@ impl ClusterManager {
                     for node in cluster.expected() {
                         self.forget(node);
                     }
-                    if share.is_some() {
-                        let device = cluster_manager_contract::names::device(uuid);
+                    if let Some(device) = device {
+                        self.device_ids.remove(&device);
                         self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device }));
                     }
                 }

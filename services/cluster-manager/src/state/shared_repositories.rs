@@ -262,7 +262,7 @@ impl ClusterManager {
             repository.under_way = Some(action.clone());
             self.effects.push(Effect::Shared(SharedWork { repository: uuid, action }));
         }
-        self.tell_shared(uuid, taken);
+        self.tell_shared(uuid, taken, now);
     }
 
     /// What ConfigDB says of it. None: it is no shared repository.
@@ -411,7 +411,7 @@ impl ClusterManager {
     }
 
     /// Brings the Device up to date; a repository that is neither wanted nor there has none.
-    fn tell_shared(&mut self, uuid: Uuid, taken: Option<Uuid>) {
+    fn tell_shared(&mut self, uuid: Uuid, taken: Option<Uuid>, now: Now) {
         let Some(repository) = self.shared.known.get_mut(&uuid) else { return };
         let Some(wanted) = &repository.wanted else {
             if repository.open.is_none() && repository.under_way.is_none() {
@@ -428,7 +428,9 @@ impl ClusterManager {
         let reason = reason.or_else(|| repository.wait.reason().map(str::to_owned));
         let path = repository.path().unwrap_or_default().to_owned();
         let is_open = !path.is_empty() && repository.open.as_deref() == Some(&path);
+        let before = repository.device.as_ref().filter(|before| before.git_url.is_some() == is_open);
         let device = RepositoryDevice {
+            since: before.map_or(now.wall, |before| before.since),
             git_url: is_open.then(|| format!("{}/git/{path}", self.settings.cluster.git.own)),
             path,
             reason,

@@ -518,6 +518,7 @@ struct World {
     answers: Vec<crate::api::Answer>,
     records: Vec<crate::access::audit::AuditRecord>,
     devices: BTreeMap<Uuid, ClusterDevice>,
+    device_ids: BTreeMap<DeviceId, Uuid>,
     node: NodeMetrics,
     /// What the HTTP server offers; gone when the manager is killed.
     offers: BTreeMap<Uuid, BootstrapGrant>,
@@ -555,6 +556,7 @@ impl World {
             answers: Vec::new(),
             records: Vec::new(),
             devices: BTreeMap::new(),
+            device_ids: BTreeMap::new(),
             node: NodeMetrics::default(),
             offers: BTreeMap::new(),
             script: None,
@@ -672,11 +674,14 @@ impl World {
                 }
             }
             Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
-                let uuid = names::cluster(&device).unwrap();
-                self.devices.insert(uuid, ClusterDevice::from_metrics(&metrics).unwrap());
+                let told = ClusterDevice::from_metrics(&metrics).unwrap();
+                let owner = *self.device_ids.entry(device).or_insert(told.uuid);
+                assert_eq!(owner, told.uuid, "a Device has one cluster");
+                self.devices.insert(told.uuid, told);
             }
             Effect::Node(NodeUpdate::DeviceDeath { device }) => {
-                self.devices.remove(&names::cluster(&device).unwrap()).expect("a Device that was born");
+                let uuid = self.device_ids.remove(&device).expect("a Device that was born");
+                self.devices.remove(&uuid).expect("a cluster that was told");
             }
             Effect::Node(other) => panic!("{other:?}"),
             Effect::Git(work) => {
@@ -1398,8 +1403,11 @@ fn a_refusal_at_the_edge_is_told_and_retried_when_asked() {
     assert_eq!(edge.deployments[&DEPLOYMENT].state, DeploymentState::Refused);
     edge.refuses = false;
     assert_eq!(world.device().deployments_refused.0[&DEPLOYMENT], "refused by the edge: not here");
-    let command =
-        NodeEvent::Command { device: Some(names::device(CLUSTER)), metrics: names::retry_command(), timestamp: None };
+    let command = NodeEvent::Command {
+        device: Some(names::device(CLUSTER, "Paint_Shop")),
+        metrics: names::retry_command(),
+        timestamp: None,
+    };
     world.manager.on_event(Event::Node(command), world.now);
     world.settle();
     assert_eq!(world.edges["Paint_Shop"].deployments[&DEPLOYMENT].state, DeploymentState::Applied);

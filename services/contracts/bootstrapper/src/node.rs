@@ -44,24 +44,42 @@ pub struct HostNode {
 
 sparkplug::typed_metrics! {
     HostNode {
+        /// Which service the node is.
         (|_| SERVICE_NAME.into()) => SERVICE,
+        /// Version of the software.
         #[optional]
         version => VERSION,
+        /// The host is a simulation: its attester proves nothing.
         #[optional]
         simulated => SIMULATED,
+        /// Where the host stands: a condition of the join protocol, member or failed.
         state => STATE,
+        /// Last stage of the join protocol that it reached with its ticket; null without one.
         stage => STAGE,
+        /// What it does at the moment; null: nothing of note.
         activity => ACTIVITY,
+        /// What went wrong last; null: nothing.
         last_error => LAST_ERROR,
+        /// What it asks for: join, rejoin, init, recover or renew.
         kind => KIND,
+        /// worker or control-plane.
         role => ROLE,
+        /// Name of the Kubernetes node that it asks for, or has; null: the issuer names it.
         node_name => NODE_NAME,
+        /// kubeadm or k3s.
         distribution => DISTRIBUTION,
+        /// Variant of its attestation.
         variant => VARIANT,
+        /// Attempts begun since the process started.
         attempts => ATTEMPTS,
+        /// Refusals believed since the process started.
         refusals => REFUSALS,
+        /// Messages that were not believed since the process started.
         ignored => IGNORED,
+        /// Kubernetes version of the ticket; null without one.
         kubernetes_version => KUBERNETES_VERSION,
+        /// The host asks an administrator, too. True as a command: it does so for ten minutes; false: no longer.
+        #[writable]
         administrator => ADMINISTRATOR,
     }
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::Value as Json;
-use sparkplug::typed::{MetricValue, form};
+use sparkplug::typed::{Form as _, MetricValue, form};
 use sparkplug::{DataType, Value};
 use uuid::Uuid;
 
@@ -195,49 +194,47 @@ pub struct IdentityReport {
 pub struct RefusedDeployments(pub BTreeMap<Uuid, String>);
 
 impl RefusedDeployments {
-    /// Largest JSON text, in bytes, so that a Device fits into a message whatever is refused.
+    /// Largest table, in bytes of its texts, so that a Device fits into a message whatever is refused.
     pub const BYTES_MAX: usize = 64 * 1024;
     /// Largest reason, in bytes; a longer one is cut.
     pub const REASON_BYTES_MAX: usize = 1024;
 
-    /// JSON `{deployment uuid: reason}`. Where not all fit, the nil UUID says how many are left out.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        let mut object = serde_json::Map::new();
+    /// What stands on the wire. Where not all fit, the nil UUID says how many are left out.
+    fn bounded(&self) -> BTreeMap<Uuid, String> {
+        let mut bounded = BTreeMap::new();
         let mut bytes = 0;
         for (index, (uuid, reason)) in self.0.iter().enumerate() {
             let reason = cut(reason, Self::REASON_BYTES_MAX);
-            // 48: the key, its quotes, the colon and the comma.
-            bytes += 48 + Json::from(reason).to_string().len();
+            // 48: the UUID, and what the encoding of a row adds.
+            bytes += 48 + reason.len();
             if bytes > Self::BYTES_MAX - 128 {
-                let left_out = self.0.len() - index;
-                object.insert(Uuid::nil().to_string(), Json::from(format!("{left_out} more refused deployments")));
+                bounded.insert(Uuid::nil(), format!("{} more refused deployments", self.0.len() - index));
                 break;
             }
-            object.insert(uuid.to_string(), Json::from(reason));
+            bounded.insert(*uuid, reason.to_owned());
         }
-        Json::Object(object).to_string()
-    }
-
-    /// Reads what [`Self::to_json`] wrote.
-    ///
-    /// # Errors
-    /// It is not a JSON object from UUIDs to texts.
-    pub fn from_json(text: &str) -> Result<Self, TextError> {
-        let rule = "must be a JSON object from deployment UUIDs to reasons";
-        serde_json::from_str(text).map(Self).map_err(|_| TextError { rule })
+        bounded
     }
 }
 
+impl form::Columns for RefusedDeployments {
+    const KEY: &'static str = "Deployment";
+    const VALUE: &'static str = "Reason";
+}
+
 impl MetricValue for RefusedDeployments {
-    const DATATYPE: DataType = DataType::String;
+    const DATATYPE: DataType = DataType::DataSet;
 
     fn to_value(&self) -> Option<Value> {
-        Some(self.to_json().into())
+        form::Table::<Self>::write(&self.bounded())
     }
 
     fn from_value(value: &Value) -> Result<Self, String> {
-        Self::from_json(value.as_str().unwrap_or_default()).map_err(|error| error.to_string())
+        form::Table::<Self>::read(Some(value)).map(Self)
+    }
+
+    fn of_null() -> Option<Self> {
+        Some(Self::default())
     }
 }
 
@@ -266,6 +263,8 @@ pub struct RolloutReport {
 /// The Device of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterDevice {
+    /// Its object in ConfigDB.
+    pub uuid: Uuid,
     /// Name of the cluster.
     pub name: String,
     /// Its Sparkplug group.
@@ -304,69 +303,104 @@ impl ClusterDevice {
     }
 }
 
-// Who reads the Device of a manager of another version needs its name, group and state only.
+// Who reads the Device of a manager of another version needs its UUID, name, group and state only.
 sparkplug::typed_metrics! {
     ClusterDevice {
+        /// Set-up of the cluster: pending, setting-up, ready, refused, deleting or waiting.
+        setup.state as form::Parsed => names::STATUS_STATE,
+        /// Why the set-up does not go on, or what it waits for; null: nothing.
+        #[optional]
+        setup.reason => names::STATUS_REASON,
+        /// Since when the set-up is in that state.
+        #[optional]
+        setup.since as form::DateTime => names::STATUS_SINCE,
+        /// Last step of the set-up, or of the tear-down, that is recorded.
+        setup.step as form::Parsed => names::SETUP_STEP,
+        /// Object of the cluster in ConfigDB.
+        uuid as form::Uuid => names::CLUSTER_UUID,
+        /// Name of the cluster.
         name => names::CLUSTER_NAME,
+        /// Sparkplug group of the cluster.
         group => names::CLUSTER_GROUP,
+        /// Kubernetes namespace on the cluster.
         #[optional]
         namespace => names::CLUSTER_NAMESPACE,
-        setup.state as form::Parsed => names::SETUP_STATE,
-        setup.step as form::Parsed => names::SETUP_STEP,
-        #[optional]
-        setup.reason => names::SETUP_REASON,
-        #[optional]
-        setup.since as form::DateTime => names::SETUP_SINCE,
+        /// URL of the cluster's repository; null before there is one.
         #[optional]
         git_url => names::GIT_URL,
+        /// Commit of branch main of that repository.
         #[optional]
         git_commit => names::GIT_COMMIT,
+        /// The cluster's Sync is alive.
         #[optional]
         sync_alive => names::SYNC_ALIVE,
+        /// Since when it is alive, or not; null: it was never seen.
         #[optional]
         sync_since as form::Nullable<form::DateTime> => names::SYNC_SINCE,
+        /// Version of the index of deployments that the cluster shall have; 0 before the first.
         #[optional]
         desired.version => names::DESIRED_VERSION,
+        /// Digest of that index.
         #[optional]
         desired.digest => names::DESIRED_DIGEST,
+        /// Sync reports that very index, from the store of this control plane.
         #[optional]
         desired.agreed => names::DESIRED_AGREED,
+        /// Why the edge holds what it is sent, until an operator decides; null: it does not.
         #[optional]
         desired.held => names::DESIRED_HELD,
+        /// Since when the edge or its Join holds something; null: nothing is held.
         #[optional]
         desired.held_since as form::Nullable<form::DateTime> => names::HELD_SINCE,
+        /// Deployments that cannot be rendered or that the edge refuses, and why; null: none. The nil UUID says how many are left out.
         #[optional]
         deployments_refused => names::DEPLOYMENTS_REFUSED,
+        /// The cluster's Join node is alive.
         #[optional]
         join.alive => names::JOIN_ALIVE,
+        /// Join has taken over the cluster's attestation policy as it stands in ConfigDB.
         #[optional]
         join.policy_agreed => names::POLICY_AGREED,
+        /// Revision of the policy that Join has; 0: none.
         #[optional]
         join.policy_revision => names::POLICY_REVISION,
+        /// What that policy does: unknown, none, in-force or invalid; null: Join was never seen.
         #[optional]
         join.policy_state => names::POLICY_STATE,
+        /// Why nobody is admitted by it, or why another one is refused; null: nothing is wrong.
         #[optional]
-        join.policy_error => names::POLICY_ERROR,
+        join.policy_error => names::POLICY_REASON,
+        /// Why Join holds the policy that it is sent, until an operator decides; null: it does not.
         #[optional]
         join.policy_held => names::POLICY_HELD,
+        /// Where the script that bootstraps the cluster is fetched with a token; null while it is not set up.
         #[optional]
         bootstrap.url => names::BOOTSTRAP_URL,
+        /// ETag of the EdgeClusterEnrolment entry whose tokens open it.
         #[optional]
         bootstrap.enrolment => names::BOOTSTRAP_ENROLMENT,
+        /// Serial number of the cluster's newest certificate that counts; null: it has none.
         #[optional]
         identity.serial => names::IDENTITY_SERIAL,
+        /// When that certificate ends.
         #[optional]
         identity.expires as form::Nullable<form::DateTime> => names::IDENTITY_EXPIRES,
+        /// What an operator should look at about the cluster's identities; null: nothing.
         #[optional]
         identity.alert => names::IDENTITY_ALERT,
+        /// In which wave a changed template reaches the cluster, 1 to 9.
         #[optional]
-        rollout.wave => names::ROLLOUT_WAVE,
+        rollout.wave as form::Count => names::ROLLOUT_WAVE,
+        /// Deployments that wait until every earlier wave has settled.
         #[optional]
-        rollout.waiting => names::ROLLOUT_WAITING,
+        rollout.waiting as form::Count => names::ROLLOUT_WAITING,
+        /// What the first of them waits for; null: none waits.
         #[optional]
         rollout.reason => names::ROLLOUT_REASON,
+        /// Why the cluster's repository keeps what it holds although a template has changed; null: it does not.
         #[optional]
         rollout.repository => names::ROLLOUT_REPOSITORY,
+        /// Why the cluster's repository has not settled, so that those of later waves wait; null also in the last wave.
         #[optional]
         rollout.unsettled => names::ROLLOUT_UNSETTLED,
     }
@@ -379,6 +413,7 @@ mod tests {
 
     fn device() -> ClusterDevice {
         ClusterDevice {
+            uuid: Uuid::from_u128(7),
             name: "Paint_Shop".to_owned(),
             group: "ACME-Paint_Shop".to_owned(),
             namespace: "fplus-edge".to_owned(),
@@ -437,13 +472,14 @@ mod tests {
     #[test]
     fn names_and_types_on_the_wire_are_fixed() {
         let expected = [
+            "Status/State String",
+            "Status/Reason String",
+            "Status/Since DateTime",
+            "Setup/Step String",
+            "Cluster/UUID Uuid",
             "Cluster/Name String",
             "Cluster/Group String",
             "Cluster/Namespace String",
-            "Setup/State String",
-            "Setup/Step String",
-            "Setup/Reason String",
-            "Setup/Since DateTime",
             "Git/Url String",
             "Git/Commit String",
             "Sync/Alive Boolean",
@@ -452,21 +488,21 @@ mod tests {
             "Desired/Digest String",
             "Desired/Agreed Boolean",
             "Desired/Held String",
-            "Desired/Held Since DateTime",
-            "Deployments/Refused String",
+            "Desired/Held_Since DateTime",
+            "Deployments/Refused DataSet",
             "Join/Alive Boolean",
             "Policy/Agreed Boolean",
             "Policy/Revision UInt64",
             "Policy/State String",
-            "Policy/Error String",
+            "Policy/Reason String",
             "Policy/Held String",
             "Bootstrap/Url String",
             "Bootstrap/Enrolment String",
             "Identity/Serial String",
             "Identity/Expires DateTime",
             "Identity/Alert String",
-            "Rollout/Wave UInt32",
-            "Rollout/Waiting UInt32",
+            "Rollout/Wave UInt64",
+            "Rollout/Waiting UInt64",
             "Rollout/Reason String",
             "Rollout/Repository String",
             "Rollout/Unsettled String",
@@ -481,13 +517,13 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_and_changes_nothing() {
         let mut changed = device();
-        let update = [Metric::new(names::CLUSTER_NAME, "Other"), Metric::new(names::SETUP_STATE, "done")];
+        let update = [Metric::new(names::CLUSTER_NAME, "Other"), Metric::new(names::STATUS_STATE, "done")];
         let error = changed.merge(&update).unwrap_err();
-        assert_eq!(error.metric, names::SETUP_STATE);
+        assert_eq!(error.metric, names::STATUS_STATE);
         assert!(error.to_string().contains("setting-up"), "{error}");
         assert_eq!(changed, device());
         for (name, bad) in [
-            (names::SETUP_SINCE, Metric::new(names::SETUP_SINCE, "now")),
+            (names::STATUS_SINCE, Metric::new(names::STATUS_SINCE, "now")),
             (names::SYNC_ALIVE, Metric::new(names::SYNC_ALIVE, 1_u32)),
             (names::DEPLOYMENTS_REFUSED, Metric::new(names::DEPLOYMENTS_REFUSED, "[]")),
             (names::CLUSTER_GROUP, Metric::null(names::CLUSTER_GROUP, DataType::String)),
@@ -499,8 +535,8 @@ mod tests {
     #[test]
     fn a_birth_without_its_state_is_refused() {
         let metrics: Vec<_> =
-            device().to_metrics().into_iter().filter(|metric| &*metric.name != names::SETUP_STATE).collect();
-        assert_eq!(ClusterDevice::from_metrics(&metrics).unwrap_err().metric, names::SETUP_STATE);
+            device().to_metrics().into_iter().filter(|metric| &*metric.name != names::STATUS_STATE).collect();
+        assert_eq!(ClusterDevice::from_metrics(&metrics).unwrap_err().metric, names::STATUS_STATE);
     }
 
     #[test]
@@ -520,10 +556,11 @@ mod tests {
 
     #[test]
     fn refused_deployments_are_bounded_and_say_how_many_are_left_out() {
-        let refused = (1..5_000).map(|n| (Uuid::from_u128(n), "\u{1}é".repeat(2_000))).collect();
-        let json = RefusedDeployments(refused).to_json();
-        assert!(json.len() <= RefusedDeployments::BYTES_MAX, "{}", json.len());
-        let read = RefusedDeployments::from_json(&json).unwrap();
+        let refused: BTreeMap<_, _> = (1..5_000).map(|n| (Uuid::from_u128(n), "\u{1}é".repeat(2_000))).collect();
+        let value = RefusedDeployments(refused).to_value().unwrap();
+        let read = RefusedDeployments::from_value(&value).unwrap();
+        let bytes: usize = read.0.values().map(|reason| 36 + reason.len()).sum();
+        assert!(bytes <= RefusedDeployments::BYTES_MAX, "{bytes}");
         let kept = read.0.len() - 1;
         assert_eq!(read.0[&Uuid::nil()], format!("{} more refused deployments", 4_999 - kept));
         assert!(kept >= 10, "{kept}");

@@ -16,19 +16,19 @@ pub const PROPERTIES_VERSION: &str = "Properties/Version";
 /// Boolean: what is behind the node is a simulator.
 pub const PROPERTIES_SIMULATED: &str = "Properties/Simulated";
 
-/// UInt32: clusters with a Device.
+/// UInt64: clusters with a Device.
 pub const CLUSTERS_TOTAL: &str = "Clusters/Total";
-/// UInt32: clusters that are set up.
+/// UInt64: clusters that are set up.
 pub const CLUSTERS_READY: &str = "Clusters/Ready";
-/// UInt32: clusters whose configuration is refused.
+/// UInt64: clusters whose configuration is refused.
 pub const CLUSTERS_REFUSED: &str = "Clusters/Refused";
-/// UInt32: clusters under tear-down, those that wait for its end included.
+/// UInt64: clusters under tear-down, those that wait for its end included.
 pub const CLUSTERS_DELETING: &str = "Clusters/Deleting";
-/// UInt32: clusters that hold what they are sent, until an operator decides.
+/// UInt64: clusters that hold what they are sent, until an operator decides.
 pub const CLUSTERS_HELD: &str = "Clusters/Held";
-/// UInt32: deployments on clusters that have a Device.
+/// UInt64: deployments on clusters that have a Device.
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
-/// Of the node UInt32: deployments that are refused centrally or by their edge. Of a Device String JSON `{deployment uuid: reason}`.
+/// Of the node UInt64: deployments that are refused centrally or by their edge. Of a Device DataSet of `Deployment` (UUID) and `Reason`.
 pub const DEPLOYMENTS_REFUSED: &str = "Deployments/Refused";
 /// String. Of the node: base URL of the git server. Of a Device: URL of the cluster's repository, null before there is one.
 pub const GIT_URL: &str = "Git/Url";
@@ -40,22 +40,24 @@ pub const SCRIPT_SHIPPED: &str = "shipped";
 /// Value of [`BOOTSTRAP_SCRIPT`]: the one in the `BootstrapScript` entry.
 pub const SCRIPT_SITE: &str = "site";
 /// String or null, of the node: why the `BootstrapScript` entry cannot be used.
-pub const BOOTSTRAP_ERROR: &str = "Bootstrap/Error";
+pub const BOOTSTRAP_REASON: &str = "Bootstrap/Reason";
 
+/// UUID: object of the cluster in ConfigDB.
+pub const CLUSTER_UUID: &str = "Cluster/UUID";
 /// String: name of the cluster, as recorded by its set-up; before that as configured.
 pub const CLUSTER_NAME: &str = "Cluster/Name";
 /// String: Sparkplug group of the cluster.
 pub const CLUSTER_GROUP: &str = "Cluster/Group";
 /// String: Kubernetes namespace on the cluster.
 pub const CLUSTER_NAMESPACE: &str = "Cluster/Namespace";
-/// String: see [`crate::SetupState`].
-pub const SETUP_STATE: &str = "Setup/State";
+/// String. Of a cluster: see [`crate::SetupState`]. Of a shared repository: `served` or `not-served`.
+pub const STATUS_STATE: &str = "Status/State";
 /// String: last recorded step, see [`crate::SetupStep`].
 pub const SETUP_STEP: &str = "Setup/Step";
-/// String or null: why the set-up does not go on, or what it waits for.
-pub const SETUP_REASON: &str = "Setup/Reason";
-/// DateTime: since when `Setup/State` has its value.
-pub const SETUP_SINCE: &str = "Setup/Since";
+/// String or null. Of a cluster: why the set-up does not go on, or what it waits for. Of a shared repository: why it is not served.
+pub const STATUS_REASON: &str = "Status/Reason";
+/// DateTime: since when `Status/State` has its value.
+pub const STATUS_SINCE: &str = "Status/Since";
 /// String or null: commit of branch `main` of the cluster's repository.
 pub const GIT_COMMIT: &str = "Git/Commit";
 /// Boolean: the cluster's Sync is alive.
@@ -73,7 +75,7 @@ pub const DESIRED_AGREED: &str = "Desired/Agreed";
 pub const DESIRED_HELD: &str = "Desired/Held";
 
 /// DateTime or null: since when the edge or its Join holds something.
-pub const HELD_SINCE: &str = "Desired/Held Since";
+pub const HELD_SINCE: &str = "Desired/Held_Since";
 
 /// String or null: where the script that bootstraps the cluster is fetched with a token; null while it is not set up.
 pub const BOOTSTRAP_URL: &str = "Bootstrap/Url";
@@ -89,7 +91,7 @@ pub const POLICY_REVISION: &str = "Policy/Revision";
 /// String or null: what that policy does: `unknown`, `none`, `in-force`, `invalid`; null if Join was never heard.
 pub const POLICY_STATE: &str = "Policy/State";
 /// String or null: why nobody is admitted by it.
-pub const POLICY_ERROR: &str = "Policy/Error";
+pub const POLICY_REASON: &str = "Policy/Reason";
 
 /// String or null: why Join holds the policy that it is sent, until an operator decides.
 pub const POLICY_HELD: &str = "Policy/Held";
@@ -100,9 +102,9 @@ pub const IDENTITY_SERIAL: &str = "Identity/Serial";
 pub const IDENTITY_EXPIRES: &str = "Identity/Expires";
 /// String or null: what an operator should look at about the cluster's identities.
 pub const IDENTITY_ALERT: &str = "Identity/Alert";
-/// UInt32: in which wave a changed template reaches the cluster, 1 to 9.
+/// UInt64: in which wave a changed template reaches the cluster, 1 to 9.
 pub const ROLLOUT_WAVE: &str = "Rollout/Wave";
-/// UInt32: deployments of the cluster that wait until every earlier wave has settled.
+/// UInt64: deployments of the cluster that wait until every earlier wave has settled.
 pub const ROLLOUT_WAITING: &str = "Rollout/Waiting";
 /// String or null: what the first of them waits for.
 pub const ROLLOUT_REASON: &str = "Rollout/Reason";
@@ -113,16 +115,14 @@ pub const ROLLOUT_UNSETTLED: &str = "Rollout/Unsettled";
 
 /// String: path of a shared repository on the git server.
 pub const REPOSITORY_PATH: &str = "Repository/Path";
-/// String or null: why a shared repository is not served.
-pub const REPOSITORY_REASON: &str = "Repository/Reason";
 /// Last part of `Pull/<branch>/Url`, String or null: from where a branch is pulled.
 pub const PULL_URL: &str = "Url";
 /// Last part of `Pull/<branch>/Commit`, String or null: what was pulled last.
 pub const PULL_COMMIT: &str = "Commit";
 /// Last part of `Pull/<branch>/At`, DateTime or null: when a pull went well last.
 pub const PULL_AT: &str = "At";
-/// Last part of `Pull/<branch>/Error`, String or null: why the last pull did not go well.
-pub const PULL_ERROR: &str = "Error";
+/// Last part of `Pull/<branch>/Reason`, String or null: why the last pull did not go well.
+pub const PULL_REASON: &str = "Reason";
 /// Last part of `Pull/<branch>/Diverged`, Boolean: the branch that should follow has commits of its own.
 pub const PULL_DIVERGED: &str = "Diverged";
 
@@ -140,16 +140,19 @@ pub fn node(organisation: &str) -> Result<EdgeNodeDescriptor, NameError> {
     EdgeNodeDescriptor::parse(&format!("{organisation}-Central"), NODE_ID)
 }
 
-/// Device id of a cluster: its UUID, lower-case and hyphenated.
+/// Device id of a cluster: its name, if that has only letters, digits and `_`, as the name of every cluster that is not refused. Otherwise [`unnamed_device`]. Whose Device it is says
+/// [`CLUSTER_UUID`].
 #[must_use]
-pub fn device(cluster: Uuid) -> DeviceId {
-    DeviceId::new(cluster.hyphenated().to_string()).expect("hex digits and hyphens are allowed in a device id")
+pub fn device(cluster: Uuid, name: &str) -> DeviceId {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named = DeviceId::new(name).ok().filter(|_| name.chars().all(is_name));
+    named.unwrap_or_else(|| unnamed_device(cluster))
 }
 
-/// The cluster of a Device, if its id is a UUID in the form that [`device`] writes.
+/// Device id of a cluster whose name is no id, or that of the Device of another cluster: its UUID, lower-case and hyphenated.
 #[must_use]
-pub fn cluster(device: &DeviceId) -> Option<Uuid> {
-    Uuid::parse_str(device.as_str()).ok().filter(|uuid| uuid.hyphenated().to_string() == device.as_str())
+pub fn unnamed_device(cluster: Uuid) -> DeviceId {
+    DeviceId::new(cluster.hyphenated().to_string()).expect("hex digits and hyphens are allowed in a device id")
 }
 
 /// Metrics of the DCMD that asks for a retry.
@@ -179,11 +182,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_id_is_the_cluster_uuid_and_nothing_else_is_one() {
+    fn a_device_id_is_the_name_or_else_the_uuid_and_has_no_dot() {
         let uuid = Uuid::from_u128(0xABCD);
-        assert_eq!(cluster(&device(uuid)), Some(uuid));
-        assert_eq!(cluster(&DeviceId::new("0000000000000000000000000000abcd").unwrap()), None);
-        assert_eq!(cluster(&DeviceId::new("00000000-0000-0000-0000-00000000ABCD").unwrap()), None);
+        assert_eq!(device(uuid, "Paint_Shop").as_str(), "Paint_Shop");
+        for refused in ["", "a.b", "a/b", "Süd", "repository-1"] {
+            assert_eq!(device(uuid, refused).as_str(), "00000000-0000-0000-0000-00000000abcd", "{refused}");
+        }
     }
 
     #[test]

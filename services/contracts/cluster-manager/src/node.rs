@@ -1,5 +1,7 @@
 //! Metrics of the manager's own node: what it is, how many clusters it has in which state, where git is.
 
+use sparkplug::typed::form;
+
 use crate::names;
 
 /// The node metrics, without those that every Edge Node has.
@@ -32,30 +34,43 @@ pub struct NodeMetrics {
 // A reader takes what a manager of another version says and leaves the rest at its default.
 sparkplug::typed_metrics! {
     NodeMetrics {
+        /// Which service the node is.
         (|_| names::SERVICE.into()) => names::PROPERTIES_SERVICE,
+        /// Version of the software.
         #[optional]
         version => names::PROPERTIES_VERSION,
+        /// What stands behind the node is a simulator.
         (|_| false.into()) => names::PROPERTIES_SIMULATED,
+        /// Clusters with a device.
         #[optional]
-        clusters_total => names::CLUSTERS_TOTAL,
+        clusters_total as form::Count => names::CLUSTERS_TOTAL,
+        /// Clusters that are set up.
         #[optional]
-        clusters_ready => names::CLUSTERS_READY,
+        clusters_ready as form::Count => names::CLUSTERS_READY,
+        /// Clusters whose configuration is refused.
         #[optional]
-        clusters_refused => names::CLUSTERS_REFUSED,
+        clusters_refused as form::Count => names::CLUSTERS_REFUSED,
+        /// Clusters under tear-down, those that wait for its end included.
         #[optional]
-        clusters_deleting => names::CLUSTERS_DELETING,
+        clusters_deleting as form::Count => names::CLUSTERS_DELETING,
+        /// Clusters that hold what they are sent, until an operator decides.
         #[optional]
-        clusters_held => names::CLUSTERS_HELD,
+        clusters_held as form::Count => names::CLUSTERS_HELD,
+        /// Deployments on clusters that have a device.
         #[optional]
-        deployments_total => names::DEPLOYMENTS_TOTAL,
+        deployments_total as form::Count => names::DEPLOYMENTS_TOTAL,
+        /// Deployments that are refused centrally or by their edge.
         #[optional]
-        deployments_refused => names::DEPLOYMENTS_REFUSED,
+        deployments_refused as form::Count => names::DEPLOYMENTS_REFUSED,
+        /// Base URL of the git server.
         #[optional]
         git_url => names::GIT_URL,
+        /// Which script bootstraps clusters: shipped, or site for the one of the BootstrapScript entry.
         #[optional]
         bootstrap_script => names::BOOTSTRAP_SCRIPT,
+        /// Why the BootstrapScript entry cannot be used; null: it can, or there is none.
         #[optional]
-        bootstrap_error => names::BOOTSTRAP_ERROR,
+        bootstrap_error => names::BOOTSTRAP_REASON,
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sparkplug::host::HostEvent;
 use sparkplug::typed::FieldError;
-use sparkplug::{EdgeNodeDescriptor, TypedMetrics};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
 
 use crate::device::ClusterDevice;
@@ -39,6 +39,8 @@ pub struct ManagerReplica {
     /// Everything that the node said since its birth could be read.
     readable: bool,
     clusters: BTreeMap<Uuid, ClusterDevice>,
+    /// Whose Device it is, as the birth said.
+    ids: BTreeMap<DeviceId, Uuid>,
     /// Clusters that the last birth has not confirmed yet.
     unconfirmed: BTreeSet<Uuid>,
 }
@@ -53,6 +55,7 @@ impl ManagerReplica {
             metrics: NodeMetrics::default(),
             readable: false,
             clusters: BTreeMap::new(),
+            ids: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
         }
     }
@@ -108,6 +111,7 @@ impl ManagerReplica {
             HostEvent::NodeBirth { node, metrics, .. } if *node == self.node => {
                 let mut changes = self.set_alive(true);
                 self.readable = true;
+                self.ids.clear();
                 changes.push(self.node_changed(NodeMetrics::from_metrics(metrics.iter())));
                 self.unconfirmed = self.clusters.keys().copied().collect();
                 changes.extend(self.drop_unconfirmed());
@@ -124,7 +128,8 @@ impl ManagerReplica {
                 changes
             }
             HostEvent::DeviceBirth { node, device, metrics, .. } if *node == self.node => {
-                let Some(uuid) = names::cluster(device) else { return Vec::new() };
+                let Some(uuid) = cluster_of(metrics) else { return Vec::new() };
+                self.ids.insert(device.clone(), uuid);
                 let mut changes = match ClusterDevice::from_metrics(metrics.iter()) {
                     Ok(cluster) => {
                         self.unconfirmed.remove(&uuid);
@@ -141,7 +146,7 @@ impl ManagerReplica {
                 changes
             }
             HostEvent::DeviceData { node, device, metrics, .. } if *node == self.node => {
-                let Some(uuid) = names::cluster(device) else { return Vec::new() };
+                let Some(&uuid) = self.ids.get(device) else { return Vec::new() };
                 match self.clusters.get_mut(&uuid).map(|cluster| cluster.merge(metrics)) {
                     Some(Ok(())) => vec![ManagerChange::Cluster(uuid)],
                     Some(Err(error)) => vec![ManagerChange::Unreadable(uuid, error)],
@@ -149,7 +154,7 @@ impl ManagerReplica {
                 }
             }
             HostEvent::DeviceDeath { node, device, .. } if *node == self.node => {
-                let Some(uuid) = names::cluster(device) else { return Vec::new() };
+                let Some(uuid) = self.ids.remove(device) else { return Vec::new() };
                 self.unconfirmed.remove(&uuid);
                 self.clusters.remove(&uuid).map(|_| ManagerChange::ClusterGone(uuid)).into_iter().collect()
             }
@@ -197,6 +202,11 @@ impl ManagerReplica {
     }
 }
 
+/// The cluster that a birth is of; None: it is of something else.
+fn cluster_of(metrics: &[Metric]) -> Option<Uuid> {
+    metrics.iter().find(|metric| &*metric.name == names::CLUSTER_UUID)?.as_str()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,9 +231,9 @@ mod tests {
     fn device_birth(uuid: u128, device: &ClusterDevice) -> HostEvent {
         HostEvent::DeviceBirth {
             node: node(),
-            device: names::device(Uuid::from_u128(uuid)),
+            device: names::unnamed_device(Uuid::from_u128(uuid)),
             timestamp: 1,
-            metrics: device.to_metrics().into(),
+            metrics: ClusterDevice { uuid: Uuid::from_u128(uuid), ..device.clone() }.to_metrics().into(),
         }
     }
 
@@ -232,7 +242,7 @@ mod tests {
         let mut replica = ManagerReplica::new(node());
         assert_eq!(replica.on_event(&birth(1)), [ManagerChange::Alive(true), ManagerChange::Node]);
         assert!(!replica.is_complete());
-        let ready = cluster("A", SetupState::Ready);
+        let ready = ClusterDevice { uuid: Uuid::from_u128(1), ..cluster("A", SetupState::Ready) };
         assert_eq!(replica.on_event(&device_birth(1, &ready)), [ManagerChange::Cluster(Uuid::from_u128(1))]);
         assert!(replica.is_complete());
         assert_eq!(replica.cluster(Uuid::from_u128(1)), Some(&ready));
@@ -262,14 +272,14 @@ mod tests {
         let uuid = Uuid::from_u128(1);
         let data = |state: &str| HostEvent::DeviceData {
             node: node(),
-            device: names::device(uuid),
+            device: names::unnamed_device(uuid),
             timestamp: 1,
-            metrics: vec![sparkplug::Metric::new(names::SETUP_STATE, state)],
+            metrics: vec![sparkplug::Metric::new(names::STATUS_STATE, state)],
         };
         assert_eq!(replica.on_event(&data("ready")), [ManagerChange::Cluster(uuid)]);
         assert_eq!(replica.cluster(uuid).unwrap().setup.state, SetupState::Ready);
         assert!(matches!(&replica.on_event(&data("odd"))[..], [ManagerChange::Unreadable(u, _)] if *u == uuid));
-        let death = HostEvent::DeviceDeath { node: node(), device: names::device(uuid), timestamp: 1 };
+        let death = HostEvent::DeviceDeath { node: node(), device: names::unnamed_device(uuid), timestamp: 1 };
         assert_eq!(replica.on_event(&death), [ManagerChange::ClusterGone(uuid)]);
         assert_eq!(replica.on_event(&death), []);
         assert_eq!(replica.on_event(&data("ready")), []);

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use sparkplug::{DataType, DeviceId, Metric, Value};
+use sparkplug::{DataType, DeviceId, Metric, Properties, Value};
 use uuid::Uuid;
 
 use crate::names::{
-    GIT_COMMIT, GIT_URL, PULL_AT, PULL_COMMIT, PULL_DIVERGED, PULL_ERROR, PULL_URL, REPOSITORY_PATH, REPOSITORY_REASON,
+    GIT_COMMIT, GIT_URL, PULL_AT, PULL_COMMIT, PULL_DIVERGED, PULL_REASON, PULL_URL, REPOSITORY_PATH, STATUS_REASON,
+    STATUS_SINCE, STATUS_STATE,
 };
 
 /// What a Device id of a shared repository begins with; its UUID follows.
@@ -49,6 +50,8 @@ pub struct RepositoryDevice {
     pub path: String,
     /// Why it is not served; None: it is, or will be soon.
     pub reason: Option<String>,
+    /// Since when it is served, or not, UTC ms.
+    pub since: u64,
     /// Its URL; None: it is not served.
     pub git_url: Option<String>,
     /// Commit of branch `main`.
@@ -61,22 +64,41 @@ impl RepositoryDevice {
     /// As on the wire.
     #[must_use]
     pub fn to_metrics(&self) -> Vec<Metric> {
+        let about = |metric: Metric, what: &str| metric.with_properties(Properties::described(&[what], true));
+        let state = if self.git_url.is_some() { "served" } else { "not-served" };
         let mut metrics = vec![
-            Metric::new(REPOSITORY_PATH, self.path.as_str()),
-            Metric::string(REPOSITORY_REASON, self.reason.as_deref()),
-            Metric::string(GIT_URL, self.git_url.as_deref()),
-            Metric::string(GIT_COMMIT, self.git_commit.as_deref()),
+            about(Metric::new(STATUS_STATE, state), "served or not-served."),
+            about(
+                Metric::string(STATUS_REASON, self.reason.as_deref()),
+                "Why it is not served; null: it is, or will be soon.",
+            ),
+            about(Metric::new(STATUS_SINCE, Value::DateTime(self.since)), "Since when it is in that state."),
+            about(Metric::new(REPOSITORY_PATH, self.path.as_str()), "Path on the git server."),
+            about(Metric::string(GIT_URL, self.git_url.as_deref()), "URL of the repository; null: it is not served."),
+            about(Metric::string(GIT_COMMIT, self.git_commit.as_deref()), "Commit of branch main."),
         ];
         for (branch, pulled) in &self.pulled {
             let name = |last: &str| format!("Pull/{branch}/{last}");
-            metrics.push(Metric::string(name(PULL_URL), pulled.url.as_deref()));
-            metrics.push(Metric::string(name(PULL_COMMIT), pulled.commit.as_deref()));
-            metrics.push(match pulled.at {
+            let at = match pulled.at {
                 Some(at) => Metric::new(name(PULL_AT), Value::DateTime(at)),
                 None => Metric::null(name(PULL_AT), DataType::DateTime),
-            });
-            metrics.push(Metric::string(name(PULL_ERROR), pulled.error.as_deref()));
-            metrics.push(Metric::new(name(PULL_DIVERGED), pulled.diverged));
+            };
+            metrics.extend([
+                about(
+                    Metric::string(name(PULL_URL), pulled.url.as_deref()),
+                    "From where the branch is pulled; null: what is configured cannot be followed.",
+                ),
+                about(Metric::string(name(PULL_COMMIT), pulled.commit.as_deref()), "Commit that was pulled last."),
+                about(at, "When a pull went well last."),
+                about(
+                    Metric::string(name(PULL_REASON), pulled.error.as_deref()),
+                    "Why the last pull did not go well; null: it did, or there was none yet.",
+                ),
+                about(
+                    Metric::new(name(PULL_DIVERGED), pulled.diverged),
+                    "The branch has commits of its own and stays where it is.",
+                ),
+            ]);
         }
         metrics
     }
@@ -91,8 +113,8 @@ mod tests {
     fn a_device_id_names_the_repository_and_is_none_of_a_cluster() {
         let uuid = Uuid::from_u128(0xABCD);
         assert_eq!(repository(&device(uuid)), Some(uuid));
-        assert_eq!(names::cluster(&device(uuid)), None);
-        assert_eq!(repository(&names::device(uuid)), None);
+        assert_ne!(names::device(uuid, device(uuid).as_str()), device(uuid));
+        assert_eq!(repository(&names::unnamed_device(uuid)), None);
         assert_eq!(repository(&DeviceId::new("repository-00000000-0000-0000-0000-00000000ABCD").unwrap()), None);
     }
 
@@ -107,9 +129,9 @@ mod tests {
         let metrics = device.to_metrics();
         let find = |name: &str| metrics.iter().find(|metric| &*metric.name == name).unwrap();
         assert_eq!(find("Repository/Path").as_str(), Some("shared/charts"));
-        assert_eq!(find("Pull/release/1/Error").as_str(), Some("away"));
+        assert_eq!(find("Pull/release/1/Reason").as_str(), Some("away"));
         assert_eq!(find("Pull/release/1/At").value, Some(Value::DateTime(5)));
         assert_eq!(find("Pull/release/1/Diverged").as_bool(), Some(false));
-        assert_eq!((find("Pull/release/1/Commit").value.clone(), metrics.len()), (None, 9));
+        assert_eq!((find("Pull/release/1/Commit").value.clone(), metrics.len()), (None, 11));
     }
 }

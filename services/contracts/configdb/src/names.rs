@@ -1,6 +1,6 @@
 //! Names of metrics and properties.
 
-/// Node, String UUID: identity of the store. Another value means that everything is replaced.
+/// Node, UUID: identity of the store. Another value means that everything is replaced.
 pub const CONFIG_STORE: &str = "Config/Store";
 /// Node, UInt64: revision of the last committed transaction. Follows the data of its transactions.
 pub const CONFIG_REVISION: &str = "Config/Revision";
@@ -11,7 +11,7 @@ pub const CONFIG_TIMELINES: &str = "Config/Timelines";
 /// Node, UInt64: number of objects that are born.
 pub const CONFIG_OBJECTS: &str = "Config/Objects";
 /// Node, UInt64: no message of the node is larger.
-pub const CONFIG_MESSAGE_BYTES_MAX: &str = "Config/Max Message Bytes";
+pub const CONFIG_MESSAGE_BYTES_MAX: &str = "Config/Max_Message_Bytes";
 /// Node, String: what an operator has to do something about, such as a disk without room; null: nothing.
 pub const CONFIG_ALERT: &str = "Config/Alert";
 /// Node, String JSON ([`crate::RequestResult`]): the answer to the last request.
@@ -33,7 +33,7 @@ pub const REQUEST_WRITER: &str = "Request/Writer";
 /// Command, String UUID: the store that the request is for ([`CONFIG_STORE`]). A ConfigDB with another store refuses it. Absent: whichever answers.
 pub const REQUEST_STORE: &str = "Request/Store";
 /// Command, String JSON `{slug: etag | null}`: write only if the entries are as named; null: must not exist.
-pub const REQUEST_IF_MATCH: &str = "Request/If Match";
+pub const REQUEST_IF_MATCH: &str = "Request/If_Match";
 /// Command, String: `put` or `patch`.
 pub const REQUEST_MODE: &str = "Request/Mode";
 /// Command, String: the transaction that the write is a part of, or that is to be committed.

@@ -32,23 +32,35 @@ pub struct ConfigNode {
 
 sparkplug::typed_metrics! {
     ConfigNode {
+        /// Which service the node is.
         (|_| names::SERVICE.into()) => names::PROPERTIES_SERVICE,
+        /// Version of the software.
         #[optional]
         version => names::PROPERTIES_VERSION,
+        /// What stands behind the node is a simulator.
         (|_| false.into()) => names::PROPERTIES_SIMULATED,
-        store as form::Nullable<form::UuidString> => names::CONFIG_STORE,
+        /// Identity of the store; another one means another database.
+        store as form::Nullable<form::Uuid> => names::CONFIG_STORE,
+        /// Highest epoch that an operator has raised for a cluster in this store; 0 before the first.
         #[optional]
         epoch => names::CONFIG_EPOCH,
+        /// Which run of the process wrote which revisions: TIMELINE/FIRST REVISION, separated by blanks.
         #[optional]
         timelines as form::Parsed => names::CONFIG_TIMELINES,
+        /// No message of the node is larger.
         #[optional]
+        #[properties("engUnit" = "B")]
         message_bytes_max => names::CONFIG_MESSAGE_BYTES_MAX,
+        /// Answer to the last request, JSON; null before the first.
         #[optional]
         last_request => names::REQUEST_RESULT,
+        /// Revision of the last committed transaction.
         #[optional]
         revision => names::CONFIG_REVISION,
+        /// Object devices that are alive.
         #[optional]
         objects => names::CONFIG_OBJECTS,
+        /// What an operator has to do something about, such as a disk without room; null: nothing.
         #[optional]
         alert => names::CONFIG_ALERT,
     }
@@ -94,7 +106,7 @@ mod tests {
                 T::String,
                 T::String,
                 T::Boolean,
-                T::String,
+                T::Uuid,
                 T::UInt64,
                 T::String,
                 T::UInt64,

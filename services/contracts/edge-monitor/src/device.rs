@@ -24,7 +24,7 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    /// As in [`names::NODE_STATE`].
+    /// As in [`names::STATUS_STATE`].
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -115,6 +115,8 @@ pub struct MonitoredNodeDevice {
     pub node: Option<Uuid>,
     /// Condition of the node.
     pub state: NodeState,
+    /// Why it is not online, or has not its configuration; None: nothing is wrong.
+    pub reason: Option<String>,
     /// Since when, UTC ms.
     pub since: u64,
     /// [`AlertKind::Offline`].
@@ -149,43 +151,73 @@ impl MonitoredNodeDevice {
 
 sparkplug::typed_metrics! {
     MonitoredNodeDevice {
+        /// True as a command: the device is published again.
+        #[writable]
         (|_| false.into()) => names::DEVICE_CONTROL_REBIRTH,
+        /// Schema of the device, as Factory+ has it.
         (|_| uuid(identity::SCHEMA_EDGE_MONITOR_DEVICE)) => names::SCHEMA_UUID,
+        /// Identity of the device.
         identity as form::Uuid => names::INSTANCE_UUID,
+        /// Schema of the link to the monitored node.
         (|_| uuid(identity::SCHEMA_LINK)) => names::LINK_NODE_SCHEMA,
+        /// Identity of the link to the monitored node.
         (|device| uuid(identity::metric(device.identity, "Links/Node"))) => names::LINK_NODE_INSTANCE,
+        /// The monitored node; the Null UUID while only its address is known.
         node as NullUuid => names::LINK_NODE_TARGET,
+        /// Relation to the node: monitored node.
         (|_| uuid(identity::RELATION_NODE)) => names::LINK_NODE_RELATION,
 
+        /// Schema of the alert.
         (|_| uuid(identity::SCHEMA_ALERT)) => "Alerts/Offline/Schema_UUID",
+        /// Identity of the alert.
         (|device| uuid(identity::metric(device.identity, "Alerts/Offline"))) => "Alerts/Offline/Instance_UUID",
+        /// Type of the alert.
         (|_| uuid(AlertKind::Offline.type_uuid())) => "Alerts/Offline/Type",
+        /// The node is dead, silent, or was not born in time; the timestamp is the moment of the last change.
         #[at(offline.since)]
         offline.active => AlertKind::Offline.active_metric(),
+        /// Schema of the alert's link.
         (|_| uuid(identity::SCHEMA_LINK)) => "Alerts/Offline/Links/Node/Schema_UUID",
+        /// Identity of the alert's link.
         (|device| uuid(identity::metric(device.identity, "Alerts/Offline/Links/Node")))
             => "Alerts/Offline/Links/Node/Instance_UUID",
+        /// The node that the alert is about; the Null UUID while only its address is known.
         (|device| uuid(device.node.unwrap_or_default())) => "Alerts/Offline/Links/Node/Target",
+        /// Relation of the alert to the node: monitored node.
         (|_| uuid(identity::RELATION_NODE)) => "Alerts/Offline/Links/Node/Relation",
 
+        /// Schema of the alert.
         (|_| uuid(identity::SCHEMA_ALERT)) => "Alerts/Will_Not_Reload/Schema_UUID",
-        (|device| uuid(identity::metric(device.identity, "Alerts/Will_Not_Reload")))
-            => "Alerts/Will_Not_Reload/Instance_UUID",
+        /// Identity of the alert.
+        (|device| uuid(identity::metric(device.identity, "Alerts/Will_Not_Reload"))) => "Alerts/Will_Not_Reload/Instance_UUID",
+        /// Type of the alert.
         (|_| uuid(AlertKind::WillNotReload.type_uuid())) => "Alerts/Will_Not_Reload/Type",
+        /// The edge agent was asked to reload and has not the wanted configuration; the timestamp is the moment of the last change.
         #[at(will_not_reload.since)]
         will_not_reload.active => AlertKind::WillNotReload.active_metric(),
+        /// Schema of the alert's link.
         (|_| uuid(identity::SCHEMA_LINK)) => "Alerts/Will_Not_Reload/Links/Node/Schema_UUID",
+        /// Identity of the alert's link.
         (|device| uuid(identity::metric(device.identity, "Alerts/Will_Not_Reload/Links/Node")))
             => "Alerts/Will_Not_Reload/Links/Node/Instance_UUID",
+        /// The node that the alert is about; the Null UUID while only its address is known.
         (|device| uuid(device.node.unwrap_or_default())) => "Alerts/Will_Not_Reload/Links/Node/Target",
+        /// Relation of the alert to the node: monitored node.
         (|_| uuid(identity::RELATION_NODE)) => "Alerts/Will_Not_Reload/Links/Node/Relation",
 
+        /// Condition of the node: unknown, online, offline (its death was published) or silent.
         #[at(since)]
-        state as form::Parsed => names::NODE_STATE,
+        state as form::Parsed => names::STATUS_STATE,
+        /// Why the node is not online, or has not its configuration; null: nothing is wrong.
+        #[optional]
+        reason => names::STATUS_REASON,
+        /// Since when the node is in that state.
         #[at(since)]
-        since as form::DateTime => names::NODE_SINCE,
+        since as form::DateTime => names::STATUS_SINCE,
+        /// Revision of the configuration that the edge agent should have.
         #[optional]
         config_wanted => names::CONFIG_WANTED,
+        /// Revision of the configuration that the edge agent reports.
         #[optional]
         config_reported => names::CONFIG_REPORTED,
     }
@@ -221,6 +253,7 @@ mod tests {
             identity: identity::device(node),
             node: Some(node),
             state: NodeState::Silent,
+            reason: Some("nothing was received".into()),
             since: 5,
             offline: Alert { active: true, since: 6 },
             will_not_reload: Alert { active: false, since: 1 },
@@ -251,8 +284,14 @@ mod tests {
             expected.extend(link(&format!("{folder}/Links/Node")));
         }
         expected.extend(
-            ["Node/State String", "Node/Since DateTime", "Config/Wanted String", "Config/Reported String"]
-                .map(str::to_owned),
+            [
+                "Status/State String",
+                "Status/Reason String",
+                "Status/Since DateTime",
+                "Config/Wanted String",
+                "Config/Reported String",
+            ]
+            .map(str::to_owned),
         );
         assert_eq!(listed, expected);
     }
@@ -295,10 +334,10 @@ mod tests {
     fn a_state_that_is_no_state_is_refused_by_name() {
         let mut metrics = device().to_metrics();
         for metric in &mut metrics {
-            if &*metric.name == names::NODE_STATE {
-                *metric = Metric::new(names::NODE_STATE, "asleep");
+            if &*metric.name == names::STATUS_STATE {
+                *metric = Metric::new(names::STATUS_STATE, "asleep");
             }
         }
-        assert_eq!(MonitoredNodeDevice::from_metrics(&metrics).unwrap_err().metric, names::NODE_STATE);
+        assert_eq!(MonitoredNodeDevice::from_metrics(&metrics).unwrap_err().metric, names::STATUS_STATE);
     }
 }

@@ -28,9 +28,11 @@ pub const LINK_NODE_TARGET: &str = "Links/Node/Target";
 pub const LINK_NODE_RELATION: &str = "Links/Node/Relation";
 
 /// String; `unknown`, `online`, `offline` or `silent`. An addition to Factory+.
-pub const NODE_STATE: &str = "Node/State";
+pub const STATUS_STATE: &str = "Status/State";
+/// String or null; why the node is not online, or has not its configuration. An addition to Factory+.
+pub const STATUS_REASON: &str = "Status/Reason";
 /// DateTime; since when the node is in that state. An addition to Factory+.
-pub const NODE_SINCE: &str = "Node/Since";
+pub const STATUS_SINCE: &str = "Status/Since";
 /// String or null; configuration revision that an edge agent should have. An addition to Factory+.
 pub const CONFIG_WANTED: &str = "Config/Wanted";
 /// String or null; configuration revision that it says it has. An addition to Factory+.
@@ -42,13 +44,13 @@ pub const PROPERTIES_SERVICE: &str = "Properties/Service";
 pub const PROPERTIES_VERSION: &str = "Properties/Version";
 /// Boolean; the cluster behind it is a simulation.
 pub const PROPERTIES_SIMULATED: &str = "Properties/Simulated";
-/// UInt32; nodes that are watched.
+/// UInt64; nodes that are watched.
 pub const NODES_TOTAL: &str = "Nodes/Total";
-/// UInt32; those of them that are online.
+/// UInt64; those of them that are online.
 pub const NODES_ONLINE: &str = "Nodes/Online";
-/// String; JSON `{name of what should be watched: why it cannot}`.
+/// DataSet of `Node` and `Reason`; what should be watched and why it cannot.
 pub const NODES_PROBLEMS: &str = "Nodes/Problems";
-/// UInt32; alerts that are active.
+/// UInt64; alerts that are active.
 pub const ALERTS_ACTIVE: &str = "Alerts/Active";
 
 /// Value of [`PROPERTIES_SERVICE`].

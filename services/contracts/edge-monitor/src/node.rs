@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sparkplug::typed::{Form, form};
-use sparkplug::{DataType, Value};
+use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::device::uuid;
@@ -30,44 +29,49 @@ pub struct MonitorNode {
     pub problems: BTreeMap<String, String>,
 }
 
-/// [`MonitorNode::problems`] as JSON.
-struct ProblemsJson;
+/// Columns of [`MonitorNode::problems`].
+struct Problems;
 
-impl Form<BTreeMap<String, String>> for ProblemsJson {
-    const DATATYPE: DataType = DataType::String;
-
-    fn write(field: &BTreeMap<String, String>) -> Option<Value> {
-        Some(serde_json::to_string(field).expect("a map of strings is JSON").into())
-    }
-
-    fn read(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
-        let text = value.and_then(Value::as_str).ok_or("must be a String")?;
-        serde_json::from_str(text).map_err(|error| format!("must be a JSON object of strings: {error}"))
-    }
+impl form::Columns for Problems {
+    const KEY: &'static str = "Node";
+    const VALUE: &'static str = "Reason";
 }
 
 sparkplug::typed_metrics! {
     MonitorNode {
+        /// Schema of the node, as Factory+ has it.
         (|_| uuid(identity::SCHEMA_EDGE_MONITOR)) => names::SCHEMA_UUID,
+        /// Identity of the monitor.
         instance as form::Uuid => names::INSTANCE_UUID,
+        /// Which service the node is.
         (|_| names::SERVICE.into()) => names::PROPERTIES_SERVICE,
+        /// Version of the software.
         #[optional]
         version => names::PROPERTIES_VERSION,
+        /// The cluster behind it is a simulation.
         #[optional]
         simulated => names::PROPERTIES_SIMULATED,
+        /// Schema of the link to the cluster.
         #[only_if(|monitor| monitor.cluster.is_some())]
         (|_| uuid(identity::SCHEMA_LINK)) => names::LINK_CLUSTER_SCHEMA,
+        /// Identity of the link to the cluster.
         #[only_if(|monitor| monitor.cluster.is_some())]
         (|monitor| uuid(identity::metric(monitor.instance, "Links/Cluster"))) => names::LINK_CLUSTER_INSTANCE,
+        /// The cluster that it watches.
         #[omit_null]
         cluster as form::Nullable<form::Uuid> => names::LINK_CLUSTER_TARGET,
+        /// Relation to the cluster: monitored cluster.
         #[only_if(|monitor| monitor.cluster.is_some())]
         (|_| uuid(identity::RELATION_CLUSTER)) => names::LINK_CLUSTER_RELATION,
-        nodes_total => names::NODES_TOTAL,
-        nodes_online => names::NODES_ONLINE,
-        alerts_active => names::ALERTS_ACTIVE,
+        /// Nodes that are watched.
+        nodes_total as form::Count => names::NODES_TOTAL,
+        /// Nodes that are online.
+        nodes_online as form::Count => names::NODES_ONLINE,
+        /// Alerts that are active.
+        alerts_active as form::Count => names::ALERTS_ACTIVE,
+        /// What should be watched and cannot, and why; null: nothing.
         #[optional]
-        problems as ProblemsJson => names::NODES_PROBLEMS,
+        problems as form::Table<Problems> => names::NODES_PROBLEMS,
     }
 }
 

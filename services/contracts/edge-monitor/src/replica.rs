@@ -168,6 +168,7 @@ mod tests {
             identity: identity::device(Uuid::from_u128(1)),
             node: Some(Uuid::from_u128(1)),
             state: if active { NodeState::Offline } else { NodeState::Online },
+            reason: None,
             since: 10,
             offline: Alert { active, since: 10 },
             will_not_reload: Alert::default(),

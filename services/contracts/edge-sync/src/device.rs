@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sparkplug::NameError;
 use sparkplug::edge_node::NodeUpdate;
-use sparkplug::typed::{TypedMetrics, form};
+use sparkplug::typed::{Form, TypedMetrics, form};
+use sparkplug::{DataType, NameError, Value};
 use uuid::Uuid;
 
 use crate::digest::Digest;
@@ -27,18 +27,57 @@ pub struct HostDevice {
     pub control_plane: bool,
     /// Kubernetes' own Ready condition is true.
     pub ready: bool,
+    /// Message of that condition, if it is not.
+    pub reason: Option<String>,
+    /// Since when, UTC ms; None: not known.
+    pub since: Option<u64>,
     /// What the host is set apart for.
     pub specialised: Option<String>,
 }
 
+/// [`HostDevice::ready`] as a state.
+struct ReadyState;
+
+impl Form<bool> for ReadyState {
+    const DATATYPE: DataType = DataType::String;
+
+    fn write(field: &bool) -> Option<Value> {
+        Some(if *field { READY } else { NOT_READY }.into())
+    }
+
+    fn read(value: Option<&Value>) -> Result<bool, String> {
+        match value.and_then(Value::as_str) {
+            Some(READY) => Ok(true),
+            Some(NOT_READY) => Ok(false),
+            _ => Err(format!("must be {READY} or {NOT_READY}")),
+        }
+    }
+}
+
+const READY: &str = "ready";
+const NOT_READY: &str = "not-ready";
+
 sparkplug::typed_metrics! {
     HostDevice {
+        /// ready or not-ready: Kubernetes' own Ready condition.
+        ready as ReadyState => host::STATE,
+        /// Message of that condition where the host is not ready; null: it is.
+        #[optional]
+        reason => host::REASON,
+        /// Since when it is in that state; null while unknown.
+        #[optional]
+        since as form::Nullable<form::DateTime> => host::SINCE,
+        /// Host name: label kubernetes.io/hostname, or the name of the Kubernetes node.
         hostname => host::HOSTNAME,
+        /// CPU architecture.
         architecture => host::ARCHITECTURE,
+        /// Version of the kubelet.
         kubernetes_version => host::KUBERNETES_VERSION,
+        /// Name and version of the operating system.
         operating_system => host::OPERATING_SYSTEM,
+        /// The host runs the control plane.
         control_plane => host::CONTROL_PLANE,
-        ready => host::READY,
+        /// What the host is set apart for; null: nothing.
         specialised => host::SPECIALISED,
     }
 }
@@ -113,6 +152,8 @@ pub struct DeploymentDevice {
     pub state: DeploymentState,
     /// Why it is in this state.
     pub reason: Option<String>,
+    /// Since when, UTC ms, as far as Sync has seen it; 0: never reported.
+    pub since: u64,
     /// Version of the manifests applied; 0 before the first.
     pub version: u64,
     /// Digest of the manifests applied.
@@ -131,15 +172,28 @@ pub struct DeploymentDevice {
 
 sparkplug::typed_metrics! {
     DeploymentDevice {
-        name => deployment::NAME,
+        /// pending, applied, refused, failed or deleting.
         state as form::Parsed => deployment::STATE,
+        /// Why it is in this state; null: nothing to say.
         reason => deployment::REASON,
+        /// Since when it is in this state, as far as Sync has seen it.
+        #[optional]
+        since as form::DateTime => deployment::SINCE,
+        /// Name of the deployment; empty before its manifests arrived.
+        name => deployment::NAME,
+        /// Version of the manifests applied; 0 before the first.
         version => deployment::VERSION,
+        /// Digest of the manifests applied; null before the first.
         digest as form::Nullable<form::Parsed> => deployment::DIGEST,
+        /// Digest of the manifests that were refused, or whose application failed; null: none.
         refused_digest as form::Nullable<form::Parsed> => deployment::REFUSED_DIGEST,
+        /// Flux' Ready condition, and whether the pods of its workloads run; null while unknown.
         ready => deployment::READY,
-        message => deployment::MESSAGE,
+        /// Why it is not ready; null: nothing to say.
+        message => deployment::READY_REASON,
+        /// When the manifests were applied; null before the first.
         applied_at as form::Nullable<form::DateTime> => deployment::APPLIED_AT,
+        /// Entries of ConfigDB that the applied manifests were made from, JSON; null while nobody asks for them.
         #[optional]
         entries as form::Nullable<form::Plain> => deployment::ENTRIES,
     }
@@ -162,7 +216,7 @@ impl DeploymentDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sparkplug::{DataType, Metric};
+    use sparkplug::Metric;
 
     fn full() -> DeploymentDevice {
         let digest = Digest::of(&serde_json::json!(1));
@@ -170,6 +224,7 @@ mod tests {
             name: "Robot_Cell_3".to_owned(),
             state: DeploymentState::Failed,
             reason: Some("HelmRelease x: forbidden".to_owned()),
+            since: 1_700_000_000_001,
             version: 4,
             digest: Some(digest),
             refused_digest: Some(digest),
@@ -200,26 +255,29 @@ mod tests {
             metrics.iter().map(|metric| format!("{} {:?}", metric.name, metric.datatype)).collect::<Vec<_>>()
         };
         let expected = [
-            "Hostname String",
-            "Architecture String",
-            "Kubernetes Version String",
-            "Operating System String",
-            "Control Plane Boolean",
-            "Ready Boolean",
-            "Specialised String",
+            "Status/State String",
+            "Status/Reason String",
+            "Status/Since DateTime",
+            "Host/Name String",
+            "Host/Architecture String",
+            "Host/Kubernetes_Version String",
+            "Host/Operating_System String",
+            "Host/Control_Plane Boolean",
+            "Host/Specialised String",
         ];
         assert_eq!(listed(HostDevice::default().to_metrics()), expected);
         let expected = [
-            "Name String",
-            "State String",
-            "Reason String",
-            "Version UInt64",
-            "Digest String",
-            "Refused Digest String",
-            "Ready Boolean",
-            "Message String",
-            "Applied At DateTime",
-            "Entries String",
+            "Status/State String",
+            "Status/Reason String",
+            "Status/Since DateTime",
+            "Deployment/Name String",
+            "Deployment/Version UInt64",
+            "Deployment/Digest String",
+            "Deployment/Refused_Digest String",
+            "Deployment/Ready Boolean",
+            "Deployment/Ready_Reason String",
+            "Deployment/Applied_At DateTime",
+            "Deployment/Entries String",
         ];
         assert_eq!(listed(DeploymentDevice::default().to_metrics()), expected);
         assert_eq!(listed(full().to_metrics()), expected);
@@ -231,7 +289,7 @@ mod tests {
         device.merge(&[Metric::null(deployment::READY, DataType::Boolean)]).unwrap();
         assert_eq!(device, DeploymentDevice { ready: None, ..full() });
         let error = DeploymentDevice::from_metrics(&full().to_metrics()[1..]).unwrap_err();
-        assert_eq!(error.to_string(), "metric \"Name\" is missing in the birth");
+        assert_eq!(error.to_string(), "metric \"Status/State\" is missing in the birth");
     }
 
     #[test]
@@ -240,14 +298,14 @@ mod tests {
         for (metric, message) in [
             (
                 Metric::new(deployment::STATE, "done"),
-                "metric \"State\" must be pending, applied, refused, failed or deleting",
+                "metric \"Status/State\" must be pending, applied, refused, failed or deleting",
             ),
-            (Metric::new(deployment::NAME, 1_u64), "metric \"Name\" must be a String, but is UInt64"),
-            (Metric::null(deployment::NAME, DataType::String), "metric \"Name\" must not be null"),
-            (Metric::new(deployment::READY, "true"), "metric \"Ready\" must be a Boolean, but is String"),
+            (Metric::new(deployment::NAME, 1_u64), "metric \"Deployment/Name\" must be a String, but is UInt64"),
+            (Metric::null(deployment::NAME, DataType::String), "metric \"Deployment/Name\" must not be null"),
+            (Metric::new(deployment::READY, "true"), "metric \"Deployment/Ready\" must be a Boolean, but is String"),
             (
                 Metric::new(deployment::DIGEST, "no"),
-                "metric \"Digest\" must be the 64 lower-case hex digits of a SHA-256 digest",
+                "metric \"Deployment/Digest\" must be the 64 lower-case hex digits of a SHA-256 digest",
             ),
         ] {
             assert_eq!(device.merge(&[metric]).unwrap_err().to_string(), message);

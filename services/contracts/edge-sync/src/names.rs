@@ -17,14 +17,14 @@ pub const SERVICE: &str = "Properties/Service";
 pub const VERSION: &str = "Properties/Version";
 /// The cluster behind it is simulated (Boolean).
 pub const SIMULATED: &str = "Properties/Simulated";
-/// Object of the cluster (String, UUID).
+/// Object of the cluster (UUID).
 pub const CLUSTER_UUID: &str = "Cluster/UUID";
 /// Name of the cluster (String).
 pub const CLUSTER_NAME: &str = "Cluster/Name";
 /// Certificate to seal secrets with (String, PEM; null while unknown).
 pub const SEALING_CERTIFICATE: &str = "Sealing/Certificate";
 /// Why the certificate could not be read (String, null if it could).
-pub const SEALING_ERROR: &str = "Sealing/Error";
+pub const SEALING_REASON: &str = "Sealing/Reason";
 /// Version of the accepted index (UInt64, 0 before the first).
 pub const DESIRED_VERSION: &str = "Desired/Version";
 /// Digest of the accepted index (String, null before the first).
@@ -34,32 +34,32 @@ pub const DESIRED_ORIGIN: &str = "Desired/Origin";
 /// What the control plane sends is held: nothing of it is applied until an operator decides (Boolean; absent: this Sync does not judge where an index comes from).
 pub const DESIRED_HELD: &str = "Desired/Held";
 /// Why (String, null if it is not).
-pub const DESIRED_HOLD_REASON: &str = "Desired/Hold Reason";
+pub const DESIRED_HOLD_REASON: &str = "Desired/Hold_Reason";
 /// Why the last index was refused, or what keeps the accepted one from being carried out (String, null if nothing).
-pub const DESIRED_ERROR: &str = "Desired/Error";
+pub const DESIRED_REASON: &str = "Desired/Reason";
 /// Version of the last commits of its repositories that Sync has heard of (UInt64, 0 before the first; absent: this Sync cannot tell Flux).
 pub const SOURCE_VERSION: &str = "Source/Version";
 /// Commit of the cluster's repository that Flux was told of last (String, null before the first).
 pub const SOURCE_COMMIT: &str = "Source/Commit";
 /// Commit of the shared charts that Flux was told of last (String, null before the first).
 pub const SOURCE_CHARTS: &str = "Source/Charts";
-/// Commits of other repositories that Flux was told of last (String, JSON `{URL: commit}`).
+/// Commits of other repositories that Flux was told of last (DataSet of `URL` and `Commit`).
 pub const SOURCE_OTHERS: &str = "Source/Others";
 /// Why Flux could not be told of later ones (String, null if it could).
-pub const SOURCE_ERROR: &str = "Source/Error";
+pub const SOURCE_REASON: &str = "Source/Reason";
 /// Commit of the cluster's repository that Flux has applied last, as a whole (String, null while unknown).
 pub const SOURCE_APPLIED: &str = "Source/Applied";
 /// Whether what Flux applies from the cluster's repository is ready (Boolean, null while unknown).
 pub const SOURCE_READY: &str = "Source/Ready";
 /// What of it is not ready, and why (String, null if nothing).
-pub const SOURCE_MESSAGE: &str = "Source/Message";
-/// Host devices alive (UInt32).
+pub const SOURCE_READY_REASON: &str = "Source/Ready_Reason";
+/// Host devices alive (UInt64).
 pub const HOSTS_TOTAL: &str = "Hosts/Total";
-/// Of them ready (UInt32).
+/// Of them ready (UInt64).
 pub const HOSTS_READY: &str = "Hosts/Ready";
-/// Deployment devices alive (UInt32).
+/// Deployment devices alive (UInt64).
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
-/// Of them with `Ready` true (UInt32).
+/// Of them with `Ready` true (UInt64).
 pub const DEPLOYMENTS_READY: &str = "Deployments/Ready";
 
 /// Entries of ConfigDB that the cluster itself was last made from (String JSON `{slug: entry}`; null while nobody has asked for it by [`RECOVER_ENTRIES`], or if none came).
@@ -77,43 +77,49 @@ pub const DESIRED_MANIFESTS: &str = "Desired/Manifests";
 /// Metric names of a host device.
 pub mod host {
     /// Host name, as in the label `kubernetes.io/hostname`, or the name of the Kubernetes node (String).
-    pub const HOSTNAME: &str = "Hostname";
+    pub const HOSTNAME: &str = "Host/Name";
     /// CPU architecture (String).
-    pub const ARCHITECTURE: &str = "Architecture";
+    pub const ARCHITECTURE: &str = "Host/Architecture";
     /// Version of the kubelet (String).
-    pub const KUBERNETES_VERSION: &str = "Kubernetes Version";
+    pub const KUBERNETES_VERSION: &str = "Host/Kubernetes_Version";
     /// Name and version of the operating system (String).
-    pub const OPERATING_SYSTEM: &str = "Operating System";
+    pub const OPERATING_SYSTEM: &str = "Host/Operating_System";
     /// Runs the control plane (Boolean).
-    pub const CONTROL_PLANE: &str = "Control Plane";
-    /// Kubernetes' own Ready condition (Boolean).
-    pub const READY: &str = "Ready";
+    pub const CONTROL_PLANE: &str = "Host/Control_Plane";
+    /// Kubernetes' own Ready condition: `ready` or `not-ready` (String).
+    pub const STATE: &str = "Status/State";
+    /// Message of that condition where it is not ready (String or null).
+    pub const REASON: &str = "Status/Reason";
+    /// Since when it is in that state (DateTime, null while unknown).
+    pub const SINCE: &str = "Status/Since";
     /// What the host is set apart for (String, null if for nothing).
-    pub const SPECIALISED: &str = "Specialised";
+    pub const SPECIALISED: &str = "Host/Specialised";
 }
 
 /// Metric names of a deployment device.
 pub mod deployment {
     /// Name for people (String).
-    pub const NAME: &str = "Name";
+    pub const NAME: &str = "Deployment/Name";
     /// `pending`, `applied`, `refused`, `failed` or `deleting` (String).
-    pub const STATE: &str = "State";
+    pub const STATE: &str = "Status/State";
     /// Why it is in this state (String or null).
-    pub const REASON: &str = "Reason";
+    pub const REASON: &str = "Status/Reason";
+    /// Since when it is in this state, as far as Sync has seen it (DateTime).
+    pub const SINCE: &str = "Status/Since";
     /// Version of the manifests applied (UInt64, 0 before the first).
-    pub const VERSION: &str = "Version";
+    pub const VERSION: &str = "Deployment/Version";
     /// Digest of the manifests applied (String, null before the first).
-    pub const DIGEST: &str = "Digest";
+    pub const DIGEST: &str = "Deployment/Digest";
     /// Digest of the manifests that were refused, or whose application failed (String or null).
-    pub const REFUSED_DIGEST: &str = "Refused Digest";
+    pub const REFUSED_DIGEST: &str = "Deployment/Refused_Digest";
     /// Flux' Ready condition (Boolean, null while unknown).
-    pub const READY: &str = "Ready";
+    pub const READY: &str = "Deployment/Ready";
     /// Message of the Ready condition (String or null).
-    pub const MESSAGE: &str = "Message";
+    pub const READY_REASON: &str = "Deployment/Ready_Reason";
     /// Entries of ConfigDB that the applied manifests were made from (String JSON `{slug: entry}`; null while nobody has asked for it, or if none came).
-    pub const ENTRIES: &str = "Entries";
+    pub const ENTRIES: &str = "Deployment/Entries";
     /// When the manifests were applied (DateTime or null).
-    pub const APPLIED_AT: &str = "Applied At";
+    pub const APPLIED_AT: &str = "Deployment/Applied_At";
 }
 
 /// The Sync node of a group.

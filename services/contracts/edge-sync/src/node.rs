@@ -7,10 +7,10 @@ use uuid::Uuid;
 use crate::digest::Digest;
 use crate::entries::Entries;
 use crate::names::{
-    CLUSTER_ENTRIES, CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_ERROR,
-    DESIRED_HELD, DESIRED_HOLD_REASON, DESIRED_ORIGIN, DESIRED_VERSION, HOSTS_READY, HOSTS_TOTAL, SEALING_CERTIFICATE,
-    SEALING_ERROR, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_APPLIED, SOURCE_CHARTS, SOURCE_COMMIT, SOURCE_ERROR,
-    SOURCE_MESSAGE, SOURCE_OTHERS, SOURCE_READY, SOURCE_VERSION, VERSION,
+    CLUSTER_ENTRIES, CLUSTER_NAME, CLUSTER_UUID, DEPLOYMENTS_READY, DEPLOYMENTS_TOTAL, DESIRED_DIGEST, DESIRED_HELD,
+    DESIRED_HOLD_REASON, DESIRED_ORIGIN, DESIRED_REASON, DESIRED_VERSION, HOSTS_READY, HOSTS_TOTAL,
+    SEALING_CERTIFICATE, SEALING_REASON, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_APPLIED, SOURCE_CHARTS,
+    SOURCE_COMMIT, SOURCE_OTHERS, SOURCE_READY, SOURCE_READY_REASON, SOURCE_REASON, SOURCE_VERSION, VERSION,
 };
 use crate::source::{Commit, Others};
 
@@ -71,46 +71,72 @@ pub struct SyncNode {
 
 sparkplug::typed_metrics! {
     SyncNode {
+        /// Which service the node is.
         (|_| SERVICE_NAME.into()) => SERVICE,
+        /// Version of the software.
         #[optional]
         version => VERSION,
+        /// The cluster behind it is simulated.
         #[optional]
         simulated => SIMULATED,
-        cluster_uuid as form::UuidString => CLUSTER_UUID,
+        /// Object of the cluster in ConfigDB.
+        cluster_uuid as form::Uuid => CLUSTER_UUID,
+        /// Name of the cluster.
         cluster_name => CLUSTER_NAME,
+        /// Entries of ConfigDB that the cluster was last made from, JSON; null while nobody asks for them.
         #[optional]
         cluster_entries as form::Nullable<form::Plain> => CLUSTER_ENTRIES,
+        /// Certificate to seal secrets with, PEM; null while unknown.
         sealing_certificate => SEALING_CERTIFICATE,
-        sealing_error => SEALING_ERROR,
+        /// Why the certificate could not be read; null: it could.
+        sealing_error => SEALING_REASON,
+        /// Version of the accepted index of deployments; 0 before the first.
         desired_version => DESIRED_VERSION,
+        /// Digest of the accepted index; null before the first.
         desired_digest as form::Nullable<form::Parsed> => DESIRED_DIGEST,
+        /// State of ConfigDB that the accepted index was derived from: STORE/EPOCH/TIMELINE/REVISION.
         #[optional]
         desired_origin as form::Nullable<form::Parsed> => DESIRED_ORIGIN,
+        /// Nothing of what the control plane sends is applied until an operator decides.
         #[optional]
         desired_held => DESIRED_HELD,
+        /// Why it is held; null: it is not.
         #[optional]
         desired_hold_reason => DESIRED_HOLD_REASON,
-        desired_error => DESIRED_ERROR,
+        /// Why the last index was refused, or what keeps the accepted one from being carried out; null: nothing.
+        desired_error => DESIRED_REASON,
+        /// Version of the last commits that it has received; 0 before the first.
         #[optional]
         source_version => SOURCE_VERSION,
+        /// Commit of the cluster's repository that Flux was notified of last; null before the first.
         #[optional]
         source_commit as form::Nullable<form::Parsed> => SOURCE_COMMIT,
+        /// Commit of the shared charts that Flux was notified of last; null before the first.
         #[optional]
         source_charts as form::Nullable<form::Parsed> => SOURCE_CHARTS,
+        /// Commits of other repositories that Flux was notified of last; null: none.
         #[optional]
         source_others => SOURCE_OTHERS,
+        /// Why Flux could not be notified of later ones; null: it could.
         #[optional]
-        source_error => SOURCE_ERROR,
+        source_error => SOURCE_REASON,
+        /// Commit of the cluster's repository that Flux has applied last, as a whole; null while unknown.
         #[optional]
         source_applied as form::Nullable<form::Parsed> => SOURCE_APPLIED,
+        /// What Flux applies from the cluster's repository is ready; null while unknown.
         #[optional]
         source_ready => SOURCE_READY,
+        /// What of it is not ready, and why; null: nothing.
         #[optional]
-        source_message => SOURCE_MESSAGE,
-        hosts_total => HOSTS_TOTAL,
-        hosts_ready => HOSTS_READY,
-        deployments_total => DEPLOYMENTS_TOTAL,
-        deployments_ready => DEPLOYMENTS_READY,
+        source_message => SOURCE_READY_REASON,
+        /// Host devices that are alive.
+        hosts_total as form::Count => HOSTS_TOTAL,
+        /// Hosts that are ready.
+        hosts_ready as form::Count => HOSTS_READY,
+        /// Deployment devices that are alive.
+        deployments_total as form::Count => DEPLOYMENTS_TOTAL,
+        /// Deployments that are ready.
+        deployments_ready as form::Count => DEPLOYMENTS_READY,
     }
 }
 
@@ -128,29 +154,29 @@ mod tests {
             (SERVICE, "String"),
             (VERSION, "String"),
             (SIMULATED, "Boolean"),
-            (CLUSTER_UUID, "String"),
+            (CLUSTER_UUID, "Uuid"),
             (CLUSTER_NAME, "String"),
             (CLUSTER_ENTRIES, "String"),
             (SEALING_CERTIFICATE, "String"),
-            (SEALING_ERROR, "String"),
+            (SEALING_REASON, "String"),
             (DESIRED_VERSION, "UInt64"),
             (DESIRED_DIGEST, "String"),
             (DESIRED_ORIGIN, "String"),
             (DESIRED_HELD, "Boolean"),
             (DESIRED_HOLD_REASON, "String"),
-            (DESIRED_ERROR, "String"),
+            (DESIRED_REASON, "String"),
             (SOURCE_VERSION, "UInt64"),
             (SOURCE_COMMIT, "String"),
             (SOURCE_CHARTS, "String"),
-            (SOURCE_OTHERS, "String"),
-            (SOURCE_ERROR, "String"),
+            (SOURCE_OTHERS, "DataSet"),
+            (SOURCE_REASON, "String"),
             (SOURCE_APPLIED, "String"),
             (SOURCE_READY, "Boolean"),
-            (SOURCE_MESSAGE, "String"),
-            (HOSTS_TOTAL, "UInt32"),
-            (HOSTS_READY, "UInt32"),
-            (DEPLOYMENTS_TOTAL, "UInt32"),
-            (DEPLOYMENTS_READY, "UInt32"),
+            (SOURCE_READY_REASON, "String"),
+            (HOSTS_TOTAL, "UInt64"),
+            (HOSTS_READY, "UInt64"),
+            (DEPLOYMENTS_TOTAL, "UInt64"),
+            (DEPLOYMENTS_READY, "UInt64"),
         ];
         assert_eq!(listed, expected.map(|(name, datatype)| format!("{name} {datatype}")));
         assert_eq!(SyncNode::from_metrics(&metrics), Ok(node.clone()));

@@ -326,10 +326,10 @@ mod tests {
     fn what_cannot_be_read_is_a_problem_and_the_replica_is_not_complete() {
         let mut replica = complete();
         let device = SyncDevice::Host("a".to_owned());
-        let metrics = vec![Metric::new(names::host::READY, 1_u64)];
+        let metrics = vec![Metric::new(names::host::STATE, 1_u64)];
         let data = HostEvent::DeviceData { node: sync(), device: device.id().unwrap(), timestamp: 0, metrics };
         assert_eq!(replica.on_event(&data), Some(Change::Host("a".to_owned())));
-        assert_eq!(replica.problems()["host-a"], "metric \"Ready\" must be a Boolean, but is UInt64");
+        assert_eq!(replica.problems()["host-a"], "metric \"Status/State\" must be ready or not-ready");
         assert!(!replica.is_complete());
         let host = HostDevice { hostname: "a".to_owned(), ..HostDevice::default() };
         replica.on_event(&device_birth(&device, host.to_metrics()));

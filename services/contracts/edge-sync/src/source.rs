@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::{Value as Json, json};
 use sparkplug::host::HostRequest;
 use sparkplug::replication::{Origin, Point};
-use sparkplug::typed::MetricValue;
+use sparkplug::typed::{Form as _, MetricValue, form};
 use sparkplug::{DataType, EdgeNodeDescriptor, Metric, Value};
 
 use crate::command::{CommandError, origin_of, put_origin};
@@ -66,7 +66,7 @@ pub const OTHERS_MAX: usize = 100;
 /// Largest URL of one of them.
 const URL_BYTES_MAX: usize = 2048;
 
-/// Commits of other repositories that a cluster takes charts from, by their URLs as GitRepositories have them. On the wire a JSON object.
+/// Commits of other repositories that a cluster takes charts from, by their URLs as GitRepositories have them. As a metric a DataSet, in commands a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Others(pub BTreeMap<String, Commit>);
 
@@ -96,16 +96,31 @@ impl Others {
     }
 }
 
+impl form::Columns for Others {
+    const KEY: &'static str = "URL";
+    const VALUE: &'static str = "Commit";
+}
+
 impl MetricValue for Others {
-    const DATATYPE: DataType = DataType::String;
+    const DATATYPE: DataType = DataType::DataSet;
 
     fn to_value(&self) -> Option<Value> {
-        Some(self.to_json().to_string().into())
+        form::Table::<Self>::write(&self.0)
     }
 
     fn from_value(value: &Value) -> Result<Self, String> {
-        let json = serde_json::from_str(value.as_str().unwrap_or_default()).map_err(|error| error.to_string())?;
-        Self::from_json(&json).map_err(str::to_owned)
+        let commits: BTreeMap<String, Commit> = form::Table::<Self>::read(Some(value))?;
+        if commits.len() > OTHERS_MAX {
+            return Err("has more than 100 rows".to_owned());
+        }
+        match commits.keys().find(|url| url.len() > URL_BYTES_MAX) {
+            Some(_) => Err("has a URL of more than 2048 bytes".to_owned()),
+            None => Ok(Self(commits)),
+        }
+    }
+
+    fn of_null() -> Option<Self> {
+        Some(Self::default())
     }
 }
 

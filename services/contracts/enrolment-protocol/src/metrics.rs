@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 /// The request (Bytes; in NBIRTH).
 pub const REQUEST: &str = "Enrol/Request";
-/// How often it was asked (UInt32; in NBIRTH and NDATA): asks again without a birth.
+/// How often it was asked (UInt64; in NBIRTH and NDATA): asks again without a birth.
 pub const ATTEMPT: &str = "Enrol/Attempt";
 /// `asking`, `refused` or `enrolled` (String; in NBIRTH and NDATA).
 pub const STATE: &str = "Enrol/State";

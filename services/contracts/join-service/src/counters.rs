@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sparkplug::{Metric, Value};
+use sparkplug::{Metric, Properties, Value};
 
 use crate::names::{IGNORED, REFUSALS, REQUESTS};
 
@@ -50,8 +50,17 @@ impl JoinCounters {
         count(&mut self.ignored, reason);
     }
 
-    fn groups(&self) -> [(&'static str, &BTreeMap<String, u64>); 3] {
-        [(REQUESTS, &self.requests), (REFUSALS, &self.refusals), (IGNORED, &self.ignored)]
+    /// Folder of the names, what is counted there, and the counts.
+    fn groups(&self) -> [(&'static str, &'static str, &BTreeMap<String, u64>); 3] {
+        [
+            (
+                REQUESTS,
+                "Requests of this kind by hosts that have proven their TPM, since the start of the replica.",
+                &self.requests,
+            ),
+            (REFUSALS, "Refusals for this reason, since the start of the replica.", &self.refusals),
+            (IGNORED, "Messages without an answer for this reason, since the start of the replica.", &self.ignored),
+        ]
     }
 
     /// All metrics, as a birth has them.
@@ -64,9 +73,11 @@ impl JoinCounters {
     #[must_use]
     pub fn changes_since(&self, earlier: &Self) -> Vec<Metric> {
         let mut metrics = Vec::new();
-        for ((prefix, now), (_, before)) in self.groups().into_iter().zip(earlier.groups()) {
+        for ((prefix, what, now), (.., before)) in self.groups().into_iter().zip(earlier.groups()) {
             let changed = now.iter().filter(|(name, count)| before.get(*name) != Some(*count));
-            metrics.extend(changed.map(|(name, count)| Metric::new(format!("{prefix}{name}"), *count)));
+            let properties = Properties::described(&[what], true);
+            let metric = |(name, count): (&String, &u64)| Metric::new(format!("{prefix}{name}"), *count);
+            metrics.extend(changed.map(metric).map(|metric| metric.with_properties(properties.clone())));
         }
         metrics
     }

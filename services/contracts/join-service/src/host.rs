@@ -1,5 +1,6 @@
 //! The metrics of a host device: a host whose evidence passed the proof that it owns its TPM. Nothing of it is secret.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -96,14 +97,16 @@ pub struct JoinHost {
     pub verdict: Option<String>,
     /// For people.
     pub detail: Option<String>,
+    /// Since when it is in that state, UTC ms, as far as the replica has seen it; 0: never reported.
+    pub since: u64,
     /// What it asked for last.
     pub kind: String,
     /// Stage of its last progress.
     pub stage: Option<String>,
     /// Revision of the policy by which it was judged last.
     pub policy_revision: u64,
-    /// Registers of its last quote: JSON object of hexadecimal values by decimal index.
-    pub registers: Option<String>,
+    /// Registers of its last quote: hexadecimal values by index.
+    pub registers: Option<BTreeMap<u8, String>>,
     /// Deviations that the policy lets pass, for people.
     pub warnings: Option<String>,
     /// The state disk that it names, if that is another host's; its device id is then its own ([`crate::names::keyed_host`]).
@@ -114,23 +117,49 @@ pub struct JoinHost {
     pub last_seen: u64,
 }
 
+/// Columns of [`JoinHost::registers`].
+struct Registers;
+
+impl form::Columns for Registers {
+    const KEY: &'static str = "Register";
+    const VALUE: &'static str = "Value";
+}
+
 sparkplug::typed_metrics! {
     JoinHost {
-        name => host::NAME,
-        role => host::ROLE,
-        variant => host::VARIANT,
-        endorsement_key => host::ENDORSEMENT_KEY,
+        /// pending, refused, admitted, locked, member, locked-out, failed or revoked.
         state as form::Parsed => host::STATE,
-        verdict => host::VERDICT,
-        detail => host::DETAIL,
-        kind => host::KIND,
-        stage => host::STAGE,
-        policy_revision => host::POLICY_REVISION,
-        registers => host::REGISTERS,
-        warnings => host::WARNINGS,
+        /// Why it is in that state: the refusal for people, or what the host last reported; null: nothing to say.
+        detail => host::REASON,
+        /// Since when it is in that state, as far as the replica has seen it.
         #[optional]
-        foreign_disk as form::Nullable<form::UuidString> => host::FOREIGN_DISK,
+        since as form::DateTime => host::SINCE,
+        /// Stable name of the last refusal; null: it was not refused.
+        verdict => host::REFUSAL,
+        /// Registers that differ where the policy only warns, and other remarks; null: none.
+        warnings => host::WARNINGS,
+        /// Name of the Kubernetes node that it is or wants to be; empty: the service names it.
+        name => host::NAME,
+        /// worker or control-plane.
+        role => host::ROLE,
+        /// Form of its keys: tpm2, tpm2-event-log or simulated.
+        variant => host::VARIANT,
+        /// Endorsement key in the form in which a policy enrols and revokes it: 64 hex digits.
+        endorsement_key => host::ENDORSEMENT_KEY,
+        /// What it asked for last: join, rejoin or renew.
+        kind => host::KIND,
+        /// Stage of its last progress; null: none.
+        stage => host::STAGE,
+        /// Revision of the policy by which it was judged last.
+        policy_revision => host::POLICY_REVISION,
+        /// Registers of its last quote, hexadecimal by decimal index; null: no quote could be read.
+        registers as form::Nullable<form::Table<Registers>> => host::REGISTERS,
+        /// The state disk that it names, if that is another host's; null: it is its own.
+        #[optional]
+        foreign_disk as form::Nullable<form::Uuid> => host::FOREIGN_DISK,
+        /// When it was first seen.
         first_seen as form::DateTime => host::FIRST_SEEN,
+        /// When it was last judged.
         last_seen as form::DateTime => host::LAST_SEEN,
     }
 }
@@ -154,7 +183,8 @@ mod tests {
             role: "worker".to_owned(),
             state: HostState::Pending,
             verdict: Some("approval-pending".to_owned()),
-            registers: Some(r#"{"4":"00"}"#.to_owned()),
+            since: 5,
+            registers: Some([(4, "00".to_owned())].into()),
             foreign_disk: Some(Uuid::from_u128(7)),
             first_seen: 1,
             ..JoinHost::default()
@@ -163,21 +193,22 @@ mod tests {
             let metrics = host.to_metrics();
             let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
             let expected = [
-                "Name String",
-                "Role String",
-                "Variant String",
-                "Endorsement Key String",
-                "State String",
-                "Verdict String",
-                "Detail String",
-                "Kind String",
-                "Stage String",
-                "Policy Revision UInt64",
-                "Registers String",
-                "Warnings String",
-                "Foreign Disk String",
-                "First Seen DateTime",
-                "Last Seen DateTime",
+                "Status/State String",
+                "Status/Reason String",
+                "Status/Since DateTime",
+                "Status/Refusal String",
+                "Status/Warnings String",
+                "Host/Name String",
+                "Host/Role String",
+                "Host/Variant String",
+                "Host/Endorsement_Key String",
+                "Host/Kind String",
+                "Host/Stage String",
+                "Policy/Revision UInt64",
+                "Host/Registers DataSet",
+                "Host/Foreign_Disk Uuid",
+                "Host/First_Seen DateTime",
+                "Host/Last_Seen DateTime",
             ];
             assert_eq!(listed, expected);
             assert_eq!(JoinHost::from_metrics(&metrics), Ok(host));

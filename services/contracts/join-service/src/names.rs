@@ -15,7 +15,7 @@ pub const SERVICE: &str = "Properties/Service";
 pub const VERSION: &str = "Properties/Version";
 /// The cluster behind it is simulated (Boolean).
 pub const SIMULATED: &str = "Properties/Simulated";
-/// Object of the cluster (String, UUID).
+/// Object of the cluster (UUID).
 pub const CLUSTER_UUID: &str = "Cluster/UUID";
 /// Name of the cluster (String).
 pub const CLUSTER_NAME: &str = "Cluster/Name";
@@ -32,7 +32,7 @@ pub const POLICY_ENTRY: &str = "Policy/Entry";
 /// NCMD, Boolean: whether [`POLICY_ENTRY`] is to be told.
 pub const RECOVER_ENTRIES: &str = "Recover/Entries";
 /// Why (String, null if it is not).
-pub const POLICY_HOLD_REASON: &str = "Policy/Hold Reason";
+pub const POLICY_HOLD_REASON: &str = "Policy/Hold_Reason";
 /// Digest of it (String, null before the first).
 pub const POLICY_DIGEST: &str = "Policy/Digest";
 /// Revision of ConfigDB at which its entry stands (UInt64, 0 without an entry).
@@ -40,31 +40,31 @@ pub const POLICY_REVISION: &str = "Policy/Revision";
 /// `unknown`, `none`, `in-force` or `invalid` (String). Hosts are admitted only `in-force`.
 pub const POLICY_STATE: &str = "Policy/State";
 /// Why the policy admits nobody, or why the last command was refused (String, null if nothing).
-pub const POLICY_ERROR: &str = "Policy/Error";
-/// Host devices alive (UInt32).
+pub const POLICY_REASON: &str = "Policy/Reason";
+/// Host devices alive (UInt64).
 pub const HOSTS_TOTAL: &str = "Hosts/Total";
-/// Of them those that wait for an approval (UInt32).
+/// Of them those that wait for an approval (UInt64).
 pub const HOSTS_PENDING: &str = "Hosts/Pending";
-/// Of them members (UInt32).
+/// Of them members (UInt64).
 pub const HOSTS_MEMBERS: &str = "Hosts/Members";
-/// Of them members that were refused their keys (UInt32).
-pub const HOSTS_LOCKED_OUT: &str = "Hosts/Locked Out";
+/// Of them members that were refused their keys (UInt64).
+pub const HOSTS_LOCKED_OUT: &str = "Hosts/Locked_Out";
 /// Tickets made since the start of the replica (UInt64).
 pub const TICKETS_ISSUED: &str = "Tickets/Issued";
 /// Tickets sent again since the start of the replica (UInt64).
 pub const TICKETS_RESENT: &str = "Tickets/Resent";
 /// Tickets acknowledged by a second quote since the start of the replica (UInt64).
 pub const TICKETS_ACKNOWLEDGED: &str = "Tickets/Acknowledged";
-/// Join tokens that are valid at present (UInt32).
+/// Join tokens that are valid at present (UInt64).
 pub const TOKENS_LIVE: &str = "Tokens/Live";
 /// Join tokens revoked since the start of the replica (UInt64).
 pub const TOKENS_REVOKED: &str = "Tokens/Revoked";
-/// State disk of the host that is joining the control plane (String, UUID; null if none).
-pub const CONTROL_PLANE_HOLDER: &str = "Control Plane/Holder";
+/// State disk of the host that is joining the control plane (UUID, null if none).
+pub const CONTROL_PLANE_HOLDER: &str = "Control_Plane/Holder";
 /// Until when it may (DateTime, null if none).
-pub const CONTROL_PLANE_UNTIL: &str = "Control Plane/Until";
+pub const CONTROL_PLANE_UNTIL: &str = "Control_Plane/Until";
 /// What keeps the service from working, such as a Kubernetes API that does not answer (String, null if nothing).
-pub const ERROR: &str = "Error";
+pub const STATUS_REASON: &str = "Status/Reason";
 /// `Requests/<kind>`: requests of hosts that have proven their TPM, since the start of the replica (UInt64).
 pub const REQUESTS: &str = "Requests/";
 /// `Refusals/<reason>`: refusals since the start of the replica (UInt64).
@@ -78,35 +78,37 @@ pub const DESIRED_POLICY: &str = "Desired/Policy";
 /// Metric names of a host device.
 pub mod host {
     /// Name of the Kubernetes node that it is or wants to be (String; empty if the service names it).
-    pub const NAME: &str = "Name";
+    pub const NAME: &str = "Host/Name";
     /// `worker` or `control-plane` (String).
-    pub const ROLE: &str = "Role";
+    pub const ROLE: &str = "Host/Role";
     /// Form of its keys: `tpm2` or `simulated` (String).
-    pub const VARIANT: &str = "Variant";
+    pub const VARIANT: &str = "Host/Variant";
     /// Endorsement key in the form in which a policy enrols and revokes it: 64 hex digits (String).
-    pub const ENDORSEMENT_KEY: &str = "Endorsement Key";
+    pub const ENDORSEMENT_KEY: &str = "Host/Endorsement_Key";
     /// `pending`, `refused`, `admitted`, `locked`, `member`, `locked-out`, `failed` or `revoked` (String).
-    pub const STATE: &str = "State";
+    pub const STATE: &str = "Status/State";
     /// Reason of the last refusal by its stable name (String, null if it was not refused).
-    pub const VERDICT: &str = "Verdict";
-    /// The same for people, or what the host last said of its progress (String or null).
-    pub const DETAIL: &str = "Detail";
+    pub const REFUSAL: &str = "Status/Refusal";
+    /// Why it is in that state: the refusal for people, or what the host last reported of its progress (String or null).
+    pub const REASON: &str = "Status/Reason";
+    /// Since when it is in that state, as far as the replica has seen it (DateTime).
+    pub const SINCE: &str = "Status/Since";
     /// What it asked for last: `join` or `rejoin` (String).
-    pub const KIND: &str = "Kind";
+    pub const KIND: &str = "Host/Kind";
     /// Stage of its last progress (String or null).
-    pub const STAGE: &str = "Stage";
+    pub const STAGE: &str = "Host/Stage";
     /// Revision of the policy by which it was judged last (UInt64).
-    pub const POLICY_REVISION: &str = "Policy Revision";
-    /// Registers of its last quote: a JSON object of hexadecimal values by decimal index (String, null if no quote could be read).
-    pub const REGISTERS: &str = "Registers";
+    pub const POLICY_REVISION: &str = "Policy/Revision";
+    /// Registers of its last quote (DataSet of `Register`, decimal, and `Value`, hexadecimal; null if no quote could be read).
+    pub const REGISTERS: &str = "Host/Registers";
     /// Registers that differ where the policy only warns, and other remarks, for people (String or null).
-    pub const WARNINGS: &str = "Warnings";
-    /// The state disk that it names, if that is another host's (String, UUID; null if not).
-    pub const FOREIGN_DISK: &str = "Foreign Disk";
+    pub const WARNINGS: &str = "Status/Warnings";
+    /// The state disk that it names, if that is another host's (UUID, null if not).
+    pub const FOREIGN_DISK: &str = "Host/Foreign_Disk";
     /// When it was first seen (DateTime).
-    pub const FIRST_SEEN: &str = "First Seen";
+    pub const FIRST_SEEN: &str = "Host/First_Seen";
     /// When it was last judged (DateTime).
-    pub const LAST_SEEN: &str = "Last Seen";
+    pub const LAST_SEEN: &str = "Host/Last_Seen";
 }
 
 /// The Join node of a group.

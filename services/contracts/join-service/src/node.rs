@@ -5,10 +5,10 @@ use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::names::{
-    CLUSTER_NAME, CLUSTER_UUID, CONTROL_PLANE_HOLDER, CONTROL_PLANE_UNTIL, ERROR, HOSTS_LOCKED_OUT, HOSTS_MEMBERS,
-    HOSTS_PENDING, HOSTS_TOTAL, POLICY_DIGEST, POLICY_ENTRY, POLICY_ERROR, POLICY_HELD, POLICY_HOLD_REASON,
-    POLICY_ORIGIN, POLICY_REVISION, POLICY_STATE, POLICY_VERSION, REPLICA, SERVICE, SERVICE_NAME, SIMULATED,
-    TICKETS_ACKNOWLEDGED, TICKETS_ISSUED, TICKETS_RESENT, TOKENS_LIVE, TOKENS_REVOKED, VERSION,
+    CLUSTER_NAME, CLUSTER_UUID, CONTROL_PLANE_HOLDER, CONTROL_PLANE_UNTIL, HOSTS_LOCKED_OUT, HOSTS_MEMBERS,
+    HOSTS_PENDING, HOSTS_TOTAL, POLICY_DIGEST, POLICY_ENTRY, POLICY_HELD, POLICY_HOLD_REASON, POLICY_ORIGIN,
+    POLICY_REASON, POLICY_REVISION, POLICY_STATE, POLICY_VERSION, REPLICA, SERVICE, SERVICE_NAME, SIMULATED,
+    STATUS_REASON, TICKETS_ACKNOWLEDGED, TICKETS_ISSUED, TICKETS_RESENT, TOKENS_LIVE, TOKENS_REVOKED, VERSION,
 };
 use crate::policy::{PolicyDigest, PolicyState};
 
@@ -71,40 +71,67 @@ pub struct JoinNode {
 
 sparkplug::typed_metrics! {
     JoinNode {
+        /// Which service the node is.
         (|_| SERVICE_NAME.into()) => SERVICE,
+        /// Version of the software.
         #[optional]
         version => VERSION,
+        /// The cluster behind it is simulated.
         #[optional]
         simulated => SIMULATED,
-        cluster_uuid as form::UuidString => CLUSTER_UUID,
+        /// Object of the cluster in ConfigDB.
+        cluster_uuid as form::Uuid => CLUSTER_UUID,
+        /// Name of the cluster.
         cluster_name => CLUSTER_NAME,
+        /// Name of the replica that publishes the node.
         replica => REPLICA,
+        /// Version of the policy that was taken over; 0 before the first.
         policy_version => POLICY_VERSION,
+        /// Digest of the policy; null before the first.
         policy_digest as form::Nullable<form::Parsed> => POLICY_DIGEST,
+        /// Revision of ConfigDB at which the policy stands; 0 without an entry.
         policy_revision => POLICY_REVISION,
+        /// State of ConfigDB that the policy was derived from: STORE/EPOCH/TIMELINE/REVISION.
         #[optional]
         policy_origin as form::Nullable<form::Parsed> => POLICY_ORIGIN,
+        /// The policy in force stays, whatever the control plane sends, until an operator decides.
         #[optional]
         policy_held => POLICY_HELD,
+        /// Why it is held; null: it is not.
         #[optional]
         policy_hold_reason => POLICY_HOLD_REASON,
+        /// The policy's entry, JSON; null while nobody asks for it.
         #[optional]
         policy_entry => POLICY_ENTRY,
+        /// unknown, none, in-force or invalid. Hosts are admitted only in-force.
         policy_state as form::Parsed => POLICY_STATE,
-        policy_error => POLICY_ERROR,
-        hosts_total => HOSTS_TOTAL,
-        hosts_pending => HOSTS_PENDING,
-        hosts_members => HOSTS_MEMBERS,
+        /// Why the policy admits nobody, or why the last command was refused; null: nothing.
+        policy_error => POLICY_REASON,
+        /// Host devices that are alive.
+        hosts_total as form::Count => HOSTS_TOTAL,
+        /// Hosts that wait for an approval.
+        hosts_pending as form::Count => HOSTS_PENDING,
+        /// Hosts that are members.
+        hosts_members as form::Count => HOSTS_MEMBERS,
+        /// Members that were refused their keys.
         #[optional]
-        hosts_locked_out => HOSTS_LOCKED_OUT,
+        hosts_locked_out as form::Count => HOSTS_LOCKED_OUT,
+        /// Tickets made since the start of the replica.
         tickets_issued => TICKETS_ISSUED,
+        /// Tickets sent again since the start of the replica.
         tickets_resent => TICKETS_RESENT,
+        /// Tickets acknowledged by a second quote since the start of the replica.
         tickets_acknowledged => TICKETS_ACKNOWLEDGED,
-        tokens_live => TOKENS_LIVE,
+        /// Join tokens that are valid at present.
+        tokens_live as form::Count => TOKENS_LIVE,
+        /// Join tokens revoked since the start of the replica.
         tokens_revoked => TOKENS_REVOKED,
-        control_plane_holder as form::Nullable<form::UuidString> => CONTROL_PLANE_HOLDER,
+        /// State disk of the host that is joining the control plane; null: none.
+        control_plane_holder as form::Nullable<form::Uuid> => CONTROL_PLANE_HOLDER,
+        /// Until when it may; null: none.
         control_plane_until as form::Nullable<form::DateTime> => CONTROL_PLANE_UNTIL,
-        error => ERROR,
+        /// What keeps the service from working; null: nothing.
+        error => STATUS_REASON,
     }
 }
 
@@ -131,7 +158,7 @@ mod tests {
             "Properties/Service String",
             "Properties/Version String",
             "Properties/Simulated Boolean",
-            "Cluster/UUID String",
+            "Cluster/UUID Uuid",
             "Cluster/Name String",
             "Replica/Name String",
             "Policy/Version UInt64",
@@ -139,22 +166,22 @@ mod tests {
             "Policy/Revision UInt64",
             "Policy/Origin String",
             "Policy/Held Boolean",
-            "Policy/Hold Reason String",
+            "Policy/Hold_Reason String",
             "Policy/Entry String",
             "Policy/State String",
-            "Policy/Error String",
-            "Hosts/Total UInt32",
-            "Hosts/Pending UInt32",
-            "Hosts/Members UInt32",
-            "Hosts/Locked Out UInt32",
+            "Policy/Reason String",
+            "Hosts/Total UInt64",
+            "Hosts/Pending UInt64",
+            "Hosts/Members UInt64",
+            "Hosts/Locked_Out UInt64",
             "Tickets/Issued UInt64",
             "Tickets/Resent UInt64",
             "Tickets/Acknowledged UInt64",
-            "Tokens/Live UInt32",
+            "Tokens/Live UInt64",
             "Tokens/Revoked UInt64",
-            "Control Plane/Holder String",
-            "Control Plane/Until DateTime",
-            "Error String",
+            "Control_Plane/Holder Uuid",
+            "Control_Plane/Until DateTime",
+            "Status/Reason String",
         ];
         assert_eq!(listed, expected);
         assert_eq!(JoinNode::from_metrics(&metrics), Ok(node.clone()));

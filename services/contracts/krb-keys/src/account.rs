@@ -84,12 +84,14 @@ impl AccountWish {
             return broken("groups", "has more than 64 items");
         }
         let Some(address) = &self.sparkplug else { return Ok(()) };
-        let is_id = |id: &str| EdgeNodeId::new(id).is_ok() && id.chars().count() <= ID_CHARACTERS_MAX;
+        // Some MQTT servers take a dot for a level of the topic.
+        let is_id =
+            |id: &str| EdgeNodeId::new(id).is_ok() && !id.contains('.') && id.chars().count() <= ID_CHARACTERS_MAX;
         if !is_id(&address.node) {
-            return broken("sparkplug.node", "must be an Edge Node id: 1 to 255 characters, none of + / #");
+            return broken("sparkplug.node", "must be an Edge Node id: 1 to 255 characters, none of + / # and no dot");
         }
         if address.group.as_deref().is_some_and(|group| !is_id(group)) {
-            return broken("sparkplug.group", "must be a group id: 1 to 255 characters, none of + / #");
+            return broken("sparkplug.group", "must be a group id: 1 to 255 characters, none of + / # and no dot");
         }
         Ok(())
     }
@@ -135,17 +137,37 @@ pub struct AccountDevice {
     pub uuid: Option<Uuid>,
     /// Why this wish is refused, as it was answered.
     pub refused: Option<String>,
+    /// Since when [`AccountDevice::state`] is what it is, UTC ms.
+    pub since: u64,
 }
 
 sparkplug::typed_metrics! {
     AccountDevice {
+        /// pending (not answered), ready or refused.
+        (|device| device.state().into()) => names::STATE,
+        /// Why the account is not as wanted; null: it is, or the cluster manager has not answered.
+        refused => names::REASON,
+        /// Since when it is in that state.
+        #[optional]
+        since as form::DateTime => names::SINCE,
+        /// The account that is wanted, JSON.
         wish as WishJson => names::WISH,
-        uuid as form::Nullable<form::UuidString> => names::UUID,
-        refused => names::REFUSED,
+        /// Object of the account; null until the cluster manager has answered that it is as wanted.
+        uuid as form::Nullable<form::Uuid> => names::UUID,
     }
 }
 
 impl AccountDevice {
+    /// `pending`, `ready` or `refused`.
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match (&self.refused, &self.uuid) {
+            (Some(_), _) => "refused",
+            (None, Some(_)) => "ready",
+            (None, None) => "pending",
+        }
+    }
+
     /// Whether it shows that result for an answer to its wish.
     #[must_use]
     pub fn shows(&self, result: &Result<Uuid, String>) -> bool {
@@ -235,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_wish_and_its_answer_travel() {
-        let device = AccountDevice { wish: wish(), uuid: Some(Uuid::from_u128(3)), refused: None };
+        let device = AccountDevice { wish: wish(), uuid: Some(Uuid::from_u128(3)), refused: None, since: 5 };
         assert_eq!(AccountDevice::from_metrics(&device.to_metrics()), Ok(device.clone()));
         let answer = Answer::new(&wish(), &Ok(Uuid::from_u128(3)));
         assert_eq!(Answer::from_metrics(&answer.to_metrics()), Some(Ok(answer.clone())));
@@ -277,6 +299,7 @@ mod tests {
             (AccountWish { groups: vec![Uuid::nil(); GROUPS_MAX + 1], ..wish() }, "groups has more"),
             (AccountWish { sparkplug: node("a+b"), ..wish() }, "sparkplug.node must"),
             (AccountWish { sparkplug: node(""), ..wish() }, "sparkplug.node must"),
+            (AccountWish { sparkplug: node("a.b"), ..wish() }, "sparkplug.node must"),
             (AccountWish { sparkplug: group, ..wish() }, "sparkplug.group must"),
         ];
         for (wish, part) in table {

@@ -17,27 +17,31 @@ pub const PROPERTIES_SERVICE: &str = "Properties/Service";
 pub const PROPERTIES_VERSION: &str = "Properties/Version";
 /// String; the realm's administrator that it is.
 pub const PROPERTIES_PRINCIPAL: &str = "Properties/Principal";
-/// UInt32; KerberosKey and LocalSecret resources.
+/// UInt64; KerberosKey and LocalSecret resources.
 pub const KEYS_TOTAL: &str = "Keys/Total";
-/// UInt32; those that are as they shall be.
+/// UInt64; those that are as they shall be.
 pub const KEYS_READY: &str = "Keys/Ready";
-/// UInt32; those that are not, for a reason that is told.
+/// UInt64; those that are not, for a reason that is told.
 pub const KEYS_FAILED: &str = "Keys/Failed";
-/// String; JSON `{kind and name of the resource: why it is not as it shall be}`.
+/// DataSet of `Resource` (kind and name) and `Reason`; why it is not as it shall be.
 pub const KEYS_PROBLEMS: &str = "Keys/Problems";
-/// UInt32; Devices of accounts that are alive; null until the resources are known.
+/// UInt64; Devices of accounts that are alive; null until the resources are known.
 pub const ACCOUNTS_TOTAL: &str = "Accounts/Total";
 /// Value of [`PROPERTIES_SERVICE`].
 pub const SERVICE: &str = "krb-keys";
 
 /// Metrics of the Device of an account.
 pub mod account {
+    /// String; `pending`, `ready` or `refused`.
+    pub const STATE: &str = "Status/State";
+    /// String; why the wish is refused, null if it is not.
+    pub const REASON: &str = "Status/Reason";
+    /// DateTime; since when it is in that state.
+    pub const SINCE: &str = "Status/Since";
     /// String; JSON of what is wanted.
     pub const WISH: &str = "Account/Wish";
-    /// String, UUID; the account, null until it is known.
+    /// UUID; the account, null until it is known.
     pub const UUID: &str = "Account/UUID";
-    /// String; why the wish is refused, null if it is not.
-    pub const REFUSED: &str = "Account/Refused";
     /// DCMD, String; JSON of an [`crate::Answer`].
     pub const ANSWER: &str = "Account/Answer";
 }

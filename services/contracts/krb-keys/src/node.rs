@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use configdb_schema::known::link::MONITORED_CLUSTER;
-use sparkplug::typed::{Form, form};
-use sparkplug::{DataType, Value};
+use sparkplug::Value;
+use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::names;
@@ -35,36 +35,39 @@ pub struct KeysNode {
     pub accounts: Option<u32>,
 }
 
-/// [`KeysNode::problems`] as JSON.
-struct ProblemsJson;
+/// Columns of [`KeysNode::problems`].
+struct Problems;
 
-impl Form<BTreeMap<String, String>> for ProblemsJson {
-    const DATATYPE: DataType = DataType::String;
-
-    fn write(field: &BTreeMap<String, String>) -> Option<Value> {
-        serde_json::to_string(field).ok().map(Into::into)
-    }
-
-    fn read(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
-        let text = value.and_then(Value::as_str).ok_or("must be a String")?;
-        serde_json::from_str(text).map_err(|error| format!("must be a JSON object of strings: {error}"))
-    }
+impl form::Columns for Problems {
+    const KEY: &'static str = "Resource";
+    const VALUE: &'static str = "Reason";
 }
 
 sparkplug::typed_metrics! {
     KeysNode {
+        /// Identity of the service: the cluster's account for Kerberos keys, unless configured.
         instance as form::Uuid => names::INSTANCE_UUID,
+        /// The cluster that it serves.
         cluster as form::Uuid => names::LINK_CLUSTER_TARGET,
-        (|_| Value::from(MONITORED_CLUSTER.to_string())) => names::LINK_CLUSTER_RELATION,
+        /// Relation to the cluster: monitored cluster.
+        (|_| Value::Uuid(MONITORED_CLUSTER.to_string().into())) => names::LINK_CLUSTER_RELATION,
+        /// Which service the node is.
         (|_| names::SERVICE.into()) => names::PROPERTIES_SERVICE,
+        /// Version of the software.
         version => names::PROPERTIES_VERSION,
+        /// Whom it administers the realm as.
         principal => names::PROPERTIES_PRINCIPAL,
-        total => names::KEYS_TOTAL,
-        ready => names::KEYS_READY,
-        failed => names::KEYS_FAILED,
-        problems as ProblemsJson => names::KEYS_PROBLEMS,
+        /// KerberosKey and LocalSecret resources.
+        total as form::Count => names::KEYS_TOTAL,
+        /// Resources that are in step.
+        ready as form::Count => names::KEYS_READY,
+        /// Resources that are not in step.
+        failed as form::Count => names::KEYS_FAILED,
+        /// Why resources are not in step, 100 at most; null: all are.
+        problems as form::Table<Problems> => names::KEYS_PROBLEMS,
+        /// Devices of accounts that are alive; null until the resources are known.
         #[optional]
-        accounts => names::ACCOUNTS_TOTAL,
+        accounts as form::Nullable<form::Count> => names::ACCOUNTS_TOTAL,
     }
 }
 

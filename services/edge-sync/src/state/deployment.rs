@@ -237,6 +237,7 @@ impl Deployment {
             name: self.name(observed, said),
             state,
             reason: reason.map(|text| cut(&text)),
+            since: 0,
             version: match (&applied, entry) {
                 (Some(_), Some(entry)) if is_desired => entry.version,
                 (Some(set), _) => set.version,

@@ -208,7 +208,7 @@ impl AcceptedIndex {
         if self.busy == Busy::No && has_work { self.retry_at } else { None }
     }
 
-    /// For `Desired/Error`.
+    /// For `Desired/Reason`.
     pub fn errors(&self) -> impl Iterator<Item = String> {
         let waiting = match (&self.store_error, &self.waiting) {
             (Some(error), Some(index)) => {

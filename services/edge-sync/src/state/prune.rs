@@ -70,7 +70,7 @@ impl Pruner {
         may
     }
 
-    /// For `Desired/Error`.
+    /// For `Desired/Reason`.
     pub fn error(&self, now: Duration) -> Option<String> {
         let Guard { version, going, present, .. } = self.guard.as_ref()?;
         let PruneLimits { max_percent, max_per_pass, guard_delay, interval } = self.limits;

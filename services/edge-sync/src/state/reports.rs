@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use edge_sync_contract::names::{
-    DESIRED_DIGEST, DESIRED_ERROR, DESIRED_HELD, DESIRED_ORIGIN, DESIRED_VERSION, SOURCE_CHARTS, SOURCE_COMMIT,
-    SOURCE_ERROR, SOURCE_VERSION, deployment,
+    DESIRED_DIGEST, DESIRED_HELD, DESIRED_ORIGIN, DESIRED_REASON, DESIRED_VERSION, SOURCE_CHARTS, SOURCE_COMMIT,
+    SOURCE_REASON, SOURCE_VERSION, deployment,
 };
 use edge_sync_contract::{DeploymentDevice, HostDevice, SyncDevice, SyncNode};
 use sparkplug::edge_node::NodeUpdate;
@@ -52,15 +52,16 @@ impl Reports {
         updates
     }
 
-    /// The deployment is this; None: it is gone.
-    pub fn set_deployment(&mut self, uuid: Uuid, device: Option<DeploymentDevice>) -> Option<NodeUpdate> {
-        let Some(device) = device else {
+    /// The deployment is this, in its state since `now` (UTC ms) if that is another one; None: it is gone.
+    pub fn set_deployment(&mut self, uuid: Uuid, device: Option<DeploymentDevice>, now: u64) -> Option<NodeUpdate> {
+        let Some(mut device) = device else {
             let known = self.deployments.remove(&uuid);
             known.as_ref()?;
             tracing::info!(deployment = %uuid, "deployment is gone");
             return Some(NodeUpdate::DeviceDeath { device: SyncDevice::deployment_id(uuid) });
         };
         let known = self.deployments.get(&uuid);
+        device.since = known.filter(|known| known.state == device.state).map_or(now, |known| known.since);
         if known == Some(&device) {
             return None;
         }
@@ -94,7 +95,7 @@ impl Reports {
         Some(repeat(
             None,
             metrics,
-            &[DESIRED_VERSION, DESIRED_DIGEST, DESIRED_ORIGIN, DESIRED_HELD, DESIRED_ERROR],
+            &[DESIRED_VERSION, DESIRED_DIGEST, DESIRED_ORIGIN, DESIRED_HELD, DESIRED_REASON],
             now,
         ))
     }
@@ -102,7 +103,7 @@ impl Reports {
     /// Says again what answers new commits.
     pub fn repeat_source(&self, now: u64) -> Option<NodeUpdate> {
         let metrics = self.node.as_ref()?.to_metrics();
-        Some(repeat(None, metrics, &[SOURCE_VERSION, SOURCE_COMMIT, SOURCE_CHARTS, SOURCE_ERROR], now))
+        Some(repeat(None, metrics, &[SOURCE_VERSION, SOURCE_COMMIT, SOURCE_CHARTS, SOURCE_REASON], now))
     }
 
     /// Says again what answers the manifests of a deployment.

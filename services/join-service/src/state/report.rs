@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use join_attestation::EkHash;
 use join_service_contract::names::{
-    POLICY_DIGEST, POLICY_ERROR, POLICY_HELD, POLICY_ORIGIN, POLICY_STATE, POLICY_VERSION,
+    POLICY_DIGEST, POLICY_HELD, POLICY_ORIGIN, POLICY_REASON, POLICY_STATE, POLICY_VERSION,
 };
 use join_service_contract::{HostState, JoinCounters, JoinHost, JoinNode, host_device, names};
 use sparkplug::edge_node::NodeUpdate;
@@ -73,7 +73,8 @@ impl Reports {
     }
 
     /// Takes the hosts over that the first report has, as they are under the policy of this epoch.
-    pub fn begin_hosts(&mut self, hosts: BTreeMap<Uuid, JoinHost>, policy: u64) {
+    pub fn begin_hosts(&mut self, mut hosts: BTreeMap<Uuid, JoinHost>, policy: u64, now: u64) {
+        hosts.values_mut().for_each(|host| host.since = now);
         self.counts = HostCounts::of(&hosts);
         self.hosts = hosts;
         self.policy = Some(policy);
@@ -104,9 +105,12 @@ impl Reports {
         disks
     }
 
-    /// What has to be told so that the host with this id is known; None: there is none.
-    pub fn update_host(&mut self, id: Uuid, host: Option<JoinHost>) -> Option<NodeUpdate> {
+    /// What has to be told so that the host with this id is known, in its state since `now` (UTC ms) if that is another one; None: there is none.
+    pub fn update_host(&mut self, id: Uuid, mut host: Option<JoinHost>, now: u64) -> Option<NodeUpdate> {
         let known = self.hosts.get(&id);
+        if let Some(host) = &mut host {
+            host.since = known.filter(|known| known.state == host.state).map_or(now, |known| known.since);
+        }
         if known == host.as_ref() {
             return None;
         }
@@ -143,7 +147,7 @@ impl Reports {
     /// Says again what answers a policy, as historical values: values that did not change would otherwise not be sent. Who missed the data before sees the gap in `seq`.
     pub fn repeat_policy(&self, now: u64) -> Option<NodeUpdate> {
         let names: BTreeSet<&str> =
-            [POLICY_VERSION, POLICY_DIGEST, POLICY_ORIGIN, POLICY_HELD, POLICY_STATE, POLICY_ERROR].into();
+            [POLICY_VERSION, POLICY_DIGEST, POLICY_ORIGIN, POLICY_HELD, POLICY_STATE, POLICY_REASON].into();
         let named = self.node()?.to_metrics().into_iter().filter(|metric| names.contains(&*metric.name));
         let metrics = named.map(|metric| metric.at(now).historical()).collect();
         Some(NodeUpdate::Historical { device: None, metrics })
@@ -231,15 +235,21 @@ fn recorded(endorsement_key: String, record: &HostRecord) -> JoinHost {
         state: record.state.parse().unwrap_or_default(),
         verdict: None,
         detail: record.detail.clone(),
+        since: 0,
         kind: record.kind.clone(),
         stage: record.stage.clone(),
         policy_revision: record.policy_revision,
-        registers: record.registers.clone(),
+        registers: record.registers.as_deref().and_then(registers),
         warnings: record.warnings.clone(),
         foreign_disk: None,
         first_seen: record.first_seen,
         last_seen: record.last_seen,
     }
+}
+
+/// As they are recorded: a JSON object of hexadecimal values by decimal index.
+fn registers(json: &str) -> Option<BTreeMap<u8, String>> {
+    serde_json::from_str(json).ok()
 }
 
 /// A member that is refused its keys is locked out; one that is refused new certificates stays what it is, and what was refused is told beside it.
@@ -254,7 +264,7 @@ fn refused(host: &mut JoinHost, seen: &Seen, is_bound: bool) {
     host.kind = seen.kind.name().to_owned();
     host.policy_revision = seen.policy_revision;
     host.last_seen = seen.last_seen;
-    if seen.registers.is_some() {
-        host.registers.clone_from(&seen.registers);
+    if let Some(json) = &seen.registers {
+        host.registers = registers(json);
     }
 }

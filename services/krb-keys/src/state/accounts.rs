@@ -32,7 +32,7 @@ fn device(id: &ResourceId, entry: &Entry) -> Option<(DeviceId, AccountDevice)> {
         Some(Err(reason)) => (None, Some(reason.clone())),
         None => (None, None),
     };
-    Some((account_device(&id.name)?, AccountDevice { wish, uuid: answered.or(recorded), refused }))
+    Some((account_device(&id.name)?, AccountDevice { wish, uuid: answered.or(recorded), refused, since: 0 }))
 }
 
 impl State {
@@ -61,12 +61,16 @@ impl State {
     }
 
     /// Says which accounts are wanted. Before all resources are known nothing is said, so that no one takes half of them for all.
-    pub(super) fn tell_accounts(&mut self) {
+    pub(super) fn tell_accounts(&mut self, now: Now) {
         if !self.is_complete() {
             return;
         }
-        let wanted: BTreeMap<DeviceId, AccountDevice> =
+        let mut wanted: BTreeMap<DeviceId, AccountDevice> =
             self.entries.iter().filter_map(|(id, entry)| device(id, entry)).collect();
+        for (device, account) in &mut wanted {
+            let before = self.accounts.0.get(device).filter(|before| before.state() == account.state());
+            account.since = before.map_or(now.wall, |before| before.since);
+        }
         for (device, account) in &wanted {
             let before = self.accounts.0.get(device);
             let update = match before {

@@ -198,7 +198,9 @@ impl Bench {
         let node = NodeMetrics { clusters_total, version: "1.2.3".to_owned(), ..NodeMetrics::default() };
         self.born(&manager, node.to_metrics());
         for (uuid, device) in self.clusters.clone() {
-            self.device(&manager, cluster_manager_contract::names::device(uuid), device.to_metrics());
+            let device = ClusterDevice { uuid, ..device };
+            let id = cluster_manager_contract::names::unnamed_device(uuid);
+            self.device(&manager, id, device.to_metrics());
         }
     }
 

@@ -211,8 +211,6 @@ pub struct JoiningHostRow {
 
 impl JoiningHostRow {
     fn new(cluster: &str, id: Uuid, host: &JoinHost) -> Self {
-        let registers: BTreeMap<u8, String> =
-            host.registers.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         Self {
             cluster: cluster.to_owned(),
             id,
@@ -229,7 +227,7 @@ impl JoiningHostRow {
             warnings: host.warnings.clone(),
             endorsement_key: host.endorsement_key.clone(),
             policy_revision: host.policy_revision,
-            registers,
+            registers: host.registers.clone().unwrap_or_default(),
             first_seen: host.first_seen,
             last_seen: host.last_seen,
         }

@@ -169,7 +169,9 @@ pub trait Columns {
     const VALUE: &'static str;
 }
 
-/// A map as a DataSet with two columns of Strings, a row an entry. Further columns are passed over by a reader.
+/// A map as a DataSet with two columns of Strings, a row an entry; an empty one is null. Further columns are passed over by a reader.
+///
+/// An empty table is null because some clients read no message that has a DataSet.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -198,6 +200,9 @@ where
     const DATATYPE: DataType = DataType::DataSet;
 
     fn write(field: &BTreeMap<K, V>) -> Option<Value> {
+        if field.is_empty() {
+            return None;
+        }
         let mut table = DataSet::new([(C::KEY, DataType::String), (C::VALUE, DataType::String)]);
         for (key, value) in field {
             table = table.with_row([Some(key.to_string().into()), Some(value.to_string().into())]);
@@ -206,9 +211,10 @@ where
     }
 
     fn read(value: Option<&Value>) -> Result<BTreeMap<K, V>, String> {
-        let table = match value.ok_or(NOT_NULL)? {
-            Value::DataSet(table) => table,
-            other => return Err(wrong(other, "a DataSet")),
+        let table = match value {
+            None => return Ok(BTreeMap::new()),
+            Some(Value::DataSet(table)) => table,
+            Some(other) => return Err(wrong(other, "a DataSet")),
         };
         let column = |name: &str| {
             let found = table.columns.iter().position(|(column, _)| &**column == name);

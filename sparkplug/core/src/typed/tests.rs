@@ -174,6 +174,8 @@ fn a_map_is_a_table_and_a_table_that_is_no_map_is_refused_by_its_column() {
     let value = <form::Table<Reasons> as Form<Map>>::write(&map).unwrap();
     assert!(Metric::new("Lines", value.clone()).check().is_ok());
     assert_eq!(read(value), Ok(map));
+    assert_eq!(<form::Table<Reasons> as Form<Map>>::write(&Map::new()), None);
+    assert_eq!(<form::Table<Reasons> as Form<Map>>::read(None), Ok(Map::new()));
 
     let columns = [("Reason", DataType::String), ("Since", DataType::DateTime), ("Line", DataType::String)];
     let row = |line: &str| DataSet::new(columns).with_row([Some("x".into()), None, Some(line.into())]);

@@ -13,6 +13,13 @@ fn text<'a>(metrics: &'a e2e::wire::Metrics, name: &str) -> Option<&'a str> {
     metrics.get(name)?.as_ref()?.as_str()
 }
 
+/// What stands beside `key` in a table of two columns.
+fn cell(metrics: &e2e::wire::Metrics, name: &str, key: &str) -> Option<String> {
+    let Some(sparkplug::Value::DataSet(table)) = metrics.get(name)?.as_ref() else { return None };
+    let text = |row: &[Option<sparkplug::Value>], at: usize| row[at].as_ref()?.as_str().map(str::to_owned);
+    table.rows.iter().find(|row| text(row, 0).as_deref() == Some(key)).and_then(|row| text(row, 1))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_done_is_refused_where_it_is_documented() {
     let site = Site::start().await;
@@ -40,8 +47,8 @@ async fn what_cannot_be_done_is_refused_where_it_is_documented() {
         if put.code == 0 {
             let refusal = |reader: &Reader| {
                 let device = reader.node(CENTRAL, "Cluster-Manager")?.devices.get(&object)?;
-                (text(device, "Setup/State") == Some("refused"))
-                    .then(|| text(device, "Setup/Reason").unwrap_or("").to_owned())
+                (text(device, "Status/State") == Some("refused"))
+                    .then(|| text(device, "Status/Reason").unwrap_or("").to_owned())
             };
             let reason = site.find("the refusal of a bad name", refusal).await;
             assert!(reason.contains("name"), "{name}: {reason}");
@@ -67,10 +74,7 @@ async fn what_cannot_be_done_is_refused_where_it_is_documented() {
 
 /// The reason for which the manager refuses a deployment, as soon as it says one.
 async fn refused(site: &Site, deployment: &str) -> String {
-    let refusal = |reader: &Reader| {
-        let json: Value = serde_json::from_str(text(site.manager_device(reader)?, "Deployments/Refused")?).unwrap();
-        json.get(deployment)?.as_str().map(str::to_owned)
-    };
+    let refusal = |reader: &Reader| cell(site.manager_device(reader)?, "Deployments/Refused", deployment);
     site.find("the refusal of a deployment", refusal).await
 }
 
@@ -127,7 +131,7 @@ async fn templates_with_unknown_placeholders(site: &Site) {
     cli.json_with(&put, &template.to_string()).await;
     site.until("the corrected deployment to be applied", |reader| {
         let device = reader.node(GROUP, "Sync").and_then(|sync| sync.devices.get(&format!("deployment-{mixer}")));
-        device.is_some_and(|device| text(device, "State") == Some("applied"))
+        device.is_some_and(|device| text(device, "Status/State") == Some("applied"))
     })
     .await;
     cli.json(&["deployment", "delete", &mixer, "--wait"]).await;
@@ -145,11 +149,7 @@ async fn nodes_without_address(site: &Site) {
     kubernetes.apply("kubectl", node("nowhere", json!({ "uuid": uuid }))).unwrap();
     kubernetes.apply("kubectl", node("garbled", json!({ "address": "Other_Group//x" }))).unwrap();
     for name in ["nowhere", "garbled"] {
-        let problem = |reader: &Reader| {
-            let problems = text(&reader.node(GROUP, "Monitor")?.metrics, "Nodes/Problems")?.to_owned();
-            let problems: Value = serde_json::from_str(&problems).unwrap();
-            problems.get(name)?.as_str().map(str::to_owned)
-        };
+        let problem = |reader: &Reader| cell(&reader.node(GROUP, "Monitor")?.metrics, "Nodes/Problems", name);
         let problem = site.find("a problem of a node", problem).await;
         assert!(problem.contains("address") || problem.contains("no "), "{name}: {problem}");
     }

@@ -43,10 +43,10 @@ enum Step {
     Delete,
 }
 
-/// In each step: when the first message on a topic is received, which service is killed and started again. `CLUSTER` and `OVEN` stand for the UUIDs of cluster and deployment.
+/// In each step: when the first message on a topic is received, which service is killed and started again. `CLUSTER` and `OVEN` stand for the UUIDs of cluster and deployment, `NAME` for the name of the cluster.
 const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Create, "ACME-Central/DBIRTH/ConfigDB/CLUSTER", "cluster-manager"),
-    (Step::Create, "ACME-Central/DBIRTH/Cluster-Manager/CLUSTER", "configdb"),
+    (Step::Create, "ACME-Central/DBIRTH/Cluster-Manager/NAME", "configdb"),
     (Step::Bootstrap, "ACME-Enrol/NBIRTH/CLUSTER", "cluster-manager"),
     (Step::Bootstrap, "ACME-Enrol/NCMD/CLUSTER", "configdb"),
     (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Sync", "edge-sync"),
@@ -169,7 +169,7 @@ impl Journey {
         self.are_struck().await;
         let oven = address::v5(&["EdgeDeployment", &CLUSTER.to_string(), "Oven_1"]).to_string();
         let blow = |topic: &str, service| {
-            let topic = topic.replace("CLUSTER", &CLUSTER.to_string()).replace("OVEN", &oven);
+            let topic = topic.replace("CLUSTER", &CLUSTER.to_string()).replace("NAME", NAME).replace("OVEN", &oven);
             let of_edge = e2e::edge::SERVICES.contains(&service);
             let processes = if of_edge { &self.edge.processes } else { &self.site.processes };
             Blow { topic: format!("spBv1.0/{topic}"), processes: processes.clone(), service }

@@ -162,8 +162,8 @@ fn deployment(reader: &Reader) -> Option<&Metrics> {
 
 fn is_state(reader: &Reader, state: &str, version: u64) -> bool {
     let Some(device) = deployment(reader) else { return false };
-    let version_is = state != "applied" || device["Version"] == Some(version.into());
-    device["State"] == Some(state.into()) && version_is
+    let version_is = state != "applied" || device["Deployment/Version"] == Some(version.into());
+    device["Status/State"] == Some(state.into()) && version_is
 }
 
 fn config_map(name: &str, value: &str) -> Value {
@@ -248,8 +248,9 @@ async fn edge_sync_applies_repairs_prunes_and_reports_on_a_kubernetes_api() {
     {
         let wanted = vec![config_map("robot-b", "2"), manifest];
         let refused = |reader: &Reader| {
-            let said =
-                deployment(reader).and_then(|device| device["Reason"].as_ref()).and_then(|reason| reason.as_str());
+            let said = deployment(reader)
+                .and_then(|device| device["Status/Reason"].as_ref())
+                .and_then(|reason| reason.as_str());
             (is_state(reader, "refused", version) || is_state(reader, "failed", version))
                 && said.is_some_and(|said| said.contains(reason))
         };

@@ -48,7 +48,7 @@ async fn a_cluster_lives_from_creation_to_deletion_and_nothing_on_the_wire_break
     .await;
     wait_for(&recorder, "the monitor to see the agent online", |reader| {
         let device = reader.node(GROUP, "Monitor").and_then(|monitor| monitor.devices.get("Oven_1"));
-        device.is_some_and(|metrics| metrics["Node/State"] == Some(Value::from("online")))
+        device.is_some_and(|metrics| metrics["Status/State"] == Some(Value::from("online")))
     })
     .await;
 

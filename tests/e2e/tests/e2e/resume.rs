@@ -104,7 +104,7 @@ fn steps(phase: Phase) -> Vec<Step> {
         let device = device.clone();
         move |message: &Message| {
             let of = |kind: &str| is(message, &format!("EDGE/{kind}/Sync/{device}"));
-            (of("DBIRTH") || of("DDATA")) && wire::text(message, "State").as_deref() == Some(wanted)
+            (of("DBIRTH") || of("DDATA")) && wire::text(message, "Status/State").as_deref() == Some(wanted)
         }
     };
     let index = || {
@@ -333,8 +333,7 @@ impl Run {
 
 /// Whether the last message of an undisturbed phase was received.
 fn ended(phase: Phase, reader: &Reader) -> bool {
-    let cluster = CLUSTER.to_string();
-    let manager = reader.node("ACME-Central", "Cluster-Manager").and_then(|node| node.devices.get(&cluster));
+    let manager = reader.node("ACME-Central", "Cluster-Manager").and_then(|node| node.devices.get(NAME));
     let is =
         |name: &str, wanted: sparkplug::Value| manager.is_some_and(|device| device.get(name) == Some(&Some(wanted)));
     let group = format!("ACME-{NAME}");
@@ -342,7 +341,7 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
     let source = reader.node(&group, "Sync").and_then(|node| node.metrics.get("Source/Ready"));
     let has_said = source == Some(&Some(true.into()));
     match phase {
-        Phase::Create => is("Setup/State", "ready".into()),
+        Phase::Create => is("Status/State", "ready".into()),
         Phase::Bootstrap => {
             let watched = reader.node("ACME-Central", "Monitor").is_some_and(|node| node.devices.contains_key(&group));
             let agreed = is("Sync/Alive", true.into()) && is("Desired/Agreed", true.into());
@@ -351,8 +350,8 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
         Phase::Deploy => {
             let monitor = reader.node(&group, "Monitor").and_then(|node| node.devices.get("Oven_1"));
             let sync = reader.node(&group, "Sync").and_then(|node| node.devices.get(&format!("deployment-{}", oven())));
-            let ready = sync.is_some_and(|device| device.get("Ready") == Some(&Some(true.into())));
-            let online = monitor.is_some_and(|device| device.get("Node/State") == Some(&Some("online".into())));
+            let ready = sync.is_some_and(|device| device.get("Deployment/Ready") == Some(&Some(true.into())));
+            let online = monitor.is_some_and(|device| device.get("Status/State") == Some(&Some("online".into())));
             has_said && ready && online && is("Desired/Agreed", true.into())
         }
         Phase::Delete => manager.is_none() && reader.node(&group, "Oven_1").is_some_and(|node| !node.is_alive),

@@ -40,8 +40,8 @@ impl Site {
         let cli = Cli::new(&server.url());
         let cluster = uuid(&cli.json(&["cluster", "create", NAME]).await);
         let ready = move |message: &e2e::recorder::Message| {
-            let is_ready = e2e::wire::text(message, "Setup/State").as_deref() == Some("ready");
-            (is_ready && message.topic.ends_with(&format!("/Cluster-Manager/{cluster}"))).then_some(())
+            let is_ready = e2e::wire::text(message, "Status/State").as_deref() == Some("ready");
+            (is_ready && message.topic.ends_with(&format!("/Cluster-Manager/{NAME}"))).then_some(())
         };
         recorder.wait_for("the cluster to be set up", 0, ready).await;
         let setup = cli.json(&["config", "get", &cluster.to_string(), "EdgeClusterSetup"]).await;
@@ -61,7 +61,7 @@ impl Site {
 
     /// The cluster as the manager reports it.
     pub fn manager_device<'a>(&self, reader: &'a Reader) -> Option<&'a Metrics> {
-        reader.node(CENTRAL, "Cluster-Manager")?.devices.get(&self.cluster.to_string())
+        reader.node(CENTRAL, "Cluster-Manager")?.devices.get(NAME)
     }
 
     /// Waits until the recording says so.

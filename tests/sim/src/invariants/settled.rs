@@ -94,7 +94,7 @@ fn cluster_devices(world: &World) -> BTreeMap<Uuid, ClusterDevice> {
     let Some(node) = node_of(world, &Role::ClusterManager) else { return BTreeMap::new() };
     let devices = node.devices().filter_map(|id| {
         let device = ClusterDevice::from_metrics(&node.metrics(Some(id))?).ok()?;
-        Some((cluster_manager_contract::names::cluster(id)?, device))
+        Some((device.uuid, device))
     });
     devices.collect()
 }

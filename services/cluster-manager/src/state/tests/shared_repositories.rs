@@ -144,7 +144,7 @@ fn a_remote_that_is_away_is_tried_again_with_growing_pauses_and_seen() {
     let mut world = World::new(Kill::Never);
     world.put_repository(REPOSITORY, mirror("1h"));
     world.run(Duration::from_secs(7200));
-    assert_eq!(world.shared_metric(REPOSITORY, "Pull/main/Error").as_deref(), Some("the remote is away"));
+    assert_eq!(world.shared_metric(REPOSITORY, "Pull/main/Reason").as_deref(), Some("the remote is away"));
     assert_eq!(world.shared_metric(REPOSITORY, "Pull/main/At"), None);
     let times: Vec<u64> = world.shared.pulls.iter().map(|(at, ..)| *at).collect();
     assert!(times.len() > 8 && times[1] - times[0] <= 10, "{times:?}");
@@ -152,7 +152,7 @@ fn a_remote_that_is_away_is_tried_again_with_growing_pauses_and_seen() {
     world.shared.remote = Some(commit(1));
     world.run(Duration::from_secs(700));
     assert_eq!(
-        (world.shared_metric(REPOSITORY, "Pull/main/Error"), world.shared_metric(REPOSITORY, "Git/Commit")),
+        (world.shared_metric(REPOSITORY, "Pull/main/Reason"), world.shared_metric(REPOSITORY, "Git/Commit")),
         (None, Some(commit(1)))
     );
     assert!(world.shared_metric(REPOSITORY, "Pull/main/At").is_some());
@@ -183,7 +183,7 @@ fn what_cannot_be_followed_is_told_and_a_path_has_one_owner() {
         json!({"path": "shared/x", "pull": {"main": {"url": "file:///etc", "ref": "main"}}}),
     );
     world.settle();
-    let error = world.shared_metric(REPOSITORY, "Pull/main/Error");
+    let error = world.shared_metric(REPOSITORY, "Pull/main/Reason");
     assert_eq!(error.as_deref(), Some("pull.main.url must begin with https:// or http://"));
     world.put_repository(SECOND, json!({"path": "shared/x"}));
     world.settle();

@@ -37,7 +37,7 @@ impl Exchange {
     /// The MQTT configuration.
     pub fn start(request: Request, node: EdgeNodeDescriptor, mqtt: &MqttConfig) -> Result<Self, SpawnError> {
         let birth =
-            vec![metrics::metric(REQUEST, &request.bytes), Metric::new(ATTEMPT, 1_u32), Metric::new(STATE, "asking")];
+            vec![metrics::metric(REQUEST, &request.bytes), Metric::new(ATTEMPT, 1_u64), Metric::new(STATE, "asking")];
         let config = EdgeNodeConfig::for_any_reader(node);
         let session = sparkplug_mqtt::spawn_edge_node(config, birth, mqtt, BdSeqStore::Memory, Clock::new())?;
         let mut pauses = Backoff::new(REPEAT.0, REPEAT.1, 0);

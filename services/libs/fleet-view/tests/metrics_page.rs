@@ -1,0 +1,120 @@
+//! `docs/metrics.md` is what the contracts' births say of themselves: names, types, units and documentation. It is compared here, and written with `UPDATE_METRICS=1`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use bootstrapper_contract::HostNode;
+use cluster_manager_contract::{ClusterDevice, NodeMetrics, PulledBranch, RepositoryDevice};
+use configdb_contract::ConfigNode;
+use edge_monitor_contract::{MonitorNode, MonitoredNodeDevice};
+use edge_sync_contract::{DeploymentDevice, HostDevice, SyncNode};
+use join_service_contract::counters::JoinCounters;
+use join_service_contract::host::JoinHost;
+use join_service_contract::node::JoinNode;
+use krb_keys_contract::{AccountDevice, KeysNode};
+use sparkplug::{DataType, Metric, TypedMetrics, Value};
+use uuid::Uuid;
+
+const INTRODUCTION: &str = "\
+# Metrics of the services
+
+This page is made from the contracts by `UPDATE_METRICS=1 cargo test -p fleet-view --test metrics_page`; do not edit it.
+Births carry the meaning of each metric as property `documentation`, its unit as `engUnit`, and `readOnly`, which is false only where it says so below.
+Data carry none of them. What every node has besides, and the commands, are in the [reference](reference.md).
+";
+
+/// Title, metrics of a birth.
+fn births() -> Vec<(&'static str, Vec<Metric>)> {
+    let monitor = MonitorNode { cluster: Some(Uuid::nil()), ..MonitorNode::default() };
+    let config = ConfigNode { message_bytes_max: Some(1), objects: Some(1), ..ConfigNode::default() };
+    let repository =
+        RepositoryDevice { pulled: [("<branch>".to_owned(), PulledBranch::default())].into(), ..Default::default() };
+    let counters = JoinCounters::zero(["<kind>"], ["<reason>"], ["<reason>"]);
+    vec![
+        ("`ORG-Central/ConfigDB`", config.to_metrics()),
+        ("`ORG-Central/Cluster-Manager`", NodeMetrics::default().to_metrics()),
+        ("Device of a cluster, below `ORG-Central/Cluster-Manager`", ClusterDevice::default().to_metrics()),
+        ("Device of a shared repository, below `ORG-Central/Cluster-Manager`", repository.to_metrics()),
+        ("`ORG-<cluster>/Sync`", SyncNode::default().to_metrics()),
+        ("Device of a host, below `ORG-<cluster>/Sync`", HostDevice::default().to_metrics()),
+        ("Device of a deployment, below `ORG-<cluster>/Sync`", DeploymentDevice::default().to_metrics()),
+        ("`ORG-Central/Monitor` and `ORG-<cluster>/Monitor`", monitor.to_metrics()),
+        ("Device of a monitored node, below a `Monitor`", MonitoredNodeDevice::default().to_metrics()),
+        ("`ORG-<cluster>/Keys`", KeysNode::default().to_metrics()),
+        ("Device of an account, below `ORG-<cluster>/Keys`", AccountDevice::default().to_metrics()),
+        ("`ORG-<cluster>/Join`", [JoinNode::default().to_metrics(), counters.to_metrics()].concat()),
+        ("Device of a joining host, below `ORG-<cluster>/Join`", JoinHost::default().to_metrics()),
+        ("`ORG-<cluster>-Join/<disk uuid>`", HostNode::default().to_metrics()),
+    ]
+}
+
+fn property<'a>(metric: &'a Metric, key: &str) -> Option<&'a str> {
+    metric.properties.get(key).and_then(Value::as_str)
+}
+
+fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for (title, metrics) in births() {
+        write!(page, "\n## {title}\n\n| Metric | Type | Unit | Meaning |\n|---|---|---|---|\n").unwrap();
+        for metric in metrics {
+            let unit = property(&metric, "engUnit").unwrap_or_default();
+            let meaning = property(&metric, "documentation").unwrap_or_default();
+            let writable = if metric.properties.get("readOnly") == Some(&false.into()) { " Writable." } else { "" };
+            let (name, datatype) = (&metric.name, metric.datatype);
+            writeln!(page, "| `{name}` | {datatype:?} | {unit} | {meaning}{writable} |").unwrap();
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_metrics_is_what_the_births_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/metrics.md");
+    if std::env::var_os("UPDATE_METRICS").is_some() {
+        std::fs::write(&path, page()).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    let page = page();
+    let differing = page.lines().zip(written.lines()).find(|(made, written)| made != written);
+    assert!(
+        page == written,
+        "docs/metrics.md is old: {differing:?}; UPDATE_METRICS=1 cargo test -p fleet-view --test metrics_page"
+    );
+}
+
+/// Names that are not ours: the standard's, or those that clients of Factory+ know.
+fn is_given(name: &str) -> bool {
+    ["Node Control/", "Device Control/", "Alerts/", "Links/"].iter().any(|folder| name.starts_with(folder))
+        || ["Schema_UUID", "Instance_UUID"].contains(&name)
+}
+
+#[test]
+fn names_have_a_folder_and_title_case_counts_are_wide_and_everything_is_documented() {
+    for (title, metrics) in births() {
+        for metric in metrics {
+            let name = &*metric.name;
+            let place = format!("{title}: {name}");
+            let meaning = property(&metric, "documentation").unwrap_or_else(|| panic!("{place} has no documentation"));
+            assert!(meaning.ends_with('.') && meaning.len() < 160, "{place}: {meaning}");
+            assert!(metric.properties.get("readOnly").is_some(), "{place}");
+            assert_ne!(metric.datatype, DataType::UInt32, "{place} is not read by all clients");
+            if is_given(name) {
+                continue;
+            }
+            let (folder, last) = name.split_once('/').unwrap_or_else(|| panic!("{place} has no folder"));
+            // What stands for a branch, a kind or a reason is not ours either.
+            let words = last.split(['/', '_']).chain(folder.split('_')).filter(|word| !word.starts_with('<'));
+            let is_title = |word: &str| word.starts_with(|first: char| first.is_ascii_uppercase());
+            assert!(words.clone().all(|word| is_title(word) && !word.contains(' ')), "{place}");
+        }
+    }
+}
+
+#[test]
+fn every_device_has_a_state_a_reason_and_since_when() {
+    for (title, metrics) in births().into_iter().filter(|(title, _)| title.starts_with("Device")) {
+        let datatype = |name: &str| metrics.iter().find(|metric| &*metric.name == name).map(|metric| metric.datatype);
+        let status = ["Status/State", "Status/Reason", "Status/Since"].map(datatype);
+        assert_eq!(status, [DataType::String, DataType::String, DataType::DateTime].map(Some), "{title}");
+    }
+}
