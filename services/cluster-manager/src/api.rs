@@ -9,10 +9,10 @@ use configdb_schema::document::ApiToken;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::access::audit::AuditRecord;
-use crate::access::rate::TooOften;
-use crate::access::{Denied, Grant, Operation, Principal};
 use crate::secrets::{SecretFault, SecretKey, StoredSecret};
+use access::audit::AuditRecord;
+use access::rate::TooOften;
+use access::{Denied, Grant, Operation, Principal};
 use cluster_manager_contract::api_token::TokenHash;
 
 /// A question with who asks it.

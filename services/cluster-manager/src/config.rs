@@ -16,7 +16,7 @@ use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
-use crate::access::claims::ClaimRules;
+use access::claims::ClaimRules;
 
 config_table! {
     /// The configuration of the cluster manager.

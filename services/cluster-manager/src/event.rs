@@ -11,12 +11,12 @@ use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
 
-use crate::access::audit::AuditRecord;
 use crate::api::{Answer, Asked};
 use crate::bootstrap::BootstrapGrant;
 use crate::bootstrap::site::SiteScript;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
 use crate::shared_repository::Pull;
+use access::audit::AuditRecord;
 
 /// What the manager is told.
 #[derive(Debug, Clone, PartialEq)]

@@ -29,7 +29,6 @@
 //! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the keys of the authority, the bdSeq and the record of writes.
 #![warn(missing_docs)]
 
-pub mod access;
 pub mod accounts;
 pub mod adapters;
 pub mod api;
@@ -62,6 +61,7 @@ use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::http::server;
 use service_runtime::http::tls::Tls;
+use service_runtime::record::{self, RecordFile};
 use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::Now;
@@ -78,8 +78,8 @@ use adapters::git_client::Credentials;
 use adapters::git_push::Hooks;
 use adapters::http::identities::Identities;
 use adapters::http::oidc::{Limits, Provider};
-use adapters::http::state_client::{QUESTIONS_MAX, StateClient};
-use adapters::http::{audit_file, people};
+use adapters::http::people;
+use adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use adapters::kdc::Realm;
 use adapters::pulls::Pulls;
 use adapters::quarantine::QuarantineFiles;
@@ -158,19 +158,13 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
     let desk = StateClient::new(questions, records);
-    let recorder = tokio::spawn(audit_file::run(audit_file::path(&config.state_dir), entries));
+    let audit = record::path(&config.state_dir);
+    let recorder = tokio::spawn(keep_records(RecordFile::new(audit.clone()), entries));
     let peers = Rate::per_minute(config.api.address_requests_per_minute);
     let board = ScriptStore::default();
     let scripts =
         bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
-    let people = people::router(
-        desk.clone(),
-        peers,
-        tls.is_some(),
-        identities.clone(),
-        &audit_file::path(&config.state_dir),
-        clock,
-    );
+    let people = people::router(desk.clone(), peers, tls.is_some(), identities.clone(), &audit, clock);
     let state_dir = config.state_dir.clone();
     let hooks = tokio::task::spawn_blocking(move || Hooks::install(&state_dir)).await?.context("state_dir")?;
     let (polls, polled) = mpsc::channel(POLLS_MAX);

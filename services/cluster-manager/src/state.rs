@@ -49,13 +49,13 @@ use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{DeviceId, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
-use crate::access::rate::{Limiter, Rate};
 use crate::bootstrap::site::SiteScript;
 use crate::catalog::Catalog;
 use crate::event::{Effect, Event, GitOutcome, GitResult};
 use crate::rollout::{Rollout, WholeRepository};
 use crate::setup::Repository;
 use crate::{cluster_repo, render};
+use access::rate::{Limiter, Rate};
 use accounts::AccountIndex;
 use cluster::Cluster;
 use configdb::Deployment;

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cluster_manager::access::audit::{AuditRecord, AuditResult};
-use cluster_manager::access::rate::{Rate, TooOften};
-use cluster_manager::access::{Denied, Operation};
-use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
-use cluster_manager::adapters::http::{audit_file, openapi, people};
+use access::audit::{AuditRecord, AuditResult};
+use access::rate::{Rate, TooOften};
+use access::{Denied, Operation};
+use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
+use cluster_manager::adapters::http::{openapi, people};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 use cluster_manager::secrets::{SecretFault, StoredSecret};
 use cluster_manager_contract::api_token::TokenHash;
@@ -19,6 +19,7 @@ use enrolment_protocol::token::Token;
 use serde_json::Value;
 use service_runtime::http::server;
 use service_runtime::http::tls::Tls;
+use service_runtime::record::{self, RecordFile};
 use service_runtime::shutdown::Shutdown;
 use simulator::sealed_secrets::CERTIFICATE;
 use sparkplug_mqtt::Clock;
@@ -58,10 +59,10 @@ impl Api {
         let state_dir = tempfile::tempdir().unwrap();
         let (outlet, mut questions) = mpsc::channel::<Asked>(QUESTIONS_MAX);
         let (records, entries) = mpsc::channel(QUESTIONS_MAX);
-        tokio::spawn(audit_file::run(audit_file::path(state_dir.path()), entries));
+        tokio::spawn(keep_records(RecordFile::new(record::path(state_dir.path())), entries));
         let desk = StateClient::new(outlet, records);
         let router =
-            people::router(desk.clone(), rate, tls.is_some(), None, &audit_file::path(state_dir.path()), Clock::new());
+            people::router(desk.clone(), rate, tls.is_some(), None, &record::path(state_dir.path()), Clock::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (shutdown, asked) = (Shutdown::new(), Arc::new(Mutex::new(Vec::new())));
@@ -124,6 +125,7 @@ fn record(asked: &Asked, reply: &Published) -> Option<AuditRecord> {
         operation: Operation::PutSecret,
         cluster: Some(*cluster),
         target: key.to_string(),
+        request: None,
         result,
     })
 }
@@ -174,7 +176,7 @@ async fn a_value_is_sealed_before_anybody_is_told_and_recorded_before_it_is_answ
     let Question::PutSecret { sealed, fingerprint, dry_run: false, .. } = &asked[1].question else { panic!("{shown}") };
     assert!(sealed["spec"]["encryptedData"]["password"].as_str().unwrap().len() > VALUE.len());
     assert_eq!(Some(fingerprint.clone()), sealed_secrets::fingerprint(CERTIFICATE));
-    let file = audit_file::path(api.state_dir.path());
+    let file = record::path(api.state_dir.path());
     let line: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!((&line["target"], &line["from"]), (&"fplus-edge/press-login/password".into(), &"127.0.0.1".into()));
     assert_eq!(mode(&file), 0o600);

@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use access::claims::ClaimRules;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use axum::Router;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use cluster_manager::access::claims::ClaimRules;
 use cluster_manager::adapters::git_http::{self, Links};
 use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::http::identities::Identities;

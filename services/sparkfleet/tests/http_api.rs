@@ -4,13 +4,14 @@
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use cluster_manager::access::rate::Rate;
-use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
-use cluster_manager::adapters::http::{audit_file, people};
+use access::rate::Rate;
+use cluster_manager::adapters::http::people;
+use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 use cluster_manager_contract::ClusterDevice;
 use service_runtime::http::server;
 use service_runtime::http::tls::Tls;
+use service_runtime::record::{self, RecordFile};
 use service_runtime::shutdown::Shutdown;
 use simulator::sealed_secrets::CERTIFICATE;
 use sparkplug_mqtt::Clock;
@@ -77,8 +78,8 @@ async fn over_https_the_authorities_are_those_that_are_named_and_what_is_not_the
     let tls = Tls::load(["git.cert_file", "git.key_file"], Path::new(&cert), Path::new(&key)).unwrap();
     let (outlet, mut questions) = mpsc::channel::<Asked>(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
-    let audit = audit_file::path(directory.path());
-    tokio::spawn(audit_file::run(audit.clone(), entries));
+    let audit = record::path(directory.path());
+    tokio::spawn(keep_records(RecordFile::new(audit.clone()), entries));
     let desk = StateClient::new(outlet, records);
     let open = Rate { per_minute: 6000, burst: 6000 };
     let router = people::router(desk.clone(), open, true, None, &audit, Clock::new());

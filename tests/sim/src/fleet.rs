@@ -6,7 +6,7 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-use cluster_manager::access::rate::Rate;
+use access::rate::Rate;
 use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
 use cluster_manager::git_address::GitAddress;
 use cluster_manager::state::{ClusterManager, PersistedRepositories, Settings as ManagerSettings};

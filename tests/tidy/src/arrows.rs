@@ -40,9 +40,8 @@ pub fn rank(package: &str) -> Option<Rank> {
     match package {
         "proto" | "configdb-schema" => Some(Rank::Data),
         "sparkplug" => Some(Rank::Core),
-        "enrolment-protocol" | "join-attestation" | "join-tickets" | "broker-acl" | "sealed-secrets" | "fleet-view" => {
-            Some(Rank::Part)
-        }
+        "access" | "enrolment-protocol" | "join-attestation" | "join-tickets" | "broker-acl" | "sealed-secrets"
+        | "fleet-view" => Some(Rank::Part),
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "https-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"

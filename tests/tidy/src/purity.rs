@@ -43,6 +43,7 @@ const PURE_FOLDERS: &[&str] = &[
     "services/contracts/",
     "services/libs/join-tickets/src/",
     "services/libs/fleet-view/src/",
+    "services/libs/access/src/",
 ];
 
 fn is_decision(path: &str) -> bool {

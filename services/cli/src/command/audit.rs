@@ -1,9 +1,9 @@
 //! `sparkfleet audit ...`: whether the record of writes is as it was written.
 
 use anyhow::{Context as _, anyhow};
-use cluster_manager_contract::audit_chain::{self as chain, Verified};
 use serde_json::json;
 use service_runtime::exit;
+use service_runtime::record::chain::{self, Verified};
 
 use crate::arguments::access::AuditCommand;
 use crate::output;

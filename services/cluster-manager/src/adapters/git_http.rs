@@ -43,11 +43,11 @@ use super::http::identities::{self, Identities, IdentityFault};
 use super::http::state_client::StateClient;
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
-use crate::access::Denied;
 use crate::api::{self, Credential, Question, Reply};
 use crate::cluster_repo;
 use crate::config::{Anonymous, GitConfig};
 use crate::shared_repository::HELM_PATH;
+use access::Denied;
 
 /// Most bytes of a request after decompression. A fetch names the commits that it has; these are some 50 bytes each.
 const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -25,8 +25,8 @@ use super::git_places::Place;
 use super::http::state_client::StateClient;
 use super::pulls::HIDDEN_REFS;
 use super::repositories::{Kind, Open, Repositories};
-use crate::access::Principal;
 use crate::api::{Credential, Push, Question};
+use access::Principal;
 
 /// Most bytes of a push. Git ends it there, and the body is cut a little later.
 const PUSH_BYTES_MAX: u64 = 256 * 1024 * 1024;

@@ -7,7 +7,6 @@
 //! | [`oidc`] | identities that a provider vouches for |
 //! | [`identities`] | who somebody is by what they show |
 //! | [`state_client`] | who waits for which answer |
-//! | [`audit_file`] | the append-only record of every write |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
 //!
 //! Nothing here decides who may do what: [`crate::access`] and the state do.
@@ -15,7 +14,6 @@
 use axum::http::{HeaderMap, header};
 
 mod administration;
-pub mod audit_file;
 pub mod identities;
 pub mod oidc;
 pub mod openapi;

@@ -17,11 +17,11 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Cluster;
-use crate::access::Operation;
 use crate::catalog::Affected;
 use crate::event::Effect;
 use crate::reconcile::DeploymentIntent;
 use crate::setup;
+use access::Operation;
 
 /// A deployment that some cluster shall have.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl ClusterManager {
     fn rebuild(&mut self) {
         let before = std::mem::take(&mut self.clusters);
         self.catalog = crate::catalog::Catalog::default();
-        self.people.tokens = crate::access::token::Tokens::default();
+        self.people.tokens = access::token::Tokens::default();
         self.revocations.forget_entries();
         self.rollout = crate::rollout::Rollout::default();
         self.repositories = crate::rollout::Rollout::default();

@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::people::Who;
-use crate::access::audit::AuditResult;
 use crate::api::{Refusal, Reply};
 use crate::authority;
+use access::audit::AuditResult;
 
 /// Most tokens of a cluster that count at the same time.
 const TOKENS_MAX: usize = 32;

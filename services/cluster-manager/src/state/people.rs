@@ -11,13 +11,13 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::line::BootstrapCommand;
 use super::token::{TokenChange, WantedToken};
-use crate::access::audit::{AuditRecord, AuditResult};
-use crate::access::rate::{Limiter, Rate};
-use crate::access::token::Tokens;
-use crate::access::{Operation, Principal};
 use crate::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
 use crate::event::{Effect, SecretAction, SecretOutcome, SecretResult, SecretWork};
 use crate::secrets::{SecretChange, SecretFault};
+use access::audit::{AuditRecord, AuditResult};
+use access::rate::{Limiter, Rate};
+use access::token::Tokens;
+use access::{Operation, Principal};
 
 /// Most principals whose rate is remembered at the same time: some 100 bytes each.
 const PRINCIPALS_MAX: usize = 4096;
@@ -73,6 +73,7 @@ impl Who {
             operation: self.operation,
             cluster: self.cluster,
             target: target.clone(),
+            request: None,
             result,
         })
     }

@@ -28,10 +28,10 @@ mod rollout;
 mod shared_repositories;
 
 use super::*;
-use crate::access::rate::Rate;
 use crate::bootstrap::{BootstrapGrant, OfferedToken};
 use crate::event::{GitAction, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork, RepositoryFiles};
 use crate::git_address::GitAddress;
+use access::rate::Rate;
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 const OTHER: Uuid = Uuid::from_u128(0xC2);
@@ -516,7 +516,7 @@ struct World {
     joins: BTreeMap<String, policy::Join>,
     keys: BTreeMap<String, accounts::Keys>,
     answers: Vec<crate::api::Answer>,
-    records: Vec<crate::access::audit::AuditRecord>,
+    records: Vec<access::audit::AuditRecord>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     device_ids: BTreeMap<DeviceId, Uuid>,
     node: NodeMetrics,

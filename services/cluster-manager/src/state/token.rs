@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::people::Who;
-use crate::access::audit::{AuditRecord, AuditResult};
-use crate::access::{Grant, Operation};
 use crate::api::{Refusal, Reply};
 use crate::authority;
 use crate::event::Effect;
+use access::audit::{AuditRecord, AuditResult};
+use access::{Grant, Operation};
 use cluster_manager_contract::api_token::{TokenHash, object};
 
 /// What is to become of a token.
@@ -165,6 +165,7 @@ impl ClusterManager {
             operation,
             cluster: None,
             target,
+            request: None,
             result: AuditResult::Done { commit: None },
         })));
     }

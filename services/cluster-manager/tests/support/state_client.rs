@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use access::{Grant, Principal};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use cluster_manager::access::{Grant, Principal};
 use cluster_manager::adapters::git_http::Links;
 use cluster_manager::adapters::git_push::Hooks;
 use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};

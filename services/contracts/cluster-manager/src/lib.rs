@@ -7,7 +7,6 @@
 //! | [`device`] | one Device per edge cluster, typed, to and from metrics |
 //! | [`repository`] | one Device per shared repository, to metrics |
 //! | [`api_token`] | bearer tokens of the HTTP API: text and hash |
-//! | [`audit_chain`] | how the records of writes hold together |
 //! | [`replica`] | a replica of all of it, fed with events of a Host Application |
 //!
 //! A cluster's Device is born when the manager first sees an `EdgeCluster` entry or the record of a set-up, and dies when the
@@ -18,7 +17,6 @@
 #![warn(missing_docs)]
 
 pub mod api_token;
-pub mod audit_chain;
 pub mod device;
 pub mod names;
 pub mod node;

@@ -5,6 +5,8 @@
 //!                                                                                         -> history.rs: what happened, for ever
 //! ```
 //!
+//! [`requests`] are the writes by which people change it.
+//!
 //! The command line, `sparkfleet up` and the web console show these rows, so that none of them judges otherwise than the others. Pure: it must not know how events
 //! arrive, what time it is, or how rows are drawn.
 #![warn(missing_docs)]
@@ -13,6 +15,7 @@ pub mod deltas;
 pub mod explorer;
 pub mod health;
 pub mod history;
+pub mod requests;
 pub mod tables;
 
 mod alerts;

@@ -13,6 +13,7 @@
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
 //! | [`backoff`] | pure, jittered exponential back-off |
 //! | [`atomic_file`] | replace a file completely or not at all |
+//! | [`record`] | the chained record of writes that people asked for, as a file |
 //! | [`disk`] | how much room a file system has |
 //! | [`exit`] | exit codes and how an error is told to a person |
 //!
@@ -29,6 +30,7 @@ pub mod health;
 pub mod http;
 pub mod keys;
 pub mod logging;
+pub mod record;
 pub mod service;
 pub mod shutdown;
 pub mod state_dir;

@@ -10,12 +10,13 @@ use configdb_schema::document::TokenScope;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service_runtime::config::ExposeSecret as _;
+use service_runtime::record;
 use uuid::Uuid;
 
 use super::people::{Fault, RequestContext, Server, random, unexpected};
-use super::{audit_file, shapes};
-use crate::access::Grant;
+use super::shapes;
 use crate::api::{Question, Reply};
+use access::Grant;
 use cluster_manager_contract::api_token::{self as token, RANDOM_BYTES, TokenHash};
 
 /// How long a token lives if nothing else is said: 90 days, as on the command line.
@@ -93,14 +94,14 @@ pub(super) async fn audit(
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<Vec<serde_json::Value>>, Fault> {
     let limit = query.limit.unwrap_or(RECORDS);
-    if !(1..=audit_file::RECORDS_MAX).contains(&limit) {
-        let reason = format!("limit must be from 1 to {}", audit_file::RECORDS_MAX);
+    if !(1..=record::RECORDS_MAX).contains(&limit) {
+        let reason = format!("limit must be from 1 to {}", record::RECORDS_MAX);
         return Err(Fault::Request(StatusCode::BAD_REQUEST, reason));
     }
     let Reply::Permitted = asker.ask(Question::Audit).await? else {
         return Err(unexpected());
     };
-    audit_file::newest(&server.audit, limit).await.map(Json).map_err(|error| {
+    record::newest(&server.audit, limit).await.map(Json).map_err(|error| {
         tracing::warn!(path = %server.audit.display(), error = %error, "the record of writes cannot be read");
         Fault::Request(StatusCode::INTERNAL_SERVER_ERROR, "the record of writes cannot be read; see the log".to_owned())
     })

@@ -8,7 +8,7 @@ use super::administration::NewToken;
 use super::people::VALUE_BYTES_MAX;
 use super::sealed::SEALED_BYTES_MAX;
 use super::shapes;
-use crate::access::Operation;
+use access::Operation;
 
 /// A route of the API.
 struct Route {

@@ -29,9 +29,9 @@ use zeroize::Zeroizing;
 use super::identities::{self, Identities, IdentityFault};
 use super::state_client::StateClient;
 use super::{administration, bearer, openapi, sealed, shapes};
-use crate::access::rate::{self, Limiter, Rate};
 use crate::api::{Credential, Question, Refusal, Reply};
 use crate::secrets::{SecretFault, SecretKey};
+use access::rate::{self, Limiter, Rate};
 use enrolment_protocol::bootstrap;
 
 /// Most bytes of a value: what a Secret holds.

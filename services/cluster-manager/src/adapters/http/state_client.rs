@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use access::audit::AuditRecord;
+use service_runtime::record::RecordFile;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::audit_file::Entry;
-use crate::access::audit::AuditRecord;
 use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 
 /// Questions under way at the same time. Each may hold a sealed value of some 1.4 MB; the disk answers them one after the other.
@@ -15,6 +15,25 @@ pub const QUESTIONS_MAX: usize = 64;
 
 /// The answer to a question.
 pub type Published = Result<Reply, Refusal>;
+
+/// A record, and who waits until it is kept.
+#[derive(Debug)]
+pub struct Entry {
+    /// The record.
+    pub record: AuditRecord,
+    /// The answer, and who waits for it; None: nobody does.
+    pub answer: Option<(Published, Waiting)>,
+}
+
+/// Keeps each record, then lets its answer go, until nobody sends any more.
+pub async fn keep_records(mut file: RecordFile, mut entries: mpsc::Receiver<Entry>) {
+    while let Some(Entry { record, answer }) = entries.recv().await {
+        file.keep(&record).await;
+        if let Some((reply, waiting)) = answer {
+            waiting.tell(reply);
+        }
+    }
+}
 
 /// Brings questions to the state and answers back. Clones are the same desk.
 #[derive(Debug, Clone)]

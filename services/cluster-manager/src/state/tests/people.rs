@@ -4,11 +4,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::*;
-use crate::access::audit::{AuditRecord, AuditResult};
-use crate::access::{Denied, Grant, Operation};
 use crate::api::{Asked, Credential, Question, Refusal, Reply};
 use crate::event::{SecretAction, SecretOutcome, SecretResult, SecretWork};
 use crate::secrets::{SecretFault, SecretKey};
+use access::audit::{AuditRecord, AuditResult};
+use access::{Denied, Grant, Operation};
 use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
 

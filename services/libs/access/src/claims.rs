@@ -71,7 +71,7 @@ impl ClaimRules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{Denied, Operation};
+    use crate::{Denied, Operation};
     use serde_json::json;
 
     const A: Uuid = Uuid::from_u128(0xA);

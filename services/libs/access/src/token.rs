@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use cluster_manager_contract::api_token::{RANDOM_BYTES, text};
     use configdb_schema::document::TokenScope;
+    use secrecy::ExposeSecret as _;
     use serde_json::json;
-    use service_runtime::config::ExposeSecret as _;
 
     const OBJECT: Uuid = Uuid::from_u128(1);
     const CLUSTER: Uuid = Uuid::from_u128(0xA);

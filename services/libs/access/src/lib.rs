@@ -1,4 +1,4 @@
-//! Who may do what over HTTP: tokens, scopes, limits, and the record of what was done.
+//! Who may do what over HTTP: tokens, scopes, limits, and the record of what was done. Every service that people reach over HTTP judges by it.
 //!
 //! | module | knows |
 //! |---|---|
@@ -7,7 +7,8 @@
 //! | [`claims`] | who somebody is whom an identity provider vouches for |
 //! | [`audit`] | the record of a write |
 //!
-//! Pure: time and randomness are arguments. This module must not know HTTP, nor how anything is done that is asked for.
+//! Pure: time and randomness are arguments. This package must not know HTTP, nor how anything is done that is asked for.
+#![warn(missing_docs)]
 
 pub mod audit;
 pub mod claims;
@@ -50,10 +51,28 @@ pub enum Operation {
     Push,
     /// Push to a repository that clusters share.
     PushShared,
-    /// Write an entry in ConfigDB, over the broker.
+    /// Write an entry in ConfigDB.
     PutEntry,
-    /// Delete an entry in ConfigDB, over the broker.
+    /// Delete an entry in ConfigDB.
     DeleteEntry,
+    /// Sign in at the console.
+    SignIn,
+    /// Create a cluster.
+    CreateCluster,
+    /// Begin the tear-down of a cluster.
+    DeleteCluster,
+    /// Create or replace a deployment.
+    CreateDeployment,
+    /// Bind a deployment to a host, or to none.
+    MoveDeployment,
+    /// Delete a deployment.
+    DeleteDeployment,
+    /// Choose a cluster's wave in rollouts.
+    SetWave,
+    /// Say that somebody looks after an alert.
+    AcknowledgeAlert,
+    /// Ask an Edge Node for its birth.
+    AskRebirth,
 }
 
 impl Operation {
@@ -77,6 +96,15 @@ impl Operation {
             Self::PushShared => "push-shared",
             Self::PutEntry => "put-entry",
             Self::DeleteEntry => "delete-entry",
+            Self::SignIn => "sign-in",
+            Self::CreateCluster => "create-cluster",
+            Self::DeleteCluster => "delete-cluster",
+            Self::CreateDeployment => "create-deployment",
+            Self::MoveDeployment => "move-deployment",
+            Self::DeleteDeployment => "delete-deployment",
+            Self::SetWave => "set-wave",
+            Self::AcknowledgeAlert => "acknowledge-alert",
+            Self::AskRebirth => "ask-rebirth",
         }
     }
 
@@ -85,12 +113,15 @@ impl Operation {
     pub const fn needs(self) -> TokenScope {
         match self {
             Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit => TokenScope::Administrator,
-            Self::ListClusters | Self::ReadStatus | Self::ReadRepository => TokenScope::Viewer,
+            Self::ListClusters | Self::ReadStatus | Self::ReadRepository | Self::SignIn => TokenScope::Viewer,
             Self::ListSecrets | Self::ReadCertificate => TokenScope::Viewer,
             Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push | Self::PushShared => {
                 TokenScope::Operator
             }
-            // Nobody asks for these here: the broker's access control says who may.
+            Self::CreateCluster | Self::DeleteCluster | Self::SetWave => TokenScope::Operator,
+            Self::CreateDeployment | Self::MoveDeployment | Self::DeleteDeployment => TokenScope::Operator,
+            Self::AcknowledgeAlert | Self::AskRebirth => TokenScope::Operator,
+            // Any entry: tokens and templates, too. Over the broker its access control says who may.
             Self::PutEntry | Self::DeleteEntry => TokenScope::Administrator,
         }
     }
@@ -98,14 +129,15 @@ impl Operation {
     /// It changes something, so it is recorded.
     #[must_use]
     pub const fn is_write(self) -> bool {
-        let of_a_cluster = matches!(self, Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push);
-        let of_all = matches!(self, Self::PushShared | Self::CreateToken | Self::RevokeToken);
-        of_a_cluster || of_all || matches!(self, Self::PutEntry | Self::DeleteEntry)
+        let looks =
+            matches!(self, Self::ListClusters | Self::ReadStatus | Self::ReadCertificate | Self::ReadRepository);
+        !looks && !matches!(self, Self::ListSecrets | Self::ListTokens | Self::ReadAudit)
     }
 
     /// It concerns all clusters at once: who is let in for some of them may not do it.
     const fn is_for_all(self) -> bool {
-        matches!(self, Self::PushShared | Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit)
+        let of_people = matches!(self, Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit);
+        of_people || matches!(self, Self::PushShared | Self::CreateCluster | Self::PutEntry | Self::DeleteEntry)
     }
 }
 

@@ -1,31 +1,22 @@
-//! The append-only record of every write: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600, chained ([`cluster_manager_contract::audit_chain`]). It is opened for each record, so that whoever rotates it needs to tell nobody.
+//! The append-only record of the writes that people asked for: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600, chained ([`chain`]). It is opened for each record, so that whoever rotates it needs to tell nobody.
 //! A line that a crash has cut was never answered for, and is taken away before the next.
+
+pub mod chain;
 
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use tokio::fs::OpenOptions;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
-use tokio::sync::mpsc;
 
-use super::state_client::{Published, Waiting};
-use crate::access::audit::AuditRecord;
-use cluster_manager_contract::audit_chain::Chain;
+use chain::Chain;
 
-/// Most records that are told at once.
+/// Most records that are read at once.
 pub const RECORDS_MAX: usize = 1000;
 
 /// Most bytes of the file that are read for it: a record has some 300.
 const READ_BYTES_MAX: u64 = 1 << 20;
-
-/// A record, and who waits until it is kept.
-#[derive(Debug)]
-pub struct Entry {
-    /// The record.
-    pub record: AuditRecord,
-    /// The answer, and who waits for it; None: nobody does.
-    pub answer: Option<(Published, Waiting)>,
-}
 
 /// The file in a state directory.
 #[must_use]
@@ -33,21 +24,50 @@ pub fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("audit.jsonl")
 }
 
-/// Keeps each record, then lets its answer go, until nobody sends any more. A record that cannot be kept is told in the log; the write has happened.
-pub async fn run(path: PathBuf, mut entries: mpsc::Receiver<Entry>) {
-    let mut chain = None;
-    while let Some(Entry { record, answer }) = entries.recv().await {
-        if let Err(error) = append(&path, &mut chain, &record).await {
-            tracing::error!(path = %path.display(), error = %error, "the record of a write could not be kept");
+/// The file, for the one task that writes it.
+#[derive(Debug)]
+pub struct RecordFile {
+    path: PathBuf,
+    /// Where the file's chain is; None: it is read. After a failure it is read again.
+    chain: Option<Chain>,
+}
+
+impl RecordFile {
+    /// The file at that path, which need not exist.
+    #[must_use]
+    pub const fn new(path: PathBuf) -> Self {
+        Self { path, chain: None }
+    }
+
+    /// Keeps a record; it is on the disk when this returns. One that cannot be kept is logged as an error and counted.
+    pub async fn keep(&mut self, record: &impl Serialize) {
+        if let Err(error) = self.append(record).await {
+            tracing::error!(path = %self.path.display(), error = %error, "the record of a write could not be kept");
             metrics::counter!("sparkfleet_audit_failures_total").increment(1);
         }
-        if let Some((reply, waiting)) = answer {
-            waiting.tell(reply);
-        }
+    }
+
+    async fn append(&mut self, record: &impl Serialize) -> io::Result<()> {
+        let before = match self.chain.take() {
+            Some(chain) => chain,
+            None => resume(&self.path).await?,
+        };
+        let serde_json::Value::Object(record) = serde_json::to_value(record)? else {
+            return Err(io::Error::other("a record is an object"));
+        };
+        let mut line = before.line(record);
+        let after = Chain::after(&line);
+        line.push(b'\n');
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).await?;
+        file.write_all(&line).await?;
+        file.flush().await?;
+        file.sync_data().await?;
+        self.chain = Some(after);
+        Ok(())
     }
 }
 
-/// The newest records, the newest first: at most `limit` of them, and no more than the last MiB holds. Of a file that was rotated away nothing is told.
+/// The newest records, the newest first: at most `limit` of them, and no more than the last MiB holds. Those of a file that was rotated away are not among them.
 ///
 /// # Errors
 /// The file cannot be read. That there is none yet is no error.
@@ -64,26 +84,6 @@ pub async fn newest(path: &Path, limit: usize) -> io::Result<Vec<serde_json::Val
     // A line that was cut is no record: the first may begin before the MiB, the last may be under way.
     let records = bytes.split(|byte| *byte == b'\n').rev().filter_map(|line| serde_json::from_slice(line).ok());
     Ok(records.filter(serde_json::Value::is_object).take(limit).collect())
-}
-
-/// `chain`: where the file's chain is; None: it is read. After a failure it is read again.
-async fn append(path: &Path, chain: &mut Option<Chain>, record: &AuditRecord) -> io::Result<()> {
-    let before = match chain.take() {
-        Some(chain) => chain,
-        None => resume(path).await?,
-    };
-    let serde_json::Value::Object(record) = serde_json::to_value(record)? else {
-        return Err(io::Error::other("a record is an object"));
-    };
-    let mut line = before.line(record);
-    let after = Chain::after(&line);
-    line.push(b'\n');
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).await?;
-    file.write_all(&line).await?;
-    file.flush().await?;
-    file.sync_data().await?;
-    *chain = Some(after);
-    Ok(())
 }
 
 /// Where the chain of the file is. What comes after the last whole line is cut off.
@@ -111,38 +111,27 @@ async fn resume(path: &Path) -> io::Result<Chain> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Operation;
-    use crate::access::audit::AuditResult;
-    use cluster_manager_contract::audit_chain as chain;
 
-    fn record(at: u64) -> AuditRecord {
-        AuditRecord {
-            at,
-            who: "token:ada".to_owned(),
-            from: "192.0.2.1".to_owned(),
-            operation: Operation::PutSecret,
-            cluster: None,
-            target: "n/s/k".to_owned(),
-            result: AuditResult::Done { commit: None },
-        }
+    fn record(at: u64) -> serde_json::Value {
+        serde_json::json!({ "at": at, "who": "token:ada" })
     }
 
     #[tokio::test]
     async fn the_chain_goes_on_over_restarts_a_line_that_was_cut_and_a_rotation() {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path());
-        let mut chain = None;
-        append(&path, &mut chain, &record(1)).await.unwrap();
-        append(&path, &mut chain, &record(2)).await.unwrap();
+        let mut file = RecordFile::new(path.clone());
+        file.append(&record(1)).await.unwrap();
+        file.append(&record(2)).await.unwrap();
         let mut text = std::fs::read(&path).unwrap();
         text.extend_from_slice(b"{\"at\":3,\"wh");
         std::fs::write(&path, text).unwrap();
-        let mut chain = None;
-        append(&path, &mut chain, &record(4)).await.unwrap();
+        let mut file = RecordFile::new(path.clone());
+        file.append(&record(4)).await.unwrap();
         let first = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((first.records, first.end.number), (3, 3));
         std::fs::rename(&path, dir.path().join("audit.1")).unwrap();
-        append(&path, &mut chain, &record(5)).await.unwrap();
+        file.append(&record(5)).await.unwrap();
         let second = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((second.begins_after, second.end.number), (first.end.head, 4));
     }

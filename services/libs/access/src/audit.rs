@@ -22,6 +22,9 @@ pub struct AuditRecord {
     pub cluster: Option<Uuid>,
     /// On what, such as `fplus-edge/press-login/password`.
     pub target: String,
+    /// Id of the request to ConfigDB that it led to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     /// How it ended.
     #[serde(flatten)]
     pub result: AuditResult,
@@ -31,6 +34,8 @@ pub struct AuditRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "result")]
 pub enum AuditResult {
+    /// They may, and it is under way; a later record says how it ended.
+    Accepted,
     /// It was done.
     Done {
         /// The commit that it ended in, hexadecimal; None: it was a dry run, or changed nothing.
@@ -54,6 +59,7 @@ impl AuditResult {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
+            Self::Accepted => "accepted",
             Self::Done { .. } => "done",
             Self::Refused { .. } => "refused",
             Self::Failed { .. } => "failed",
@@ -78,6 +84,7 @@ mod tests {
             operation: Operation::PutSecret,
             cluster: Some(Uuid::nil()),
             target: "n/s/k".to_owned(),
+            request: None,
             result: AuditResult::Failed { reason: "line 1\nline 2".to_owned() },
         };
         let text = serde_json::to_string(&record).unwrap();

@@ -1,0 +1,272 @@
+//! The writes to ConfigDB by which people change the fleet. The command line and the web console send these, so that a button does what its command does.
+//!
+//! Pure: request ids, names of writers and times are arguments. Whether somebody may is judged elsewhere.
+
+use std::time::Duration;
+
+use configdb_contract::{Entry, WriteRequest};
+use configdb_schema::address::{self, ClusterName, Organisation};
+use configdb_schema::document::{EdgeCluster, EdgeClusterEnrolment, EdgeDeployment, EnrolmentToken, Info, JsonObject};
+use configdb_schema::{Document as _, application, known};
+use jiff::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::Fleet;
+
+/// Most tokens of a cluster that count at the same time.
+const TOKENS_MAX: usize = 32;
+
+/// Who writes, and by which id.
+#[derive(Debug, Clone)]
+pub struct Author {
+    /// `Request/Id`: the same id always comes with the same content.
+    pub id: String,
+    /// `Request/Writer`.
+    pub writer: String,
+}
+
+/// Why something cannot be asked of ConfigDB.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// A value breaks a rule.
+    #[error("{field}: {rule}")]
+    Invalid {
+        /// Which value.
+        field: &'static str,
+        /// The rule.
+        rule: String,
+    },
+    /// There is nothing of that name.
+    #[error("{field}: there is no {wanted:?}")]
+    Missing {
+        /// Which value names it.
+        field: &'static str,
+        /// What was named.
+        wanted: String,
+    },
+    /// It cannot be done as things stand.
+    #[error("{0}")]
+    NotNow(String),
+}
+
+fn invalid(field: &'static str, rule: impl ToString) -> RequestError {
+    RequestError::Invalid { field, rule: rule.to_string() }
+}
+
+impl Author {
+    fn put(self, object: Uuid) -> WriteRequest {
+        WriteRequest::put(self.id, object).by(self.writer)
+    }
+}
+
+/// The UUID that a cluster gets when nobody chooses one: the same name is the same cluster.
+#[must_use]
+pub fn cluster_uuid(organisation: &Organisation, name: &str) -> Uuid {
+    address::v5(&["EdgeCluster", organisation.as_str(), name])
+}
+
+/// Writes a cluster's entry. `uuid`: None chooses [`cluster_uuid`].
+///
+/// # Errors
+/// Its name is not one for clusters.
+pub fn put_cluster(
+    organisation: &Organisation,
+    entry: &EdgeCluster,
+    uuid: Option<Uuid>,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let name = ClusterName::new(entry.name.clone()).map_err(|rule| invalid("name", rule))?;
+    let uuid = uuid.unwrap_or_else(|| cluster_uuid(organisation, name.as_str()));
+    let info = Info { name: entry.name.clone(), ..Info::default() };
+    let request = author.put(uuid).create_object(known::class::EDGE_CLUSTER, None);
+    request.document(&info).and_then(|request| request.document(entry)).map_err(|error| invalid("name", error))
+}
+
+/// Deletes a cluster's entry: its tear-down begins.
+#[must_use]
+pub fn delete_cluster(uuid: Uuid, author: Author) -> WriteRequest {
+    author.put(uuid).delete(EdgeCluster::slug())
+}
+
+/// A deployment that is wanted.
+#[derive(Debug, Clone)]
+pub struct NewDeployment {
+    /// Its cluster.
+    pub cluster: Uuid,
+    /// Its name, unique in the cluster.
+    pub name: String,
+    /// Its chart template.
+    pub chart: Uuid,
+    /// The host that it is bound to; None: floating.
+    pub host: Option<String>,
+    /// Helm values.
+    pub values: Option<JsonObject>,
+}
+
+/// Writes a deployment's entry: that of the same name in the same cluster is replaced, and keeps when it was made. `wall`: UTC ms.
+///
+/// # Errors
+/// The cluster does not have the host.
+pub fn put_deployment(
+    fleet: &Fleet,
+    wanted: NewDeployment,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let NewDeployment { cluster, name, chart, host, values } = wanted;
+    check_host(fleet, cluster, host.as_deref())?;
+    let existing = fleet.deployment_entries().find(|(_, entry)| entry.cluster == cluster && entry.name == name);
+    let (uuid, created_at) = match existing {
+        Some((uuid, entry)) => (uuid, entry.created_at),
+        None => (address::v5(&["EdgeDeployment", &cluster.to_string(), &name]), moment(wall)),
+    };
+    let class =
+        if chart == known::chart::EDGE_AGENT { known::class::EDGE_AGENT } else { known::class::EDGE_DEPLOYMENT };
+    let info = Info { name: name.clone(), ..Info::default() };
+    let entry = EdgeDeployment {
+        cluster,
+        name,
+        chart: Some(chart),
+        hostname: host,
+        values,
+        created_at,
+        ..EdgeDeployment::default()
+    };
+    let request = author.put(uuid).create_object(class, None);
+    request.document(&info).and_then(|request| request.document(&entry)).map_err(|error| invalid("values", error))
+}
+
+/// Binds a deployment to a host, or to none, if its entry is still the one that is known.
+///
+/// # Errors
+/// There is no such deployment, or its cluster does not have the host.
+pub fn move_deployment(
+    fleet: &Fleet,
+    uuid: Uuid,
+    host: Option<&str>,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let slug = EdgeDeployment::slug();
+    let missing = || RequestError::Missing { field: "deployment", wanted: uuid.to_string() };
+    let entry: EdgeDeployment = fleet.config.document(uuid).ok().flatten().ok_or_else(missing)?;
+    check_host(fleet, entry.cluster, host)?;
+    let etag = fleet.config.entry(uuid, slug).map(|entry| entry.etag);
+    let request = WriteRequest::patch(author.id, uuid).by(author.writer);
+    Ok(request.entry(slug, json!({ "hostname": host })).if_match(slug, etag))
+}
+
+/// Deletes a deployment: its entry and its configuration go, the object stays for the history.
+#[must_use]
+pub fn delete_deployment(uuid: Uuid, author: Author) -> WriteRequest {
+    author.put(uuid).delete(EdgeDeployment::slug()).delete(application::AGENT_CONFIG.slug)
+}
+
+/// Adds a one-time token to those by which a cluster is bootstrapped, by its hash; tokens that have expired go. `wall`: UTC ms. With the time at which it ends.
+///
+/// # Errors
+/// The entry cannot be read, or there are too many tokens.
+pub fn add_bootstrap_token(
+    fleet: &Fleet,
+    cluster: Uuid,
+    hash: &str,
+    lifetime: Duration,
+    wall: u64,
+    author: Author,
+) -> Result<(WriteRequest, String), RequestError> {
+    let entry = fleet.config.entry(cluster, EdgeClusterEnrolment::slug());
+    let before: Option<EdgeClusterEnrolment> =
+        entry.map(Entry::parse).transpose().map_err(|error| RequestError::NotNow(error.to_string()))?;
+    let mut enrolment = before.unwrap_or_default();
+    let range = || invalid("expires", "the time is out of range");
+    let ends = wall.saturating_add(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX));
+    let (issued, expires) = (moment(wall).ok_or_else(range)?, moment(ends).ok_or_else(range)?);
+    enrolment.tokens.retain(|token| ms(&token.expires).is_some_and(|ends| ends > wall));
+    if enrolment.tokens.len() >= TOKENS_MAX {
+        let reason = format!("the cluster has {TOKENS_MAX} tokens already; revoke those that nobody uses");
+        return Err(RequestError::NotNow(reason));
+    }
+    let by = author.writer.clone();
+    enrolment.tokens.push(EnrolmentToken { hash: hash.to_owned(), issued, expires: expires.clone(), by });
+    let request = author.put(cluster).if_match(EdgeClusterEnrolment::slug(), entry.map(|entry| entry.etag));
+    let request = request.document(&enrolment).map_err(|error| invalid("cluster", error))?;
+    Ok((request, expires))
+}
+
+/// Refuses a host that the cluster does not have. One that reports no host at all may be away; then the host cannot be checked.
+fn check_host(fleet: &Fleet, cluster: Uuid, host: Option<&str>) -> Result<(), RequestError> {
+    let Some(host) = host else { return Ok(()) };
+    let name = fleet.clusters().into_iter().find(|row| row.uuid == cluster).map(|row| row.name);
+    let hosts = name.map(|name| fleet.hosts(Some(&name))).unwrap_or_default();
+    if hosts.is_empty() || hosts.iter().any(|known| known.hostname == host) {
+        return Ok(());
+    }
+    Err(RequestError::Missing { field: "host", wanted: host.to_owned() })
+}
+
+/// RFC 3339, to the second; None: out of range.
+fn moment(wall_ms: u64) -> Option<String> {
+    let seconds = i64::try_from(wall_ms / 1000).ok()?;
+    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
+}
+
+fn ms(text: &str) -> Option<u64> {
+    text.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Bench, CLUSTER, NAME};
+    use configdb_schema::document::Document;
+
+    const WALL: u64 = 1_800_000_000_000;
+
+    fn author() -> Author {
+        Author { id: "r1".to_owned(), writer: "console/token:ada".to_owned() }
+    }
+
+    fn written<T: Document>(request: &WriteRequest) -> T {
+        serde_json::from_value(request.entries[T::slug()].clone().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_of_the_same_name_is_the_same_object_and_a_bad_name_is_refused() {
+        let bench = Bench::new();
+        let entry = |name: &str| EdgeCluster { name: name.to_owned(), ..EdgeCluster::default() };
+        let put = |name| put_cluster(bench.fleet.organisation(), &entry(name), None, author());
+        assert_eq!(put("Paint_Shop").unwrap().object, put("Paint_Shop").unwrap().object);
+        assert_eq!(put("Paint_Shop").unwrap().writer.unwrap(), "console/token:ada");
+        assert!(put("Paint Shop").unwrap_err().to_string().starts_with("name: "));
+    }
+
+    #[test]
+    fn a_deployment_goes_to_a_host_that_there_is() {
+        let mut bench = Bench::new();
+        bench.cluster(CLUSTER, NAME, |_| {});
+        let wanted = NewDeployment {
+            cluster: CLUSTER,
+            name: "Oven_1".to_owned(),
+            chart: known::chart::EDGE_AGENT,
+            host: None,
+            values: None,
+        };
+        let request = put_deployment(&bench.fleet, wanted, WALL, author()).unwrap();
+        let entry: EdgeDeployment = written(&request);
+        assert_eq!(entry.created_at.as_deref(), Some("2027-01-15T08:00:00Z"));
+        let missing = move_deployment(&bench.fleet, request.object, None, author()).unwrap_err();
+        assert!(missing.to_string().starts_with("deployment: there is no "), "{missing}");
+    }
+
+    #[test]
+    fn a_bootstrap_token_is_added_by_its_hash_until_it_ends() {
+        let mut bench = Bench::new();
+        bench.cluster(CLUSTER, NAME, |_| {});
+        let hour = Duration::from_secs(3600);
+        let (request, expires) = add_bootstrap_token(&bench.fleet, CLUSTER, "abcd", hour, WALL, author()).unwrap();
+        assert_eq!(expires, "2027-01-15T09:00:00Z");
+        let entry: EdgeClusterEnrolment = written(&request);
+        assert_eq!((entry.tokens.len(), entry.tokens[0].hash.as_str()), (1, "abcd"));
+        assert_eq!(request.if_match[EdgeClusterEnrolment::slug()], None);
+    }
+}
