@@ -25,6 +25,8 @@ let factory;
 let browser;
 /** The page that was opened last. */
 let current;
+/** Tokens of an operator, of a viewer, of an operator of one cluster, and of an administrator. */
+let tokens;
 
 /** A page that records everything that must not happen. */
 async function open(path, { url = factory.url, ...options } = {}) {
@@ -61,6 +63,14 @@ function scenario(name, run) {
   });
 }
 
+/** Signs in by the page's own form. */
+async function signIn(page, token) {
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("dialog").getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: /Sign out/ }).waitFor();
+}
+
 const tile = (page, name) => page.locator(".tile", { has: page.getByText(name, { exact: true }) });
 
 describe("console", { concurrency: false }, () => {
@@ -69,6 +79,12 @@ describe("console", { concurrency: false }, () => {
     factory = new Factory(program);
     await factory.start();
     await factory.settled();
+    tokens = {
+      operator: await factory.token("operator", "--scope", "operator"),
+      viewer: await factory.token("viewer", "--scope", "viewer"),
+      ofOne: await factory.token("of-one", "--scope", "operator", "--cluster", "Body_Shop"),
+      administrator: await factory.token("administrator", "--scope", "administrator"),
+    };
     browser = await chromium.launch({ executablePath, args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"], timeout: LIMIT_MS });
   });
 
@@ -93,25 +109,93 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  scenario("a new cluster appears by itself, and becomes good when it is alive", async () => {
+  scenario("who has signed in creates a cluster, and it becomes good when it is alive", async () => {
     const page = await open("/");
-    const created = factory.command("cluster", "create", "Paint_Shop", "--wait", "--timeout", "180s");
-    await Promise.all([created, tile(page, "Paint_Shop").waitFor()]);
-    await tile(page, "Paint_Shop").and(page.locator("[data-health=good]")).waitFor();
-    await tile(page, "Paint_Shop").click();
-    await page.getByRole("link", { name: "Set-up" }).click();
+    await signIn(page, tokens.operator);
+    await page.getByRole("button", { name: "New cluster" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Paint Shop");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("alert").getByText("The name must be made of").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("Paint_Shop");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.locator(".notice.h-good", { hasText: "Create cluster Paint_Shop" }).waitFor();
     await page.locator(".ladder .step-done", { hasText: "ready" }).waitFor();
+    await page.getByRole("button", { name: "Make the command" }).click();
+    await page.getByLabel("Command").filter({ hasText: "curl -fsS" }).waitFor();
+    await page.goto(`${factory.url}/`);
+    await tile(page, "Paint_Shop").and(page.locator("[data-health=good]")).waitFor();
     await page.close_checked();
   });
 
-  scenario("a new deployment appears by itself, and becomes ready", async () => {
+  scenario("who has signed in creates, moves and deletes a deployment", async () => {
     const page = await open("/cluster/Paint_Shop?tab=deployments");
-    const created = factory.command("deployment", "create", "Oven_1", "--cluster", "Paint_Shop", "--wait", "--timeout", "180s");
-    await Promise.all([created, page.getByRole("link", { name: "Oven_1" }).waitFor()]);
-    await page.getByRole("link", { name: "Oven_1" }).click();
+    await signIn(page, tokens.operator);
+    await page.getByRole("button", { name: "New deployment" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Oven_1");
+    await page.getByRole("button", { name: "Create" }).click();
     await page.locator("h1 .mark.h-good").waitFor();
     await page.locator(".path .step-done", { hasText: "ready" }).waitFor();
+    await page.getByRole("button", { name: "Move" }).click();
+    await page.getByLabel("Host").selectOption("paint-shop-2");
+    await page.getByRole("dialog").getByRole("button", { name: "Move" }).click();
+    await page.locator(".facts").getByRole("link", { name: "paint-shop-2" }).waitFor();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("button", { name: "Delete the deployment" }).click();
+    await page.getByRole("alert").getByText("The name is not the one above.").waitFor();
+    await page.getByLabel(/Type the name/).fill("Oven_1");
+    await page.getByRole("button", { name: "Delete the deployment" }).click();
+    await page.locator(".notice.h-good", { hasText: "Delete deployment Oven_1" }).waitFor();
+    await page.getByRole("button", { name: /Sign out/ }).click();
+    await page.getByRole("button", { name: "Sign in" }).waitFor();
     await page.close_checked();
+  });
+
+  scenario("a viewer signs in and cannot act", async () => {
+    const page = await open("/cluster/Body_Shop");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByLabel("Token").fill(`sfp_${"A".repeat(43)}`);
+    await page.getByRole("dialog").getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("alert").getByText("unknown or revoked").waitFor();
+    await page.keyboard.press("Escape");
+    await signIn(page, tokens.viewer);
+    for (const name of ["New deployment", "Delete", "Wave…"]) assert.equal(await page.getByRole("button", { name }).count(), 0, name);
+    assert.equal(await page.evaluate(() => document.cookie), "", "scripts cannot read the session");
+    await page.close_checked();
+  });
+
+  scenario("nothing is done for who may not, and what is done is done once and recorded", async () => {
+    const clusters = await factory.rows("clusters");
+    const [body, press] = ["Body_Shop", "Press_Shop"].map((name) => clusters.find((row) => row.name === name).key);
+    const wave = (cluster) => ({ cluster, wave: 8 });
+    const status = async (...action) => (await factory.act(...action)).status;
+    assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { authorization: "" }), 401, "nobody");
+    assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { "x-sparkfleet": "" }), 403, "a form of another page");
+    assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { origin: "http://evil.example" }), 403, "another page");
+    assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { host: "evil.example" }), 421, "a name that leads here");
+    assert.equal(await status(tokens.viewer, "cluster.wave", wave(body)), 403, "a viewer");
+    assert.equal(await status(tokens.ofOne, "cluster.wave", wave(press)), 403, "an operator of another cluster");
+    assert.equal(await status(tokens.ofOne, "cluster.create", { name: "Other" }), 403, "an operator of one cluster");
+    assert.equal(await status(tokens.operator, "entry.put", { object: body, application: "Info", value: {}, etag: null }), 403, "no administrator");
+    assert.equal(await status(tokens.operator, "cluster.wave", { cluster: body, wave: 10 }), 400);
+    assert.equal(await status(tokens.operator, "host.approve", {}), 404);
+    const key = { "idempotency-key": "the same" };
+    const [first, again] = [await factory.act(tokens.ofOne, "cluster.wave", wave(body), key), await factory.act(tokens.ofOne, "cluster.wave", wave(body), key)];
+    assert.deepEqual([first.status, again.status, again.body.id], [202, 202, first.body.id]);
+    assert.equal(await status(tokens.ofOne, "cluster.wave", { cluster: body, wave: 7 }, key), 422);
+    assert.equal((await factory.ended(first.body.id)).state, "done");
+    const stale = await factory.act(tokens.administrator, "entry.put", { object: body, application: "Info", value: { name: "Body_Shop" }, etag: null });
+    const refused = await factory.ended(stale.body.id);
+    assert.equal(refused.state, "refused", refused.text);
+    const wrong = [];
+    for (let n = 0; n < 100; n += 1) wrong.push(await status(`sfp_${"B".repeat(43)}`, "cluster.wave", wave(body)));
+    assert.ok(wrong.includes(429) && wrong.filter((one) => one === 401).length <= 12, String(wrong));
+    assert.equal(await status(tokens.operator, "cluster.wave", wave(body)), 202, "a good token is taken all the same");
+    const file = join(factory.folder, ".sparkfleet/console/audit.jsonl");
+    const records = (await readFile(file, "utf8")).trim().split("\n").map((line) => JSON.parse(line));
+    assert.ok(records.some((one) => one.who === "token:of-one" && one.operation === "set-wave" && one.result === "done"));
+    assert.ok(records.some((one) => one.who === "token:viewer" && one.result === "refused"));
+    assert.ok(!JSON.stringify(records).includes("sfp_"));
+    await factory.run("audit", "verify", file);
   });
 
   scenario("a host shows its way in and its registers", async () => {

@@ -1,8 +1,10 @@
 // A whole simulated factory for one test run: `sparkfleet up` on free ports in a temporary directory, and on request a
 // second organisation whose connection to the broker the tests can cut.
 import { execFile, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
+import http from "node:http";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -103,6 +105,34 @@ export class Factory {
     return (await response.json()).rows;
   }
 
+  /** Sends one request, with exactly these fields, and gives the status, the fields and the JSON of the answer. */
+  async request(method, path, fields = {}, body = undefined) {
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    const request = http.request(this.url + path, { method, headers: { "content-type": "application/json", ...fields } });
+    request.end(text);
+    const [response] = await once(request, "response");
+    let answer = "";
+    for await (const part of response) answer += part;
+    return { status: response.statusCode, fields: response.headers, body: answer === "" ? null : JSON.parse(answer) };
+  }
+
+  /** Sends an action of the holder of a token. */
+  async act(token, name, body, fields = {}) {
+    const own = { "x-sparkfleet": "1", authorization: `Bearer ${token}`, "idempotency-key": randomUUID() };
+    return this.request("POST", `/api/v1/actions/${name}`, { ...own, ...fields }, body);
+  }
+
+  /** Waits until an action has ended, and gives its row. */
+  async ended(id) {
+    return this.#until(`the end of ${id}`, async () => (await this.rows("actions")).find((row) => row.key === id && row.state !== "sent"));
+  }
+
+  /** Makes a token. */
+  async token(name, ...options) {
+    const { stdout } = await this.command("token", "create", name, ...options);
+    return stdout.trim();
+  }
+
   /** Waits until every cluster, host and deployment of the example factory is good. */
   async settled() {
     await this.#until("a settled factory", async () => {
@@ -114,6 +144,11 @@ export class Factory {
   /** Runs a command of the command line against the factory's broker. */
   async command(...args) {
     return promisify(execFile)(this.program, [...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`], { cwd: this.folder });
+  }
+
+  /** Runs a command that needs no broker. */
+  async run(...args) {
+    return promisify(execFile)(this.program, args, { cwd: this.folder });
   }
 
   /** Runs a command that goes on until the factory is stopped. */

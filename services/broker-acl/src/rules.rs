@@ -67,9 +67,13 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
         Principal::Console => {
             let central = organisation.central_group();
             table.follows("spBv1.0/#");
-            table.commands(&central);
-            for cluster in site.clusters() {
-                table.commands(&organisation.cluster_group(cluster));
+            let clusters = site.clusters().map(|cluster| organisation.cluster_group(cluster));
+            for group in std::iter::once(central.clone()).chain(clusters) {
+                if site.has_read_only_console() {
+                    table.says(format!("spBv1.0/{group}/NCMD/+"));
+                } else {
+                    table.commands(&group);
+                }
             }
             // It is one node of the control plane's group, and none of the others.
             for kind in NODE_REPORTS {

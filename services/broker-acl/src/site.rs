@@ -14,6 +14,7 @@ pub struct Site {
     operator_hosts: BTreeSet<String>,
     viewer_hosts: BTreeSet<String>,
     has_own_hosts: bool,
+    has_read_only_console: bool,
 }
 
 /// Who connects to the broker.
@@ -67,6 +68,7 @@ impl Site {
             operator_hosts: plain(&mut operator_hosts.into_iter())?,
             viewer_hosts: plain(&mut viewer_hosts.into_iter())?,
             has_own_hosts: false,
+            has_read_only_console: false,
         })
     }
 
@@ -75,6 +77,18 @@ impl Site {
     #[must_use]
     pub fn with_own_hosts(self) -> Self {
         Self { has_own_hosts: true, ..self }
+    }
+
+    /// The same, but the console can ask for births and command no device: nothing that is written to ConfigDB comes from it.
+    #[must_use]
+    pub fn with_read_only_console(self) -> Self {
+        Self { has_read_only_console: true, ..self }
+    }
+
+    /// Whether the console commands no device.
+    #[must_use]
+    pub const fn has_read_only_console(&self) -> bool {
+        self.has_read_only_console
     }
 
     /// Whether each host has credentials of its own.

@@ -260,3 +260,14 @@ fn a_host_id_that_means_something_in_a_file_is_refused_by_name() {
         "host id \"Ignition 1\" contains ' '; with access control only A-Z, a-z, 0-9, `_`, `-` and `.` are allowed in a host id"
     );
 }
+
+#[test]
+fn a_read_only_console_asks_for_births_and_writes_nothing() {
+    let site = site().with_read_only_console();
+    let may = |topic: &str| allows(&site, "ACME-Central-Console", Action::Publish, topic);
+    assert!(may("spBv1.0/ACME-Central/NCMD/ConfigDB") && may("spBv1.0/ACME-Paint/NCMD/Sync"));
+    for topic in ["spBv1.0/ACME-Central/DCMD/ConfigDB/x", "spBv1.0/ACME-Paint/DCMD/Press/x", "spBv1.0/OTHER/NCMD/Press"]
+    {
+        assert!(!may(topic), "{topic}");
+    }
+}

@@ -519,6 +519,9 @@ pub struct AclGenerateArguments {
     /// Every host has credentials of its own, named by the UUID of its state disk: give each the topics of its own, and leave out the users that the hosts of a cluster share
     #[arg(long)]
     pub own_host_credentials: bool,
+    /// The web console may ask for births and command no device: for one with web.read_only
+    #[arg(long)]
+    pub read_only_console: bool,
     /// Write the files into this directory instead of printing them
     #[arg(long)]
     pub directory: Option<PathBuf>,

@@ -40,7 +40,7 @@ config_table! {
 config_table! {
     /// What is served, and where.
     pub struct WebConfig {
-        /// Address of the page and the API; they are served without login, so beyond loopback only behind a proxy that has one.
+        /// Address of the page and the API; beyond loopback with web.private or behind a proxy that has a login, because who reaches it reads the fleet.
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8482));
         /// PEM file of the certificate chain of the page and the API; absent: they are served without TLS; a changed file is read again.
         cert_file: Option<PathBuf>;
@@ -48,6 +48,12 @@ config_table! {
         key_file: Option<PathBuf>;
         /// Names by which the console may be called beside localhost and loopback addresses, without port, as in the Host field of requests.
         allowed_hosts: Vec<String>;
+        /// No user can act here, whatever their token allows: for a console whose user at the broker has no right to write.
+        read_only: bool;
+        /// Reads, too, are for people who have signed in; without it who reaches the console reads, and only who acts signs in.
+        private: bool;
+        /// A proxy in front of the console ends TLS: people may sign in although the console itself has none; loopback needs neither.
+        behind_tls: bool;
         /// Directory whose files are served in place of the built-in page, for its development.
         assets_dir: Option<PathBuf>;
     }
@@ -109,6 +115,8 @@ pub struct Settings {
     pub broker: String,
     /// Version of the program.
     pub version: String,
+    /// Why no user can act here; None: they can.
+    pub read_only: Option<&'static str>,
     /// How long the past is kept; None: it is not recorded.
     pub history: Option<Retention>,
     /// First revision of tables: later than any of an earlier process.
@@ -147,6 +155,7 @@ impl Config {
             host_id,
             broker: self.mqtt.servers.join(", "),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            read_only: self.web.read_only.then_some("this console is read-only: web.read_only is set"),
             history: (keep.days > 0).then_some(keep),
             rev: wall.saturating_mul(REVISIONS_PER_MS),
         })

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use access::audit::AuditRecord;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 
 use crate::published::{Published, TableName};
+use crate::question::{Answer as Answered, Asked};
 use crate::record::{Answer, Record};
 
 /// What comes in.
@@ -21,6 +23,8 @@ pub enum Event {
     Node(NodeEvent),
     /// From the history.
     History(Answer),
+    /// A client asks something.
+    Asked(Box<Asked>),
     /// A client follows these tables.
     Watch(Vec<TableName>),
     /// It does no more.
@@ -34,6 +38,10 @@ pub enum Effect {
     Node(NodeUpdate),
     /// To the own Host Application.
     Host(HostRequest),
+    /// To who asked.
+    Answer(Box<Answered>),
+    /// To the record of writes.
+    Keep(Box<AuditRecord>),
     /// To the history.
     Record(Arc<Record>),
     /// A table has changed, or somebody looks at it for the first time.

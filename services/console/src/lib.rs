@@ -7,7 +7,10 @@
 //!                         births, data, deaths of all nodes: adapters/sparkplug (Host Application, Edge Node ORG-Central/Console)
 //! ```
 //!
-//! It calls no service and stores nothing but its bdSeq and its history: it can be stopped, and nothing else changes. A read never causes a message. What a table means is
+//! It calls no service and stores nothing but its bdSeq, its history and the record of what people did here: it can be stopped, and nothing else changes. A read never causes a message.
+//!
+//! What people do ([`action`]) is asked of the state ([`question`]): who they are (`state/users.rs`), whether they may ([`access`]), what it comes to as requests to ConfigDB
+//! ([`fleet_view::requests`]), and what ConfigDB answers (`state/actions.rs`). `adapters/answers.rs` records it before it is answered. What a table means is
 //! [`fleet_view`]'s, so that the console judges as the command line does.
 //!
 //! Tables that are recorded go on to `adapters/history`, as `state/recorder.rs` decides: what changed, and where nothing was heard. Who looks at the past reads there.
@@ -15,9 +18,11 @@
 //! A table is computed when somebody looks at it, or it is recorded, and something changed that it is made of: at most ten times a second, and so seldom that it takes a tenth of the time at most.
 #![warn(missing_docs)]
 
+pub mod action;
 pub mod adapters;
 pub mod config;
 pub mod event;
+pub mod question;
 pub mod reconcile;
 pub mod record;
 pub mod state;
@@ -29,6 +34,7 @@ use anyhow::Context as _;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::http::tls::Tls;
+use service_runtime::record::{self as records, RecordFile};
 use service_runtime::service;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::NodeEvent;
@@ -40,6 +46,7 @@ pub use config::Config;
 pub use published::{Published, TableName};
 pub use state::State;
 
+use adapters::answers::Answers;
 use adapters::history::History;
 use adapters::hub::{Hub, Request};
 use adapters::sparkplug::{Sessions, node_event};
@@ -102,6 +109,7 @@ async fn serve_as(
     let (hub, mut requests) = Hub::new();
     let mut history = History::start(&config.state_dir, settings.history, clock);
     let site = adapters::http::Site::new(&config, &settings, hub.clone(), history.reader(), clock)?;
+    let mut answers = Answers::new(RecordFile::new(records::path(&config.state_dir)));
     let mut state = State::new(settings, clock.now())?;
     let http_stop = shutdown.child();
     let mut http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
@@ -116,6 +124,8 @@ async fn serve_as(
                 Effect::Publish(table) => hub.publish(table),
                 Effect::Retire(table) => hub.retire(&table),
                 Effect::Record(record) => history.record(record),
+                Effect::Answer(answer) => answers.answer(*answer),
+                Effect::Keep(record) => answers.keep(*record),
                 other => sessions.execute(other).await.context("a session ended")?,
             }
         }
@@ -131,6 +141,9 @@ async fn serve_as(
                     // Who does not wait any more needs no answer.
                     let _ = answer.send(published);
                     continue;
+                }
+                Request::Ask { from, credential, question, answer } => {
+                    Event::Asked(Box::new(answers.ask(from, credential, *question, answer)))
                 }
                 Request::Watch(tables) => Event::Watch(tables),
                 Request::Unwatch(tables) => Event::Unwatch(tables),
@@ -154,6 +167,7 @@ async fn serve_as(
         history.record(record);
     }
     history.stop().await;
+    answers.stop().await;
     sessions.stop().await;
     let _ = http.await;
     Ok(())
@@ -166,7 +180,11 @@ fn settings(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Setting
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     // Who looks at a broker for a while leaves nothing behind.
     let history = settings.history.filter(|_| role == Role::Console);
-    Ok(Settings { role, history, ..settings })
+    let read_only = match role {
+        Role::Explorer { .. } => Some("an explorer only looks"),
+        Role::Console => settings.read_only,
+    };
+    Ok(Settings { role, history, read_only, ..settings })
 }
 
 fn tls(config: &WebConfig) -> anyhow::Result<Option<Tls>> {

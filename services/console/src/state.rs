@@ -1,6 +1,9 @@
 //! The console's state: takes events, keeps replicas, and makes tables of them when somebody looks.
 
+mod actions;
+mod asking;
 mod recorder;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +27,10 @@ use crate::node::ConsoleNode;
 use crate::published::{Published, TableName};
 use crate::reconcile;
 use crate::record::{Answer, Record, Standing, Tables};
+use actions::Actions;
 use recorder::{Outlook, Recorder};
+pub use users::AGE_MAX as SESSION_AGE_MAX;
+use users::Users;
 
 /// Shortest time between two computations of a table.
 const PACE_MIN: Duration = Duration::from_millis(100);
@@ -109,6 +115,8 @@ pub struct State {
     upkeep: Duration,
     node: ConsoleNode,
     recorder: Recorder,
+    users: Users,
+    actions: Actions,
     effects: Vec<Effect>,
 }
 
@@ -118,8 +126,11 @@ impl State {
     /// # Errors
     /// The organisation makes no Sparkplug group; an [`configdb_schema::Organisation`] always does.
     pub fn new(settings: Settings, now: Now) -> Result<Self, NameError> {
+        let fleet = Fleet::new(settings.organisation.clone())?;
         Ok(Self {
-            fleet: Fleet::new(settings.organisation.clone())?,
+            actions: Actions::new(&fleet, settings.rev),
+            users: Users::new(access::token::Tokens::default()),
+            fleet,
             explorer: Explorer::default(),
             online: Err("connecting".to_owned()),
             online_since: now.wall,
@@ -157,7 +168,7 @@ impl State {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let wanted = self.slots.values().filter(|slot| slot.is_wanted());
-        wanted.filter_map(|slot| slot.due(self.pace)).chain([self.upkeep]).min()
+        wanted.filter_map(|slot| slot.due(self.pace)).chain([self.upkeep]).chain(self.actions.next_deadline()).min()
     }
 
     /// How long the last computation of tables took.
@@ -175,10 +186,12 @@ impl State {
                 }
                 self.compute_due(now);
                 self.record(now);
+                self.poll_actions(now);
             }
             Event::Host(event) => self.on_host(&event, now),
             Event::Node(_) => {}
             Event::History(answer) => self.on_history(answer, now),
+            Event::Asked(asked) => self.on_asked(*asked, now),
             Event::Watch(tables) => {
                 self.viewers += 1;
                 self.mark(|name, _| *name == TableName::Console);
@@ -293,6 +306,8 @@ impl State {
             _ => {}
         }
         for change in self.fleet.on_event(event) {
+            self.actions.on_change(&change, now);
+            self.users.on_change(&change, &self.fleet.config);
             if let Change::Result(result) = change
                 && result.is_applied()
             {
@@ -398,6 +413,7 @@ impl State {
             TableName::Nodes => self.explorer.nodes(),
             TableName::Metrics(node) => self.explorer.metrics(node),
             TableName::Events => self.recorder.events(),
+            TableName::Actions => self.actions.rows(),
             _ => Table::new(),
         }
     }

@@ -64,7 +64,8 @@ fn site(arguments: &AclGenerateArguments) -> anyhow::Result<Site> {
     let (operators, viewers) =
         (hosts(&arguments.operator_host, "--operator-host")?, hosts(&arguments.viewer_host, "--viewer-host")?);
     let site = Site::new(organisation, clusters, operators, viewers).map_err(|error| usage(error.into()))?;
-    Ok(if arguments.own_host_credentials { site.with_own_hosts() } else { site })
+    let site = if arguments.own_host_credentials { site.with_own_hosts() } else { site };
+    Ok(if arguments.read_only_console { site.with_read_only_console() } else { site })
 }
 
 /// The names in what `sparkfleet cluster list -o json` prints.

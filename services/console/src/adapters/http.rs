@@ -1,7 +1,9 @@
-//! HTTP: the page, the reads and the stream. Reads only: nothing here can cause a message.
+//! HTTP: the page, the reads, the stream, and what people do. A read cannot cause a message.
 
+mod acting;
 mod guard;
 mod history;
+mod host_names;
 mod openapi;
 
 use std::io;
@@ -11,11 +13,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use service_runtime::http::server::{self, Limits};
 use service_runtime::http::tls::Tls;
@@ -54,6 +56,13 @@ pub struct Site {
     role: Role,
     version: String,
     allowed_hosts: Arc<[String]>,
+    read_only: Option<&'static str>,
+    /// Reads are for who has signed in.
+    private: bool,
+    /// The console itself has TLS.
+    with_tls: bool,
+    /// A proxy in front of it has.
+    behind_tls: bool,
     assets: Assets,
     hub: Hub,
     history: Reader,
@@ -81,6 +90,10 @@ impl Site {
             },
             role: settings.role,
             version: settings.version.clone(),
+            read_only: settings.read_only,
+            private: config.web.private && settings.role == Role::Console,
+            with_tls: config.web.cert_file.is_some(),
+            behind_tls: config.web.behind_tls,
             allowed_hosts: config.web.allowed_hosts.clone().into(),
             assets: Assets::new(config.web.assets_dir.clone()).context("the page cannot be compressed")?,
             hub,
@@ -105,23 +118,17 @@ pub async fn serve(listener: TcpListener, site: Site, tls: Option<Tls>, shutdown
 
 fn router(site: Site) -> Router {
     Router::new()
-        .route("/api/v1/session", get(session))
+        .route("/api/v1/session", get(acting::session).post(acting::sign_in).delete(acting::sign_out))
+        .route("/api/v1/actions/{name}", post(acting::act))
         .route("/api/v1/stream", get(follow))
         .route("/api/v1/events", get(history::events))
         .route("/api/v1/openapi.json", get(openapi::get))
         .route("/api/v1/{table}", get(table))
         .route("/api/{*rest}", get(nothing))
         .fallback_service(get(page).with_state(site.clone()))
+        .layer(DefaultBodyLimit::max(acting::BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(site.clone(), guard::check))
         .with_state(site)
-}
-
-async fn session(State(site): State<Site>) -> Response {
-    let session = json!({
-        "organisation": site.organisation, "user": null, "role": "viewer", "version": site.version,
-        "actions": false, "now": site.clock.now().wall,
-    });
-    answer(&session, None)
 }
 
 async fn table(State(site): State<Site>, Path(name): Path<String>, query: RawQuery, headers: HeaderMap) -> Response {

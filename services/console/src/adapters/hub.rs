@@ -6,6 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::published::{Published, TableName};
+use crate::question::{Credential, Question, Refusal, Reply};
+
+/// The answer to a question.
+pub type Outcome = Result<Reply, Refusal>;
 
 /// What clients ask of the state.
 #[derive(Debug)]
@@ -16,6 +20,17 @@ pub enum Request {
         table: TableName,
         /// Where to.
         answer: oneshot::Sender<Arc<Published>>,
+    },
+    /// A client asks for more than a table.
+    Ask {
+        /// The address.
+        from: String,
+        /// What is shown.
+        credential: Credential,
+        /// What is asked.
+        question: Box<Question>,
+        /// Where to.
+        answer: oneshot::Sender<Outcome>,
     },
     /// Somebody follows these.
     Watch(Vec<TableName>),
@@ -77,6 +92,18 @@ impl Hub {
         let (answer, answered) = oneshot::channel();
         self.requests.send(Request::Read { table, answer }).map_err(|_| Stopping)?;
         answered.await.map_err(|_| Stopping)
+    }
+
+    /// The answer to a question.
+    ///
+    /// # Errors
+    /// The state's refusal, or that the console is stopping.
+    pub async fn ask(&self, from: String, credential: Credential, question: Question) -> Outcome {
+        let stopping = || Refusal::NotNow(Stopping.to_string());
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Ask { from, credential, question: Box::new(question), answer };
+        self.requests.send(request).map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())?
     }
 
     /// Follows tables until the guard is dropped; when it returns, they are published.

@@ -77,7 +77,7 @@ impl Sessions {
                 }
             }
             Effect::Host(request) => self.host.request(request).await,
-            Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) => Ok(()),
+            Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) | Effect::Answer(_) | Effect::Keep(_) => Ok(()),
         }
     }
 

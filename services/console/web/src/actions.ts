@@ -1,14 +1,15 @@
 // Actions of people: sent once, then followed in table `actions` until they have ended.
 import { signal } from "@preact/signals";
 import { go } from "./router.ts";
+import { readSession } from "./stream.ts";
 
 /** What the server says to an action that it has accepted. */
 export interface Accepted {
   id: string;
   /** The bootstrap command, of `cluster.bootstrap` only. It is a secret. */
   command?: string;
-  /** When the bootstrap command ends. */
-  expires?: number;
+  /** When the bootstrap command ends, RFC 3339. */
+  expires?: string;
 }
 
 /** Why the server did not accept an action, and which field is wrong. */
@@ -40,16 +41,34 @@ export function dismiss(id: string): void {
   followed.value = followed.value.filter((entry) => entry.id !== id);
 }
 
+const WRITES = { "content-type": "application/json", "x-sparkfleet": "1" };
+
+/** Signs in with a token. Throws an {@link ActionError} when it is not taken. The token is not kept: a cookie that scripts cannot read stands for it. */
+export async function signIn(token: string): Promise<void> {
+  const response = await fetch("/api/v1/session", { method: "POST", headers: WRITES, body: JSON.stringify({ token }) }).catch(() => null);
+  if (response === null) throw new ActionError("The console cannot be reached.", null);
+  const answer = (await response.json().catch(() => ({}))) as { error?: string; user?: string | null };
+  if (!response.ok) throw new ActionError(answer.error ?? `The console answered ${response.status}.`, "token");
+  const now = await readSession();
+  if (now !== null && now.user === null) throw new ActionError("The browser has not kept the session: it needs HTTPS, or a console on this machine.", null);
+}
+
+export async function signOut(): Promise<void> {
+  await fetch("/api/v1/session", { method: "DELETE", headers: WRITES }).catch(() => null);
+  await readSession();
+}
+
 /** Sends an action. Throws an {@link ActionError} when it was not accepted. */
 export async function act(name: string, body: Record<string, unknown>, title: string): Promise<Accepted> {
   const response = await fetch(`/api/v1/actions/${name}`, {
     method: "POST",
-    headers: { "content-type": "application/json", "x-sparkfleet": "1", "idempotency-key": crypto.randomUUID() },
+    headers: { ...WRITES, "idempotency-key": crypto.randomUUID() },
     body: JSON.stringify(body),
   }).catch(() => {
     throw new ActionError("The console cannot be reached. Nothing is known about whether the action was sent.", null);
   });
   const answer = (await response.json().catch(() => ({}))) as Partial<Accepted> & { error?: string; field?: string };
+  if (response.status === 401) void readSession();
   if (!response.ok || answer.id === undefined) {
     throw new ActionError(answer.error ?? `The console answered ${response.status}.`, answer.field ?? null);
   }

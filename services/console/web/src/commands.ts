@@ -28,7 +28,9 @@ export const commands = {
   createCluster: (name: string, namespace?: string) =>
     command("cluster create", [name], [["namespace", namespace === "fplus-edge" ? null : namespace || null], ["wait", ""]]),
   showCluster: (name: string) => command("cluster show", [name]),
-  deleteCluster: (name: string) => command("cluster delete", [name], [["wait", ""]]),
+  deleteCluster: (name: string) => command("cluster delete", [name], [["with-deployments", ""], ["wait", ""]]),
+  setWave: (name: string, wave: number) => command("cluster rollout", [name], [["wave", String(wave)]]),
+  createToken: () => command("token create", ["NAME"], [["scope", "operator"]]),
   bootstrap: (name: string) => command("cluster bootstrap", [name]),
   createDeployment: (cluster: string, name: string, chart: string, host: string) =>
     command("deployment create", [name], [["cluster", cluster], ["chart", chart === "Edge agent" ? null : chart], ["host", host || null], ["wait", ""]]),

@@ -20,7 +20,8 @@ export const complete = computed(() =>
   at.value !== null ? true : connection.value.state === "open" && consoleRow.value !== null && consoleRow.value.online && consoleRow.value.complete,
 );
 
-/** Whether actions can be sent: not in the past, not by viewers, not without the server. */
-export const canAct = computed(
-  () => at.value === null && connection.value.state === "open" && session.value !== null && session.value.actions && session.value.role === "operator",
-);
+/** The actions that can be sent: none in the past, none by viewers, none without the server. */
+const allowed = computed(() => (at.value === null && connection.value.state === "open" ? (session.value?.actions ?? []) : []));
+
+/** Whether an action can be sent. */
+export const may = (action: string): boolean => allowed.value.includes(action);

@@ -1,16 +1,18 @@
 // What stands around every page: navigation, header, bands, overlays.
 import { Component, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { followed, dismiss } from "./actions.ts";
+import { useSignal } from "@preact/signals";
+import { followed, dismiss, signOut } from "./actions.ts";
 import { now } from "./clock.ts";
 import { age, plural, stamp, visible } from "./format.ts";
 import { complete, consoleRow, useTable } from "./hooks.ts";
 import { PLACES, overlay } from "./keys.ts";
 import { at, link, lookAt, route } from "./router.ts";
 import { session } from "./store.ts";
-import { connection } from "./stream.ts";
+import { connection, readSession } from "./stream.ts";
 import { nextTheme, theme } from "./theme.ts";
 import { Icon } from "./components/icon.tsx";
+import { SignIn } from "./components/forms.tsx";
 import { Help, Palette } from "./components/overlays.tsx";
 import { Age, Text } from "./components/text.tsx";
 import { AlertsView } from "./views/alerts.tsx";
@@ -162,6 +164,24 @@ function Notices() {
   );
 }
 
+/** Who has signed in, and the way in and out. */
+function User() {
+  const asking = useSignal(false);
+  const who = session.value;
+  if (who === null || !who.can_sign_in) return null;
+  const close = () => (asking.value = false);
+  return who.user === null ? (
+    <>
+      <button class="quiet sign-in" onClick={() => (asking.value = true)}><Icon name="key" /> Sign in</button>
+      {(asking.value || who.private) && <SignIn close={close} />}
+    </>
+  ) : (
+    <button class="quiet sign-out" title={`Signed in as ${visible(who.user, 80)}`} onClick={() => void signOut()}>
+      <Text of={who.user.replace(/^token:/, "")} longest={16} /> · Sign out
+    </button>
+  );
+}
+
 const THEME_ICON = { system: "system_theme", light: "light", dark: "dark" };
 
 function Header() {
@@ -178,6 +198,7 @@ function Header() {
         <kbd>Ctrl K</kbd>
       </button>
       <LinkState />
+      <User />
       <button class="quiet" title={`Theme: ${theme.value}`} aria-label={`Theme: ${theme.value}`} onClick={nextTheme}>
         <Icon name={THEME_ICON[theme.value]} />
       </button>
@@ -193,6 +214,8 @@ export function Shell() {
   const { view, args } = route.value;
   const render = VIEWS[view];
   const place = [...args].reverse().concat(PLACES.find((one) => one.view === view)?.title ?? []);
+  // While ConfigDB is not known, the server knows no user.
+  useEffect(() => void (complete.value && readSession()), [complete.value]);
   const title = `${place.map((part) => visible(part, 60)).join(" · ")} – Sparkfleet`;
   useEffect(() => void (document.title = title), [title]);
   return (

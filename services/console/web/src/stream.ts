@@ -73,15 +73,18 @@ export async function readEvents(since: number, cluster: string, signal: AbortSi
   return readJson<EventPage>(`/api/v1/events?since=${Math.max(0, Math.round(since))}&limit=1000${of}`, signal);
 }
 
-async function readSession(): Promise<void> {
+/** Reads who looks; null where the server does not answer. */
+export async function readSession(): Promise<Session | null> {
   try {
     const found = await readJson<Session>("/api/v1/session");
     batch(() => {
       session.value = found;
       clockOffset.value = found.now - Date.now();
     });
+    return found;
   } catch {
     setConnection("lost");
+    return null;
   }
 }
 

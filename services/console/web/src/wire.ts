@@ -206,6 +206,8 @@ export interface MetricRow extends Row {
 
 export interface ActionRow extends Row {
   name: string;
+  /** What it is about. */
+  target: string;
   who: string;
   at: number;
   state: "sent" | "done" | "refused" | "failed";
@@ -214,11 +216,18 @@ export interface ActionRow extends Row {
 
 export interface Session {
   organisation: string;
-  /** Null where the console has no login. */
+  /** Null for who has not signed in. */
   user: string | null;
-  role: "viewer" | "operator";
+  role: "viewer" | "operator" | "administrator";
   version: string;
-  actions: boolean;
+  /** Names of the actions that the user may do, on one cluster at least. */
+  actions: string[];
+  /** Why no user can act here; null: who may does. */
+  read_only: string | null;
+  /** Whether reads, too, are for who has signed in. */
+  private: boolean;
+  /** False where the way to the console is not encrypted, or it has no login. */
+  can_sign_in: boolean;
   now: number;
 }
 

@@ -111,7 +111,7 @@ test("the filter knows words, fields, labels and health", () => {
 test("commands are literal for the shell, or not offered", () => {
   assert.equal(shellWord("it's"), `'it'\\''s'`);
   assert.equal(commands.createCluster("Paint_Shop"), "sparkfleet cluster create Paint_Shop --wait");
-  assert.equal(commands.deleteCluster("a; rm -rf /"), "sparkfleet cluster delete 'a; rm -rf /' --wait");
+  assert.equal(commands.deleteCluster("a; rm -rf /"), "sparkfleet cluster delete 'a; rm -rf /' --with-deployments --wait");
   assert.equal(commands.deleteCluster("--all"), null);
   assert.equal(commands.deleteCluster("a\nb"), null);
   assert.equal(commands.moveDeployment("C", "D", ""), "sparkfleet deployment move C/D --wait");

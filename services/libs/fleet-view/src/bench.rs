@@ -29,6 +29,8 @@ pub const NAME: &str = "Paint_Shop";
 pub struct Bench {
     /// What was made of it.
     pub fleet: Fleet,
+    /// Everything that was published, in order, for tests that have a fleet of their own.
+    pub events: Vec<HostEvent>,
     objects: BTreeMap<Uuid, Vec<Metric>>,
     clusters: BTreeMap<Uuid, ClusterDevice>,
     revision: u64,
@@ -45,7 +47,8 @@ impl Bench {
     #[must_use]
     pub fn new() -> Self {
         let fleet = Fleet::new(Organisation::new("ACME").unwrap()).unwrap();
-        let mut bench = Self { fleet, objects: BTreeMap::new(), clusters: BTreeMap::new(), revision: 1 };
+        let mut bench =
+            Self { fleet, events: Vec::new(), objects: BTreeMap::new(), clusters: BTreeMap::new(), revision: 1 };
         bench.publish();
         bench
     }
@@ -151,7 +154,7 @@ impl Bench {
 
     /// A node of a cluster dies.
     pub fn dies(&mut self, name: &str, node: &str) {
-        self.fleet.on_event(&HostEvent::NodeDeath { node: at(name, node), timestamp: 9 });
+        self.publish_event(HostEvent::NodeDeath { node: at(name, node), timestamp: 9 });
     }
 
     fn monitor_at(&mut self, address: &EdgeNodeDescriptor, offline: &[&str]) {
@@ -204,6 +207,11 @@ impl Bench {
         }
     }
 
+    fn publish_event(&mut self, event: HostEvent) {
+        self.fleet.on_event(&event);
+        self.events.push(event);
+    }
+
     fn born(&mut self, node: &EdgeNodeDescriptor, metrics: Vec<Metric>) {
         let birth = HostEvent::NodeBirth {
             node: node.clone(),
@@ -212,12 +220,12 @@ impl Bench {
             uuid: None,
             metrics: metrics.into(),
         };
-        self.fleet.on_event(&birth);
+        self.publish_event(birth);
     }
 
     fn device(&mut self, node: &EdgeNodeDescriptor, device: DeviceId, metrics: Vec<Metric>) {
         let birth = HostEvent::DeviceBirth { node: node.clone(), device, timestamp: 1, metrics: metrics.into() };
-        self.fleet.on_event(&birth);
+        self.publish_event(birth);
     }
 }
 

@@ -42,7 +42,8 @@ fn description() -> Value {
         "openapi": "3.1.0",
         "info": { "title": "Sparkfleet console", "version": env!("CARGO_PKG_VERSION") },
         "paths": {
-            "/api/v1/session": read("Who looks, and what may be done", json!({ "type": "object" })),
+            "/api/v1/session": session(),
+            "/api/v1/actions/{name}": actions(),
             "/api/v1/stream": stream,
             "/api/v1/events": events(),
             "/api/v1/{table}": table,
@@ -54,6 +55,36 @@ fn description() -> Value {
 fn read(summary: &str, schema: Value) -> Value {
     json!({ "get": { "summary": summary, "responses": { "200": {
         "description": "OK", "content": { "application/json": { "schema": schema } } } } } })
+}
+
+/// The path of the session.
+fn session() -> Value {
+    let mut session = read("Who looks, and what may be done", json!({ "type": "object" }));
+    let token = json!({ "type": "object", "required": ["token"], "properties": { "token": { "type": "string" } } });
+    session["post"] = json!({ "summary": "Signs in: sets the cookie of the session",
+        "requestBody": { "required": true, "content": { "application/json": { "schema": token } } },
+        "responses": { "200": { "description": "OK" }, "401": { "description": "the token is not taken" } } });
+    session["delete"] = json!({ "summary": "Signs out", "responses": { "204": { "description": "OK" } } });
+    session
+}
+
+/// The path of actions.
+fn actions() -> Value {
+    let names: Vec<&str> = crate::action::ACTIONS.iter().map(|(name, _)| *name).collect();
+    let header = |name: &str, description: &str| json!({ "name": name, "in": "header", "required": true, "schema": { "type": "string" }, "description": description });
+    json!({
+        "parameters": [
+            { "name": "name", "in": "path", "required": true, "schema": { "enum": names } },
+            header("Idempotency-Key", "1 to 128 bytes; the same key and action are done once"),
+            header("X-Sparkfleet", "1"),
+        ],
+        "post": { "summary": "Does something; its end is in table actions",
+            "requestBody": { "required": true, "content": { "application/json": { "schema": { "type": "object" } } } },
+            "responses": { "202": { "description": "under way: {id}" }, "200": { "description": "cluster.bootstrap: {id, command, expires}" },
+                "401": { "description": "the credential is missing or not accepted" }, "403": { "description": "they may not" },
+                "409": { "description": "it cannot be done as things stand" }, "422": { "description": "the key was used for another action" },
+                "429": { "description": "too often" } } }
+    })
 }
 
 /// The path of what happened.

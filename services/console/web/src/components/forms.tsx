@@ -1,10 +1,10 @@
 // The forms of actions.
 import { useSignal } from "@preact/signals";
-import { act } from "../actions.ts";
+import { act, signIn } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { useTable } from "../hooks.ts";
 import { go, link } from "../router.ts";
-import type { DeploymentRow } from "../wire.ts";
+import type { ClusterRow, DeploymentRow } from "../wire.ts";
 import { Field, FormDialog } from "./dialog.tsx";
 
 const NAME_RULE = "Letters, digits and _, beginning with a letter.";
@@ -117,6 +117,53 @@ export function CreateDeployment({ cluster: given, close }: { cluster?: string; 
             {(id, hint) => <textarea id={id} aria-describedby={hint} rows={4} spellcheck={false} value={values.value} onInput={(event) => (values.value = event.currentTarget.value)} />}
           </Field>
         </>
+      )}
+    </FormDialog>
+  );
+}
+
+const WAVES = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+export function SetWave({ row, close }: { row: ClusterRow; close: () => void }) {
+  const wave = useSignal(row.wave ?? WAVES.length);
+  return (
+    <FormDialog
+      title={`Wave of ${row.name}`}
+      verb="Set"
+      close={close}
+      command={commands.setWave(row.name, wave.value)}
+      check={() => null}
+      send={() => act("cluster.wave", { cluster: row.key, wave: wave.value }, `Wave ${wave.value} for ${row.name}`)}
+    >
+      {(wrong) => (
+        <Field name="wave" label="Wave" hint="A changed template reaches a wave when every earlier one has settled." wrong={wrong}>
+          {(id, hint) => (
+            <select id={id} aria-describedby={hint} value={wave.value} onChange={(event) => (wave.value = Number(event.currentTarget.value))}>
+              {WAVES.map((one) => <option value={one} key={one}>{one}</option>)}
+            </select>
+          )}
+        </Field>
+      )}
+    </FormDialog>
+  );
+}
+
+/** Asks for a token. A console on this machine, and one with TLS, take it. */
+export function SignIn({ close }: { close: () => void }) {
+  const token = useSignal("");
+  return (
+    <FormDialog
+      title="Sign in"
+      verb="Sign in"
+      close={close}
+      command={commands.createToken()}
+      check={() => (token.value.trim() === "" ? { text: "Paste a token.", field: "token" } : null)}
+      send={() => signIn(token.value.trim())}
+    >
+      {(wrong) => (
+        <Field name="token" label="Token" hint="It begins with sfp_. An administrator makes one by the command below." wrong={wrong}>
+          {(id, hint) => <input id={id} aria-describedby={hint} type="password" autofocus autocomplete="off" spellcheck={false} value={token.value} onInput={(event) => (token.value = event.currentTarget.value)} />}
+        </Field>
       )}
     </FormDialog>
   );

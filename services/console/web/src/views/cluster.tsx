@@ -7,7 +7,7 @@ import { Command } from "../components/copy.tsx";
 import { TypeTheName } from "../components/dialog.tsx";
 import { EventList } from "../components/events.tsx";
 import { newestFirst } from "../events.ts";
-import { CreateDeployment } from "../components/forms.tsx";
+import { CreateDeployment, SetWave } from "../components/forms.tsx";
 import { HealthMark } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Ladder } from "../components/ladder.tsx";
@@ -18,7 +18,7 @@ import { Age, Text, When } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
 import { age, visible } from "../format.ts";
 import { byUrgency } from "../health.ts";
-import { canAct, useTable } from "../hooks.ts";
+import { may, useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
 import type { ClusterRow } from "../wire.ts";
 
@@ -34,7 +34,8 @@ function Bootstrap({ row }: { row: ClusterRow }) {
       wrong.value = error instanceof ActionError ? error.message : String(error);
     }
   };
-  const { command, expires } = answer.value ?? {};
+  const { command } = answer.value ?? {};
+  const expires = answer.value?.expires === undefined ? undefined : Date.parse(answer.value.expires);
   return (
     <Card title="Bootstrap">
       <p>The bootstrap command makes a Kubernetes cluster this edge cluster. Paste it where <code>kubectl</code> reaches that cluster. Treat it as a password.</p>
@@ -45,7 +46,7 @@ function Bootstrap({ row }: { row: ClusterRow }) {
         </>
       ) : (
         <>
-          {canAct.value && <button onClick={make}><Icon name="key" /> Make the command</button>}
+          {may("cluster.bootstrap") && <button onClick={make}><Icon name="key" /> Make the command</button>}
           {wrong.value && <p class="wrong" role="alert">{visible(wrong.value, 400)}</p>}
           <details><summary>As command</summary><Command line={commands.bootstrap(row.name)} /></details>
         </>
@@ -105,7 +106,7 @@ function Body({ row }: { row: ClusterRow }) {
 export function ClusterView() {
   const name = route.value.args[0] ?? "";
   const table = useTable("clusters");
-  const dialog = useSignal<"delete" | "deploy" | null>(null);
+  const dialog = useSignal<"delete" | "deploy" | "wave" | null>(null);
   const row = table.list.value.find((one) => one.name === name || one.key === name);
   const above = [{ title: "Clusters", href: link(["clusters"]) }];
   if (!row) return <><Head title={<Text of={name} />} above={above} /><div class="empty"><Nothing of={table}>This cluster is not known{route.value.query.tab === "setup" ? " yet; it appears as soon as its entry is written" : ""}.</Nothing></div></>;
@@ -117,12 +118,11 @@ export function ClusterView() {
         title={<><Text of={row.name} longest={60} /> <HealthMark row={row} /></>}
         above={above}
         actions={
-          canAct.value && (
-            <>
-              <button onClick={() => (dialog.value = "deploy")}><Icon name="plus" /> New deployment</button>
-              <button class="danger-quiet" onClick={() => (dialog.value = "delete")}><Icon name="trash" /> Delete</button>
-            </>
-          )
+          <>
+            {may("deployment.create") && <button onClick={() => (dialog.value = "deploy")}><Icon name="plus" /> New deployment</button>}
+            {may("cluster.wave") && <button onClick={() => (dialog.value = "wave")}>Wave…</button>}
+            {may("cluster.delete") && <button class="danger-quiet" onClick={() => (dialog.value = "delete")}><Icon name="trash" /> Delete</button>}
+          </>
         }
       >
         {row.reasons?.map((reason) => <p class={`reason h-${row.health}`} key={reason}><Text of={reason} longest={600} /></p>)}
@@ -147,6 +147,7 @@ export function ClusterView() {
       <Body row={row} />
       <details class="as-command"><summary>As commands</summary><Command line={commands.showCluster(row.name)} /><Command line={commands.createDeployment(row.name, "NAME", "Edge agent", "")} /><Command line={commands.deleteCluster(row.name)} /></details>
       {dialog.value === "deploy" && <CreateDeployment cluster={row.name} close={close} />}
+      {dialog.value === "wave" && <SetWave row={row} close={close} />}
       {dialog.value === "delete" && (
         <TypeTheName
           title={`Delete ${visible(row.name, 60)}`}
@@ -154,7 +155,7 @@ export function ClusterView() {
           name={row.name}
           consequence={`Its tear-down begins: ${row.deployments?.total ?? 0} deployments, its accounts, its address and the access to its repository go. Its hosts and what else runs on its Kubernetes stay.`}
           command={commands.deleteCluster(row.name)}
-          send={() => act("cluster.delete", { cluster: row.key }, `Delete cluster ${row.name}`)}
+          send={() => act("cluster.delete", { cluster: row.key, with_deployments: true }, `Delete cluster ${row.name}`)}
           close={close}
         />
       )}

@@ -12,7 +12,7 @@ import { Card, Facts, Head } from "../components/page.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { compare, visible } from "../format.ts";
-import { canAct, useTable } from "../hooks.ts";
+import { may, useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
 import type { DeploymentRow } from "../wire.ts";
 
@@ -51,12 +51,10 @@ export function DeploymentView() {
         title={<><Text of={row.name} longest={60} /> <HealthMark row={row} /></>}
         above={above}
         actions={
-          canAct.value && (
-            <>
-              <button onClick={() => (dialog.value = "move")}><Icon name="move" /> Move</button>
-              <button class="danger-quiet" onClick={() => (dialog.value = "delete")}><Icon name="trash" /> Delete</button>
-            </>
-          )
+          <>
+            {may("deployment.move") && <button onClick={() => (dialog.value = "move")}><Icon name="move" /> Move</button>}
+            {may("deployment.delete") && <button class="danger-quiet" onClick={() => (dialog.value = "delete")}><Icon name="trash" /> Delete</button>}
+          </>
         }
       >
         {row.reasons?.map((reason) => <p class={`reason h-${row.health}`} key={reason}><Text of={reason} longest={600} /></p>)}

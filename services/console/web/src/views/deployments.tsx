@@ -9,7 +9,7 @@ import { Hatched } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
 import { byUrgency, countHealth, healthOf } from "../health.ts";
-import { canAct, useTable } from "../hooks.ts";
+import { may, useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
 import type { DeploymentRow } from "../wire.ts";
 
@@ -65,7 +65,7 @@ export function DeploymentsView() {
   const rows = filtered(table.list.value, q, health).sort(byUrgency);
   return (
     <>
-      <Head title="Deployments" actions={canAct.value && <button class="primary" onClick={() => (creating.value = true)}><Icon name="plus" /> New deployment</button>} />
+      <Head title="Deployments" actions={may("deployment.create") && <button class="primary" onClick={() => (creating.value = true)}><Icon name="plus" /> New deployment</button>} />
       <FilterBar counts={countHealth(table.list.value)} />
       <Hatched of={table}>
         <Matrix rows={rows} />

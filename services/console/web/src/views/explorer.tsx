@@ -1,9 +1,7 @@
 // Every Edge Node on the broker: tree, live values, trend. It works for nodes of others, too.
-import { useSignal } from "@preact/signals";
-import { act, actNow } from "../actions.ts";
+import { actNow } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
-import { Field, FormDialog } from "../components/dialog.tsx";
 import { Shape } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Card, Facts, FilterBar, Head } from "../components/page.tsx";
@@ -12,7 +10,7 @@ import { Age, Text } from "../components/text.tsx";
 import { Trend } from "../components/trend.tsx";
 import { parseFilter, passes } from "../filter.ts";
 import { count, valueText, visible } from "../format.ts";
-import { canAct, useTable } from "../hooks.ts";
+import { may, useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
 import type { Health, MetricRow, NodeRow } from "../wire.ts";
 
@@ -66,39 +64,9 @@ function Tree({ nodes, chosen, device }: { nodes: readonly NodeRow[]; chosen: st
   );
 }
 
-/** The value of a form as the type of the metric; undefined if the text is none. */
-export function typed(text: string, datatype: string): unknown {
-  if (/^(U?Int|DateTime)/.test(datatype)) return /^-?\d+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : undefined;
-  if (/^(Float|Double)$/.test(datatype)) return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined;
-  if (datatype === "Boolean") return text === "true" ? true : text === "false" ? false : undefined;
-  return text;
-}
-
-function WriteMetric({ node, metric, close }: { node: NodeRow; metric: MetricRow; close: () => void }) {
-  const text = useSignal(valueText(metric.value, 10_000));
+function MetricDetail({ metric }: { metric: MetricRow }) {
   return (
-    <FormDialog
-      title={`Write ${visible(metric.name, 60)}`}
-      verb="Write"
-      close={close}
-      command={null}
-      check={() => (typed(text.value, metric.datatype) === undefined ? { text: `This is not a value of type ${metric.datatype}.`, field: "value" } : null)}
-      send={() => act("metric.write", { node: node.key, ...(metric.device === "" ? {} : { device: metric.device }), metric: metric.name, datatype: metric.datatype, value: typed(text.value, metric.datatype) }, `Write ${metric.name}`)}
-    >
-      {(wrong) => (
-        <>
-          <p>A {metric.device === "" ? "node command (NCMD)" : "device command (DCMD)"} goes to <code><Text of={node.key} /></code>. Whether it is followed shows in the value.</p>
-          <Field name="value" label={metric.datatype} wrong={wrong}>{(id) => <input id={id} autofocus value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />}</Field>
-        </>
-      )}
-    </FormDialog>
-  );
-}
-
-function MetricDetail({ node, metric }: { node: NodeRow; metric: MetricRow }) {
-  const writing = useSignal(false);
-  return (
-    <Card title={visible(metric.name, 120)} class="metric-detail" actions={canAct.value && <button onClick={() => (writing.value = true)}>Write…</button>}>
+    <Card title={visible(metric.name, 120)} class="metric-detail">
       {(metric.trend ?? []).length > 1 ? <Trend points={metric.trend} label={metric.name} /> : <p class="note">No trend: the value has not changed while the console was watching, or it is not a number.</p>}
       <Facts
         facts={[
@@ -110,7 +78,6 @@ function MetricDetail({ node, metric }: { node: NodeRow; metric: MetricRow }) {
           ...Object.entries(metric.properties ?? {}).map(([name, value]): [string, preact.ComponentChildren] => [visible(name, 40), valueText(value)]),
         ]}
       />
-      {writing.value && <WriteMetric node={node} metric={metric} close={() => (writing.value = false)} />}
     </Card>
   );
 }
@@ -131,7 +98,7 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
     <div>
       <Card
         title={visible(device ?? node.node, 80)}
-        actions={canAct.value && <button onClick={() => actNow("node.rebirth", { node: node.key }, `Rebirth of ${node.node}`)}><Icon name="refresh" /> Ask for a birth</button>}
+        actions={may("node.rebirth") && <button onClick={() => actNow("node.rebirth", { node: node.key }, `Rebirth of ${node.node}`)}><Icon name="refresh" /> Ask for a birth</button>}
       >
         {node.note && <p class="reason h-attention"><Text of={node.note} longest={400} /></p>}
         <Facts
@@ -147,7 +114,7 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
         />
         <details><summary>As command</summary><Command line={commands.watch(node.group, node.node)} /></details>
       </Card>
-      {metric && <MetricDetail node={node} metric={metric} key={metric.key} />}
+      {metric && <MetricDetail metric={metric} key={metric.key} />}
       <Hatched of={table}>
         <DataTable
           label="Metrics"

@@ -14,7 +14,7 @@ import { DENSE_FROM, DenseWall, Tile, worst } from "../components/tiles.tsx";
 import { filtered } from "../filter.ts";
 import { count, plural } from "../format.ts";
 import { byUrgency, countHealth, healthOf, total } from "../health.ts";
-import { canAct, complete, useTable } from "../hooks.ts";
+import { may, complete, useTable } from "../hooks.ts";
 import { at, link, route } from "../router.ts";
 import type { ClusterRow, FleetRow, HealthCounts } from "../wire.ts";
 
@@ -98,7 +98,7 @@ export function FleetView() {
     <div class="wall">
       <div class="wall-top">
         <Headline rows={all} fleet={fleet} />
-        {canAct.value ? (
+        {may("cluster.create") ? (
           <button class="primary" onClick={() => (creating.value = true)}><Icon name="plus" /> New cluster</button>
         ) : (
           at.value === null && <details class="by-command"><summary>New cluster</summary><Command line={commands.createCluster("NAME")} /></details>

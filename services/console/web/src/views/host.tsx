@@ -1,18 +1,14 @@
 // One host: its way in, what it has proven, and where it stopped.
-import { useSignal } from "@preact/signals";
-import { act } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
-import { TypeTheName } from "../components/dialog.tsx";
 import { HealthMark, Shape } from "../components/health.tsx";
-import { Icon } from "../components/icon.tsx";
 import { Ladder } from "../components/ladder.tsx";
 import { DeploymentTable } from "../components/lists.tsx";
 import { Card, Facts, Head } from "../components/page.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { differingDigits, inFours, valueText, visible } from "../format.ts";
-import { canAct, useTable } from "../hooks.ts";
+import { useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
 import type { Health, HostRow, PcrRow } from "../wire.ts";
 
@@ -70,7 +66,6 @@ function Decide({ row }: { row: HostRow }) {
 export function HostView() {
   const [cluster = "", name = ""] = route.value.args;
   const [table, deployments] = [useTable("hosts"), useTable("deployments")];
-  const revoking = useSignal(false);
   const row = table.list.value.find((one) => one.cluster === cluster && one.name === name);
   const above = [{ title: "Clusters", href: link(["clusters"]) }, { title: visible(cluster, 60), href: link(["cluster", cluster], { tab: "hosts" }) }];
   if (!row) return <><Head title={<Text of={name} />} above={above} /><div class="empty"><Nothing of={table}>This host is not known.</Nothing></div></>;
@@ -80,7 +75,6 @@ export function HostView() {
       <Head
         title={<><Text of={row.name} longest={60} /> <HealthMark row={row} /></>}
         above={above}
-        actions={canAct.value && <button class="danger-quiet" onClick={() => (revoking.value = true)}><Icon name="trash" /> Revoke</button>}
       >
         {row.reasons?.map((reason) => <p class={`reason h-${row.health}`} key={reason}><Text of={reason} longest={600} /></p>)}
       </Head>
@@ -112,17 +106,6 @@ export function HostView() {
       </div>
       {(row.pcrs ?? []).length > 0 && <Card title="Registers"><Registers rows={row.pcrs} /></Card>}
       <Card title="Deployments on this host"><DeploymentTable rows={here} of={deployments} /></Card>
-      {revoking.value && (
-        <TypeTheName
-          title={`Revoke ${visible(row.name, 60)}`}
-          verb="Revoke the host"
-          name={row.name}
-          consequence="It cannot join or open its disk again. If it is a worker that still runs, its Node is deleted and its pods go elsewhere."
-          command={commands.revokeHost(row.cluster, row.name)}
-          send={() => act("host.revoke", { cluster: row.cluster, host: row.name }, `Revoke host ${row.name}`)}
-          close={() => (revoking.value = false)}
-        />
-      )}
     </Hatched>
   );
 }

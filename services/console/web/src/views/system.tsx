@@ -31,8 +31,8 @@ export function SystemView() {
               ["Viewers", row?.sessions],
               ["Version", row && <Text of={row.version} />],
               ["Host id", row && <code><Text of={row.host_id} /></code>],
-              ["Signed in as", who && <>{who.user === null ? "nobody: this console has no login" : <Text of={who.user} />} ({who.role})</>],
-              ["Actions", who && (who.actions ? "allowed" : "switched off")],
+              ["Signed in as", who && <>{who.user === null ? "no user" : <Text of={who.user} />} ({who.role})</>],
+              ["Actions", who && (who.read_only ?? (who.actions.length > 0 ? who.actions.join(", ") : "none"))],
             ]}
           />
         </Card>
@@ -59,6 +59,7 @@ export function SystemView() {
           rows={done.slice(0, 50)}
           columns={[
             { title: "Action", cell: (one) => <Text of={one.name} longest={60} /> },
+            { title: "On", cell: (one) => <Text of={one.target} longest={80} /> },
             { title: "State", cell: (one) => <Text of={one.state} longest={20} /> },
             { title: "Ago", cell: (one) => <Age since={one.at} />, class: "num" },
             { title: "By", cell: (one) => <Text of={one.who} longest={60} /> },

@@ -1,0 +1,401 @@
+//! What people can do with the fleet here: read from a request, judged by its operation, and turned into requests to ConfigDB. Pure.
+
+use access::{Grant, Operation, Principal};
+use configdb_contract::WriteRequest;
+use configdb_schema::Document as _;
+use configdb_schema::document::{EdgeCluster, EdgeClusterRollout, EdgeDeployment, JsonObject, WAVE_MAX};
+use fleet_view::Fleet;
+use fleet_view::requests::{self, Author, NewDeployment, RequestError};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sparkplug::EdgeNodeDescriptor;
+use uuid::Uuid;
+
+/// Namespace of a cluster that names none.
+const NAMESPACE: &str = "fplus-edge";
+
+/// Every action by name, with what it is for access rules.
+pub const ACTIONS: [(&str, Operation); 10] = [
+    ("cluster.create", Operation::CreateCluster),
+    ("cluster.delete", Operation::DeleteCluster),
+    ("cluster.bootstrap", Operation::BootstrapLine),
+    ("cluster.wave", Operation::SetWave),
+    ("deployment.create", Operation::CreateDeployment),
+    ("deployment.move", Operation::MoveDeployment),
+    ("deployment.delete", Operation::DeleteDeployment),
+    ("node.rebirth", Operation::AskRebirth),
+    ("entry.put", Operation::PutEntry),
+    ("entry.delete", Operation::DeleteEntry),
+];
+
+/// An action with its arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// A new cluster.
+    CreateCluster(NewCluster),
+    /// Begin the tear-down of a cluster.
+    DeleteCluster(ClusterToDelete),
+    /// Make a command that bootstraps a cluster.
+    Bootstrap(ClusterToBootstrap),
+    /// Choose a cluster's wave.
+    SetWave(ClusterWave),
+    /// A new deployment.
+    CreateDeployment(WantedDeployment),
+    /// Bind a deployment to a host.
+    MoveDeployment(DeploymentMove),
+    /// Delete a deployment.
+    DeleteDeployment(DeploymentToDelete),
+    /// Ask an Edge Node for its birth.
+    Rebirth(NodeToBeBorn),
+    /// Write an entry.
+    PutEntry(EntryToPut),
+    /// Delete an entry.
+    DeleteEntry(EntryToDelete),
+}
+
+/// `cluster.create`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewCluster {
+    name: String,
+    namespace: Option<String>,
+    #[serde(default)]
+    bare: bool,
+}
+
+/// `cluster.delete`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterToDelete {
+    cluster: Uuid,
+    /// Delete its deployments, too; without it a cluster that has some is kept.
+    #[serde(default)]
+    with_deployments: bool,
+}
+
+/// `cluster.bootstrap`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterToBootstrap {
+    /// Which.
+    pub cluster: Uuid,
+    /// Seconds that the command can be used.
+    pub expires_s: Option<u64>,
+}
+
+/// `cluster.wave`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterWave {
+    cluster: Uuid,
+    wave: u8,
+}
+
+/// `deployment.create`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WantedDeployment {
+    cluster: Uuid,
+    name: String,
+    /// UUID or name of a chart template.
+    chart: String,
+    host: Option<String>,
+    values: Option<JsonObject>,
+}
+
+/// `deployment.move`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeploymentMove {
+    deployment: Uuid,
+    /// None: floating.
+    host: Option<String>,
+}
+
+/// `deployment.delete`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeploymentToDelete {
+    deployment: Uuid,
+}
+
+/// `node.rebirth`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeToBeBorn {
+    /// `GROUP/NODE`
+    node: String,
+}
+
+/// `entry.put`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EntryToPut {
+    object: Uuid,
+    /// Slug of the application.
+    application: String,
+    value: Value,
+    /// ETag of the entry that this one replaces; None: there is none yet.
+    etag: Option<Uuid>,
+}
+
+/// `entry.delete`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EntryToDelete {
+    object: Uuid,
+    application: String,
+    etag: Uuid,
+}
+
+/// What an action comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Plan {
+    /// Requests, one after the other; the first one that is refused ends it.
+    Writes(Vec<WriteRequest>),
+    /// An Edge Node is asked for its birth.
+    Rebirth(EdgeNodeDescriptor),
+}
+
+/// Why a request names no action.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActionError {
+    /// There is none of that name.
+    #[error("there is no such action; there are: {}", names())]
+    Unknown,
+    /// Its arguments.
+    #[error("{0}")]
+    Body(String),
+}
+
+fn names() -> String {
+    ACTIONS.map(|(name, _)| name).join(", ")
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ActionError> {
+    serde_json::from_slice(body).map_err(|error| ActionError::Body(error.to_string()))
+}
+
+/// The actions that a user may do on one cluster at least.
+#[must_use]
+pub fn allowed(principal: &Principal) -> Vec<&'static str> {
+    let some_cluster = |grant: &Grant| grant.clusters.as_ref().and_then(|clusters| clusters.first().copied());
+    let places: Vec<Option<Uuid>> = std::iter::once(None).chain(principal.grants.iter().map(some_cluster)).collect();
+    let may = |operation: Operation| places.iter().any(|place| principal.may(operation, *place).is_ok());
+    ACTIONS.into_iter().filter(|(_, operation)| may(*operation)).map(|(name, _)| name).collect()
+}
+
+impl Action {
+    /// The action of that name with its arguments.
+    ///
+    /// # Errors
+    /// [`ActionError`]
+    pub fn parse(name: &str, body: &[u8]) -> Result<Self, ActionError> {
+        Ok(match name {
+            "cluster.create" => Self::CreateCluster(read(body)?),
+            "cluster.delete" => Self::DeleteCluster(read(body)?),
+            "cluster.bootstrap" => Self::Bootstrap(read(body)?),
+            "cluster.wave" => Self::SetWave(read(body)?),
+            "deployment.create" => Self::CreateDeployment(read(body)?),
+            "deployment.move" => Self::MoveDeployment(read(body)?),
+            "deployment.delete" => Self::DeleteDeployment(read(body)?),
+            "node.rebirth" => Self::Rebirth(read(body)?),
+            "entry.put" => Self::PutEntry(read(body)?),
+            "entry.delete" => Self::DeleteEntry(read(body)?),
+            _ => return Err(ActionError::Unknown),
+        })
+    }
+
+    /// What it is for access rules.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Self::CreateCluster(_) => Operation::CreateCluster,
+            Self::DeleteCluster(_) => Operation::DeleteCluster,
+            Self::Bootstrap(_) => Operation::BootstrapLine,
+            Self::SetWave(_) => Operation::SetWave,
+            Self::CreateDeployment(_) => Operation::CreateDeployment,
+            Self::MoveDeployment(_) => Operation::MoveDeployment,
+            Self::DeleteDeployment(_) => Operation::DeleteDeployment,
+            Self::Rebirth(_) => Operation::AskRebirth,
+            Self::PutEntry(_) => Operation::PutEntry,
+            Self::DeleteEntry(_) => Operation::DeleteEntry,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        let of = |(_, operation): &&(&str, Operation)| *operation == self.operation();
+        ACTIONS.iter().find(of).map_or("", |(name, _)| name)
+    }
+
+    /// The cluster that it concerns; the nil UUID where it is not known, so that only who may on all clusters may there.
+    #[must_use]
+    pub fn cluster(&self, fleet: &Fleet) -> Option<Uuid> {
+        let of_deployment = |uuid: Uuid| {
+            let entry: Option<EdgeDeployment> = fleet.config.document(uuid).ok().flatten();
+            Some(entry.map_or(Uuid::nil(), |entry| entry.cluster))
+        };
+        match self {
+            Self::CreateCluster(_) | Self::PutEntry(_) | Self::DeleteEntry(_) => None,
+            Self::DeleteCluster(of) => Some(of.cluster),
+            Self::Bootstrap(of) => Some(of.cluster),
+            Self::SetWave(of) => Some(of.cluster),
+            Self::CreateDeployment(of) => Some(of.cluster),
+            Self::MoveDeployment(of) => of_deployment(of.deployment),
+            Self::DeleteDeployment(of) => of_deployment(of.deployment),
+            Self::Rebirth(of) => {
+                let group = of.node.split_once('/').map_or("", |(group, _)| group);
+                let name = fleet.organisation().cluster_of_group(group);
+                let cluster =
+                    fleet.clusters().into_iter().find(|row| name.as_ref().is_some_and(|n| n.as_str() == row.name));
+                Some(cluster.map_or(Uuid::nil(), |row| row.uuid))
+            }
+        }
+    }
+
+    /// What it is about, for the record and for people.
+    #[must_use]
+    pub fn target(&self, fleet: &Fleet) -> String {
+        match self {
+            Self::CreateCluster(of) => of.name.clone(),
+            Self::DeleteCluster(of) => fleet.name_of(of.cluster),
+            Self::Bootstrap(of) => fleet.name_of(of.cluster),
+            Self::SetWave(of) => format!("{} wave {}", fleet.name_of(of.cluster), of.wave),
+            Self::CreateDeployment(of) => format!("{}/{}", fleet.name_of(of.cluster), of.name),
+            Self::MoveDeployment(of) => {
+                format!("{} to {}", fleet.name_of(of.deployment), of.host.as_deref().unwrap_or("no host"))
+            }
+            Self::DeleteDeployment(of) => fleet.name_of(of.deployment),
+            Self::Rebirth(of) => of.node.clone(),
+            Self::PutEntry(of) => format!("{}/{}", of.object, of.application),
+            Self::DeleteEntry(of) => format!("{}/{}", of.object, of.application),
+        }
+    }
+
+    /// What it comes to. `wall`: UTC ms. Every request has an id that begins with `id`.
+    ///
+    /// # Errors
+    /// It cannot be done, as far as that is known before ConfigDB is asked.
+    pub fn plan(&self, fleet: &Fleet, id: &str, writer: &str, wall: u64) -> Result<Plan, RequestError> {
+        let author = |step: usize| Author { id: format!("{id}-{step}"), writer: writer.to_owned() };
+        let one = |request| Ok(Plan::Writes(vec![request]));
+        match self {
+            Self::CreateCluster(of) => {
+                let namespace = of.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
+                let entry = EdgeCluster { name: of.name.clone(), namespace, bare: of.bare, ..EdgeCluster::default() };
+                if fleet.cluster_entries().any(|(_, known)| known.name == of.name) {
+                    let rule = "there is a cluster of that name already".to_owned();
+                    return Err(RequestError::Invalid { field: "name", rule });
+                }
+                let request = requests::put_cluster(fleet.organisation(), &entry, None, author(0))?;
+                one(request.if_match(EdgeCluster::slug(), None))
+            }
+            Self::DeleteCluster(of) => delete_cluster(fleet, of, author),
+            Self::SetWave(of) => {
+                if !(1..=WAVE_MAX).contains(&of.wave) {
+                    let rule = format!("must be from 1 to {WAVE_MAX}");
+                    return Err(RequestError::Invalid { field: "wave", rule });
+                }
+                known_cluster(fleet, of.cluster)?;
+                let etag = fleet.config.entry(of.cluster, EdgeClusterRollout::slug()).map(|entry| entry.etag);
+                let before: EdgeClusterRollout = fleet.config.document(of.cluster).ok().flatten().unwrap_or_default();
+                let Author { id, writer } = author(0);
+                let request = WriteRequest::put(id, of.cluster).by(writer).if_match(EdgeClusterRollout::slug(), etag);
+                let request = request.document(&EdgeClusterRollout { wave: of.wave, ..before });
+                one(request.map_err(|error| RequestError::NotNow(error.to_string()))?)
+            }
+            Self::CreateDeployment(of) => one(create_deployment(fleet, of, wall, author(0))?),
+            Self::MoveDeployment(of) => {
+                one(requests::move_deployment(fleet, of.deployment, of.host.as_deref(), author(0))?)
+            }
+            Self::DeleteDeployment(of) => {
+                if fleet.config.entry(of.deployment, EdgeDeployment::slug()).is_none() {
+                    return Err(missing("deployment", of.deployment));
+                }
+                one(requests::delete_deployment(of.deployment, author(0)))
+            }
+            Self::Rebirth(of) => {
+                let (group, node) = of.node.split_once('/').unwrap_or((&of.node, ""));
+                let node = EdgeNodeDescriptor::parse(group, node);
+                node.map(Plan::Rebirth)
+                    .map_err(|error| RequestError::Invalid { field: "node", rule: error.to_string() })
+            }
+            Self::PutEntry(of) => {
+                known_object(fleet, of.object)?;
+                let Author { id, writer } = author(0);
+                let request = WriteRequest::put(id, of.object).by(writer);
+                one(request.entry(&*of.application, of.value.clone()).if_match(&*of.application, of.etag))
+            }
+            Self::DeleteEntry(of) => {
+                known_object(fleet, of.object)?;
+                let Author { id, writer } = author(0);
+                let request = WriteRequest::put(id, of.object).by(writer);
+                one(request.delete(&*of.application).if_match(&*of.application, Some(of.etag)))
+            }
+            Self::Bootstrap(_) => Err(RequestError::NotNow("a bootstrap command is made, not written".to_owned())),
+        }
+    }
+}
+
+fn missing(field: &'static str, uuid: Uuid) -> RequestError {
+    RequestError::Missing { field, wanted: uuid.to_string() }
+}
+
+fn known_object(fleet: &Fleet, object: Uuid) -> Result<(), RequestError> {
+    fleet.config.object(object).map(drop).ok_or_else(|| missing("object", object))
+}
+
+fn known_cluster(fleet: &Fleet, cluster: Uuid) -> Result<(), RequestError> {
+    let entry = fleet.config.entry(cluster, EdgeCluster::slug());
+    entry.map(drop).ok_or_else(|| missing("cluster", cluster))
+}
+
+fn delete_cluster(fleet: &Fleet, of: &ClusterToDelete, author: impl Fn(usize) -> Author) -> Result<Plan, RequestError> {
+    known_cluster(fleet, of.cluster)?;
+    let name = fleet.name_of(of.cluster);
+    if fleet.manager.cluster(of.cluster).is_some_and(|device| device.held().is_some()) {
+        let reason = format!(
+            "the edge of {name} waits for a decision, because this control plane was restored; see `sparkfleet recover status {name}`"
+        );
+        return Err(RequestError::NotNow(reason));
+    }
+    let own: Vec<(Uuid, String)> = fleet
+        .deployment_entries()
+        .filter(|(_, entry)| entry.cluster == of.cluster)
+        .map(|(uuid, entry)| (uuid, entry.name))
+        .collect();
+    if !own.is_empty() && !of.with_deployments {
+        let names = own.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let reason = format!("{name} has deployments: {names}; delete them first, or set with_deployments");
+        return Err(RequestError::NotNow(reason));
+    }
+    let deployments = own.iter().zip(1..).map(|((uuid, _), step)| requests::delete_deployment(*uuid, author(step)));
+    let cluster = requests::delete_cluster(of.cluster, author(0));
+    Ok(Plan::Writes(deployments.chain([cluster]).collect()))
+}
+
+fn create_deployment(
+    fleet: &Fleet,
+    of: &WantedDeployment,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    known_cluster(fleet, of.cluster)?;
+    let mut charts = Uuid::try_parse(&of.chart).ok().into_iter().chain(fleet.named(&of.chart));
+    let chart = charts.next();
+    let chart = chart.ok_or_else(|| RequestError::Missing { field: "chart", wanted: of.chart.clone() })?;
+    let is_taken = |(_, entry): (Uuid, EdgeDeployment)| entry.cluster == of.cluster && entry.name == of.name;
+    if fleet.deployment_entries().any(is_taken) {
+        let rule = "the cluster has a deployment of that name already".to_owned();
+        return Err(RequestError::Invalid { field: "name", rule });
+    }
+    let WantedDeployment { cluster, name, host, values, .. } = of.clone();
+    let request = requests::put_deployment(fleet, NewDeployment { cluster, name, chart, host, values }, wall, author)?;
+    Ok(request.if_match(EdgeDeployment::slug(), None))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! What actions come to.
+
+use std::collections::BTreeSet;
+
+use configdb_schema::document::TokenScope;
+use fleet_view::bench::{Bench, CLUSTER, NAME};
+use serde_json::json;
+
+use super::*;
+
+const WALL: u64 = 1_800_000_000_000;
+
+fn parse(name: &str, body: Value) -> Action {
+    Action::parse(name, body.to_string().as_bytes()).unwrap()
+}
+
+fn plan(fleet: &Fleet, name: &str, body: Value) -> Result<Plan, RequestError> {
+    parse(name, body).plan(fleet, "a1", "console/token:ada", WALL)
+}
+
+fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
+    let clusters = clusters.map(|clusters| clusters.iter().copied().collect::<BTreeSet<_>>());
+    Principal { name: "token:ada".to_owned(), grants: vec![Grant { scope, clusters }] }
+}
+
+#[test]
+fn every_action_of_the_list_is_read_and_has_its_operation() {
+    for (name, operation) in ACTIONS {
+        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1 });
+        let error = Action::parse(name, body.to_string().as_bytes()).unwrap_err();
+        assert!(error.to_string().starts_with("unknown field "), "{name}: {error}");
+        assert_ne!(operation.as_str(), "");
+    }
+    assert_eq!(parse("cluster.wave", json!({ "cluster": CLUSTER, "wave": 1 })).name(), "cluster.wave");
+    assert!(Action::parse("host.approve", b"{}").unwrap_err().to_string().contains("cluster.create, cluster.delete"));
+}
+
+#[test]
+fn a_viewer_may_nothing_and_who_is_for_one_cluster_creates_none() {
+    assert!(allowed(&principal(TokenScope::Viewer, None)).is_empty());
+    let of_one = allowed(&principal(TokenScope::Operator, Some(&[CLUSTER])));
+    assert!(of_one.contains(&"deployment.create") && !of_one.contains(&"cluster.create"), "{of_one:?}");
+    let operator = allowed(&principal(TokenScope::Operator, None));
+    assert!(operator.contains(&"cluster.create") && !operator.contains(&"entry.put"), "{operator:?}");
+    assert_eq!(allowed(&principal(TokenScope::Administrator, None)).len(), ACTIONS.len());
+}
+
+#[test]
+fn a_cluster_with_deployments_goes_with_them_or_not_at_all() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |_| {});
+    let Plan::Writes(writes) = plan(&bench.fleet, "cluster.delete", json!({ "cluster": CLUSTER })).unwrap() else {
+        panic!("writes")
+    };
+    assert_eq!((writes.len(), writes[0].id.as_str(), writes[0].object), (1, "a1-0", CLUSTER));
+    let other = plan(&bench.fleet, "cluster.delete", json!({ "cluster": Uuid::nil() })).unwrap_err();
+    assert!(other.to_string().starts_with("cluster: there is no "), "{other}");
+}
+
+#[test]
+fn a_name_that_is_taken_and_a_wave_that_is_none_are_refused_by_their_field() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |_| {});
+    let taken = plan(&bench.fleet, "cluster.create", json!({ "name": NAME })).unwrap_err();
+    assert!(taken.to_string().starts_with("name: "), "{taken}");
+    let wave = plan(&bench.fleet, "cluster.wave", json!({ "cluster": CLUSTER, "wave": 10 })).unwrap_err();
+    assert_eq!(wave.to_string(), "wave: must be from 1 to 9");
+    let chart = json!({ "cluster": CLUSTER, "name": "A", "chart": "Nothing" });
+    let chart = plan(&bench.fleet, "deployment.create", chart).unwrap_err();
+    assert_eq!(chart.to_string(), "chart: there is no \"Nothing\"");
+}
+
+#[test]
+fn a_deployment_that_is_not_known_and_a_foreign_node_are_of_no_cluster_that_a_grant_names() {
+    let bench = Bench::new();
+    let moved = parse("deployment.move", json!({ "deployment": CLUSTER, "host": null }));
+    assert_eq!(moved.cluster(&bench.fleet), Some(Uuid::nil()));
+    let foreign = parse("node.rebirth", json!({ "node": "Foreign/Gateway" }));
+    assert_eq!(foreign.cluster(&bench.fleet), Some(Uuid::nil()));
+}

@@ -1,0 +1,138 @@
+//! What people ask of the console beside reads, and what they are answered. [`crate::adapters::http`] speaks HTTP, [`crate::state`] answers. Pure.
+
+use std::time::Duration;
+
+use access::audit::AuditRecord;
+use access::rate::TooOften;
+use access::{Denied, Principal};
+use cluster_manager_contract::api_token::TokenHash;
+use fleet_view::requests::RequestError;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::action::Action;
+
+/// SHA-256 of the id of a session: the console never keeps what a browser shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionHash([u8; 32]);
+
+impl SessionHash {
+    /// Of the text in a cookie.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        Self(Sha256::digest(text).into())
+    }
+}
+
+/// What a caller shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing, or nothing that has the form of a credential.
+    None,
+    /// A token, by its hash.
+    Token(TokenHash),
+    /// A session, by the hash of its id.
+    Session(SessionHash),
+}
+
+/// A question with who asks it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// Names the answer to it; no two have the same.
+    pub id: u64,
+    /// The address that asks.
+    pub from: String,
+    /// What was shown.
+    pub credential: Credential,
+    /// What is asked.
+    pub question: Question,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Question {
+    /// Who am I?
+    Who,
+    /// Begin a session under this hash.
+    SignIn(SessionHash),
+    /// End the session that was shown.
+    SignOut,
+    /// Do something.
+    Act {
+        /// Chosen by who asks: the same key and action are done once.
+        key: String,
+        /// What.
+        action: Action,
+    },
+    /// A command that bootstraps a cluster.
+    Bootstrap {
+        /// Which cluster.
+        cluster: Uuid,
+        /// Of the token that was made for it, as in `enrolment_protocol::token::TokenHash`.
+        hash: String,
+        /// How long that lives.
+        lifetime: Duration,
+    },
+}
+
+/// An answer, on its way.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// As in [`Asked::id`].
+    pub id: u64,
+    /// The answer.
+    pub reply: Result<Reply, Refusal>,
+    /// To be recorded before it is answered.
+    pub audit: Option<AuditRecord>,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// Who asks; None: a caller who has not signed in.
+    Who(Option<Principal>),
+    /// The session has begun.
+    SignedIn(Principal),
+    /// It has ended, or there was none.
+    SignedOut,
+    /// The action is under way; its end is in table `actions`, by this key.
+    Accepted {
+        /// The key.
+        id: String,
+    },
+    /// The token opens the cluster's script.
+    Offered {
+        /// The key in table `actions`.
+        id: String,
+        /// Where the script is fetched.
+        url: String,
+        /// When the token ends, RFC 3339.
+        expires: String,
+    },
+}
+
+/// Why something is not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Who they are is not shown.
+    #[error("{0}")]
+    Unauthenticated(String),
+    /// They may not.
+    #[error(transparent)]
+    Forbidden(#[from] Denied),
+    /// No user may.
+    #[error("{0}")]
+    ReadOnly(&'static str),
+    /// Too often.
+    #[error(transparent)]
+    TooOften(#[from] TooOften),
+    /// The action cannot be done.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The key was used for something else.
+    #[error("Idempotency-Key: was used for another action; choose a new one")]
+    KeyReused,
+    /// Not at present.
+    #[error("{0}")]
+    NotNow(String),
+}

@@ -1,0 +1,358 @@
+//! Actions under way: from the request of a person to the answer of ConfigDB, and as rows of table `actions`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use access::Operation;
+use access::audit::{AuditRecord, AuditResult};
+use cluster_manager_contract::SetupState;
+use configdb_contract::{Change, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput};
+use configdb_schema::Document as _;
+use configdb_schema::document::EdgeClusterEnrolment;
+use fleet_view::Fleet;
+use fleet_view::deltas::Table;
+use fleet_view::requests::{self, Author, RequestError};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use sparkplug::Now;
+use sparkplug::host::HostRequest;
+use uuid::Uuid;
+
+use crate::action::{Action, Plan};
+use crate::question::{Refusal, Reply};
+
+/// Actions that are remembered: for their rows, and so that the same key does nothing twice.
+const ACTIONS_MAX: usize = 500;
+
+/// Actions under way at the same time.
+const UNDER_WAY_MAX: usize = 100;
+
+/// How long ConfigDB may take to answer one request.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// How long the cluster manager may take to offer a script.
+const OFFER_MAX: Duration = Duration::from_secs(20);
+
+/// Who asks, as it is recorded.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// Name of the principal.
+    pub name: String,
+    /// The address.
+    pub from: String,
+}
+
+/// Where an action stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    Sent,
+    Done,
+    Refused(String),
+    Failed(String),
+}
+
+#[derive(Debug)]
+struct Running {
+    name: &'static str,
+    operation: Operation,
+    cluster: Option<Uuid>,
+    target: String,
+    who: Who,
+    at: u64,
+    /// The same key with another content is refused.
+    digest: [u8; 32],
+    /// What comes after the request that is under way.
+    rest: VecDeque<WriteRequest>,
+    stage: Stage,
+}
+
+/// A bootstrap command that a client waits for.
+#[derive(Debug)]
+struct WaitingCommand {
+    question: u64,
+    id: String,
+    cluster: Uuid,
+    expires: String,
+    deadline: Duration,
+    /// ETag of the entry with its token, once that is written.
+    etag: Option<Uuid>,
+}
+
+/// What came of an action that has ended, or of a command.
+#[derive(Debug)]
+pub struct Ended {
+    /// The question that waits for it, and its answer.
+    pub answer: Option<(u64, Result<Reply, Refusal>)>,
+    /// Its record.
+    pub record: AuditRecord,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Actions {
+    writer: Writer,
+    all: BTreeMap<String, Running>,
+    /// Their keys, the oldest first.
+    order: VecDeque<String>,
+    commands: Vec<WaitingCommand>,
+    sends: Vec<HostRequest>,
+}
+
+impl Running {
+    fn record(&self, id: &str, result: AuditResult, now: Now) -> AuditRecord {
+        AuditRecord {
+            at: now.wall,
+            who: self.who.name.clone(),
+            from: self.who.from.clone(),
+            operation: self.operation,
+            cluster: self.cluster.filter(|cluster| !cluster.is_nil()),
+            target: self.target.clone(),
+            request: Some(id.to_owned()),
+            result,
+        }
+    }
+}
+
+/// The id of an action: the same user and key have the same, in every process.
+fn action_id(who: &str, key: &str) -> String {
+    let mut hasher = Sha256::new();
+    for part in [who, "\0", key] {
+        hasher.update(part);
+    }
+    format!("console-{}", hex::encode(&hasher.finalize()[..16]))
+}
+
+impl Actions {
+    /// None yet. `seed` is that of the jitter.
+    pub fn new(fleet: &Fleet, seed: u64) -> Self {
+        let config = WriterConfig { deadline: ANSWER_MAX, ..WriterConfig::new(fleet.config.node().clone()) };
+        let writer = Writer::new(config, seed);
+        Self { writer, all: BTreeMap::new(), order: VecDeque::new(), commands: Vec::new(), sends: Vec::new() }
+    }
+
+    /// Starts an action that the user may do. The record says that it was accepted; None: it was before.
+    ///
+    /// # Errors
+    /// Why it is not begun.
+    pub fn start(
+        &mut self,
+        key: &str,
+        action: &Action,
+        who: Who,
+        fleet: &Fleet,
+        now: Now,
+    ) -> Result<(String, Option<AuditRecord>), Refusal> {
+        let id = action_id(&who.name, key);
+        let digest = Sha256::digest(format!("{action:?}")).into();
+        if let Some(known) = self.all.get(&id) {
+            return if known.digest == digest { Ok((id, None)) } else { Err(Refusal::KeyReused) };
+        }
+        self.make_room()?;
+        let plan = action.plan(fleet, &id, &writer_name(&who.name), now.wall)?;
+        let mut running = Running {
+            name: action.name(),
+            operation: action.operation(),
+            cluster: action.cluster(fleet),
+            target: action.target(fleet),
+            who,
+            at: now.wall,
+            digest,
+            rest: VecDeque::new(),
+            stage: Stage::Sent,
+        };
+        match plan {
+            Plan::Rebirth(node) => {
+                self.sends.push(HostRequest::Rebirth { node });
+                running.stage = Stage::Done;
+            }
+            Plan::Writes(writes) => {
+                running.rest = writes.into();
+                if let Some(first) = running.rest.pop_front() {
+                    self.writer.submit(first, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+                }
+            }
+        }
+        let result =
+            if running.stage == Stage::Sent { AuditResult::Accepted } else { AuditResult::Done { commit: None } };
+        let record = running.record(&id, result, now);
+        self.insert(id.clone(), running);
+        Ok((id, Some(record)))
+    }
+
+    /// Starts to make a bootstrap command; the answer comes with its end.
+    ///
+    /// # Errors
+    /// Why it is not begun.
+    pub fn start_command(
+        &mut self,
+        question: u64,
+        (cluster, hash, lifetime): (Uuid, &str, Duration),
+        who: Who,
+        fleet: &Fleet,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        self.make_room()?;
+        let missing = || RequestError::Missing { field: "cluster", wanted: cluster.to_string() };
+        let device = fleet.manager.cluster(cluster).ok_or_else(missing)?;
+        if device.setup.state != SetupState::Ready || device.bootstrap.url.is_none() {
+            let state = device.setup.state;
+            return Err(Refusal::NotNow(format!("the cluster cannot be bootstrapped at present: it is {state}")));
+        }
+        // The hash is of a token that was made for this question, so that no other has the same id.
+        let id = action_id(&who.name, hash);
+        let author = Author { id: format!("{id}-0"), writer: writer_name(&who.name) };
+        let (request, expires) = requests::add_bootstrap_token(fleet, cluster, hash, lifetime, now.wall, author)?;
+        self.writer.submit(request, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+        let (operation, name) = (Operation::BootstrapLine, "cluster.bootstrap");
+        let target = format!("{} token {}", fleet.name_of(cluster), hash.get(..8).unwrap_or_default());
+        let cluster_id = Some(cluster);
+        let running = Running {
+            name,
+            operation,
+            cluster: cluster_id,
+            target,
+            who,
+            at: now.wall,
+            digest: [0; 32],
+            rest: VecDeque::new(),
+            stage: Stage::Sent,
+        };
+        self.insert(id.clone(), running);
+        let deadline = now.mono + OFFER_MAX;
+        self.commands.push(WaitingCommand { question, id, cluster, expires, deadline, etag: None });
+        Ok(())
+    }
+
+    /// Takes a change of ConfigDB's replica.
+    pub fn on_change(&mut self, change: &Change, now: Now) {
+        self.writer.on_change(change, now);
+    }
+
+    /// Does what is due, and says what has ended since.
+    pub fn poll(&mut self, fleet: &Fleet, now: Now) -> Vec<Ended> {
+        self.writer.handle_timeout(now);
+        let mut ended = Vec::new();
+        while let Some(output) = self.writer.poll_output() {
+            match output {
+                WriterOutput::Send(request) => self.sends.push(request),
+                WriterOutput::Answered(result) => ended.extend(self.on_result(&result, now)),
+                WriterOutput::GaveUp { id, .. } => {
+                    let reason = "ConfigDB has not answered; it may or may not have been carried out".to_owned();
+                    ended.extend(self.end(action_of(&id), Stage::Failed(reason), now));
+                }
+            }
+        }
+        ended.extend(self.poll_commands(fleet, now));
+        ended
+    }
+
+    /// What is to be sent.
+    pub fn take_sends(&mut self) -> Vec<HostRequest> {
+        std::mem::take(&mut self.sends)
+    }
+
+    /// When [`Actions::poll`] has something to do.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.commands.iter().map(|command| command.deadline).chain(self.writer.next_deadline()).min()
+    }
+
+    /// Table `actions`.
+    pub fn rows(&self) -> Table {
+        let row = |(id, running): (&String, &Running)| {
+            let (state, text) = match &running.stage {
+                Stage::Sent => ("sent", ""),
+                Stage::Done => ("done", ""),
+                Stage::Refused(reason) => ("refused", reason.as_str()),
+                Stage::Failed(reason) => ("failed", reason.as_str()),
+            };
+            let row = json!({ "key": id, "name": running.name, "target": running.target, "who": running.who.name,
+                "at": running.at, "state": state, "text": text });
+            (id.clone(), row)
+        };
+        self.all.iter().map(row).collect()
+    }
+
+    fn insert(&mut self, id: String, running: Running) {
+        self.order.push_back(id.clone());
+        self.all.insert(id, running);
+    }
+
+    fn make_room(&mut self) -> Result<(), Refusal> {
+        let under_way = self.all.values().filter(|running| running.stage == Stage::Sent).count();
+        if under_way >= UNDER_WAY_MAX {
+            return Err(Refusal::NotNow(format!("{under_way} actions are under way already; try again")));
+        }
+        while self.all.len() >= ACTIONS_MAX {
+            let is_over = |id: &String| self.all.get(id).is_none_or(|running| running.stage != Stage::Sent);
+            let Some(id) = self.order.iter().position(is_over).and_then(|at| self.order.remove(at)) else { break };
+            self.all.remove(&id);
+        }
+        Ok(())
+    }
+
+    fn on_result(&mut self, result: &RequestResult, now: Now) -> Option<Ended> {
+        let id = action_of(&result.id);
+        if !result.is_applied() {
+            let field = result.field.as_ref().map_or_else(String::new, |field| format!("{field}: "));
+            let reason = format!("{field}{}", result.reason.as_deref().unwrap_or("no reason given"));
+            return self.end(id, Stage::Refused(reason), now);
+        }
+        if let Some(command) = self.commands.iter_mut().find(|command| command.id == id) {
+            command.etag = result.etags.get(EdgeClusterEnrolment::slug()).copied();
+            return None;
+        }
+        let next = self.all.get_mut(id)?.rest.pop_front();
+        match next.map(|next| self.writer.submit(next, now)) {
+            None => self.end(id, Stage::Done, now),
+            Some(Ok(())) => None,
+            Some(Err(error)) => self.end(id, Stage::Failed(error.to_string()), now),
+        }
+    }
+
+    fn end(&mut self, id: &str, stage: Stage, now: Now) -> Option<Ended> {
+        let running = self.all.get_mut(id)?;
+        let (result, refusal) = match &stage {
+            Stage::Refused(reason) => (AuditResult::Refused { reason: reason.clone() }, Some(reason)),
+            Stage::Failed(reason) => (AuditResult::Failed { reason: reason.clone() }, Some(reason)),
+            Stage::Sent | Stage::Done => (AuditResult::Done { commit: None }, None),
+        };
+        let record = running.record(id, result, now);
+        let command = self.commands.iter().position(|command| command.id == id).map(|at| self.commands.swap_remove(at));
+        let answer = command.zip(refusal.cloned());
+        running.stage = stage;
+        Some(Ended { answer: answer.map(|(command, reason)| (command.question, Err(Refusal::NotNow(reason)))), record })
+    }
+
+    /// Commands whose token is in force, and those that have waited too long.
+    fn poll_commands(&mut self, fleet: &Fleet, now: Now) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        for at in (0..self.commands.len()).rev() {
+            let command = &self.commands[at];
+            let report = fleet.manager.cluster(command.cluster).map(|device| &device.bootstrap);
+            let is_written = |reported: &String| command.etag.is_some_and(|etag| etag.to_string() == *reported);
+            let is_in_force = report.and_then(|report| report.enrolment.as_ref()).is_some_and(is_written);
+            let url = report.and_then(|report| report.url.clone()).filter(|_| is_in_force);
+            let (id, is_late) = (command.id.clone(), command.deadline <= now.mono);
+            if let Some(url) = url {
+                let (question, expires) = (command.question, command.expires.clone());
+                let done = self.end(&id, Stage::Done, now);
+                let answer = Some((question, Ok(Reply::Offered { id, url, expires })));
+                ended.extend(done.map(|done| Ended { answer, ..done }));
+            } else if is_late {
+                let reason = "the cluster manager does not offer the script; the token counts all the same".to_owned();
+                ended.extend(self.end(&id, Stage::Failed(reason), now));
+            }
+        }
+        ended
+    }
+}
+
+/// The action of a request: its id without the step.
+fn action_of(request: &str) -> &str {
+    request.rsplit_once('-').map_or(request, |(id, _)| id)
+}
+
+/// `Request/Writer`: who acts, through which program.
+fn writer_name(name: &str) -> String {
+    format!("console/{name}")
+}

@@ -1,0 +1,162 @@
+//! What people ask beside reads: who they are is looked up, whether they may is decided, and what they want is begun.
+
+use access::audit::{AuditRecord, AuditResult};
+use access::{Operation, Principal};
+use sparkplug::Now;
+use uuid::Uuid;
+
+use super::State;
+use super::actions::{Ended, Who};
+use crate::action::Action;
+use crate::event::Effect;
+use crate::published::TableName;
+use crate::question::{Answer, Asked, Credential, Question, Refusal, Reply};
+
+impl State {
+    /// Answers a question, or begins what is asked for.
+    pub(super) fn on_asked(&mut self, asked: Asked, now: Now) {
+        let Asked { id, from, credential, question } = asked;
+        if question == Question::SignOut {
+            if let Credential::Session(session) = credential {
+                self.users.end(session);
+            }
+            return self.answer(id, Ok(Reply::SignedOut), None);
+        }
+        let principal = match self.principal(credential, &from, &question, now) {
+            Ok(Some(principal)) => principal,
+            Ok(None) => return self.answer(id, Ok(Reply::Who(None)), None),
+            Err(refusal) => {
+                // One that comes too often is not recorded: that would cost more than it does.
+                let is_recorded = matches!((&question, &refusal), (Question::SignIn(_), Refusal::Unauthenticated(_)));
+                let reason = refusal.to_string();
+                let unknown = Who { name: "unknown".to_owned(), from };
+                let record = is_recorded.then(|| sign_in(&unknown, AuditResult::Refused { reason }, now));
+                return self.answer(id, Err(refusal), record);
+            }
+        };
+        let who = Who { name: principal.name.clone(), from };
+        match question {
+            Question::Who | Question::SignOut => self.answer(id, Ok(Reply::Who(Some(principal))), None),
+            Question::SignIn(session) => {
+                if let Credential::Token(token) = credential {
+                    self.users.begin(session, token, now);
+                }
+                let record = sign_in(&who, AuditResult::Done { commit: None }, now);
+                self.answer(id, Ok(Reply::SignedIn(principal)), Some(record));
+            }
+            Question::Act { key, action } => self.on_action(id, &key, &action, &principal, &who, now),
+            Question::Bootstrap { cluster, hash, lifetime } => {
+                let operation = Operation::BootstrapLine;
+                let started = self.permit(&principal, operation, Some(cluster), now).and_then(|()| {
+                    self.actions.start_command(id, (cluster, &hash, lifetime), who.clone(), &self.fleet, now)
+                });
+                if let Err(refusal) = started {
+                    let target = self.fleet.name_of(cluster);
+                    let record = refused(&who, (operation, Some(cluster), target), &refusal, now);
+                    self.answer(id, Err(refusal), record);
+                }
+            }
+        }
+        self.poll_actions(now);
+        self.mark(|name, _| *name == TableName::Actions);
+    }
+
+    fn on_action(&mut self, id: u64, key: &str, action: &Action, principal: &Principal, who: &Who, now: Now) {
+        let (operation, cluster) = (action.operation(), action.cluster(&self.fleet));
+        let permitted = self.permit(principal, operation, cluster, now);
+        match permitted.and_then(|()| self.actions.start(key, action, who.clone(), &self.fleet, now)) {
+            Ok((action, record)) => self.answer(id, Ok(Reply::Accepted { id: action }), record),
+            Err(refusal) => {
+                let record = refused(who, (operation, cluster, action.target(&self.fleet)), &refusal, now);
+                self.answer(id, Err(refusal), record);
+            }
+        }
+    }
+
+    /// Who asks; None: a caller who is not known, and the question needs no user.
+    fn principal(
+        &mut self,
+        credential: Credential,
+        from: &str,
+        question: &Question,
+        now: Now,
+    ) -> Result<Option<Principal>, Refusal> {
+        let is_open = *question == Question::Who;
+        if is_open && credential == Credential::None {
+            return Ok(None);
+        }
+        // A token may have been revoked meanwhile.
+        if !self.fleet.config.is_complete() {
+            let reason = "ConfigDB is not known completely; no token is accepted until it is".to_owned();
+            return Err(Refusal::NotNow(reason));
+        }
+        match self.users.principal(credential, from, now) {
+            Ok(principal) => Ok(Some(principal)),
+            Err(Refusal::Unauthenticated(_)) if is_open => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Whether a user may do that now.
+    fn permit(
+        &mut self,
+        principal: &Principal,
+        operation: Operation,
+        cluster: Option<Uuid>,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        if let Some(reason) = self.settings.read_only {
+            return Err(Refusal::ReadOnly(reason));
+        }
+        principal.may(operation, cluster)?;
+        self.users.count_action(&principal.name, now)?;
+        if self.online.is_ok() && self.fleet.manager.is_complete() {
+            return Ok(());
+        }
+        Err(Refusal::NotNow("the fleet is not known completely; see the header of the page".to_owned()))
+    }
+
+    /// Sends what actions want sent, and answers those that have ended.
+    pub(super) fn poll_actions(&mut self, now: Now) {
+        let ended = self.actions.poll(&self.fleet, now);
+        self.effects.extend(self.actions.take_sends().into_iter().map(Effect::Host));
+        if !ended.is_empty() {
+            self.mark(|name, _| *name == TableName::Actions);
+        }
+        for Ended { answer, record } in ended {
+            match answer {
+                Some((id, reply)) => self.answer(id, reply, Some(record)),
+                None => self.effects.push(Effect::Keep(Box::new(record))),
+            }
+        }
+    }
+
+    fn answer(&mut self, id: u64, reply: Result<Reply, Refusal>, audit: Option<AuditRecord>) {
+        self.effects.push(Effect::Answer(Box::new(Answer { id, reply, audit })));
+    }
+}
+
+/// The record of a sign-in.
+fn sign_in(who: &Who, result: AuditResult, now: Now) -> AuditRecord {
+    record(who, (Operation::SignIn, None, "console".to_owned()), result, now)
+}
+
+/// The record of what was refused to a known user. That it came too often is not recorded: that would cost more than it.
+fn refused(who: &Who, what: (Operation, Option<Uuid>, String), refusal: &Refusal, now: Now) -> Option<AuditRecord> {
+    let is_recorded = !matches!(refusal, Refusal::TooOften(_));
+    is_recorded.then(|| record(who, what, AuditResult::Refused { reason: refusal.to_string() }, now))
+}
+
+fn record(
+    who: &Who,
+    (operation, cluster, target): (Operation, Option<Uuid>, String),
+    result: AuditResult,
+    now: Now,
+) -> AuditRecord {
+    let (who, from) = (who.name.clone(), who.from.clone());
+    let cluster = cluster.filter(|cluster| !cluster.is_nil());
+    AuditRecord { at: now.wall, who, from, operation, cluster, target, request: None, result }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Who may what, what is sent, what is recorded, and what is answered.
+
+use std::time::Duration;
+
+use cluster_manager_contract::BootstrapReport;
+use cluster_manager_contract::api_token::{RANDOM_BYTES, TokenHash, text};
+use configdb_contract::{Outcome, RequestResult, configdb_node};
+use configdb_schema::Document as _;
+use configdb_schema::document::{ApiToken, EdgeClusterEnrolment, TokenScope};
+use fleet_view::bench::{Bench, CLUSTER, NAME};
+use serde_json::json;
+use service_runtime::config::ExposeSecret as _;
+use sparkplug::host::{HostEvent, HostRequest};
+
+use super::*;
+use crate::Config;
+use crate::event::Event;
+use crate::question::SessionHash;
+
+const OTHER: Uuid = Uuid::from_u128(0xD);
+
+fn at(ms: u64) -> Now {
+    Now::new(Duration::from_millis(ms), 1_000_000_000_000 + ms)
+}
+
+fn hash(seed: u8) -> TokenHash {
+    TokenHash::of(text(&[seed; RANDOM_BYTES]).expose_secret()).unwrap()
+}
+
+fn token(name: &str, seed: u8, scope: TokenScope, clusters: Option<Vec<Uuid>>) -> ApiToken {
+    ApiToken {
+        name: name.to_owned(),
+        hash: hash(seed).to_hex(),
+        scope,
+        clusters,
+        issued: "2001-01-01T00:00:00Z".to_owned(),
+        expires: "2031-01-01T00:00:00Z".to_owned(),
+        by: "x".to_owned(),
+    }
+}
+
+struct World {
+    bench: Bench,
+    state: State,
+    asked: u64,
+    sent: Vec<HostRequest>,
+    records: Vec<AuditRecord>,
+}
+
+impl World {
+    /// Two clusters; tokens of an operator (1), a viewer (2) and an operator of the first cluster (3).
+    fn new(config: Config) -> Self {
+        let mut bench = Bench::with_cluster();
+        bench.cluster(OTHER, "Press_Shop", |_| {});
+        let all = [
+            token("operator", 1, TokenScope::Operator, None),
+            token("viewer", 2, TokenScope::Viewer, None),
+            token("of-one", 3, TokenScope::Operator, Some(vec![CLUSTER])),
+        ];
+        for (n, token) in all.iter().enumerate() {
+            bench.entry(Uuid::from_u128(0x100 + n as u128), token);
+        }
+        let state = State::new(config.validate(1).unwrap(), at(0)).unwrap();
+        let mut world = Self { bench, state, asked: 0, sent: Vec::new(), records: Vec::new() };
+        world.state.on_event(Event::Host(HostEvent::Online), at(0));
+        world.follow();
+        world
+    }
+
+    /// The state receives what the bench has published since.
+    fn follow(&mut self) {
+        for event in std::mem::take(&mut self.bench.events) {
+            self.state.on_event(Event::Host(event), at(1));
+        }
+    }
+
+    fn effects(&mut self) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for effect in self.state.poll_effects() {
+            match effect {
+                Effect::Host(request @ HostRequest::Command { .. }) => self.sent.push(request),
+                Effect::Keep(record) => self.records.push(*record),
+                Effect::Answer(mut answer) => {
+                    self.records.extend(answer.audit.take());
+                    answers.push(*answer);
+                }
+                _ => {}
+            }
+        }
+        answers
+    }
+
+    fn ask(&mut self, credential: Credential, question: Question) -> Option<Result<Reply, Refusal>> {
+        self.asked += 1;
+        let asked = Asked { id: self.asked, from: "192.0.2.1".to_owned(), credential, question };
+        self.state.on_event(Event::Asked(Box::new(asked)), at(2));
+        self.effects().pop().map(|answer| answer.reply)
+    }
+
+    fn act(&mut self, seed: u8, key: &str, name: &str, body: serde_json::Value) -> Result<Reply, Refusal> {
+        let action = Action::parse(name, body.to_string().as_bytes()).unwrap();
+        self.ask(Credential::Token(hash(seed)), Question::Act { key: key.to_owned(), action }).unwrap()
+    }
+
+    /// ConfigDB answers the last request.
+    fn answer(&mut self, id: String, outcome: Outcome, slug: &str, etag: Uuid) {
+        let result = RequestResult {
+            id,
+            object: CLUSTER,
+            outcome,
+            store: Some(Uuid::from_u128(5)),
+            revision: 99,
+            etags: [(slug.to_owned(), etag)].into(),
+            reason: Some("no".to_owned()),
+            field: Some("EdgeClusterRollout/wave".to_owned()),
+            at: 5,
+        };
+        let node = configdb_node(self.state.fleet.organisation());
+        let data = HostEvent::NodeData { node, timestamp: 5, metrics: vec![result.to_metric()] };
+        self.state.on_event(Event::Host(data), at(3));
+        self.state.on_event(Event::DeadlineReached, at(4));
+    }
+
+    fn row(&self, id: &str) -> (String, String) {
+        let rows = self.state.actions.rows();
+        (rows[id]["state"].as_str().unwrap().to_owned(), rows[id]["text"].as_str().unwrap().to_owned())
+    }
+}
+
+fn id_of(reply: Result<Reply, Refusal>) -> String {
+    match reply {
+        Ok(Reply::Accepted { id }) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wave(cluster: Uuid, wave: u8) -> serde_json::Value {
+    json!({ "cluster": cluster, "wave": wave })
+}
+
+#[test]
+fn an_action_is_recorded_sent_and_followed_to_its_end() {
+    let mut world = World::new(Config::default());
+    let id = id_of(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)));
+    assert_eq!((world.sent.len(), world.row(&id).0.as_str()), (1, "sent"));
+    assert_eq!((&world.records[0].result, world.records[0].who.as_str()), (&AuditResult::Accepted, "token:operator"));
+    assert_eq!(world.records[0].request.as_deref(), Some(&*id));
+    world.answer(format!("{id}-0"), Outcome::Applied, "EdgeClusterRollout", Uuid::nil());
+    world.effects();
+    assert_eq!(world.row(&id).0, "done");
+    assert_eq!(world.records[1].result, AuditResult::Done { commit: None });
+}
+
+#[test]
+fn what_configdb_refuses_says_the_field_and_the_rule() {
+    let mut world = World::new(Config::default());
+    let id = id_of(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)));
+    world.answer(format!("{id}-0"), Outcome::Refused, "EdgeClusterRollout", Uuid::nil());
+    world.effects();
+    assert_eq!(world.row(&id), ("refused".to_owned(), "EdgeClusterRollout/wave: no".to_owned()));
+    assert!(matches!(&world.records[1].result, AuditResult::Refused { reason } if reason.ends_with("no")));
+}
+
+#[test]
+fn the_same_key_does_nothing_twice_and_is_of_its_user_alone() {
+    let mut world = World::new(Config::default());
+    let first = id_of(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)));
+    assert_eq!(id_of(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2))), first);
+    assert_eq!((world.sent.len(), world.records.len()), (1, 1));
+    assert_eq!(world.act(1, "k", "cluster.wave", wave(CLUSTER, 3)), Err(Refusal::KeyReused));
+    assert_ne!(id_of(world.act(3, "k", "cluster.wave", wave(CLUSTER, 2))), first);
+}
+
+#[test]
+fn who_may_not_is_refused_and_recorded_and_nothing_is_sent() {
+    let mut world = World::new(Config::default());
+    for (seed, cluster) in [(2, CLUSTER), (3, OTHER), (3, Uuid::nil())] {
+        let refused = world.act(seed, "k", "cluster.wave", wave(cluster, 2)).unwrap_err();
+        assert!(matches!(refused, Refusal::Forbidden(_)), "{seed}: {refused:?}");
+    }
+    let unknown = world.act(9, "k", "cluster.wave", wave(CLUSTER, 2)).unwrap_err();
+    assert!(matches!(unknown, Refusal::Unauthenticated(_)));
+    assert!(world.sent.is_empty());
+    assert_eq!(world.records.len(), 3, "an unknown caller costs nothing on the disk");
+    assert!(world.records.iter().all(|record| matches!(record.result, AuditResult::Refused { .. })));
+}
+
+#[test]
+fn nobody_acts_where_the_console_is_read_only_or_does_not_know_configdb() {
+    let mut config = Config::default();
+    config.web.read_only = true;
+    let refused = World::new(config).act(1, "k", "cluster.wave", wave(CLUSTER, 2)).unwrap_err();
+    assert!(matches!(refused, Refusal::ReadOnly(_)), "{refused:?}");
+    let mut world = World::new(Config::default());
+    world.state.on_event(Event::Host(HostEvent::Offline { reason: "gone".to_owned() }), at(1));
+    let node = configdb_node(world.state.fleet.organisation());
+    world.state.on_event(Event::Host(HostEvent::NodeStale { node, reason: "gone".to_owned() }), at(1));
+    let refused = world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)).unwrap_err();
+    assert!(matches!(refused, Refusal::NotNow(_)), "{refused:?}");
+}
+
+#[test]
+fn a_session_acts_as_the_holder_of_its_token_until_that_signs_out() {
+    let mut world = World::new(Config::default());
+    let session = Credential::Session(SessionHash::of("s"));
+    assert_eq!(world.ask(session, Question::Who), Some(Ok(Reply::Who(None))));
+    let signed_in = world.ask(Credential::Token(hash(1)), Question::SignIn(SessionHash::of("s")));
+    assert!(matches!(signed_in, Some(Ok(Reply::SignedIn(_)))), "{signed_in:?}");
+    assert!(matches!(world.ask(session, Question::Who), Some(Ok(Reply::Who(Some(_))))));
+    world.ask(session, Question::SignOut);
+    assert_eq!(world.ask(session, Question::Who), Some(Ok(Reply::Who(None))));
+}
+
+#[test]
+fn a_bootstrap_command_is_answered_when_the_cluster_manager_goes_by_its_token() {
+    let mut world = World::new(Config::default());
+    world.bench.cluster(CLUSTER, NAME, |device| {
+        device.bootstrap = BootstrapReport { url: Some("http://git/bootstrap/c".to_owned()), enrolment: None };
+    });
+    world.follow();
+    let question = Question::Bootstrap { cluster: CLUSTER, hash: "abcd".to_owned(), lifetime: Duration::from_secs(60) };
+    assert_eq!(world.ask(Credential::Token(hash(1)), question), None, "not before it can be used");
+    let id = world.state.actions.rows().keys().next().unwrap().clone();
+    let etag = Uuid::from_u128(0xE);
+    world.answer(format!("{id}-0"), Outcome::Applied, EdgeClusterEnrolment::slug(), etag);
+    assert!(world.effects().is_empty());
+    world.bench.cluster(CLUSTER, NAME, |device| {
+        let url = Some("http://git/bootstrap/c".to_owned());
+        device.bootstrap = BootstrapReport { url, enrolment: Some(etag.to_string()) };
+    });
+    world.follow();
+    world.state.on_event(Event::DeadlineReached, at(5));
+    let answers = world.effects();
+    assert!(matches!(&answers[0].reply, Ok(Reply::Offered { url, .. }) if url == "http://git/bootstrap/c"));
+    assert_eq!(world.row(&id).0, "done");
+}
