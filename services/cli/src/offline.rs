@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use cluster_manager_contract::audit_chain::Chain;
 use service_runtime::exit;
+use service_runtime::record::chain::Chain;
 use simulator::sealed_secrets::CERTIFICATE;
 
 use crate::arguments::parsed;

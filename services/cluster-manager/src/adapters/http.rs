@@ -9,7 +9,7 @@
 //! | [`state_client`] | who waits for which answer |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
 //!
-//! Nothing here decides who may do what: [`crate::access`] and the state do.
+//! Nothing here decides who may do what: [`access`] and the state do.
 
 use axum::http::{HeaderMap, header};
 
