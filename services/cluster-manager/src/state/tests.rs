@@ -588,6 +588,7 @@ impl World {
         let settings = Settings { identity: self.identity.clone(), ..settings() };
         self.manager = ClusterManager::new(settings, left, 100 + self.kills, self.now);
         self.devices.clear();
+        self.device_ids.clear();
         self.shared.devices.clear();
         self.offers.clear();
         self.script = None;

@@ -116,8 +116,10 @@ mod tests {
                 T::String
             ]
         );
-        assert_eq!(metrics[7], result.to_metric());
-        assert_eq!(ConfigNode::default().to_metrics()[7], Metric::null(names::REQUEST_RESULT, DataType::String));
+        let answer = result.to_metric();
+        assert_eq!((&metrics[7].name, &metrics[7].value), (&answer.name, &answer.value));
+        let none = &ConfigNode::default().to_metrics()[7];
+        assert_eq!((&*none.name, none.datatype, &none.value), (names::REQUEST_RESULT, T::String, &None));
     }
 
     #[test]

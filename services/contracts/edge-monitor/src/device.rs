@@ -318,7 +318,9 @@ mod tests {
         let earlier = device();
         assert_eq!(earlier.changes_since(&earlier), vec![]);
         let later = MonitoredNodeDevice { offline: Alert { active: false, since: 9 }, ..device() };
-        assert_eq!(later.changes_since(&earlier), vec![Metric::new("Alerts/Offline/Active", false).at(9)]);
+        let changes = later.changes_since(&earlier);
+        let changes: Vec<_> = changes.iter().map(|m| (&*m.name, m.as_bool(), m.timestamp)).collect();
+        assert_eq!(changes, [("Alerts/Offline/Active", Some(false), Some(9))]);
     }
 
     #[test]

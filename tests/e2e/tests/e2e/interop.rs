@@ -322,7 +322,7 @@ async fn is_read_alike(messages: &[Arc<Message>]) {
         }
     }
     assert!(properties > 100, "ConfigDB's entries have properties: {properties}");
-    assert!(described > 500, "the births of services describe their metrics: {described}");
+    assert!(described > 300, "the births of services describe their metrics: {described}");
     // Printed with --nocapture: what descriptions cost.
     births_weighed(&ours, &lines);
 

@@ -60,7 +60,7 @@ fn a_malformed_command_names_the_metric_and_the_rule() {
     assert_eq!(field(vec![id(), id(), info()]), "Request/Id");
     assert_eq!(field(vec![id(), Metric::new("Request/Modus", "put"), info()]), "Request/Modus");
     assert_eq!(field(vec![id(), Metric::new(names::REQUEST_MODE, "merge"), info()]), "Request/Mode");
-    assert_eq!(field(vec![id(), Metric::new(names::REQUEST_IF_MATCH, r#"{"Info":"x"}"#), info()]), "Request/If Match");
+    assert_eq!(field(vec![id(), Metric::new(names::REQUEST_IF_MATCH, r#"{"Info":"x"}"#), info()]), "Request/If_Match");
     assert_eq!(field(vec![id(), Metric::new(names::HISTORY_REPLAY, -1_i64)]), "History/Replay");
     assert_eq!(field(vec![id(), info(), Metric::new(names::HISTORY_REPLAY, 1_u64)]), "History/Replay");
     assert_eq!(field(vec![id(), Metric::new("Registration", r#"{"class":"x"}"#)]), "Registration");
