@@ -4,5 +4,6 @@
 mod files;
 mod flood;
 mod hosts;
+mod revoked;
 mod walls;
 mod wire;
