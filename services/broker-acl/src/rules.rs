@@ -36,6 +36,7 @@ const CERTIFICATES: &str = "$sparkplug/certificates";
 const COMMANDED_BY_CENTRE: [&str; 3] = [SYNC_NODE, JOIN_NODE, MONITOR_NODE];
 
 /// Everything that a principal may do.
+// long: one table, an arm a kind of principal.
 #[must_use]
 pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
     let organisation = site.organisation();

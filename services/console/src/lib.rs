@@ -95,6 +95,7 @@ pub async fn explore(
     serve_as(Role::Explorer { rebirths }, config, listener, shutdown, health).await
 }
 
+// long: all adapters are made and started here, in the order in which they need each other.
 async fn serve_as(
     role: Role,
     config: Config,

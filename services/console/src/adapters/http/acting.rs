@@ -40,7 +40,7 @@ const LOOPBACK_COOKIE: &str = "sparkfleet-session";
 
 /// Who asks: what they show, and how.
 #[derive(Debug)]
-pub struct Caller {
+pub struct RequestContext {
     from: String,
     credential: Credential,
     /// Not encrypted, and not from this machine: no secret is accepted.
@@ -49,7 +49,7 @@ pub struct Caller {
     with_tls: bool,
 }
 
-impl FromRequestParts<Site> for Caller {
+impl FromRequestParts<Site> for RequestContext {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Response> {
@@ -108,7 +108,7 @@ pub fn check_origin(headers: &HeaderMap) -> Result<(), Box<Response>> {
 }
 
 /// Whether a caller may read here.
-pub async fn may_read(site: &Site, caller: Caller) -> Result<(), Response> {
+pub async fn may_read(site: &Site, caller: RequestContext) -> Result<(), Response> {
     if !site.private || matches!(ask(site, &caller, Question::Who).await, Ok(Reply::Who(Some(_)))) {
         return Ok(());
     }
@@ -116,12 +116,12 @@ pub async fn may_read(site: &Site, caller: Caller) -> Result<(), Response> {
     Err(answer_refusal(&refusal))
 }
 
-async fn ask(site: &Site, caller: &Caller, question: Question) -> Result<Reply, Refusal> {
+async fn ask(site: &Site, caller: &RequestContext, question: Question) -> Result<Reply, Refusal> {
     site.hub.ask(caller.from.clone(), caller.credential, question).await
 }
 
 /// `GET /api/v1/session`
-pub async fn session(State(site): State<Site>, caller: Caller) -> Response {
+pub async fn session(State(site): State<Site>, caller: RequestContext) -> Response {
     let known = match ask(&site, &caller, Question::Who).await {
         Ok(Reply::Who(known)) => known,
         _ => None,
@@ -129,7 +129,7 @@ pub async fn session(State(site): State<Site>, caller: Caller) -> Response {
     super::answer(&described(&site, known.as_ref(), &caller), None)
 }
 
-fn described(site: &Site, known: Option<&Principal>, caller: &Caller) -> Value {
+fn described(site: &Site, known: Option<&Principal>, caller: &RequestContext) -> Value {
     let actions = known.filter(|_| site.read_only.is_none()).map(action::allowed).unwrap_or_default();
     let scope = known.and_then(|known| known.grants.iter().map(|grant| grant.scope).max());
     json!({
@@ -147,7 +147,7 @@ struct SignIn {
 }
 
 /// `POST /api/v1/session`
-pub async fn sign_in(State(site): State<Site>, caller: Caller, headers: HeaderMap, body: Bytes) -> Response {
+pub async fn sign_in(State(site): State<Site>, caller: RequestContext, headers: HeaderMap, body: Bytes) -> Response {
     if let Err(response) = check_write(&site, &caller, &headers) {
         return *response;
     }
@@ -159,7 +159,7 @@ pub async fn sign_in(State(site): State<Site>, caller: Caller, headers: HeaderMa
     };
     let Some(random) = random::<32>() else { return no_randomness() };
     let id = hex::encode(random);
-    let caller = Caller { credential: Credential::Token(hash), ..caller };
+    let caller = RequestContext { credential: Credential::Token(hash), ..caller };
     match ask(&site, &caller, Question::SignIn(SessionHash::of(&id))).await {
         Ok(Reply::SignedIn(principal)) => {
             let mut response = super::answer(&described(&site, Some(&principal), &caller), None);
@@ -172,7 +172,7 @@ pub async fn sign_in(State(site): State<Site>, caller: Caller, headers: HeaderMa
 }
 
 /// `DELETE /api/v1/session`
-pub async fn sign_out(State(site): State<Site>, caller: Caller, headers: HeaderMap) -> Response {
+pub async fn sign_out(State(site): State<Site>, caller: RequestContext, headers: HeaderMap) -> Response {
     if let Err(response) = check_origin(&headers) {
         return *response;
     }
@@ -186,7 +186,7 @@ pub async fn sign_out(State(site): State<Site>, caller: Caller, headers: HeaderM
 pub async fn act(
     State(site): State<Site>,
     Path(name): Path<String>,
-    caller: Caller,
+    caller: RequestContext,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -216,7 +216,7 @@ pub async fn act(
 }
 
 /// The token is made here: the state, ConfigDB and the record know its hash alone, and who asked has it alone.
-async fn make_command(site: &Site, caller: &Caller, cluster: uuid::Uuid, lifetime: Duration) -> Response {
+async fn make_command(site: &Site, caller: &RequestContext, cluster: uuid::Uuid, lifetime: Duration) -> Response {
     if !(bootstrap::LIFETIME_MIN..=bootstrap::LIFETIME_MAX).contains(&lifetime) {
         let (min, max) = (bootstrap::LIFETIME_MIN.as_secs(), bootstrap::LIFETIME_MAX.as_secs());
         return refused(StatusCode::BAD_REQUEST, "expires_s", format!("must be from {min} to {max}"));
@@ -234,7 +234,7 @@ async fn make_command(site: &Site, caller: &Caller, cluster: uuid::Uuid, lifetim
     }
 }
 
-fn check_write(site: &Site, caller: &Caller, headers: &HeaderMap) -> Result<(), Box<Response>> {
+fn check_write(site: &Site, caller: &RequestContext, headers: &HeaderMap) -> Result<(), Box<Response>> {
     check_origin(headers)?;
     if site.role != Role::Console {
         return Err(Box::new(refused(StatusCode::FORBIDDEN, "path", "an explorer only looks")));

@@ -5,7 +5,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::acting::{self, Caller};
+use super::acting::{self, RequestContext};
 use super::{Site, host_names, refused};
 
 /// Fields of every answer.
@@ -42,7 +42,7 @@ async fn pass(site: &Site, request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let caller = match Caller::from_request_parts(&mut parts, site).await {
+    let caller = match RequestContext::from_request_parts(&mut parts, site).await {
         Ok(caller) => caller,
         Err(response) => return response,
     };
