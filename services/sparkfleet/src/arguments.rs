@@ -7,7 +7,7 @@ use sparkfleet_cli::arguments::{Connection, Printing};
 use sparkfleet_up::arguments::{SimulateArguments, SimulateHostArguments, UpArguments};
 use uuid::Uuid;
 
-use crate::service;
+use crate::service::{self, ConfigDbArguments, ServiceArguments};
 
 /// Explained below every `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
@@ -177,28 +177,6 @@ pub struct EnrolArguments {
     /// API server without authentication (a simulator); by default the pod's service account, or kubeconfig
     #[arg(long, env = "SPARKFLEET_KUBERNETES_URL")]
     pub kubernetes_url: Option<String>,
-}
-
-/// A service on its own.
-#[derive(Debug, Clone, Args)]
-pub struct ServiceArguments {
-    /// Configuration file (TOML); environment variables SPARKFLEET__SECTION__KEY override it
-    #[arg(long, env = "SPARKFLEET_CONFIG")]
-    pub config: Option<PathBuf>,
-    /// Form of the log on standard error: human or json; SPARKFLEET_LOG filters it
-    #[arg(long, env = "SPARKFLEET_LOG_FORMAT", default_value = "human")]
-    pub log_format: service_runtime::logging::LogFormat,
-}
-
-/// `sparkfleet configdb`.
-#[derive(Debug, Clone, Args)]
-pub struct ConfigDbArguments {
-    /// What every service takes.
-    #[command(flatten)]
-    pub service: ServiceArguments,
-    /// Begin an empty database although this ConfigDB has run with one before
-    #[arg(long)]
-    pub new_store: bool,
 }
 
 /// Which store, and how what was done is printed.

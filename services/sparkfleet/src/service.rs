@@ -1,5 +1,8 @@
 //! Each service on its own: configuration, log, signals, and then the service's own `run`.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use configdb_schema::address::SERVICES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +13,27 @@ use service_runtime::service::ServiceConfig;
 use service_runtime::shutdown::Shutdown;
 use service_runtime::{config, exit, logging};
 
-use crate::arguments::{ConfigDbArguments, ServiceArguments};
+/// A service on its own.
+#[derive(Debug, Clone, Args)]
+pub struct ServiceArguments {
+    /// Configuration file (TOML); environment variables SPARKFLEET__SECTION__KEY override it
+    #[arg(long, env = "SPARKFLEET_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Form of the log on standard error: human or json; SPARKFLEET_LOG filters it
+    #[arg(long, env = "SPARKFLEET_LOG_FORMAT", default_value = "human")]
+    pub log_format: service_runtime::logging::LogFormat,
+}
+
+/// `sparkfleet configdb`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigDbArguments {
+    /// What every service takes.
+    #[command(flatten)]
+    pub service: ServiceArguments,
+    /// Begin an empty database although this ConfigDB has run with one before
+    #[arg(long)]
+    pub new_store: bool,
+}
 
 /// Runs ConfigDB.
 ///
