@@ -227,10 +227,8 @@ mod tests {
                 origin: "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok(),
                 follows: None,
             };
-            assert_eq!(
-                Others::from_value(&desired.sources.others.to_value().unwrap()).as_ref(),
-                Ok(&desired.sources.others)
-            );
+            let read: Result<Others, String> = form::Plain::read(form::Plain::write(&desired.sources.others).as_ref());
+            assert_eq!(read.as_ref(), Ok(&desired.sources.others));
             let request = desired.to_request(sync.clone());
             let HostRequest::Command { device: None, metrics, .. } = request else { panic!("an NCMD") };
             assert_eq!(SyncCommand::from_event(None, &metrics), Ok(Some(SyncCommand::Source(desired))));

@@ -261,7 +261,7 @@ mod tests {
         let mut replica = complete();
         assert!(matches!(replica.on_event(&host_birth(Vec::new())), Some(JoinChange::Other(_))));
         assert!(!replica.is_complete());
-        assert_eq!(replica.problems()[host_device(DISK).as_str()], "metric \"Name\" is missing in the birth");
+        assert_eq!(replica.problems()[host_device(DISK).as_str()], "metric \"Status/State\" is missing in the birth");
         let before = replica.clone();
         let other = EdgeNodeDescriptor::parse("ACME-Other", "Join").unwrap();
         assert_eq!(replica.on_event(&HostEvent::NodeDeath { node: other, timestamp: 0 }), None);
