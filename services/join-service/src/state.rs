@@ -7,6 +7,7 @@
 //! evidence ──> verdict, identity ──> claim, lease, host ──> token, ticket ──> sent      exchange.rs, writes.rs
 //! progress, acknowledgement ──> record, end of the attempt                              members.rs
 //! time ──> reconcile::due ──> ends, revocations                                         writes.rs
+//! another policy ──> refused hosts are asked to try again                               recall.rs
 //! ```
 //!
 //! Nothing is said before everything was listed and this replica leads. The parts of the state have a module each below `state/`.
@@ -15,6 +16,7 @@ mod exchange;
 mod leadership;
 mod members;
 mod policy;
+mod recall;
 mod report;
 mod seen;
 mod writes;
@@ -46,6 +48,7 @@ use join_trust::keys::KeyProvider;
 use join_trust::replica::{KubernetesTrust, Trust};
 use leadership::Leadership;
 use policy::{ActivePolicy, CommandOutcome};
+use recall::Recalls;
 use report::Reports;
 use seen::SeenHosts;
 
@@ -128,6 +131,7 @@ pub struct State {
     followed: Option<String>,
     limits: Limits,
     seen: SeenHosts,
+    recalls: Recalls,
     counters: JoinCounters,
     totals: Totals,
     work: BTreeMap<u64, Work>,
@@ -175,6 +179,7 @@ impl State {
             gives_entry: false,
             followed: None,
             seen: SeenHosts::default(),
+            recalls: Recalls::default(),
             counters,
             totals: Totals::default(),
             work: BTreeMap::new(),
@@ -232,7 +237,8 @@ impl State {
             return None;
         }
         let leadership = self.leadership.next_deadline(self.cache.leader().is_some());
-        leadership.into_iter().chain(self.is_speaking.then_some(self.sweep_at)).min()
+        let speaking = self.is_speaking.then_some(self.sweep_at);
+        leadership.into_iter().chain(speaking).chain(self.recalls.next_deadline()).min()
     }
 
     /// What is to be done.
@@ -273,6 +279,7 @@ impl State {
                 self.sweep_at = now.mono + SWEEP;
                 self.sweep(now);
             }
+            self.recall(now);
             self.report(now);
         }
     }
@@ -287,6 +294,7 @@ impl State {
         self.issuer.set_policy(issuer_policy(&self.settings, &self.policy, self.cluster_id));
         // A host that was revoked has its tokens revoked at once.
         self.sweep_at = Duration::ZERO;
+        self.begin_recall();
     }
 
     fn follow_epoch(&mut self, now: Now) {
@@ -313,6 +321,7 @@ impl State {
         tracing::warn!(replica = self.settings.replica, "this replica does not speak any more");
         self.is_speaking = false;
         self.parked.clear();
+        self.recalls.clear();
         self.leadership.end();
         self.effects.push(Effect::StepDown);
     }

@@ -357,9 +357,28 @@ fn an_unknown_host_waits_for_approval_with_its_registers_shown_and_joins_once_en
     assert_eq!(world.node().unwrap().hosts_pending, 1);
     let enrolled = json!({"ek": world.hosts[0].ek()});
     world.send_policy(&policy(2, &entry(&[enrolled], &[])));
-    assert!(world.run_until_so(5 * MINUTE, |world| world.is_member(0)));
+    assert!(world.run_until_so(5 * SECOND, |world| world.is_member(0)), "it is asked again at once");
     world.run_for(SECOND);
     assert_eq!((world.device(0).unwrap().state, world.device(0).unwrap().verdict), (HostState::Member, None));
+}
+
+#[test]
+fn of_many_that_wait_the_enrolled_are_asked_first_and_the_others_no_faster_than_they_are_judged() {
+    let mut world = world(Vec::new());
+    for number in 1..=40 {
+        world.add(worker(number));
+        world.begin(usize::try_from(number - 1).unwrap());
+    }
+    assert!(world.run_until_so(MINUTE, |world| world.hosts.iter().all(|host| host.refusals.len() == 1)));
+    let asked = |world: &World| world.asked_again;
+    assert_eq!(asked(&world), 0, "nothing changed");
+    let enrolled: Vec<_> = [3, 17, 31].map(|host: usize| json!({"ek": world.hosts[host].ek()})).into();
+    world.send_policy(&policy(2, &entry(&enrolled, &[])));
+    assert!(world.run_until_so(5 * SECOND, |world| [3, 17, 31].iter().all(|host| world.is_member(*host))));
+    assert!(asked(&world) < 40, "{}", asked(&world));
+    assert!(world.run_until_so(10 * SECOND, |world| world.asked_again == 40));
+    world.run_for(10 * SECOND);
+    assert_eq!(asked(&world), 40, "once each");
 }
 
 #[test]

@@ -280,6 +280,7 @@ impl JoiningHost {
                 self.tell(Event::Ticket(&bytes)).await
             }
             IssuerMessage::ClearRefusal(bytes) => self.tell(Event::ClearRefusal(&bytes)).await,
+            IssuerMessage::AskAgain => self.tell(Event::AskAgain).await,
         }
     }
 

@@ -74,6 +74,7 @@ impl State {
                 IssuerMessage::Challenge(bytes) => MachineEvent::Challenge(bytes),
                 IssuerMessage::ClearRefusal(bytes) => MachineEvent::ClearRefusal(bytes),
                 IssuerMessage::Ticket(bytes) => MachineEvent::Ticket(bytes),
+                IssuerMessage::AskAgain => MachineEvent::AskAgain,
             };
             let mut effects = self.effects_of(kind, event, turn);
             effects.retain(|effect| match effect {

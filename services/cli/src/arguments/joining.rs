@@ -52,6 +52,39 @@ pub enum TrustCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Give a cluster's join service its keys: write them to a Secret of the cluster
+    Secret(Box<JoinSecretArguments>),
+}
+
+/// `sparkfleet trust secret`.
+#[derive(Debug, Clone, Args)]
+pub struct JoinSecretArguments {
+    /// Cluster: UUID, or name (which is looked up in ConfigDB)
+    pub cluster: String,
+    /// Directory of the root's files; those of the cluster are in CLUSTER_UUID/ below it
+    #[arg(long, default_value = "trust")]
+    pub dir: PathBuf,
+    /// Copy of a control plane's /etc/kubernetes/pki (kubeadm); without it the cluster's ca.crt is asked of Kubernetes
+    #[arg(long, value_name = "DIR")]
+    pub pki: Option<PathBuf>,
+    /// Copy of a server's /var/lib/rancher/k3s/server/token (k3s), for further servers
+    #[arg(long, value_name = "FILE", conflicts_with = "pki")]
+    pub server_token: Option<PathBuf>,
+    /// Namespace of the edge services
+    #[arg(long, default_value = "fplus-edge")]
+    pub namespace: String,
+    /// Name of the Secret; as in `join.trustSecret` of the chart
+    #[arg(long, default_value = "sparkfleet-join")]
+    pub name: String,
+    /// API server without authentication; by default that of the kubeconfig
+    #[arg(long)]
+    pub kubernetes_url: Option<String>,
+    /// Write the manifest to this file (mode 0600) instead, or with - to standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
 }
 
 /// What an issued key may do.
@@ -99,6 +132,23 @@ pub enum PolicyCommand {
     Show {
         /// Cluster name or UUID
         cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Sign and write the first policy of a cluster. It admits no host; hosts that ask are shown with the values of these registers
+    Init {
+        /// Cluster name or UUID
+        cluster: String,
+        /// Registers that hosts quote
+        #[arg(long, value_delimiter = ',', default_value = "0,2,4,7,9,11", value_parser = clap::value_parser!(u8).range(0..24))]
+        pcr: Vec<u8>,
+        /// Register that a host extends when it takes its ticket; as in `attestation.lock_register` of the hosts
+        #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u8).range(0..16))]
+        lock: u8,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        signer: SignerArguments,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -167,7 +217,7 @@ pub struct FromImageArguments {
 pub struct CaptureArguments {
     /// UUID of its state disk, name, or CLUSTER/NAME
     pub host: String,
-    /// Only these registers, also such as the policy has not; by default those that the policy has values for
+    /// Only these registers, also such as the policy has not; by default those that the policy has values for, or, if it has none, all that it observes
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..24))]
     pub pcr: Vec<u8>,
     /// Ask for registers that the host has not quoted: put them into the policy to be observed, and wait for its next quote (with --timeout 3m, for example)
@@ -231,6 +281,81 @@ pub struct RecoverArguments {
     pub options: Options,
 }
 
+/// What runs Kubernetes on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HostDistributionArgument {
+    /// k3s
+    K3s,
+    /// kubeadm
+    Kubeadm,
+}
+
+impl HostDistributionArgument {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::K3s => "k3s",
+            Self::Kubeadm => "kubeadm",
+        }
+    }
+}
+
+/// `sparkfleet host prepare`.
+#[derive(Debug, Clone, Args)]
+pub struct PrepareArguments {
+    /// Cluster name or UUID
+    pub cluster: String,
+    /// MQTT servers as hosts reach them, tried in turn
+    #[arg(long, required = true, value_name = "URL")]
+    pub server: Vec<String>,
+    /// PEM file here of the authorities that hosts trust the servers by, for mqtts
+    #[arg(long, value_name = "FILE")]
+    pub server_ca: Option<PathBuf>,
+    /// User that hosts log in as; by default that of all joining hosts of the cluster, or with --disk that of the disk
+    #[arg(long, value_name = "USER")]
+    pub host_username: Option<String>,
+    /// Path on the host of the file with the user's password; by default /etc/sparkfleet/mqtt/password
+    #[arg(long, value_name = "PATH")]
+    pub host_password_file: Option<PathBuf>,
+    /// Path on the host of its certificate, where it logs in by one
+    #[arg(long, value_name = "PATH", requires = "host_key_file", conflicts_with_all = ["host_username", "host_password_file"])]
+    pub host_cert_file: Option<PathBuf>,
+    /// Path on the host of the certificate's key
+    #[arg(long, value_name = "PATH", requires = "host_cert_file")]
+    pub host_key_file: Option<PathBuf>,
+    /// The host wants to be a control plane; the policy decides
+    #[arg(long)]
+    pub control_plane: bool,
+    /// Name that the host asks for; by default its host name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Addresses by which the host is reached
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Vec<String>,
+    /// UUID of the host's state disk, which a blank one gets: for a host with broker credentials of its own
+    #[arg(long, value_name = "UUID")]
+    pub disk: Option<Uuid>,
+    /// Block device of the state disk
+    #[arg(long, value_name = "PATH", default_value = "/dev/disk/by-partlabel/sparkfleet-state")]
+    pub device: PathBuf,
+    /// What runs Kubernetes
+    #[arg(long, value_enum, default_value = "k3s")]
+    pub distribution: HostDistributionArgument,
+    /// Lock register, as in the cluster's policy
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u8).range(0..16))]
+    pub lock: u8,
+    /// Directory with root.pub
+    #[arg(long, default_value = "trust")]
+    pub trust: PathBuf,
+    /// Write to this file; by default to standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
+}
+
 /// `sparkfleet host ...`. HOST is the UUID of a state disk, a name, or CLUSTER/NAME.
 #[derive(Debug, Clone, Subcommand)]
 pub enum HostCommand {
@@ -264,7 +389,7 @@ pub enum HostCommand {
         /// It may join the control plane
         #[arg(long)]
         control_plane: bool,
-        /// Wait until it is a member; a host asks again every minute
+        /// Wait until it is a member
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
@@ -287,6 +412,8 @@ pub enum HostCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Write cloud-init's user data for the hosts of a cluster: the bootstrapper's configuration, without secrets
+    Prepare(Box<PrepareArguments>),
     /// Make a host the first member of its cluster, as its administrator; writes the kubeconfig
     Init(Box<InitArguments>),
     /// Give a member the key of its disk, as its administrator, when no join service is left to do it

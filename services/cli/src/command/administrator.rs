@@ -261,6 +261,11 @@ impl Administrator {
         let verified = match self.issuer.on_evidence(&self.address, bytes, now_ms, &self.verifier) {
             EvidenceAnswer::Verified(verified) => verified,
             EvidenceAnswer::Rejected(rejected) => {
+                if let Some(registers) = &rejected.registers {
+                    // No join service is there that would show them.
+                    eprintln!("registers of {}, if a policy is to have them:", self.address.node);
+                    registers.iter().for_each(|(index, value)| eprintln!("  {index}: {}", hex::encode(value)));
+                }
                 let answer = self.issuer.refuse(rejected.recipient(), rejected.refusal.clone())?;
                 return Ok(Step::Refused(rejected.refusal.clone(), IssuerMessage::Ticket(answer.message)));
             }

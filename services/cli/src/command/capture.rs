@@ -53,10 +53,11 @@ impl Taken {
     }
 }
 
-/// The registers that are meant. `named` empty: those that the policy has values for.
+/// The registers that are meant. `named` empty: those that the policy has values for; of a first policy, which has none, all.
 fn wanted(policy: &AttestationPolicy, named: &[u8]) -> Vec<u8> {
-    let valued = policy.pcrs.iter().filter(|(_, rule)| !rule.expected.is_empty());
-    let of_policy = valued.filter_map(|(index, _)| index.parse().ok());
+    let only_observes = policy.pcrs.values().all(|rule| rule.expected.is_empty());
+    let meant = policy.pcrs.iter().filter(|(_, rule)| only_observes || !rule.expected.is_empty());
+    let of_policy = meant.filter_map(|(index, _)| index.parse().ok());
     let mut wanted: Vec<u8> = if named.is_empty() { of_policy.collect() } else { named.to_vec() };
     wanted.sort_unstable();
     wanted.dedup();
@@ -144,7 +145,7 @@ async fn ask(
     let when = if row.state == join_service_contract::HostState::Member {
         "a member does at its next boot, or when it renews its certificates"
     } else {
-        "a host that waits or was refused does within two minutes, or when it is started again"
+        "a host that waits or was refused is asked to at once"
     };
     let what = format!("{} to quote register {} ({when})", row.title(), listed(&missing));
     let quoted = |fleet: &Fleet| {
@@ -282,6 +283,24 @@ mod tests {
         assert!(taken[3].line().contains("register 10") && taken[3].line().contains("measured boot"));
         assert!(taken[4].line().contains("policy does not have it; --ask"), "{}", taken[4].line());
         assert!(taken[5].line().contains("older; --ask waits"), "{}", taken[5].line());
+    }
+
+    #[test]
+    fn the_first_capture_takes_all_that_is_observed_and_was_measured() {
+        let mut first = policy();
+        first.pcrs.retain(|_, rule| {
+            rule.expected.clear();
+            true
+        });
+        let wanted = wanted(&first, &[]);
+        assert_eq!(wanted, [4, 7, 8]);
+        let shown = registers(&[(4, "1234"), (7, "ccdd"), (8, "0000")]);
+        assert_eq!(
+            take_registers(&mut first, &shown, &wanted, false),
+            [Taken::Added(4), Taken::Added(7), Taken::Unmeasured(8)]
+        );
+        assert_eq!(first.pcrs["4"], PcrRule { expected: vec!["1234".to_owned()], warn_only: false });
+        assert!(first.pcrs["8"].warn_only && first.pcrs["8"].expected.is_empty(), "it stays observed");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use service_runtime::exit;
 use uuid::Uuid;
 
 use super::signer::Signer;
-use super::{administrator, candidates, cluster, enrol as list_of_hosts, not_found, policy, usage};
+use super::{administrator, candidates, cluster, enrol as list_of_hosts, not_found, policy, prepare, usage};
 use crate::arguments::Options;
 use crate::arguments::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
@@ -30,6 +30,7 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
         HostCommand::Enrol { cluster, file, signer, options } => {
             list_of_hosts::run(&cluster, &file, &signer, &options).await
         }
+        HostCommand::Prepare(arguments) => prepare::run(*arguments).await,
         HostCommand::Init(arguments) => administrator::init(*arguments).await,
         HostCommand::Recover(arguments) => administrator::recover(*arguments).await,
         HostCommand::Revoke { host, wait, signer, options } => revoke(&host, wait, &signer, &options).await,
@@ -210,16 +211,10 @@ pub(super) fn enrol(policy: &mut AttestationPolicy, host: EnrolledHost) -> bool 
     }
 }
 
-/// Revokes an endorsement key. Its enrolment goes, so that another machine can have its name; the last one stays without name, because a policy that nobody could fulfil would
-/// not be one, and a key that is revoked is refused whatever else holds. False: it is revoked already.
+/// Revokes an endorsement key. Its enrolment goes, so that another machine can have its name. False: it is revoked already.
 fn revoke_key(policy: &mut AttestationPolicy, key: &str) -> bool {
     let rules = &mut policy.endorsement;
-    if rules.enrolled.len() > 1 {
-        rules.enrolled.retain(|host| !host.ek.eq_ignore_ascii_case(key));
-    }
-    for host in rules.enrolled.iter_mut().filter(|host| host.ek.eq_ignore_ascii_case(key)) {
-        (host.host, host.disk, host.control_plane) = (None, None, false);
-    }
+    rules.enrolled.retain(|host| !host.ek.eq_ignore_ascii_case(key));
     let is_new = !rules.revoked.iter().any(|revoked| revoked.eq_ignore_ascii_case(key));
     if is_new {
         rules.revoked.push(key.to_owned());
@@ -325,8 +320,7 @@ async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options
     let lines = || match revision {
         Some(_) if wait => vec![format!("{} is a member of {}", row.title(), row.cluster), key.clone()],
         Some(_) => {
-            let approved =
-                format!("{} approved for {}; it asks again within a minute or two", row.title(), row.cluster);
+            let approved = format!("{} approved for {}; it is asked again at once", row.title(), row.cluster);
             vec![approved, key.clone()]
         }
         None => vec![format!("{} was approved for {} before", row.title(), row.cluster), key.clone()],
@@ -405,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_key_leaves_the_enrolled_and_its_name_free_also_as_the_last_one() {
+    fn a_revoked_key_leaves_the_enrolled_also_as_the_last_one() {
         let mut policy = policy();
         enrol(&mut policy, host("aa", "one"));
         enrol(&mut policy, host("bb", "two"));
@@ -413,7 +407,7 @@ mod tests {
         assert!(!revoke_key(&mut policy, "aa"));
         assert_eq!(policy.endorsement.enrolled, [host("bb", "two")]);
         assert!(revoke_key(&mut policy, "bb"));
-        assert_eq!(policy.endorsement.enrolled, [EnrolledHost { host: None, ..host("bb", "two") }]);
+        assert_eq!(policy.endorsement.enrolled, []);
         assert_eq!(policy.endorsement.revoked, ["aa", "bb"]);
         assert!(listed(&policy, "bb").1);
     }

@@ -15,8 +15,10 @@ pub mod enrol;
 pub mod from_image;
 pub mod host;
 pub mod identity;
+pub mod join_secret;
 pub mod past;
 pub mod policy;
+pub mod prepare;
 #[cfg(test)]
 mod printed;
 pub mod recover;

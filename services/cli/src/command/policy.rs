@@ -5,7 +5,9 @@ use anyhow::{Context as _, anyhow};
 use cluster_manager_contract::JoinReport;
 use configdb_contract::{Entry, RequestResult, WriteRequest};
 use configdb_schema::Document as _;
-use configdb_schema::document::AttestationPolicy;
+use configdb_schema::document::{
+    AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, PcrBank, PcrLock, PcrRule,
+};
 use join_attestation::policy::Policy;
 use serde_json::{Value, json};
 use service_runtime::exit;
@@ -26,6 +28,9 @@ use fleet_view::Fleet;
 pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
     match command {
         PolicyCommand::Show { cluster, options } => show(&cluster, &options).await,
+        PolicyCommand::Init { cluster, pcr, lock, signer, options } => {
+            init(&cluster, &pcr, lock, &signer, &options).await
+        }
         PolicyCommand::Set { cluster, file, if_match, signer, options } => {
             set(&cluster, read_document(&file)?, if_match.as_deref(), &signer, &options).await
         }
@@ -46,7 +51,7 @@ pub fn current(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<Option<(Attestati
 /// Signs and writes a policy, if no other was written since `before`.
 ///
 /// # Errors
-/// With [`exit::REFUSED`]: it would admit nobody, or ConfigDB refuses it.
+/// With [`exit::REFUSED`]: it would admit no host, or ConfigDB refuses it.
 pub async fn write(
     client: &mut Client,
     cluster: Uuid,
@@ -64,7 +69,7 @@ pub async fn write(
     client.write(request).await
 }
 
-/// A policy that would admit nobody is refused before it is written: the join service would only say so later.
+/// A policy that would admit no host is refused before it is written: the join service would only say so later.
 ///
 /// # Errors
 /// With [`exit::REFUSED`]
@@ -72,7 +77,7 @@ pub fn check(policy: &AttestationPolicy) -> anyhow::Result<()> {
     match Policy::new(policy, 0).error() {
         None => Ok(()),
         Some(error) => {
-            let error = anyhow!("{error}").context("refused: such a policy would admit nobody");
+            let error = anyhow!("{error}").context("refused: the join service would admit no host by such a policy");
             Err(exit::with_code(exit::REFUSED, error))
         }
     }
@@ -123,13 +128,50 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
             lines
         }
         _ => vec![format!(
-            "{} has no attestation policy: no host can join; write one with `sparkfleet policy set`",
+            "{} has no attestation policy: no host can join; begin with `sparkfleet policy init`",
             cluster.name
         )],
     };
     let result = output::print(options.presentation.output, lines, &value);
     client.close().await;
     result
+}
+
+/// A policy that admits no host: hosts that ask are shown with these registers.
+fn first(pcr: &[u8], lock: u8) -> AttestationPolicy {
+    let observed = |index: &u8| (index.to_string(), PcrRule { expected: Vec::new(), warn_only: true });
+    AttestationPolicy {
+        variants: vec![EvidenceVariant::Tpm2],
+        bank: PcrBank::Sha256,
+        pcrs: pcr.iter().map(observed).collect(),
+        boot: None,
+        lock: PcrLock { pcr: lock, before: None, after: None },
+        endorsement: EndorsementRules {
+            require: EndorsementProof::Enrolment,
+            manufacturers: Vec::new(),
+            enrolled: Vec::new(),
+            revoked: Vec::new(),
+        },
+        signature: None,
+    }
+}
+
+async fn init(wanted: &str, pcr: &[u8], lock: u8, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Config).await?;
+    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
+    let signer = Signer::open(signer, uuid)?;
+    if let Some((_, entry)) = current(&client.fleet, uuid)? {
+        let error = anyhow!("{} has an attestation policy already, of revision {}", cluster.name, entry.revision);
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
+    let result = write(&mut client, uuid, &first(pcr, lock), None, &signer).await?;
+    let lines = vec![
+        format!("policy of {} created: revision {}; it admits no host", cluster.name, result.revision),
+        "start a host, then: sparkfleet policy capture HOST; sparkfleet host approve HOST".to_owned(),
+    ];
+    output::print(options.presentation.output, || lines, &json!(result))?;
+    client.close().await;
+    Ok(())
 }
 
 async fn set(
@@ -155,4 +197,19 @@ async fn set(
     output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_policy_can_be_written_and_names_a_register_that_cannot_be_observed() {
+        let policy = first(&[0, 4, 11], 15);
+        check(&policy).unwrap();
+        assert_eq!(policy.pcrs.keys().collect::<Vec<_>>(), ["0", "11", "4"]);
+        let error = format!("{:#}", check(&first(&[4, 15], 15)).unwrap_err());
+        assert!(error.ends_with("pcrs.15: is the lock register: its values stand in `lock`"), "{error}");
+        assert!(check(&first(&[], 15)).is_err());
+    }
 }

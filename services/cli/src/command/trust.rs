@@ -6,7 +6,7 @@ use join_protocol::terms::Purpose;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::cluster;
+use super::{cluster, join_secret};
 use crate::arguments::joining::TrustCommand;
 use crate::arguments::{Options, Presentation};
 use crate::client::{Client, Scope};
@@ -30,6 +30,10 @@ pub async fn run(command: TrustCommand) -> anyhow::Result<()> {
             let wanted = Wanted { cluster: uuid, purpose: purpose.purpose(), days, epoch, present };
             let out = out.unwrap_or_else(|| dir.join(uuid.to_string()));
             issue(&dir, &out, &wanted, &options.presentation)
+        }
+        TrustCommand::Secret(arguments) => {
+            let uuid = cluster_uuid(&arguments.cluster, &arguments.options).await?;
+            join_secret::run(*arguments, uuid).await
         }
     }
 }
@@ -93,8 +97,8 @@ fn issue(dir: &Path, out: &Path, wanted: &Wanted, presentation: &Presentation) -
 const fn next(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::JoinIssuer => {
-            "Next: give these files to the cluster's join service, write a policy with `sparkfleet policy set`, and provision hosts with \
-             root.pub and the cluster's UUID."
+            "Next: give these files to the cluster's join service with `sparkfleet trust secret`, write a policy with `sparkfleet policy init`, and \
+             provision hosts with `sparkfleet host prepare`."
         }
         Purpose::PolicySigner => {
             "Next: sign a policy with `sparkfleet policy set`. Who has this key says which hosts are admitted: keep it on your machine, not on a server."

@@ -17,6 +17,8 @@ pub const CLEAR_REFUSAL: &str = "Join/Refusal";
 pub const EVIDENCE: &str = "Join/Evidence";
 /// Ticket (Bytes; in NCMD).
 pub const TICKET: &str = "Join/Ticket";
+/// What was refused may be granted now (Boolean, true; in NCMD). It proves nothing and grants nothing.
+pub const ASK_AGAIN: &str = "Join/Ask Again";
 /// Progress (Bytes; in NBIRTH and NDATA).
 pub const PROGRESS: &str = "Join/Progress";
 /// Acknowledgement (Bytes; in NBIRTH and NDATA).
@@ -39,6 +41,7 @@ pub enum IssuerMessage {
     Challenge(Vec<u8>),
     ClearRefusal(Vec<u8>),
     Ticket(Vec<u8>),
+    AskAgain,
 }
 
 /// A metric is no message: wrong type or too large.
@@ -113,20 +116,17 @@ impl IssuerMessage {
             Self::Challenge(_) => CHALLENGE,
             Self::ClearRefusal(_) => CLEAR_REFUSAL,
             Self::Ticket(_) => TICKET,
+            Self::AskAgain => ASK_AGAIN,
         }
-    }
-
-    /// Its bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        let (Self::Challenge(bytes) | Self::ClearRefusal(bytes) | Self::Ticket(bytes)) = self;
-        bytes
     }
 
     /// As a metric of NCMD.
     #[must_use]
     pub fn to_metric(&self) -> Metric {
-        metric(self.name(), self.bytes())
+        match self {
+            Self::Challenge(bytes) | Self::ClearRefusal(bytes) | Self::Ticket(bytes) => metric(self.name(), bytes),
+            Self::AskAgain => Metric::new(self.name(), true),
+        }
     }
 
     /// Reads a metric of a command. None: it is no message.
@@ -139,6 +139,14 @@ impl IssuerMessage {
             CHALLENGE => read(CHALLENGE, limits::CHALLENGE_BYTES_MAX)?.map(Self::Challenge),
             CLEAR_REFUSAL => read(CLEAR_REFUSAL, limits::CLEAR_REFUSAL_BYTES_MAX)?.map(Self::ClearRefusal),
             TICKET => read(TICKET, limits::TICKET_BYTES_MAX)?.map(Self::Ticket),
+            ASK_AGAIN => match &metric.value {
+                None | Some(Value::Boolean(false)) => None,
+                Some(Value::Boolean(true)) => Some(Self::AskAgain),
+                Some(_) => {
+                    let rule = format!("must be Boolean, but is {:?}", metric.datatype);
+                    return Err(MetricError { name: ASK_AGAIN, rule });
+                }
+            },
             _ => None,
         })
     }
@@ -174,9 +182,12 @@ mod tests {
         ] {
             assert_eq!(HostMessage::from_metric(&message.to_metric()), Ok(Some(message)));
         }
-        for message in
-            [IssuerMessage::Challenge(vec![1]), IssuerMessage::ClearRefusal(vec![2]), IssuerMessage::Ticket(vec![3])]
-        {
+        for message in [
+            IssuerMessage::Challenge(vec![1]),
+            IssuerMessage::ClearRefusal(vec![2]),
+            IssuerMessage::Ticket(vec![3]),
+            IssuerMessage::AskAgain,
+        ] {
             assert_eq!(IssuerMessage::from_metric(&message.to_metric()), Ok(Some(message.clone())));
             assert_eq!(HostMessage::from_metric(&message.to_metric()), Ok(None), "a host does not send it");
         }
@@ -200,5 +211,8 @@ mod tests {
         assert_eq!(error.to_string(), "metric \"Join/Evidence\" has 10000000 bytes; at most 163840 are allowed");
         let error = IssuerMessage::from_metric(&Metric::new(TICKET, "text")).unwrap_err();
         assert_eq!(error.to_string(), "metric \"Join/Ticket\" must be Bytes, but is String");
+        let error = IssuerMessage::from_metric(&Metric::new(ASK_AGAIN, "text")).unwrap_err();
+        assert_eq!(error.to_string(), "metric \"Join/Ask Again\" must be Boolean, but is String");
+        assert_eq!(IssuerMessage::from_metric(&Metric::new(ASK_AGAIN, false)), Ok(None));
     }
 }

@@ -140,11 +140,41 @@ fn after_a_refusal_a_host_rests_as_its_class_and_the_issuer_say() {
 }
 
 #[test]
+fn a_resting_host_that_is_asked_to_begins_again_soon_and_nobody_makes_it_do_so_often() {
+    let mut drive = Drive::start();
+    drive.tell(Event::AskAgain);
+    assert_eq!(drive.machine.condition(), Condition::AwaitsChallenge, "an attempt is not disturbed");
+    let refused = |drive: &mut Drive| {
+        let evidence = drive.evidence();
+        let answer =
+            drive.answer(&evidence, Some(Refusal::new(RefusalCode::ApprovalPending, "").retry_after_ms(u64::MAX)));
+        drive.tell(Event::Ticket(&answer));
+        assert_eq!(drive.machine.condition(), Condition::Resting);
+    };
+    refused(&mut drive);
+    let mut begun = Vec::new();
+    for _ in 0..4 {
+        // Far more often than it begins.
+        for _ in 0..100 {
+            assert!(drive.tell(Event::AskAgain).is_empty(), "it says nothing at once");
+        }
+        drive.wait();
+        assert_eq!(drive.machine.condition(), Condition::AwaitsChallenge);
+        begun.push(drive.now);
+        refused(&mut drive);
+    }
+    assert!((ms(800)..=ms(1_200)).contains(&begun[0]), "{begun:?}");
+    assert!(begun.windows(2).all(|pair| pair[1] - pair[0] == ms(10_000)), "{begun:?}");
+}
+
+#[test]
 fn a_host_that_is_locked_already_stops_for_good() {
     let mut drive = Drive::start();
     let evidence = drive.evidence();
     let answer = drive.answer(&evidence, Some(Refusal::new(RefusalCode::Lock, "")));
     drive.tell(Event::Ticket(&answer));
+    assert_eq!((drive.machine.condition(), drive.machine.next_deadline()), (Condition::Stopped, None));
+    drive.tell(Event::AskAgain);
     assert_eq!((drive.machine.condition(), drive.machine.next_deadline()), (Condition::Stopped, None));
 }
 

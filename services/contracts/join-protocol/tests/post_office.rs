@@ -252,9 +252,17 @@ impl World {
     }
 
     fn flip_issuer(&mut self, message: &mut IssuerMessage) {
-        let (IssuerMessage::Challenge(bytes) | IssuerMessage::ClearRefusal(bytes) | IssuerMessage::Ticket(bytes)) =
-            message;
-        self.flip(bytes);
+        if self.dice.percent(20) {
+            *message = IssuerMessage::AskAgain;
+            return;
+        }
+        match message {
+            IssuerMessage::Challenge(bytes) | IssuerMessage::ClearRefusal(bytes) | IssuerMessage::Ticket(bytes) => {
+                self.flip(bytes);
+            }
+            // Of what says nothing but that it is there, the broker can make any other message.
+            IssuerMessage::AskAgain => *message = IssuerMessage::ClearRefusal(Vec::new()),
+        }
     }
 
     fn flip(&mut self, bytes: &mut Vec<u8>) {
@@ -488,6 +496,7 @@ impl World {
             IssuerMessage::Challenge(bytes) => self.tell_host(host, Event::Challenge(bytes)),
             IssuerMessage::ClearRefusal(bytes) => self.tell_host(host, Event::ClearRefusal(bytes)),
             IssuerMessage::Ticket(bytes) => self.tell_host(host, Event::Ticket(bytes)),
+            IssuerMessage::AskAgain => self.tell_host(host, Event::AskAgain),
         }
     }
 

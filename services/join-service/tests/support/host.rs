@@ -161,6 +161,7 @@ impl SimHost {
                 IssuerMessage::Challenge(bytes) => Event::Challenge(bytes),
                 IssuerMessage::ClearRefusal(bytes) => Event::ClearRefusal(bytes),
                 IssuerMessage::Ticket(bytes) => Event::Ticket(bytes),
+                IssuerMessage::AskAgain => Event::AskAgain,
             },
             now,
         )

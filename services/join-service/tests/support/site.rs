@@ -129,11 +129,8 @@ fn measured() -> String {
 
 /// The entry of a policy with these enrolled hosts (`ek`, and what else the enrolment says) and these revoked keys.
 pub fn entry(enrolled: &[Value], revoked: &[String]) -> Value {
-    // Somebody has to be enrolled, or nobody could ever be admitted.
-    let mut all = vec![json!({"ek": "0f1e2d3c4b5a69788796a5b4c3d2e1f00112233445566778899aabbccddeeff0"})];
-    all.extend(enrolled.iter().cloned());
     json!({"variants": ["simulated"], "bank": "sha256", "pcrs": {"4": {"expected": [measured()]}}, "lock": {"pcr": 15},
-        "endorsement": {"require": "enrolment", "enrolled": all, "revoked": revoked}})
+        "endorsement": {"require": "enrolment", "enrolled": enrolled, "revoked": revoked}})
 }
 
 /// What the signer says of a policy with this serial number.

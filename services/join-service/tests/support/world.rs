@@ -70,6 +70,8 @@ pub struct World {
     /// The ticket of each request, as it was sent first.
     pub tickets: BTreeMap<RequestId, Vec<u8>>,
     pub tickets_sent: u64,
+    /// How many hosts were asked to try again.
+    pub asked_again: u64,
     /// What the broker carried, lost or not.
     pub wire: Wire,
     /// Changes of the store that the invariants were looked at for.
@@ -104,6 +106,7 @@ impl World {
             crashes: 0,
             tickets: BTreeMap::new(),
             tickets_sent: 0,
+            asked_again: 0,
             wire: Wire::default(),
             checked: 0,
         };
@@ -214,6 +217,7 @@ impl World {
                 self.wire.carry(&metrics);
                 let message = IssuerMessage::from_metric(&metrics[0]).unwrap().unwrap();
                 self.note_ticket(&message);
+                self.asked_again += u64::from(message == IssuerMessage::AskAgain);
                 // The broker may give a message to whoever listens there: all hosts with that disk.
                 for host in 0..self.hosts.len() {
                     if self.hosts[host].settings.address.node == node.edge_node.as_str() {

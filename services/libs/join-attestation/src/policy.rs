@@ -1,6 +1,7 @@
 //! The policy in force: an [`AttestationPolicy`] entry that was checked, with the revision under which it stands in ConfigDB.
 //!
-//! It fails closed: an entry that is missing, empty, or holds a value that was never measured makes a policy that admits nobody and says why.
+//! It fails closed: an entry that is missing, names no register, or holds a value that was never measured makes a policy that admits nobody and says why. A policy by which nobody is
+//! enrolled yet is one: hosts that ask are shown, with their registers, and wait for an approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -203,7 +204,11 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     let enforced = |index: u8| registers.get(&index).is_some_and(|register| register.enforced);
     let boot = entry.boot.as_ref().map(|boot| Boot::new(boot, bank, lock.index, enforced));
     let boot = boot.transpose()?;
-    if boot.is_none() && !registers.values().any(|register| register.enforced) {
+    let endorsement = endorsement(&entry.endorsement)?;
+    let enforces = boot.is_some() || registers.values().any(|register| register.enforced);
+    // A first policy only looks: its registers are quoted and shown, and there is no key that it could admit.
+    let observes = !registers.is_empty() && endorsement.manufacturers.is_empty() && endorsement.enrolled.is_empty();
+    if !enforces && !observes {
         return error("pcrs", "no register is enforced: such a policy would admit any software");
     }
     if entry.variants.is_empty() {
@@ -214,15 +219,7 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     }
     let explained = boot.iter().flat_map(|_| boot::REGISTERS);
     let indices = registers.keys().copied().chain(explained).chain([lock.index]).collect();
-    Ok(Rules {
-        variants: entry.variants.clone(),
-        bank,
-        registers,
-        boot,
-        lock,
-        indices,
-        endorsement: endorsement(&entry.endorsement)?,
-    })
+    Ok(Rules { variants: entry.variants.clone(), bank, registers, boot, lock, indices, endorsement })
 }
 
 fn lock(entry: &PcrLock, bank: Hash) -> Result<Lock, PolicyError> {
@@ -324,15 +321,10 @@ fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {
     let revoked = entry.revoked.iter().enumerate();
     let revoked: Result<_, _> =
         revoked.map(|(at, text)| ek_hash(&format!("endorsement.revoked[{at}]"), text)).collect();
-    let (certificates, hosts) = (!manufacturers.is_empty(), !enrolled.is_empty());
-    let (needed, there) = match entry.require {
-        EndorsementProof::Certificate => ("manufacturers", certificates),
-        EndorsementProof::Enrolment => ("enrolled", hosts),
-        EndorsementProof::Both => ("manufacturers and enrolled", certificates && hosts),
-        EndorsementProof::Either => ("manufacturers or enrolled", certificates || hosts),
-    };
-    if !there {
-        return error("endorsement.require", format!("nobody can fulfil it: {needed} must not be empty"));
+    // Nobody may be enrolled yet; no approval of a host makes up for a manufacturer.
+    let needs_manufacturers = matches!(entry.require, EndorsementProof::Certificate | EndorsementProof::Both);
+    if needs_manufacturers && manufacturers.is_empty() {
+        return error("endorsement.require", "nobody can fulfil it: manufacturers must not be empty");
     }
     Ok(Endorsement { require: entry.require, manufacturers, enrolled, revoked: revoked? })
 }

@@ -121,7 +121,7 @@ fn a_register_that_is_only_observed_is_quoted_and_enforces_nothing() {
     let policy = Policy::new(&serde_json::from_value(entry.clone()).unwrap(), 1);
     assert_eq!(policy.error(), None);
     assert_eq!(policy.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 9, 14, 15]))));
-    // Alone it is no policy, however many there are.
+    // Alone it is no policy, however many there are, as soon as any key could be admitted.
     entry["pcrs"] = json!({"4": {"warnOnly": true}, "9": {"warnOnly": true}});
     let policy = Policy::new(&serde_json::from_value(entry).unwrap(), 1);
     let nothing = "pcrs: no register is enforced: such a policy would admit any software";
@@ -165,16 +165,41 @@ fn endorsement() {
     let disk_twice = json!([{"ek": digest("a"), "disk": disk}, {"ek": digest("b"), "disk": disk}]);
     let text = "endorsement.enrolled[1].disk: is the disk of two endorsement keys";
     assert_eq!(error("/endorsement/enrolled", disk_twice), text);
-    assert!(error("/endorsement/enrolled", json!([])).starts_with("endorsement.require: nobody can fulfil it"));
-    assert!(error("/endorsement/manufacturers", json!([])).starts_with("endorsement.require: nobody can fulfil it"));
+    let without = "endorsement.require: nobody can fulfil it: manufacturers must not be empty";
+    assert_eq!(error("/endorsement/manufacturers", json!([])), without);
+    assert_eq!(error("/endorsement", json!({"require": "certificate", "enrolled": [{"ek": digest("a")}]})), without);
     assert_eq!(error("/endorsement/manufacturers/0", json!("")), "endorsement.manufacturers[0]: holds no certificate");
     let cut = &ROOT[..200];
     assert_eq!(error("/endorsement/manufacturers/0", json!(cut)), "endorsement.manufacturers[0]: is not PEM");
     let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let text = error("/endorsement/manufacturers/0", json!(no_certificate));
     assert!(text.starts_with("endorsement.manufacturers[0]: is no certificate of an authority"), "{text}");
-    let none = json!({"require": "either"});
-    assert!(error("/endorsement", none).contains("manufacturers or enrolled must not be empty"));
+}
+
+#[test]
+fn nobody_needs_to_be_enrolled_and_a_first_policy_may_only_observe() {
+    let of = |pcrs: Value, endorsement: Value| {
+        let mut entry = good();
+        (entry["pcrs"], entry["endorsement"]) = (pcrs, endorsement);
+        Policy::new(&serde_json::from_value(entry).unwrap(), 1)
+    };
+    let observed = json!({"4": {"warnOnly": true}});
+    for endorsement in [json!({"require": "enrolment"}), json!({"require": "either", "revoked": [digest("a")]})] {
+        let first = of(observed.clone(), endorsement.clone());
+        assert_eq!(first.error(), None, "{endorsement}");
+        assert_eq!(first.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 15]))));
+        assert_eq!(of(good()["pcrs"].clone(), endorsement.clone()).error(), None);
+        assert!(of(json!({}), endorsement).error().unwrap().to_string().starts_with("pcrs: no register is enforced"));
+    }
+    // From the first key on a register has to be enforced.
+    for endorsement in [
+        json!({"require": "enrolment", "enrolled": [{"ek": digest("a")}]}),
+        json!({"require": "either", "manufacturers": [ROOT]}),
+        json!({"require": "both", "manufacturers": [ROOT]}),
+    ] {
+        let error = of(observed.clone(), endorsement).error().unwrap().to_string();
+        assert_eq!(error, "pcrs: no register is enforced: such a policy would admit any software");
+    }
 }
 
 #[test]

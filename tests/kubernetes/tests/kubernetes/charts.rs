@@ -13,6 +13,14 @@ const SEALED: &str = "sealedsecrets.bitnami.com";
 /// Chart and values.
 fn installations() -> Vec<(&'static str, Vec<&'static str>)> {
     let join = ["join.enabled=true", "join.servers={https://10.1.0.1:6443}", "join.networks={10.1.0.0/16}"];
+    let hosts = [
+        "join.kubernetesVersion=v1.34.1+k3s1",
+        "join.components[0].sha256=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "join.components[0].path=/usr/local/bin/k3s",
+        "join.components[0].url=https://files.plant.example/k3s",
+        "join.labels={site=press}",
+        "join.taints={dedicated=press:NoSchedule}",
+    ];
     let kerberos = ["kerberos.enabled=true", "kerberos.realm=TEST", "kerberos.krb5Conf=[libdefaults]"];
     let rule =
         "agents.rules[0].apiGroups={networking.k8s.io},agents.rules[0].resources={ingresses},agents.rules[0].verbs={*}";
@@ -27,7 +35,7 @@ fn installations() -> Vec<(&'static str, Vec<&'static str>)> {
         ("edge-cluster", [&[CLUSTER, "mqtt.username=edge"][..], &secret].concat()),
         ("edge-cluster", vec![CLUSTER, "identity.enrolmentSecret=enrolment"]),
         ("edge-cluster", [&[CLUSTER, "join.distribution=kubeadm"][..], &join].concat()),
-        ("edge-cluster", [&[CLUSTER, "join.distribution=k3s"][..], &join].concat()),
+        ("edge-cluster", [&[CLUSTER, "join.distribution=k3s"][..], &join, &hosts].concat()),
         ("edge-cluster", [&[CLUSTER][..], &kerberos].concat()),
         ("edge-cluster", vec![CLUSTER, rule]),
         ("edge-cluster", [&[CLUSTER, rule][..], &secret, &join, &kerberos].concat()),

@@ -19,6 +19,8 @@ pub enum Event<'a> {
     ClearRefusal(&'a [u8]),
     /// A ticket came.
     Ticket(&'a [u8]),
+    /// What was refused may be granted now. Anybody can say so.
+    AskAgain,
     /// The TPM gave out the secret of the credential.
     CredentialActivated(RequestId, Secret),
     /// The TPM quoted.

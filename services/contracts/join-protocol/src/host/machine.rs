@@ -26,6 +26,10 @@ const ACKNOWLEDGEMENT_LIFETIME_MS: u64 = 120_000;
 const TPM_LIFETIME_MS: u64 = 60_000;
 const RETRY_MS: u64 = 5_000;
 const WAIT_FOR_CHANGE_MS: u64 = 60_000;
+/// How soon after it was asked to a resting host begins again.
+const ASKED_REST_MS: u64 = 1_000;
+/// Nobody can make a resting host begin again more often.
+const ASKED_INTERVAL_MS: u64 = 10_000;
 /// No issuer can make a host wait longer.
 const REST_MS_MAX: u64 = 3_600_000;
 
@@ -54,6 +58,8 @@ pub struct Machine {
     sequence: u32,
     progress: Option<Vec<u8>>,
     refusal: Option<Refusal>,
+    /// When it last began again because it was asked to.
+    asked_at: Option<Duration>,
 }
 
 impl Machine {
@@ -70,6 +76,7 @@ impl Machine {
             sequence: 0,
             progress: None,
             refusal: None,
+            asked_at: None,
         }
     }
 
@@ -150,6 +157,7 @@ impl Machine {
             Event::Challenge(message) => self.on_challenge(message, &mut turn),
             Event::ClearRefusal(message) => self.on_clear_refusal(message, &mut turn),
             Event::Ticket(message) => self.on_ticket(message, &mut turn),
+            Event::AskAgain => self.on_ask_again(&turn),
             Event::CredentialActivated(request, secret) => self.on_activated(request, secret, &mut turn),
             Event::Quoted(request, quote) => self.on_quoted(request, quote, &mut turn),
             Event::TpmFailed(request, reason) => self.on_tpm_failed(request, reason, &mut turn),
@@ -383,6 +391,18 @@ impl Machine {
         self.request = None;
         self.repeat_at = None;
         self.ends_at = Some(turn.mono + turn.jittered(rest_ms));
+    }
+
+    /// Shortens a rest. Who asks proves nothing, so what it can cause is bounded.
+    fn on_ask_again(&mut self, turn: &Turn) {
+        let Some(rests_until) = self.ends_at.filter(|_| matches!(self.state, State::Resting)) else { return };
+        let soon = turn.mono + turn.jittered(ASKED_REST_MS);
+        let next = self.asked_at.map(|at| at + Duration::from_millis(ASKED_INTERVAL_MS));
+        let begins_at = next.map_or(soon, |next| next.max(soon));
+        if begins_at < rests_until {
+            self.asked_at = Some(begins_at);
+            self.ends_at = Some(begins_at);
+        }
     }
 
     fn stop(&mut self) {
