@@ -193,10 +193,8 @@ impl Principal {
     /// # Errors
     /// Why not.
     pub fn may(&self, operation: Operation, cluster: Option<Uuid>) -> Result<(), Denied> {
-        let there = |grant: &&Grant| match cluster {
-            Some(cluster) => grant.covers(cluster),
-            None => !operation.is_for_all() || grant.clusters.is_none(),
-        };
+        let is_enough = |grant: &Grant| !operation.is_for_all() || grant.clusters.is_none();
+        let there = |grant: &&Grant| is_enough(grant) && cluster.is_none_or(|cluster| grant.covers(cluster));
         let scope = self.grants.iter().filter(there).map(|grant| grant.scope).max();
         match scope {
             None if operation.is_for_all() => Err(Denied::NotForAll { operation }),
