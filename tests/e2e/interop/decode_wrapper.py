@@ -16,7 +16,10 @@ def text(value):
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        # A DataSet, as it is in the payload; here by column.
+        cells = [[next(iter(cell.values()), None) for cell in row["elements"]] for row in value["rows"]]
+        columns = {name: [row[at] for row in cells] for at, name in enumerate(value["columns"])}
+        return json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
     if isinstance(value, bool):
         return "true" if value else "false"
     if hasattr(value, "timestamp"):

@@ -69,8 +69,8 @@ sparkplug::typed_metrics! {
         nodes_online as form::Count => names::NODES_ONLINE,
         /// Alerts that are active.
         alerts_active as form::Count => names::ALERTS_ACTIVE,
-        /// What should be watched and cannot, and why; null: nothing.
-        #[optional]
+        /// What should be watched and cannot, and why; absent: nothing.
+        #[omit_null]
         problems as form::Table<Problems> => names::NODES_PROBLEMS,
     }
 }

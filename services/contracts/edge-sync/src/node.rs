@@ -114,8 +114,8 @@ sparkplug::typed_metrics! {
         /// Commit of the shared charts that Flux was notified of last; null before the first.
         #[optional]
         source_charts as form::Nullable<form::Parsed> => SOURCE_CHARTS,
-        /// Commits of other repositories that Flux was notified of last; null: none.
-        #[optional]
+        /// Commits of other repositories that Flux was notified of last; absent: none.
+        #[omit_null]
         source_others => SOURCE_OTHERS,
         /// Why Flux could not be notified of later ones; null: it could.
         #[optional]
@@ -147,7 +147,9 @@ mod tests {
 
     #[test]
     fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_told() {
-        let node = SyncNode { cluster_uuid: Uuid::from_u128(1), ..SyncNode::default() };
+        let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+        let source_others = Others([("http://git/x".to_owned(), commit)].into());
+        let node = SyncNode { cluster_uuid: Uuid::from_u128(1), source_others, ..SyncNode::default() };
         let metrics = node.to_metrics();
         let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
         let expected = [

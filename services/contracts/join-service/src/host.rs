@@ -152,7 +152,8 @@ sparkplug::typed_metrics! {
         stage => host::STAGE,
         /// Revision of the policy by which it was judged last.
         policy_revision => host::POLICY_REVISION,
-        /// Registers of its last quote, hexadecimal by decimal index; null: no quote could be read.
+        /// Registers of its last quote, hexadecimal by decimal index; absent: no quote could be read.
+        #[omit_null]
         registers as form::Nullable<form::Table<Registers>> => host::REGISTERS,
         /// The state disk that it names, if that is another host's; null: it is its own.
         #[optional]
@@ -210,7 +211,9 @@ mod tests {
                 "Host/First_Seen DateTime",
                 "Host/Last_Seen DateTime",
             ];
-            assert_eq!(listed, expected);
+            // A table without rows stands in no birth.
+            let is_there = |name: &&&str| !name.ends_with("DataSet") || host.registers.is_some();
+            assert_eq!(listed, expected.iter().filter(is_there).copied().collect::<Vec<_>>());
             assert_eq!(JoinHost::from_metrics(&metrics), Ok(host));
         }
     }

@@ -63,7 +63,8 @@ sparkplug::typed_metrics! {
         ready as form::Count => names::KEYS_READY,
         /// Resources that are not in step.
         failed as form::Count => names::KEYS_FAILED,
-        /// Why resources are not in step, 100 at most; null: all are.
+        /// Why resources are not in step, 100 at most; absent: all are.
+        #[omit_null]
         problems as form::Table<Problems> => names::KEYS_PROBLEMS,
         /// Devices of accounts that are alive; null until the resources are known.
         #[optional]

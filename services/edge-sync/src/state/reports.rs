@@ -84,7 +84,7 @@ impl Reports {
         if self.node.as_ref() == Some(&node) {
             return None;
         }
-        let metrics = node.to_metrics();
+        let metrics = self.node.as_ref().map_or_else(|| node.to_metrics(), |known| node.changes_since(known));
         self.node = Some(node);
         Some(NodeUpdate::Set { device: None, metrics })
     }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bootstrapper_contract::HostNode;
-use cluster_manager_contract::{ClusterDevice, NodeMetrics, PulledBranch, RepositoryDevice};
+use cluster_manager_contract::{ClusterDevice, NodeMetrics, PulledBranch, RefusedDeployments, RepositoryDevice};
 use configdb_contract::ConfigNode;
 use edge_monitor_contract::{MonitorNode, MonitoredNodeDevice};
-use edge_sync_contract::{DeploymentDevice, HostDevice, SyncNode};
+use edge_sync_contract::{DeploymentDevice, HostDevice, Others, SyncNode};
 use join_service_contract::counters::JoinCounters;
 use join_service_contract::host::JoinHost;
 use join_service_contract::node::JoinNode;
@@ -25,7 +25,15 @@ Data carry none of them. What every node has besides, and the commands, are in t
 
 /// Title, metrics of a birth.
 fn births() -> Vec<(&'static str, Vec<Metric>)> {
-    let monitor = MonitorNode { cluster: Some(Uuid::nil()), ..MonitorNode::default() };
+    // Tables without rows stand in no birth.
+    let reasons = || [(String::new(), String::new())].into();
+    let monitor = MonitorNode { cluster: Some(Uuid::nil()), problems: reasons(), ..MonitorNode::default() };
+    let keys = KeysNode { problems: reasons(), ..KeysNode::default() };
+    let deployments_refused = RefusedDeployments([(Uuid::nil(), String::new())].into());
+    let cluster = ClusterDevice { deployments_refused, ..ClusterDevice::default() };
+    let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+    let sync = SyncNode { source_others: Others([(String::new(), commit)].into()), ..SyncNode::default() };
+    let host = JoinHost { registers: Some([(4, String::new())].into()), ..JoinHost::default() };
     let config = ConfigNode { message_bytes_max: Some(1), objects: Some(1), ..ConfigNode::default() };
     let repository =
         RepositoryDevice { pulled: [("<branch>".to_owned(), PulledBranch::default())].into(), ..Default::default() };
@@ -33,17 +41,17 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     vec![
         ("`ORG-Central/ConfigDB`", config.to_metrics()),
         ("`ORG-Central/Cluster-Manager`", NodeMetrics::default().to_metrics()),
-        ("Device of a cluster, below `ORG-Central/Cluster-Manager`", ClusterDevice::default().to_metrics()),
+        ("Device of a cluster, below `ORG-Central/Cluster-Manager`", cluster.to_metrics()),
         ("Device of a shared repository, below `ORG-Central/Cluster-Manager`", repository.to_metrics()),
-        ("`ORG-<cluster>/Sync`", SyncNode::default().to_metrics()),
+        ("`ORG-<cluster>/Sync`", sync.to_metrics()),
         ("Device of a host, below `ORG-<cluster>/Sync`", HostDevice::default().to_metrics()),
         ("Device of a deployment, below `ORG-<cluster>/Sync`", DeploymentDevice::default().to_metrics()),
         ("`ORG-Central/Monitor` and `ORG-<cluster>/Monitor`", monitor.to_metrics()),
         ("Device of a monitored node, below a `Monitor`", MonitoredNodeDevice::default().to_metrics()),
-        ("`ORG-<cluster>/Keys`", KeysNode::default().to_metrics()),
+        ("`ORG-<cluster>/Keys`", keys.to_metrics()),
         ("Device of an account, below `ORG-<cluster>/Keys`", AccountDevice::default().to_metrics()),
         ("`ORG-<cluster>/Join`", [JoinNode::default().to_metrics(), counters.to_metrics()].concat()),
-        ("Device of a joining host, below `ORG-<cluster>/Join`", JoinHost::default().to_metrics()),
+        ("Device of a joining host, below `ORG-<cluster>/Join`", host.to_metrics()),
         ("`ORG-<cluster>-Join/<disk uuid>`", HostNode::default().to_metrics()),
     ]
 }

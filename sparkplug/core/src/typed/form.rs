@@ -169,9 +169,9 @@ pub trait Columns {
     const VALUE: &'static str;
 }
 
-/// A map as a DataSet with two columns of Strings, a row an entry; an empty one is null. Further columns are passed over by a reader.
+/// A map as a DataSet with two columns of Strings, a row an entry. Further columns are passed over by a reader.
 ///
-/// An empty table is null because some clients read no message that has a DataSet.
+/// Some clients read no message that has a DataSet, others none that has a null one: keep an empty one out of births (`#[omit_null]`).
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -200,9 +200,6 @@ where
     const DATATYPE: DataType = DataType::DataSet;
 
     fn write(field: &BTreeMap<K, V>) -> Option<Value> {
-        if field.is_empty() {
-            return None;
-        }
         let mut table = DataSet::new([(C::KEY, DataType::String), (C::VALUE, DataType::String)]);
         for (key, value) in field {
             table = table.with_row([Some(key.to_string().into()), Some(value.to_string().into())]);

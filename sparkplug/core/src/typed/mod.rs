@@ -158,7 +158,7 @@ impl<S> Field<S> {
         self
     }
 
-    /// While it is null it stands in no birth, and a birth without it is read as null.
+    /// While it is null, or a DataSet without rows, it stands in no birth, and a birth without it is read as null.
     #[must_use]
     pub const fn omit_null(mut self) -> Self {
         self.optional = true;
@@ -201,7 +201,9 @@ impl<S> Field<S> {
 
     /// None: it stands in no message at present.
     fn metric(&self, of: &S, value: Option<Value>, is_birth: bool) -> Option<Metric> {
+        let is_empty = |value: &Value| matches!(value, Value::DataSet(table) if table.rows.is_empty());
         let mut metric = match (value, self.datatype) {
+            (Some(value), _) if is_birth && self.omit_null && is_empty(&value) => return None,
             (Some(value), _) => Metric::new(self.name, value),
             (None, Some(datatype)) if !(is_birth && self.omit_null) => Metric::null(self.name, datatype),
             (None, _) => return None,
@@ -357,7 +359,7 @@ const fn same_text(a: &[u8], b: &[u8]) -> bool {
 /// | attribute | meaning |
 /// |---|---|
 /// | `#[optional]` | a birth may lack it; the field then keeps its default |
-/// | `#[omit_null]` | while it is null it stands in no birth |
+/// | `#[omit_null]` | while it is null, or a DataSet without rows, it stands in no birth |
 /// | `#[only_if(\|this\| ...)]` | of a written one: it stands in no message while this is false |
 /// | `#[at(since)]` | its capture time is kept in that field, UTC ms |
 /// | `#[writable]` | hosts may write it by command: `readOnly` is false |
