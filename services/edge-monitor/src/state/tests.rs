@@ -233,7 +233,7 @@ fn edge_sync_tells_where_a_node_that_was_not_heard_may_be() {
         node: node("Sync"),
         device: DeviceId::new(format!("deployment-{AGENT}")).unwrap(),
         timestamp: 0,
-        metrics: Arc::from([Metric::new("Name", "Robot")]),
+        metrics: Arc::from([Metric::new("Deployment/Name", "Robot")]),
     });
     assert_eq!(monitor.take_requests(), [HostRequest::Expect { node: node("Robot") }]);
     monitor.born(&node("Robot"), OTHER, None);
