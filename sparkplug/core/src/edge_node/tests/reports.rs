@@ -229,6 +229,7 @@ fn historical_values_are_split_into_messages_and_the_oldest_are_dropped_when_too
 #[test]
 fn current_values_of_a_metric_go_out_in_the_order_of_their_times() {
     let config = EdgeNodeConfig { birth_burst: 1, rebirth_interval_min: Duration::ZERO, ..config() };
+    let pause = config.birth_pause;
     let mut bench = Bench::new(config, vec![Metric::new("Temperature", 1.0).at(1)]);
     bench.birth("A", vec![Metric::new("x", 1.0).at(1)]);
     bench.birth("B", vec![Metric::new("x", 1.0).at(1)]);
@@ -242,9 +243,13 @@ fn current_values_of_a_metric_go_out_in_the_order_of_their_times() {
             bench.set(Some("A"), vec![Metric::new("x", value).at(time)]);
         }
     };
-    // While births go out; in order; and while those of a rebirth go out, with history between them.
+    // While births go out; while what waited for them goes out, one message at a time; in order; and while births of a rebirth go out, with history between them.
     values(&mut bench);
-    bench.pass(Duration::from_secs(1));
+    for _ in 0..2 {
+        bench.pass(pause);
+        values(&mut bench);
+    }
+    bench.pass(Duration::from_secs(5));
     values(&mut bench);
     bench.update(NodeUpdate::Rebirth);
     values(&mut bench);
@@ -269,7 +274,7 @@ fn current_values_of_a_metric_go_out_in_the_order_of_their_times() {
     assert_eq!(told.len(), 3, "{told:?}");
     for ((place, name), stamps) in &told {
         assert!(stamps.is_sorted(), "{place} {name}: {stamps:?}");
-        assert!(place == "/B" || stamps.len() > 10 && stamps.last() == Some(&21), "{place} {name}: {stamps:?}");
+        assert!(place == "/B" || stamps.len() > 10 && stamps.last() == Some(&31), "{place} {name}: {stamps:?}");
     }
 }
 

@@ -274,6 +274,23 @@ fn tables_are_bounded_and_say_so_once() {
     ]);
 }
 
+#[test]
+fn that_there_are_more_nodes_than_are_kept_is_said_in_each_session() {
+    let mut bench = Bench::online(HostConfig { nodes_max: 1, ..config() });
+    bench.nbirth(0, 1, vec![]);
+    bench.outputs();
+    let birth = message("NBIRTH", Some(0), 1, vec![Metric::new("bdSeq", 0i64)], None);
+    for _ in 0..2 {
+        bench.receive("spBv1.0/G/NBIRTH/F", birth.clone());
+        bench.receive("spBv1.0/G/NBIRTH/F", birth.clone());
+        bench.expect(&["rejected spBv1.0/G/NBIRTH/F: more than 1 edge nodes; further ones are not kept"]);
+        bench.lose();
+        bench.pass(Duration::from_secs(60));
+        bench.go_online();
+        bench.outputs();
+    }
+}
+
 /// tck-id-topic-structure-namespace-duplicate-device-id-across-edge-node
 #[test]
 fn two_nodes_may_have_devices_of_one_name() {
