@@ -30,7 +30,7 @@ pub enum Fault {
     Steal,
     /// Once more.
     TakeOver(ProcessId),
-    /// A second instance of a service runs beside the first for some time.
+    /// A second instance of a service runs beside the first for some time, a second ConfigDB with a store of its own.
     SecondInstance,
     /// A member of a cluster's group floods it with data of nodes that no one knows, and with forged births.
     Flood,
@@ -148,17 +148,15 @@ impl World {
         }
     }
 
-    /// Starts a process of the same role as another one. It has the same client ids, so the two end each other's sessions.
+    /// Starts a process of the same role as another one, on a disk of its own: an operator has started a service twice.
     fn second_instance(&mut self) {
-        let roles: Vec<Role> = self
-            .processes
-            .values()
-            .filter(|process| self.may_be_second(&process.role))
-            .map(|process| process.role.clone())
-            .collect();
+        let is_alone = |role: &Role| self.processes.values().filter(|process| process.role == *role).count() == 1;
+        let services = self.processes.values().map(|process| &process.role).filter(|role| role.is_service());
+        let roles: Vec<Role> = services.filter(|role| is_alone(role)).cloned().collect();
         let Some(role) = self.random.pick(&roles).cloned() else { return };
         trace!(self, "   {role}");
         let disk = if role == Role::ConfigDb {
+            self.checks.had_two_stores = true;
             Disk::with_store(crate::run::fresh_store().copy(Uuid::from_u128(self.random.wide())))
         } else {
             Disk::default()
@@ -169,14 +167,6 @@ impl World {
         }
         let length = self.random.millis(1_000..40_000);
         self.after(length, Happening::Remove(id));
-    }
-
-    /// Two ConfigDBs would each acknowledge writes that the other does not know, and of two services of a cluster each would report for both: as long as nothing keeps them apart,
-    /// only rivals are tried that do no harm, unless all are wanted.
-    fn may_be_second(&self, role: &Role) -> bool {
-        let is_alone = self.processes.values().filter(|process| process.role == *role).count() == 1;
-        let is_harmless = matches!(role, Role::ClusterManager | Role::Central);
-        is_alone && (is_harmless || self.all_rivals && role.is_service())
     }
 
     fn flood(&mut self, group: String, messages: u32) {

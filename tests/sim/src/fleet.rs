@@ -1,6 +1,10 @@
 //! What runs: the real states of every service, the machines that they are given, and simple programs for edge agents, the operator and an observer.
 
 mod config_db;
+pub mod enrolment;
+pub mod hosts;
+mod joining;
+pub mod people;
 
 use std::any::Any;
 use std::fmt;
@@ -31,6 +35,7 @@ use crate::kubernetes::{NAMESPACE, kinds};
 use crate::operator::Operator;
 use crate::program::{Action, Boot, Input, Program};
 use crate::world::{ClusterId, World};
+use enrolment::Applicant;
 
 /// What a process is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +50,12 @@ pub enum Role {
     Sync(ClusterId),
     /// Edge monitor of a cluster.
     Monitor(ClusterId),
+    /// A replica of the join service of a cluster.
+    Join(ClusterId, u8),
+    /// A machine that wants to join a cluster, by its number.
+    Host(ClusterId, u64),
+    /// Who asks by a cluster's token to be enrolled.
+    Enrolling(ClusterId, Applicant),
     /// An edge agent on a cluster.
     Agent {
         /// Where.
@@ -67,7 +78,12 @@ impl Role {
     #[must_use]
     pub const fn cluster(&self) -> Option<ClusterId> {
         match self {
-            Self::Sync(cluster) | Self::Monitor(cluster) | Self::Agent { cluster, .. } => Some(*cluster),
+            Self::Sync(cluster)
+            | Self::Monitor(cluster)
+            | Self::Join(cluster, _)
+            | Self::Host(cluster, _)
+            | Self::Enrolling(cluster, _)
+            | Self::Agent { cluster, .. } => Some(*cluster),
             Self::ConfigDb | Self::ClusterManager | Self::Central | Self::Operator | Self::Observer => None,
         }
     }
@@ -75,7 +91,7 @@ impl Role {
     /// A service of ours: it may crash anywhere.
     #[must_use]
     pub const fn is_service(&self) -> bool {
-        !matches!(self, Self::Operator | Self::Observer | Self::Agent { .. })
+        !matches!(self, Self::Operator | Self::Observer | Self::Host(..) | Self::Enrolling(..) | Self::Agent { .. })
     }
 }
 
@@ -87,6 +103,9 @@ impl fmt::Display for Role {
             Self::Central => f.write_str("central-monitor"),
             Self::Sync(ClusterId(n)) => write!(f, "sync-{n}"),
             Self::Monitor(ClusterId(n)) => write!(f, "monitor-{n}"),
+            Self::Join(ClusterId(n), replica) => write!(f, "join-{n}-{replica}"),
+            Self::Enrolling(ClusterId(n), applicant) => write!(f, "enrolling-{n}-{applicant:?}"),
+            Self::Host(ClusterId(n), number) => write!(f, "host-{n}-{number}"),
             Self::Agent { cluster: ClusterId(n), name, uuid, .. } => write!(f, "agent-{n}-{name}-{uuid}"),
             Self::Operator => f.write_str("operator"),
             Self::Observer => f.write_str("observer"),
@@ -110,7 +129,7 @@ pub fn group(cluster_name: &str) -> GroupId {
 #[must_use]
 pub fn sync_node_config(cluster_name: &str, seed: u64) -> EdgeNodeConfig {
     let node = edge_sync_contract::names::sync_node(group(cluster_name));
-    EdgeNodeConfig { seed, ..EdgeNodeConfig::for_any_reader(node) }
+    EdgeNodeConfig { seed, ..EdgeNodeConfig::for_one_speaker(node) }
 }
 
 /// Starts the program of a role.
@@ -123,6 +142,12 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
         Role::Monitor(cluster) => {
             let cluster = &world.clusters[cluster];
             boot_monitor(Scope::Edge { group: group(&cluster.name), cluster: cluster.uuid }, seed)
+        }
+        Role::Join(cluster, _) => joining::boot_service(&world.clusters[cluster], seed, now),
+        Role::Enrolling(cluster, applicant) => enrolment::boot(*cluster, *applicant, world, seed),
+        Role::Host(cluster, number) => {
+            let (part, host) = &world.joins[cluster].hosts[number];
+            joining::boot_host(*part, host, seed, now)
         }
         Role::Agent { cluster, uuid, name, obeys } => {
             let cluster = &world.clusters[cluster];
@@ -139,8 +164,9 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
         Role::Operator => Operator::boot(seed),
         Role::Observer => {
             // ConfigDB, by far the largest node, has listeners enough.
-            let nodes = ["spBv1.0/ACME-Central/+/Cluster-Manager/#", "spBv1.0/+/+/Sync/#", "spBv1.0/+/+/Monitor/#"];
-            let filters = nodes.map(|filter| (filter.to_owned(), QoS::AtLeastOnce)).into();
+            let nodes = ["Sync", "Monitor", "Join"].map(|node| format!("spBv1.0/+/+/{node}/#"));
+            let manager = "spBv1.0/ACME-Central/+/Cluster-Manager/#".to_owned();
+            let filters = nodes.into_iter().chain([manager]).map(|filter| (filter, QoS::AtLeastOnce)).collect();
             let config = HostConfig { seed, filters, ..host("observer") };
             Boot { program: Box::new(Listener), node: None, host: Some(config), actions: Vec::new() }
         }
@@ -174,7 +200,7 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         flux_away: Duration::from_secs(600),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
-        identity: None,
+        identity: world.with_joins.then(enrolment::identity),
         realm: None,
         charts_commit: Some(format!("{:040x}", 1)),
         charts: None,
@@ -202,12 +228,14 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Record(_) => None,
             // No one fetches a script here.
             ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
-            // No one enrols here: the simulated manager has no authority.
-            ManagerEffect::Enrol(_) | ManagerEffect::Revocations { .. } => None,
+            ManagerEffect::Enrol(order) => enrolment::answer(&order).map(Action::Host),
+            // No server reads the list.
+            ManagerEffect::Revocations { .. } => None,
             // This site has no KDC.
             ManagerEffect::Principals(_) => None,
             ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
-            ManagerEffect::Answer(_) | ManagerEffect::Secret(_) => unreachable!("nobody asks over HTTP"),
+            ManagerEffect::Answer(answer) => Some(Action::Answer(answer)),
+            ManagerEffect::Secret(_) => unreachable!("no one writes secrets"),
         })
         .collect()
 }
@@ -219,7 +247,8 @@ impl Program for ClusterManager {
             Input::Node(event) => ManagerEvent::Node(event),
             Input::Host(event) => ManagerEvent::Host(event),
             Input::Git(result) => ManagerEvent::Git(result),
-            Input::Sync(_) | Input::Monitor(_) | Input::Person(_) => return Vec::new(),
+            Input::Asked(asked) => ManagerEvent::Asked(asked),
+            Input::Sync(_) | Input::Monitor(_) | Input::Join(_) | Input::Person(_) => return Vec::new(),
         };
         self.on_event(event, now);
         manager_actions(self)
@@ -279,7 +308,7 @@ impl Program for MonitorState {
             Input::Node(event) => MonitorEvent::Node(event),
             Input::Host(event) => MonitorEvent::Host(event),
             Input::Monitor(event) => event,
-            Input::Sync(_) | Input::Git(_) | Input::Person(_) => return Vec::new(),
+            Input::Sync(_) | Input::Join(_) | Input::Git(_) | Input::Asked(_) | Input::Person(_) => return Vec::new(),
         };
         self.on_event(event, now);
         monitor_actions(self)
@@ -332,7 +361,12 @@ impl Program for SyncState {
             Input::Timer => SyncEvent::DeadlineReached,
             Input::Node(event) => SyncEvent::Node(event),
             Input::Sync(event) => event,
-            Input::Host(_) | Input::Monitor(_) | Input::Git(_) | Input::Person(_) => return Vec::new(),
+            Input::Host(_)
+            | Input::Monitor(_)
+            | Input::Join(_)
+            | Input::Git(_)
+            | Input::Asked(_)
+            | Input::Person(_) => return Vec::new(),
         };
         self.on_event(event, now);
         sync_actions(self)

@@ -2,8 +2,11 @@
 //!
 //! `after_step` is called after every step. `unsettled` says what has not converged; after everything is mended it must come to say nothing.
 
+mod enrolment;
+mod joins;
 mod settled;
 mod share;
+mod speakers;
 mod stores;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +26,7 @@ use uuid::Uuid;
 use crate::fleet::Role;
 use crate::world::{ClusterId, ProcessId, World};
 
+pub use joins::secrets_on_the_wire;
 pub use settled::unsettled;
 
 /// Two requests for rebirth of one host to one node are at least this far apart.
@@ -85,6 +89,10 @@ pub struct Checks {
     forged: BTreeSet<String>,
     /// Nodes of which a host lost track, and since when no one asked them.
     unasked: BTreeMap<(ProcessId, EdgeNodeDescriptor), Duration>,
+    /// A second ConfigDB had a store of its own for some time.
+    pub(crate) had_two_stores: bool,
+    /// Edge Nodes of which two processes speak, and since when.
+    two_speak: BTreeMap<EdgeNodeDescriptor, Duration>,
     deletions: Vec<(ClusterId, ObjectKey, Option<Uuid>)>,
 }
 
@@ -108,6 +116,9 @@ impl Checks {
         }
         Self::version_never_falls(world)?;
         Self::no_prune_from_ignorance(world)?;
+        Self::joins(world)?;
+        Self::enrolment(world)?;
+        Self::one_speaker(world)?;
         Self::fair_share(world)
     }
 
@@ -213,6 +224,11 @@ impl Checks {
     fn is_born(&self, id: ProcessId, node: &EdgeNodeDescriptor, bd_seq: Option<u64>) -> bool {
         let born = self.born.get(&id).and_then(|of| of.get(node));
         born.is_some_and(|born| bd_seq.map_or(!born.is_empty(), |bd_seq| born.contains(&bd_seq)))
+    }
+
+    /// A check elsewhere failed.
+    pub(crate) fn fail_with(&mut self, violation: Violation) {
+        self.failed.get_or_insert(violation);
     }
 
     fn fail(&mut self, invariant: &'static str, detail: String) {

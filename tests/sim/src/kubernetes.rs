@@ -317,7 +317,8 @@ impl World {
         let Some(object) = object else { return };
         if let Some(observed) = Cluster::observe(key, &object) {
             let observation = if is_gone { Observation::Gone(observed) } else { Observation::Changed(observed) };
-            self.tell(cluster, &Role::Sync(cluster), Input::Sync(Event::Objects(key.kind.clone(), observation)));
+            let news = || Input::Sync(Event::Objects(key.kind.clone(), observation.clone()));
+            self.notify(cluster, &Role::Sync(cluster), news);
         }
         if key.name.starts_with(AGENT_CONFIG_PREFIX) {
             let watch = if is_gone {
@@ -326,14 +327,21 @@ impl World {
                 let revision = annotation(&object.body, REVISION_ANNOTATION).map(str::to_owned);
                 Watch::Applied(key.name.clone(), AgentConfig { revision })
             };
-            self.tell(cluster, &Role::Monitor(cluster), Input::Monitor(MonitorEvent::AgentConfigs(watch)));
+            let news = || Input::Monitor(MonitorEvent::AgentConfigs(watch.clone()));
+            self.notify(cluster, &Role::Monitor(cluster), news);
+        }
+    }
+
+    /// News for every process that watches as that role.
+    pub(crate) fn notify(&mut self, cluster: ClusterId, role: &Role, news: impl Fn() -> Input) {
+        for id in self.processes_of(role) {
+            self.notify_process(cluster, id, news());
         }
     }
 
     /// News for a watcher, in order with all other news of the cluster.
-    fn tell(&mut self, cluster: ClusterId, role: &Role, input: Input) {
+    pub(crate) fn notify_process(&mut self, cluster: ClusterId, id: ProcessId, input: Input) {
         let lag = self.random.millis(1..80);
-        let Some(id) = self.process_of(role) else { return };
         let life = self.processes[&id].life;
         let Some(known) = self.clusters.get_mut(&cluster) else { return };
         known.news_at = known.news_at.max(self.mono + lag);
@@ -356,7 +364,7 @@ impl World {
                     Event::Objects(kind, Observation::Listed(listed))
                 }));
                 for event in news {
-                    self.tell(cluster, &role, Input::Sync(event));
+                    self.notify_process(cluster, id, Input::Sync(event));
                 }
             }
             Role::Monitor(_) => {
@@ -371,18 +379,22 @@ impl World {
                     MonitorEvent::AgentConfigs(Watch::Listed(configs.collect())),
                 ];
                 for event in news {
-                    self.tell(cluster, &role, Input::Monitor(event));
+                    self.notify_process(cluster, id, Input::Monitor(event));
                 }
             }
+            Role::Join(..) => self.watch_joins(cluster, id),
             _ => {}
         }
     }
 
-    /// Both watches of a cluster are interrupted and list again.
+    /// All watches of a cluster are interrupted and list again.
     pub fn relist(&mut self, cluster: ClusterId) {
-        for role in [Role::Sync(cluster), Role::Monitor(cluster)] {
-            if let Some(id) = self.process_of(&role).filter(|id| self.processes[id].program.is_some()) {
-                self.watch_kubernetes(id);
+        let joins = (0..crate::fleet::hosts::REPLICAS).map(|replica| Role::Join(cluster, replica));
+        for role in [Role::Sync(cluster), Role::Monitor(cluster)].into_iter().chain(joins) {
+            for id in self.processes_of(&role) {
+                if self.processes[&id].program.is_some() {
+                    self.watch_kubernetes(id);
+                }
             }
         }
     }
@@ -392,10 +404,11 @@ impl World {
         let until = self.mono + length;
         let Some(known) = self.clusters.get_mut(&cluster) else { return };
         known.down_until = Some(until);
-        self.tell(cluster, &Role::Sync(cluster), Input::Sync(Event::Nodes(Observation::Failed(unreachable()))));
+        let failed = || Input::Sync(Event::Nodes(Observation::Failed(unreachable())));
+        self.notify(cluster, &Role::Sync(cluster), failed);
         for kind in kinds() {
-            let failed = Event::Objects(kind, Observation::Failed(unreachable()));
-            self.tell(cluster, &Role::Sync(cluster), Input::Sync(failed));
+            let failed = || Input::Sync(Event::Objects(kind.clone(), Observation::Failed(unreachable())));
+            self.notify(cluster, &Role::Sync(cluster), failed);
         }
         self.at(until, Happening::Transition(crate::transition::Transition::Relist(cluster)));
     }
@@ -433,7 +446,8 @@ impl World {
                 Observation::Changed(ObservedNode { node, host })
             }
         };
-        self.tell(cluster, &Role::Sync(cluster), Input::Sync(Event::Nodes(observation)));
+        let news = || Input::Sync(Event::Nodes(observation.clone()));
+        self.notify(cluster, &Role::Sync(cluster), news);
     }
 
     /// A sealed secret is sealed again.
@@ -443,7 +457,8 @@ impl World {
         secret.generation += 1;
         secret.observed_generation = Some(secret.generation);
         let watch = Watch::Applied(name.clone(), secret.clone());
-        self.tell(cluster, &Role::Monitor(cluster), Input::Monitor(MonitorEvent::Secrets(watch)));
+        let news = || Input::Monitor(MonitorEvent::Secrets(watch.clone()));
+        self.notify(cluster, &Role::Monitor(cluster), news);
     }
 
     /// Agents run where there are releases, and nowhere else.
@@ -497,8 +512,10 @@ impl World {
         known.sparkplug_nodes.insert(key.clone(), resource.clone());
         known.secrets.insert(secret.clone(), sealed.clone());
         let monitor = Role::Monitor(cluster);
-        self.tell(cluster, &monitor, Input::Monitor(MonitorEvent::Nodes(Watch::Applied(key, resource))));
-        self.tell(cluster, &monitor, Input::Monitor(MonitorEvent::Secrets(Watch::Applied(secret, sealed))));
+        let resource = || Input::Monitor(MonitorEvent::Nodes(Watch::Applied(key.clone(), resource.clone())));
+        self.notify(cluster, &monitor, resource);
+        let sealed = || Input::Monitor(MonitorEvent::Secrets(Watch::Applied(secret.clone(), sealed.clone())));
+        self.notify(cluster, &monitor, sealed);
     }
 
     fn forget_node_resource(&mut self, cluster: ClusterId, uuid: Uuid) {
@@ -509,7 +526,8 @@ impl World {
             if let Some(known) = self.clusters.get_mut(&cluster) {
                 known.sparkplug_nodes.remove(&key);
             }
-            self.tell(cluster, &Role::Monitor(cluster), Input::Monitor(MonitorEvent::Nodes(Watch::Deleted(key))));
+            let gone = || Input::Monitor(MonitorEvent::Nodes(Watch::Deleted(key.clone())));
+            self.notify(cluster, &Role::Monitor(cluster), gone);
         }
     }
 }

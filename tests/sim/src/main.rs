@@ -18,12 +18,15 @@ struct Arguments {
     /// How many things happen from outside in a run
     #[arg(long, default_value_t = 40)]
     steps: u32,
-    /// Start second instances of every service, also of those that nothing keeps apart, and adopt deployments whose names are taken
+    /// Adopt deployments also where another one has the name
     #[arg(long)]
-    rivals: bool,
+    adopt_taken_names: bool,
     /// Restore, roll back and replace ConfigDB's store
     #[arg(long)]
     restores: bool,
+    /// Let hosts join the clusters
+    #[arg(long)]
+    joins: bool,
     /// Print what happened
     #[arg(long)]
     trace: bool,
@@ -39,23 +42,24 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let started = Instant::now();
+    let plan = Plan {
+        steps: arguments.steps,
+        is_traced: arguments.trace,
+        adopts_taken_names: arguments.adopt_taken_names,
+        restores: arguments.restores,
+        joins: arguments.joins,
+        ..Plan::of(arguments.seed.unwrap_or(1))
+    };
     if let Some((first, end)) = arguments.seeds {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (summaries, failure) = run_many(first..end, arguments.steps, arguments.restores, threads);
+        let (summaries, failure) = run_many(first..end, Plan { is_traced: false, ..plan }, threads);
         let elapsed = started.elapsed();
         println!("{} seeds in {elapsed:.1?}", summaries.len());
         let Some((plan, failure)) = failure else { return ExitCode::SUCCESS };
         println!("seed {} failed: {} (at {:?})\n{}", plan.seed, failure.violation, failure.at, plan.command());
         return ExitCode::FAILURE;
     }
-    let seed = arguments.seed.unwrap_or(1);
-    let plan = Plan {
-        steps: arguments.steps,
-        is_traced: arguments.trace,
-        all_rivals: arguments.rivals,
-        restores: arguments.restores,
-        ..Plan::of(seed)
-    };
+    let seed = plan.seed;
     match run(&plan) {
         Ok(summary) => {
             println!("{summary:#?}\nin {:.1?}", started.elapsed());

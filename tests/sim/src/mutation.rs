@@ -34,11 +34,17 @@ pub enum Mutation {
     BelievesEveryStore,
     /// Requests for births do not reach clusters.
     NeverAsks,
+    /// Processes do not name themselves, so that no one notices a second one.
+    NobodyObjects,
+    /// An operator enrols a machine that is not to be admitted.
+    EnrolsStrangers,
+    /// Join tokens are not revoked.
+    KeepsTokens,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::LosesCommands,
         Self::RecordRollsBack,
         Self::PrunesFromIgnorance,
@@ -49,7 +55,16 @@ impl Mutation {
         Self::PanicsAtGarbage,
         Self::BelievesEveryStore,
         Self::NeverAsks,
+        Self::NobodyObjects,
+        Self::EnrolsStrangers,
+        Self::KeepsTokens,
     ];
+
+    /// It is about hosts that join.
+    #[must_use]
+    pub const fn needs_joins(self) -> bool {
+        matches!(self, Self::EnrolsStrangers | Self::KeepsTokens)
+    }
 
     /// The check that must notice.
     #[must_use]
@@ -65,6 +80,9 @@ impl Mutation {
             Self::PanicsAtGarbage => "input-is-hostile",
             Self::BelievesEveryStore => "acknowledged-is-kept",
             Self::NeverAsks => "fair-share",
+            Self::NobodyObjects => "one-speaker",
+            Self::EnrolsStrangers => "no-ticket-without-verdict",
+            Self::KeepsTokens => "token-once",
         }
     }
 }

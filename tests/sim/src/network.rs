@@ -206,6 +206,10 @@ impl World {
         if let ToBroker::Publish(publish) = &packet {
             self.mix(publish.payload.len() as u64 ^ (publish.topic.len() as u64) << 32);
             self.checks.on_broker_publish(&publish.topic);
+            if self.with_joins && publish.topic.contains("Join") {
+                let payload = sparkplug::Value::Bytes(publish.payload.to_vec().into());
+                self.join_wire.carry([&sparkplug::Metric::new("payload", payload)]);
+            }
         }
         self.broker.on_packet(session, packet);
         self.flush_broker();

@@ -19,10 +19,14 @@ pub enum Input {
     Host(HostEvent),
     /// From Kubernetes, to edge sync.
     Sync(SyncEvent),
+    /// From Kubernetes, to the join service.
+    Join(join_service::event::Event),
     /// From Kubernetes, to edge monitor.
     Monitor(edge_monitor::event::Event),
     /// From the disk, to the cluster manager.
     Git(cluster_manager::event::GitResult),
+    /// From a person over HTTP, to the cluster manager.
+    Asked(cluster_manager::api::Asked),
     /// From a person, to the operator's program.
     Person(crate::operator::OperatorWrite),
 }
@@ -38,8 +42,12 @@ pub enum Action {
     Host(HostRequest),
     /// To Kubernetes.
     Sync(SyncEffect),
+    /// To Kubernetes, and for the sessions of the join service.
+    Join(Box<join_service::event::Effect>),
     /// To the disk.
     Git(cluster_manager::event::GitWork),
+    /// To a person over HTTP.
+    Answer(Box<cluster_manager::api::Answer>),
     /// End the process in good order; it starts again after this time, or never.
     Exit {
         /// When it starts again.

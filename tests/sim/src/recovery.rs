@@ -113,6 +113,13 @@ impl World {
         }
     }
 
+    /// A second ConfigDB is gone with its store: what it alone was asked while the first one was away is lost with it.
+    pub(crate) fn store_is_gone(&mut self, disk: &crate::disk::Disk) {
+        let Some(store) = disk.store().map(|store| store.load_now()) else { return };
+        let clusters = Truth::of(&store).clusters.into_keys();
+        self.checks.on_second_store_gone(store.requests.into_iter().map(|request| request.result.id), clusters);
+    }
+
     fn fates(&self) -> std::collections::BTreeMap<String, Fate> {
         let operator = self.process_of(&Role::Operator).and_then(|id| self.processes[&id].program.as_ref());
         let operator = operator.and_then(|program| program.as_any().downcast_ref::<Operator>());
@@ -150,7 +157,7 @@ impl World {
             // Of two deployments of one name both would run, so the operator keeps the one that the store has.
             let has_name =
                 |other: &configdb_schema::document::EdgeDeployment| other.cluster == uuid && other.name == entry.name;
-            let is_taken = !self.all_rivals && truth.deployments.values().any(has_name);
+            let is_taken = !self.adopts_taken_names && truth.deployments.values().any(has_name);
             if !adopts || is_taken {
                 self.checks.release(uuid, deployment);
                 continue;

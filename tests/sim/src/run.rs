@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::disk::Disk;
 use crate::errors;
 use crate::fleet::Role;
-use crate::invariants::{Violation, unsettled};
+use crate::invariants::{Violation, secrets_on_the_wire, unsettled};
 use crate::mutation::Mutation;
 use crate::transition::Transition;
 use crate::world::{Happening, World};
@@ -35,25 +35,36 @@ pub struct Plan {
     pub mutation: Option<Mutation>,
     /// Keep a trace.
     pub is_traced: bool,
-    /// Second instances of every service are started, also of those that nothing keeps apart.
-    pub all_rivals: bool,
+    /// Operators adopt deployments also where another one has the name.
+    pub adopts_taken_names: bool,
     /// ConfigDB's store is restored, rolled back and replaced.
     pub restores: bool,
+    /// Hosts join the clusters.
+    pub joins: bool,
 }
 
 impl Plan {
     /// A run of that seed.
     #[must_use]
     pub const fn of(seed: u64) -> Self {
-        Self { seed, steps: 40, mutation: None, is_traced: false, all_rivals: false, restores: false }
+        Self {
+            seed,
+            steps: 40,
+            mutation: None,
+            is_traced: false,
+            adopts_taken_names: false,
+            restores: false,
+            joins: false,
+        }
     }
 
     /// How to see a run again.
     #[must_use]
     pub fn command(&self) -> String {
         let restores = if self.restores { " --restores" } else { "" };
-        let rivals = if self.all_rivals { " --rivals" } else { "" };
-        format!("cargo run -p sim -- --seed {} --steps {}{restores}{rivals} --trace", self.seed, self.steps)
+        let joins = if self.joins { " --joins" } else { "" };
+        let names = if self.adopts_taken_names { " --adopt-taken-names" } else { "" };
+        format!("cargo run -p sim -- --seed {} --steps {}{restores}{joins}{names} --trace", self.seed, self.steps)
     }
 }
 
@@ -93,8 +104,9 @@ pub struct Failure {
 /// A check failed, or something panicked.
 pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
     let mut world = World::new(plan.seed, plan.mutation, plan.is_traced);
-    world.all_rivals = plan.all_rivals;
+    world.adopts_taken_names = plan.adopts_taken_names;
     world.restores = plan.restores;
+    world.with_joins = plan.joins;
     let ended = errors::watched(|| catch_unwind(AssertUnwindSafe(|| live(&mut world, plan))));
     let violation = match ended {
         Ok(Ok(converged_in)) => {
@@ -163,6 +175,7 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
         // It must stay so.
         world.run_until(settled + STAYS)?;
         if unsettled(world).is_none() {
+            secrets_on_the_wire(world)?;
             return Ok(settled.saturating_sub(mended));
         }
     }
@@ -172,12 +185,11 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
     Err(Violation::new(invariant, format!("{PEACE_MAX:?} after everything was mended: {detail}")))
 }
 
-/// Runs many seeds on several threads; yields the first failure by seed, and the summaries of the others.
+/// Runs many seeds like a plan on several threads; yields the first failure by seed, and the summaries of the others.
 #[must_use]
 pub fn run_many(
     seeds: std::ops::Range<u64>,
-    steps: u32,
-    restores: bool,
+    like: Plan,
     threads: usize,
 ) -> (Vec<Summary>, Option<(Plan, Box<Failure>)>) {
     let next = std::sync::atomic::AtomicU64::new(seeds.start);
@@ -190,7 +202,7 @@ pub fn run_many(
                     if seed >= seeds.end {
                         return;
                     }
-                    let plan = Plan { steps, restores, ..Plan::of(seed) };
+                    let plan = Plan { seed, ..like };
                     let result = run(&plan);
                     let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {

@@ -12,6 +12,8 @@ use crate::broker::{SessionId, ToBroker};
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::fleet::Role;
+use crate::fleet::enrolment::Enrolling;
+use crate::fleet::hosts::Joining;
 use crate::kubernetes::Cluster;
 use crate::network::Weather;
 use crate::operator::{OperatorWrite, ScriptCluster, ScriptDeployment};
@@ -84,10 +86,18 @@ pub enum Transition {
     GitFull,
     /// Someone publishes garbage.
     Garbage,
+    /// An operator signs the attestation policy of a cluster again.
+    SignPolicy,
+    /// People ask over HTTP.
+    Ask,
     /// Something breaks.
     Fault(Fault),
     /// Something becomes of ConfigDB's store.
     Recovery(Recovery),
+    /// Something happens around clusters that enrol.
+    Enrolling(Enrolling),
+    /// Something happens around hosts that join.
+    Joining(Joining),
 }
 
 /// What the seed chooses from, and how often.
@@ -131,6 +141,10 @@ const RECOVERIES: &[(u64, Transition)] = &[
     (1, Transition::Recovery(Recovery::Replace)),
 ];
 
+/// The same where clusters enrol, hosts join and people ask.
+const JOININGS: &[(u64, Transition)] =
+    &[(6, Transition::Joining(Joining::Reset)), (3, Transition::SignPolicy), (8, Transition::Ask)];
+
 const CLUSTER_NAMES: &[&str] = &["Paint", "Press", "Weld", "Final"];
 const DEPLOYMENT_NAMES: &[&str] = &["Robot", "Oven", "Belt", "Scale", "Gate", "Pump"];
 
@@ -144,9 +158,10 @@ impl World {
         match transition {
             Transition::Something => {
                 let recoveries = if self.restores { RECOVERIES } else { &[] };
-                let all = CHOICES.iter().chain(recoveries).map(|(weight, _)| weight).sum();
-                let mut at = self.random.below(all);
-                for (weight, choice) in CHOICES.iter().chain(recoveries) {
+                let joinings = if self.with_joins { JOININGS } else { &[] };
+                let choices = || CHOICES.iter().chain(recoveries).chain(joinings);
+                let mut at = self.random.below(choices().map(|(weight, _)| weight).sum());
+                for (weight, choice) in choices() {
                     if at < *weight {
                         return self.on_transition(choice.clone());
                     }
@@ -245,6 +260,10 @@ impl World {
             Transition::Garbage => self.garbage(),
             Transition::Fault(fault) => self.on_fault(fault),
             Transition::Recovery(recovery) => self.on_recovery(recovery),
+            Transition::Enrolling(enrolling) => self.on_enrolling(enrolling),
+            Transition::Joining(joining) => self.on_joining(joining),
+            Transition::Ask => self.people_ask(),
+            Transition::SignPolicy => self.on_some_site(|world, site| world.on_joining(Joining::Sign(site))),
         }
     }
 
@@ -259,6 +278,7 @@ impl World {
             process.partitioned_until = None;
         }
         self.mend_troubles();
+        self.mend_joins();
         for site in self.strays() {
             let later = self.random.millis(1_000..60_000);
             self.after(later, Happening::Transition(Transition::Recovery(Recovery::Decide(site))));
@@ -380,6 +400,10 @@ impl World {
         self.clusters.insert(id, Cluster::new(name, uuid, hosts));
         self.add_process(Role::Sync(id), Disk::default());
         self.add_process(Role::Monitor(id), Disk::default());
+        if self.with_joins {
+            self.begin_enrolment(id);
+            self.begin_joins(id);
+        }
     }
 
     fn decommission(&mut self, site: ClusterId) {
@@ -394,6 +418,8 @@ impl World {
             self.processes.remove(&id);
         }
         self.clusters.remove(&site);
+        self.joins.remove(&site);
+        self.enrolments.lock().remove(&site);
         for cluster in self.script.clusters.iter_mut().filter(|cluster| cluster.site == Some(site)) {
             cluster.site = None;
             let (uuid, is_deleted) = (cluster.uuid, cluster.is_deleted);

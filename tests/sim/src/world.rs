@@ -4,19 +4,25 @@
 //! After each step the checks of [`crate::invariants`] are made. Nothing here decides what a service does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::signature::EcdsaKeyPair;
 use sparkplug::Metric;
 use sparkplug::Now;
-use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, NodeUpdate, UpdateError};
-use sparkplug::host::{HostApplication, HostRequest};
+use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, NodeEvent, NodeUpdate, OtherSpeaker, Speaker, UpdateError};
+use sparkplug::host::{HostApplication, HostConfig, HostRequest};
 
 use crate::broker::{Broker, SessionId};
 use crate::disk::Disk;
 use crate::endpoint::{Endpoint, EndpointOutput, Machine, Side};
 use crate::fleet::Role;
+use crate::fleet::enrolment::{Applicant, Enrolments};
+use crate::fleet::hosts::JoinSite;
+use crate::fleet::people::People;
 use crate::git::Git;
 use crate::invariants::{Checks, Violation};
+use crate::join_site::wire::Wire;
 use crate::kubernetes::Cluster;
 use crate::mutation::Mutation;
 use crate::network::{Network, Packet};
@@ -75,6 +81,8 @@ pub enum Happening {
     Start(ProcessId),
     /// A process is gone for ever.
     Remove(ProcessId),
+    /// Kubernetes carries out what a replica of a join service asked.
+    Join(ClusterId, Box<crate::fleet::hosts::JoinWork>),
     /// Something that the seed chose.
     Transition(Transition),
 }
@@ -92,6 +100,20 @@ pub struct World {
     pub processes: BTreeMap<ProcessId, Process>,
     /// Clusters.
     pub clusters: BTreeMap<ClusterId, Cluster>,
+    /// What of clusters belongs to joining, where hosts join.
+    pub joins: BTreeMap<ClusterId, JoinSite>,
+    /// Attestation policies that were signed so far.
+    pub policies: u64,
+    /// Who asks over HTTP.
+    pub people: People,
+    /// Clusters that enrol.
+    pub enrolments: Enrolments,
+    /// Keys of those who ask.
+    pub keys: BTreeMap<(ClusterId, Applicant), Arc<EcdsaKeyPair>>,
+    /// Clusters enrol, and hosts join them.
+    pub with_joins: bool,
+    /// What the broker carried for hosts that join.
+    pub join_wire: Wire,
     /// Repositories on the cluster manager's disk.
     pub git: Git,
     /// The MQTT server.
@@ -110,8 +132,8 @@ pub struct World {
     pub steps: u64,
     /// Lines of the trace, if one is wanted.
     pub trace: Option<Vec<String>>,
-    /// Second instances of every service are started, also of those that do harm.
-    pub all_rivals: bool,
+    /// Operators adopt deployments also where another one has the name.
+    pub adopts_taken_names: bool,
     /// ConfigDB's store is restored, rolled back and replaced.
     pub restores: bool,
     /// Wall clocks of machines are wrong, by so many milliseconds at most.
@@ -157,6 +179,13 @@ impl World {
             random,
             processes: BTreeMap::new(),
             clusters: BTreeMap::new(),
+            joins: BTreeMap::new(),
+            people: People::default(),
+            policies: 0,
+            enrolments: Enrolments::default(),
+            keys: BTreeMap::new(),
+            with_joins: false,
+            join_wire: Wire::default(),
             git: Git::default(),
             broker: Broker::default(),
             network: Network::default(),
@@ -166,7 +195,7 @@ impl World {
             crash_per_million: 0,
             steps: 0,
             trace: is_traced.then(Vec::new),
-            all_rivals: false,
+            adopts_taken_names: false,
             restores: false,
             skew_max: 0,
             order_bootstrap: Vec::new(),
@@ -238,6 +267,12 @@ impl World {
         self.processes.iter().find(|(_, process)| process.role == *wanted && !process.is_second).map(|(id, _)| *id)
     }
 
+    /// All processes with a role, second ones included.
+    #[must_use]
+    pub fn processes_of(&self, wanted: &Role) -> Vec<ProcessId> {
+        self.processes.iter().filter(|(_, process)| process.role == *wanted).map(|(id, _)| *id).collect()
+    }
+
     /// Takes one step; false if nothing is left to happen before `until`.
     ///
     /// # Errors
@@ -299,10 +334,13 @@ impl World {
             }
             Happening::Kubernetes(cluster, work) => self.on_kubernetes(cluster, *work),
             Happening::Git(process, life, work) => self.on_git(process, life, *work),
+            Happening::Join(site, work) => self.on_join_work(site, *work),
             Happening::Start(process) => self.start(process),
             Happening::Remove(process) => {
                 self.stop(process, false);
-                self.processes.remove(&process);
+                if let Some(gone) = self.processes.remove(&process) {
+                    self.store_is_gone(&gone.disk);
+                }
             }
             Happening::Transition(transition) => self.on_transition(transition),
         }
@@ -364,6 +402,7 @@ impl World {
                     self.on_action(id, side, action);
                     continue;
                 }
+                EndpointOutput::Node(NodeEvent::Displaced(other)) => return self.displaced(id, &other),
                 EndpointOutput::Node(event) => {
                     let role = process.role.clone();
                     let Some(event) = self.mislead(&role, event) else { continue };
@@ -382,6 +421,14 @@ impl World {
             let at = endpoint.events_at;
             self.at(at, Happening::Input(id, life, Box::new(input)));
         }
+    }
+
+    /// Another process of its role goes on: this one ends, and is started again by who supervises it.
+    fn displaced(&mut self, id: ProcessId, other: &OtherSpeaker) {
+        trace!(self, "{} ends: {other}", self.processes[&id].role);
+        self.stop(id, true);
+        let again = self.random.millis(5_000..20_000);
+        self.after(again, Happening::Start(id));
     }
 
     /// One turn of a program: the state decides and commits, then the actions are carried out; a crash may come before each of them.
@@ -412,11 +459,11 @@ impl World {
         }
     }
 
-    fn is_crash_due(&mut self, role: &Role) -> bool {
+    pub(crate) fn is_crash_due(&mut self, role: &Role) -> bool {
         self.crash_per_million > 0 && role.is_service() && self.random.below(1_000_000) < self.crash_per_million
     }
 
-    fn execute(&mut self, id: ProcessId, action: Action) {
+    pub(crate) fn execute(&mut self, id: ProcessId, action: Action) {
         let now = self.now_of(id);
         if self.trace.is_some() {
             let text: String = format!("{action:?}").chars().take(400).collect();
@@ -445,11 +492,13 @@ impl World {
                 self.pump(id, Side::Host);
             }
             Action::Sync(effect) => self.ask_kubernetes(id, effect),
+            Action::Join(effect) => self.execute_join(id, *effect),
             Action::Git(work) => {
                 let life = process.life;
                 let lag = self.random.millis(1..200);
                 self.after(lag, Happening::Git(id, life, Box::new(work)));
             }
+            Action::Answer(answer) => self.on_answer(&answer),
             Action::Exit { again_after } => {
                 self.stop(id, true);
                 if let Some(after) = again_after {
@@ -491,11 +540,7 @@ impl World {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.program = Some(program);
         if let Some(config) = host {
-            let client_id = format!("{role} host");
-            let filters = config.filters.iter().map(|(filter, _)| filter.clone()).collect();
-            let machine = Machine::Host(Box::new(HostApplication::new(config, now)));
-            process.endpoints.insert(Side::Host, Endpoint { filters, ..Endpoint::new(machine, client_id) });
-            self.pump(id, Side::Host);
+            self.start_host(id, config);
         }
         if let Some((config, metrics)) = node {
             self.start_node(id, config, metrics);
@@ -506,11 +551,31 @@ impl World {
         self.watch_kubernetes(id);
     }
 
+    /// Starts the Host Application of a process.
+    pub fn start_host(&mut self, id: ProcessId, config: HostConfig) {
+        let now = self.now_of(id);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.due = None;
+        let client_id = format!("{} host {}", process.role, id.0);
+        let filters = config.filters.iter().map(|(filter, _)| filter.clone()).collect();
+        let machine = Machine::Host(Box::new(HostApplication::new(config, now)));
+        process.endpoints.insert(Side::Host, Endpoint { filters, ..Endpoint::new(machine, client_id) });
+        self.pump(id, Side::Host);
+    }
+
+    /// Starts the Edge Node of a process.
     pub fn start_node(&mut self, id: ProcessId, config: EdgeNodeConfig, metrics: Vec<Metric>) {
         let now = self.now_of(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let config = EdgeNodeConfig { bd_seq: process.disk.bd_seq(), ..config };
-        let client_id = format!("{} node", config.descriptor);
+        let named = |speaker| Speaker {
+            instance: format!("{}-{}", id.0, process.life).into(),
+            host: process.role.to_string().into(),
+            ..speaker
+        };
+        let is_nameless = self.mutation == Some(Mutation::NobodyObjects);
+        let speaker = config.speaker.filter(|_| !is_nameless).map(named);
+        let config = EdgeNodeConfig { bd_seq: process.disk.bd_seq(), speaker, ..config };
+        let client_id = format!("{} node {}", config.descriptor, id.0);
         let descriptor = Some(config.descriptor.clone());
         match EdgeNode::new(config, metrics, now) {
             Ok(node) => {
@@ -530,6 +595,12 @@ impl World {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.program = None;
         process.life += 1;
+        self.end_sessions(id, in_good_order);
+    }
+
+    /// Both sessions of a process end.
+    pub(crate) fn end_sessions(&mut self, id: ProcessId, in_good_order: bool) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
         process.due = None;
         self.checks.on_end(id);
         let endpoints = std::mem::take(&mut process.endpoints);

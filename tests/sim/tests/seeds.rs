@@ -6,9 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 use sim::mutation::Mutation;
 use sim::run::{Plan, run, run_many};
 
-/// Seeds of every ordinary test run, and those that the date chooses. `SPARKFLEET_SEEDS` asks for more: `make soak`.
-const SEEDS: u64 = 850;
-const SEEDS_OF_THE_DAY: u64 = 150;
+/// Seeds of every ordinary test run, some of them with hosts that join, and those that the date chooses, with everything. `SPARKFLEET_SEEDS` asks for more: `make soak`.
+const SEEDS: u64 = 700;
+const SEEDS_WITH_JOINS: u64 = 60;
+const SEEDS_OF_THE_DAY: u64 = 60;
 /// A soak begins here, so that it tries what was not tried before.
 const SOAK: u64 = 1_000;
 /// Things from outside in each of them; a soak has more.
@@ -27,22 +28,30 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
     let asked: Option<u64> = asked.map(|text| text.parse().expect("SPARKFLEET_SEEDS is a number"));
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     let of_the_day = 1_000_000 + day * SEEDS_OF_THE_DAY;
-    let (parts, steps) = match asked {
-        Some(seeds) => (std::iter::once(SOAK..SOAK + seeds).collect(), STEPS_SOAK),
-        None => (vec![0..SEEDS, of_the_day..of_the_day + SEEDS_OF_THE_DAY], STEPS),
+    let plan = Plan { steps: STEPS, ..Plan::of(0) };
+    let all = Plan { restores: true, joins: true, ..plan };
+    let parts = match asked {
+        Some(seeds) => vec![(SOAK..SOAK + seeds, Plan { steps: STEPS_SOAK, ..all })],
+        None => vec![
+            (0..SEEDS, plan),
+            (0..SEEDS_WITH_JOINS, Plan { joins: true, ..plan }),
+            (of_the_day..of_the_day + SEEDS_OF_THE_DAY, all),
+        ],
     };
-    eprintln!("seeds {parts:?} with {steps} steps each");
+    for (seeds, like) in &parts {
+        eprintln!("seeds {seeds:?}, such as: {}", Plan { seed: seeds.start, ..*like }.command());
+    }
     let started = Instant::now();
     let (mut summaries, mut failure) = (Vec::new(), None);
-    for part in parts.iter().cloned() {
+    for (seeds, like) in parts.iter().cloned() {
         if failure.is_some() {
             break;
         }
-        let (some, failed) = run_many(part, steps, asked.is_some(), threads());
+        let (some, failed) = run_many(seeds, like, threads());
         summaries.extend(some);
         failure = failed;
     }
-    let (real, seeds) = (started.elapsed(), parts.iter().map(|part| part.end - part.start).sum::<u64>());
+    let (real, seeds) = (started.elapsed(), parts.iter().map(|(seeds, _)| seeds.end - seeds.start).sum::<u64>());
     let lasted: Duration = summaries.iter().map(|summary| summary.lasted).sum();
     let times = lasted.as_secs_f64() / real.as_secs_f64();
     eprintln!("{} seeds: {lasted:.0?} of virtual time in {real:.0?}, {times:.0} times as fast", summaries.len());
@@ -63,7 +72,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
 #[test]
 fn one_seed_is_one_run() {
     for seed in [7, 8] {
-        let plan = Plan { steps: STEPS, ..Plan::of(seed) };
+        let plan = Plan { steps: STEPS, joins: seed == 8, ..Plan::of(seed) };
         let (first, second) = (run(&plan).unwrap(), run(&plan).unwrap());
         assert_eq!(first, second);
         let traced = run(&Plan { is_traced: true, ..plan }).unwrap();
@@ -84,7 +93,8 @@ fn every_check_notices_what_it_is_for() {
 fn unnoticed(mutation: Mutation) -> Result<(), String> {
     let mut others = Vec::new();
     for seed in 0..SEEDS_MUTATED {
-        let plan = Plan { steps: STEPS, mutation: Some(mutation), restores: true, ..Plan::of(seed) };
+        let joins = mutation.needs_joins();
+        let plan = Plan { steps: STEPS, mutation: Some(mutation), restores: !joins, joins, ..Plan::of(seed) };
         match run(&plan) {
             Err(failure) if failure.violation.invariant == mutation.noticed_by() => return Ok(()),
             Err(failure) => others.push(failure.violation.to_string()),

@@ -53,27 +53,11 @@ impl Sessions {
     /// The stored bdSeq or a certificate file cannot be read.
     pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
         let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
-        // Which replica speaks is decided by the lease: whoever holds it displaces one that has not noticed yet that it lost it.
-        let speaker = Some(Speaker { takes_over: true, ..Speaker::default() });
-        let config = EdgeNodeConfig { speaker, ..EdgeNodeConfig::for_any_reader(self.descriptor.clone()) };
+        let config = node_config(self.descriptor.clone());
         let node = sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?;
-        let host = sparkplug_mqtt::spawn_host(self.host_config(), &self.mqtt, self.clock)?;
+        let host = sparkplug_mqtt::spawn_host(host_config(&self.descriptor, &self.join_group), &self.mqtt, self.clock)?;
         self.running = Some((node, host));
         Ok(())
-    }
-
-    fn host_config(&self) -> HostConfig {
-        let host_id = HostId::new(format!("{}.{}", self.descriptor.group, self.descriptor.edge_node)).ok();
-        HostConfig {
-            // A will is published at QoS 1; births and data stay at QoS 0.
-            filters: vec![(format!("spBv1.0/{}/#", self.join_group), QoS::AtLeastOnce)],
-            nodes_max: NODES_MAX,
-            devices_max: 0,
-            metrics_max: METRICS_MAX,
-            message_bytes_max: 2 * EVIDENCE_BYTES_MAX,
-            messages: HostMessage::NAMES.into(),
-            ..HostConfig::of_contracts(host_id)
-        }
     }
 
     /// Passes an update on. One that the node refuses is told in the log: what is reported is made to fit before.
@@ -120,5 +104,29 @@ impl Sessions {
         if let Some((node, host)) = self.running.take() {
             tokio::join!(node.stop(), host.stop());
         }
+    }
+}
+
+/// The Edge Node of the replica that speaks.
+#[must_use]
+pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
+    // Which replica speaks is decided by the lease: whoever holds it displaces one that has not noticed yet that it lost it.
+    let speaker = Some(Speaker { takes_over: true, ..Speaker::default() });
+    EdgeNodeConfig { speaker, ..EdgeNodeConfig::for_any_reader(descriptor) }
+}
+
+/// The Host Application of the replica that speaks: it listens to the quarantine group.
+#[must_use]
+pub fn host_config(node: &EdgeNodeDescriptor, join_group: &str) -> HostConfig {
+    let host_id = HostId::new(format!("{}.{}", node.group, node.edge_node)).ok();
+    HostConfig {
+        // A will is published at QoS 1; births and data stay at QoS 0.
+        filters: vec![(format!("spBv1.0/{join_group}/#"), QoS::AtLeastOnce)],
+        nodes_max: NODES_MAX,
+        devices_max: 0,
+        metrics_max: METRICS_MAX,
+        message_bytes_max: 2 * EVIDENCE_BYTES_MAX,
+        messages: HostMessage::NAMES.into(),
+        ..HostConfig::of_contracts(host_id)
     }
 }

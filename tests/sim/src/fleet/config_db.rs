@@ -27,7 +27,8 @@ pub(crate) fn boot(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now)
     let config = EdgeNodeConfig {
         seed,
         message_bytes_max: limits.message_bytes_max,
-        ..EdgeNodeConfig::for_any_reader(configdb_node(&organisation()))
+        commands_wait: true,
+        ..EdgeNodeConfig::for_one_speaker(configdb_node(&organisation()))
     };
     let forgets = mutation == Some(Mutation::PublishesBeforeItStores);
     let state = load(disk, seed, None, now);

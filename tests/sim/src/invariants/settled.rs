@@ -23,7 +23,7 @@ type Findings = Result<(), Violation>;
 /// The first thing that has not converged.
 #[must_use]
 pub fn unsettled(world: &World) -> Option<Violation> {
-    let checks: [fn(&World) -> Findings; 7] = [
+    let checks: [fn(&World) -> Findings; 9] = [
         everything_runs,
         requests_are_answered,
         answers_are_kept,
@@ -31,6 +31,8 @@ pub fn unsettled(world: &World) -> Option<Violation> {
         deployments_are_applied_or_refused,
         replicas_equal_their_sources,
         monitors_tell_the_truth,
+        super::joins::hosts_are_in,
+        super::enrolment::clusters_are_enrolled,
     ];
     checks.into_iter().find_map(|check| check(world).err())
 }
@@ -48,7 +50,9 @@ fn node_of<'a>(world: &'a World, role: &Role) -> Option<&'a EdgeNode> {
 }
 
 fn everything_runs(world: &World) -> Findings {
-    for process in world.processes.values() {
+    // Who asks to be enrolled runs a command, and again after a refusal.
+    let is_command = |role: &Role| matches!(role, Role::Enrolling(..));
+    for process in world.processes.values().filter(|process| !is_command(&process.role)) {
         unless(process.program.is_some(), "resume-anywhere", || format!("{} does not run", process.role))?;
         let is_born = process.endpoints.contains_key(&Side::Node) || !matches!(process.role, Role::Sync(_));
         unless(is_born, "resume-anywhere", || format!("{} was never born", process.role))?;
@@ -132,6 +136,14 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
         })?;
     }
     Ok(())
+}
+
+impl World {
+    /// The cluster manager says that a cluster is ready.
+    pub(super) fn is_set_up(&self, site: ClusterId) -> bool {
+        let device = self.clusters.get(&site).and_then(|cluster| cluster_devices(self).remove(&cluster.uuid));
+        device.is_some_and(|device| device.setup.state == SetupState::Ready)
+    }
 }
 
 fn deployments_are_applied_or_refused(world: &World) -> Findings {
@@ -228,7 +240,9 @@ fn replicas_equal_their_sources(world: &World) -> Findings {
         }
     }
     for process in world.processes.values() {
-        let Some(endpoint) = process.endpoints.get(&Side::Host) else { continue };
+        // What joining hosts publish are messages, which are passed on and not kept.
+        let keeps = !matches!(process.role, Role::Join(..));
+        let Some(endpoint) = process.endpoints.get(&Side::Host).filter(|_| keeps) else { continue };
         let hears = |node: &EdgeNodeDescriptor| {
             let topic = format!("spBv1.0/{}/NBIRTH/{}", node.group, node.edge_node);
             endpoint.filters.iter().any(|filter| matches(filter, &topic))

@@ -17,6 +17,12 @@ impl Checks {
         self.store_state = None;
     }
 
+    /// The store of a second ConfigDB is gone, with these requests and clusters.
+    pub fn on_second_store_gone(&mut self, lost: impl Iterator<Item = String>, clusters: impl Iterator<Item = Uuid>) {
+        self.lost_requests.extend(lost);
+        self.lost_clusters.extend(clusters);
+    }
+
     /// An operator lets a cluster delete a deployment.
     pub fn release(&mut self, cluster: Uuid, deployment: Uuid) {
         self.released.insert((cluster, deployment));

@@ -1,0 +1,228 @@
+//! Clusters that enrol by a one-time token, each beside a thief who has copied the token and speaks as the same Edge Node with a key of his own. The cluster manager decides; its authority is
+//! a model that writes the serial number where a certificate would be.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use cluster_manager::authority::{Terms, to_text};
+use cluster_manager::event::IssueCertificate;
+use cluster_manager::state::Identity;
+use configdb_contract::WriteRequest;
+use configdb_schema::Document as _;
+use configdb_schema::document::{EdgeClusterIdentity, IdentityAlertKind};
+use enrolment_protocol::cluster::{Draft, Grant, Request, Seed};
+use enrolment_protocol::manager::Manager;
+use enrolment_protocol::metrics::{self, ANSWER, REQUEST};
+use enrolment_protocol::refusal::{Refusal, RefusalCode};
+use enrolment_protocol::token::Token;
+use serde_json::json;
+use sparkplug::Now;
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
+use sparkplug::host::HostRequest;
+use uuid::Uuid;
+
+use crate::disk::Disk;
+use crate::fleet::{Role, organisation};
+use crate::program::{Action, Boot, Input, Program};
+use crate::transition::Transition;
+use crate::world::{ClusterId, Happening, World};
+
+/// Seed of the manager's enrolment key.
+const MANAGER: [u8; 32] = [0x3A; 32];
+/// Far in the future.
+const AUTHORITY_ENDS_MS: u64 = 4_000_000_000_000;
+/// Longer than clocks jump in a run.
+const TOKEN_LIFETIME_MS: u64 = 30 * 86_400_000;
+
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Who asks by a cluster's token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Applicant {
+    /// The cluster.
+    Cluster,
+    /// Someone who has copied the token.
+    Thief,
+}
+
+/// One thing that happens around enrolment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Enrolling {
+    /// Someone begins to ask.
+    Begin(ClusterId, Applicant),
+    /// The thief gives up.
+    Leave(ClusterId),
+    /// An operator writes a token again, because what was written before did not arrive or was lost with a store.
+    Again(ClusterId),
+}
+
+/// The enrolment of one cluster.
+#[derive(Debug)]
+pub struct Enrolment {
+    cluster: Uuid,
+    token: [u8; 32],
+    /// What each applicant has been answered.
+    pub answers: BTreeMap<Applicant, Result<String, Refusal>>,
+}
+
+/// All enrolments of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Enrolments(Arc<Mutex<BTreeMap<ClusterId, Enrolment>>>);
+
+impl Enrolments {
+    /// All of them, for a moment.
+    pub fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterId, Enrolment>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the cluster manager enrols with.
+pub(crate) fn identity() -> Identity {
+    let manager = Arc::new(Manager::new(MANAGER));
+    let terms = Terms {
+        key: manager.public().to_string(),
+        authority: "-----BEGIN CERTIFICATE-----".to_owned(),
+        authority_ends_ms: AUTHORITY_ENDS_MS,
+        lifetime: Duration::from_secs(30 * 86_400),
+    };
+    Identity { manager, terms: Arc::new(terms) }
+}
+
+/// The authority carries an order out.
+pub(crate) fn answer(order: &IssueCertificate) -> Option<HostRequest> {
+    let answer = order.answer.as_ref().map_err(Clone::clone).map(|certificate| Grant {
+        certificate: certificate.serial.clone().into_bytes(),
+        authorities: Vec::new(),
+        git_username: "git".to_owned(),
+        git_password: "hush".into(),
+    });
+    let bytes = Manager::new(MANAGER).answer(&order.opened, &answer).ok()?;
+    let metrics = vec![metrics::metric(ANSWER, &bytes)];
+    Some(HostRequest::Command { node: order.node.clone(), device: None, metrics })
+}
+
+struct Asking {
+    site: ClusterId,
+    applicant: Applicant,
+    request: Request,
+    enrolments: Enrolments,
+}
+
+impl std::fmt::Debug for Asking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asking").field("site", &self.site).field("applicant", &self.applicant).finish_non_exhaustive()
+    }
+}
+
+/// Starts someone who asks.
+pub(crate) fn boot(site: ClusterId, applicant: Applicant, world: &World, seed: u64) -> Boot {
+    let (cluster, token) = {
+        let enrolments = world.enrolments.lock();
+        (enrolments[&site].cluster, enrolments[&site].token)
+    };
+    let key = world.keys[&(site, applicant)].as_ref();
+    let (token, manager) = (Token::new(token), Manager::new(MANAGER).public());
+    let own = Seed::new([if applicant == Applicant::Thief { 2 } else { 1 }; 32]);
+    let point = key.public_key().as_ref().try_into().expect("a point of P-256 is not compressed");
+    let draft = Draft::new(cluster, &token, point, &manager, &own);
+    let signature = key.sign(&SystemRandom::new(), &draft.to_sign()).expect("the key can sign");
+    let signature = signature.as_ref().try_into().expect("the fixed form has 64 bytes");
+    let request = draft.seal(signature).expect("the manager's key is one");
+    let node = metrics::node(&organisation(), cluster).expect("a UUID is an id");
+    let config = EdgeNodeConfig { seed, ..EdgeNodeConfig::for_any_reader(node) };
+    let birth = vec![metrics::metric(REQUEST, &request.bytes)];
+    let program = Asking { site, applicant, request, enrolments: world.enrolments.clone() };
+    Boot { program: Box::new(program), node: Some((config, birth)), host: None, actions: Vec::new() }
+}
+
+impl Program for Asking {
+    fn on_input(&mut self, input: Input, _: Now) -> Vec<Action> {
+        let Input::Node(NodeEvent::Command { metrics, .. }) = input else { return Vec::new() };
+        let Some(bytes) = metrics::bytes_of(&metrics, ANSWER) else { return Vec::new() };
+        // What is for the other one does not open.
+        let Ok(answer) = self.request.open(&bytes) else { return Vec::new() };
+        let answer = answer.map(|grant| String::from_utf8_lossy(&grant.certificate).into_owned());
+        let is_final = answer.as_ref().err().is_none_or(|refusal| refusal.code == RefusalCode::TokenUsed);
+        if let Some(enrolment) = self.enrolments.lock().get_mut(&self.site) {
+            enrolment.answers.insert(self.applicant, answer);
+        }
+        // Who is refused for another reason runs the command again.
+        if is_final { Vec::new() } else { vec![Action::Exit { again_after: Some(ASK_AGAIN) }] }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+impl World {
+    /// An operator makes a token for a cluster; the cluster asks by it, and so does a thief, at some time.
+    pub(crate) fn begin_enrolment(&mut self, site: ClusterId) {
+        let Some(cluster) = self.clusters.get(&site).map(|cluster| cluster.uuid) else { return };
+        let mut token = [0; 32];
+        token[..8].copy_from_slice(&self.random.number().to_be_bytes());
+        self.enrolments.lock().insert(site, Enrolment { cluster, token, answers: BTreeMap::new() });
+        self.write_token(site);
+        for applicant in [Applicant::Cluster, Applicant::Thief] {
+            let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key can be made");
+            self.keys.insert((site, applicant), Arc::new(key));
+            let later = self.random.millis(1_000..30_000);
+            self.after(later, Happening::Transition(Transition::Enrolling(Enrolling::Begin(site, applicant))));
+        }
+    }
+
+    /// An operator writes the hash of a cluster's token to ConfigDB.
+    pub(crate) fn write_token(&mut self, site: ClusterId) {
+        let Some((cluster, token)) = self.enrolments.lock().get(&site).map(|known| (known.cluster, known.token)) else {
+            return;
+        };
+        let (hash, wall) = (Token::new(token).hash(), self.now().wall);
+        let times = [wall, wall + TOKEN_LIFETIME_MS].map(|at| to_text(at).unwrap_or_default());
+        let token = json!({"hash": hash.as_str(), "issued": times[0], "expires": times[1], "by": "people"});
+        let entry = json!({"tokens": [token]});
+        let request = WriteRequest::put(self.request_id(), cluster).by("people").entry("EdgeClusterEnrolment", entry);
+        self.ask(request);
+    }
+
+    /// Something happens around enrolment.
+    pub(crate) fn on_enrolling(&mut self, enrolling: Enrolling) {
+        match enrolling {
+            Enrolling::Begin(site, applicant) => {
+                if !self.clusters.contains_key(&site) {
+                    return;
+                }
+                self.add_process(Role::Enrolling(site, applicant), Disk::default());
+                if applicant == Applicant::Thief {
+                    let later = self.random.millis(1_000..40_000);
+                    self.after(later, Happening::Transition(Transition::Enrolling(Enrolling::Leave(site))));
+                }
+            }
+            Enrolling::Again(site) => self.write_token(site),
+            Enrolling::Leave(site) => {
+                for id in self.processes_of(&Role::Enrolling(site, Applicant::Thief)) {
+                    self.after(Duration::ZERO, Happening::Remove(id));
+                }
+            }
+        }
+    }
+
+    /// The alert that a token of a cluster was used twice, as ConfigDB has it.
+    pub(crate) fn is_reuse_known(&self, site: ClusterId) -> bool {
+        let Some(uuid) = self.clusters.get(&site).map(|cluster| cluster.uuid) else { return false };
+        let store = self.process_of(&Role::ConfigDb).and_then(|id| self.processes[&id].disk.store());
+        let entries = store.map(|store| store.load_now().entries).unwrap_or_default();
+        let application = EdgeClusterIdentity::application().uuid;
+        let mut entries = entries.iter().filter(|(object, of, _)| *object == uuid && *of == application);
+        entries.any(|(_, _, entry)| {
+            let identity = serde_json::from_str::<EdgeClusterIdentity>(&entry.json);
+            identity.is_ok_and(|known| known.alerts.iter().any(|alert| alert.kind == IdentityAlertKind::TokenReused))
+        })
+    }
+}

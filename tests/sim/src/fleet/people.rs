@@ -1,0 +1,106 @@
+//! People who ask the cluster manager over HTTP: one who may see one cluster, one who shows nothing, and one who asks without end. HTTP itself is not here: what comes in are the questions
+//! that the handlers make, what goes out are the answers that they write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use access::{Grant, Principal};
+use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
+use configdb_schema::document::TokenScope;
+use uuid::Uuid;
+
+use crate::fleet::Role;
+use crate::invariants::Violation;
+use crate::program::Input;
+use crate::world::{Happening, World};
+
+/// More than one person may ask in a minute.
+const FLOOD: u64 = 400;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Person {
+    /// May look at one cluster.
+    Viewer(Uuid),
+    /// Shows nothing.
+    Stranger,
+    /// May look at everything, and asks without end.
+    Flooder,
+}
+
+/// Questions on their way, and who asks.
+#[derive(Debug, Default)]
+pub struct People {
+    asked: BTreeMap<u64, (Person, Option<Uuid>)>,
+    next: u64,
+    /// Questions that were answered so far.
+    pub answered: u64,
+}
+
+fn credential(person: Person) -> Credential {
+    let (name, clusters) = match person {
+        Person::Stranger => return Credential::None,
+        Person::Viewer(cluster) => (format!("oidc:viewer-{cluster}"), Some(BTreeSet::from([cluster]))),
+        Person::Flooder => ("oidc:flooder".to_owned(), None),
+    };
+    Credential::Verified(Principal { name, grants: vec![Grant { scope: TokenScope::Viewer, clusters }] })
+}
+
+impl World {
+    /// Some people ask at the same time.
+    pub(crate) fn people_ask(&mut self) {
+        let clusters: Vec<Uuid> = self.script.clusters.iter().map(|cluster| cluster.uuid).collect();
+        let (Some(own), Some(other)) = (self.random.pick(&clusters).copied(), self.random.pick(&clusters).copied())
+        else {
+            return;
+        };
+        let floods = self.random.chance(300);
+        for _ in 0..if floods { FLOOD } else { 0 } {
+            self.question(Person::Flooder, None);
+        }
+        for cluster in [None, Some(own), Some(other)] {
+            self.question(Person::Viewer(own), cluster);
+            self.question(Person::Stranger, cluster);
+        }
+    }
+
+    fn question(&mut self, person: Person, cluster: Option<Uuid>) {
+        let Some(id) = self.process_of(&Role::ClusterManager) else { return };
+        let life = self.processes[&id].life;
+        self.people.next += 1;
+        let number = self.people.next;
+        self.people.asked.insert(number, (person, cluster));
+        let question = cluster.map_or(Question::Clusters, |cluster| Question::Status { cluster });
+        let asked = Asked { id: number, from: "192.0.2.1".to_owned(), credential: credential(person), question };
+        let lag = self.random.millis(0..50);
+        self.after(lag, Happening::Input(id, life, Box::new(Input::Asked(asked))));
+    }
+
+    /// The cluster manager answers someone.
+    pub(crate) fn on_answer(&mut self, answer: &Answer) {
+        let Some((person, cluster)) = self.people.asked.remove(&answer.id) else {
+            let detail = format!("question {} is answered twice, or was never asked", answer.id);
+            return self.checks.fail_with(Violation::new("applied-or-visible", detail));
+        };
+        self.people.answered += 1;
+        let fault = |invariant, detail| Some(Violation::new(invariant, detail));
+        let violation = match (person, &answer.reply) {
+            (Person::Stranger, Err(Refusal::Unauthenticated(_))) => None,
+            (Person::Stranger, reply) => {
+                fault("group-is-isolated", format!("someone who shows nothing is answered {reply:.200?}"))
+            }
+            (Person::Viewer(_), Err(Refusal::TooOften(_))) => {
+                fault("fair-share", "someone who asks rarely is refused, because another one floods".to_owned())
+            }
+            (Person::Viewer(own), Ok(Reply::Status(seen, _))) if *seen != own || cluster != Some(own) => {
+                fault("group-is-isolated", format!("who may see {own} sees {seen}"))
+            }
+            (Person::Viewer(own), Ok(Reply::Clusters(seen))) if seen.iter().any(|(uuid, _)| *uuid != own) => {
+                fault("group-is-isolated", format!("who may see {own} sees {} clusters", seen.len()))
+            }
+            _ => None,
+        };
+        if let Some(violation) = violation {
+            self.checks.fail_with(violation);
+        }
+    }
+}
