@@ -71,7 +71,7 @@ impl Comparison {
 /// Whether everything that was asked for with `Recover/Entries` has been given, as far as the edge has it.
 #[must_use]
 pub fn has_given(sync: &SyncReplica) -> bool {
-    let applied = sync.deployments().values().filter(|device| device.version > 0);
+    let applied = sync.devices().deployments.values().filter(|device| device.version > 0);
     let own = sync.node().is_some_and(|node| node.cluster_entries.is_some());
     own && sync.is_complete() && applied.clone().count() == applied.filter(|device| device.entries.is_some()).count()
 }
@@ -101,7 +101,7 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
         without_entries: Vec::new(),
         next_epoch: 0,
     };
-    let running = sync.deployments().iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
+    let running = sync.devices().deployments.iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
     for (uuid, device) in running {
         let named = Named { name: device.name.clone(), uuid: *uuid };
         let is_here = here.iter().any(|known| known.uuid == *uuid);
@@ -178,7 +178,8 @@ pub fn adoption(
         .map(|entries| put(request(comparison.uuid).create_object(known::class::EDGE_CLUSTER, None), &entries.0));
     let mut on_it = Vec::new();
     for named in comparison.only_at_edge.iter().chain(&comparison.different) {
-        let Some(entries) = sync.deployments().get(&named.uuid).and_then(|device| device.entries.as_ref()) else {
+        let Some(entries) = sync.devices().deployments.get(&named.uuid).and_then(|device| device.entries.as_ref())
+        else {
             continue;
         };
         let is_live = |object: &ObjectReplica| object.registration.as_ref().is_some_and(|known| !known.deleted);

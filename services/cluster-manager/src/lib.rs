@@ -1,14 +1,12 @@
 //! The cluster manager: sets edge clusters up, keeps their repositories, and tells each cluster what to run.
 //!
 //! ```text
-//!  ConfigDB (births, data) ──> replica ──┐
-//!                                        ├─> state ──> setup::decide ───────> steps: DCMD to ConfigDB, git work
-//!  every */Sync (births, data) ──────────┤        ├──> reconcile::plan ─────> NCMD index, DCMD manifests to Sync
-//!  every */Join (births, data) ──────────┤        ├──> policy forwarding ───> NCMD policy to Join
-//!  every */Keys (births, data) ──────────┤        ├──> accounts::plan ──────> DCMD to ConfigDB, DCMD answers to Keys
-//!  clusters in the quarantine group ─────┤        ├──> authority::judge ────> the record in ConfigDB, then the sealed answer: NCMD
-//!  git results, deadlines, Setup/Retry ──┤        ├──> a Device per cluster, totals of the node
-//!  questions over HTTP ──────────────────┘        └──> answers, work on secrets
+//!  ConfigDB (births, data) ──────────────┐                    ┌─> setup::decide ─────> steps: DCMD to ConfigDB, git work
+//!  every */Sync (births, data) ──────────┼─> fleet::FleetView ├─> reconcile::plan ───> NCMD index, DCMD manifests to Sync
+//!  every */Join, */Keys (births, data) ──┘     (read only)    ├─> controllers ───────> NCMD policy to Join, commits to Sync; accounts; certificates
+//!  clusters in the quarantine group ─────┐          │         └─> a Device per cluster, totals of the node
+//!  git results, deadlines, Setup/Retry ──┼───────> state
+//!  questions over HTTP ──────────────────┘          └───────────> answers, work on secrets
 //! ```
 //!
 //! One cluster's way:
@@ -37,12 +35,15 @@ pub mod bootstrap;
 pub mod catalog;
 pub mod cluster_repo;
 pub mod config;
+pub mod controllers;
 pub mod event;
+pub mod fleet;
 pub mod git_address;
 pub mod merge;
 pub mod names;
 pub mod reconcile;
 pub mod render;
+pub mod requests;
 pub mod rollout;
 pub mod secrets;
 pub mod setup;

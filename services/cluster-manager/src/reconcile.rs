@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use edge_sync_contract::{DeploymentDevice, DesiredDeployment, DesiredIndex, Digest};
-use sparkplug::replication::Origin;
+use sparkplug::replication::{Comparison, Desired, DesiredSender, Origin, Point, Report};
 use uuid::Uuid;
 
 /// What ConfigDB wants of one deployment.
@@ -22,22 +22,30 @@ pub enum DeploymentIntent {
 }
 
 /// What a Sync reports, complete.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Reported<'a> {
-    /// Version of the index that it accepted.
-    pub index_version: u64,
-    /// Digest of that index.
-    pub index_digest: Option<Digest>,
-    /// It accepted that index from this store, and holds nothing.
-    pub follows_us: bool,
+    /// The index that it accepted.
+    pub index: Report<Digest>,
     /// Its deployments.
     pub deployments: &'a BTreeMap<Uuid, DeploymentDevice>,
 }
 
-/// What this life of the manager has assigned to a cluster.
+/// The state of the store that a desired state is derived from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DerivedFrom {
+    /// Where that is; None: that is not known.
+    pub origin: Option<Origin>,
+    /// The last state in this store of the timeline that the receiver reported.
+    pub follows: Option<Point>,
+    /// Of the store.
+    pub revision: u64,
+}
+
+/// What this process of the manager has assigned to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SentVersions {
-    index: Option<(u64, Digest)>,
+    /// Of the index.
+    pub index: DesiredSender<Digest>,
     deployments: BTreeMap<Uuid, DesiredDeployment>,
     /// Deployments to be sent once more, with the version that was given to that; None: none yet.
     retried: BTreeMap<Uuid, Option<u64>>,
@@ -52,6 +60,8 @@ pub struct Plan {
     pub digest: Digest,
     /// The edge reports this index.
     pub agreed: bool,
+    /// What is to be sent of it.
+    pub comparison: Comparison<Digest>,
     /// Deployments whose manifests the edge does not have and did not refuse, once the index is agreed.
     pub manifests: BTreeSet<Uuid>,
     /// Deployments that are refused, here or there.
@@ -91,10 +101,11 @@ impl SentVersions {
 pub fn plan(
     intents: &BTreeMap<Uuid, DeploymentIntent>,
     unattributed: &BTreeMap<Uuid, String>,
-    reported: Reported<'_>,
+    reported: &Reported<'_>,
     assigned: &mut SentVersions,
-    revision: u64,
+    from: DerivedFrom,
 ) -> Plan {
+    let DerivedFrom { origin, follows, revision } = from;
     let mut deployments = BTreeMap::new();
     let mut refused = BTreeMap::new();
     for (uuid, intent) in intents {
@@ -127,37 +138,13 @@ pub fn plan(
     }
     assigned.deployments.clone_from(&deployments);
     assigned.retried.retain(|uuid, _| intents.contains_key(uuid));
-    let mut index = DesiredIndex { version: 0, deployments, origin: None, follows: None, entries: None };
+    let mut index = DesiredIndex { version: 0, deployments, origin, follows, entries: None };
     let digest = index.digest();
-    let agreed = reported.index_digest == Some(digest) && reported.follows_us;
-    index.version = version((reported.index_version, reported.index_digest), &mut assigned.index, digest, revision);
-    let manifests = if agreed { missing(intents, reported, assigned) } else { BTreeSet::new() };
-    Plan { index, digest, agreed, manifests, refused }
-}
-
-/// Version of a desired state with this digest, given what the receiver reports of the last one that it took over and what this life has assigned: that of the report if it is the
-/// same, that which was sent already, or one that the receiver has not seen.
-#[must_use]
-pub fn version<D: PartialEq + Clone>(
-    reported: (u64, Option<D>),
-    assigned: &mut Option<(u64, D)>,
-    digest: D,
-    revision: u64,
-) -> u64 {
-    let version = match assigned.as_ref() {
-        _ if reported.1.as_ref() == Some(&digest) => reported.0,
-        Some((version, known)) if *known == digest && *version > reported.0 => *version,
-        before => above(reported.0.max(before.map_or(0, |(version, _)| *version)), revision),
-    };
-    *assigned = Some((version, digest));
-    version
-}
-
-/// Whether what a receiver reports was accepted from this store and epoch, and it holds nothing. One that does not judge follows everybody.
-#[must_use]
-pub fn follows(ours: Option<Origin>, accepted: Option<Origin>, held: Option<bool>) -> bool {
-    let is_ours = || ours.is_none_or(|ours| accepted.is_some_and(|accepted| accepted.is_of(ours)));
-    held.is_none_or(|held| !held && is_ours())
+    let comparison = assigned.index.compare(&Desired { digest, origin, follows, revision }, &reported.index);
+    index.version = comparison.version;
+    let agreed = comparison.is_agreed();
+    let manifests = if agreed { missing(intents, reported.deployments, assigned) } else { BTreeSet::new() };
+    Plan { index, digest, agreed, comparison, manifests, refused }
 }
 
 /// A version that the receiver has not seen.
@@ -212,12 +199,12 @@ fn refusal(device: &DeploymentDevice, digest: Digest) -> Option<String> {
 
 fn missing(
     intents: &BTreeMap<Uuid, DeploymentIntent>,
-    reported: Reported<'_>,
+    reported: &BTreeMap<Uuid, DeploymentDevice>,
     assigned: &SentVersions,
 ) -> BTreeSet<Uuid> {
     let lacks = |(uuid, intent): (&Uuid, &DeploymentIntent)| {
         let DeploymentIntent::Rendered(digest) = intent else { return None };
-        let device = reported.deployments.get(uuid);
+        let device = reported.get(uuid);
         let has = device.is_some_and(|device| device.digest == Some(*digest) || device.refused_digest == Some(*digest));
         (!has || assigned.retried.contains_key(uuid)).then_some(*uuid)
     };
@@ -253,16 +240,19 @@ mod tests {
         deployments: BTreeMap<Uuid, DeploymentDevice>,
     }
 
+    fn at(revision: u64) -> DerivedFrom {
+        DerivedFrom { revision, ..DerivedFrom::default() }
+    }
+
     impl Edge {
+        fn report(&self) -> Report<Digest> {
+            Report { version: self.version, digest: self.digest, origin: None, held: None }
+        }
+
         fn plan(&self, intents: &[(Uuid, DeploymentIntent)], assigned: &mut SentVersions, revision: u64) -> Plan {
             let intents = intents.iter().cloned().collect();
-            let reported = Reported {
-                index_version: self.version,
-                index_digest: self.digest,
-                follows_us: true,
-                deployments: &self.deployments,
-            };
-            plan(&intents, &BTreeMap::new(), reported, assigned, revision)
+            let reported = Reported { index: self.report(), deployments: &self.deployments };
+            plan(&intents, &BTreeMap::new(), &reported, assigned, at(revision))
         }
 
         fn accept(&mut self, plan: &Plan) {
@@ -419,13 +409,8 @@ mod tests {
         edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         edge.apply(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         let unattributed = [(A, "no JSON".to_owned()), (B, "no JSON".to_owned())].into();
-        let reported = Reported {
-            index_version: edge.version,
-            index_digest: edge.digest,
-            follows_us: true,
-            deployments: &edge.deployments,
-        };
-        let plan = plan(&BTreeMap::new(), &unattributed, reported, &mut SentVersions::default(), 9);
+        let reported = Reported { index: edge.report(), deployments: &edge.deployments };
+        let plan = plan(&BTreeMap::new(), &unattributed, &reported, &mut SentVersions::default(), at(9));
         assert!(plan.agreed);
         assert_eq!(plan.refused, [(A, "no JSON".to_owned())].into());
     }

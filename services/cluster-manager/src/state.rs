@@ -6,65 +6,54 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | `accounts` | one cluster's Keys: the accounts that it wants, and the answers to it |
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
-//! | `cluster` | one cluster's set-up, status entry, Device and deadlines |
-//! | `edge` | one cluster's Sync: what it reports, what is sent to it |
-//! | `identity` | requests of clusters that enrol, the record of what was issued |
-//! | `offer` | one cluster's bootstrap: to which tokens its script is offered |
-//! | `join` | one cluster's Join: the attestation policy on its way to it |
-//! | `line` | a bootstrap line that somebody asks for over HTTP |
-//! | `people` | who asks over HTTP, and what they are told |
-//! | `shared_repositories` | shared repositories: opened, pulled from elsewhere |
-//! | `source` | one cluster's repositories: their commits on the way to Flux |
-//! | `rollout` | waves: what of one cluster waits, and whom it holds up |
-//! | `repeat` | a command that is sent until it is answered |
+//! | `cluster` | one cluster's set-up, status entry and Device |
+//! | `line` | a bootstrap command that somebody asks for over HTTP |
+//! | `people` | who asks over HTTP, and what they are answered |
+//! | `rollout` | one cluster's repository in staged rollouts |
+//! | `run` | the controllers that an affected cluster goes through, in order |
+//!
+//! What needs no more than the fleet's replicas is a controller ([`crate::controllers`]).
 
-mod accounts;
 mod cluster;
 mod configdb;
-mod edge;
-mod identity;
-mod join;
 mod line;
-mod offer;
 mod people;
-mod principals;
-mod repeat;
 mod rollout;
-mod shared_repositories;
-mod source;
+mod run;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager_contract::{NodeMetrics, SetupState, names, repository};
-use configdb_contract::{ConfigReplica, Writer, WriterConfig, WriterOutput, configdb_node};
-use configdb_schema::Organisation;
-use join_service_contract::JoinReplica;
+use configdb_contract::configdb_node;
+use configdb_schema::{Organisation, known};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{DeviceId, Metric, Now, TypedMetrics};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
-use crate::bootstrap::site::SiteScript;
-use crate::catalog::Catalog;
-use crate::event::{Effect, Event, GitOutcome, GitResult};
+use crate::controllers::Pacing;
+use crate::controllers::accounts::AccountsController;
+use crate::controllers::attestation_policy::AttestationPolicyController;
+use crate::controllers::bootstrap_grants::BootstrapGrantsController;
+use crate::controllers::deployments::DeploymentsController;
+use crate::controllers::enrolment::EnrolmentController;
+use crate::controllers::flux_sources::FluxSourcesController;
+use crate::controllers::principals::PrincipalsController;
+use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
+use crate::event::{Effect, Event, GitOutcome, GitResult, SharedResult};
+use crate::fleet::{Affected, FleetView};
+use crate::requests::{Output, Requests};
 use crate::rollout::{Rollout, WholeRepository};
 use crate::setup::Repository;
 use crate::{cluster_repo, render};
 use access::rate::{Limiter, Rate};
-use accounts::AccountIndex;
 use cluster::Cluster;
-use configdb::Deployment;
-use edge::Sync;
-use identity::{Asking, Revocations};
 use people::People;
-use shared_repositories::SharedRepositories;
 
-pub use identity::Identity;
+pub use crate::controllers::enrolment::Identity;
 
 /// What the state goes by.
 #[derive(Debug, Clone)]
@@ -126,41 +115,21 @@ const STATUSES_CLUSTERS_MAX: usize = 20_000;
 #[derive(Debug)]
 pub struct ClusterManager {
     settings: Settings,
-    replica: ConfigReplica,
-    /// Newest revision of an entry seen. It runs ahead of the replica's revision within a turn of ConfigDB, whose data come before its revision.
-    newest_revision: u64,
-    writer: Writer,
-    /// The replica was complete once, with this store.
-    known: bool,
-    catalog: Catalog,
+    fleet: FleetView,
+    accounts: AccountsController,
+    attestation_policy: AttestationPolicyController,
+    bootstrap_grants: BootstrapGrantsController,
+    deployments: DeploymentsController,
+    enrolment: EnrolmentController,
+    flux_sources: FluxSourcesController,
+    principals: PrincipalsController,
+    shared: SharedRepositoriesController,
     clusters: BTreeMap<Uuid, Cluster>,
-    /// Deployments by cluster, also of clusters that do not exist.
-    deployments: BTreeMap<Uuid, BTreeMap<Uuid, Deployment>>,
-    /// On which cluster a deployment is.
-    placed: BTreeMap<Uuid, Uuid>,
-    /// Deployments whose entry does not say on which cluster they are, and why.
-    unattributed: BTreeMap<Uuid, String>,
-    /// Who is rendered from an object: cluster, and deployment or the cluster's repository.
-    dependents: BTreeMap<Uuid, BTreeSet<(Uuid, Option<Uuid>)>>,
-    /// Clusters that are or want to be called so.
-    claims: BTreeMap<String, BTreeSet<Uuid>>,
-    /// Cluster of an account.
-    accounts: BTreeMap<Uuid, Uuid>,
-    /// Accounts of principals of all clusters.
-    edge_accounts: AccountIndex,
-    /// Every Sync that was heard, by the name of its cluster.
-    syncs: BTreeMap<String, Sync>,
-    /// Every Join node that was heard, by the name of its cluster.
-    joins: BTreeMap<String, JoinReplica>,
-    /// Clusters that ask to be enrolled.
-    asking: BTreeMap<Uuid, Asking>,
-    revocations: Revocations,
-    /// Which deployments a changed chart template may reach.
-    rollout: Rollout<Uuid>,
+    /// Clusters whose repository is rendered from an object.
+    dependents: BTreeMap<Uuid, BTreeSet<Uuid>>,
     /// Which clusters' own repositories a changed template may reach.
     repositories: Rollout<WholeRepository>,
-    /// Cluster that waits for the answer to a request.
-    requests: BTreeMap<String, Uuid>,
+    requests: Requests,
     /// Clusters to be evaluated in this turn.
     dirty: BTreeSet<Uuid>,
     /// Deadlines of clusters, in order.
@@ -170,17 +139,9 @@ pub struct ClusterManager {
     /// How often the status entry of a cluster is written: what it says comes from the cluster.
     statuses: Limiter<Uuid>,
     left: Vec<PersistedRepository>,
-    shared: SharedRepositories,
-    /// The site's own bootstrap script.
-    script: Option<Arc<SiteScript>>,
     people: People,
     totals: NodeMetrics,
     told: NodeMetrics,
-    /// The Host Application's session is up since then.
-    online_since: Option<Duration>,
-    /// Makes ids of requests differ between two lives.
-    life: String,
-    requests_made: u64,
     seed: u64,
     effects: Vec<Effect>,
 }
@@ -198,40 +159,35 @@ impl ClusterManager {
         };
         let mut effects = Vec::new();
         effects.push(Effect::Host(HostRequest::Expect { node: configdb.clone() }));
+        let pacing = Pacing { retry: settings.retry, seed };
+        let shared = shared_repositories::Settings {
+            git_url: settings.cluster.git.own.clone(),
+            charts_commit: settings.charts_commit.clone(),
+            charts_written: settings.charts_written,
+            pacing,
+        };
         Self {
-            replica: ConfigReplica::new(configdb.clone()),
-            newest_revision: 0,
-            writer: Writer::new(WriterConfig::new(configdb), seed),
-            known: false,
-            catalog: Catalog::default(),
+            fleet: FleetView::new(settings.organisation.clone(), settings.away),
+            accounts: AccountsController::new(settings.realm.clone(), pacing),
+            attestation_policy: AttestationPolicyController::new(pacing),
+            bootstrap_grants: BootstrapGrantsController::new(settings.cluster.git.own.clone()),
+            deployments: DeploymentsController::new(settings.deployment.clone(), pacing),
+            enrolment: EnrolmentController::new(settings.identity.clone()),
+            flux_sources: FluxSourcesController::new(pacing),
+            principals: PrincipalsController::new(settings.realm.clone(), pacing),
+            shared: SharedRepositoriesController::new(shared, left.shared),
             clusters: BTreeMap::new(),
-            deployments: BTreeMap::new(),
-            placed: BTreeMap::new(),
-            unattributed: BTreeMap::new(),
             dependents: BTreeMap::new(),
-            claims: BTreeMap::new(),
-            accounts: BTreeMap::new(),
-            edge_accounts: AccountIndex::default(),
-            syncs: BTreeMap::new(),
-            joins: BTreeMap::new(),
-            asking: BTreeMap::new(),
-            revocations: Revocations::default(),
-            rollout: Rollout::default(),
             repositories: Rollout::default(),
-            requests: BTreeMap::new(),
+            requests: Requests::new(configdb, seed, now),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             device_ids: BTreeMap::new(),
             statuses: Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX),
-            shared: SharedRepositories::new(left.shared, &settings, seed),
             left: left.clusters,
-            script: None,
             people: People::new(settings.rate),
             told: totals.clone(),
             totals,
-            online_since: None,
-            life: format!("cluster-manager-{}-{seed:016x}", now.wall),
-            requests_made: 0,
             seed,
             effects,
             settings,
@@ -253,7 +209,7 @@ impl ClusterManager {
     /// Everything about ConfigDB is known; what the manager shows is true.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
-        self.known && self.replica.is_complete()
+        self.fleet.is_ready()
     }
 
     /// Takes one event.
@@ -269,10 +225,13 @@ impl ClusterManager {
                     cluster.git.polled_at = Some(now.mono);
                 }
             }
-            Event::Principals(result) => self.on_principals_result(result, now),
+            Event::Principals(result) => {
+                self.dirty.insert(result.cluster);
+                self.principals.on_result(result, now);
+            }
             Event::Shared(result) => self.on_shared_result(result, now),
             Event::DeadlineReached => {
-                self.writer.handle_timeout(now);
+                self.requests.on_deadline(now);
                 self.take_writer_outputs(now);
                 while let Some(&(deadline, cluster)) = self.deadlines.first().filter(|(at, _)| *at <= now.mono) {
                     self.deadlines.remove(&(deadline, cluster));
@@ -280,9 +239,9 @@ impl ClusterManager {
                 }
             }
         }
-        self.evaluate_shared(now);
-        self.evaluate_marked(now);
-        self.tell_revocations(now);
+        self.effects.extend(self.shared.reconcile(&self.fleet, now));
+        self.run_controllers(now);
+        self.effects.extend(self.enrolment.publish_revocations(&self.fleet, now));
         self.tell_totals();
     }
 
@@ -290,7 +249,8 @@ impl ClusterManager {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first().map(|(at, _)| *at);
-        let own = [self.writer.next_deadline(), self.revocations.due, self.shared_deadline()];
+        let shared = self.shared.next_deadline(&self.fleet);
+        let own = [self.requests.next_deadline(), self.enrolment.next_deadline(), shared];
         cluster.into_iter().chain(own.into_iter().flatten()).min()
     }
 
@@ -301,39 +261,34 @@ impl ClusterManager {
 
     fn on_host_event(&mut self, event: &HostEvent, now: Now) {
         match event {
-            HostEvent::Online => {
-                self.online_since = Some(now.mono);
-                self.dirty.extend(self.clusters.keys());
-            }
-            HostEvent::Offline { .. } => {
-                self.online_since = None;
-                for sync in self.syncs.values_mut() {
-                    sync.on_event(event, now);
-                }
-                for join in self.joins.values_mut() {
-                    join.on_event(event);
-                }
-                self.lose_keys(event);
-                self.dirty.extend(self.clusters.keys());
-            }
+            HostEvent::Online | HostEvent::Offline { .. } => self.dirty.extend(self.clusters.keys()),
             HostEvent::HostServed { .. } => self.effects.push(Effect::Node(NodeUpdate::Rebirth)),
             HostEvent::Rejected { topic, reason } => {
                 tracing::debug!(topic, reason, "a message could not be used");
             }
             _ => {}
         }
-        self.replica.on_event(event);
-        while let Some(change) = self.replica.poll_change() {
-            self.writer.on_change(&change, now);
+        self.fleet.on_host_event(event, now);
+        while let Some(change) = self.fleet.poll_change() {
+            self.requests.on_change(&change, now);
             self.on_change(change, now);
             self.answer_tokens(now);
         }
         self.take_writer_outputs(now);
         if let Some(node) = event.node() {
             match node.edge_node.as_str() {
-                edge_sync_contract::names::EDGE_NODE_ID => self.on_sync_event(node, event, now),
-                join_service_contract::names::EDGE_NODE_ID => self.on_join_event(node, event),
-                krb_keys_contract::names::EDGE_NODE_ID => self.on_keys_event(node, event),
+                edge_sync_contract::names::EDGE_NODE_ID => {
+                    let affected = self.fleet.on_sync_event(node, event, now);
+                    self.on_affected(affected);
+                }
+                join_service_contract::names::EDGE_NODE_ID => {
+                    let affected = self.fleet.on_join_event(node, event);
+                    self.on_affected(affected);
+                }
+                krb_keys_contract::names::EDGE_NODE_ID => {
+                    let affected = self.fleet.on_keys_event(node, event);
+                    self.on_affected(affected);
+                }
                 enrolment_protocol::metrics::RENEWAL_NODE => self.on_renewal_event(node, event),
                 _ => {
                     if let Some(uuid) = enrolment_protocol::metrics::cluster_of(&self.settings.organisation, node) {
@@ -347,13 +302,71 @@ impl ClusterManager {
     fn on_node_event(&mut self, event: &NodeEvent, now: Now) {
         let NodeEvent::Command { device: Some(device), metrics, .. } = event else { return };
         if let Some(repository) = repository::repository(device).filter(|_| names::is_pull(metrics)) {
-            return self.pull_now(repository, now);
+            return self.shared.pull_now(repository, now);
         }
         let Some(uuid) = self.device_ids.get(device).copied().filter(|_| names::is_retry(metrics)) else { return };
         if let Some(cluster) = self.clusters.get_mut(&uuid) {
             tracing::info!(cluster_id = %uuid, "retry asked for");
             cluster.retry();
+            self.accounts.retry(uuid);
+            self.deployments.retry(uuid);
+            self.attestation_policy.retry(uuid);
+            self.principals.retry(uuid);
             self.dirty.insert(uuid);
+        }
+    }
+
+    fn on_affected(&mut self, affected: Affected) {
+        affected.accounts.iter().for_each(|cluster| self.accounts.mark(*cluster));
+        self.dirty.extend(affected.clusters);
+    }
+
+    /// Takes an event of the node by which a cluster in its own group asks for renewal.
+    fn on_renewal_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent) {
+        let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) else { return };
+        // Where two clusters claim one name, it is the request that says whose it is.
+        for uuid in self.fleet.claimants(name.as_str()) {
+            self.on_enrol_event(uuid, node, event);
+        }
+    }
+
+    fn on_enrol_event(&mut self, uuid: Uuid, node: &EdgeNodeDescriptor, event: &HostEvent) {
+        let is_known = self.clusters.contains_key(&uuid);
+        let (is_due, effect) = self.enrolment.on_event(uuid, is_known, node, event);
+        self.dirty.extend(is_due.then_some(uuid));
+        self.effects.extend(effect);
+    }
+
+    /// Takes the site's own bootstrap script over; the node says which one is in use, and why.
+    fn on_script(&mut self, json: Option<&str>) {
+        let (result, effect) = self.bootstrap_grants.on_script(json);
+        let script = if self.bootstrap_grants.is_site_script() { names::SCRIPT_SITE } else { names::SCRIPT_SHIPPED };
+        self.totals.bootstrap_script = script.to_owned();
+        self.totals.bootstrap_error = result.err().map(|error| format!("BootstrapScript: {error}"));
+        self.effects.extend(effect);
+    }
+
+    fn on_shared_result(&mut self, result: SharedResult, now: Now) {
+        let repository = result.repository;
+        if self.shared.on_result(result, now) {
+            self.mark_followers(repository);
+        }
+    }
+
+    /// Branch `main` of a shared repository is at a commit.
+    fn on_shared_commit(&mut self, repository: Uuid, main: Option<String>) {
+        if self.shared.moved(repository, main) {
+            self.mark_followers(repository);
+        }
+    }
+
+    /// Clusters that follow a shared repository are sent its commit.
+    fn mark_followers(&mut self, repository: Uuid) {
+        if repository == known::repository::HELM_CHARTS {
+            self.dirty.extend(self.clusters.keys());
+        } else {
+            self.dirty.extend(self.deployments.followers(repository));
+            self.dirty.extend(self.dependents.get(&repository).into_iter().flatten());
         }
     }
 
@@ -389,22 +402,10 @@ impl ClusterManager {
     }
 
     fn take_writer_outputs(&mut self, now: Now) {
-        while let Some(output) = self.writer.poll_output() {
+        while let Some(output) = self.requests.poll() {
             match output {
-                WriterOutput::Send(request) => self.effects.push(Effect::Host(request)),
-                WriterOutput::Answered(result) => {
-                    let refusal = (!result.is_applied()).then(|| {
-                        let reason = result.reason.unwrap_or_else(|| "no reason given".to_owned());
-                        match result.field {
-                            Some(field) => format!("ConfigDB refused {field}: {reason}"),
-                            None => format!("ConfigDB refused a step: {reason}"),
-                        }
-                    });
-                    self.on_answer(&result.id, refusal, now);
-                }
-                WriterOutput::GaveUp { id, attempts, .. } => {
-                    self.on_answer(&id, Some(format!("ConfigDB did not answer {attempts} requests")), now);
-                }
+                Output::Send(request) => self.effects.push(Effect::Host(request)),
+                Output::Answered { id, refusal } => self.on_answer(&id, refusal, now),
             }
         }
     }
@@ -416,10 +417,11 @@ impl ClusterManager {
         if refusal.as_deref().is_some_and(|reason| self.on_token_entry_refused(id, reason, now)) {
             return;
         }
-        if self.on_account_written(id, refusal.as_deref(), now) {
+        if let Some(cluster) = self.accounts.on_written(id, refusal.as_deref(), now) {
+            self.dirty.insert(cluster);
             return;
         }
-        let Some(uuid) = self.requests.remove(id) else { return };
+        let Some(uuid) = self.requests.cluster_of(id) else { return };
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         cluster.requests.remove(id);
         match refusal {
@@ -430,17 +432,6 @@ impl ClusterManager {
             }
         }
         self.dirty.insert(uuid);
-    }
-
-    fn evaluate_marked(&mut self, now: Now) {
-        // Without knowing everything nothing may be concluded.
-        if !self.known {
-            self.dirty.clear();
-            return;
-        }
-        while let Some(uuid) = self.dirty.pop_first() {
-            self.evaluate(uuid, now);
-        }
     }
 
     fn tell_totals(&mut self) {

@@ -24,7 +24,8 @@ fn text(of: &str) -> String {
 pub fn render(sync: &SyncReplica, before: Option<&EdgeClusterStatus>) -> Option<EdgeClusterStatus> {
     let node = sync.node().filter(|_| sync.is_complete())?;
     let mut hosts: Vec<Host> = sync
-        .hosts()
+        .devices()
+        .hosts
         .values()
         .map(|host| Host {
             hostname: text(&host.hostname),

@@ -57,7 +57,7 @@ pub fn unborn(fleet: &Fleet) -> BTreeSet<String> {
 }
 
 fn edge_sync_is_complete(sync: &edge_sync_contract::SyncReplica) -> bool {
-    sync.is_complete() || (sync.is_alive() && sync.missing_births().is_none() && sync.is_in_track())
+    sync.is_complete() || (sync.is_current() && sync.missing_births().is_none())
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl Site {
             loop {
                 let view = self.replica.monitor(&node).filter(|view| view.presence() == Presence::Alive);
                 let found = view.and_then(|view| view.devices().find(|(id, _)| id.as_str() == device));
-                if view.is_some() && is_so(found.as_ref().map(|(_, device)| device)) {
+                if view.is_some() && is_so(found.map(|(_, device)| device)) {
                     return;
                 }
                 let event = self.host.recv().await.unwrap();

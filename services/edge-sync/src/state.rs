@@ -26,6 +26,7 @@ use std::time::Duration;
 use edge_sync_contract::{DesiredManifests, HostDevice, SyncCommand, SyncNode};
 use service_runtime::backoff::Backoff;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
+use sparkplug::replication::Outcome;
 use sparkplug::{DeviceId, Metric, Now};
 use uuid::Uuid;
 
@@ -38,7 +39,7 @@ use crate::validate::Rules;
 use crate::workload;
 use deployment::{Deployment, Desired};
 use flux::Flux;
-use index::{AcceptedIndex, CommandOutcome};
+use index::AcceptedIndex;
 use link::{Link, Watch};
 use objects::Objects;
 use prune::{PruneLimits, Pruner};
@@ -357,16 +358,16 @@ impl State {
                 let version = index.version;
                 let was_held = self.index.held();
                 match self.index.on_command(index) {
-                    CommandOutcome::Waiting => {}
-                    CommandOutcome::Old => tracing::debug!(version, "older index ignored"),
-                    CommandOutcome::Repeat => self.repeat_index = true,
-                    CommandOutcome::Held(hold) => {
+                    Outcome::Accepted => {}
+                    Outcome::Stale => tracing::debug!(version, "older index ignored"),
+                    Outcome::Duplicate => self.repeat_index = true,
+                    Outcome::Held(hold) => {
                         self.repeat_index = true;
                         if was_held != Some(hold) {
                             tracing::warn!(version, reason = %hold, "index held: nothing of it is applied until an operator decides");
                         }
                     }
-                    CommandOutcome::Refused => {
+                    Outcome::Conflict => {
                         tracing::warn!(version, "index refused, its version was given before with another digest")
                     }
                 }

@@ -412,7 +412,7 @@ impl State {
             Err(error) => return self.policy.refuse(error.to_string()),
         };
         match self.policy.take(desired, now.wall) {
-            CommandOutcome::New(record) => {
+            CommandOutcome::Accepted(record) => {
                 let text = to_text(&record);
                 let operation = match self.cache.version(&Key::Policy) {
                     None => Operation::Create { key: Key::Policy, text },
@@ -422,7 +422,7 @@ impl State {
                 };
                 self.run(Work::Policy, vec![operation], Effects::new());
             }
-            CommandOutcome::Repeat | CommandOutcome::Older | CommandOutcome::Refused | CommandOutcome::Held => {
+            CommandOutcome::Duplicate | CommandOutcome::Stale | CommandOutcome::Refused | CommandOutcome::Held => {
                 self.effects.extend(self.reports.repeat_policy(now.wall).map(Effect::Node));
             }
         }

@@ -456,11 +456,11 @@ async fn an_account_is_asked_for_recorded_when_it_is_answered_and_goes_with_its_
     site.apply_key("robot", spec);
     let running = site.run();
     site.until_is("KerberosKey", "robot", "AccountPending").await;
-    until(&mut host, &mut keys, "the wish", |keys| keys.is_complete() && keys.accounts().contains_key("robot")).await;
-    let wish = keys.accounts()["robot"].wish.clone();
+    until(&mut host, &mut keys, "the wish", |keys| keys.is_complete() && keys.devices().contains_key("robot")).await;
+    let wish = keys.devices()["robot"].wish.clone();
     assert_eq!((wish.principal, wish.name.as_deref()), (format!("{NODE}@{REALM}"), Some("Robot")));
 
-    let wish = keys.accounts()["robot"].wish.clone();
+    let wish = keys.devices()["robot"].wish.clone();
     let answer = |result| HostRequest::Command {
         node: node.clone(),
         device: krb_keys_contract::names::account_device("robot"),
@@ -479,10 +479,10 @@ async fn an_account_is_asked_for_recorded_when_it_is_answered_and_goes_with_its_
     // A second start knows it, and asks no one.
     until(&mut host, &mut keys, "the end", |keys| !keys.is_complete()).await;
     let running = site.run();
-    let shown = |keys: &KeysReplica| keys.accounts().get("robot").is_some_and(|account| account.uuid.is_some());
+    let shown = |keys: &KeysReplica| keys.devices().get("robot").is_some_and(|account| account.uuid.is_some());
     until(&mut host, &mut keys, "the account of before", |keys| keys.is_complete() && shown(keys)).await;
     site.delete("KerberosKey", "robot");
-    until(&mut host, &mut keys, "the end of the wish", |keys| keys.is_complete() && keys.accounts().is_empty()).await;
+    until(&mut host, &mut keys, "the end of the wish", |keys| keys.is_complete() && keys.devices().is_empty()).await;
     site.until("the end of the resource", |site| site.get("KerberosKey", "robot").is_none()).await;
     running.stop().await;
     host.stop().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): all that jitter needs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -34,8 +34,8 @@ pub(crate) fn doubled((first, longest): (Duration, Duration), attempt: u32) -> D
 /// No wait is shorter, whatever is configured: retrying is never a busy loop.
 const WAIT_MIN: Duration = Duration::from_millis(10);
 
-/// Waits before a new CONNECT.
-#[derive(Debug, Clone)]
+/// Waits before a new CONNECT, or before something is sent again.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Backoff {
     range: (Duration, Duration),
     attempt: u32,
@@ -52,6 +52,11 @@ impl Backoff {
         let full = doubled(self.range, self.attempt).max(WAIT_MIN);
         self.attempt = self.attempt.saturating_add(1);
         full / 2 + self.random.up_to(full / 2)
+    }
+
+    /// Attempts since the first wait.
+    pub(crate) const fn attempts(&self) -> u32 {
+        self.attempt
     }
 
     /// The attempt has come to its goal: begin with the first wait again.

@@ -157,7 +157,7 @@ impl Operator {
     /// Digest that an edge reports as applied, if nothing is under way there.
     #[must_use]
     pub fn applied(&self, plant: &Plant) -> Option<Digest> {
-        let device = self.syncs.get(&plant.sync)?.deployments().get(&plant.deployment)?;
+        let device = self.syncs.get(&plant.sync)?.devices().deployments.get(&plant.deployment)?;
         device.digest.filter(|_| device.state == DeploymentState::Applied)
     }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use edge_sync::event::Effect;
 use edge_sync::record::{IndexRecord, StoredRecord};
-use edge_sync::state::index::{AcceptedIndex, CommandOutcome};
+use edge_sync::state::index::AcceptedIndex;
 use edge_sync_contract::{DeploymentDevice, DeploymentState, DesiredIndex, Digest};
 use service_runtime::backoff::Backoff;
-use sparkplug::replication::Origin;
+use sparkplug::replication::{Origin, Outcome};
 use uuid::Uuid;
 
 use crate::fault::Fault;
@@ -94,7 +94,7 @@ impl Edge {
     }
 
     /// A message arrives.
-    pub fn receive(&mut self, index: DesiredIndex) -> CommandOutcome {
+    pub fn receive(&mut self, index: DesiredIndex) -> Outcome {
         self.keeper.on_command(index)
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use cluster_manager::reconcile::{self, DeploymentIntent, Reported, SentVersions};
+use cluster_manager::reconcile::{self, DeploymentIntent, DerivedFrom, Reported, SentVersions};
 use edge_sync_contract::{DesiredIndex, Digest};
 use serde_json::json;
+use sparkplug::replication;
 use uuid::Uuid;
 
 use crate::edge::Report;
@@ -99,18 +100,20 @@ impl Manager {
         let origin = store.origin();
         let devices = report.devices();
         let numbers_anew = fault == Some(Fault::ReportIgnored);
-        let reported = Reported {
-            index_version: if numbers_anew { 0 } else { report.version },
-            index_digest: report.digest.filter(|_| !numbers_anew),
-            follows_us: reconcile::follows(origin, report.origin, Some(report.held)),
-            deployments: &devices,
+        let index = replication::Report {
+            version: if numbers_anew { 0 } else { report.version },
+            digest: report.digest.filter(|_| !numbers_anew),
+            origin: report.origin,
+            held: Some(report.held),
         };
-        let plan = reconcile::plan(&intents, &BTreeMap::new(), reported, &mut self.assigned, store.revision());
+        let reported = Reported { index, deployments: &devices };
+        let follows = report.origin.and_then(|accepted| store.follows(accepted));
+        let from = DerivedFrom { origin, follows, revision: store.revision() };
+        let plan = reconcile::plan(&intents, &BTreeMap::new(), &reported, &mut self.assigned, from);
         if plan.agreed {
             return None;
         }
-        let follows = report.origin.and_then(|accepted| store.follows(accepted));
-        let mut index = DesiredIndex { origin, follows, ..plan.index };
+        let mut index = plan.index;
         if let Some(fault) = fault {
             fault.spoil(&mut index, report.origin);
         }

@@ -278,7 +278,7 @@ async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<(
 fn is_gone(fleet: &Fleet, row: &DeploymentRow) -> bool {
     let Some(cluster) = fleet.clusters().into_iter().find(|cluster| cluster.name == row.cluster) else { return true };
     match fleet.sync(&row.cluster) {
-        Some(sync) => sync.is_alive() && !sync.deployments().contains_key(&row.uuid),
+        Some(sync) => sync.is_alive() && !sync.devices().deployments.contains_key(&row.uuid),
         None => !cluster.seen,
     }
 }

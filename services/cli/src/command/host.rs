@@ -299,7 +299,7 @@ async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options
     if wait {
         let settled = client
             .until("the host to be a member", |fleet| {
-                let join = fleet.join(&row.cluster)?.hosts().get(&row.id)?;
+                let join = fleet.join(&row.cluster)?.devices().get(&row.id)?;
                 // What stands there may be older than the approval.
                 let judged = join.last_seen > row.last_seen;
                 match join.state {
@@ -341,7 +341,7 @@ async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Op
     };
     if wait {
         let revoked = |fleet: &Fleet| {
-            let host = fleet.join(&row.cluster)?.hosts().get(&row.id);
+            let host = fleet.join(&row.cluster)?.devices().get(&row.id);
             host.is_none_or(|host| host.state == HostState::Revoked).then_some(())
         };
         client.until("the join service to report the host revoked", revoked).await?;

@@ -81,8 +81,8 @@ fn services(fleet: &Fleet) -> Vec<ServiceRow> {
     let monitor = fleet.central_monitor().and_then(edge_monitor_contract::MonitorView::node);
     vec![
         row("ConfigDB", fleet.config.is_complete(), Some(fleet.config.version().to_owned())),
-        row("Cluster-Manager", fleet.manager.is_alive(), Some(fleet.manager.metrics().version.clone())),
-        row("Monitor", fleet.is_central_monitor_alive(), monitor.map(|node| node.version)),
+        row("Cluster-Manager", fleet.manager.is_alive(), Some(fleet.manager.version().to_owned())),
+        row("Monitor", fleet.is_central_monitor_alive(), monitor.map(|node| node.version.clone())),
     ]
 }
 

@@ -1,86 +1,30 @@
-//! One cluster: what is under way for it, and its evaluation. Everything here costs work for this cluster only.
+//! One cluster: what is under way for its set-up, its status entry and its Device. Everything here costs work for this cluster only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_manager_contract::{
-    BootstrapReport, ClusterDevice, DesiredState, JoinReport, RefusedDeployments, RolloutReport, Setup, SetupState,
-    names,
-};
+use cluster_manager_contract::{BootstrapReport, ClusterDevice, JoinReport, RolloutReport, Setup, SetupState, names};
 use configdb_contract::WriteRequest;
 use configdb_schema::document::{
-    EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeClusterStatus, GitConfig, GitRef, Info, SparkplugAddress,
+    EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress,
 };
-use configdb_schema::{ClusterName, Document, known};
-use service_runtime::backoff::Backoff;
+use configdb_schema::{Document, known};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Now, TypedMetrics};
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::accounts::{self, AccountsState};
-use super::edge::{self, EdgeState};
-use super::identity::IdentityEntries;
-use super::join::{self, PolicyForwarding};
-use super::principals::Known;
-use super::rollout::{Evaluated, RolloutStatus};
-use super::source::SourceForwarding;
-use crate::bootstrap::BootstrapGrant;
+use super::rollout::RolloutStatus;
 use crate::cluster_repo::{self, ClusterRepo};
+use crate::controllers::Wait;
+use crate::controllers::deployments::Outcome;
+use crate::controllers::enrolment::IdentityEntries;
 use crate::event::{Effect, GitAction, GitWork};
-use crate::setup::{self, Account, AccountObject, Action, Decision, Facts, Principals, Repository, WantedRepository};
+use crate::setup::{Account, AccountObject, Action, Decision, Facts, Repository, WantedRepository};
 use crate::shared_repository::HELM_PATH;
 use crate::status;
-
-/// Waits after a failure, longer each time.
-#[derive(Debug, Clone)]
-pub struct Wait {
-    backoff: Backoff,
-    until: Option<Duration>,
-    reason: Option<String>,
-}
-
-impl Wait {
-    /// No failure yet.
-    pub fn new((first, longest): (Duration, Duration), seed: u64) -> Self {
-        Self { backoff: Backoff::new(first, longest, seed), until: None, reason: None }
-    }
-
-    /// It worked.
-    pub fn succeeded(&mut self) {
-        self.until = None;
-        self.reason = None;
-        self.backoff.reset();
-    }
-
-    /// It did not work.
-    pub fn failed(&mut self, reason: String, now: Now) {
-        self.until = Some(now.mono + self.backoff.next_delay());
-        self.reason = Some(reason);
-    }
-
-    /// Something changed: the next try need not wait.
-    pub fn forgive(&mut self) {
-        self.until = None;
-    }
-
-    /// Until when something is waited for.
-    pub const fn until(&self) -> Option<Duration> {
-        self.until
-    }
-
-    /// Why it did not work last.
-    pub fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-
-    /// Nothing is waited for.
-    pub fn is_over(&self, now: Now) -> bool {
-        self.until.is_none_or(|until| until <= now.mono)
-    }
-}
 
 /// The repository of a cluster.
 #[derive(Debug, Clone)]
@@ -147,11 +91,9 @@ pub struct Cluster {
     /// Waiting after a refused request.
     pub writes: Wait,
     /// When its status entry, which was written too often, may be written again.
-    status_at: Option<Duration>,
+    pub status_at: Option<Duration>,
     /// Its repository.
     pub git: Git,
-    /// Its principals in the KDC.
-    pub principals: Known,
     /// What its repository shall hold, until a template changes.
     pub rendered: Option<RenderedRepo>,
     /// Objects that its repository is rendered from.
@@ -160,26 +102,17 @@ pub struct Cluster {
     pub expecting: Option<EdgeNodeDescriptor>,
     /// Its Join node, if that was asked to be born.
     pub expecting_join: Option<EdgeNodeDescriptor>,
-    /// The accounts of its principals.
-    pub accounts: AccountsState,
-    /// Its desired state.
-    pub edge: EdgeState,
-    /// Its attestation policy.
-    pub policy: PolicyForwarding,
-    /// Where it stays in git repositories.
-    pub pins: BTreeMap<Uuid, GitRef>,
-    /// The commits of its repositories on the way to its Flux.
-    pub source: SourceForwarding,
+    /// Its Keys node, if that was asked to be born.
+    pub expecting_keys: Option<EdgeNodeDescriptor>,
     /// Its repository's part in staged rollouts.
     pub settling: RolloutStatus,
     /// What it contributes to the totals.
     pub share: Option<Share>,
-    /// Its bootstrap, as it was offered last.
-    pub offer: Option<BootstrapGrant>,
     device: Option<ClusterDevice>,
     /// Id of that Device.
     pub device_id: Option<DeviceId>,
-    deadline: Option<Duration>,
+    /// When it is evaluated next.
+    pub deadline: Option<Duration>,
 }
 
 impl Cluster {
@@ -200,23 +133,13 @@ impl Cluster {
                 polled_at: None,
                 wait: Wait::new(retry, seed.rotate_left(17)),
             },
-            principals: Known {
-                state: Principals::Behind,
-                under_way: false,
-                wait: Wait::new(retry, seed.rotate_left(29)),
-            },
             rendered: None,
             rendered_from: BTreeSet::new(),
             expecting: None,
             expecting_join: None,
-            accounts: AccountsState::new(retry, seed.rotate_left(43)),
-            edge: EdgeState::new(retry, seed.rotate_left(34)),
-            policy: PolicyForwarding::new(retry, seed.rotate_left(51)),
-            pins: BTreeMap::new(),
-            source: SourceForwarding::new(retry, seed.rotate_left(9)),
+            expecting_keys: None,
             settling: RolloutStatus::default(),
             share: None,
-            offer: None,
             device: None,
             device_id: None,
             deadline: None,
@@ -229,11 +152,8 @@ impl Cluster {
         self.device_id = before.device_id;
         self.expecting = before.expecting;
         self.expecting_join = before.expecting_join;
-        self.accounts.expecting = before.accounts.expecting;
-        self.policy = before.policy;
+        self.expecting_keys = before.expecting_keys;
         self.git.under_way = before.git.under_way;
-        self.principals.under_way = before.principals.under_way;
-        self.edge.assigned = before.edge.assigned;
     }
 
     /// Nothing is being written, and no failure is waited for.
@@ -243,13 +163,9 @@ impl Cluster {
 
     /// An operator wants everything tried again.
     pub fn retry(&mut self) {
-        self.writes.forgive();
-        self.git.wait.forgive();
-        self.principals.wait.forgive();
+        self.writes.retry_now();
+        self.git.wait.retry_now();
         self.git.look_again();
-        self.edge.retry();
-        self.policy.retry();
-        self.accounts.retry();
     }
 
     /// As the outside was told last.
@@ -259,17 +175,23 @@ impl Cluster {
 
     /// Every node that was asked to be born.
     pub fn expected(self) -> impl Iterator<Item = EdgeNodeDescriptor> {
-        self.expecting.into_iter().chain(self.expecting_join).chain(self.accounts.expecting)
+        self.expecting.into_iter().chain(self.expecting_join).chain(self.expecting_keys)
     }
 }
 
+/// How people call a cluster: by its name, as it was published last.
+pub(super) fn name_of(clusters: &BTreeMap<Uuid, Cluster>, uuid: Uuid) -> String {
+    let device = clusters.get(&uuid).and_then(Cluster::device);
+    device.map_or_else(|| uuid.to_string(), |device| device.name.clone())
+}
+
 /// What an evaluation has come to.
-struct Published {
-    state: SetupState,
-    decision: Decision,
-    desired: (DesiredState, RefusedDeployments),
-    join: JoinReport,
-    bootstrap: BootstrapReport,
+pub(super) struct Published {
+    pub(super) state: SetupState,
+    pub(super) decision: Decision,
+    pub(super) deployments: Outcome,
+    pub(super) join: JoinReport,
+    pub(super) bootstrap: BootstrapReport,
 }
 
 /// What an evaluation has read of ConfigDB.
@@ -277,7 +199,7 @@ pub(super) struct Read {
     pub(super) config: Option<Result<EdgeCluster, String>>,
     record: Option<Result<EdgeClusterSetup, String>>,
     pub(super) status: Option<EdgeClusterStatus>,
-    identity: IdentityEntries,
+    pub(super) identity: IdentityEntries,
 }
 
 impl Read {
@@ -292,60 +214,8 @@ impl Read {
 }
 
 impl ClusterManager {
-    /// Brings one cluster a step forward.
-    pub(super) fn evaluate(&mut self, uuid: Uuid, now: Now) {
-        if !self.clusters.contains_key(&uuid) {
-            return;
-        }
-        let read = self.read(uuid);
-        let name = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
-        for account in Account::ALL {
-            self.accounts.insert(account.uuid(uuid, read.recorded()), uuid);
-        }
-        self.render_repository(uuid, &read);
-        if let Some(name) = &name {
-            self.give_up(name, now);
-        }
-        let blocker = self.repository_blocker(uuid, &read);
-        let repository = self.repository(uuid, blocker.is_some(), now);
-        let facts = Facts { repository: repository.clone(), ..self.facts(uuid, &read, name.as_deref(), now) };
-        let decision = setup::decide(&facts);
-        let Some(state) = decision.state else {
-            self.remove(uuid);
-            return self.answer_lines(uuid, false, now);
-        };
-        let published = read.recorded().is_some_and(|record| record.self_link.is_some());
-        self.expect(uuid, name.as_deref().filter(|_| published));
-        let deleting = matches!(state, SetupState::Deleting | SetupState::Waiting);
-        // A tear-down first makes the certificates void; otherwise only a cluster that is set up has any.
-        let recording = self.replica.is_complete() && (deleting || state == SetupState::Ready) && {
-            let group = name.as_ref().map(|name| format!("{}-{name}", self.settings.organisation));
-            group.is_some_and(|group| self.serve_identity(uuid, &read.identity, &group, deleting, now))
-        };
-        if self.replica.is_complete() && !recording {
-            self.act(uuid, &decision, &read, (name.as_deref(), blocker.is_some()), now);
-        }
-        self.serve_accounts(uuid, name.as_deref().filter(|_| published && !deleting), now);
-        let desired = match &name {
-            Some(name) => self.reconcile(uuid, name, deleting, now),
-            None => self.without_edge(uuid),
-        };
-        if let Some(name) = name.as_ref().filter(|_| !deleting) {
-            self.forward_source(uuid, name, now);
-        }
-        let settling = Evaluated { repository, reason: decision.reason.as_deref(), blocker };
-        self.settle_repository(uuid, name.as_deref().filter(|_| !deleting), &read, settling, now);
-        let join = name.as_ref().map(|name| self.forward_policy(uuid, name, deleting, now)).unwrap_or_default();
-        let is_ready = state == SetupState::Ready;
-        let bootstrap = self.offer(uuid, read.recorded().filter(|_| is_ready), &read.identity);
-        self.answer_lines(uuid, is_ready, now);
-        let told = Published { state, decision, desired, join, bootstrap };
-        self.tell(uuid, &read, told, now);
-        self.set_deadline(uuid, name.as_deref(), deleting, now);
-    }
-
-    fn read(&mut self, uuid: Uuid) -> Read {
-        let replica = &self.replica;
+    pub(super) fn read(&mut self, uuid: Uuid) -> Read {
+        let replica = self.fleet.config();
         let text = |error: configdb_contract::EntryError| error.to_string();
         let config = replica.entry(uuid, EdgeCluster::slug()).map(|entry| entry.parse().map_err(text));
         let record = replica.entry(uuid, EdgeClusterSetup::slug()).map(|entry| entry.parse().map_err(text));
@@ -353,7 +223,7 @@ impl ClusterManager {
         let recovery = replica.document::<EdgeClusterRecovery>(uuid).ok().flatten();
         // Its object was missing because the store came back older. It has its entry again, and its edge was released to this store.
         let is_recovered = config.is_some() && recovery.is_some_and(|recovery| Some(recovery.store) == replica.store());
-        let identity = self.identity_entries(uuid);
+        let identity = IdentityEntries::of(&self.fleet, uuid);
         let cluster = self.clusters.get_mut(&uuid);
         let record = match (record, cluster) {
             (Some(record), Some(cluster)) => {
@@ -369,8 +239,8 @@ impl ClusterManager {
         Read { config, record, status, identity }
     }
 
-    fn facts<'a>(&'a self, uuid: Uuid, read: &Read, name: Option<&str>, now: Now) -> Facts<'a> {
-        let replica = &self.replica;
+    pub(super) fn facts<'a>(&'a self, uuid: Uuid, read: &Read, name: Option<&str>, now: Now) -> Facts<'a> {
+        let replica = self.fleet.config();
         let cluster = &self.clusters[&uuid];
         let object = replica.object(uuid);
         let record = read.recorded();
@@ -397,17 +267,17 @@ impl ClusterManager {
             member_of: object.map(|object| object.membership.member_of.clone()).unwrap_or_default(),
             has_status: replica.entry(uuid, EdgeClusterStatus::slug()).is_some(),
             accounts: Account::ALL.map(account),
-            account_removals: self.account_removals(uuid),
+            account_removals: self.accounts.removals(&self.fleet, uuid),
             name_taken_by: configured.and_then(|config| self.name_taken_by(uuid, &config.name)),
-            pins: &cluster.pins,
+            pins: self.fleet.pins(uuid),
             wanted: rendered,
             repository: Repository::Behind,
-            principals: self.principals(uuid, now),
-            edge: self.edge_left(uuid, name, now),
+            principals: self.principals.state(uuid, now),
+            edge: self.fleet.edge_left(uuid, name, now),
         }
     }
 
-    fn repository(&self, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
+    pub(super) fn repository(&self, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
         let cluster = &self.clusters[&uuid];
         let wanted = cluster.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
         match &cluster.git.state {
@@ -419,36 +289,37 @@ impl ClusterManager {
     }
 
     /// Renders what the repository shall hold, unless that is known.
-    fn render_repository(&mut self, uuid: Uuid, read: &Read) {
+    pub(super) fn render_repository(&mut self, uuid: Uuid, read: &Read) {
         let Some(Ok(config)) = &read.config else { return };
         let cluster = &self.clusters[&uuid];
         if cluster.rendered.as_ref().is_some_and(|rendered| rendered.spec == *config) {
             return;
         }
-        let repo = cluster_repo::render(uuid, config, &self.catalog, &self.settings.cluster, &cluster.pins);
+        let repo =
+            cluster_repo::render(uuid, config, self.fleet.catalog(), &self.settings.cluster, self.fleet.pins(uuid));
         let repo = repo.map(Arc::new).map_err(|error| error.to_string());
-        let chart = cluster_repo::chart(config, &self.catalog);
-        let source = self.catalog.chart(chart).ok().and_then(|template| template.source);
+        let chart = cluster_repo::chart(config, self.fleet.catalog());
+        let source = self.fleet.catalog().chart(chart).ok().and_then(|template| template.source);
         let after: BTreeSet<Uuid> = source.into_iter().chain([chart]).collect();
         let before = self.clusters[&uuid].rendered_from.clone();
-        self.set_dependencies((uuid, None), &before, &after);
+        self.set_dependencies(uuid, &before, &after);
         if let Some(cluster) = self.clusters.get_mut(&uuid) {
             cluster.rendered_from = after;
             cluster.rendered = Some(RenderedRepo { spec: config.clone(), repo });
         }
     }
 
-    /// Sees that the Sync of a cluster is asked for its birth as long as the cluster may have one, and its Join node as long as there is a policy to bring to it.
-    fn expect(&mut self, uuid: Uuid, name: Option<&str>) {
-        let name = name.and_then(|name| ClusterName::new(name).ok());
-        let sync = name.as_ref().and_then(|name| edge::sync_node(&self.settings.organisation, name));
-        let join = name.as_ref().filter(|_| self.has_policy(uuid));
-        let join = join.and_then(|name| join::node(&self.settings.organisation, name));
-        let keys = self.expected_keys(uuid, name.as_ref().map(ClusterName::as_str));
+    /// Sees that the Sync of a cluster is asked for its birth as long as the cluster may have one, and its Join and Keys nodes as long as there is something to bring to them.
+    pub(super) fn expect(&mut self, uuid: Uuid, name: Option<&str>) {
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let waits_for_join = self.attestation_policy.waits_for_join(&self.fleet, uuid);
+        let waits_for_keys = cluster.expecting_keys.is_some() || self.accounts.waits_for_keys(uuid);
+        let sync = name.and_then(|name| self.fleet.sync_node(name));
+        let join = name.filter(|_| waits_for_join).and_then(|name| self.fleet.join_node(name));
+        let keys = name.filter(|_| waits_for_keys).and_then(|name| self.fleet.keys_node(name));
         let mut forgotten = Vec::new();
-        let Cluster { expecting, expecting_join, accounts, .. } = cluster;
-        for (expecting, node) in [(expecting, sync), (expecting_join, join), (&mut accounts.expecting, keys)] {
+        let Cluster { expecting, expecting_join, expecting_keys, .. } = cluster;
+        for (expecting, node) in [(expecting, sync), (expecting_join, join), (expecting_keys, keys)] {
             if *expecting == node {
                 continue;
             }
@@ -462,22 +333,25 @@ impl ClusterManager {
         forgotten.into_iter().for_each(|node| self.forget(node));
     }
 
-    /// A node is not asked for its birth any more. The death of a Sync may go unheard from here on, so what is known of it is dropped.
+    /// A node is not asked for its birth any more.
     pub(super) fn forget(&mut self, node: EdgeNodeDescriptor) {
-        let name = self.settings.organisation.cluster_of_group(node.group.as_str()).map(String::from);
-        // A Join without a policy is not waited for, but goes on being told that there is none.
-        if let Some(name) = name.filter(|_| node.edge_node.as_str() == edge_sync_contract::names::EDGE_NODE_ID) {
-            self.syncs.remove(&name);
-        }
+        self.fleet.forget(&node);
         self.effects.push(Effect::Host(HostRequest::Forget { node }));
     }
 
     /// Carries out the next step, or else brings the status entry up to date. One thing at a time.
-    fn act(&mut self, uuid: Uuid, decision: &Decision, read: &Read, (name, must_wait): (Option<&str>, bool), now: Now) {
+    pub(super) fn act(
+        &mut self,
+        uuid: Uuid,
+        decision: &Decision,
+        read: &Read,
+        (name, must_wait): (Option<&str>, bool),
+        now: Now,
+    ) {
         let cluster = &self.clusters[&uuid];
         // What is still being written for accounts must not outlive the cluster.
         let is_ending = matches!(decision.state, Some(SetupState::Deleting | SetupState::Waiting));
-        if !cluster.requests.is_empty() || is_ending && cluster.accounts.is_writing() {
+        if !cluster.requests.is_empty() || is_ending && self.accounts.is_writing(uuid) {
             return;
         }
         match &decision.action {
@@ -486,8 +360,9 @@ impl ClusterManager {
             Some(Action::WriteRepository) => self.write_repository(uuid, must_wait, now),
             Some(Action::CloseRepository) => self.git_work(uuid, None, GitAction::Close),
             Some(Action::AllowPrincipals(allowed)) => {
-                let recorded = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
-                self.allow_principals(uuid, recorded.as_deref(), *allowed);
+                let recorded = read.recorded().and_then(|record| record.spec.as_ref());
+                let work = recorded.and_then(|spec| self.principals.allow(uuid, &spec.name, *allowed));
+                self.effects.extend(work);
             }
             None if !cluster.writes.is_over(now) => {}
             None => self.report_status(uuid, decision, read, name, now),
@@ -497,7 +372,7 @@ impl ClusterManager {
     fn write_repository(&mut self, uuid: Uuid, hold: bool, now: Now) {
         let cluster = &self.clusters[&uuid];
         let rendered = cluster.rendered.as_ref().filter(|_| cluster.git.wait.is_over(now));
-        let (Some(RenderedRepo { spec, repo: Ok(repo) }), Some(store)) = (rendered, self.replica.store()) else {
+        let (Some(RenderedRepo { spec, repo: Ok(repo) }), Some(store)) = (rendered, self.fleet.config().store()) else {
             return;
         };
         let (path, repo) = (cluster_repo::path(&spec.name), Arc::clone(repo));
@@ -515,7 +390,7 @@ impl ClusterManager {
 
     fn report_status(&mut self, uuid: Uuid, decision: &Decision, read: &Read, name: Option<&str>, now: Now) {
         let deleting = matches!(decision.state, Some(SetupState::Deleting | SetupState::Waiting) | None);
-        let Some(sync) = name.filter(|_| !deleting).and_then(|name| self.sync_of(uuid, name)) else { return };
+        let Some(sync) = name.filter(|_| !deleting).and_then(|name| self.fleet.sync_of(uuid, name)) else { return };
         let Some(status) = status::render(&sync.replica, read.status.as_ref()) else { return };
         if read.status.as_ref() == Some(&status) {
             return;
@@ -532,22 +407,16 @@ impl ClusterManager {
         }
     }
 
-    /// Id of a request to ConfigDB that no other one has.
-    pub(super) fn next_request(&mut self) -> String {
-        self.requests_made += 1;
-        format!("{}-{}", self.life, self.requests_made)
-    }
-
     pub(super) fn submit(&mut self, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
         for write in writes {
-            let id = self.next_request();
+            let id = self.requests.next_id();
             let write = WriteRequest { id: id.clone(), ..write }.by(cluster_manager_contract::names::SERVICE);
-            let submitted = self.writer.submit(write, now);
+            let submitted = self.requests.submit(write, now);
             let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
             match submitted {
                 Ok(()) => {
                     cluster.requests.insert(id.clone());
-                    self.requests.insert(id, uuid);
+                    self.requests.expect(id, uuid);
                 }
                 Err(error) => cluster.writes.failed(error.to_string(), now),
             }
@@ -560,12 +429,12 @@ impl ClusterManager {
         let helm = known::repository::HELM_CHARTS;
         let charts = self.settings.charts.as_ref()?;
         if self.shared.commit(helm) != self.settings.charts_commit.as_deref()
-            || self.clusters[&uuid].pins.contains_key(&helm)
+            || self.fleet.pins(uuid).contains_key(&helm)
         {
             return None;
         }
         let config = read.config.as_ref()?.as_ref().ok()?;
-        let template = self.catalog.chart(cluster_repo::chart(config, &self.catalog)).ok()?;
+        let template = self.fleet.catalog().chart(cluster_repo::chart(config, self.fleet.catalog())).ok()?;
         let chart = template.chart.trim_start_matches("./").trim_end_matches('/');
         if template.source.is_some_and(|source| source != helm) || charts.contains(chart) {
             return None;
@@ -592,23 +461,23 @@ impl ClusterManager {
     }
 
     /// Brings Device and totals up to date.
-    fn tell(&mut self, uuid: Uuid, read: &Read, told: Published, now: Now) {
-        let Published { state, decision, desired, join, bootstrap } = told;
+    pub(super) fn tell(&mut self, uuid: Uuid, read: &Read, told: Published, now: Now) {
+        let Published { state, decision, deployments: compared, join, bootstrap } = told;
         let spec = read.spec();
         let name = spec.map(|spec| spec.name.clone()).unwrap_or_default();
-        let known_sync = self.sync_of(uuid, &name);
+        let known_sync = self.fleet.sync_of(uuid, &name);
         let (sync_alive, sync_since) = known_sync.map_or((false, None), |sync| (sync.is_alive(), sync.since));
-        let foreign = self.foreign_sync(uuid, &name);
+        let foreign = self.fleet.foreign_sync(uuid, &name);
         let chart = if known_sync.is_none() { self.missing_chart(uuid, read) } else { None };
-        let wave = self.rollout.wave(uuid).into();
-        let deployments = self.deployments.get(&uuid).map_or(0, std::collections::BTreeMap::len);
+        let (wave, waiting) = (self.deployments.wave(uuid).into(), self.deployments.rollout_report(uuid));
+        let deployments = self.deployments.count(uuid);
         let id = self.device_id(uuid, &name);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let before = cluster.device.as_ref();
         let since = before.filter(|device| device.setup.state == state).map_or(now.wall, |device| device.setup.since);
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
-        let reason = decision.reason.or_else(|| cluster.writes.reason.clone()).or(foreign).or(chart);
-        let (desired, deployments_refused) = desired;
+        let reason = decision.reason.or_else(|| cluster.writes.reason().map(str::to_owned)).or(foreign).or(chart);
+        let (desired, deployments_refused) = (compared.desired, compared.refused);
         let mut device = ClusterDevice {
             uuid,
             group: format!("{}-{name}", self.settings.organisation),
@@ -627,7 +496,7 @@ impl ClusterManager {
                 wave,
                 repository: cluster.settling.waits.clone(),
                 unsettled: cluster.settling.unsettled.clone(),
-                ..cluster.edge.rollout.clone()
+                ..waiting
             },
             name,
         };
@@ -658,39 +527,30 @@ impl ClusterManager {
         }
     }
 
-    /// Of clusters that nothing claims any more, nothing is known of what their nodes say, neither here nor in the session: whoever expects them later has to hear their births.
+    /// Of clusters that nothing claims any more, nothing is known of what their nodes say, neither here nor in the session.
     pub(super) fn forget_edges(&mut self, names: &BTreeSet<String>) {
-        for name in names {
-            if self.claims.contains_key(name) {
-                continue;
-            }
-            self.joins.remove(name);
-            self.edge_accounts.forget_keys(name);
-            let Ok(cluster) = ClusterName::new(name.as_str()) else { continue };
-            let organisation = &self.settings.organisation;
-            let edge = [edge::sync_node(organisation, &cluster), join::node(organisation, &cluster)];
-            let nodes = edge.into_iter().chain([accounts::node(organisation, name)]).flatten();
-            nodes.for_each(|node| self.forget(node));
-        }
+        let nodes: Vec<_> = names.iter().flat_map(|name| self.fleet.forget_unclaimed(name)).collect();
+        nodes.into_iter().for_each(|node| self.forget(node));
     }
 
     /// The cluster has no configuration and no record: nothing of it is left.
-    fn remove(&mut self, uuid: Uuid) {
+    pub(super) fn remove(&mut self, uuid: Uuid) {
         let names = self.clusters.get(&uuid).map(|cluster| cluster.claims.clone()).unwrap_or_default();
         self.set_claims(uuid, BTreeSet::new());
         self.forget_edges(&names);
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
-        self.allow_enrolment(uuid, false);
-        let released = self.rollout.remove(uuid);
-        self.dirty.extend(released);
+        self.effects.extend(self.enrolment.allow(&self.fleet, uuid, false));
+        self.dirty.extend(self.deployments.forget(uuid));
+        self.fleet.set_pins(uuid, BTreeMap::new());
         let released = self.repositories.remove(uuid);
         self.dirty.extend(released);
-        if cluster.offer.is_some() {
-            self.effects.push(Effect::BootstrapGrant { cluster: uuid, offer: None });
-        }
-        self.set_dependencies((uuid, None), &cluster.rendered_from, &BTreeSet::new());
-        self.accounts.retain(|_, of| *of != uuid);
-        self.forget_accounts(uuid, &cluster.accounts);
+        self.effects.extend(self.bootstrap_grants.forget(uuid));
+        self.attestation_policy.retain(|other| *other != uuid);
+        self.flux_sources.forget(uuid);
+        self.principals.forget(uuid);
+        self.accounts.forget(uuid);
+        self.set_dependencies(uuid, &cluster.rendered_from, &BTreeSet::new());
+        self.fleet.remove_accounts(uuid);
         if let Some(deadline) = cluster.deadline {
             self.deadlines.remove(&(deadline, uuid));
         }
@@ -704,36 +564,6 @@ impl ClusterManager {
         }
         for node in cluster.expected() {
             self.forget(node);
-        }
-    }
-
-    fn set_deadline(&mut self, uuid: Uuid, name: Option<&str>, deleting: bool, now: Now) {
-        let away = name.filter(|_| deleting || self.rollout.holds_up(uuid)).and_then(|name| self.away_at(name));
-        let given_up = name.and_then(|name| self.give_up_at(name));
-        let settles = name.filter(|_| self.repositories.holds_up(uuid)).and_then(|name| self.flux_away_at(uuid, name));
-        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        let (edge, policy, source) =
-            (cluster.edge.next_deadline(), cluster.policy.next_deadline(), cluster.source.next_deadline());
-        let waits = [
-            cluster.writes.until,
-            cluster.status_at,
-            cluster.git.wait.until,
-            cluster.principals.wait.until,
-            cluster.accounts.next_deadline(),
-            edge,
-            policy,
-            source,
-            away,
-            given_up,
-            settles,
-        ];
-        let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
-        let before = std::mem::replace(&mut cluster.deadline, deadline);
-        if let Some(before) = before.filter(|before| Some(*before) != deadline) {
-            self.deadlines.remove(&(before, uuid));
-        }
-        if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, uuid));
         }
     }
 }

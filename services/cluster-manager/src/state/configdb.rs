@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::Entry::Vacant;
 
 use cluster_manager_contract::SetupStep;
-use configdb_contract::{Change, Entry, Writer, WriterConfig};
+use configdb_contract::{Change, Entry};
 use configdb_schema::document::{
     AgentConfig, ApiToken, BootstrapScript, EdgeAccount, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout,
-    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, JsonObject,
+    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment,
 };
 use configdb_schema::{Document, known};
-use serde_json::Value;
 use sparkplug::Now;
 use sparkplug::edge_node::NodeUpdate;
 use uuid::Uuid;
@@ -19,24 +18,8 @@ use super::ClusterManager;
 use super::cluster::Cluster;
 use crate::catalog::Affected;
 use crate::event::Effect;
-use crate::reconcile::DeploymentIntent;
 use crate::setup;
 use access::Operation;
-
-/// A deployment that some cluster shall have.
-#[derive(Debug, Clone)]
-pub struct Deployment {
-    /// Its entry; Err: what is wrong with it.
-    pub entry: Result<EdgeDeployment, String>,
-    /// Its name in Kubernetes, unique on its cluster.
-    pub k8s_name: String,
-    /// Why it stands back behind another deployment.
-    pub conflict: Option<String>,
-    /// What it comes to.
-    pub intent: DeploymentIntent,
-    /// Objects that it was rendered from.
-    pub rendered_from: BTreeSet<Uuid>,
-}
 
 impl ClusterManager {
     /// Takes one change of the replica.
@@ -44,23 +27,21 @@ impl ClusterManager {
         match change {
             Change::StoreReplaced { old, new } => {
                 tracing::warn!(%old, %new, "another ConfigDB answers; nothing is concluded until it is known completely");
-                self.known = false;
                 // What was asked of the other one is not meant for this one.
-                self.writer = Writer::new(WriterConfig::new(self.replica.node().clone()), self.seed);
+                self.requests.start_again();
             }
             Change::BecameComplete { .. } => {
-                if !self.known {
+                if !self.fleet.is_known() {
                     self.rebuild();
-                    self.known = true;
                 }
-                self.mark_all_shared();
+                self.shared.mark_all();
                 self.dirty.extend(self.clusters.keys());
             }
             Change::BecameIncomplete { reason } => {
                 tracing::info!(reason, "ConfigDB is not known completely any more");
             }
             Change::Malformed { reason } => tracing::warn!(reason, "something of ConfigDB cannot be read"),
-            _ if !self.known => {}
+            _ if !self.fleet.is_known() => {}
             Change::ObjectBorn { object } | Change::ObjectChanged { object } | Change::ObjectGone { object } => {
                 self.mark_owner(object);
             }
@@ -87,23 +68,20 @@ impl ClusterManager {
     /// Learns everything from a replica that is complete for the first time.
     fn rebuild(&mut self) {
         let before = std::mem::take(&mut self.clusters);
-        self.catalog = crate::catalog::Catalog::default();
+        self.fleet.rebuild();
         self.people.tokens = access::token::Tokens::default();
-        self.revocations.forget_entries();
-        self.rollout = crate::rollout::Rollout::default();
+        self.enrolment.forget_entries();
         self.repositories = crate::rollout::Rollout::default();
         self.on_script(None);
         self.deployments.clear();
-        self.placed.clear();
-        self.unattributed.clear();
         self.dependents.clear();
-        self.claims.clear();
         self.accounts.clear();
-        self.edge_accounts.forget_entries();
-        self.requests.clear();
+        self.flux_sources.clear();
+        self.requests.forget_clusters();
         self.deadlines.clear();
         let entries: Vec<(Uuid, String, Entry)> = self
-            .replica
+            .fleet
+            .config()
             .objects()
             .flat_map(|(uuid, object)| {
                 object.entries().map(move |(slug, entry)| (uuid, slug.to_owned(), entry.clone()))
@@ -113,7 +91,11 @@ impl ClusterManager {
             self.on_entry(*object, slug, None, Some(entry));
         }
         self.adopt_left_repositories();
-        self.rebuild_shared();
+        self.shared.rebuild(&self.fleet);
+        self.deployments.retain(|uuid| self.clusters.contains_key(uuid));
+        self.principals.rebuild(|uuid| self.clusters.contains_key(uuid));
+        self.attestation_policy.retain(|uuid| self.clusters.contains_key(uuid));
+        self.effects.extend(self.bootstrap_grants.retain(|uuid| self.clusters.contains_key(uuid)));
         for (uuid, cluster) in before {
             let share = cluster.share.clone();
             let device = cluster.device_id.clone();
@@ -139,7 +121,7 @@ impl ClusterManager {
 
     /// Repositories that are open although ConfigDB knows nothing of their cluster: its object was deleted while nobody looked.
     fn adopt_left_repositories(&mut self) {
-        let store = self.replica.store();
+        let store = self.fleet.config().store();
         for left in std::mem::take(&mut self.left) {
             if Some(left.store) == store && !self.clusters.contains_key(&left.cluster) {
                 tracing::info!(cluster_id = %left.cluster, "the cluster's object is gone; tearing down what is left of it");
@@ -165,33 +147,39 @@ impl ClusterManager {
     }
 
     fn on_entry(&mut self, object: Uuid, slug: &str, old: Option<&Entry>, new: Option<&Entry>) {
-        self.newest_revision = self.newest_revision.max(new.map_or(0, |entry| entry.revision));
-        if let Some(touched) = self.catalog.set(object, slug, new.map(|entry| &*entry.json)) {
-            self.on_touched(touched);
+        if let Some(affected) = self.fleet.on_entry(object, slug, new) {
+            self.on_template(affected);
         }
         if slug == BootstrapScript::slug() && object == known::application::BOOTSTRAP_SCRIPT {
             self.on_script(new.map(|entry| &*entry.json));
         } else if slug == ApiToken::slug() {
             self.on_token(object, new.map(|entry| &*entry.json));
         } else if slug == EdgeDeployment::slug() {
-            self.place(object, new);
+            let placement = self.fleet.place(object, new);
+            match self.deployments.on_entry(object, placement, new) {
+                Some(clusters) => self.dirty.extend(clusters),
+                None => self.dirty.extend(self.clusters.keys()),
+            }
         } else if slug == EdgeClusterIdentity::slug() {
-            self.on_identity_entry(object, old, new);
+            self.enrolment.on_entry(object, old, new);
         } else if slug == EdgeClusterRollout::slug() {
             self.read_rollout(object);
         } else if slug == EdgeAccount::slug() {
-            self.on_account_entry(object, new);
+            self.dirty.extend(self.accounts.on_entry(object, new));
         } else if slug == AgentConfig::slug() {
-            self.mark_stale(object);
+            if let Some(cluster) = self.fleet.cluster_of_deployment(object) {
+                self.deployments.mark(cluster, object);
+                self.dirty.insert(cluster);
+            }
         } else if slug == EdgeCluster::slug() || slug == EdgeClusterSetup::slug() {
             if slug == EdgeClusterSetup::slug()
                 && let (Some(old), None) = (old, new)
-                && self.replica.object(object).is_none()
+                && self.fleet.config().object(object).is_none()
                 && let Ok(record) = old.parse::<EdgeClusterSetup>()
             {
                 self.orphan(object, record);
             }
-            self.cluster_mut(object).writes.forgive();
+            self.cluster_mut(object).writes.retry_now();
             self.claim(object);
         }
         self.mark_owner(object);
@@ -204,7 +192,7 @@ impl ClusterManager {
         if let Vacant(place) = self.clusters.entry(uuid) {
             place.insert(fresh());
             self.read_rollout(uuid);
-            self.allow_enrolment(uuid, true);
+            self.effects.extend(self.enrolment.allow(&self.fleet, uuid, true));
         }
         self.clusters.entry(uuid).or_insert_with(fresh)
     }
@@ -212,19 +200,18 @@ impl ClusterManager {
     /// Marks the cluster that an object is, or is an account of.
     fn mark_owner(&mut self, object: Uuid) {
         self.shared.mark(object);
-        self.mark_dependent_accounts(object);
+        self.dirty.extend(self.accounts.on_object(object));
         if self.clusters.contains_key(&object) {
             self.dirty.insert(object);
         }
-        if let Some(cluster) = self.accounts.get(&object) {
-            self.dirty.insert(*cluster);
-        }
+        self.dirty.extend(self.fleet.cluster_of_account(object));
     }
 
     /// Brings up to date which names a cluster has or wants, and marks who may have waited for one.
     fn claim(&mut self, uuid: Uuid) {
-        let config = self.replica.entry(uuid, EdgeCluster::slug()).and_then(|entry| entry.parse::<EdgeCluster>().ok());
-        let record = self.replica.entry(uuid, EdgeClusterSetup::slug());
+        let config =
+            self.fleet.config().entry(uuid, EdgeCluster::slug()).and_then(|entry| entry.parse::<EdgeCluster>().ok());
+        let record = self.fleet.config().entry(uuid, EdgeClusterSetup::slug());
         let record = record.and_then(|entry| entry.parse::<EdgeClusterSetup>().ok());
         let orphan = self.clusters.get(&uuid).and_then(|cluster| cluster.orphan.clone());
         let specs = record.into_iter().chain(orphan).filter_map(|record| record.spec);
@@ -234,165 +221,64 @@ impl ClusterManager {
 
     pub(super) fn set_claims(&mut self, uuid: Uuid, names: BTreeSet<String>) {
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        let before = std::mem::replace(&mut cluster.claims, names.clone());
-        for name in before.symmetric_difference(&names) {
-            let claimants = self.claims.entry(name.clone()).or_default();
-            self.dirty.extend(claimants.iter().copied());
-            if names.contains(name) {
-                claimants.insert(uuid);
-            } else {
-                claimants.remove(&uuid);
-            }
-            if claimants.is_empty() {
-                self.claims.remove(name);
-            }
-        }
+        let before = std::mem::replace(&mut cluster.claims, names);
+        self.dirty.extend(self.fleet.set_claims(uuid, &before, &cluster.claims));
     }
 
     /// Who has the right to a name: whoever is set up under it, else whose configuration is older.
     pub(super) fn name_taken_by(&self, uuid: Uuid, name: &str) -> Option<Uuid> {
         let rank = |claimant: &Uuid| {
-            let record = self.replica.entry(*claimant, EdgeClusterSetup::slug());
+            let record = self.fleet.config().entry(*claimant, EdgeClusterSetup::slug());
             let record = record.and_then(|entry| entry.parse::<EdgeClusterSetup>().ok());
             let record = record.or_else(|| self.clusters.get(claimant)?.orphan.clone());
             let is_set_up = record.and_then(|record| record.spec).is_some_and(|spec| spec.name == name);
-            let revision = self.replica.entry(*claimant, EdgeCluster::slug()).map_or(u64::MAX, |entry| entry.revision);
+            let revision =
+                self.fleet.config().entry(*claimant, EdgeCluster::slug()).map_or(u64::MAX, |entry| entry.revision);
             (!is_set_up, revision, *claimant)
         };
-        let first = self.claims.get(name)?.iter().copied().min_by_key(rank)?;
+        let first = self.fleet.claimants(name).into_iter().min_by_key(rank)?;
         (first != uuid).then_some(first)
     }
 
-    /// Puts a deployment on its cluster.
-    fn place(&mut self, uuid: Uuid, entry: Option<&Entry>) {
-        let parsed = entry.map(|entry| (entry.parse::<EdgeDeployment>().map_err(|error| error.to_string()), entry));
-        if self.unattributed.remove(&uuid).is_some() {
-            self.dirty.extend(self.clusters.keys());
-        }
-        let cluster = match &parsed {
-            Some((Ok(deployment), _)) => Some(deployment.cluster),
-            // What can be read of it decides whose workload it is, so that it is not taken for deleted.
-            Some((Err(reason), entry)) => {
-                let named = serde_json::from_str::<JsonObject>(&entry.json).ok();
-                let named = named.and_then(|object| object.get("cluster").and_then(Value::as_str)?.parse().ok());
-                let cluster = named.or_else(|| self.placed.get(&uuid).copied());
-                if cluster.is_none() {
-                    self.unattributed.insert(uuid, reason.clone());
-                    self.dirty.extend(self.clusters.keys());
+    fn on_template(&mut self, affected: Affected) {
+        match affected {
+            Affected::Chart(object) | Affected::Repository(object) => {
+                self.dirty.extend(self.deployments.on_template(object));
+                for cluster in self.dependents.get(&object).cloned().unwrap_or_default() {
+                    self.mark_repository(cluster);
                 }
-                cluster
             }
-            None => None,
-        };
-        if let Some(before) = self.placed.get(&uuid).copied().filter(|before| Some(*before) != cluster) {
-            self.remove_deployment(before, uuid);
-        }
-        let (Some(cluster), Some((entry, _))) = (cluster, parsed) else { return };
-        self.placed.insert(uuid, cluster);
-        let deployment = self.deployments.entry(cluster).or_default().entry(uuid).or_insert_with(|| Deployment {
-            entry: Err(String::new()),
-            k8s_name: String::new(),
-            conflict: None,
-            intent: DeploymentIntent::Unrenderable(String::new()),
-            rendered_from: BTreeSet::new(),
-        });
-        deployment.entry = entry;
-        self.stale(cluster, uuid);
-        if let Some(cluster) = self.clusters.get_mut(&cluster) {
-            cluster.edge.names_stale = true;
-        }
-    }
-
-    fn remove_deployment(&mut self, cluster: Uuid, uuid: Uuid) {
-        self.placed.remove(&uuid);
-        let Some(on_cluster) = self.deployments.get_mut(&cluster) else { return };
-        if let Some(deployment) = on_cluster.remove(&uuid) {
-            for object in &deployment.rendered_from {
-                depend(&mut self.dependents, *object, (cluster, Some(uuid)), false);
-            }
-        }
-        if on_cluster.is_empty() {
-            self.deployments.remove(&cluster);
-        }
-        if let Some(known) = self.clusters.get_mut(&cluster) {
-            known.edge.stale.remove(&uuid);
-            known.edge.names_stale = true;
-            self.dirty.insert(cluster);
-        }
-    }
-
-    fn mark_stale(&mut self, deployment: Uuid) {
-        if let Some(cluster) = self.placed.get(&deployment).copied() {
-            self.stale(cluster, deployment);
-        }
-    }
-
-    fn stale(&mut self, cluster: Uuid, deployment: Uuid) {
-        if let Some(known) = self.clusters.get_mut(&cluster) {
-            known.edge.stale.insert(deployment);
-            self.dirty.insert(cluster);
-        }
-    }
-
-    fn on_touched(&mut self, touched: Affected) {
-        let object = match touched {
-            Affected::Chart(object) | Affected::Repository(object) => object,
             Affected::Repositories | Affected::Everything => {
-                for (uuid, cluster) in &mut self.clusters {
-                    cluster.rendered = None;
-                    self.repositories.unknown(*uuid);
-                    if touched == Affected::Everything {
-                        cluster.edge.all_stale = true;
-                        self.rollout.unknown(*uuid);
-                    }
-                    self.dirty.insert(*uuid);
+                if affected == Affected::Everything {
+                    self.deployments.mark_all();
                 }
-                return;
-            }
-        };
-        for (cluster, deployment) in self.dependents.get(&object).cloned().unwrap_or_default() {
-            match deployment {
-                Some(deployment) => {
-                    self.rollout.unknown(cluster);
-                    self.stale(cluster, deployment);
-                }
-                None => {
-                    self.repositories.unknown(cluster);
-                    if let Some(known) = self.clusters.get_mut(&cluster) {
-                        known.rendered = None;
-                        self.dirty.insert(cluster);
-                    }
-                }
+                let clusters: Vec<Uuid> = self.clusters.keys().copied().collect();
+                clusters.into_iter().for_each(|cluster| self.mark_repository(cluster));
             }
         }
     }
 
-    /// Notes from which objects a deployment (or a cluster's repository) is rendered.
-    pub(super) fn set_dependencies(
-        &mut self,
-        dependent: (Uuid, Option<Uuid>),
-        before: &BTreeSet<Uuid>,
-        after: &BTreeSet<Uuid>,
-    ) {
+    /// The repository of a cluster is to be rendered again.
+    fn mark_repository(&mut self, cluster: Uuid) {
+        self.repositories.unknown(cluster);
+        if let Some(known) = self.clusters.get_mut(&cluster) {
+            known.rendered = None;
+            self.dirty.insert(cluster);
+        }
+    }
+
+    /// Notes from which objects a cluster's repository is rendered.
+    pub(super) fn set_dependencies(&mut self, cluster: Uuid, before: &BTreeSet<Uuid>, after: &BTreeSet<Uuid>) {
         for object in before.symmetric_difference(after) {
-            depend(&mut self.dependents, *object, dependent, after.contains(object));
+            let of_object = self.dependents.entry(*object).or_default();
+            if after.contains(object) {
+                of_object.insert(cluster);
+            } else {
+                of_object.remove(&cluster);
+            }
+            if of_object.is_empty() {
+                self.dependents.remove(object);
+            }
         }
-    }
-}
-
-fn depend(
-    dependents: &mut std::collections::BTreeMap<Uuid, BTreeSet<(Uuid, Option<Uuid>)>>,
-    object: Uuid,
-    dependent: (Uuid, Option<Uuid>),
-    add: bool,
-) {
-    let of_object = dependents.entry(object).or_default();
-    if add {
-        of_object.insert(dependent);
-    } else {
-        of_object.remove(&dependent);
-    }
-    if of_object.is_empty() {
-        dependents.remove(&object);
     }
 }

@@ -57,7 +57,7 @@ impl ClusterManager {
             let state = device.setup.state;
             return Err(not_now(format!("the cluster cannot be bootstrapped at present: it is {state}")));
         }
-        let entry = self.replica.entry(line.cluster, EdgeClusterEnrolment::slug());
+        let entry = self.fleet.config().entry(line.cluster, EdgeClusterEnrolment::slug());
         let etag = entry.map(|entry| entry.etag);
         let before: Option<EdgeClusterEnrolment> =
             entry.map(configdb_contract::Entry::parse).transpose().map_err(|error| not_now(error.to_string()))?;
@@ -76,11 +76,11 @@ impl ClusterManager {
             expires: text(expires)?,
             by: line.who.name.clone(),
         });
-        let id = self.next_request();
+        let id = self.requests.next_id();
         let write = WriteRequest::put(id.clone(), line.cluster).by(line.who.name.clone());
         let write = write.document(&enrolment).map_err(|error| not_now(error.to_string()))?;
         let write = write.if_match(EdgeClusterEnrolment::slug(), etag);
-        self.writer.submit(write, now).map_err(|error| not_now(error.to_string()))?;
+        self.requests.submit(write, now).map_err(|error| not_now(error.to_string()))?;
         Ok((expires, id))
     }
 
@@ -101,7 +101,7 @@ impl ClusterManager {
 
     /// Answers those who wait for a line of this cluster, if its script is offered to their tokens, or is not offered any more. After the offer was made known.
     pub(super) fn answer_lines(&mut self, cluster: Uuid, is_ready: bool, now: Now) {
-        let offer = self.clusters.get(&cluster).and_then(|cluster| cluster.offer.as_ref());
+        let offer = self.bootstrap_grants.grant(cluster);
         let is_offered = |line: &BootstrapCommand| {
             offer.is_some_and(|offer| offer.tokens.iter().any(|token| token.hash == line.hash))
         };

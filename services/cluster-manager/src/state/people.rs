@@ -139,7 +139,7 @@ impl ClusterManager {
         let Push { repository, shared, before, after } = push;
         let moved = before != after;
         if moved && shared {
-            self.moved(repository, after.clone());
+            self.on_shared_commit(repository, after.clone());
         } else if moved && let Some(cluster) = self.clusters.get_mut(&repository) {
             cluster.git.commit.clone_from(&after);
             self.dirty.insert(repository);
@@ -194,7 +194,7 @@ impl ClusterManager {
         if matches!(credential, Credential::None) {
             return Err(unauthenticated("show a token: Authorization: Bearer ..."));
         }
-        if !self.is_ready() {
+        if !self.fleet.is_ready() {
             let reason = "ConfigDB is not known completely; nobody is let in until it is";
             return Err(Refusal::NotAtPresent(reason.to_owned()));
         }
@@ -270,14 +270,9 @@ impl ClusterManager {
     /// The certificate that the cluster's Sync reports; of one that is away the last that it did.
     fn sealing_certificate(&self, cluster: Uuid) -> Result<String, Refusal> {
         let name = &self.with_repository(cluster)?.name;
-        let reported = self.sync_of(cluster, name).and_then(|sync| sync.replica.node());
-        let reported = reported.and_then(|node| node.sealing_certificate.clone());
-        let stored = || {
-            let status = self.replica.document::<configdb_schema::document::EdgeClusterStatus>(cluster).ok().flatten();
-            status.and_then(|status| status.kubeseal_cert)
-        };
         let reason = "the cluster has not published its sealing certificate yet; is its edge sync there?";
-        reported.or_else(stored).ok_or_else(|| Refusal::NotAtPresent(reason.to_owned()))
+        let certificate = self.fleet.sealing_certificate(cluster, name);
+        certificate.ok_or_else(|| Refusal::NotAtPresent(reason.to_owned()))
     }
 }
 

@@ -1,109 +1,43 @@
-//! Waves of one cluster: what of it waits, and whom it holds up.
+//! One cluster's repository in staged rollouts: what it waits for, and whether it has settled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cluster_manager_contract::RolloutReport;
-use configdb_schema::Document;
-use configdb_schema::document::{AgentConfig, EdgeClusterRollout, EdgeDeployment, WAVE_MAX};
-use edge_sync_contract::DeploymentDevice;
+use configdb_schema::document::{EdgeClusterRollout, WAVE_MAX};
 use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::cluster::Read;
-use crate::reconcile::DeploymentIntent;
+use super::cluster::{self, Read};
 use crate::rollout::{Blocker, WholeRepository};
 use crate::setup::{self, Repository};
 
 impl ClusterManager {
     /// Takes over what ConfigDB says of a cluster's rollout; what cannot be read says nothing. Of what is no cluster nothing could ever settle, so it has no wave.
     pub(super) fn read_rollout(&mut self, uuid: Uuid) {
-        let entry = self.replica.document::<EdgeClusterRollout>(uuid).unwrap_or_else(|error| {
+        let entry = self.fleet.config().document::<EdgeClusterRollout>(uuid).unwrap_or_else(|error| {
             tracing::warn!(cluster_id = %uuid, error = %error, "EdgeClusterRollout cannot be read; the cluster is in the last wave");
             None
         });
         let EdgeClusterRollout { wave, pins } = entry.unwrap_or_default();
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        cluster.pins = pins;
         cluster.rendered = None;
-        cluster.edge.all_stale = true;
+        self.fleet.set_pins(uuid, pins);
         self.dirty.insert(uuid);
-        self.dirty.extend(self.rollout.set_wave(uuid, wave));
+        self.dirty.extend(self.deployments.set_wave(uuid, wave));
         self.dirty.extend(self.repositories.set_wave(uuid, wave));
-    }
-
-    /// Nothing of the cluster can settle.
-    pub(super) fn holds_up_nobody(&mut self, uuid: Uuid) {
-        self.rollout.wait(uuid, BTreeSet::new());
-        let released = self.rollout.compared(uuid, BTreeSet::new());
-        self.dirty.extend(released);
-        if let Some(cluster) = self.clusters.get_mut(&uuid) {
-            cluster.edge.rollout = RolloutReport::default();
-        }
-    }
-
-    /// Holds what must wait for an earlier wave.
-    ///
-    /// What runs waits; what is new, and what was changed itself since it was sent, does not: somebody wants that on this cluster.
-    pub(super) fn hold(
-        &self,
-        uuid: Uuid,
-        intents: &mut BTreeMap<Uuid, DeploymentIntent>,
-        reported: &BTreeMap<Uuid, DeploymentDevice>,
-    ) -> Held {
-        let mut held = Held::default();
-        let (Some(deployments), Some(cluster)) = (self.deployments.get(&uuid), self.clusters.get(&uuid)) else {
-            return held;
-        };
-        for (deployment, intent) in intents {
-            let DeploymentIntent::Rendered(digest) = *intent else { continue };
-            let device = reported.get(deployment);
-            if device.is_some_and(|device| device.is_applied(digest) && device.ready == Some(true)) {
-                continue;
-            }
-            let entry = deployments.get(deployment).and_then(|known| known.entry.as_ref().ok());
-            let charts: BTreeSet<Uuid> = entry.into_iter().flat_map(|entry| entry.chart_templates().to_vec()).collect();
-            let runs_other = device.is_some_and(|device| device.digest.is_some_and(|runs| runs != digest));
-            let sent_at = device.map_or(0, |device| device.version);
-            if runs_other
-                && !cluster.edge.assigned.has(*deployment, digest)
-                && self.changed_at(*deployment) <= sent_at
-                && let Some(blocker) = self.rollout.blocker(uuid, &charts)
-            {
-                *intent = DeploymentIntent::Held;
-                held.report.waiting += 1;
-                held.report.reason.get_or_insert_with(|| self.reason(blocker));
-                held.waits_for.extend(&charts);
-            }
-            held.unsettled.extend(charts);
-        }
-        held
-    }
-
-    /// Revision at which somebody changed the deployment itself.
-    fn changed_at(&self, deployment: Uuid) -> u64 {
-        let revision = |slug| self.replica.entry(deployment, slug).map_or(0, |entry| entry.revision);
-        revision(EdgeDeployment::slug()).max(revision(AgentConfig::slug()))
-    }
-
-    fn reason(&self, blocker: Blocker) -> String {
-        format!("{}, whose deployments of the same chart are not ready", self.waits_for(blocker))
     }
 
     fn waits_for(&self, blocker: Blocker) -> String {
         let Blocker { wave, cluster } = blocker;
-        let device = self.clusters.get(&cluster).and_then(|cluster| cluster.device());
-        let name = device.map_or_else(|| cluster.to_string(), |device| device.name.clone());
-        format!("waits for cluster {name} of wave {wave}")
+        format!("waits for cluster {} of wave {wave}", cluster::name_of(&self.clusters, cluster))
     }
 
     /// What a cluster's repository would have to wait for if it shall hold something else. What is set up waits; what is new, and what was changed itself, does not: somebody
     /// wants that on this cluster.
     pub(super) fn repository_blocker(&self, uuid: Uuid, read: &Read) -> Option<Blocker> {
         let (Some(record), Some(Ok(config))) = (read.recorded(), &read.config) else { return None };
-        let cluster = self.clusters.get(&uuid)?;
-        let is_set_up = setup::is_set_up_for(record, config, &cluster.pins);
+        let is_set_up = setup::is_set_up_for(record, config, self.fleet.pins(uuid));
         let blocker = self.repositories.blocker(uuid, &BTreeSet::from([WholeRepository]));
         blocker.filter(|_| is_set_up)
     }
@@ -153,11 +87,11 @@ impl ClusterManager {
         (repository, reason): (&Repository, Option<&str>),
         now: Now,
     ) -> Finding {
-        let Some(sync) = self.sync_of(uuid, name).filter(|sync| sync.is_followed() && sync.replica.is_complete())
+        let Some(sync) = self.fleet.sync_of(uuid, name).filter(|sync| sync.is_current() && sync.replica.is_complete())
         else {
             let is_away = self.flux_away_at(uuid, name).is_some_and(|at| at <= now.mono);
             // What was never bootstrapped has no status.
-            let is_there = read.status.is_some() || self.sync_of(uuid, name).is_some();
+            let is_there = read.status.is_some() || self.fleet.sync_of(uuid, name).is_some();
             return if is_away || !is_there { Finding::Nobody } else { Finding::NotHeard };
         };
         let node = sync.replica.node();
@@ -183,7 +117,7 @@ impl ClusterManager {
 
     /// When nobody waits for the repository of a cluster any more whose Sync is not followed: its Flux asked for nothing either. None: it is followed, or nobody can hear it now.
     pub(super) fn flux_away_at(&self, uuid: Uuid, name: &str) -> Option<Duration> {
-        let heard_at = self.lost_at(name)?;
+        let heard_at = self.fleet.lost_at(name)?;
         let polled_at = self.clusters.get(&uuid)?.git.polled_at.unwrap_or_default();
         Some(heard_at.max(polled_at) + self.settings.flux_away)
     }
@@ -219,15 +153,4 @@ enum Finding {
     NotHeard,
     /// There is no edge, or it is away: nobody waits for it.
     Nobody,
-}
-
-/// What of a cluster waits, and what of it has not settled.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Held {
-    /// For the cluster's Device.
-    pub report: RolloutReport,
-    /// Chart templates that it waits for.
-    pub waits_for: BTreeSet<Uuid>,
-    /// Chart templates of deployments that have not settled.
-    pub unsettled: BTreeSet<Uuid>,
 }

@@ -13,7 +13,7 @@ use edge_sync_contract::{
     DeploymentDevice, DeploymentState, DesiredIndex, Digest, HostDevice, SyncCommand, SyncDevice, SyncNode,
 };
 use serde_json::{Value, json};
-use sparkplug::replication::{Outcome as Judgement, Receiver, Timelines};
+use sparkplug::replication::{DesiredReceiver, Outcome as Judgement, Timelines};
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, TypedMetrics};
 use std::sync::Arc;
 
@@ -274,7 +274,7 @@ struct Edge {
     /// What it applies does not become ready.
     unready: bool,
     /// It judges where an index comes from.
-    judge: Option<Receiver<Digest>>,
+    judge: Option<DesiredReceiver<Digest>>,
     /// Its Flux fails with what it is told of.
     flux_fails: bool,
     commands: usize,
@@ -357,7 +357,7 @@ impl Edge {
 
     /// Tells what is held.
     fn judged(&mut self) -> HostEvent {
-        let held = self.judge.as_ref().and_then(Receiver::held);
+        let held = self.judge.as_ref().and_then(DesiredReceiver::held);
         self.node.desired_held = Some(held.is_some());
         self.node.desired_hold_reason = held.map(|hold| hold.to_string());
         let metrics = self.node_metrics();

@@ -55,7 +55,7 @@ pub struct WantedToken {
 impl ClusterManager {
     /// Every token, as ConfigDB has it.
     pub(super) fn tokens(&self) -> Vec<ApiToken> {
-        let entries = self.replica.entries(ApiToken::slug());
+        let entries = self.fleet.config().entries(ApiToken::slug());
         let mut tokens: Vec<ApiToken> = entries.filter_map(|(_, entry)| entry.parse().ok()).collect();
         tokens.sort_by(|a, b| a.name.cmp(&b.name));
         tokens
@@ -85,8 +85,8 @@ impl ClusterManager {
     ) -> Result<WantedToken, Refusal> {
         let object =
             object(&self.settings.organisation, name).map_err(|error| Refusal::Invalid(format!("name {error}")))?;
-        let before = self.replica.entry(object, ApiToken::slug()).map(|entry| entry.etag);
-        let request = self.next_request();
+        let before = self.fleet.config().entry(object, ApiToken::slug()).map(|entry| entry.etag);
+        let request = self.requests.next_id();
         let write = WriteRequest::put(request.clone(), object).by(who.name.clone());
         let (write, hash, reply) = match change {
             TokenChange::Create { .. } if before.is_some() => return Err(Refusal::NameTaken),
@@ -102,7 +102,7 @@ impl ClusterManager {
             TokenChange::Revoke => (write.delete(ApiToken::slug()), None, Reply::Written),
         };
         let write = write.if_match(ApiToken::slug(), before);
-        self.writer.submit(write, now).map_err(|error| Refusal::NotAtPresent(error.to_string()))?;
+        self.requests.submit(write, now).map_err(|error| Refusal::NotAtPresent(error.to_string()))?;
         Ok(WantedToken { id, object, hash, reply, request, who: who.clone() })
     }
 

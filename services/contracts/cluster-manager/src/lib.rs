@@ -28,5 +28,5 @@ pub use device::{
     SetupState, SetupStep, TextError,
 };
 pub use node::NodeMetrics;
-pub use replica::{ManagerChange, ManagerReplica};
+pub use replica::{ManagedClusters, ManagerContract, ManagerReplica};
 pub use repository::{PulledBranch, RepositoryDevice};

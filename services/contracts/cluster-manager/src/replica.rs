@@ -1,95 +1,128 @@
-//! A replica of the cluster manager: its node metrics and the Device of every cluster, fed with [`HostEvent`]s.
+//! A typed copy of the cluster manager: its own metrics and the Device of every cluster.
 //!
-//! It keeps what was last known when the manager is away ([`ManagerReplica::is_alive`] is then false). It must not know what anybody does with it.
+//! It keeps what was last known while the manager is away ([`ManagerReplica::is_alive`] is then false).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sparkplug::host::HostEvent;
+use sparkplug::replication::{Contract, Devices, Replica, ReplicaChange};
 use sparkplug::typed::FieldError;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 use uuid::Uuid;
 
 use crate::device::ClusterDevice;
-use crate::names;
 use crate::node::NodeMetrics;
+use crate::repository;
 
-/// What an event changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ManagerChange {
-    /// The manager is alive, or no longer.
-    Alive(bool),
-    /// Node metrics changed.
-    Node,
-    /// A cluster appeared or changed.
-    Cluster(Uuid),
-    /// A cluster is gone.
-    ClusterGone(Uuid),
-    /// The Device of a cluster could not be read; what was known of it stays.
-    Unreadable(Uuid, FieldError),
-    /// Metrics of the node could not be read; what was known of it stays.
-    NodeUnreadable(FieldError),
+/// What the cluster manager publishes of clusters.
+#[derive(Debug)]
+pub enum ManagerContract {}
+
+impl Contract for ManagerContract {
+    type Node = NodeMetrics;
+    type Key = DeviceId;
+    type Devices = ManagedClusters;
+
+    const KEEPS_DEVICES: bool = true;
+
+    fn key(device: &DeviceId) -> Option<DeviceId> {
+        repository::repository(device).is_none().then(|| device.clone())
+    }
+
+    fn devices_total(node: &NodeMetrics) -> Option<u64> {
+        Some(node.clusters_total.into())
+    }
+
+    /// A cluster that is just gone may still be counted, and one that came may not be.
+    fn has_all(node: &NodeMetrics, devices: &ManagedClusters) -> bool {
+        u64::try_from(devices.clusters.len()).is_ok_and(|known| known >= node.clusters_total.into())
+    }
 }
 
-/// The replica.
-#[derive(Debug, Clone)]
-pub struct ManagerReplica {
-    node: EdgeNodeDescriptor,
-    alive: bool,
-    metrics: NodeMetrics,
-    /// Everything that the node said since its birth could be read.
-    readable: bool,
-    clusters: BTreeMap<Uuid, ClusterDevice>,
-    /// Whose Device it is, as the birth said.
+/// The clusters that the Devices are of. A cluster may have another Device after a birth than before.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ManagedClusters {
+    /// Whose Device it is, as its birth said.
     ids: BTreeMap<DeviceId, Uuid>,
-    /// Clusters that the last birth has not confirmed yet.
-    unconfirmed: BTreeSet<Uuid>,
+    clusters: BTreeMap<Uuid, ClusterDevice>,
 }
+
+impl Devices<DeviceId> for ManagedClusters {
+    fn count(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn contains(&self, key: &DeviceId) -> bool {
+        self.ids.contains_key(key)
+    }
+
+    fn birth(&mut self, key: &DeviceId, metrics: &[Metric], _: u64) -> Result<(), FieldError> {
+        let cluster = ClusterDevice::from_metrics(metrics)?;
+        if self.ids.get(key).is_some_and(|before| *before != cluster.uuid) {
+            self.death(key);
+        }
+        self.ids.insert(key.clone(), cluster.uuid);
+        self.clusters.insert(cluster.uuid, cluster);
+        Ok(())
+    }
+
+    fn data(&mut self, key: &DeviceId, metrics: &[Metric], _: u64) -> Result<(), FieldError> {
+        let cluster = self.ids.get(key).and_then(|uuid| self.clusters.get_mut(uuid));
+        cluster.map_or(Ok(()), |cluster| cluster.merge(metrics))
+    }
+
+    fn death(&mut self, key: &DeviceId) -> bool {
+        let Some(uuid) = self.ids.remove(key) else { return false };
+        if !self.ids.values().any(|other| *other == uuid) {
+            self.clusters.remove(&uuid);
+        }
+        true
+    }
+
+    fn keys(&self) -> Vec<DeviceId> {
+        self.ids.keys().cloned().collect()
+    }
+}
+
+/// The copy; see [`Replica`].
+#[derive(Debug, Clone)]
+pub struct ManagerReplica(Replica<ManagerContract>);
 
 impl ManagerReplica {
-    /// An empty replica of that node.
+    /// An empty copy of that node.
     #[must_use]
     pub fn new(node: EdgeNodeDescriptor) -> Self {
-        Self {
-            node,
-            alive: false,
-            metrics: NodeMetrics::default(),
-            readable: false,
-            clusters: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            unconfirmed: BTreeSet::new(),
-        }
+        Self(Replica::new(node))
     }
 
     /// The node that it replicates.
     #[must_use]
     pub const fn node(&self) -> &EdgeNodeDescriptor {
-        &self.node
+        self.0.address()
     }
 
     /// Whether the manager is between a birth and its death, without a gap since.
     #[must_use]
     pub const fn is_alive(&self) -> bool {
-        self.alive
+        self.0.is_current()
     }
 
-    /// Whether it is alive, its counters could be read, and the Devices of all its clusters are born.
+    /// Whether it is alive, everything could be read, and the Devices of all its clusters are born.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.alive
-            && self.readable
-            && self.clusters.len() - self.unconfirmed.len() >= self.metrics.clusters_total as usize
+        self.0.is_complete()
     }
 
-    /// Node metrics as last known.
+    /// Version of the program; empty before the first birth.
     #[must_use]
-    pub const fn metrics(&self) -> &NodeMetrics {
-        &self.metrics
+    pub fn version(&self) -> &str {
+        self.0.node().map_or("", |node| &node.version)
     }
 
     /// A cluster as last known.
     #[must_use]
     pub fn cluster(&self, uuid: Uuid) -> Option<&ClusterDevice> {
-        self.clusters.get(&uuid)
+        self.0.devices().clusters.get(&uuid)
     }
 
     /// The cluster of that name. Of several (a refused one has the name of another) the one that is not refused.
@@ -102,115 +135,20 @@ impl ManagerReplica {
 
     /// All clusters as last known, by UUID.
     pub fn clusters(&self) -> impl Iterator<Item = (Uuid, &ClusterDevice)> {
-        self.clusters.iter().map(|(uuid, cluster)| (*uuid, cluster))
+        self.0.devices().clusters.iter().map(|(uuid, cluster)| (*uuid, cluster))
     }
 
-    /// Takes one event; those of other nodes change nothing.
-    pub fn on_event(&mut self, event: &HostEvent) -> Vec<ManagerChange> {
-        match event {
-            HostEvent::NodeBirth { node, metrics, .. } if *node == self.node => {
-                let mut changes = self.set_alive(true);
-                self.readable = true;
-                self.ids.clear();
-                changes.push(self.node_changed(NodeMetrics::from_metrics(metrics.iter())));
-                self.unconfirmed = self.clusters.keys().copied().collect();
-                changes.extend(self.drop_unconfirmed());
-                changes
-            }
-            HostEvent::NodeData { node, metrics, .. } if *node == self.node => {
-                let mut next = self.metrics.clone();
-                let read = next.merge(metrics).map(|()| next);
-                let mut changes = Vec::new();
-                if read.as_ref() != Ok(&self.metrics) {
-                    changes.push(self.node_changed(read));
-                }
-                changes.extend(self.drop_unconfirmed());
-                changes
-            }
-            HostEvent::DeviceBirth { node, device, metrics, .. } if *node == self.node => {
-                let Some(uuid) = cluster_of(metrics) else { return Vec::new() };
-                self.ids.insert(device.clone(), uuid);
-                let mut changes = match ClusterDevice::from_metrics(metrics.iter()) {
-                    Ok(cluster) => {
-                        self.unconfirmed.remove(&uuid);
-                        if self.clusters.get(&uuid) == Some(&cluster) {
-                            Vec::new()
-                        } else {
-                            self.clusters.insert(uuid, cluster);
-                            vec![ManagerChange::Cluster(uuid)]
-                        }
-                    }
-                    Err(error) => vec![ManagerChange::Unreadable(uuid, error)],
-                };
-                changes.extend(self.drop_unconfirmed());
-                changes
-            }
-            HostEvent::DeviceData { node, device, metrics, .. } if *node == self.node => {
-                let Some(&uuid) = self.ids.get(device) else { return Vec::new() };
-                match self.clusters.get_mut(&uuid).map(|cluster| cluster.merge(metrics)) {
-                    Some(Ok(())) => vec![ManagerChange::Cluster(uuid)],
-                    Some(Err(error)) => vec![ManagerChange::Unreadable(uuid, error)],
-                    None => Vec::new(),
-                }
-            }
-            HostEvent::DeviceDeath { node, device, .. } if *node == self.node => {
-                let Some(uuid) = self.ids.remove(device) else { return Vec::new() };
-                self.unconfirmed.remove(&uuid);
-                self.clusters.remove(&uuid).map(|_| ManagerChange::ClusterGone(uuid)).into_iter().collect()
-            }
-            HostEvent::NodeDeath { node, .. } | HostEvent::NodeStale { node, .. } if *node == self.node => {
-                self.set_alive(false)
-            }
-            HostEvent::Offline { .. } => self.set_alive(false),
-            _ => Vec::new(),
-        }
+    /// Takes one event; None: it is about another node.
+    pub fn on_event(&mut self, event: &HostEvent) -> Option<ReplicaChange<DeviceId>> {
+        self.0.on_event(event)
     }
-
-    fn node_changed(&mut self, read: Result<NodeMetrics, FieldError>) -> ManagerChange {
-        match read {
-            Ok(metrics) => {
-                self.metrics = metrics;
-                ManagerChange::Node
-            }
-            Err(error) => {
-                self.readable = false;
-                ManagerChange::NodeUnreadable(error)
-            }
-        }
-    }
-
-    fn set_alive(&mut self, alive: bool) -> Vec<ManagerChange> {
-        if self.alive == alive {
-            return Vec::new();
-        }
-        self.alive = alive;
-        vec![ManagerChange::Alive(alive)]
-    }
-
-    /// Once as many Devices are born as the birth promised, the others did not survive the manager's absence.
-    fn drop_unconfirmed(&mut self) -> Vec<ManagerChange> {
-        if self.unconfirmed.is_empty() || !self.is_complete() {
-            return Vec::new();
-        }
-        let gone = std::mem::take(&mut self.unconfirmed);
-        gone.into_iter()
-            .map(|uuid| {
-                self.clusters.remove(&uuid);
-                ManagerChange::ClusterGone(uuid)
-            })
-            .collect()
-    }
-}
-
-/// The cluster that a birth is of; None: it is of something else.
-fn cluster_of(metrics: &[Metric]) -> Option<Uuid> {
-    metrics.iter().find(|metric| &*metric.name == names::CLUSTER_UUID)?.as_str()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::SetupState;
+    use crate::names;
     use sparkplug::BdSeq;
 
     fn node() -> EdgeNodeDescriptor {
@@ -238,15 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_complete_when_all_promised_devices_are_born() {
+    fn it_is_complete_when_all_promised_devices_are_born() {
         let mut replica = ManagerReplica::new(node());
-        assert_eq!(replica.on_event(&birth(1)), [ManagerChange::Alive(true), ManagerChange::Node]);
-        assert!(!replica.is_complete());
+        assert_eq!(replica.on_event(&birth(1)), Some(ReplicaChange::Born));
+        assert!(replica.is_alive() && !replica.is_complete());
         let ready = ClusterDevice { uuid: Uuid::from_u128(1), ..cluster("A", SetupState::Ready) };
-        assert_eq!(replica.on_event(&device_birth(1, &ready)), [ManagerChange::Cluster(Uuid::from_u128(1))]);
+        let born = ReplicaChange::Device(names::unnamed_device(Uuid::from_u128(1)));
+        assert_eq!(replica.on_event(&device_birth(1, &ready)), Some(born));
         assert!(replica.is_complete());
         assert_eq!(replica.cluster(Uuid::from_u128(1)), Some(&ready));
-        assert_eq!(replica.on_event(&device_birth(1, &ready)), []);
+        replica.on_event(&device_birth(2, &ready));
+        assert!(replica.is_complete(), "one that is not counted yet");
     }
 
     #[test]
@@ -257,15 +197,31 @@ mod tests {
         replica.on_event(&device_birth(1, &ready));
         replica.on_event(&device_birth(2, &ready));
         let death = HostEvent::NodeDeath { node: node(), timestamp: 2 };
-        assert_eq!(replica.on_event(&death), [ManagerChange::Alive(false)]);
+        assert_eq!(replica.on_event(&death), Some(ReplicaChange::Dead));
+        assert!(replica.cluster(Uuid::from_u128(2)).is_some() && !replica.is_complete() && !replica.is_alive());
+        replica.on_event(&birth(1));
         assert!(replica.cluster(Uuid::from_u128(2)).is_some() && !replica.is_complete());
-        assert_eq!(replica.on_event(&birth(1)), [ManagerChange::Alive(true), ManagerChange::Node]);
-        assert_eq!(replica.on_event(&device_birth(1, &ready)), [ManagerChange::ClusterGone(Uuid::from_u128(2))]);
-        assert!(replica.is_complete());
+        replica.on_event(&device_birth(1, &ready));
+        assert!(replica.cluster(Uuid::from_u128(2)).is_none() && replica.is_complete());
     }
 
     #[test]
-    fn data_changes_a_known_cluster_and_death_removes_it() {
+    fn a_cluster_that_is_born_with_another_device_id_is_one_cluster() {
+        let mut replica = ManagerReplica::new(node());
+        let ready = cluster("A", SetupState::Ready);
+        replica.on_event(&birth(1));
+        replica.on_event(&device_birth(1, &ready));
+        replica.on_event(&birth(1));
+        let uuid = Uuid::from_u128(1);
+        let metrics = ClusterDevice { uuid, ..ready }.to_metrics().into();
+        let device = names::device(uuid, "A");
+        replica.on_event(&HostEvent::DeviceBirth { node: node(), device, timestamp: 1, metrics });
+        assert!(replica.is_complete() && replica.cluster(uuid).is_some());
+        assert_eq!(replica.clusters().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_read_changes_nothing_and_it_is_not_complete() {
         let mut replica = ManagerReplica::new(node());
         replica.on_event(&birth(1));
         replica.on_event(&device_birth(1, &cluster("A", SetupState::SettingUp)));
@@ -276,34 +232,18 @@ mod tests {
             timestamp: 1,
             metrics: vec![sparkplug::Metric::new(names::STATUS_STATE, state)],
         };
-        assert_eq!(replica.on_event(&data("ready")), [ManagerChange::Cluster(uuid)]);
+        replica.on_event(&data("ready"));
         assert_eq!(replica.cluster(uuid).unwrap().setup.state, SetupState::Ready);
-        assert!(matches!(&replica.on_event(&data("odd"))[..], [ManagerChange::Unreadable(u, _)] if *u == uuid));
+        replica.on_event(&data("odd"));
+        assert!(replica.cluster(uuid).unwrap().setup.state == SetupState::Ready && !replica.is_complete());
         let death = HostEvent::DeviceDeath { node: node(), device: names::unnamed_device(uuid), timestamp: 1 };
-        assert_eq!(replica.on_event(&death), [ManagerChange::ClusterGone(uuid)]);
-        assert_eq!(replica.on_event(&death), []);
-        assert_eq!(replica.on_event(&data("ready")), []);
-    }
-
-    #[test]
-    fn counters_that_cannot_be_read_are_told_and_nothing_is_complete() {
-        let mut replica = ManagerReplica::new(node());
+        assert_eq!(replica.on_event(&death), Some(ReplicaChange::Device(names::unnamed_device(uuid))));
+        assert!(replica.cluster(uuid).is_none());
         replica.on_event(&birth(0));
         assert!(replica.is_complete());
         let metrics = vec![sparkplug::Metric::new(names::CLUSTERS_TOTAL, "many")];
-        let data = HostEvent::NodeData { node: node(), timestamp: 1, metrics };
-        assert!(matches!(&replica.on_event(&data)[..], [ManagerChange::NodeUnreadable(_)]));
+        replica.on_event(&HostEvent::NodeData { node: node(), timestamp: 1, metrics });
         assert!(!replica.is_complete());
-        replica.on_event(&birth(0));
-        assert!(replica.is_complete());
-    }
-
-    #[test]
-    fn events_of_other_nodes_change_nothing() {
-        let mut replica = ManagerReplica::new(names::node("OTHER").unwrap());
-        assert_eq!(replica.on_event(&birth(0)), []);
-        assert_eq!(replica.on_event(&device_birth(1, &ClusterDevice::default())), []);
-        assert!(!replica.is_alive() && replica.clusters().next().is_none());
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub mod replica;
 
 pub use device::{Alert, AlertKind, MonitoredNodeDevice, NodeState, UnknownNodeState};
 pub use node::MonitorNode;
-pub use replica::{MonitorReplica, MonitorView, Presence};
+pub use replica::{MonitorContract, MonitorReplica, MonitorView, MonitoredNodes, Presence};
 
 /// Edge node id of every monitor; its group says of what.
 pub const EDGE_NODE_ID: &str = configdb_schema::address::MONITOR_NODE;

@@ -1,84 +1,115 @@
 //! All monitors as a listener sees them. Fed with the events of a Host Application; knows nothing of sessions or of time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use sparkplug::host::HostEvent;
+use sparkplug::replication::{Contract, Devices, Replica};
+use sparkplug::typed::FieldError;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 
 use crate::{EDGE_NODE_ID, MonitorNode, MonitoredNodeDevice};
 
-/// How far what a monitor said can be believed.
+/// How far what a monitor published can be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// Born and in order.
     Alive,
-    /// Lost track of it; values are the last known ones.
+    /// Something was missed; values are the last known ones.
     Stale,
-    /// Its death was heard; values are the last known ones, and nobody watches.
+    /// Its death was received; values are the last known ones, and nobody watches.
     Dead,
+}
+
+/// What a monitor publishes.
+#[derive(Debug)]
+pub enum MonitorContract {}
+
+impl Contract for MonitorContract {
+    type Node = MonitorNode;
+    type Key = DeviceId;
+    type Devices = MonitoredNodes;
+
+    fn key(device: &DeviceId) -> Option<DeviceId> {
+        Some(device.clone())
+    }
+
+    fn devices_total(_: &MonitorNode) -> Option<u64> {
+        None
+    }
+}
+
+/// The Devices of a monitor. An alert without a time of its own has that of its message.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MonitoredNodes(BTreeMap<DeviceId, MonitoredNodeDevice>);
+
+fn stamped(metrics: &[Metric], timestamp: u64) -> Vec<Metric> {
+    let stamp = |metric: &Metric| Metric { timestamp: metric.timestamp.or(Some(timestamp)), ..metric.clone() };
+    metrics.iter().map(stamp).collect()
+}
+
+impl Devices<DeviceId> for MonitoredNodes {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn contains(&self, key: &DeviceId) -> bool {
+        self.0.contains_key(key)
+    }
+
+    fn birth(&mut self, key: &DeviceId, metrics: &[Metric], timestamp: u64) -> Result<(), FieldError> {
+        let device = MonitoredNodeDevice::received(&stamped(metrics, timestamp), timestamp)?;
+        self.0.insert(key.clone(), device);
+        Ok(())
+    }
+
+    fn data(&mut self, key: &DeviceId, metrics: &[Metric], timestamp: u64) -> Result<(), FieldError> {
+        self.0.get_mut(key).map_or(Ok(()), |device| device.merge(&stamped(metrics, timestamp)))
+    }
+
+    fn death(&mut self, key: &DeviceId) -> bool {
+        self.0.remove(key).is_some()
+    }
+
+    fn keys(&self) -> Vec<DeviceId> {
+        self.0.keys().cloned().collect()
+    }
 }
 
 /// One monitor with the nodes that it watches.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MonitorView {
-    presence: Presence,
-    node: Metrics,
-    devices: BTreeMap<DeviceId, Metrics>,
-}
-
-/// Replica of every monitor that was heard.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct MonitorReplica {
-    monitors: BTreeMap<EdgeNodeDescriptor, MonitorView>,
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Metrics {
-    by_name: BTreeMap<Arc<str>, Metric>,
-    received: u64,
-}
-
-impl Metrics {
-    fn fold(&mut self, metrics: &[Metric], received: u64) {
-        for metric in metrics.iter().filter(|metric| !metric.is_historical) {
-            let mut metric = metric.clone();
-            metric.timestamp.get_or_insert(received);
-            self.by_name.insert(metric.name.clone(), metric);
-        }
-        self.received = received;
-    }
-
-    fn born(metrics: &[Metric], received: u64) -> Self {
-        let mut born = Self::default();
-        born.fold(metrics, received);
-        born
-    }
-}
+pub struct MonitorView(Replica<MonitorContract>);
 
 impl MonitorView {
     /// How far this can be believed.
     #[must_use]
     pub const fn presence(&self) -> Presence {
-        self.presence
+        match (self.0.is_alive(), self.0.in_sync()) {
+            (true, true) => Presence::Alive,
+            (true, false) => Presence::Stale,
+            (false, _) => Presence::Dead,
+        }
     }
 
     /// What the monitor says about itself; None if its metrics are not those of a monitor.
     #[must_use]
-    pub fn node(&self) -> Option<MonitorNode> {
-        MonitorNode::from_metrics(self.node.by_name.values()).ok()
+    pub const fn node(&self) -> Option<&MonitorNode> {
+        self.0.node()
     }
 
     /// The devices that are readable as monitored nodes, by device id.
-    pub fn devices(&self) -> impl Iterator<Item = (&DeviceId, MonitoredNodeDevice)> {
-        self.devices.iter().filter_map(|(id, metrics)| {
-            MonitoredNodeDevice::received(metrics.by_name.values(), metrics.received).ok().map(|device| (id, device))
-        })
+    pub fn devices(&self) -> impl Iterator<Item = (&DeviceId, &MonitoredNodeDevice)> {
+        self.0.devices().0.iter()
     }
 }
 
+/// Replica of every monitor that was ever born.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MonitorReplica {
+    monitors: BTreeMap<EdgeNodeDescriptor, MonitorView>,
+}
+
 impl MonitorReplica {
-    /// Nothing heard yet.
+    /// Nothing received yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -86,47 +117,30 @@ impl MonitorReplica {
 
     /// Takes one event; true if it was about a monitor or about the own session.
     pub fn on_event(&mut self, event: &HostEvent) -> bool {
-        match event {
-            HostEvent::NodeBirth { node, timestamp, metrics, .. } if is_monitor(node) => {
-                let view = MonitorView {
-                    presence: Presence::Alive,
-                    node: Metrics::born(metrics, *timestamp),
-                    devices: BTreeMap::new(),
-                };
-                self.monitors.insert(node.clone(), view);
-                true
-            }
-            HostEvent::NodeData { node, timestamp, metrics } => {
-                self.change(node, |view| view.node.fold(metrics, *timestamp))
-            }
-            HostEvent::DeviceBirth { node, device, timestamp, metrics } => self.change(node, |view| {
-                view.devices.insert(device.clone(), Metrics::born(metrics, *timestamp));
-            }),
-            HostEvent::DeviceData { node, device, timestamp, metrics } => self.change(node, |view| {
-                if let Some(known) = view.devices.get_mut(device) {
-                    known.fold(metrics, *timestamp);
-                }
-            }),
-            HostEvent::DeviceDeath { node, device, .. } => self.change(node, |view| {
-                view.devices.remove(device);
-            }),
-            HostEvent::NodeDeath { node, .. } => self.change(node, |view| view.presence = Presence::Dead),
-            HostEvent::NodeStale { node, .. } => self.change(node, |view| {
-                if view.presence == Presence::Alive {
-                    view.presence = Presence::Stale;
-                }
-            }),
+        let node = match event {
             HostEvent::Offline { .. } => {
-                for view in self.monitors.values_mut().filter(|view| view.presence == Presence::Alive) {
-                    view.presence = Presence::Stale;
-                }
-                true
+                self.monitors.values_mut().for_each(|view| drop(view.0.on_event(event)));
+                return true;
             }
-            _ => false,
-        }
+            HostEvent::NodeBirth { node, .. } if node.edge_node.as_str() == EDGE_NODE_ID => {
+                let fresh = || MonitorView(Replica::new(node.clone()));
+                self.monitors.entry(node.clone()).or_insert_with(fresh);
+                node
+            }
+            HostEvent::NodeData { node, .. }
+            | HostEvent::DeviceBirth { node, .. }
+            | HostEvent::DeviceData { node, .. }
+            | HostEvent::DeviceDeath { node, .. }
+            | HostEvent::NodeDeath { node, .. }
+            | HostEvent::NodeStale { node, .. } => node,
+            _ => return false,
+        };
+        let Some(view) = self.monitors.get_mut(node) else { return false };
+        view.0.on_event(event);
+        true
     }
 
-    /// Every monitor that was heard.
+    /// Every monitor that was ever born.
     pub fn monitors(&self) -> impl Iterator<Item = (&EdgeNodeDescriptor, &MonitorView)> {
         self.monitors.iter()
     }
@@ -136,20 +150,6 @@ impl MonitorReplica {
     pub fn monitor(&self, node: &EdgeNodeDescriptor) -> Option<&MonitorView> {
         self.monitors.get(node)
     }
-
-    fn change(&mut self, node: &EdgeNodeDescriptor, change: impl FnOnce(&mut MonitorView)) -> bool {
-        match self.monitors.get_mut(node) {
-            Some(view) => {
-                change(view);
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-fn is_monitor(node: &EdgeNodeDescriptor) -> bool {
-    node.edge_node.as_str() == EDGE_NODE_ID
 }
 
 #[cfg(test)]
@@ -157,6 +157,7 @@ mod tests {
     use super::*;
     use crate::{Alert, AlertKind, NodeState, identity};
     use sparkplug::BdSeq;
+    use std::sync::Arc;
     use uuid::Uuid;
 
     fn node(id: &str) -> EdgeNodeDescriptor {

@@ -35,5 +35,5 @@ pub use digest::{Digest, canonical_json};
 pub use entries::Entries;
 pub use names::SyncDevice;
 pub use node::SyncNode;
-pub use replica::{Change, SyncReplica};
+pub use replica::{SyncContract, SyncDevices, SyncReplica};
 pub use source::{Commit, DesiredSource, Others, Sources};

@@ -34,4 +34,4 @@ pub use host::{HostState, JoinHost};
 pub use names::{host_device, join_node};
 pub use node::JoinNode;
 pub use policy::{DesiredPolicy, PolicyDigest, PolicyError, PolicyState};
-pub use replica::{JoinChange, JoinReplica};
+pub use replica::{JoinContract, JoinReplica};

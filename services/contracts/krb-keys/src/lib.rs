@@ -21,4 +21,4 @@ pub mod replica;
 
 pub use account::{AccountDevice, AccountError, AccountWish, Answer, NodeAddress};
 pub use node::KeysNode;
-pub use replica::KeysReplica;
+pub use replica::{KeysContract, KeysReplica};

@@ -1,9 +1,9 @@
-//! A typed copy of one Keys node, fed with the events of a Host Application. It knows whether it is complete; who derives anything from what is absent must ask.
+//! A typed copy of one Keys node: the accounts that it wants.
 
 use std::collections::BTreeMap;
 
-use sparkplug::host::HostEvent;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
+use sparkplug::DeviceId;
+use sparkplug::replication::{Contract, Replica};
 
 use crate::account::AccountDevice;
 use crate::names::resource_of;
@@ -12,114 +12,26 @@ use crate::node::KeysNode;
 /// Accounts of one cluster that are kept; of more the copy is never complete. It bounds the memory that a cluster can take, some 20 MiB at most.
 pub const ACCOUNTS_MAX: usize = 2_000;
 
-/// The copy. After a death or a loss of track the last values stay readable; `is_complete` tells.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KeysReplica {
-    address: EdgeNodeDescriptor,
-    /// Born, and nothing missed since.
-    in_track: bool,
-    node: Option<KeysNode>,
-    accounts: BTreeMap<String, AccountDevice>,
-    problems: BTreeMap<String, String>,
-}
+/// A copy of a Keys node; see [`Replica`]. Its Devices are accounts by the name of their KerberosKey.
+pub type KeysReplica = Replica<KeysContract>;
 
-impl KeysReplica {
-    /// An empty copy of the Keys node at `address`.
-    #[must_use]
-    pub const fn new(address: EdgeNodeDescriptor) -> Self {
-        Self { address, in_track: false, node: None, accounts: BTreeMap::new(), problems: BTreeMap::new() }
+/// What a Keys node publishes.
+#[derive(Debug)]
+pub enum KeysContract {}
+
+impl Contract for KeysContract {
+    type Node = KeysNode;
+    type Key = String;
+    type Devices = BTreeMap<String, AccountDevice>;
+
+    const DEVICES_MAX: usize = ACCOUNTS_MAX;
+
+    fn key(device: &DeviceId) -> Option<String> {
+        resource_of(device)
     }
 
-    /// Whose copy it is.
-    #[must_use]
-    pub const fn address(&self) -> &EdgeNodeDescriptor {
-        &self.address
-    }
-
-    /// Alive, nothing missed since the birth, everything readable, and as many accounts as the node says there are.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        let total = self.node.as_ref().and_then(|node| node.accounts);
-        self.in_track
-            && self.problems.is_empty()
-            && total.is_some_and(|total| usize::try_from(total) == Ok(self.accounts.len()))
-    }
-
-    /// What the node says of itself; None before the first birth that could be read.
-    #[must_use]
-    pub const fn node(&self) -> Option<&KeysNode> {
-        self.node.as_ref()
-    }
-
-    /// Accounts by the name of their KerberosKey.
-    #[must_use]
-    pub const fn accounts(&self) -> &BTreeMap<String, AccountDevice> {
-        &self.accounts
-    }
-
-    /// What could not be read: by device id, or `""` for the node itself.
-    #[must_use]
-    pub const fn problems(&self) -> &BTreeMap<String, String> {
-        &self.problems
-    }
-
-    /// Takes an event over; false if it is about another node.
-    pub fn on_event(&mut self, event: &HostEvent) -> bool {
-        match event {
-            HostEvent::Offline { .. } => self.in_track = false,
-            HostEvent::NodeStale { node, .. } | HostEvent::NodeDeath { node, .. } if *node == self.address => {
-                self.in_track = false;
-            }
-            HostEvent::NodeBirth { node, metrics, .. } if *node == self.address => {
-                self.in_track = true;
-                self.accounts.clear();
-                self.problems.clear();
-                match KeysNode::from_metrics(metrics.iter()) {
-                    Ok(node) => self.node = Some(node),
-                    Err(error) => self.note("", error.to_string()),
-                }
-            }
-            HostEvent::NodeData { node, metrics, .. } if *node == self.address => {
-                if let Some(Err(error)) = self.node.as_mut().map(|known| known.merge(metrics)) {
-                    self.note("", error.to_string());
-                }
-            }
-            HostEvent::DeviceBirth { node, device, metrics, .. } if *node == self.address => {
-                self.device_birth(device, metrics);
-            }
-            HostEvent::DeviceData { node, device, metrics, .. } if *node == self.address => {
-                let known = resource_of(device).and_then(|resource| self.accounts.get_mut(&resource));
-                if let Some(Err(error)) = known.map(|known| known.merge(metrics)) {
-                    self.note(device.as_str(), error.to_string());
-                }
-            }
-            HostEvent::DeviceDeath { node, device, .. } if *node == self.address => {
-                self.problems.remove(device.as_str());
-                resource_of(device).map(|resource| self.accounts.remove(&resource));
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    fn device_birth(&mut self, device: &DeviceId, metrics: &[Metric]) {
-        self.problems.remove(device.as_str());
-        let Some(resource) = resource_of(device) else { return };
-        let is_known = self.accounts.remove(&resource).is_some();
-        if !is_known && self.accounts.len() >= ACCOUNTS_MAX {
-            return self.note("", format!("there are more than {ACCOUNTS_MAX} accounts"));
-        }
-        match AccountDevice::from_metrics(metrics) {
-            Ok(account) => drop(self.accounts.insert(resource, account)),
-            Err(error) => self.note(device.as_str(), error.to_string()),
-        }
-    }
-
-    fn note(&mut self, device: &str, error: String) {
-        // Of what is too much one problem says enough.
-        if self.problems.len() < ACCOUNTS_MAX {
-            self.problems.insert(device.to_owned(), error);
-        }
+    fn devices_total(node: &KeysNode) -> Option<u64> {
+        node.accounts.map(u64::from)
     }
 }
 
@@ -128,7 +40,8 @@ mod tests {
     use super::*;
     use crate::account::AccountWish;
     use crate::names::{account_device, keys_node};
-    use sparkplug::{BdSeq, GroupId};
+    use sparkplug::host::HostEvent;
+    use sparkplug::{BdSeq, EdgeNodeDescriptor, GroupId, TypedMetrics};
     use uuid::Uuid;
 
     fn keys() -> EdgeNodeDescriptor {
@@ -164,7 +77,7 @@ mod tests {
         replica.on_event(&death);
         assert!(!replica.is_complete(), "the node has not said yet that there is one less");
         replica.on_event(&total(Some(0)));
-        assert!(replica.is_complete() && replica.accounts().is_empty());
+        assert!(replica.is_complete() && replica.devices().is_empty());
         replica.on_event(&account("a"));
         replica.on_event(&total(Some(1)));
         for end in [
@@ -174,9 +87,9 @@ mod tests {
         ] {
             let mut replica = replica.clone();
             replica.on_event(&end);
-            assert!(!replica.is_complete() && replica.accounts().len() == 1);
+            assert!(!replica.is_complete() && replica.devices().len() == 1);
             replica.on_event(&birth(Some(1)));
-            assert!(!replica.is_complete() && replica.accounts().is_empty());
+            assert!(!replica.is_complete() && replica.devices().is_empty());
             replica.on_event(&account("a"));
             assert!(replica.is_complete());
         }
@@ -193,11 +106,11 @@ mod tests {
         replica.on_event(&account("a"));
         assert!(replica.is_complete());
         let other = EdgeNodeDescriptor::parse("ACME-Other", "Keys").unwrap();
-        assert!(!replica.on_event(&HostEvent::NodeDeath { node: other, timestamp: 0 }));
+        assert_eq!(replica.on_event(&HostEvent::NodeDeath { node: other, timestamp: 0 }), None);
         for number in 0..ACCOUNTS_MAX {
             replica.on_event(&account(&number.to_string()));
         }
-        assert_eq!(replica.accounts().len(), ACCOUNTS_MAX);
+        assert_eq!(replica.devices().len(), ACCOUNTS_MAX);
         replica.on_event(&total(Some(u32::try_from(ACCOUNTS_MAX).unwrap())));
         assert!(!replica.is_complete(), "one is not kept");
     }

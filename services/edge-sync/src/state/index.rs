@@ -8,7 +8,7 @@ use std::time::Duration;
 use edge_sync_contract::{CommandError, DesiredDeployment, DesiredIndex, DesiredSource, Digest};
 use service_runtime::backoff::Backoff;
 use service_runtime::{Effects, Saved};
-use sparkplug::replication::{Hold, Outcome, Receiver};
+use sparkplug::replication::{DesiredReceiver, Hold, Outcome};
 use uuid::Uuid;
 
 use crate::event::{Effect, ErrorClass, KubernetesError};
@@ -21,27 +21,12 @@ enum Busy {
     Saving,
 }
 
-/// What an index command led to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandOutcome {
-    /// It will be stored.
-    Waiting,
-    /// It is the accepted one: the report is to be said again.
-    Repeat,
-    /// It is older: ignored.
-    Old,
-    /// It is refused; the error tells.
-    Refused,
-    /// It comes from where nothing may come from: nothing is applied or deleted by it.
-    Held(Hold),
-}
-
 /// Keeps the accepted index.
 #[derive(Debug, Clone)]
 pub struct AcceptedIndex {
     is_loaded: bool,
     accepted: Option<IndexRecord>,
-    receiver: Receiver<Digest>,
+    receiver: DesiredReceiver<Digest>,
     resource_version: Option<String>,
     unreadable: Option<String>,
     refused: Option<String>,
@@ -59,7 +44,7 @@ impl AcceptedIndex {
         Self {
             is_loaded: false,
             accepted: None,
-            receiver: Receiver::default(),
+            receiver: DesiredReceiver::default(),
             resource_version: None,
             unreadable: None,
             refused: None,
@@ -91,29 +76,30 @@ impl AcceptedIndex {
         self.accepted.as_ref().and_then(|record| record.entry(deployment))
     }
 
-    /// Takes an index that arrived.
-    pub fn on_command(&mut self, index: DesiredIndex) -> CommandOutcome {
-        match self.receiver.receive(&index.stamp()) {
+    /// Takes an index that arrived. One that is accepted will be stored; a duplicate is stored already.
+    pub fn on_command(&mut self, index: DesiredIndex) -> Outcome {
+        let outcome = self.receiver.receive(&index.stamp());
+        match outcome {
             Outcome::Accepted => {
                 self.waiting = Some(index);
                 self.know_newest();
-                CommandOutcome::Waiting
             }
             Outcome::Duplicate => {
                 self.refused = None;
-                if self.waiting.is_some() { CommandOutcome::Waiting } else { CommandOutcome::Repeat }
+                if self.waiting.is_some() {
+                    return Outcome::Accepted;
+                }
             }
-            Outcome::Stale => CommandOutcome::Old,
+            Outcome::Stale | Outcome::Held(_) => {}
             Outcome::Conflict => {
                 let (version, digest) = (index.version, index.digest());
                 let known = self.newest().map_or(digest, DesiredIndex::digest);
                 self.refused = Some(format!(
                     "Desired/Index version {version} was given with digest {known} before, not with {digest}; send it with a version above {version}"
                 ));
-                CommandOutcome::Refused
             }
-            Outcome::Held(hold) => CommandOutcome::Held(hold),
         }
+        outcome
     }
 
     /// Why what the control plane sends is held.

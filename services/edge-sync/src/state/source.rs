@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use edge_sync_contract::{DesiredSource, Sources};
 use service_runtime::backoff::Backoff;
+use sparkplug::replication::{DesiredReceiver, Outcome, Stamp};
 
 use crate::event::{Effect, KubernetesError};
 
@@ -16,6 +17,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Source {
     wanted: Option<DesiredSource>,
+    /// Judges versions alone: where commits come from is judged by the accepted index.
+    receiver: DesiredReceiver<Sources>,
     told: Option<Sources>,
     error: Option<String>,
     under_way: Option<Sources>,
@@ -26,7 +29,16 @@ pub struct Source {
 
 impl Source {
     pub fn new(retry: Backoff) -> Self {
-        Self { wanted: None, told: None, error: None, under_way: None, retry, retry_at: None, pause_ends: None }
+        Self {
+            wanted: None,
+            receiver: DesiredReceiver::default(),
+            told: None,
+            error: None,
+            under_way: None,
+            retry,
+            retry_at: None,
+            pause_ends: None,
+        }
     }
 
     /// Version of what was received last; 0: nothing.
@@ -46,9 +58,12 @@ impl Source {
 
     /// Takes a command; true if what is known already has to be said again, because it is no newer.
     pub fn on_command(&mut self, desired: DesiredSource) -> bool {
-        if self.version() >= desired.version {
+        let (version, digest) = (desired.version, desired.sources.clone());
+        let stamp = Stamp { origin: None, follows: None, version, digest };
+        if self.receiver.receive(&stamp) != Outcome::Accepted {
             return true;
         }
+        self.receiver.set_accepted(Some(stamp));
         self.wanted = Some(desired);
         self.retry_now();
         false

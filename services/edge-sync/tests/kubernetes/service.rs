@@ -147,7 +147,7 @@ fn config_map(version: u64, name: &str) -> DesiredManifests {
 }
 
 fn is_applied(replica: &SyncReplica, uuid: Uuid, manifests: &DesiredManifests) -> bool {
-    replica.deployments().get(&uuid).is_some_and(|device| device.is_applied(manifests.digest()))
+    replica.devices().deployments.get(&uuid).is_some_and(|device| device.is_applied(manifests.digest()))
 }
 
 #[tokio::test]
@@ -169,19 +169,19 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
         .await;
     let node = centre.replica.node().unwrap();
     assert_eq!((&*node.cluster_name, node.desired_version, node.hosts_total, node.simulated), ("Test", 0, 1, true));
-    assert!(centre.replica.hosts().values().all(|host| host.control_plane && host.ready));
+    assert!(centre.replica.devices().hosts.values().all(|host| host.control_plane && host.ready));
 
     let first = release("edge-agent-1", 1);
     centre.send_index(1, &[(DEPLOYMENT, &first)]).await;
-    centre.until("the deployment to be known", |replica| replica.deployments().contains_key(&DEPLOYMENT)).await;
-    assert_eq!(centre.replica.deployments()[&DEPLOYMENT].state, DeploymentState::Pending);
+    centre.until("the deployment to be known", |replica| replica.devices().deployments.contains_key(&DEPLOYMENT)).await;
+    assert_eq!(centre.replica.devices().deployments[&DEPLOYMENT].state, DeploymentState::Pending);
     centre.send_manifests(DEPLOYMENT, &first).await;
     centre
         .until("Flux to be ready", |replica| {
-            is_applied(replica, DEPLOYMENT, &first) && replica.deployments()[&DEPLOYMENT].ready == Some(true)
+            is_applied(replica, DEPLOYMENT, &first) && replica.devices().deployments[&DEPLOYMENT].ready == Some(true)
         })
         .await;
-    let device = &centre.replica.deployments()[&DEPLOYMENT];
+    let device = &centre.replica.devices().deployments[&DEPLOYMENT];
     assert_eq!((device.version, &*device.name), (1, "Robot_Cell_3"));
     assert!(device.message.is_some() && device.applied_at.is_some());
 
@@ -197,7 +197,7 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
     );
 
     centre.send_index(3, &[]).await;
-    centre.until("the removal", |replica| replica.is_complete() && replica.deployments().is_empty()).await;
+    centre.until("the removal", |replica| replica.is_complete() && replica.devices().deployments.is_empty()).await;
     assert_eq!(scene.get(RELEASES, "edge-agent-1").await, None);
     sync.stop().await;
     centre.until("the death", |replica| !replica.is_alive()).await;
@@ -227,7 +227,7 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
     let node = centre.replica.node().unwrap();
     assert_eq!((node.desired_version, node.desired_error.as_deref()), (7, None));
     assert!(is_applied(&centre.replica, DEPLOYMENT, &set));
-    assert_eq!(centre.replica.deployments()[&DEPLOYMENT].version, 4);
+    assert_eq!(centre.replica.devices().deployments[&DEPLOYMENT].version, 4);
     // The accepted index, sent again, is answered with what stands.
     centre.send_index(7, &[(DEPLOYMENT, &set)]).await;
     let answer = in_time("the answer to a repeat", async {
@@ -278,11 +278,15 @@ async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true
     in_time("the repair", repaired).await;
     scene.broker.restart();
     centre
-        .until("the birth with the late host", |replica| replica.is_complete() && replica.hosts().contains_key(&late))
+        .until("the birth with the late host", |replica| {
+            replica.is_complete() && replica.devices().hosts.contains_key(&late)
+        })
         .await;
     assert!(is_applied(&centre.replica, DEPLOYMENT, &set));
     scene.cluster.remove_node(&late).await;
-    centre.until("the host's death", |replica| replica.is_complete() && !replica.hosts().contains_key(&late)).await;
+    centre
+        .until("the host's death", |replica| replica.is_complete() && !replica.devices().hosts.contains_key(&late))
+        .await;
     sync.stop().await;
     scene.cluster.stop().await;
 }
@@ -304,7 +308,7 @@ async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again()
     for (uuid, manifests) in [(first, &bad), (second, &good), (third, &evil)] {
         centre.send_manifests(uuid, manifests).await;
     }
-    let state = |replica: &SyncReplica, uuid: Uuid| replica.deployments().get(&uuid).map(|device| device.state);
+    let state = |replica: &SyncReplica, uuid: Uuid| replica.devices().deployments.get(&uuid).map(|device| device.state);
     centre
         .until("a failure and a refusal", |replica| {
             state(replica, first) == Some(DeploymentState::Failed)
@@ -312,14 +316,14 @@ async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again()
                 && is_applied(replica, second, &good)
         })
         .await;
-    let failed = &centre.replica.deployments()[&first];
+    let failed = &centre.replica.devices().deployments[&first];
     assert_eq!(failed.refused_digest, Some(bad.digest()));
     assert!(
         failed.reason.as_ref().is_some_and(|reason| reason.starts_with("ConfigMap bad: ") && reason.ends_with("(403)")),
         "{failed:?}"
     );
     assert!(
-        centre.replica.deployments()[&third]
+        centre.replica.devices().deployments[&third]
             .reason
             .as_ref()
             .is_some_and(|reason| reason.starts_with("manifests[0] kind v1/Pod is not allowed"))
@@ -349,7 +353,7 @@ async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there(
         "there is no birth"
     );
     scene.cluster.regain_api().await;
-    centre.until("the birth", |replica| replica.is_complete() && replica.hosts().len() == 1).await;
+    centre.until("the birth", |replica| replica.is_complete() && replica.devices().hosts.len() == 1).await;
     let ready = async {
         while !sync.health.is_ready() {
             tokio::time::sleep(LOOK).await;
@@ -362,7 +366,7 @@ async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there(
     let error = centre.replica.node().unwrap().desired_error.clone().unwrap();
     assert!(error.starts_with("the Kubernetes API is not reached"), "{error}");
     assert_eq!(sync.health.not_ready().iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["sync_kubernetes"]);
-    assert_eq!(centre.replica.hosts().len(), 1, "what is known is kept");
+    assert_eq!(centre.replica.devices().hosts.len(), 1, "what is known is kept");
     scene.cluster.regain_api().await;
     centre
         .until("the recovery", |replica| {
@@ -371,7 +375,9 @@ async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there(
         .await;
     let late = scene.cluster.make_node().await;
     centre
-        .until("a host that came after it", |replica| replica.is_complete() && replica.hosts().contains_key(&late))
+        .until("a host that came after it", |replica| {
+            replica.is_complete() && replica.devices().hosts.contains_key(&late)
+        })
         .await;
     scene.cluster.remove_node(&late).await;
     sync.stop().await;

@@ -10,7 +10,7 @@ use join_protocol::certificate::TrustAnchor;
 use join_protocol::terms::{HostClock, Variant};
 use join_protocol::transcript::Hash;
 use join_service_contract::{DesiredPolicy, PolicyDigest, PolicyState};
-use sparkplug::replication::{Hold, Outcome, Receiver};
+use sparkplug::replication::{DesiredReceiver, Hold, Outcome};
 
 use crate::document::PolicyRecord;
 
@@ -20,7 +20,7 @@ pub struct ActivePolicy {
     /// Whose signature counts.
     anchor: TrustAnchor,
     desired: Option<DesiredPolicy>,
-    receiver: Receiver<PolicyDigest>,
+    receiver: DesiredReceiver<PolicyDigest>,
     /// Of `desired`; a policy may be large, and what is said of it is compared at every event.
     digest: Option<PolicyDigest>,
     /// What is signed of `desired`; None: it is not believed, or there is none.
@@ -39,11 +39,11 @@ pub struct ActivePolicy {
 #[derive(Debug, PartialEq, Eq)]
 pub enum CommandOutcome {
     /// This is to be stored, and is in force then.
-    New(PolicyRecord),
+    Accepted(PolicyRecord),
     /// It is in force.
-    Repeat,
+    Duplicate,
     /// It is older than what is in force.
-    Older,
+    Stale,
     /// It cannot be taken over.
     Refused,
     /// It comes from where nothing may come from.
@@ -57,7 +57,7 @@ impl ActivePolicy {
         Self {
             anchor,
             desired: None,
-            receiver: Receiver::default(),
+            receiver: DesiredReceiver::default(),
             digest: None,
             signed: None,
             serial: 0,
@@ -130,9 +130,9 @@ impl ActivePolicy {
             None => self.take_none(command),
         };
         match taken {
-            Ok(CommandOutcome::Repeat) => {
+            Ok(CommandOutcome::Duplicate) => {
                 self.refused = None;
-                CommandOutcome::Repeat
+                CommandOutcome::Duplicate
             }
             Ok(taken) => taken,
             Err(reason) => {
@@ -156,9 +156,9 @@ impl ActivePolicy {
         if self.signed == Some(digest) {
             // Nothing changes but the way that it came. What it was taken over with is not signed, so no number of it may keep the next one out.
             return Ok(match self.receive(&command) {
-                Outcome::Accepted | Outcome::Conflict => CommandOutcome::New(record(command, serial)),
-                Outcome::Duplicate => CommandOutcome::Repeat,
-                Outcome::Stale => CommandOutcome::Older,
+                Outcome::Accepted | Outcome::Conflict => CommandOutcome::Accepted(record(command, serial)),
+                Outcome::Duplicate => CommandOutcome::Duplicate,
+                Outcome::Stale => CommandOutcome::Stale,
                 Outcome::Held(_) => CommandOutcome::Held,
             });
         }
@@ -167,7 +167,7 @@ impl ActivePolicy {
             Err(SignatureError::Old { found, last }) if found < last => {
                 return match self.receive(&command) {
                     Outcome::Held(_) => Ok(CommandOutcome::Held),
-                    Outcome::Stale => Ok(CommandOutcome::Older),
+                    Outcome::Stale => Ok(CommandOutcome::Stale),
                     _ => Err(SignatureError::Old { found, last }.to_string()),
                 };
             }
@@ -175,20 +175,20 @@ impl ActivePolicy {
             Err(error) => return Err(error.to_string()),
         }
         signed::verify(entry, &self.anchor, HostClock::Trusted(now_ms)).map_err(|error| error.to_string())?;
-        Ok(CommandOutcome::New(record(command, serial)))
+        Ok(CommandOutcome::Accepted(record(command, serial)))
     }
 
     /// Nobody signs that there is no policy: it is believed until there is one.
     fn take_none(&mut self, command: DesiredPolicy) -> Result<CommandOutcome, String> {
         match self.receive(&command) {
             Outcome::Held(_) => Ok(CommandOutcome::Held),
-            Outcome::Stale => Ok(CommandOutcome::Older),
+            Outcome::Stale => Ok(CommandOutcome::Stale),
             _ if self.serial > 0 => {
                 Err("a signed policy stays in force; to admit nobody any more, sign one that revokes every host"
                     .to_owned())
             }
-            Outcome::Accepted => Ok(CommandOutcome::New(record(command, 0))),
-            Outcome::Duplicate => Ok(CommandOutcome::Repeat),
+            Outcome::Accepted => Ok(CommandOutcome::Accepted(record(command, 0))),
+            Outcome::Duplicate => Ok(CommandOutcome::Duplicate),
             Outcome::Conflict => {
                 Err(format!("version {} is in force with another digest; send a greater version", command.version))
             }
@@ -225,7 +225,7 @@ impl ActivePolicy {
         }
         if stored.serial > self.serial {
             // The signer has decided, whatever was held until here.
-            self.receiver = Receiver::default();
+            self.receiver = DesiredReceiver::default();
         }
         let PolicyRecord { version, revision, entry, origin, serial } = stored;
         let desired = DesiredPolicy { version, revision, entry, origin, follows: None };
@@ -334,14 +334,14 @@ mod tests {
     /// Takes a command, and stores and applies it if it is to be.
     fn send(keeper: &mut ActivePolicy, command: &DesiredPolicy) -> CommandOutcome {
         let taken = keeper.take(command.clone(), NOW);
-        if let CommandOutcome::New(record) = &taken {
+        if let CommandOutcome::Accepted(record) = &taken {
             keeper.apply(record.clone());
         }
         taken
     }
 
     fn is_new(keeper: &mut ActivePolicy, command: &DesiredPolicy) -> bool {
-        matches!(send(keeper, command), CommandOutcome::New(_))
+        matches!(send(keeper, command), CommandOutcome::Accepted(_))
     }
 
     #[test]
@@ -350,8 +350,8 @@ mod tests {
         assert_eq!((keeper.state(), keeper.variants().len()), (PolicyState::Unknown, Variant::ALL.len()));
         assert!(is_new(&mut keeper, &desired(2, None)));
         assert_eq!(keeper.state(), PolicyState::None);
-        assert_eq!(send(&mut keeper, &desired(1, None)), CommandOutcome::Older);
-        assert_eq!(send(&mut keeper, &desired(2, None)), CommandOutcome::Repeat);
+        assert_eq!(send(&mut keeper, &desired(1, None)), CommandOutcome::Stale);
+        assert_eq!(send(&mut keeper, &desired(2, None)), CommandOutcome::Duplicate);
         for (text, reason) in [("{}", "AttestationPolicy: missing field"), (EMPTY, "the policy is not signed")] {
             assert_eq!(send(&mut keeper, &desired(u64::MAX, Some(text))), CommandOutcome::Refused);
             assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
@@ -364,7 +364,7 @@ mod tests {
         assert!(keeper.verifier().policy().error().is_some());
         assert_eq!(send(&mut keeper, &desired(u64::MAX, None)), CommandOutcome::Refused, "nobody takes it away again");
         assert!(keeper.error().unwrap().starts_with("a signed policy stays in force"));
-        assert_eq!(send(&mut keeper, &of(3, 1, EMPTY)), CommandOutcome::Repeat);
+        assert_eq!(send(&mut keeper, &of(3, 1, EMPTY)), CommandOutcome::Duplicate);
         assert!(keeper.error().unwrap().contains("no register"), "a repeat is the answer to what was refused");
     }
 
@@ -388,7 +388,7 @@ mod tests {
             assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
             assert_eq!((keeper.desired(), keeper.serial), (Some(&moved), 5));
         }
-        assert_eq!(send(&mut keeper, &of(3, 4, EMPTY)), CommandOutcome::Older, "a repetition that was overtaken");
+        assert_eq!(send(&mut keeper, &of(3, 4, EMPTY)), CommandOutcome::Stale, "a repetition that was overtaken");
         assert_eq!(keeper.take(of(9, 6, &other), NOW + 1), CommandOutcome::Refused);
         assert!(keeper.error().unwrap().contains("ended"));
         assert!(is_new(&mut keeper, &of(1, far, &other)));
@@ -430,7 +430,7 @@ mod tests {
         let before = keeper.epoch();
         assert!(is_new(&mut keeper, &of(1, 1, EMPTY)));
         assert_ne!(keeper.epoch(), before);
-        assert_eq!(keeper.take(of(1, 1, EMPTY), NOW + 1), CommandOutcome::Repeat);
+        assert_eq!(keeper.take(of(1, 1, EMPTY), NOW + 1), CommandOutcome::Duplicate);
         // An older state of the store changes nothing.
         keeper.apply(record(desired(9, None), 0));
         assert_eq!((keeper.version(), keeper.serial), (1, 1));

@@ -129,7 +129,7 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
         station.tell(HostInput::Start).await;
         station.until("the ticket", |host| host.disk_keys.len() == 1).await;
         let is_member =
-            |join: &JoinReplica| join.hosts().get(&disk).is_some_and(|host| host.state == HostState::Member);
+            |join: &JoinReplica| join.devices().get(&disk).is_some_and(|host| host.state == HostState::Member);
         centre.until("the member", is_member).await;
         station.host.reboot(Kind::Rejoin);
         station.tell(HostInput::Start).await;

@@ -49,7 +49,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     let mut station = Station::start(&scene, host);
     station.tell(HostInput::Start).await;
     station.until("the refusal", |host| host.last_refusal() == Some(47)).await;
-    centre.until("the device", |join| join.hosts().values().any(|host| host.verdict.is_some())).await;
+    centre.until("the device", |join| join.devices().values().any(|host| host.verdict.is_some())).await;
     assert_eq!(centre.replica.node().unwrap().policy_state, PolicyState::Unknown);
 
     // Not enrolled: it waits for approval, and its device says by which key.
@@ -59,9 +59,9 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     station.until("the pending answer", |host| host.last_refusal() == Some(45)).await;
     let disk = station.host.disk;
     let is =
-        |state: HostState| move |join: &JoinReplica| join.hosts().get(&disk).is_some_and(|host| host.state == state);
+        |state: HostState| move |join: &JoinReplica| join.devices().get(&disk).is_some_and(|host| host.state == state);
     centre.until("the pending device", is(HostState::Pending)).await;
-    let ek = centre.replica.hosts()[&disk].endorsement_key.clone();
+    let ek = centre.replica.devices()[&disk].endorsement_key.clone();
 
     // Approved: it gets its ticket and locks itself.
     centre.send(&policy(2, &entry(&[json!({"ek": ek})], &[]))).await;
@@ -114,7 +114,7 @@ async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_host
     station.until("the ticket", |host| host.tokens.len() == 1).await;
     let disk = station.host.disk;
     centre
-        .until("the member", |join| join.hosts().get(&disk).is_some_and(|host| host.state == HostState::Member))
+        .until("the member", |join| join.devices().get(&disk).is_some_and(|host| host.state == HostState::Member))
         .await;
     assert!(station.host.tokens[0].starts_with("K10"));
 
@@ -123,7 +123,7 @@ async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_host
         .until("the second", |join| join.is_complete() && join.node().is_some_and(|node| node.replica == "join-1"))
         .await;
     assert_eq!(centre.replica.node().unwrap().policy_state, PolicyState::InForce);
-    assert_eq!(centre.replica.hosts()[&disk].state, HostState::Member);
+    assert_eq!(centre.replica.devices()[&disk].state, HostState::Member);
     station.host.reboot(Kind::Rejoin);
     station.tell(HostInput::Start).await;
     station.until("the keys", |host| host.disk_keys.len() == 2).await;

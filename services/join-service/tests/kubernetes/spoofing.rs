@@ -88,7 +88,7 @@ async fn a_host_in_whose_name_somebody_else_is_born_dies_and_says_hello_joins_an
     let mut station = Station::start(&scene, host);
     station.tell(HostInput::Start).await;
     station.until("the ticket", |host| host.tokens.len() == 1).await;
-    let is_member = |join: &JoinReplica| join.hosts().get(&disk).is_some_and(|host| host.state == HostState::Member);
+    let is_member = |join: &JoinReplica| join.devices().get(&disk).is_some_and(|host| host.state == HostState::Member);
     station.until("the lock", |host| host.machine.condition().name() == "committed").await;
     centre.until("the member", is_member).await;
     station.host.reboot(Kind::Rejoin);

@@ -135,7 +135,7 @@ impl Fleet {
                     AlertKind::WillNotReload => "Will_Not_Reload",
                 },
                 since: Some(device.alert(kind).since),
-                reason: reason(kind, &device, view.presence()),
+                reason: reason(kind, device, view.presence()),
                 monitor: monitor.to_string(),
             });
             rows.collect::<Vec<_>>()

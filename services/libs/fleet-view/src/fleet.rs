@@ -368,7 +368,7 @@ impl Fleet {
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, join))
         });
         let rows = wanted.flat_map(|(name, join)| {
-            join.hosts().iter().map(move |(id, host)| JoiningHostRow::new(name.as_str(), *id, host))
+            join.devices().iter().map(move |(id, host)| JoiningHostRow::new(name.as_str(), *id, host))
         });
         let mut rows: Vec<JoiningHostRow> = rows.collect();
         rows.sort_by(|a, b| (&a.cluster, &a.name, a.id).cmp(&(&b.cluster, &b.name, b.id)));
@@ -458,8 +458,8 @@ impl Fleet {
             }),
             agreed: managed.is_some_and(|cluster| cluster.desired.agreed),
             hosts: sync.map_or_else(Count::default, |sync| Count {
-                ready: sync.hosts().values().filter(|host| host.ready).count(),
-                total: sync.hosts().len(),
+                ready: sync.devices().hosts.values().filter(|host| host.ready).count(),
+                total: sync.devices().hosts.len(),
             }),
             deployments,
             alerts,
@@ -484,12 +484,13 @@ impl Fleet {
         });
         let joined = |cluster: &str, hostname: &str| {
             let join = self.join(cluster)?;
-            let host = join.hosts().values().filter(|host| host.name == hostname).max_by_key(|host| host.last_seen)?;
+            let host =
+                join.devices().values().filter(|host| host.name == hostname).max_by_key(|host| host.last_seen)?;
             Some(format!("{} ({})", host.state, host.variant))
         };
         wanted
             .flat_map(|(name, sync)| {
-                sync.hosts().values().map(move |host| HostRow {
+                sync.devices().hosts.values().map(move |host| HostRow {
                     joined: joined(name.as_str(), &host.hostname),
                     cluster: name.as_str().to_owned(),
                     hostname: host.hostname.clone(),
@@ -522,7 +523,7 @@ impl Fleet {
         for sync in self.syncs.values() {
             let Some(cluster) = self.organisation.cluster_of_group(sync.address().group.as_str()) else { continue };
             let is_wanted = |uuid: &Uuid| wanted.contains(&(cluster.as_str(), *uuid));
-            for (uuid, device) in sync.deployments().iter().filter(|(uuid, _)| !is_wanted(uuid)) {
+            for (uuid, device) in sync.devices().deployments.iter().filter(|(uuid, _)| !is_wanted(uuid)) {
                 let name = if device.name.is_empty() { uuid.to_string() } else { device.name.clone() };
                 rows.push(DeploymentRow {
                     uuid: *uuid,
@@ -545,7 +546,7 @@ impl Fleet {
     fn deployment_row(&self, uuid: Uuid, entry: EdgeDeployment, clusters: &BTreeMap<Uuid, String>) -> DeploymentRow {
         let cluster = clusters.get(&entry.cluster);
         let refused = self.manager.cluster(entry.cluster).and_then(|c| c.deployments_refused.0.get(&uuid));
-        let device = cluster.and_then(|name| self.sync(name)).and_then(|sync| sync.deployments().get(&uuid));
+        let device = cluster.and_then(|name| self.sync(name)).and_then(|sync| sync.devices().deployments.get(&uuid));
         let (state, reason) = match (refused, device) {
             (Some(reason), _) => ("refused".to_owned(), Some(reason.clone())),
             (None, Some(device)) => (device.state.to_string(), device.reason.clone()),

@@ -163,7 +163,7 @@ impl<'a> Rows<'a> {
             let alive = cluster.is_some_and(|cluster| cluster.alive);
             let condition = health::deployment(row, alive);
             let wanted: Option<EdgeDeployment> = self.document(row.uuid).filter(|_| !row.is_being_removed());
-            let device = self.fleet.sync(&row.cluster).and_then(|sync| sync.deployments().get(&row.uuid));
+            let device = self.fleet.sync(&row.cluster).and_then(|sync| sync.devices().deployments.get(&row.uuid));
             let reported = device.map(|device| {
                 json!({ "state": device.state.as_str(), "reason": device.reason, "version": device.version,
                     "digest": device.digest.map(|digest| digest.to_string()), "ready": device.ready,

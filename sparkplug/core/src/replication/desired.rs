@@ -282,18 +282,18 @@ fn lacks(accepted: Point, from: Point, follows: Option<Point>) -> Option<Hold> {
 
 /// A receiver: what it took over last, and whether it holds what it is sent since.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receiver<D> {
+pub struct DesiredReceiver<D> {
     accepted: Option<Stamp<D>>,
     held: Option<Hold>,
 }
 
-impl<D> Default for Receiver<D> {
+impl<D> Default for DesiredReceiver<D> {
     fn default() -> Self {
         Self { accepted: None, held: None }
     }
 }
 
-impl<D: PartialEq> Receiver<D> {
+impl<D: PartialEq> DesiredReceiver<D> {
     /// What was accepted last, as far as it is known: what the record says, or what is being recorded.
     pub fn set_accepted(&mut self, accepted: Option<Stamp<D>>) {
         self.accepted = accepted;

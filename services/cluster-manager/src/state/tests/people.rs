@@ -292,7 +292,7 @@ fn an_operator_gets_a_line_once_its_token_is_in_force_and_the_state_knows_its_ha
         assert_eq!((audit.operation, audit.result), (Operation::BootstrapLine, AuditResult::Done { commit: None }));
         assert_eq!(audit.target, format!("token {}", hash.repeat(4)));
     }
-    let offer = world.manager.clusters[&CLUSTER].offer.clone().unwrap();
+    let offer = world.manager.bootstrap_grants.grant(CLUSTER).cloned().unwrap();
     let hashes: Vec<_> = offer.tokens.iter().map(|token| token.hash[..2].to_owned()).collect();
     assert_eq!(hashes, ["ab", "cd"], "the tokens of others stay");
     world.delete(CLUSTER, "EdgeCluster");

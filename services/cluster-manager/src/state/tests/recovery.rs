@@ -34,7 +34,7 @@ impl World {
 fn judging() -> World {
     let mut world = running();
     let edge = world.edges.get_mut("Paint_Shop").unwrap();
-    edge.judge = Some(Receiver::default());
+    edge.judge = Some(sparkplug::replication::DesiredReceiver::default());
     edge.node.desired_held = Some(false);
     let events = edge.birth();
     world.feed(events);

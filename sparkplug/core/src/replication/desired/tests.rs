@@ -89,7 +89,7 @@ fn each_case_has_its_answer() {
 
 #[test]
 fn a_hold_ends_with_what_is_accepted() {
-    let mut receiver = Receiver::default();
+    let mut receiver = DesiredReceiver::default();
     let first = stamp(Some(origin(1, 0, 5, 10)), None, 7, 70);
     assert_eq!(receiver.receive(&first), Outcome::Accepted);
     receiver.set_accepted(Some(first.clone()));
@@ -147,7 +147,7 @@ proptest! {
         let (mut names, mut identities) = (0, 1);
         let mut store = fresh(1, 0);
         let mut backups: Vec<Store> = Vec::new();
-        let mut receiver = Receiver::default();
+        let mut receiver = DesiredReceiver::default();
         let mut accepted: Option<(Stamp<u64>, Vec<u64>)> = None;
         let mut sent: BTreeMap<u64, (Stamp<u64>, Vec<u64>)> = BTreeMap::new();
         for step in steps {

@@ -1,7 +1,7 @@
-//! Shared repositories: opened and closed as ConfigDB has them, their branches pulled from elsewhere when it is time, their commits told to who follows them.
+//! Shared repositories: opened and closed as ConfigDB has them, their branches pulled from elsewhere when it is time, their commits published.
 //!
 //! A repository is shared if its object has a `GitConfig` entry and is a member of the class of shared repositories. That of the well-known charts always is there. One piece of
-//! work at a time for each; a pull takes as long as it takes and holds up nothing but its own repository.
+//! work at a time for each; a pull takes as long as it takes and blocks only its own repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use sparkplug::Now;
 use sparkplug::edge_node::NodeUpdate;
 use uuid::Uuid;
 
-use super::cluster::Wait;
-use super::{ClusterManager, Settings};
+use super::{Pacing, Wait};
 use crate::event::{Effect, SharedAction, SharedOutcome, SharedResult, SharedWork};
+use crate::fleet::FleetView;
 use crate::shared_repository::{self, Pull, Shared};
 
 /// Longest wait before a pull that failed is tried again, where the interval is not shorter.
@@ -29,15 +29,29 @@ const PULL_RETRY_FIRST: Duration = Duration::from_secs(10);
 /// What an interval is longer at most than configured, so that many repositories do not pull in one moment.
 const JITTER_MAX: Duration = Duration::from_secs(5);
 
+/// What the controller goes by.
+#[derive(Debug)]
+pub struct Settings {
+    /// Base URL of the own git server.
+    pub git_url: String,
+    /// Commit that the repository of the well-known charts is at, which is served from the start; None: it is not.
+    pub charts_commit: Option<String>,
+    /// The manager writes the repository of the well-known charts itself.
+    pub charts_written: bool,
+    /// Waits.
+    pub pacing: Pacing,
+}
+
 /// All shared repositories.
-#[derive(Debug, Default)]
-pub struct SharedRepositories {
+#[derive(Debug)]
+pub struct SharedRepositoriesController {
+    settings: Settings,
     known: BTreeMap<Uuid, SharedRepository>,
     /// Who wants to be served at a path.
     claims: BTreeMap<String, BTreeSet<Uuid>>,
     /// To be looked at in this turn.
-    dirty: BTreeSet<Uuid>,
-    /// Open on the disk since an earlier life, with the ConfigDB that wanted it.
+    stale: BTreeSet<Uuid>,
+    /// Open on the disk since an earlier process, with the ConfigDB that wanted it.
     left: Vec<(Uuid, Uuid)>,
 }
 
@@ -67,52 +81,9 @@ struct Branch {
     diverged: bool,
 }
 
-impl SharedRepositories {
-    /// `left`: what is open on the disk, with the ConfigDB that wanted it. `charts`: commit of the well-known charts, which are served from the start.
-    pub fn new(left: Vec<(Uuid, Uuid)>, settings: &Settings, seed: u64) -> Self {
-        let charts = known::repository::HELM_CHARTS;
-        let mut own = Self { left, ..Self::default() };
-        if let Some(commit) = &settings.charts_commit {
-            let repository = own.known.entry(charts).or_insert_with(|| SharedRepository::new(settings, seed));
-            repository.open = Some(shared_repository::HELM_PATH.to_owned());
-            repository.main = Some(commit.clone());
-        }
-        own
-    }
-
-    /// Commit of branch `main`.
-    pub fn commit(&self, repository: Uuid) -> Option<&str> {
-        self.known.get(&repository)?.main.as_deref()
-    }
-
-    /// The branches that are pulled from elsewhere.
-    pub fn pulled_branches(&self, repository: Uuid) -> BTreeSet<String> {
-        let wanted = self.known.get(&repository).and_then(|known| known.wanted.as_ref()?.as_ref().ok());
-        wanted.map(|wanted| wanted.pulls.keys().cloned().collect()).unwrap_or_default()
-    }
-
-    /// When there is something to do.
-    pub fn next_deadline(&self) -> Option<Duration> {
-        self.known.values().filter_map(SharedRepository::next_deadline).min()
-    }
-
-    /// Something about the object has changed.
-    pub fn mark(&mut self, object: Uuid) {
-        self.dirty.insert(object);
-    }
-}
-
 impl SharedRepository {
-    fn new(settings: &Settings, seed: u64) -> Self {
-        Self {
-            wanted: None,
-            open: None,
-            under_way: None,
-            wait: Wait::new(settings.retry, seed),
-            main: None,
-            branches: BTreeMap::new(),
-            device: None,
-        }
+    fn new(wait: Wait) -> Self {
+        Self { wanted: None, open: None, under_way: None, wait, main: None, branches: BTreeMap::new(), device: None }
     }
 
     fn path(&self) -> Option<&str> {
@@ -192,90 +163,120 @@ impl SharedRepository {
     }
 }
 
-impl ClusterManager {
+impl SharedRepositoriesController {
+    /// `left`: what is open on the disk, with the ConfigDB that wanted it.
+    pub fn new(settings: Settings, left: Vec<(Uuid, Uuid)>) -> Self {
+        let charts = known::repository::HELM_CHARTS;
+        let mut known = BTreeMap::new();
+        if let Some(commit) = &settings.charts_commit {
+            let mut repository = SharedRepository::new(settings.pacing.wait(charts, 0));
+            repository.open = Some(shared_repository::HELM_PATH.to_owned());
+            repository.main = Some(commit.clone());
+            known.insert(charts, repository);
+        }
+        Self { settings, known, claims: BTreeMap::new(), stale: BTreeSet::new(), left }
+    }
+
+    /// Commit of branch `main`.
+    pub fn commit(&self, repository: Uuid) -> Option<&str> {
+        self.known.get(&repository)?.main.as_deref()
+    }
+
+    /// The branches that are pulled from elsewhere.
+    pub fn pulled_branches(&self, repository: Uuid) -> BTreeSet<String> {
+        let wanted = self.known.get(&repository).and_then(|known| known.wanted.as_ref()?.as_ref().ok());
+        wanted.map(|wanted| wanted.pulls.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Something about the object has changed.
+    pub fn mark(&mut self, object: Uuid) {
+        self.stale.insert(object);
+    }
+
     /// Learns everything again from a replica that is complete for the first time.
-    pub(super) fn rebuild_shared(&mut self) {
-        let store = self.replica.store();
-        for (repository, wanted_by) in std::mem::take(&mut self.shared.left) {
+    pub fn rebuild(&mut self, fleet: &FleetView) {
+        let store = fleet.config().store();
+        for (repository, wanted_by) in std::mem::take(&mut self.left) {
             if Some(wanted_by) == store {
-                let seed = self.seed;
-                let known = self.shared.known.entry(repository);
-                let known = known.or_insert_with(|| SharedRepository::new(&self.settings, seed));
+                let pacing = self.settings.pacing;
+                let fresh = || SharedRepository::new(pacing.wait(repository, 0));
                 // Which path it was served at does not matter: it is opened again where it belongs, or closed.
-                known.open.get_or_insert_default();
+                self.known.entry(repository).or_insert_with(fresh).open.get_or_insert_default();
             }
         }
-        self.mark_all_shared();
-        self.shared.dirty.extend(self.replica.entries(GitConfig::slug()).map(|(object, _)| object));
+        self.mark_all();
+        self.stale.extend(fleet.config().entries(GitConfig::slug()).map(|(object, _)| object));
     }
 
     /// Everything is to be looked at again.
-    pub(super) fn mark_all_shared(&mut self) {
-        let shared = &mut self.shared;
-        shared.dirty.extend(shared.known.keys().copied());
+    pub fn mark_all(&mut self) {
+        self.stale.extend(self.known.keys().copied());
     }
 
-    /// When there is something to do for a shared repository: nothing while ConfigDB is not known completely.
-    pub(super) fn shared_deadline(&self) -> Option<Duration> {
-        self.shared.next_deadline().filter(|_| self.is_ready())
+    /// When there is something to do: nothing while ConfigDB is not known completely.
+    pub fn next_deadline(&self, fleet: &FleetView) -> Option<Duration> {
+        self.known.values().filter_map(SharedRepository::next_deadline).min().filter(|_| fleet.is_ready())
     }
 
     /// Brings every shared repository a step forward of which something has changed, or whose time has come.
-    pub(super) fn evaluate_shared(&mut self, now: Now) {
-        if !self.known {
-            return self.shared.dirty.clear();
+    pub fn reconcile(&mut self, fleet: &FleetView, now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !fleet.is_known() {
+            self.stale.clear();
+            return effects;
         }
         let due = |(uuid, repository): (&Uuid, &SharedRepository)| {
             repository.next_deadline().is_some_and(|at| at <= now.mono).then_some(*uuid)
         };
-        let due: Vec<Uuid> = self.shared.known.iter().filter_map(due).collect();
-        self.shared.dirty.extend(due);
-        while let Some(uuid) = self.shared.dirty.pop_first() {
-            self.evaluate_shared_one(uuid, now);
+        let due: Vec<Uuid> = self.known.iter().filter_map(due).collect();
+        self.stale.extend(due);
+        while let Some(uuid) = self.stale.pop_first() {
+            effects.extend(self.reconcile_one(fleet, uuid, now).into_iter().flatten());
         }
+        effects
     }
 
-    fn evaluate_shared_one(&mut self, uuid: Uuid, now: Now) {
-        let wanted = self.wanted_shared(uuid);
-        if wanted.is_none() && !self.shared.known.contains_key(&uuid) {
-            return;
+    fn reconcile_one(&mut self, fleet: &FleetView, uuid: Uuid, now: Now) -> [Option<Effect>; 2] {
+        let wanted = self.wanted(fleet, uuid);
+        if wanted.is_none() && !self.known.contains_key(&uuid) {
+            return [None, None];
         }
-        let seed = self.seed ^ uuid.as_u64_pair().1;
-        let settings = &self.settings;
-        let repository = self.shared.known.entry(uuid).or_insert_with(|| SharedRepository::new(settings, seed));
+        let pacing = self.settings.pacing;
+        let seed = pacing.seed_of(uuid, 0);
+        let repository = self.known.entry(uuid).or_insert_with(|| SharedRepository::new(pacing.wait(uuid, 0)));
         if repository.wanted != wanted {
             let before = repository.path().map(str::to_owned);
             repository.wanted = wanted;
-            repository.wait.forgive();
+            repository.wait.retry_now();
             repository.set_branches(seed, now);
             let after = repository.path().map(str::to_owned);
             self.claim_path(uuid, before, after);
         }
         let taken = self.path_taken_by(uuid);
-        let store = self.replica.store().filter(|_| self.replica.is_complete());
-        let Some(repository) = self.shared.known.get_mut(&uuid) else { return };
+        let store = fleet.config().store().filter(|_| fleet.config().is_complete());
+        let Some(repository) = self.known.get_mut(&uuid) else { return [None, None] };
         if repository.wait.is_over(now) {
-            repository.wait.forgive();
+            repository.wait.retry_now();
         }
         let action = store.and_then(|store| repository.next_action(taken.is_some(), store, now));
-        if let Some(action) = action {
+        let work = action.map(|action| {
             repository.under_way = Some(action.clone());
-            self.effects.push(Effect::Shared(SharedWork { repository: uuid, action }));
-        }
-        self.tell_shared(uuid, taken, now);
+            Effect::Shared(SharedWork { repository: uuid, action })
+        });
+        [work, self.publish(uuid, taken, now)]
     }
 
-    /// What ConfigDB says of it. None: it is no shared repository.
-    fn wanted_shared(&self, uuid: Uuid) -> Option<Result<Shared, String>> {
+    /// What ConfigDB says of it. None: it is not a shared repository.
+    fn wanted(&self, fleet: &FleetView, uuid: Uuid) -> Option<Result<Shared, String>> {
         let is_charts = uuid == known::repository::HELM_CHARTS;
         let is_shared = || {
-            let object = self.replica.object(uuid);
+            let object = fleet.config().object(uuid);
             object.is_some_and(|object| object.is_member_of(known::class::REPO_GROUP_SHARED))
         };
         if !is_charts && !is_shared() {
             return None;
         }
-        let entry = self.replica.entry(uuid, GitConfig::slug());
+        let entry = fleet.config().entry(uuid, GitConfig::slug());
         let wanted = match entry.map(configdb_contract::Entry::parse::<GitConfig>) {
             None if !is_charts => return None,
             None => Ok(GitConfig { path: shared_repository::HELM_PATH.to_owned(), ..GitConfig::default() }),
@@ -303,36 +304,36 @@ impl ClusterManager {
         }
         for (path, claims) in [(before, false), (after, true)] {
             let Some(path) = path else { continue };
-            let claimants = self.shared.claims.entry(path.clone()).or_default();
-            self.shared.dirty.extend(claimants.iter().copied());
+            let claimants = self.claims.entry(path.clone()).or_default();
+            self.stale.extend(claimants.iter().copied());
             if claims {
                 claimants.insert(uuid);
             } else {
                 claimants.remove(&uuid);
             }
             if claimants.is_empty() {
-                self.shared.claims.remove(&path);
+                self.claims.remove(&path);
             }
         }
     }
 
-    /// Who is served at the path instead: whoever is there already, else the first.
+    /// Which repository is served at the path instead: the one that is there already, else the first.
     fn path_taken_by(&self, uuid: Uuid) -> Option<Uuid> {
-        let path = self.shared.known.get(&uuid)?.path()?;
+        let path = self.known.get(&uuid)?.path()?;
         let rank = |claimant: &Uuid| {
-            let known = self.shared.known.get(claimant);
+            let known = self.known.get(claimant);
             (known.and_then(|known| known.open.as_deref()) != Some(path), *claimant)
         };
-        let first = self.shared.claims.get(path)?.iter().copied().min_by_key(rank)?;
+        let first = self.claims.get(path)?.iter().copied().min_by_key(rank)?;
         (first != uuid).then_some(first)
     }
 
-    /// The disk or another git server has answered.
-    pub(super) fn on_shared_result(&mut self, result: SharedResult, now: Now) {
+    /// The disk or another git server has answered. True: branch `main` has moved.
+    pub fn on_result(&mut self, result: SharedResult, now: Now) -> bool {
         let SharedResult { repository: uuid, branch, outcome } = result;
-        let Some(repository) = self.shared.known.get_mut(&uuid) else { return };
+        let Some(repository) = self.known.get_mut(&uuid) else { return false };
         let done = repository.under_way.take();
-        self.shared.dirty.insert(uuid);
+        self.stale.insert(uuid);
         if let Some(branch) = branch {
             return self.on_pulled(uuid, &branch, outcome, now);
         }
@@ -340,26 +341,27 @@ impl ClusterManager {
             (Ok(outcome), Some(SharedAction::Open { path, .. })) => {
                 repository.wait.succeeded();
                 repository.open = Some(path);
-                self.moved(uuid, outcome.main);
+                return self.moved(uuid, outcome.main);
             }
             (Ok(_), _) => {
                 repository.wait.succeeded();
                 repository.open = None;
                 repository.main = None;
-                let path = repository.path().and_then(|path| self.shared.claims.get(path));
+                let path = repository.path().and_then(|path| self.claims.get(path));
                 let others: Vec<Uuid> = path.into_iter().flatten().copied().collect();
-                self.shared.dirty.extend(others);
+                self.stale.extend(others);
             }
             (Err(reason), _) => {
                 tracing::warn!(repository = %uuid, error = reason, "work on a shared repository failed");
                 repository.wait.failed(reason, now);
             }
         }
+        false
     }
 
-    fn on_pulled(&mut self, uuid: Uuid, name: &str, outcome: Result<SharedOutcome, String>, now: Now) {
-        let Some(repository) = self.shared.known.get_mut(&uuid) else { return };
-        let Some(branch) = repository.branches.get_mut(name) else { return };
+    fn on_pulled(&mut self, uuid: Uuid, name: &str, outcome: Result<SharedOutcome, String>, now: Now) -> bool {
+        let Some(repository) = self.known.get_mut(&uuid) else { return false };
+        let Some(branch) = repository.branches.get_mut(name) else { return false };
         // A part of a second that two repositories do not have in common.
         let jitter = JITTER_MAX.mul_f64(f64::from(u16::try_from(uuid.as_u128() & 0xFFFF).unwrap_or(0)) / 65536.0);
         match outcome {
@@ -375,7 +377,7 @@ impl ClusterManager {
                 branch.at = Some(now.wall);
                 branch.error = None;
                 branch.diverged = outcome.diverged;
-                self.moved(uuid, outcome.main);
+                return self.moved(uuid, outcome.main);
             }
             Err(reason) => {
                 tracing::warn!(repository = %uuid, branch = name, error = reason, "a branch could not be pulled");
@@ -383,45 +385,41 @@ impl ClusterManager {
                 branch.error = Some(reason);
             }
         }
+        false
     }
 
-    /// Branch `main` of a shared repository is at a commit.
-    pub(super) fn moved(&mut self, uuid: Uuid, main: Option<String>) {
-        let Some(repository) = self.shared.known.get_mut(&uuid).filter(|repository| repository.main != main) else {
-            return;
+    /// Branch `main` of a shared repository is at a commit. True: it was at another before.
+    pub fn moved(&mut self, uuid: Uuid, main: Option<String>) -> bool {
+        let Some(repository) = self.known.get_mut(&uuid).filter(|repository| repository.main != main) else {
+            return false;
         };
         repository.main = main;
-        self.shared.dirty.insert(uuid);
-        if uuid == known::repository::HELM_CHARTS {
-            self.dirty.extend(self.clusters.keys());
-        } else if let Some(dependents) = self.dependents.get(&uuid) {
-            self.dirty.extend(dependents.iter().map(|(cluster, _)| *cluster));
-        }
+        self.stale.insert(uuid);
+        true
     }
 
     /// Somebody wants it pulled at once.
-    pub(super) fn pull_now(&mut self, uuid: Uuid, now: Now) {
-        let Some(repository) = self.shared.known.get_mut(&uuid) else { return };
+    pub fn pull_now(&mut self, uuid: Uuid, now: Now) {
+        let Some(repository) = self.known.get_mut(&uuid) else { return };
         for branch in repository.branches.values_mut() {
             branch.due = Some(now.mono);
             branch.retry.reset();
         }
-        repository.wait.forgive();
-        self.shared.dirty.insert(uuid);
+        repository.wait.retry_now();
+        self.stale.insert(uuid);
     }
 
     /// Brings the Device up to date; a repository that is neither wanted nor there has none.
-    fn tell_shared(&mut self, uuid: Uuid, taken: Option<Uuid>, now: Now) {
-        let Some(repository) = self.shared.known.get_mut(&uuid) else { return };
+    fn publish(&mut self, uuid: Uuid, taken: Option<Uuid>, now: Now) -> Option<Effect> {
+        let repository = self.known.get_mut(&uuid)?;
         let Some(wanted) = &repository.wanted else {
             if repository.open.is_none() && repository.under_way.is_none() {
-                let told = repository.device.is_some();
-                self.shared.known.remove(&uuid);
-                if told {
-                    self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device: repository::device(uuid) }));
-                }
+                let is_published = repository.device.is_some();
+                self.known.remove(&uuid);
+                let death = NodeUpdate::DeviceDeath { device: repository::device(uuid) };
+                return is_published.then_some(Effect::Node(death));
             }
-            return;
+            return None;
         };
         let refused = wanted.as_ref().err().cloned();
         let reason = refused.or_else(|| taken.map(|other| format!("path is that of repository {other} already")));
@@ -431,16 +429,17 @@ impl ClusterManager {
         let before = repository.device.as_ref().filter(|before| before.git_url.is_some() == is_open);
         let device = RepositoryDevice {
             since: before.map_or(now.wall, |before| before.since),
-            git_url: is_open.then(|| format!("{}/git/{path}", self.settings.cluster.git.own)),
+            git_url: is_open.then(|| format!("{}/git/{path}", self.settings.git_url)),
             path,
             reason,
             git_commit: repository.main.clone(),
             pulled: repository.pulled(),
         };
-        if repository.device.as_ref() != Some(&device) {
-            let metrics = device.to_metrics();
-            repository.device = Some(device);
-            self.effects.push(Effect::Node(NodeUpdate::DeviceBirth { device: repository::device(uuid), metrics }));
+        if repository.device.as_ref() == Some(&device) {
+            return None;
         }
+        let metrics = device.to_metrics();
+        repository.device = Some(device);
+        Some(Effect::Node(NodeUpdate::DeviceBirth { device: repository::device(uuid), metrics }))
     }
 }

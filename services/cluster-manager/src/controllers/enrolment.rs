@@ -1,4 +1,4 @@
-//! Identities: requests of clusters that enrol, the record of what was issued, and the list of what is void.
+//! The clusters' identities: requests of clusters that enrol, the record of what was issued, and the list of what is revoked.
 //!
 //! Nothing is answered that is not recorded: an answer is an effect of a turn that has read the record in ConfigDB.
 
@@ -16,9 +16,9 @@ use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use super::ClusterManager;
 use crate::authority::{self, Asked, Terms, Verdict};
 use crate::event::{Effect, IssueCertificate};
+use crate::fleet::FleetView;
 
 /// Most clusters that enrol at the same time; an operator sets fewer up in a day.
 const ASKING_MAX: usize = 1024;
@@ -35,6 +35,7 @@ pub struct Identity {
 }
 
 /// What ConfigDB says of a cluster's identities, or why it cannot be read.
+#[derive(Debug)]
 pub struct IdentityEntries {
     /// What was done.
     pub recorded: Result<Option<EdgeClusterIdentity>, EntryError>,
@@ -43,6 +44,12 @@ pub struct IdentityEntries {
 }
 
 impl IdentityEntries {
+    /// Reads them.
+    pub fn of(fleet: &FleetView, uuid: Uuid) -> Self {
+        let wanted = fleet.config().document(uuid).map(Option::unwrap_or_default);
+        Self { recorded: fleet.config().document(uuid), wanted }
+    }
+
     /// What was done, if it can be read.
     pub fn identity(&self) -> Option<&EdgeClusterIdentity> {
         self.recorded.as_ref().ok()?.as_ref()
@@ -63,33 +70,27 @@ impl IdentityEntries {
 
 /// A cluster that asks.
 #[derive(Debug, Clone)]
-pub struct Asking {
+struct Asking {
     node: EdgeNodeDescriptor,
     opened: Arc<Opened>,
     /// It asked since it was answered.
     due: bool,
 }
 
-/// What is void, and since when that was told.
+/// What is revoked, and since when that was published.
 #[derive(Debug, Default)]
-pub struct Revocations {
+struct Revocations {
     /// Serial numbers that the clusters' entries call revoked, with their ends.
     by_cluster: BTreeMap<Uuid, BTreeMap<String, String>>,
     /// Serial numbers of clusters whose object is gone, with their ends.
     orphans: BTreeMap<String, String>,
-    told: Option<BTreeMap<String, String>>,
+    published: Option<BTreeMap<String, String>>,
     stale: bool,
-    /// `Now::mono` at which it is told again.
-    pub due: Option<Duration>,
+    /// `Now::mono` at which it is published again.
+    due: Option<Duration>,
 }
 
 impl Revocations {
-    /// Every entry that there is will be told again.
-    pub fn forget_entries(&mut self) {
-        self.by_cluster.clear();
-        self.stale = true;
-    }
-
     /// Takes over what an entry calls revoked; nothing if there is none. Only a change makes the list anew, whatever else happens to the entries.
     fn set(&mut self, cluster: Uuid, revoked: BTreeMap<String, String>) {
         let before = if revoked.is_empty() {
@@ -113,21 +114,58 @@ fn forget(asking: &mut BTreeMap<Uuid, Asking>, uuid: Uuid, node: &EdgeNodeDescri
     }
 }
 
-impl ClusterManager {
-    /// Takes an event of a node by which that cluster asks to be certified.
-    pub(super) fn on_enrol_event(&mut self, uuid: Uuid, node: &EdgeNodeDescriptor, event: &HostEvent) {
-        let Some(identity) = &self.settings.identity else { return };
+/// What serving a cluster has come to.
+#[derive(Debug)]
+pub enum Served {
+    /// There is nothing to do.
+    Idle,
+    /// This is to be recorded first.
+    Record(Box<WriteRequest>),
+    /// It is answered.
+    Answered(Effect),
+}
+
+/// The identities of all clusters.
+#[derive(Debug)]
+pub struct EnrolmentController {
+    /// What clusters are enrolled with; None: none is.
+    identity: Option<Identity>,
+    asking: BTreeMap<Uuid, Asking>,
+    revocations: Revocations,
+}
+
+impl EnrolmentController {
+    /// No cluster has asked yet.
+    pub fn new(identity: Option<Identity>) -> Self {
+        Self { identity, asking: BTreeMap::new(), revocations: Revocations::default() }
+    }
+
+    /// Every entry will be told again.
+    pub fn forget_entries(&mut self) {
+        self.revocations.by_cluster.clear();
+        self.revocations.stale = true;
+    }
+
+    /// Takes an event of a node by which that cluster asks to be certified. `is_known`: there is such a cluster. True: it has to be served.
+    pub fn on_event(
+        &mut self,
+        uuid: Uuid,
+        is_known: bool,
+        node: &EdgeNodeDescriptor,
+        event: &HostEvent,
+    ) -> (bool, Option<Effect>) {
+        let Some(identity) = &self.identity else { return (false, None) };
         match event {
             HostEvent::NodeBirth { metrics, .. } => {
                 forget(&mut self.asking, uuid, node);
                 let request = metrics::bytes_of(metrics, REQUEST);
-                // Strangers cost nothing: only who could be let in is read.
-                let Some(request) = request.filter(|_| self.clusters.contains_key(&uuid)) else { return };
+                // Strangers cost nothing: only who could be enrolled is read.
+                let Some(request) = request.filter(|_| is_known) else { return (false, None) };
                 match identity.manager.open(uuid, &request) {
                     Ok(opened) if self.asking.len() < ASKING_MAX => {
                         let asking = Asking { node: node.clone(), opened: Arc::new(opened), due: true };
                         self.asking.insert(uuid, asking);
-                        self.dirty.insert(uuid);
+                        return (true, None);
                     }
                     Ok(_) => tracing::warn!(cluster_id = %uuid, "too many clusters enrol at the same time"),
                     Err(error) => {
@@ -138,43 +176,30 @@ impl ClusterManager {
             HostEvent::NodeData { .. } => match self.asking.get_mut(&uuid).filter(|asking| asking.node == *node) {
                 Some(asking) => {
                     asking.due = true;
-                    self.dirty.insert(uuid);
+                    return (true, None);
                 }
                 // Its birth came too early to be understood.
-                None if self.clusters.contains_key(&uuid) => {
-                    self.effects.push(Effect::Host(HostRequest::Rebirth { node: node.clone() }));
-                }
+                None if is_known => return (false, Some(Effect::Host(HostRequest::Rebirth { node: node.clone() }))),
                 None => {}
             },
             HostEvent::NodeDeath { .. } | HostEvent::NodeStale { .. } => forget(&mut self.asking, uuid, node),
             _ => {}
         }
+        (false, None)
     }
 
     /// In the quarantine group only clusters that are known become nodes.
-    pub(super) fn allow_enrolment(&mut self, uuid: Uuid, is_known: bool) {
-        let node = self.settings.identity.as_ref().and_then(|_| metrics::node(&self.settings.organisation, uuid).ok());
-        let Some(node) = node else { return };
-        let request = if is_known { HostRequest::Allow { node } } else { HostRequest::Forget { node } };
-        self.effects.push(Effect::Host(request));
-    }
-
-    /// Takes an event of the node by which a cluster in its own group asks for renewal.
-    pub(super) fn on_renewal_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent) {
-        let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) else { return };
-        let claims = self.claims.get(name.as_str()).into_iter().flatten();
-        // Where two clusters claim one name, it is the request that says whose it is.
-        for uuid in claims.copied().collect::<Vec<_>>() {
-            self.on_enrol_event(uuid, node, event);
-        }
+    pub fn allow(&self, fleet: &FleetView, uuid: Uuid, is_known: bool) -> Option<Effect> {
+        let node = self.identity.as_ref().and_then(|_| metrics::node(fleet.organisation(), uuid).ok())?;
+        Some(Effect::Host(if is_known { HostRequest::Allow { node } } else { HostRequest::Forget { node } }))
     }
 
     /// An entry about what was issued has changed.
-    pub(super) fn on_identity_entry(&mut self, uuid: Uuid, old: Option<&Entry>, new: Option<&Entry>) {
+    pub fn on_entry(&mut self, uuid: Uuid, old: Option<&Entry>, new: Option<&Entry>) {
         let identity = new.and_then(|entry| entry.parse::<EdgeClusterIdentity>().ok()).unwrap_or_default();
         let revoked = identity.certificates.into_iter().filter(|one| one.state == CertificateState::Revoked);
         self.revocations.set(uuid, revoked.map(|one| (one.serial, one.expires)).collect());
-        // Whoever deletes a cluster's object does not mean to leave its certificates good.
+        // Deleting the object of a cluster does not leave its certificates valid.
         if let (Some(old), None) = (old, new)
             && let Ok(identity) = old.parse::<EdgeClusterIdentity>()
         {
@@ -185,39 +210,39 @@ impl ClusterManager {
         }
     }
 
-    /// Brings the record of a cluster's identities up to date, and answers it if it asks and everything is recorded. True: something is being recorded.
-    pub(super) fn serve_identity(
+    /// Says what to record of a cluster's identities, or answers it if it asks and everything is recorded. `may_write`: nothing else is being written of the cluster.
+    pub fn serve(
         &mut self,
+        fleet: &FleetView,
         uuid: Uuid,
         entries: &IdentityEntries,
         group: &str,
-        gone: bool,
+        (gone, may_write): (bool, bool),
         now: Now,
-    ) -> bool {
-        let Some(Identity { manager, terms }) = self.settings.identity.clone() else { return false };
-        let busy = self.clusters.get(&uuid).is_none_or(|cluster| !cluster.may_write(now));
+    ) -> Served {
+        let Some(Identity { manager, terms }) = self.identity.clone() else { return Served::Idle };
         let (recorded, wanted) = match (&entries.recorded, &entries.wanted) {
             (Ok(recorded), Ok(wanted)) => (recorded.as_ref(), wanted),
             (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(cluster_id = %uuid, error = %error, "the cluster's identities cannot be read; nobody enrols");
-                return false;
+                tracing::warn!(cluster_id = %uuid, error = %error, "the cluster's identities cannot be read; it cannot enrol");
+                return Served::Idle;
             }
         };
-        if busy || (gone && recorded.is_none()) {
-            return false;
+        if !may_write || (gone && recorded.is_none()) {
+            return Served::Idle;
         }
         let current = authority::up_to_date(recorded, wanted, &terms, gone, now.wall);
         if recorded != Some(&current) {
-            return self.record_identity(uuid, &current, now);
+            return record(fleet, uuid, &current);
         }
-        let Some(asking) = self.asking.get_mut(&uuid).filter(|asking| asking.due && !gone) else { return false };
+        let Some(asking) = self.asking.get_mut(&uuid).filter(|asking| asking.due && !gone) else { return Served::Idle };
         let (node, opened) = (asking.node.clone(), Arc::clone(&asking.opened));
         let key = opened.key_hash();
         let count = u32::try_from(current.certificates.len()).unwrap_or(u32::MAX);
         let asked = Asked { by: &opened.by, key: &key, serial: manager.serial(uuid, &key, wanted.fence, count) };
         let answer = match authority::judge(&current, wanted, &terms, asked, now.wall) {
-            Verdict::Record(record) => return self.record_identity(uuid, &record, now),
-            Verdict::Refuse { record: Some(record), .. } => return self.record_identity(uuid, &record, now),
+            Verdict::Record(identity) => return record(fleet, uuid, &identity),
+            Verdict::Refuse { record: Some(identity), .. } => return record(fleet, uuid, &identity),
             Verdict::Grant(certificate) => {
                 tracing::info!(cluster_id = %uuid, serial = certificate.serial, "the cluster is certified");
                 Ok(certificate)
@@ -229,42 +254,39 @@ impl ClusterManager {
         };
         asking.due = false;
         let order = IssueCertificate { node, group: group.to_owned(), opened, answer };
-        self.effects.push(Effect::Enrol(Box::new(order)));
-        false
+        Served::Answered(Effect::Enrol(Box::new(order)))
     }
 
-    fn record_identity(&mut self, uuid: Uuid, identity: &EdgeClusterIdentity, now: Now) -> bool {
-        let etag = self.replica.entry(uuid, EdgeClusterIdentity::slug()).map(|entry| entry.etag);
-        match WriteRequest::put("", uuid).document(identity) {
-            Ok(write) => {
-                self.submit(uuid, vec![write.if_match(EdgeClusterIdentity::slug(), etag)], now);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(cluster_id = %uuid, error = %error, "identities have no JSON form");
-                false
-            }
+    /// Publishes what is revoked, when that has changed or was published long ago.
+    pub fn publish_revocations(&mut self, fleet: &FleetView, now: Now) -> Option<Effect> {
+        let revocations = &mut self.revocations;
+        let is_due = revocations.due.is_none_or(|due| due <= now.mono);
+        if self.identity.is_none() || !fleet.is_ready() || !(revocations.stale || is_due) {
+            return None;
         }
-    }
-
-    /// Reads the entries about a cluster's identities.
-    pub(super) fn identity_entries(&self, uuid: Uuid) -> IdentityEntries {
-        let wanted = self.replica.document(uuid).map(Option::unwrap_or_default);
-        IdentityEntries { recorded: self.replica.document(uuid), wanted }
-    }
-
-    /// Tells what is void, when that has changed or was told long ago.
-    pub(super) fn tell_revocations(&mut self, now: Now) {
-        let due = self.revocations.due.is_none_or(|due| due <= now.mono);
-        if self.settings.identity.is_none() || !self.is_ready() || !(self.revocations.stale || due) {
-            return;
+        revocations.stale = false;
+        let void = revocations.all();
+        if !is_due && revocations.published.as_ref() == Some(&void) {
+            return None;
         }
-        self.revocations.stale = false;
-        let void = self.revocations.all();
-        if due || self.revocations.told.as_ref() != Some(&void) {
-            self.revocations.due = Some(now.mono + REVOCATIONS_EVERY);
-            self.revocations.told = Some(void.clone());
-            self.effects.push(Effect::Revocations { void, at: now.wall });
+        revocations.due = Some(now.mono + REVOCATIONS_EVERY);
+        revocations.published = Some(void.clone());
+        Some(Effect::Revocations { void, at: now.wall })
+    }
+
+    /// `Now::mono` at which what is revoked is published again.
+    pub const fn next_deadline(&self) -> Option<Duration> {
+        self.revocations.due
+    }
+}
+
+fn record(fleet: &FleetView, uuid: Uuid, identity: &EdgeClusterIdentity) -> Served {
+    let etag = fleet.config().entry(uuid, EdgeClusterIdentity::slug()).map(|entry| entry.etag);
+    match WriteRequest::put("", uuid).document(identity) {
+        Ok(write) => Served::Record(Box::new(write.if_match(EdgeClusterIdentity::slug(), etag))),
+        Err(error) => {
+            tracing::warn!(cluster_id = %uuid, error = %error, "identities have no JSON form");
+            Served::Idle
         }
     }
 }

@@ -1,0 +1,103 @@
+//! What the cluster manager plans, a controller each. A controller owns its state: what it needs of the fleet it reads from the
+//! [`FleetView`](crate::fleet::FleetView), what it needs of another controller it is given, and what it wants done it returns.
+//!
+//! | controller | decides |
+//! |---|---|
+//! | [`accounts`] | which accounts ConfigDB has for a cluster's principals, and what its Keys node is answered |
+//! | [`attestation_policy`] | which policy each cluster's Join is sent |
+//! | [`bootstrap_grants`] | to which tokens each cluster's bootstrap script is offered |
+//! | [`deployments`] | what each cluster shall run: rendered, held by waves, sent to its Sync |
+//! | [`enrolment`] | which certificates clusters are issued, and which are revoked |
+//! | [`flux_sources`] | which commits each cluster's Sync is sent |
+//! | [`principals`] | which principals of the clusters' own accounts the KDC knows |
+//! | [`shared_repositories`] | which shared repositories are served, and pulled from elsewhere |
+
+pub mod accounts;
+pub mod attestation_policy;
+pub mod bootstrap_grants;
+pub mod deployments;
+pub mod enrolment;
+pub mod flux_sources;
+pub mod principals;
+pub mod shared_repositories;
+
+use std::time::Duration;
+
+use service_runtime::backoff::Backoff;
+use sparkplug::Now;
+use sparkplug::replication::Pace;
+use uuid::Uuid;
+
+/// How often something is tried or sent again, for any cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Pacing {
+    /// First and longest wait.
+    pub retry: (Duration, Duration),
+    /// Of this process.
+    pub seed: u64,
+}
+
+impl Pacing {
+    /// Another seed for each cluster and `purpose`, so that many clusters are not served at the same moment.
+    fn seed_of(&self, uuid: Uuid, purpose: u32) -> u64 {
+        (self.seed ^ uuid.as_u64_pair().1).rotate_left(purpose)
+    }
+
+    /// For what is sent.
+    pub fn of(&self, uuid: Uuid, purpose: u32) -> Pace {
+        Pace { first: self.retry.0, longest: self.retry.1, seed: self.seed_of(uuid, purpose) }
+    }
+
+    /// For what may fail.
+    pub fn wait(&self, uuid: Uuid, purpose: u32) -> Wait {
+        Wait::new(self.retry, self.seed_of(uuid, purpose))
+    }
+}
+
+/// Waits after a failure, longer each time.
+#[derive(Debug, Clone)]
+pub struct Wait {
+    backoff: Backoff,
+    until: Option<Duration>,
+    reason: Option<String>,
+}
+
+impl Wait {
+    /// No failure yet.
+    pub fn new((first, longest): (Duration, Duration), seed: u64) -> Self {
+        Self { backoff: Backoff::new(first, longest, seed), until: None, reason: None }
+    }
+
+    /// It worked.
+    pub fn succeeded(&mut self) {
+        self.until = None;
+        self.reason = None;
+        self.backoff.reset();
+    }
+
+    /// It did not work.
+    pub fn failed(&mut self, reason: String, now: Now) {
+        self.until = Some(now.mono + self.backoff.next_delay());
+        self.reason = Some(reason);
+    }
+
+    /// Something changed: the next try need not wait.
+    pub const fn retry_now(&mut self) {
+        self.until = None;
+    }
+
+    /// Until when something is waited for.
+    pub const fn until(&self) -> Option<Duration> {
+        self.until
+    }
+
+    /// Why it did not work last.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// Nothing is waited for.
+    pub fn is_over(&self, now: Now) -> bool {
+        self.until.is_none_or(|until| until <= now.mono)
+    }
+}

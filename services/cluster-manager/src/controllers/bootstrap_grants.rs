@@ -1,0 +1,108 @@
+//! To which tokens the bootstrap script of each cluster is offered, and which script that is.
+//!
+//! A cluster that is set up offers its script to every token in its `EdgeClusterEnrolment` entry. When a token ends is for those to say who see the clock when it is used.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster_manager_contract::BootstrapReport;
+use configdb_schema::Document;
+use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterSetup};
+use uuid::Uuid;
+
+use super::enrolment::IdentityEntries;
+use crate::bootstrap::site::SiteScript;
+use crate::bootstrap::{BootstrapGrant, OfferedToken};
+use crate::event::Effect;
+use crate::fleet::FleetView;
+
+/// The scripts of all clusters.
+#[derive(Debug)]
+pub struct BootstrapGrantsController {
+    /// Base URL of the own git server.
+    git_url: String,
+    /// The site's own script.
+    script: Option<Arc<SiteScript>>,
+    /// As the HTTP server was given them last.
+    grants: BTreeMap<Uuid, BootstrapGrant>,
+}
+
+impl BootstrapGrantsController {
+    /// Nothing is offered. `git_url`: base URL of the own git server.
+    pub const fn new(git_url: String) -> Self {
+        Self { git_url, script: None, grants: BTreeMap::new() }
+    }
+
+    /// Takes the site's own script over, if it can be used; else the shipped one stays in use.
+    ///
+    /// # Errors
+    /// Why the script cannot be used.
+    pub fn on_script(&mut self, json: Option<&str>) -> (Result<(), String>, Option<Effect>) {
+        let read = json.map(SiteScript::read).transpose();
+        if let Err(error) = &read {
+            tracing::warn!(error, "the BootstrapScript entry cannot be used; the shipped script is");
+        }
+        let result = read.as_ref().map(|_| ()).map_err(ToString::to_string);
+        let script = read.ok().flatten().map(Arc::new);
+        let is_other = self.script != script;
+        self.script.clone_from(&script);
+        (result, is_other.then_some(Effect::Script(script)))
+    }
+
+    /// The site's own script is in use.
+    pub const fn is_site_script(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// To whom the script of a cluster is offered.
+    pub fn grant(&self, uuid: Uuid) -> Option<&BootstrapGrant> {
+        self.grants.get(&uuid)
+    }
+
+    /// Brings the offer of a cluster up to date. `record` is that of its set-up if it is ready.
+    pub fn reconcile(
+        &mut self,
+        fleet: &FleetView,
+        uuid: Uuid,
+        record: Option<&EdgeClusterSetup>,
+        entries: &IdentityEntries,
+    ) -> (BootstrapReport, Option<Effect>) {
+        let entry = fleet.config().entry(uuid, EdgeClusterEnrolment::slug());
+        let tokens = entries.wanted.iter().flat_map(|wanted| &wanted.tokens);
+        let offer = record.and_then(|record| {
+            let spec = record.spec.as_ref()?;
+            Some(BootstrapGrant {
+                name: spec.name.clone(),
+                namespace: spec.namespace.clone(),
+                bare: spec.bare,
+                self_link: record.self_link.clone()?,
+                manager_key: entries.identity().map(|identity| identity.key.clone()).filter(|key| !key.is_empty()),
+                tokens: tokens.filter_map(OfferedToken::of).collect(),
+            })
+        });
+        let report = BootstrapReport {
+            url: offer.as_ref().map(|_| enrolment_protocol::bootstrap::script_url(&self.git_url, uuid)),
+            enrolment: entry.filter(|_| offer.is_some()).map(|entry| entry.etag.to_string()),
+        };
+        (report, self.set(uuid, offer.filter(|offer| !offer.tokens.is_empty())))
+    }
+
+    fn set(&mut self, uuid: Uuid, offer: Option<BootstrapGrant>) -> Option<Effect> {
+        let before = match offer.clone() {
+            Some(offer) => self.grants.insert(uuid, offer),
+            None => self.grants.remove(&uuid),
+        };
+        (before != offer).then_some(Effect::BootstrapGrant { cluster: uuid, offer })
+    }
+
+    /// The cluster is gone.
+    pub fn forget(&mut self, uuid: Uuid) -> Option<Effect> {
+        self.set(uuid, None)
+    }
+
+    /// Only these clusters are left.
+    pub fn retain(&mut self, is_left: impl Fn(&Uuid) -> bool) -> Vec<Effect> {
+        let gone: Vec<Uuid> = self.grants.keys().copied().filter(|uuid| !is_left(uuid)).collect();
+        gone.into_iter().filter_map(|uuid| self.forget(uuid)).collect()
+    }
+}

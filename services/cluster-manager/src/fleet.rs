@@ -1,0 +1,507 @@
+//! What the cluster manager knows of the fleet, and does not decide: replicas of ConfigDB and of every cluster's Sync, Join and Keys, and who claims which name.
+//!
+//! Events change it ([`FleetView::on_host_event`], [`FleetView::poll_change`]) and say whom they concern; controllers read it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use configdb_contract::Entry;
+use configdb_contract::{Change, ConfigReplica, configdb_node};
+use configdb_schema::document::{EdgeClusterRecovery, EdgeClusterStatus, EdgeDeployment, GitRef, JsonObject};
+use configdb_schema::{ClusterName, Organisation};
+use edge_sync_contract::{DesiredIndex, SyncReplica};
+use join_service_contract::JoinReplica;
+use krb_keys_contract::KeysReplica;
+use krb_keys_contract::names::account::WISH;
+use serde_json::Value;
+use sparkplug::host::HostEvent;
+use sparkplug::replication::{Origin, ReplicaChange};
+use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
+use uuid::Uuid;
+
+use crate::catalog::{self, Catalog};
+use crate::setup::Edge;
+
+/// Most nodes of each kind that are listened to; more than any organisation has clusters.
+const NODES_MAX: usize = 20_000;
+
+/// A Sync that was ever born.
+#[derive(Debug, Clone)]
+pub struct Sync {
+    /// What it says.
+    pub replica: SyncReplica,
+    /// UTC ms since when it is alive, or not.
+    pub since: Option<u64>,
+    /// `Now::mono` at which it died, or at which something of it was missed: it may have died since.
+    lost_at: Option<Duration>,
+    /// `Now::mono` of the first request for its birth since then, in this session of the host: only who was asked can be said not to answer.
+    asked_at: Option<Duration>,
+    /// Something of it was missed, and it was not born again in time.
+    is_given_up: bool,
+}
+
+impl Sync {
+    fn new(address: EdgeNodeDescriptor) -> Self {
+        Self { replica: SyncReplica::new(address), since: None, lost_at: None, asked_at: None, is_given_up: false }
+    }
+
+    /// Born, not dead as far as is known, and not away for so long that it must be.
+    pub const fn is_alive(&self) -> bool {
+        self.replica.is_alive() && !self.is_given_up
+    }
+
+    /// Alive, and nothing of it was missed.
+    pub const fn is_current(&self) -> bool {
+        self.replica.is_current()
+    }
+
+    /// Takes an event over; true if something was about it.
+    fn on_event(&mut self, event: &HostEvent, now: Now) -> bool {
+        let (was_alive, was_current) = (self.is_alive(), self.is_current());
+        let change = self.replica.on_event(event);
+        let asked_at = self.asked_at;
+        if self.is_current() {
+            self.lost_at = None;
+            self.asked_at = None;
+            self.is_given_up = false;
+        } else if was_current || was_alive && !self.replica.is_alive() {
+            self.lost_at = Some(now.mono);
+            self.asked_at = None;
+        }
+        match event {
+            HostEvent::Offline { .. } => self.asked_at = None,
+            HostEvent::RebirthRequested { .. } if !self.is_current() => {
+                self.asked_at = self.asked_at.or(Some(now.mono));
+            }
+            _ => {}
+        }
+        if self.is_alive() != was_alive {
+            self.since = Some(now.wall);
+        }
+        if let Some(ReplicaChange::Other(device)) = &change {
+            tracing::debug!(node = %self.replica.address(), device_id = %device, "a device of Sync cannot be used");
+        }
+        change.is_some() || self.asked_at != asked_at
+    }
+
+    /// `Now::mono` since when nothing was received of it though it should have been, in a session of the host that began then. None: it is current, or was not asked yet.
+    fn silent_since(&self, online_since: Duration) -> Option<Duration> {
+        if self.is_current() {
+            return None;
+        }
+        let lost_at = self.lost_at.unwrap_or_default();
+        let died_in_this_session = !self.replica.is_alive() && lost_at >= online_since;
+        if died_in_this_session { Some(lost_at) } else { self.asked_at }
+    }
+}
+
+/// Whom an event of a cluster's own nodes concerns.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Affected {
+    /// Clusters that have something to do.
+    pub clusters: BTreeSet<Uuid>,
+    /// Of them those whose Keys node wants other accounts than before.
+    pub accounts: BTreeSet<Uuid>,
+}
+
+/// On which cluster a deployment was and is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// Before its entry changed.
+    pub before: Option<Uuid>,
+    /// As far as its entry says.
+    pub now: Option<Uuid>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FleetView {
+    organisation: Organisation,
+    /// How long a Sync must be away before it counts as gone.
+    away: Duration,
+    config: ConfigReplica,
+    /// Newest revision of an entry seen. It runs ahead of the replica's revision within a turn of ConfigDB, whose data come before its revision.
+    newest_revision: u64,
+    /// The replica was complete once, with this store.
+    is_known: bool,
+    catalog: Catalog,
+    /// Clusters that are or want to be called so.
+    claims: BTreeMap<String, BTreeSet<Uuid>>,
+    /// On which cluster a deployment is.
+    deployments: BTreeMap<Uuid, Uuid>,
+    /// Of which cluster an account of the set-up is.
+    accounts: BTreeMap<Uuid, Uuid>,
+    /// Where clusters stay in git repositories; of those that stay anywhere.
+    pins: BTreeMap<Uuid, BTreeMap<Uuid, GitRef>>,
+    no_pins: BTreeMap<Uuid, GitRef>,
+    /// By the name of the cluster.
+    syncs: BTreeMap<String, Sync>,
+    joins: BTreeMap<String, JoinReplica>,
+    keys: BTreeMap<String, KeysReplica>,
+    /// The Host Application's session is up since then.
+    online_since: Option<Duration>,
+}
+
+impl FleetView {
+    /// Nothing is known. `away`: how long a Sync must be away before it counts as gone.
+    pub fn new(organisation: Organisation, away: Duration) -> Self {
+        let config = ConfigReplica::new(configdb_node(&organisation));
+        Self {
+            organisation,
+            away,
+            config,
+            newest_revision: 0,
+            is_known: false,
+            catalog: Catalog::default(),
+            claims: BTreeMap::new(),
+            deployments: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            no_pins: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            joins: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            online_since: None,
+        }
+    }
+
+    /// Prefix of all groups.
+    pub const fn organisation(&self) -> &Organisation {
+        &self.organisation
+    }
+
+    /// ConfigDB's objects and entries.
+    pub const fn config(&self) -> &ConfigReplica {
+        &self.config
+    }
+
+    /// Templates and repositories, read.
+    pub const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// ConfigDB was known completely once, with this store. Without that nothing may be concluded.
+    pub const fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// ConfigDB is known completely now.
+    pub const fn is_ready(&self) -> bool {
+        self.is_known && self.config.is_complete()
+    }
+
+    /// The newest revision of the store that was seen.
+    pub fn revision(&self) -> u64 {
+        self.config.revision().max(self.newest_revision)
+    }
+
+    /// Takes an event over. What it changed in ConfigDB is to be taken by [`Self::poll_change`] first.
+    pub fn on_host_event(&mut self, event: &HostEvent, now: Now) {
+        match event {
+            HostEvent::Online => self.online_since = Some(now.mono),
+            HostEvent::Offline { .. } => {
+                self.online_since = None;
+                for sync in self.syncs.values_mut() {
+                    sync.on_event(event, now);
+                }
+                for join in self.joins.values_mut() {
+                    join.on_event(event);
+                }
+                for keys in self.keys.values_mut() {
+                    keys.on_event(event);
+                }
+            }
+            _ => {}
+        }
+        self.config.on_event(event);
+    }
+
+    /// The next change of ConfigDB.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        let change = self.config.poll_change();
+        if matches!(change, Some(Change::StoreReplaced { .. })) {
+            self.is_known = false;
+        }
+        change
+    }
+
+    /// Everything is learnt again: from here on ConfigDB is known completely, and its entries are told one by one.
+    pub fn rebuild(&mut self) {
+        self.is_known = true;
+        self.catalog = Catalog::default();
+        self.claims.clear();
+        self.deployments.clear();
+        self.accounts.clear();
+        self.pins.clear();
+    }
+
+    /// Takes an entry over; None: there is none. Says what the templates among them affect.
+    pub fn on_entry(&mut self, object: Uuid, slug: &str, new: Option<&Entry>) -> Option<catalog::Affected> {
+        self.newest_revision = self.newest_revision.max(new.map_or(0, |entry| entry.revision));
+        self.catalog.set(object, slug, new.map(|entry| &*entry.json))
+    }
+
+    /// Takes an event of a cluster's Sync over.
+    pub fn on_sync_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent, now: Now) -> Affected {
+        let Some(name) = self.organisation.cluster_of_group(node.group.as_str()).map(String::from) else {
+            return Affected::default();
+        };
+        let fresh = || Sync::new(node.clone());
+        let Some(sync) = admitted(&mut self.syncs, &name, event, fresh) else { return Affected::default() };
+        let clusters = if sync.on_event(event, now) { self.claimants(&name) } else { BTreeSet::new() };
+        Affected { clusters, accounts: BTreeSet::new() }
+    }
+
+    /// Takes an event of a cluster's Join over.
+    pub fn on_join_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent) -> Affected {
+        let Some(name) = self.organisation.cluster_of_group(node.group.as_str()).map(String::from) else {
+            return Affected::default();
+        };
+        let fresh = || JoinReplica::new(node.clone());
+        let Some(join) = admitted(&mut self.joins, &name, event, fresh) else { return Affected::default() };
+        let clusters = if join.on_event(event).is_some() { self.claimants(&name) } else { BTreeSet::new() };
+        Affected { clusters, accounts: BTreeSet::new() }
+    }
+
+    /// Takes an event of a cluster's Keys node over.
+    pub fn on_keys_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent) -> Affected {
+        let Some(name) = self.organisation.cluster_of_group(node.group.as_str()).map(String::from) else {
+            return Affected::default();
+        };
+        let fresh = || KeysReplica::new(node.clone());
+        let Some(keys) = admitted(&mut self.keys, &name, event, fresh) else { return Affected::default() };
+        let was_complete = keys.is_complete();
+        keys.on_event(event);
+        // That it shows an answer changes nothing of what it wants.
+        let wants_other = match event {
+            HostEvent::DeviceData { metrics, .. } => metrics.iter().any(|metric| &*metric.name == WISH),
+            HostEvent::NodeData { .. } => keys.is_complete() != was_complete,
+            _ => true,
+        };
+        let clusters = self.claimants(&name);
+        let accounts = if wants_other { clusters.clone() } else { BTreeSet::new() };
+        Affected { clusters, accounts }
+    }
+
+    /// On which cluster a deployment is, as far as its entry says.
+    pub fn cluster_of_deployment(&self, deployment: Uuid) -> Option<Uuid> {
+        self.deployments.get(&deployment).copied()
+    }
+
+    /// The entry of a deployment changed.
+    pub fn place(&mut self, deployment: Uuid, entry: Option<&Entry>) -> Placement {
+        let before = self.cluster_of_deployment(deployment);
+        let now = entry.and_then(|entry| match entry.parse::<EdgeDeployment>() {
+            Ok(deployment) => Some(deployment.cluster),
+            // What can be read of it decides whose workload it is, so that it is not taken for deleted.
+            Err(_) => {
+                let object = serde_json::from_str::<JsonObject>(&entry.json).ok();
+                object.and_then(|object| object.get("cluster").and_then(Value::as_str)?.parse().ok()).or(before)
+            }
+        });
+        match now {
+            Some(cluster) => self.deployments.insert(deployment, cluster),
+            None => self.deployments.remove(&deployment),
+        };
+        Placement { before, now }
+    }
+
+    /// Where a cluster stays in git repositories.
+    pub fn pins(&self, uuid: Uuid) -> &BTreeMap<Uuid, GitRef> {
+        self.pins.get(&uuid).unwrap_or(&self.no_pins)
+    }
+
+    /// Where a cluster stays in git repositories has changed.
+    pub fn set_pins(&mut self, uuid: Uuid, pins: BTreeMap<Uuid, GitRef>) {
+        if pins.is_empty() {
+            self.pins.remove(&uuid);
+        } else {
+            self.pins.insert(uuid, pins);
+        }
+    }
+
+    /// The cluster whose set-up made an account.
+    pub fn cluster_of_account(&self, account: Uuid) -> Option<Uuid> {
+        self.accounts.get(&account).copied()
+    }
+
+    /// The set-up of a cluster makes that account.
+    pub fn add_account(&mut self, account: Uuid, cluster: Uuid) {
+        self.accounts.insert(account, cluster);
+    }
+
+    /// Nothing is left of a cluster.
+    pub fn remove_accounts(&mut self, cluster: Uuid) {
+        self.accounts.retain(|_, of| *of != cluster);
+    }
+
+    /// Clusters that are or want to be called so.
+    pub fn claimants(&self, name: &str) -> BTreeSet<Uuid> {
+        self.claims.get(name).cloned().unwrap_or_default()
+    }
+
+    /// A cluster is or wants to be called otherwise than before. Says who has or had one of the names, and may have waited for one.
+    pub fn set_claims(&mut self, uuid: Uuid, before: &BTreeSet<String>, names: &BTreeSet<String>) -> BTreeSet<Uuid> {
+        let mut affected = BTreeSet::new();
+        for name in before.symmetric_difference(names) {
+            let claimants = self.claims.entry(name.clone()).or_default();
+            affected.extend(claimants.iter().copied());
+            if names.contains(name) {
+                claimants.insert(uuid);
+            } else {
+                claimants.remove(&uuid);
+            }
+            if claimants.is_empty() {
+                self.claims.remove(name);
+            }
+        }
+        affected
+    }
+
+    /// Of a cluster that nothing claims any more, what its nodes say is dropped: a later reader has to receive their births. Says which nodes that are.
+    pub fn forget_unclaimed(&mut self, name: &str) -> Vec<EdgeNodeDescriptor> {
+        if self.claims.contains_key(name) {
+            return Vec::new();
+        }
+        self.joins.remove(name);
+        self.keys.remove(name);
+        let nodes = [self.sync_node(name), self.join_node(name), self.keys_node(name)];
+        nodes.into_iter().flatten().collect()
+    }
+
+    /// A node is not asked for its birth any more. The death of a Sync may go unheard from here on, so what is known of it is dropped.
+    pub fn forget(&mut self, node: &EdgeNodeDescriptor) {
+        // A Join without a policy is not waited for, but goes on being told that there is none.
+        if node.edge_node.as_str() == edge_sync_contract::names::EDGE_NODE_ID
+            && let Some(name) = self.organisation.cluster_of_group(node.group.as_str())
+        {
+            self.syncs.remove(name.as_str());
+        }
+    }
+
+    fn group(&self, cluster: &str) -> Option<GroupId> {
+        GroupId::new(self.organisation.cluster_group(&ClusterName::new(cluster).ok()?)).ok()
+    }
+
+    /// The Sync node of a cluster of that name.
+    pub fn sync_node(&self, cluster: &str) -> Option<EdgeNodeDescriptor> {
+        self.group(cluster).map(edge_sync_contract::names::sync_node)
+    }
+
+    /// The Join node of a cluster of that name.
+    pub fn join_node(&self, cluster: &str) -> Option<EdgeNodeDescriptor> {
+        self.group(cluster).map(join_service_contract::join_node)
+    }
+
+    /// The Keys node of a cluster of that name.
+    pub fn keys_node(&self, cluster: &str) -> Option<EdgeNodeDescriptor> {
+        self.group(cluster).map(krb_keys_contract::names::keys_node)
+    }
+
+    /// The Sync of a cluster, if it says that it is that cluster's.
+    pub fn sync_of(&self, uuid: Uuid, name: &str) -> Option<&Sync> {
+        self.syncs.get(name).filter(|sync| sync.replica.node().is_some_and(|node| node.cluster_uuid == uuid))
+    }
+
+    /// The Join node of a cluster, if it says that it is that cluster's.
+    pub fn join_of(&self, uuid: Uuid, name: &str) -> Option<&JoinReplica> {
+        self.joins.get(name).filter(|join| join.node().is_some_and(|node| node.cluster_uuid == uuid))
+    }
+
+    /// The Keys node of a cluster, if it says that it is that cluster's and is known completely.
+    pub fn keys_of(&self, uuid: Uuid, name: &str) -> Option<&KeysReplica> {
+        let keys = self.keys.get(name).filter(|keys| keys.node().is_some_and(|node| node.cluster == uuid));
+        keys.filter(|keys| keys.is_complete())
+    }
+
+    /// What is wrong if another cluster's Sync speaks in this cluster's group.
+    pub fn foreign_sync(&self, uuid: Uuid, name: &str) -> Option<String> {
+        let sync = self.syncs.get(name).filter(|sync| sync.is_alive())?;
+        let other = sync.replica.node()?.cluster_uuid;
+        (other != uuid).then(|| {
+            format!("the Sync in this cluster's group says that it is of cluster {other}; bootstrap the edge again")
+        })
+    }
+
+    /// The certificate that a cluster's Sync reports; of one that is away the last that it did.
+    pub fn sealing_certificate(&self, uuid: Uuid, name: &str) -> Option<String> {
+        let reported = self.sync_of(uuid, name).and_then(|sync| sync.replica.node()?.sealing_certificate.clone());
+        reported.or_else(|| self.config.document::<EdgeClusterStatus>(uuid).ok().flatten()?.kubeseal_cert)
+    }
+
+    /// What is left of a cluster at its edge.
+    pub fn edge_left(&self, uuid: Uuid, name: Option<&str>, now: Now) -> Edge {
+        let Some(name) = name else { return Edge::Away };
+        match self.syncs.get(name).filter(|sync| sync.is_current()) {
+            Some(sync) if self.sync_of(uuid, name).is_none() => {
+                // Of another cluster: nothing of this one is there.
+                if sync.replica.node().is_some() { Edge::Away } else { Edge::Unknown }
+            }
+            Some(sync) if !sync.replica.is_complete() => Edge::Unknown,
+            Some(sync) => {
+                let left = sync.replica.devices().deployments.len();
+                let deployments = BTreeMap::new();
+                let empty = DesiredIndex { version: 0, deployments, origin: None, follows: None, entries: None };
+                let accepted = sync.replica.node().is_some_and(|node| node.desired_digest == Some(empty.digest()));
+                if left == 0 && accepted { Edge::Empty } else { Edge::Busy(left) }
+            }
+            None if self.is_away(name, now) => Edge::Away,
+            None => Edge::Unknown,
+        }
+    }
+
+    /// Since when a Sync is not current; None: it is, the own session is down, or it has not been asked for its birth since.
+    pub fn lost_at(&self, name: &str) -> Option<Duration> {
+        let online_since = self.online_since?;
+        self.syncs.get(name).map_or(Some(online_since), |sync| sync.silent_since(online_since))
+    }
+
+    /// When a Sync that is not current counts as away. None: see [`Self::lost_at`].
+    pub fn away_at(&self, name: &str) -> Option<Duration> {
+        Some(self.lost_at(name)? + self.away)
+    }
+
+    /// Whether a Sync counts as away.
+    pub fn is_away(&self, name: &str, now: Now) -> bool {
+        self.away_at(name).is_some_and(|at| at <= now.mono)
+    }
+
+    /// When a Sync of which something was missed is given up, unless it is born before. None: there is nothing to give up.
+    pub fn give_up_at(&self, name: &str) -> Option<Duration> {
+        self.syncs.get(name).filter(|sync| sync.is_alive() && !sync.is_current())?;
+        self.away_at(name)
+    }
+
+    /// Gives a Sync up of which something was missed and that was not born in time: it died unheard, while the own session was down.
+    pub fn give_up(&mut self, name: &str, now: Now) {
+        if self.give_up_at(name).is_some_and(|at| at <= now.mono)
+            && let Some(sync) = self.syncs.get_mut(name)
+        {
+            sync.is_given_up = true;
+            sync.since = Some(now.wall);
+        }
+    }
+
+    /// Where that comes from which a cluster is sent: this store, at the epoch that an operator released the cluster to.
+    pub fn origin(&self, uuid: Uuid) -> Option<Origin> {
+        let recovery = self.config.document::<EdgeClusterRecovery>(uuid).unwrap_or_else(|error| {
+            tracing::warn!(cluster_id = %uuid, error = %error, "EdgeClusterRecovery cannot be read; the cluster is not released");
+            None
+        });
+        let released = recovery.filter(|recovery| Some(recovery.store) == self.config.store());
+        self.config.origin(released.map_or(0, |recovery| recovery.epoch))
+    }
+}
+
+/// The copy of a cluster's node. The first birth makes one, as long as there are not too many.
+fn admitted<'a, T>(
+    nodes: &'a mut BTreeMap<String, T>,
+    name: &str,
+    event: &HostEvent,
+    fresh: impl FnOnce() -> T,
+) -> Option<&'a mut T> {
+    if !nodes.contains_key(name) && nodes.len() < NODES_MAX && matches!(event, HostEvent::NodeBirth { .. }) {
+        nodes.insert(name.to_owned(), fresh());
+    }
+    nodes.get_mut(name)
+}

@@ -1,0 +1,179 @@
+//! The turn of the cluster manager: each affected cluster goes through all controllers, in this order.
+//!
+//! Set-up comes first, because the others go by what it decides; the cluster's Device comes last, because it shows what they have found.
+
+use cluster_manager_contract::{SetupState, names};
+use configdb_contract::WriteRequest;
+use configdb_schema::known;
+use edge_sync_contract::source::{OTHERS_MAX, Others};
+use sparkplug::Now;
+use uuid::Uuid;
+
+use super::ClusterManager;
+use super::cluster::{Published, name_of};
+use super::rollout::Evaluated;
+use crate::controllers::deployments::{Outcome, Target};
+use crate::controllers::enrolment::{IdentityEntries, Served};
+use crate::controllers::flux_sources::Commits;
+use crate::setup::{self, Account, Facts};
+
+impl ClusterManager {
+    /// Runs the controllers for each cluster that something has changed for. Without knowing ConfigDB completely nothing may be concluded.
+    pub(super) fn run_controllers(&mut self, now: Now) {
+        if !self.fleet.is_known() {
+            return self.dirty.clear();
+        }
+        while let Some(uuid) = self.dirty.pop_first() {
+            self.evaluate(uuid, now);
+        }
+    }
+
+    /// Brings one cluster a step forward: its set-up decides the next step, and each controller compares what shall be with what is.
+    fn evaluate(&mut self, uuid: Uuid, now: Now) {
+        if !self.clusters.contains_key(&uuid) {
+            return;
+        }
+        let read = self.read(uuid);
+        let name = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
+        for account in Account::ALL {
+            self.fleet.add_account(account.uuid(uuid, read.recorded()), uuid);
+        }
+        self.render_repository(uuid, &read);
+        if let Some(name) = &name {
+            self.fleet.give_up(name, now);
+        }
+        let blocker = self.repository_blocker(uuid, &read);
+        let repository = self.repository(uuid, blocker.is_some(), now);
+        let facts = Facts { repository: repository.clone(), ..self.facts(uuid, &read, name.as_deref(), now) };
+        let decision = setup::decide(&facts);
+        let Some(state) = decision.state else {
+            self.remove(uuid);
+            return self.answer_lines(uuid, false, now);
+        };
+        let published = read.recorded().is_some_and(|record| record.self_link.is_some());
+        self.expect(uuid, name.as_deref().filter(|_| published));
+        let deleting = matches!(state, SetupState::Deleting | SetupState::Waiting);
+        // A tear-down first makes the certificates void; otherwise only a cluster that is set up has any.
+        let recording = self.fleet.config().is_complete() && (deleting || state == SetupState::Ready) && {
+            let group = name.as_ref().map(|name| format!("{}-{name}", self.settings.organisation));
+            group.is_some_and(|group| self.enrol(uuid, &read.identity, &group, deleting, now))
+        };
+        if self.fleet.config().is_complete() && !recording {
+            self.act(uuid, &decision, &read, (name.as_deref(), blocker.is_some()), now);
+        }
+        self.serve_accounts(uuid, name.as_deref().filter(|_| published && !deleting), now);
+        let deployments = self.reconcile_deployments(uuid, name.as_deref(), deleting, now);
+        if let Some(name) = name.as_ref().filter(|_| !deleting) {
+            self.send_commits(uuid, name, now);
+        }
+        let settling = Evaluated { repository, reason: decision.reason.as_deref(), blocker };
+        self.settle_repository(uuid, name.as_deref().filter(|_| !deleting), &read, settling, now);
+        let policy =
+            name.as_ref().map(|name| self.attestation_policy.reconcile(&self.fleet, (uuid, name), deleting, now));
+        let (join, policy) = policy.unwrap_or_default();
+        let is_ready = state == SetupState::Ready;
+        let record = read.recorded().filter(|_| is_ready);
+        let (bootstrap, grant) = self.bootstrap_grants.reconcile(&self.fleet, uuid, record, &read.identity);
+        self.effects.extend(policy.into_iter().chain(grant));
+        self.answer_lines(uuid, is_ready, now);
+        let told = Published { state, decision, deployments, join, bootstrap };
+        self.tell(uuid, &read, told, now);
+        self.set_deadline(uuid, name.as_deref(), deleting, now);
+    }
+
+    /// Brings the record of a cluster's identities up to date, or answers it. True: something is being recorded.
+    fn enrol(&mut self, uuid: Uuid, entries: &IdentityEntries, group: &str, gone: bool, now: Now) -> bool {
+        let may_write = self.clusters.get(&uuid).is_some_and(|cluster| cluster.may_write(now));
+        match self.enrolment.serve(&self.fleet, uuid, entries, group, (gone, may_write), now) {
+            Served::Idle => false,
+            Served::Record(write) => {
+                self.submit(uuid, vec![*write], now);
+                true
+            }
+            Served::Answered(answer) => {
+                self.effects.push(answer);
+                false
+            }
+        }
+    }
+
+    fn serve_accounts(&mut self, uuid: Uuid, name: Option<&str>, now: Now) {
+        let outcome = self.accounts.reconcile(&self.fleet, uuid, name, now);
+        for write in outcome.writes {
+            let object = write.object;
+            let id = self.requests.next_id();
+            let write = WriteRequest { id: id.clone(), ..write }.by(names::SERVICE);
+            let submitted = self.requests.submit(write, now).map(|()| id).map_err(|error| error.to_string());
+            self.accounts.on_submitted(uuid, object, submitted, now);
+        }
+        self.take_writer_outputs(now);
+        self.effects.extend(outcome.answers);
+    }
+
+    fn reconcile_deployments(&mut self, uuid: Uuid, name: Option<&str>, deleting: bool, now: Now) -> Outcome {
+        let mut outcome = match name {
+            Some(name) => {
+                let node = self.clusters.get(&uuid).and_then(|cluster| cluster.expecting.as_ref());
+                let names = |cluster| name_of(&self.clusters, cluster);
+                let target = Target { uuid, name, deleting, node };
+                self.deployments.reconcile(&self.fleet, target, &names, now)
+            }
+            None => self.deployments.without_edge(uuid),
+        };
+        self.effects.append(&mut outcome.commands);
+        self.dirty.extend(outcome.released.drain(..));
+        outcome
+    }
+
+    fn send_commits(&mut self, uuid: Uuid, name: &str, now: Now) {
+        let others = self.other_sources(uuid);
+        let Some(cluster) = self.clusters.get(&uuid) else { return };
+        let charts = self.shared.commit(known::repository::HELM_CHARTS);
+        let commits = Commits { repository: cluster.git.commit.as_deref(), charts, others };
+        let node = cluster.expecting.as_ref();
+        let command = self.flux_sources.reconcile(&self.fleet, (uuid, name), node, commits, now);
+        self.effects.extend(command);
+    }
+
+    /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from.
+    fn other_sources(&self, uuid: Uuid) -> Others {
+        let mut objects = self.deployments.rendered_from(uuid);
+        objects.extend(self.clusters.get(&uuid).into_iter().flat_map(|cluster| &cluster.rendered_from));
+        let commit = |object: Uuid| self.shared.commit(object)?.parse().ok();
+        let told = objects
+            .into_iter()
+            .filter(|object| *object != known::repository::HELM_CHARTS)
+            .filter_map(|object| Some((self.settings.deployment.git.shared(object), commit(object)?)));
+        Others(told.take(OTHERS_MAX).collect())
+    }
+
+    /// When the cluster has to be looked at without an event.
+    fn set_deadline(&mut self, uuid: Uuid, name: Option<&str>, deleting: bool, now: Now) {
+        let away =
+            name.filter(|_| deleting || self.deployments.blocks_others(uuid)).and_then(|name| self.fleet.away_at(name));
+        let given_up = name.and_then(|name| self.fleet.give_up_at(name));
+        let settles = name.filter(|_| self.repositories.holds_up(uuid)).and_then(|name| self.flux_away_at(uuid, name));
+        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        let waits = [
+            cluster.writes.until(),
+            cluster.status_at,
+            cluster.git.wait.until(),
+            self.deployments.next_deadline(uuid),
+            self.principals.next_deadline(uuid),
+            self.accounts.next_deadline(uuid),
+            self.attestation_policy.next_deadline(uuid),
+            self.flux_sources.next_deadline(uuid),
+            away,
+            given_up,
+            settles,
+        ];
+        let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
+        let before = std::mem::replace(&mut cluster.deadline, deadline);
+        if let Some(before) = before.filter(|before| Some(*before) != deadline) {
+            self.deadlines.remove(&(before, uuid));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, uuid));
+        }
+    }
+}
