@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::arguments::{Connection, Options};
 use fleet_view::Fleet;
+use fleet_view::requests::Author;
 
 /// What a wait prints its first sign of life after.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -503,6 +504,12 @@ pub fn refusal(result: &RequestResult) -> String {
 #[must_use]
 pub fn request_id() -> String {
     format!("cli-{}", Uuid::new_v4())
+}
+
+/// Who writes, by a new request id.
+#[must_use]
+pub fn author() -> Author {
+    Author { id: request_id(), writer: writer() }
 }
 
 /// Who writes: the person's login name, as far as the environment tells.

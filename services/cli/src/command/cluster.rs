@@ -2,20 +2,19 @@
 
 use anyhow::anyhow;
 use cluster_manager_contract::SetupState;
-use configdb_contract::WriteRequest;
-use configdb_schema::address::{self, ClusterName};
-use configdb_schema::document::{EdgeCluster, Info, RecoveryDecision};
-use configdb_schema::{Document as _, known};
+use configdb_schema::Document as _;
+use configdb_schema::address::ClusterName;
+use configdb_schema::document::{EdgeCluster, RecoveryDecision};
 use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
 use super::{alert, not_found, outcome, usage};
 use crate::arguments::{ClusterCommand, Connection, Options};
-use crate::client::{Client, Scope, request_id, writer};
+use crate::client::{Client, Scope, author};
 use crate::output::{self, Table};
 use crate::recovery::{self, Comparison};
-use fleet_view::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow};
+use fleet_view::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow, requests};
 
 /// Carries out a cluster command.
 ///
@@ -105,12 +104,6 @@ pub fn hosts_table(rows: &[HostRow]) -> Table {
     table
 }
 
-/// The UUID that a cluster gets when nobody chooses one: the same name is the same cluster.
-#[must_use]
-pub fn uuid_of(organisation: &str, name: &str) -> Uuid {
-    address::v5(&["EdgeCluster", organisation, name])
-}
-
 /// The cluster with that UUID or name.
 ///
 /// # Errors
@@ -146,12 +139,9 @@ pub fn entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)>
 async fn create(entry: EdgeCluster, uuid: Option<Uuid>, wait: bool, options: &Options) -> anyhow::Result<()> {
     let name = ClusterName::new(entry.name.clone()).map_err(|error| usage(error.into()))?;
     let mut client = Client::open(options, if wait { Scope::Fleet } else { Scope::Config }).await?;
-    let uuid = uuid.unwrap_or_else(|| uuid_of(client.fleet.organisation().as_str(), name.as_str()));
-    let request = WriteRequest::put(request_id(), uuid)
-        .by(writer())
-        .create_object(known::class::EDGE_CLUSTER, None)
-        .document(&Info { name: entry.name.clone(), ..Info::default() })?
-        .document(&entry)?;
+    let request = requests::put_cluster(client.fleet.organisation(), &entry, uuid, author())
+        .map_err(|error| usage(error.into()))?;
+    let uuid = request.object;
     let before = client.fleet.config.entry(uuid, EdgeCluster::slug()).map(|entry| entry.etag);
     let result = client.write(request).await?;
     let done = outcome(before, result.etags.get(EdgeCluster::slug()).copied());
@@ -320,8 +310,7 @@ async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Opti
     for (uuid, _) in deployments {
         client.write(super::deployment::deletion(uuid)).await?;
     }
-    let mut request =
-        WriteRequest::put(request_id(), row.uuid).by(writer()).delete(configdb_schema::application::EDGE_CLUSTER.slug);
+    let mut request = requests::delete_cluster(row.uuid, author());
     if let Some(open) = &open {
         request = recovery::decided(&client.fleet, open, RecoveryDecision::Discard, request)?;
     }

@@ -2,17 +2,15 @@
 
 use anyhow::anyhow;
 use configdb_contract::WriteRequest;
-use configdb_schema::address;
-use configdb_schema::document::{EdgeDeployment, Info};
-use configdb_schema::known;
 use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
 use super::{cluster, not_found, object, outcome, read_document, usage};
 use crate::arguments::{DeploymentCommand, Options};
-use crate::client::{Client, Scope, request_id, writer};
+use crate::client::{Client, Scope, author};
 use crate::output::{self, Table};
+use fleet_view::requests::{self, NewDeployment};
 use fleet_view::{DeploymentRow, Fleet, REMOVING};
 
 /// Carries out a deployment command.
@@ -54,13 +52,10 @@ pub fn table(rows: &[DeploymentRow], now: u64) -> Table {
     table
 }
 
-/// The request that deletes a deployment: its entry and its configuration go, the object stays for the history.
+/// The request that deletes a deployment.
 #[must_use]
 pub fn deletion(uuid: Uuid) -> WriteRequest {
-    WriteRequest::put(request_id(), uuid)
-        .by(writer())
-        .delete(configdb_schema::application::EDGE_DEPLOYMENT.slug)
-        .delete(configdb_schema::application::AGENT_CONFIG.slug)
+    requests::delete_deployment(uuid, author())
 }
 
 fn row(fleet: &Fleet, uuid: Uuid) -> Option<DeploymentRow> {
@@ -113,33 +108,9 @@ async fn create(
     let cluster = cluster::find(&client.fleet, cluster)?;
     check_host(&client.fleet, &cluster.name, host.as_deref())?;
     let chart = object(&client.fleet, chart)?;
-    let existing =
-        client.fleet.deployment_entries().find(|(_, entry)| entry.cluster == cluster.uuid && entry.name == name);
-    let (uuid, created_at) = match existing {
-        Some((uuid, entry)) => (uuid, entry.created_at),
-        None => {
-            let now = output::moment(client.wall());
-            (address::v5(&["EdgeDeployment", &cluster.uuid.to_string(), name]), Some(now))
-        }
-    };
-    let entry = EdgeDeployment {
-        cluster: cluster.uuid,
-        name: name.to_owned(),
-        chart: Some(chart),
-        charts: None,
-        hostname: host,
-        values,
-        created_at,
-        source: None,
-        extra: configdb_schema::document::JsonObject::new(),
-    };
-    let class =
-        if chart == known::chart::EDGE_AGENT { known::class::EDGE_AGENT } else { known::class::EDGE_DEPLOYMENT };
-    let request = WriteRequest::put(request_id(), uuid)
-        .by(writer())
-        .create_object(class, None)
-        .document(&Info { name: name.to_owned(), ..Info::default() })?
-        .document(&entry)?;
+    let wanted = NewDeployment { cluster: cluster.uuid, name: name.to_owned(), chart, host, values };
+    let request = requests::put_deployment(&client.fleet, wanted, client.wall(), author())?;
+    let uuid = request.object;
     let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
     let before = client.fleet.config.entry(uuid, slug).map(|entry| entry.etag);
     let result = client.write(request).await?;
@@ -172,8 +143,7 @@ async fn relocate(wanted: &str, host: Option<String>, wait: bool, options: &Opti
     check_host(&client.fleet, &row.cluster, host.as_deref())?;
     let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
     let etag = client.fleet.config.entry(row.uuid, slug).map(|entry| entry.etag);
-    let patch = json!({ "hostname": host });
-    let request = WriteRequest::patch(request_id(), row.uuid).by(writer()).entry(slug, patch).if_match(slug, etag);
+    let request = requests::move_deployment(&client.fleet, row.uuid, host.as_deref(), author())?;
     let result = client.write(request).await?;
     let done = if outcome(etag, result.etags.get(slug).copied()) == "unchanged" { "unchanged" } else { "moved" };
     finish(client, row.uuid, result.revision, wait, done, options).await

@@ -5,6 +5,7 @@ use configdb_contract::{HistoryEntry, Outcome, RequestResult, WriteRequest};
 use configdb_schema::document::{ApiToken, TokenScope};
 use edge_sync_contract::{DeploymentState, Entries, SyncNode};
 use fleet_view::bench::{Bench, CLUSTER, NAME, reported};
+use fleet_view::requests;
 use join_service_contract::{HostState, JoinHost};
 use serde_json::{Value, json};
 use service_runtime::exit;
@@ -121,9 +122,10 @@ fn a_cluster_that_was_refused_shows_the_reason_and_is_not_alive() {
 
 #[test]
 fn the_same_name_is_the_same_cluster_in_one_organisation() {
-    assert_eq!(cluster::uuid_of("ACME", NAME), cluster::uuid_of("ACME", NAME));
-    assert_ne!(cluster::uuid_of("ACME", NAME), cluster::uuid_of("WORKS", NAME));
-    assert_ne!(cluster::uuid_of("ACME", NAME), cluster::uuid_of("ACME", "Body_Shop"));
+    let uuid = |organisation: &str, name| requests::cluster_uuid(&organisation.parse().unwrap(), name);
+    assert_eq!(uuid("ACME", NAME), uuid("ACME", NAME));
+    assert_ne!(uuid("ACME", NAME), uuid("WORKS", NAME));
+    assert_ne!(uuid("ACME", NAME), uuid("ACME", "Body_Shop"));
 }
 
 #[test]
