@@ -99,7 +99,7 @@ impl Config {
     ///
     /// # Errors
     /// The first key at fault.
-    pub(crate) fn validate(&self) -> Result<(EdgeNodeDescriptor, Settings), ConfigError> {
+    pub fn validate(&self) -> Result<(EdgeNodeDescriptor, Settings), ConfigError> {
         let organisation = Organisation::new(&*self.organisation).map_err(ConfigError::Organisation)?;
         let name = ClusterName::new(&*self.cluster.name).map_err(ConfigError::ClusterName)?;
         let cluster = self.cluster.uuid.filter(|uuid| !uuid.is_nil()).ok_or(ConfigError::ClusterUuid)?;

@@ -28,7 +28,7 @@ const REASON_CHARACTERS_MAX: usize = 300;
 
 /// What a state must be told before it begins.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     pub instance: Uuid,
     pub cluster: Uuid,
     pub version: String,
