@@ -16,6 +16,10 @@ TPM := bootstrapper/tpm,e2e/tpm
 # So is what needs a KDC.
 KERBEROS := sparkfleet/kerberos,cluster-manager/kerberos,krb-keys/kerberos,kerberos-client/kerberos,e2e/kerberos
 
+# For `make packages ARCH=...`: Rust's name of a Debian architecture.
+TRIPLE_amd64 := x86_64-unknown-linux-gnu
+TRIPLE_arm64 := aarch64-unknown-linux-gnu
+
 # Tools that the tests start beside cargo: the reference broker and its clients, Python and Node clients where tests use them.
 PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)
 NODE_TESTS := $(wildcard tests/*/package.json tests/*/*/package.json)
@@ -27,10 +31,10 @@ KUBERNETES_TOOLS := go python3 pip git ip setpriv unshare
 # What makes the images of real machines, and what these machines are.
 LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh-keygen \
 	mmdebstrap mkfs.erofs veritysetup objcopy systemd-boot-stub systemd-measure sbsign sfdisk mkfs.vfat mcopy cpio busybox
-TEST_TOOLS := cargo cc git mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+TEST_TOOLS := cargo cc git dpkg-shlibdeps mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test brokers kubernetes cluster lab check fmt clippy tidy doc package semver shellcheck deny bench soak prove tck fuzz
+.PHONY: help up test brokers kubernetes cluster lab packages check fmt clippy tidy doc package semver shellcheck deny bench soak prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -67,6 +71,11 @@ lab: ## stories of real machines in QEMU: firmware, TPM, measured boot, encrypte
 	@.ci/tools cargo cc libtss2 $(LAB_TOOLS)
 	@[ "$$(id -u)" -eq 0 ] || { echo "make lab: only root can make a host's root file system (mmdebstrap, chroot): sudo make lab"; exit 1; }
 	$(CARGO) test --locked -p lab --test lab -- --ignored --nocapture --test-threads=1 $(ARGS)
+
+packages: ## Debian package of the bootstrapper into target/packages (ARCH=arm64 with its cross toolchain: docs/bootstrapper.md)
+	@.ci/tools cargo cc libtss2 dpkg-shlibdeps
+	$(CARGO) build --locked --profile edge -p bootstrapper --features bootstrapper/tpm $(if $(ARCH),--target $(TRIPLE_$(ARCH)))
+	@.ci/packages --binary "$${CARGO_TARGET_DIR:-target}/$(if $(ARCH),$(TRIPLE_$(ARCH))/)edge/sparkfleet-bootstrapper" --architecture $(or $(ARCH),amd64)
 
 check: fmt clippy tidy doc package semver shellcheck deny ## format, lints, rules of the repository, documentation, packages, scripts, dependencies
 

@@ -181,6 +181,8 @@ config_table! {
         distribution: Distribution;
         /// Program of the distribution; absent: /usr/local/bin/k3s or /opt/bin/kubeadm.
         program: Option<PathBuf>;
+        /// The kubectl program, for kubeadm: applies the manifests of an init, such as the network of pods.
+        kubectl: PathBuf = PathBuf::from("/opt/bin/kubectl");
         /// The systemctl program.
         systemctl: PathBuf = PathBuf::from("/usr/bin/systemctl");
         /// Socket of the container runtime, for kubeadm.

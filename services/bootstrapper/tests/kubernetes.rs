@@ -40,7 +40,12 @@ impl Bench {
         for folder in ["vm", "kernel/keys", "net/ipv4"] {
             fs::create_dir_all(bench.at("proc/sys").join(folder)).unwrap();
         }
-        for (name, text) in [("kubeadm", format!("{keep}\n{kubeadm}")), ("systemctl", systemctl.to_owned())] {
+        let programs = [
+            ("kubeadm", format!("{keep}\n{kubeadm}")),
+            ("systemctl", systemctl.to_owned()),
+            ("kubectl", String::new()),
+        ];
+        for (name, text) in programs {
             let path = bench.at(name);
             let script = format!("#!/bin/sh\nROOT={root}\necho \"{name} $*\" >> \"$ROOT/commands\"\n{text}\n");
             fs::write(&path, script).unwrap();
@@ -58,6 +63,7 @@ impl Bench {
             kubernetes: KubernetesConfig {
                 program: Some(self.at("kubeadm")),
                 systemctl: self.at("systemctl"),
+                kubectl: self.at("kubectl"),
                 ..KubernetesConfig::default()
             },
             ..Config::default()
@@ -131,6 +137,7 @@ fn parameters() -> InitParameters {
         labels: Vec::new(),
         taints: Vec::new(),
         components: Vec::new(),
+        manifests: Vec::new(),
         ssh_authority: String::new(),
     }
 }
@@ -249,6 +256,24 @@ async fn a_first_member_is_made_by_a_configuration_as_documented_and_its_kubecon
     assert_eq!(mode_of(&bench.at("run/state/kubelet/pki/serving.key")), Ok(0o600));
     bench.kubeadm().resume(bench.activity.clone()).await.unwrap();
     assert_eq!(bench.commands()[3..], [RUNTIME, "systemctl start kubelet.service"]);
+}
+
+#[tokio::test]
+async fn the_network_of_pods_is_applied_once_the_api_answers_and_one_that_is_missing_is_named_before_anything_is_made()
+{
+    let bench = Bench::new(INIT, "exit 0");
+    let network = InitParameters { manifests: vec!["/etc/sparkfleet/cni.yaml".to_owned()], ..parameters() };
+    let error = bench.kubeadm().init(&network, bench.activity.clone()).await.unwrap_err().0;
+    assert!(error.starts_with("manifests: ") && error.ends_with("cni.yaml is no file of this host"), "{error}");
+    assert!(bench.commands().is_empty());
+    fs::create_dir_all(bench.at("etc/sparkfleet")).unwrap();
+    fs::write(bench.at("etc/sparkfleet/cni.yaml"), "kind: DaemonSet\n").unwrap();
+    bench.kubeadm().init(&network, bench.activity.clone()).await.unwrap();
+    let applied =
+        "kubectl apply --server-side --kubeconfig /etc/kubernetes/admin.conf --filename /etc/sparkfleet/cni.yaml";
+    assert_eq!(bench.commands().last().unwrap(), applied);
+    let error = bench.k3s(Role::ControlPlane).init(&network, bench.activity.clone()).await.unwrap_err().0;
+    assert!(error.starts_with("manifests: k3s applies"), "{error}");
 }
 
 /// What `kubeadm init` leaves, with a real authority.

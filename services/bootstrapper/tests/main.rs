@@ -4,6 +4,7 @@
 mod disk;
 mod join;
 mod kubernetes;
+mod package;
 mod process;
 #[path = "support/programs.rs"]
 mod programs;

@@ -3,7 +3,10 @@
 
 use crate::support;
 
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use bootstrapper::Ending;
@@ -13,6 +16,7 @@ use bootstrapper::config::{AttestationConfig, RenewalConfig};
 use bootstrapper::platform::Attester as _;
 use join_attestation::event_log::Event;
 use join_attestation::{EventLog, Hash, Policy, TpmVerifier};
+use join_protocol::attestation::{HostKeys, Verifier as _};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::secret::Secret;
 use join_protocol::terms::Variant;
@@ -347,4 +351,89 @@ fn a_register_that_is_extended_and_a_tpm_that_is_not_there_are_told() {
     let nowhere = AttestationConfig { tcti: "device:/nonexistent".to_owned(), ..AttestationConfig::default() };
     let error = TpmAttester::new(&nowhere, None).is_locked().unwrap_err().0;
     assert!(error.starts_with("TPM: it cannot be reached"), "{error}");
+}
+
+/// What went over the wires between a machine and its TPM, in both directions.
+struct Tap {
+    port: u16,
+    seen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Tap {
+    /// Between whoever connects here and this TPM.
+    fn on(tpm: &Swtpm) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let [commands, control] = neighbours();
+        let port = commands.local_addr().unwrap().port();
+        let silent = Arc::new(Mutex::new(Vec::new()));
+        for (listener, to, log) in [(commands, tpm.port(), &seen), (control, tpm.port() + 1, &silent)] {
+            let log = Arc::clone(log);
+            std::thread::spawn(move || {
+                for client in listener.incoming().map_while(Result::ok) {
+                    let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+                    let ends = [(client.try_clone(), server.try_clone()), (Ok(server), Ok(client))];
+                    for (from, to) in ends {
+                        let (from, to, log) = (from.unwrap(), to.unwrap(), Arc::clone(&log));
+                        std::thread::spawn(move || copy(from, to, &log));
+                    }
+                }
+            });
+        }
+        Self { port, seen }
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
+        self.seen.lock().unwrap().windows(bytes.len()).any(|window| window == bytes)
+    }
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, log: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 8192];
+    while let Ok(count) = from.read(&mut buffer)
+        && count > 0
+    {
+        log.lock().unwrap().extend(&buffer[..count]);
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Listeners at two ports of which one follows the other.
+fn neighbours() -> [TcpListener; 2] {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        if let Some(Ok(second)) = port.checked_add(1).map(|next| TcpListener::bind(("127.0.0.1", next))) {
+            return [first, second];
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_the_tpm_gives_out_cannot_be_read_on_its_wires() {
+    let machine = Machine::new(1);
+    // Its tools flush what the attester has loaded, so that comes after.
+    let verifier = verifier(&[&machine]);
+    let tap = Tap::on(&machine.tpm);
+    let config = AttestationConfig {
+        tcti: format!("swtpm:host=127.0.0.1,port={}", tap.port),
+        lock_register: 15,
+        event_log: machine.event_log(),
+        ..AttestationConfig::default()
+    };
+    let mut attester = TpmAttester::new(&config, None);
+    let keys = attester.keys().unwrap();
+    let secret = Secret::new([0xC5; 32]);
+    let host = HostKeys {
+        variant: Variant::Tpm2,
+        attestation_key: &keys.attestation,
+        endorsement_key: &keys.endorsement,
+        endorsement_certificates: &keys.certificates,
+    };
+    let credential = verifier.make_credential(&host, &secret, &Secret::new([7; 32])).unwrap();
+    assert_eq!(attester.activate_credential(&credential).unwrap().expose(), secret.expose());
+    assert!(tap.has(&keys.endorsement), "the tap sees what is not secret");
+    assert!(!tap.has(secret.expose()), "what the answer holds is encrypted");
 }

@@ -106,6 +106,10 @@ impl K3s {
     }
 
     async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
+        if !parameters.manifests.is_empty() {
+            let text = "manifests: k3s applies what lies in /var/lib/rancher/k3s/server/manifests; bring it there as components";
+            return Err(PlatformError(text.to_owned()));
+        }
         self.write_secret(CONFIG, &render_init(parameters, self.address)?)?;
         for path in [KUBECONFIG, AGENT_PROOF] {
             remove(&self.at(path))?;

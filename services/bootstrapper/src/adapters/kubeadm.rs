@@ -58,6 +58,7 @@ pub struct Kubeadm {
     root: PathBuf,
     run: PathBuf,
     program: PathBuf,
+    kubectl: PathBuf,
     systemctl: Systemctl,
     /// Unit of the container runtime, if it is started here.
     runtime: Option<String>,
@@ -80,6 +81,7 @@ impl Kubeadm {
             root: root.to_owned(),
             run: below(root, &config.paths.run),
             program: kubernetes.program.clone().unwrap_or_else(|| PROGRAM.into()),
+            kubectl: kubernetes.kubectl.clone(),
             systemctl: Systemctl::new(kubernetes, Duration::from_millis(config.timeouts.member_ms)),
             runtime: Some(kubernetes.container_runtime_unit.clone()).filter(|unit| !unit.is_empty()),
             socket: kubernetes.container_runtime.clone(),
@@ -188,7 +190,29 @@ impl Kubeadm {
         }
     }
 
+    /// Where the manifests of an init are; all of them, before anything is made.
+    fn manifests(&self, parameters: &InitParameters) -> Outcome<Vec<PathBuf>> {
+        let paths = parameters.manifests.iter().map(|path| below(&self.root, Path::new(path)));
+        let there = |path: PathBuf| {
+            let is_there = path.is_file();
+            let missing = || PlatformError(format!("manifests: {} is no file of this host", path.display()));
+            if is_there { Ok(path) } else { Err(missing()) }
+        };
+        paths.map(there).collect()
+    }
+
+    async fn apply(&self, manifests: &[PathBuf], activity: &Activity) -> Outcome<()> {
+        let config = below(&self.root, Path::new(ADMIN_CONFIG));
+        for manifest in manifests {
+            activity.say(format!("applying {}", manifest.display()));
+            let apply = Command::new(&self.kubectl, self.timeout).arguments(["apply", "--server-side", "--kubeconfig"]);
+            apply.arguments([&config]).arguments(["--filename"]).arguments([manifest]).succeed().await?;
+        }
+        Ok(())
+    }
+
     async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
+        let manifests = self.manifests(parameters)?;
         self.prepare_host(activity).await?;
         self.empty_manifests()?;
         self.write_audit_policy()?;
@@ -198,6 +222,7 @@ impl Kubeadm {
         serving::issue(&self.root, &self.files, &parameters.node_name, &self.host.addresses)?;
         activity.say("kubeadm init");
         self.kubeadm().arguments(["init", "--skip-token-print", "--config"]).arguments([&file.0]).succeed().await?;
+        self.apply(&manifests, activity).await?;
         read_secret(&below(&self.root, Path::new(ADMIN_CONFIG)), ADMIN_CONFIG_BYTES_MAX)
     }
 

@@ -2,6 +2,10 @@
 //!
 //! Both keys are primary keys of the endorsement hierarchy, made of the TPM's own seed: the endorsement key by the standard template (RSA-2048, so that the manufacturer's
 //! certificate fits), the attestation key as a restricted P-256 signing key. So they are the same after every boot, nothing is kept, and nothing is made persistent in the TPM.
+//!
+//! Commands are authorised in one session, which is salted with the endorsement key: its HMACs keep who sits between processor and TPM from changing a command or an answer, and the
+//! first parameter of each is encrypted, so that a secret that the TPM gives out cannot be read on the wires. It is salted with the very key that is shown to the join service, so one
+//! that somebody puts in between is refused there.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -84,6 +88,7 @@ struct Open {
     context: Context,
     endorsement: KeyHandle,
     attestation: KeyHandle,
+    session: AuthSession,
     keys: AttesterKeys,
 }
 
@@ -153,8 +158,9 @@ impl Open {
         let mut context = Context::new(name).map_err(failed("it cannot be reached"))?;
         let endorsement = ek::create_ek_object_2(&mut context, ENDORSEMENT, None).map_err(failed("endorsement key"))?;
         let template = attestation_template().map_err(failed("attestation key"))?;
+        let session = salted_session(&mut context, endorsement).map_err(failed("session"))?;
         let made = context
-            .execute_with_nullauth_session(|context| {
+            .execute_with_session(Some(session), |context| {
                 context.create_primary(Hierarchy::Endorsement, template, None, None, None, None)
             })
             .map_err(failed("attestation key"))?;
@@ -162,7 +168,12 @@ impl Open {
         let mut public = |key, what| -> Outcome<Vec<u8>> {
             let (public, _, _) =
                 context.execute_without_session(|context| context.read_public(key)).map_err(failed(what))?;
-            Ok(sized(&public.marshall().map_err(failed(what))?))
+            let public = public.marshall().map_err(failed(what))?;
+            // What the library encrypts for is the key that it was given first.
+            if context.tr_get_name(key.into()).map_err(failed(what))?.value() != name_of(&public) {
+                return Err(PlatformError(format!("TPM: {what}: it shows two different keys")));
+            }
+            Ok(sized(&public))
         };
         let keys = AttesterKeys {
             variant: Variant::Tpm2,
@@ -179,27 +190,19 @@ impl Open {
                 Vec::new()
             }
         };
-        Ok(Self { context, endorsement, attestation, keys: AttesterKeys { certificates, ..keys } })
+        Ok(Self { context, endorsement, attestation, session, keys: AttesterKeys { certificates, ..keys } })
     }
 
     /// What only this TPM gives out, and only if it holds the attestation key that the credential names.
     fn activate(&mut self, id_object: IdObject, encrypted: EncryptedSecret) -> tss_esapi::Result<Digest> {
-        let (endorsement, attestation) = (self.endorsement, self.attestation);
-        let session = self.context.start_auth_session(
-            None,
-            None,
-            None,
-            SessionType::Policy,
-            SymmetricDefinition::AES_128_CFB,
-            HashingAlgorithm::Sha256,
-        )?;
-        let session = session.ok_or(tss_esapi::Error::WrapperError(tss_esapi::WrapperErrorKind::WrongValueFromTpm))?;
+        let (endorsement, attestation, encrypting) = (self.endorsement, self.attestation, self.session);
+        let session = session(&mut self.context, None, SessionType::Policy)?;
         self.context.execute_with_temporary_object(SessionHandle::from(session).into(), |context, _| {
             let (attributes, mask) = SessionAttributesBuilder::new().build();
             context.tr_sess_set_attributes(session, attributes, mask)?;
             let policy = PolicySession::try_from(session)?;
             // The policy of endorsement keys by the standard templates: authorisation of the endorsement hierarchy.
-            context.execute_with_nullauth_session(|context| {
+            context.execute_with_session(Some(encrypting), |context| {
                 context.policy_secret(
                     policy,
                     AuthHandle::Endorsement,
@@ -209,7 +212,7 @@ impl Open {
                     None,
                 )
             })?;
-            let sessions = (Some(AuthSession::Password), Some(session), None);
+            let sessions = (Some(AuthSession::Password), Some(session), Some(encrypting));
             context.execute_with_sessions(sessions, |context| {
                 context.activate_credential(attestation, endorsement, id_object, encrypted)
             })
@@ -228,6 +231,25 @@ impl Open {
         let used = list.get_selections().iter().filter(|selection| !selection.is_empty());
         Ok(used.map(|selection| selection.hashing_algorithm()).collect())
     }
+}
+
+fn session(context: &mut Context, salt: Option<KeyHandle>, kind: SessionType) -> tss_esapi::Result<AuthSession> {
+    let (symmetric, hash) = (SymmetricDefinition::AES_128_CFB, HashingAlgorithm::Sha256);
+    let session = context.start_auth_session(salt, None, None, kind, symmetric, hash)?;
+    session.ok_or(tss_esapi::Error::WrapperError(tss_esapi::WrapperErrorKind::WrongValueFromTpm))
+}
+
+/// A session that encrypts, with a secret that only the holder of the key can read. It ends with the context.
+fn salted_session(context: &mut Context, salt: KeyHandle) -> tss_esapi::Result<AuthSession> {
+    let session = session(context, Some(salt), SessionType::Hmac)?;
+    let (attributes, mask) = SessionAttributesBuilder::new().with_decrypt(true).with_encrypt(true).build();
+    context.tr_sess_set_attributes(session, attributes, mask)?;
+    Ok(session)
+}
+
+/// The name of a `TPMT_PUBLIC` whose name algorithm is SHA-256, as both keys have it (TPM 2.0 Library, part 1, 16).
+fn name_of(public: &[u8]) -> Vec<u8> {
+    [&0x000B_u16.to_be_bytes(), digest::digest(&digest::SHA256, public).as_ref()].concat()
 }
 
 /// A restricted signing key: it signs only what the TPM made.
@@ -393,10 +415,12 @@ impl Attester for TpmAttester {
         let selection = Self::selection(bank, wanted.registers())?;
         let data = Data::try_from(qualifying_data.as_slice()).map_err(failed("quote"))?;
         let open = self.open()?;
-        let attestation = open.attestation;
+        let (attestation, session) = (open.attestation, open.session);
         let (attest, signature) = open
             .context
-            .execute_with_nullauth_session(|context| context.quote(attestation, data, SignatureScheme::Null, selection))
+            .execute_with_session(Some(session), |context| {
+                context.quote(attestation, data, SignatureScheme::Null, selection)
+            })
             .map_err(failed("quote"))?;
         let mut quote = sized(&attest.marshall().map_err(failed("quote"))?);
         quote.extend(signature.marshall().map_err(failed("quote"))?);
@@ -425,8 +449,9 @@ impl Attester for TpmAttester {
         for bank in open.banks()? {
             digests.set(bank, event_digest(bank, cluster_id)?);
         }
+        let session = open.session;
         open.context
-            .execute_with_nullauth_session(|context| context.pcr_extend(handle, digests))
+            .execute_with_session(Some(session), |context| context.pcr_extend(handle, digests))
             .map_err(failed("lock"))?;
         // A register that was not extended would let the host take another ticket.
         if self.is_locked()? { Ok(()) } else { Err(PlatformError("TPM: the lock register did not change".to_owned())) }

@@ -118,6 +118,7 @@ impl TestIssuer {
                 labels: Vec::new(),
                 taints: Vec::new(),
                 components: Vec::new(),
+                manifests: Vec::new(),
                 ssh_authority: String::new(),
             },
             change: None,

@@ -34,6 +34,10 @@ pub struct InitParameters {
     /// What to install.
     #[serde(default)]
     pub components: Vec<InitComponent>,
+    /// Manifests on the host, by absolute path, that are applied once the API answers: the network of pods. They are in its image or come as components. For kubeadm; k3s brings a
+    /// network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<String>,
     /// SSH authority whose users may log in, an authorized_keys line. Empty: none.
     #[serde(default)]
     pub ssh_authority: String,
@@ -73,6 +77,9 @@ impl InitParameters {
         for component in &parameters.components {
             component.hash()?;
         }
+        if let Some(path) = parameters.manifests.iter().find(|path| !path.starts_with('/') || path.contains("..")) {
+            return Err(ParametersError(format!("manifests: {path:?} is not an absolute path without ..")));
+        }
         Ok(parameters)
     }
 }
@@ -104,6 +111,9 @@ mod tests {
         let parameters = InitParameters::from_bytes(good.as_bytes()).unwrap();
         assert_eq!(parameters.components[0].hash(), Ok([0xab; 32]));
         assert_eq!(InitParameters::from_bytes(&parameters.to_bytes()), Ok(parameters));
+        let relative = br#"{"nodeName": "a", "clusterName": "b", "manifests": ["cni.yaml"]}"#;
+        let error = InitParameters::from_bytes(relative).unwrap_err().to_string();
+        assert_eq!(error, "parameters of the init: manifests: \"cni.yaml\" is not an absolute path without ..");
         let error = InitParameters::from_bytes(br#"{"nodeName": "a", "clusterName": "b", "x": 1}"#).unwrap_err();
         assert!(error.to_string().contains("unknown field `x`"), "{error}");
     }

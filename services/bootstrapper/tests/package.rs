@@ -1,0 +1,50 @@
+//! The Debian package as `make packages` makes it, of the program that these tests are built with: what dpkg reads of it.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a program; what it prints.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_package_brings_the_program_its_units_and_what_they_need() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let site = tempfile::tempdir().unwrap();
+    let (out, unpacked) = (site.path().join("out").display().to_string(), site.path().join("unpacked"));
+    let script = root.join(".ci/packages").display().to_string();
+    let binary = env!("CARGO_BIN_EXE_sparkfleet-bootstrapper");
+    let made = run(&script, &["--binary", binary, "--out", &out, "--compression", "none"]);
+    let package = made.trim();
+    let field = |name| run("dpkg-deb", &["--field", package, name]).trim().to_owned();
+    assert_eq!(field("Package"), "sparkfleet-bootstrapper");
+    assert_eq!(field("Version"), env!("CARGO_PKG_VERSION"));
+    let needs = field("Depends");
+    for needed in ["libc6 (>= ", "libtss2-tcti-device0", "cryptsetup-bin", "e2fsprogs"] {
+        assert!(needs.contains(needed), "{needed}: {needs}");
+    }
+    for line in run("dpkg-deb", &["--contents", package]).lines() {
+        let (mode, owner) = line.split_once(' ').unwrap();
+        assert!(owner.starts_with("root/root"), "{line}");
+        assert!(mode.as_bytes()[5] == b'-' && mode.as_bytes()[8] == b'-', "nobody else can write: {line}");
+    }
+    run("dpkg-deb", &["--raw-extract", package, &unpacked.display().to_string()]);
+    let file =
+        |path: &str| std::fs::read_to_string(unpacked.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let unit = file("usr/lib/systemd/system/sparkfleet-bootstrapper.service");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/")).unwrap();
+    let program = start.split(' ').next().unwrap();
+    assert!(run(&unpacked.join(program).display().to_string(), &["--version"]).contains(env!("CARGO_PKG_VERSION")));
+    let settings =
+        [("usr/lib/tmpfiles.d", "/etc/sparkfleet/mqtt 0700 root root"), ("usr/lib/modules-load.d", "br_netfilter")];
+    for (directory, setting) in settings {
+        assert!(file(&format!("{directory}/sparkfleet-bootstrapper.conf")).contains(setting), "{directory}");
+    }
+    // Nothing is enabled or started by the installation: a machine joins because somebody says so.
+    let scripts = [file("DEBIAN/postinst"), file("DEBIAN/prerm")].concat();
+    assert!(!scripts.contains("enable ") && !scripts.contains("systemctl start"), "{scripts}");
+    assert!(!unpacked.join("etc").exists(), "the configuration is the site's");
+}
