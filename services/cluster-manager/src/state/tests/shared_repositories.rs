@@ -188,17 +188,17 @@ fn what_cannot_be_followed_is_told_and_a_path_has_one_owner() {
     world.put_repository(SECOND, json!({"path": "shared/x"}));
     world.settle();
     assert_eq!(world.shared.open, [(REPOSITORY, "shared/x".to_owned())].into());
-    let reason = world.shared_metric(SECOND, "Repository/Reason").unwrap();
+    let reason = world.shared_metric(SECOND, "Status/Reason").unwrap();
     assert!(reason.contains(&REPOSITORY.to_string()), "{reason}");
     world.put_repository(REPOSITORY, json!({"path": "shared/y"}));
     world.settle();
     let both = [(REPOSITORY, "shared/y".to_owned()), (SECOND, "shared/x".to_owned())];
     assert_eq!(world.shared.open, both.into());
-    assert_eq!(world.shared_metric(SECOND, "Repository/Reason"), None);
+    assert_eq!(world.shared_metric(SECOND, "Status/Reason"), None);
     world.put_repository(SECOND, json!({"path": "cluster/Paint_Shop"}));
     world.settle();
     assert!(!world.shared.open.contains_key(&SECOND));
-    let reason = world.shared_metric(SECOND, "Repository/Reason").unwrap();
+    let reason = world.shared_metric(SECOND, "Status/Reason").unwrap();
     assert!(reason.starts_with("path must not begin with cluster/"), "{reason}");
     assert!(world.shared.pulls.is_empty());
 }
