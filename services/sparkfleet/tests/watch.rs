@@ -207,7 +207,23 @@ async fn what_was_recorded_is_decoded_shown_as_a_tree_and_replayed_for_others() 
     assert_eq!((press[1], press[5], press[6], press[7]), ("alive", "2", "1", "0"), "{tree}");
 
     // A listener there sees the birth and the data of another group, and the death that ends the replay.
-    let mut heard = watch(&other, &["--group", "Replay-ACME-Plant", "--count", "3", "-o", "json"]);
+    let mut heard = watch(
+        &other,
+        &[
+            "--group",
+            "Replay-ACME-Plant",
+            "--kind",
+            "NBIRTH",
+            "--kind",
+            "NDATA",
+            "--kind",
+            "NDEATH",
+            "--count",
+            "3",
+            "-o",
+            "json",
+        ],
+    );
     let replay = async {
         loop {
             let (code, _, told) =

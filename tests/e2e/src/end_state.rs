@@ -194,7 +194,13 @@ fn metrics(metrics: &crate::wire::Metrics) -> Value {
         let is_time = value.as_ref().is_some_and(|value| value.datatype() == DataType::DateTime);
         // Which process speaks is another one after each start.
         let is_of_process = name.starts_with("Speaker/");
-        !is_time && !is_of_process && !METRICS_LEFT_OUT.contains(&name.as_str()) && !name.ends_with("/Since")
+        // A table without rows stands in no birth.
+        let is_empty = matches!(value, Some(sparkplug::Value::DataSet(table)) if table.rows.is_empty());
+        !is_time
+            && !is_empty
+            && !is_of_process
+            && !METRICS_LEFT_OUT.contains(&name.as_str())
+            && !name.ends_with("/Since")
     });
     let text =
         |value: &Option<sparkplug::Value>| value.as_ref().map_or(Value::Null, |value| format!("{value:?}").into());

@@ -10,7 +10,7 @@ use edge_sync_contract::names::{
 };
 use edge_sync_contract::{DeploymentDevice, HostDevice, SyncDevice, SyncNode};
 use sparkplug::edge_node::NodeUpdate;
-use sparkplug::{DeviceId, Metric, TypedMetrics};
+use sparkplug::{DeviceId, Metric, Properties, TypedMetrics};
 use uuid::Uuid;
 
 #[derive(Debug, Default)]
@@ -115,9 +115,12 @@ impl Reports {
 }
 
 /// The values that stand, as historical ones: values that did not change would otherwise not be sent. Who missed the data before sees the
-/// gap in `seq` and asks for a rebirth; who did not, learns nothing else.
+/// gap in `seq` and asks for a rebirth; who did not, learns nothing else. Births alone describe metrics.
 fn repeat(device: Option<DeviceId>, metrics: Vec<Metric>, names: &[&str], now: u64) -> NodeUpdate {
     let names: BTreeSet<_> = names.iter().copied().collect();
     let named = metrics.into_iter().filter(|metric| names.contains(&*metric.name));
-    NodeUpdate::Historical { device, metrics: named.map(|metric| metric.at(now).historical()).collect() }
+    NodeUpdate::Historical {
+        device,
+        metrics: named.map(|metric| metric.with_properties(Properties::new()).at(now).historical()).collect(),
+    }
 }

@@ -21,7 +21,8 @@ use world::*;
 #[test]
 fn nothing_is_said_or_done_before_everything_is_known() {
     let mut bench = Bench::new(settings(), Cluster::default());
-    let first: Vec<_> = bench.take().iter().map(show).collect();
+    let effects = bench.take();
+    let first = bench.texts(&effects);
     assert_eq!(first, ["load", "ready false: the cluster has not been listed yet"]);
     assert_eq!(bench.on(Event::Nodes(Observation::Listed(vec![host("b", true), host("a", false)]))), [""; 0]);
     assert_eq!(bench.on(Event::Objects(release(), Observation::Listed(vec![]))), [""; 0]);
@@ -41,7 +42,7 @@ fn an_index_is_stored_before_it_is_acted_on_and_reported() {
     let mut bench = Bench::born();
     let set = manifests(1, 1, &["x"]);
     let effects = bench.effects(index_command(&index(1, &[(1, &set)])));
-    assert_eq!(effects.iter().map(show).collect::<Vec<_>>(), ["save 1 over nothing"]);
+    assert_eq!(bench.texts(&effects), ["save 1 over nothing"]);
     // Its manifests come while the save is under way.
     assert_eq!(bench.on(manifests_command(1, &set)), [""; 0]);
     let saved = bench.cluster.execute(effects.into_iter().next().unwrap()).unwrap();

@@ -8,7 +8,7 @@ use join_service_contract::names::{
 };
 use join_service_contract::{HostState, JoinCounters, JoinHost, JoinNode, host_device, names};
 use sparkplug::edge_node::NodeUpdate;
-use sparkplug::{Metric, TypedMetrics};
+use sparkplug::{Metric, Properties, TypedMetrics};
 use uuid::Uuid;
 
 use super::policy::ActivePolicy;
@@ -149,7 +149,8 @@ impl Reports {
         let names: BTreeSet<&str> =
             [POLICY_VERSION, POLICY_DIGEST, POLICY_ORIGIN, POLICY_HELD, POLICY_STATE, POLICY_REASON].into();
         let named = self.node()?.to_metrics().into_iter().filter(|metric| names.contains(&*metric.name));
-        let metrics = named.map(|metric| metric.at(now).historical()).collect();
+        // Births alone describe metrics.
+        let metrics = named.map(|metric| metric.with_properties(Properties::new()).at(now).historical()).collect();
         Some(NodeUpdate::Historical { device: None, metrics })
     }
 }

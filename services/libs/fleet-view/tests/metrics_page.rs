@@ -20,7 +20,8 @@ const INTRODUCTION: &str = "\
 
 This page is made from the contracts by `UPDATE_METRICS=1 cargo test -p fleet-view --test metrics_page`; do not edit it.
 Births carry the meaning of each metric as property `documentation`, its unit as `engUnit`, and `readOnly`, which is false only where it says so below.
-Data carry none of them. What every node has besides, and the commands, are in the [reference](reference.md).
+Data carry none of them.
+What every node has besides, and the commands, are in the [reference](reference.md).
 ";
 
 /// Title, metrics of a birth.

@@ -285,8 +285,12 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
 
     let administrator = ["--cluster", CLUSTER, "--trust", &own, "--timeout", "2m"];
     let init = [&["host", "init", &disk, "--name", NAME, "--kubeconfig", &kubeconfig], &administrator[..]].concat();
-    let refusal = cli.run(&init).await.refused(5, &format!("PCR 4: wanted {other}, found "));
-    let found = refusal.rsplit(' ').next().unwrap().to_owned();
+    // The registers that the host showed stand before the refusal.
+    let refused = cli.run(&init).await;
+    let found = refused.stderr.lines().find_map(|line| line.strip_prefix("  4: ")).unwrap().to_owned();
+    let refusal = refused.stderr.lines().last().unwrap();
+    assert_eq!(refused.code, 5, "{refused:#?}");
+    assert!(refusal.contains(&format!("PCR 4: wanted {other}, found {found}")), "{refused:#?}");
     cli.json_with(&["policy", "set", CLUSTER, "-"], &policy(&found)).await;
     // Who was refused rests for a minute.
     machine.reboot().await;

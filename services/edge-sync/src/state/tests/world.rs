@@ -321,8 +321,9 @@ pub struct Published {
 impl Published {
     pub fn take(&mut self, effect: &Effect) {
         match effect {
-            Effect::Birth(metrics) | Effect::Node(NodeUpdate::Set { device: None, metrics }) => {
-                self.node = Some(SyncNode::from_metrics(metrics).unwrap());
+            Effect::Birth(metrics) => self.node = Some(SyncNode::from_metrics(metrics).unwrap()),
+            Effect::Node(NodeUpdate::Set { device: None, metrics }) => {
+                self.node.get_or_insert_default().merge(metrics).unwrap();
             }
             Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
                 self.devices.insert(device.clone(), metrics.clone());
@@ -397,7 +398,13 @@ impl Bench {
 
     /// As [`Bench::effects`], as texts.
     pub fn on(&mut self, event: Event) -> Vec<String> {
-        self.effects(event).iter().map(show).collect()
+        let effects = self.effects(event);
+        self.texts(&effects)
+    }
+
+    /// Effects that were taken last, as texts.
+    pub fn texts(&self, effects: &[Effect]) -> Vec<String> {
+        effects.iter().map(|effect| show(effect, self.published.node.as_ref())).collect()
     }
 
     /// Executes all effects and tells the watches until nothing is left; the texts of all effects.
@@ -411,7 +418,7 @@ impl Bench {
                 continue;
             }
             for effect in effects {
-                shown.push(show(&effect));
+                shown.push(show(&effect, self.published.node.as_ref()));
                 if let Some(answer) = self.cluster.execute(effect) {
                     self.state.on_event(answer, self.now);
                 }
@@ -455,8 +462,8 @@ impl Bench {
     }
 }
 
-/// An effect as a short text.
-pub fn show(effect: &Effect) -> String {
+/// An effect as a short text; `node` is what listeners know of the node after it.
+fn show(effect: &Effect, node: Option<&SyncNode>) -> String {
     match effect {
         Effect::LoadIndex => "load".to_owned(),
         Effect::SaveIndex { record, replaces, .. } => {
@@ -474,9 +481,9 @@ pub fn show(effect: &Effect) -> String {
         Effect::Annotate(sources) => format!("annotate {}", sources.repository),
         Effect::FetchCertificate => "certificate".to_owned(),
         Effect::Probe => "probe".to_owned(),
-        Effect::Birth(metrics) => format!("birth {}", show_node(metrics)),
+        Effect::Birth(_) => format!("birth {}", show_node(node.unwrap())),
         Effect::Ready { ready, reason } => format!("ready {ready}: {reason}"),
-        Effect::Node(NodeUpdate::Set { device: None, metrics }) => format!("node {}", show_node(metrics)),
+        Effect::Node(NodeUpdate::Set { device: None, .. }) => format!("node {}", show_node(node.unwrap())),
         Effect::Node(NodeUpdate::DeviceDeath { device }) => format!("gone {}", short(device)),
         Effect::Node(NodeUpdate::Historical { device: None, .. }) => "again index".to_owned(),
         Effect::Node(NodeUpdate::Historical { device: Some(device), .. }) => format!("again {}", short(device)),
@@ -500,9 +507,8 @@ fn short(device: &DeviceId) -> String {
     }
 }
 
-fn show_node(metrics: &[Metric]) -> String {
-    let node = SyncNode::from_metrics(metrics).unwrap();
-    let error = node.desired_error.map(|error| format!(" ({error})")).unwrap_or_default();
+fn show_node(node: &SyncNode) -> String {
+    let error = node.desired_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
     let SyncNode { desired_version, hosts_ready, hosts_total, deployments_ready, deployments_total, .. } = node;
     format!(
         "v{desired_version} hosts {hosts_ready}/{hosts_total} deployments {deployments_ready}/{deployments_total}{error}"
