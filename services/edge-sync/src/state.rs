@@ -671,6 +671,11 @@ impl State {
             let Some(object) = self.objects.get(&key).filter(|object| object.deployment == Some(uuid)) else {
                 continue;
             };
+            // Another process of this Sync knows a later index, which may list it.
+            if let Some(later) = object.version.filter(|applied| *applied > version) {
+                self.effects.extend(self.index.later_is_applied(later));
+                continue;
+            }
             if !self.pruner.take(now.mono) {
                 return;
             }

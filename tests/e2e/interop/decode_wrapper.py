@@ -17,7 +17,7 @@ def text(value):
         return value.hex()
     if isinstance(value, dict):
         # A DataSet, as it is in the payload; here by column.
-        cells = [[next(iter(cell.values()), None) for cell in row["elements"]] for row in value["rows"]]
+        cells = [[next(iter(cell.values()), None) for cell in row["elements"]] for row in value.get("rows", ())]
         columns = {name: [row[at] for row in cells] for at, name in enumerate(value["columns"])}
         return json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
     if isinstance(value, bool):

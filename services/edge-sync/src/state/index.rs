@@ -33,6 +33,8 @@ pub struct AcceptedIndex {
     waiting: Option<DesiredIndex>,
     busy: Busy,
     must_load: bool,
+    /// The highest version above the accepted one that was seen on an object.
+    later_seen: u64,
     store_error: Option<String>,
     retry: Backoff,
     retry_at: Option<Duration>,
@@ -51,6 +53,7 @@ impl AcceptedIndex {
             waiting: None,
             busy: Busy::No,
             must_load: true,
+            later_seen: 0,
             store_error: None,
             retry,
             retry_at: None,
@@ -170,6 +173,21 @@ impl AcceptedIndex {
         if self.retry_at.is_some() {
             self.retry_at = Some(Duration::ZERO);
         }
+    }
+
+    /// An object carries a later version than the accepted index: another process has stored that index and acts on it. Its record is read, once for
+    /// each version.
+    pub fn later_is_applied(&mut self, version: u64) -> Option<Effect> {
+        if version <= self.later_seen {
+            return None;
+        }
+        self.later_seen = version;
+        if self.busy != Busy::No {
+            self.must_load = true;
+            return None;
+        }
+        self.busy = Busy::Loading;
+        Some(Effect::LoadIndex)
     }
 
     /// What is to be done, if it is time. `may_save`: nothing is under way that only the accepted index allows.

@@ -495,6 +495,23 @@ fn a_record_that_somebody_else_wrote_is_read_again_and_a_later_one_is_followed()
 }
 
 #[test]
+fn what_another_process_has_applied_by_a_later_index_is_not_deleted_and_that_index_is_followed() {
+    let mut bench = Bench::born();
+    let mut other = Bench::born();
+    for bench in [&mut bench, &mut other] {
+        bench.run_on(index_command(&index(1, &[])));
+    }
+    other.deploy(2, &[(1, &manifests(2, 1, &["x"]))]);
+    let seen = other.cluster.observed(&key("x")).unwrap();
+    bench.cluster = other.cluster;
+    let effects = bench.run_on(Event::Objects(config_map(), Observation::Changed(seen)));
+    assert!(!effects.iter().any(|effect| effect.starts_with("delete")), "{effects:?}");
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_version, 2);
+    bench.pass(600 * SECOND);
+    assert_eq!((bench.cluster.keys(), bench.cluster.deleted.len()), (vec!["x".to_owned()], 0));
+}
+
+#[test]
 fn a_record_that_cannot_be_read_is_said_and_replaced_by_the_next_index() {
     let mut bench = Bench::new(settings(), Cluster::default());
     bench.take();
