@@ -354,7 +354,13 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
             let online = monitor.is_some_and(|device| device.get("Status/State") == Some(&Some("online".into())));
             has_said && ready && online && is("Desired/Agreed", true.into())
         }
-        Phase::Delete => manager.is_none() && reader.node(&group, "Oven_1").is_some_and(|node| !node.is_alive),
+        Phase::Delete => {
+            // The edge lives on without its cluster. That is said by a birth, because a table without rows stands in no birth before.
+            let problems = reader.node("ACME-Central", "Monitor").and_then(|node| node.metrics.get("Nodes/Problems"));
+            let is_missed =
+                matches!(problems, Some(Some(sparkplug::Value::DataSet(problems))) if !problems.rows.is_empty());
+            manager.is_none() && is_missed && reader.node(&group, "Oven_1").is_some_and(|node| !node.is_alive)
+        }
     }
 }
 
