@@ -157,8 +157,7 @@ impl ClusterManager {
             bootstrap_script: names::SCRIPT_SHIPPED.to_owned(),
             ..NodeMetrics::default()
         };
-        let mut effects = Vec::new();
-        effects.push(Effect::Host(HostRequest::Expect { node: configdb.clone() }));
+        let effects = vec![Effect::Host(HostRequest::Expect { node: configdb.clone() })];
         let pacing = Pacing { retry: settings.retry, seed };
         let shared = shared_repositories::Settings {
             git_url: settings.cluster.git.own.clone(),

@@ -93,6 +93,7 @@ pub enum Command {
 
 /// `sparkfleet config ...`: its entries, and the files of its store.
 #[derive(Debug, Clone, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it, while the command line is read")]
 pub enum ConfigCommand {
     /// A command on entries.
     #[command(flatten)]

@@ -7,6 +7,8 @@
 //! cargo run -p tidy -- sentences --fix  gives every sentence a line of its own
 //! ```
 
+#![expect(clippy::print_stdout, reason = "this program's purpose is to print")]
+
 use std::process::ExitCode;
 
 use tidy::ratchet;

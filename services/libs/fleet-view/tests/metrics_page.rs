@@ -24,6 +24,8 @@ Data carry none of them.
 What every node has besides, and the commands, are in the [reference](reference.md).
 ";
 
+const TEXT: &str = "a text takes what is written";
+
 /// Title, metrics of a birth.
 fn births() -> Vec<(&'static str, Vec<Metric>)> {
     // Tables without rows stand in no birth.
@@ -32,7 +34,7 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     let keys = KeysNode { problems: reasons(), ..KeysNode::default() };
     let deployments_refused = RefusedDeployments([(Uuid::nil(), String::new())].into());
     let cluster = ClusterDevice { deployments_refused, ..ClusterDevice::default() };
-    let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+    let commit = "0123456789abcdef0123456789abcdef01234567".parse().expect("a commit");
     let sync = SyncNode { source_others: Others([(String::new(), commit)].into()), ..SyncNode::default() };
     let host = JoinHost { registers: Some([(4, String::new())].into()), ..JoinHost::default() };
     let config = ConfigNode { message_bytes_max: Some(1), objects: Some(1), ..ConfigNode::default() };
@@ -64,13 +66,13 @@ fn property<'a>(metric: &'a Metric, key: &str) -> Option<&'a str> {
 fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     for (title, metrics) in births() {
-        write!(page, "\n## {title}\n\n| Metric | Type | Unit | Meaning |\n|---|---|---|---|\n").unwrap();
+        write!(page, "\n## {title}\n\n| Metric | Type | Unit | Meaning |\n|---|---|---|---|\n").expect(TEXT);
         for metric in metrics {
             let unit = property(&metric, "engUnit").unwrap_or_default();
             let meaning = property(&metric, "documentation").unwrap_or_default();
             let writable = if metric.properties.get("readOnly") == Some(&false.into()) { " Writable." } else { "" };
             let (name, datatype) = (&metric.name, metric.datatype);
-            writeln!(page, "| `{name}` | {datatype:?} | {unit} | {meaning}{writable} |").unwrap();
+            writeln!(page, "| `{name}` | {datatype:?} | {unit} | {meaning}{writable} |").expect(TEXT);
         }
     }
     page
