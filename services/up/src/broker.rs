@@ -1,7 +1,7 @@
 //! The embedded MQTT server, for running everything on one machine: MQTT 3.1.1 and 5, in memory, on the loopback interface.
 //!
 //! Behind an interface of our own, so that the crate that does the work can be exchanged by changing this file alone. Of Sparkplug it knows births: it keeps them
-//! as [`certificates`]. Production uses the site's server (Mosquitto and others); nothing here is needed then.
+//! as certificates. Production uses the site's server (Mosquitto and others); nothing here is needed then.
 //!
 //! Limits, chosen and known:
 //! - Only loopback addresses, because there is no TLS, and everyone who reaches the port may connect, unless a [`Guard`] says otherwise.

@@ -66,7 +66,7 @@ const PRIVATE_ENGLISH: &[(&str, &str)] = &[
 /// Words before `is no` and after it with which it is plain English: `there is no node`, `is no longer`.
 const PLAIN: (&[&str], &[&str]) = (&["there", "where"], &["longer", "more", "such"]);
 
-/// How often each word and phrase of [`PRIVATE_ENGLISH`] occurs in these files, and where.
+/// How often each word and phrase of private English occurs in these files, and where.
 #[must_use]
 pub fn private_english<'a>(files: impl Iterator<Item = &'a SourceFile>) -> Vec<Count> {
     let mut places: Vec<Vec<String>> = vec![Vec::new(); PRIVATE_ENGLISH.len()];

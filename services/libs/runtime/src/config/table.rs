@@ -1,4 +1,4 @@
-//! Configuration keys, declared once: [`config_table!`] makes of one list the fields, the defaults, the explanations of `--help` and the reference, and the
+//! Configuration keys, declared once: `config_table!` makes of one list the fields, the defaults, the explanations of `--help` and the reference, and the
 //! check of ranges.
 //!
 //! ```
