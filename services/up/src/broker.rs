@@ -7,13 +7,15 @@
 //! - Only loopback addresses, because there is no TLS, and everyone who reaches the port may connect, unless a [`Guard`] says otherwise.
 //! - Nothing outlives the process: retained messages (STATE) are published again by the hosts when they reconnect.
 //! - QoS 0 messages beyond [`CLIENT_QUEUE_MESSAGES`] waiting for one slow client are dropped; its Sparkplug host sees a gap and asks for rebirth.
-//! - Each message is compared with every filter that holds a wildcard, so it suits some 1,000 clusters; beyond that use Mosquitto or another server.
+//! - To unsubscribe from a filter with wildcards is answered in MQTT 5 as if there had been no such subscription (reason 0x11), although it ends.
 //! - Certificates of births are bounded for each group and over all; NDEATH keeps the timestamp that its node gave it.
 //! - Client ids must not hold `/`, `\` or control characters, and at most 128 bytes.
 //!
 //! A client id belongs to the user whose session has it: no one else takes that session over.
 
 mod certificates;
+mod index;
+mod subscribers;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,15 +23,17 @@ use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use certificates::Certificates;
+use index::Index;
 use mqtt5::QoS;
 use mqtt5::broker::auth::{AuthProvider, AuthResult};
 use mqtt5::broker::config::{AuthConfig, RateLimitConfig, StorageBackend, StorageConfig};
 use mqtt5::broker::events::{
-    BrokerEventHandler, ClientConnectEvent, ClientDisconnectEvent, ClientPublishEvent, PublishAction,
+    BrokerEventHandler, ClientConnectEvent, ClientDisconnectEvent, ClientPublishEvent, ClientSubscribeEvent,
+    ClientUnsubscribeEvent, PublishAction,
 };
 use mqtt5::broker::router::MessageRouter;
 use mqtt5::broker::{BrokerConfig as Mqtt5Config, BrokerShutdownHandle, MqttBroker};
@@ -149,13 +153,17 @@ impl Broker {
         try_listen(listen).await?;
         let failed = |reason: String| BrokerError::Start { listen, reason };
         let holders = Arc::new(Holders::default());
-        let watch =
-            Arc::new(Watch { holders: Arc::clone(&holders), certificates: Mutex::default(), router: OnceLock::new() });
-        let settings = mqtt5_config(&config).with_event_handler(Arc::clone(&watch) as Arc<dyn BrokerEventHandler>);
+        let index = Arc::new(Index::default());
+        let watch = Arc::new(Watch {
+            holders: Arc::clone(&holders),
+            certificates: Mutex::default(),
+            index: Arc::clone(&index),
+        });
+        let settings = mqtt5_config(&config).with_event_handler(watch as Arc<dyn BrokerEventHandler>);
         let broker = MqttBroker::with_config(settings).await.map_err(|error| failed(error.to_string()))?;
-        // The router has the handler, so the handler must not keep the router.
-        let _ = watch.router.set(Arc::downgrade(&broker.router()));
-        let door = Door { guard: config.guard, router: broker.router(), holders };
+        let storage = broker.storage().ok_or_else(|| failed("it has no store of sessions".to_owned()))?;
+        index.attach(&broker.router(), storage);
+        let door = Door { guard: config.guard, router: broker.router(), holders, index };
         let mut broker = broker.with_auth_provider(Arc::new(door));
         let local_addr = broker.local_addr().ok_or_else(|| failed("it has no address".to_owned()))?;
         let mut ready = broker.ready_receiver();
@@ -267,23 +275,27 @@ impl Holders {
         Ok(before)
     }
 
-    fn begin(&self, client: &str) {
+    /// A session has begun; whether it ends with its connection.
+    fn begin(&self, client: &str) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(holder) = known.get_mut(client) {
-            (holder.sessions, holder.entering) = (holder.sessions + 1, None);
-        }
+        let Some(holder) = known.get_mut(client) else { return false };
+        (holder.sessions, holder.entering) = (holder.sessions + 1, None);
+        holder.outlives == Some(Duration::ZERO)
     }
 
-    fn leave(&self, client: &str, now: Instant) {
+    /// A connection has ended; whether it was the last.
+    fn leave(&self, client: &str, now: Instant) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(holder) = known.get_mut(client) else { return };
+        let Some(holder) = known.get_mut(client) else { return true };
         holder.sessions = holder.sessions.saturating_sub(1);
         if !holder.is_connected(now) {
             holder.left = Some(now);
         }
+        let was_last = holder.sessions == 0;
         if !holder.is_there(now) {
             known.remove(client);
         }
+        was_last
     }
 }
 
@@ -301,16 +313,14 @@ fn outlives(connect: &ConnectPacket) -> Option<Duration> {
 struct Watch {
     holders: Arc<Holders>,
     certificates: Mutex<Certificates>,
-    router: OnceLock<Weak<MessageRouter>>,
+    index: Arc<Index>,
 }
 
 impl Watch {
     /// Keeps a message if it is a birth (tck-id-conformance-mqtt-aware-store). Only what its client may publish comes here.
     async fn certify(&self, event: &ClientPublishEvent) {
-        let router = self.router.get().and_then(Weak::upgrade);
-        let (Some((certificate, group)), Some(router)) = (certificates::certificate_of(&event.topic), router) else {
-            return;
-        };
+        let certificate = certificates::certificate_of(&event.topic);
+        let (Some((certificate, group)), Some(router)) = (certificate, self.index.router()) else { return };
         // A retained message without payload would be none.
         if event.payload.is_empty() {
             return;
@@ -325,8 +335,10 @@ impl Watch {
             packet.retain = true;
             packet
         };
+        self.index.server_publishes(&certificate).await;
         router.route_message(&retained(certificate, event.payload.clone()), None).await;
         for certificate in gone {
+            self.index.server_publishes(&certificate).await;
             router.route_message(&retained(certificate, event.payload.slice(0..0)), None).await;
         }
     }
@@ -334,17 +346,33 @@ impl Watch {
 
 impl BrokerEventHandler for Watch {
     fn on_client_connect<'a>(&'a self, event: ClientConnectEvent) -> Answer<'a, ()> {
-        self.holders.begin(&event.client_id);
-        Box::pin(ready(()))
+        Box::pin(async move {
+            let ends_with_connection = self.holders.begin(&event.client_id);
+            self.index.connected(&event.client_id, ends_with_connection).await;
+        })
     }
 
     fn on_client_disconnect<'a>(&'a self, event: ClientDisconnectEvent) -> Answer<'a, ()> {
-        self.holders.leave(&event.client_id, Instant::now());
-        Box::pin(ready(()))
+        Box::pin(async move {
+            if self.holders.leave(&event.client_id, Instant::now()) {
+                self.index.disconnected(&event.client_id).await;
+            }
+        })
+    }
+
+    fn on_client_subscribe<'a>(&'a self, event: ClientSubscribeEvent) -> Answer<'a, ()> {
+        Box::pin(async move { self.index.subscribed(&event).await })
+    }
+
+    fn on_client_unsubscribe<'a>(&'a self, event: ClientUnsubscribeEvent) -> Answer<'a, ()> {
+        Box::pin(async move { self.index.unsubscribed(&event).await })
     }
 
     fn on_client_publish<'a>(&'a self, event: ClientPublishEvent) -> Answer<'a, PublishAction> {
         Box::pin(async move {
+            if event.qos == QoS::ExactlyOnce {
+                self.index.exactly_once(&event.client_id, &event.topic).await;
+            }
             self.certify(&event).await;
             PublishAction::Continue
         })
@@ -356,6 +384,7 @@ struct Door {
     guard: Option<Arc<dyn Guard>>,
     router: Arc<MessageRouter>,
     holders: Arc<Holders>,
+    index: Arc<Index>,
 }
 
 impl Door {
@@ -397,9 +426,16 @@ impl AuthProvider for Door {
         })
     }
 
-    fn authorize_publish<'a>(&'a self, _client: &str, user: Option<&'a str>, topic: &'a str) -> Answer<'a, bool> {
+    /// Is asked before each message and each will is routed, so that what the router needs for it is done here.
+    fn authorize_publish<'a>(&'a self, client: &str, user: Option<&'a str>, topic: &'a str) -> Answer<'a, bool> {
         let may = || self.guard.as_ref().is_none_or(|guard| guard.may_publish(user, topic));
-        Box::pin(ready(!certificates::is_reserved(topic) && may()))
+        let (client, may) = (client.to_owned(), !certificates::is_reserved(topic) && may());
+        Box::pin(async move {
+            if may {
+                self.index.publishing(&client, topic).await;
+            }
+            may
+        })
     }
 
     fn authorize_subscribe<'a>(&'a self, _client: &str, user: Option<&'a str>, filter: &'a str) -> Answer<'a, bool> {
@@ -426,6 +462,7 @@ fn mqtt5_config(config: &BrokerConfig) -> Mqtt5Config {
         .with_max_packet_size(config.max_packet_bytes)
         .with_client_channel_capacity(CLIENT_QUEUE_MESSAGES)
         .with_sys_topics_enabled(false)
+        .with_server_receive_maximum(subscribers::EXACTLY_ONCE_MAX)
         .with_auth(auth)
         // Its default is a directory in the working directory.
         .with_storage(StorageConfig::new().with_backend(StorageBackend::Memory))

@@ -9,7 +9,7 @@
 //! | [`gather`] | an empty control plane until it knows the fleet |
 //! | [`attestation`] | TPM evidence that one core judges in a second |
 //! | [`join`] | an attested join: from hello to ticket, what a ticket costs, bytes |
-//! | [`dialect`] | what the dialects of Sparkplug take on the wire |
+//! | [`dialect`] | what the dialects of Sparkplug take on the wire and of a processor, and descriptions in births |
 //! | [`history`] | recording the past in the console, and looking at it |
 //! | [`raw`] | what the MQTT server alone takes for the same bytes |
 //!
@@ -101,7 +101,7 @@ enum Benchmark {
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=4_000))]
         hosts: u32,
     },
-    /// What the dialects of Sparkplug take on the wire.
+    /// What the dialects of Sparkplug take on the wire and of a processor, and what descriptions take in births.
     Dialect,
     /// Size, memory and start of the edge process, if it is built.
     Edge,
@@ -144,16 +144,13 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
             history::run(RECORDED).await?;
             attestation::run(JUDGED)?;
             join::run(JOINING).await?;
-            dialect::run();
+            dialect::run()?;
             edge_process::run().await
         }
         Benchmark::Latency { clusters, changes } => latency::run(latency::Plan { clusters, changes }).await,
         Benchmark::Attestation { count } => attestation::run(count),
         Benchmark::Join { hosts } => join::run(hosts).await,
-        Benchmark::Dialect => {
-            dialect::run();
-            Ok(())
-        }
+        Benchmark::Dialect => dialect::run(),
         Benchmark::Edge => edge_process::run().await,
         Benchmark::History { events } => history::run(events).await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
