@@ -37,6 +37,12 @@ pub use edit::Edit;
 /// The branch that clusters follow.
 const BRANCH: &str = "refs/heads/main";
 
+/// What a bare repository needs besides `HEAD` and `config`.
+const DIRECTORIES: [&str; 4] = ["objects/info", "objects/pack", "refs/heads", "refs/tags"];
+
+/// Configuration of a bare repository, as git writes it.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
+
 /// How often a lost race for the branch is run again. Only an operator who pushes on the disk races with us.
 const RACES_MAX: usize = 5;
 
@@ -400,17 +406,14 @@ impl Repositories {
         if aside.exists() {
             fs::remove_dir_all(&aside).map_err(RepositoryError::disk("remove", &aside))?;
         }
-        gix::ThreadSafeRepository::init_opts(
-            &aside,
-            gix::create::Kind::Bare,
-            gix::create::Options::default(),
-            gix::open::Options::isolated(),
-        )
-        .map_err(RepositoryError::git("created", &aside))?;
-        // Samples of hooks: half of a new repository's files, in each of thousands.
-        let hooks = aside.join("hooks");
-        fs::remove_dir_all(&hooks).map_err(RepositoryError::disk("remove", &hooks))?;
-        // Whatever the default branch of this machine is.
+        // By hand: the library writes eleven samples of hooks, and tries the file system out, in each of thousands of repositories.
+        for below in DIRECTORIES {
+            let below = aside.join(below);
+            fs::create_dir_all(&below).map_err(RepositoryError::disk("create", &below))?;
+        }
+        let config = aside.join("config");
+        fs::write(&config, CONFIG).map_err(RepositoryError::disk("write", &config))?;
+        // Synced, because what has no HEAD is not a repository. The branch does not depend on the default of this machine.
         atomic_file::write(&aside.join("HEAD"), format!("ref: {BRANCH}\n").as_bytes(), None)?;
         fs::rename(&aside, directory).map_err(RepositoryError::disk("rename a new repository to", directory))
     }

@@ -73,7 +73,11 @@ fn a_repository_is_made_once_and_committed_to_only_when_something_changed() {
     git(&fixture.bare(), &["fsck", "--strict"]);
     let log = git(&fixture.bare(), &["log", "-1", "--format=%an|%s|%at", "main"]);
     assert_eq!(log.trim(), "Sparkfleet cluster manager|Cluster flux update|1700000000");
-    assert!(!fixture.bare().join("hooks").exists(), "samples of hooks are no part of it");
+    let mut found: Vec<_> = fs::read_dir(fixture.bare()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    found.sort();
+    assert_eq!(found, ["HEAD", "config", "objects", "refs"], "nothing that it does not need");
+    assert_eq!(git(&fixture.bare(), &["config", "core.bare"]).trim(), "true");
+    assert_eq!(git(&fixture.bare(), &["remote"]), "", "git takes it for a repository");
 }
 
 #[test]
