@@ -118,7 +118,7 @@ pub enum Question {
         push: bool,
     },
     /// Not a question: a push that was allowed has ended.
-    Pushed(Push),
+    Pushed(RepositoryPush),
     /// Remove one key of a secret.
     DeleteSecret {
         /// Of which cluster.
@@ -132,7 +132,7 @@ pub enum Question {
 
 /// A push that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Push {
+pub struct RepositoryPush {
     /// Into which repository.
     pub repository: Uuid,
     /// It is no cluster's.
@@ -160,7 +160,9 @@ impl Question {
             Self::RevokeToken { .. } => Operation::RevokeToken,
             Self::Audit => Operation::ReadAudit,
             Self::Repository { push: false, .. } => Operation::ReadRepository,
-            Self::Repository { shared: true, .. } | Self::Pushed(Push { shared: true, .. }) => Operation::PushShared,
+            Self::Repository { shared: true, .. } | Self::Pushed(RepositoryPush { shared: true, .. }) => {
+                Operation::PushShared
+            }
             Self::Repository { .. } | Self::Pushed(_) => Operation::Push,
         }
     }
@@ -170,8 +172,8 @@ impl Question {
     pub const fn cluster(&self) -> Option<Uuid> {
         match self {
             Self::Clusters | Self::Tokens | Self::CreateToken { .. } | Self::RevokeToken { .. } | Self::Audit => None,
-            Self::Repository { shared: true, .. } | Self::Pushed(Push { shared: true, .. }) => None,
-            Self::Repository { repository, .. } | Self::Pushed(Push { repository, .. }) => Some(*repository),
+            Self::Repository { shared: true, .. } | Self::Pushed(RepositoryPush { shared: true, .. }) => None,
+            Self::Repository { repository, .. } | Self::Pushed(RepositoryPush { repository, .. }) => Some(*repository),
             Self::Status { cluster }
             | Self::BootstrapLine { cluster, .. }
             | Self::Certificate { cluster, .. }

@@ -16,12 +16,12 @@ use uuid::Uuid;
 
 use crate::bootstrap;
 use crate::catalog::{Catalog, CatalogError};
-use crate::event::RepositoryFiles;
 use crate::git_address::GitAddress;
 use crate::render::{self, Release, RenderError};
 use crate::setup::Account;
 use crate::shared_repository::HELM_PATH;
 use crate::template::{self, Context, TemplateError};
+use git_hosting::repositories::{RepositoryFiles, cluster_path};
 
 /// Directory in the repository that belongs to the cluster manager.
 pub const DIRECTORY: &str = "edo/cluster";
@@ -128,16 +128,10 @@ pub struct ClusterRepo {
     pub self_link: String,
 }
 
-/// Path of a cluster's repository on the git server.
-#[must_use]
-pub fn path(cluster_name: &str) -> String {
-    format!("cluster/{cluster_name}")
-}
-
 /// URL of a cluster's repository.
 #[must_use]
 pub fn url(settings: &Settings, cluster_name: &str) -> String {
-    settings.git.written(&path(cluster_name))
+    settings.git.written(&cluster_path(cluster_name))
 }
 
 /// Chart template of the cluster's own services.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use configdb_schema::document::JsonObject;
 use configdb_schema::{NameRule, Organisation};
-use serde::{Deserialize, Serialize};
+pub use git_hosting::http::Anonymous;
 use serde_json::Value;
 use service_runtime::config::{ConfigTable as _, RangeError};
 use service_runtime::config_table;
@@ -44,17 +44,6 @@ config_table! {
         /// Waiting times.
         timing: TimingConfig;
     }
-}
-
-/// Who may read without logging in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Anonymous {
-    /// Nobody.
-    #[default]
-    None,
-    /// Clients on this machine. Behind a proxy on this machine that is everybody.
-    Loopback,
 }
 
 config_table! {

@@ -15,8 +15,9 @@ use crate::api::{Answer, Asked};
 use crate::bootstrap::BootstrapGrant;
 use crate::bootstrap::site::SiteScript;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
-use crate::shared_repository::Pull;
 use access::audit::AuditRecord;
+use git_hosting::pulls::Pull;
+use git_hosting::repositories::RepositoryFiles;
 
 /// What the manager is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -140,19 +141,6 @@ pub enum GitAction {
     },
     /// Serve it no longer and forget its password; the storage stays.
     Close,
-}
-
-/// What a repository shall hold. Everything outside `directory` is somebody else's and stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RepositoryFiles {
-    /// Files of the first commit only, with their paths.
-    pub initial: BTreeMap<String, Vec<u8>>,
-    /// The directory that is replaced; empty for the whole tree. None: nothing is.
-    pub directory: Option<String>,
-    /// Its files, with their paths below it.
-    pub owned: BTreeMap<String, Vec<u8>>,
-    /// Commit message.
-    pub message: String,
 }
 
 /// How work on a repository ended.

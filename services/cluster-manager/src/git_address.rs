@@ -1,6 +1,7 @@
 //! Where clusters reach repositories: on our server, or on the site's.
 
 use configdb_schema::known;
+use git_hosting::external;
 use uuid::Uuid;
 
 use crate::shared_repository::HELM_PATH;
@@ -19,7 +20,7 @@ impl GitAddress {
     #[must_use]
     pub fn written(&self, path: &str) -> String {
         match &self.external {
-            Some(url) => external(url, path),
+            Some(url) => external::address(url, path),
             None => format!("{}/git/{path}", self.own),
         }
     }
@@ -28,16 +29,10 @@ impl GitAddress {
     #[must_use]
     pub fn shared(&self, repository: Uuid) -> String {
         match &self.external {
-            Some(url) if repository == known::repository::HELM_CHARTS => external(url, HELM_PATH),
+            Some(url) if repository == known::repository::HELM_CHARTS => external::address(url, HELM_PATH),
             _ => format!("{}/uuid/{repository}", self.own),
         }
     }
-}
-
-/// URL of a repository on the site's server. A name there has no slash: `cluster/Paint_Shop` is `cluster-Paint_Shop`.
-#[must_use]
-pub fn external(url: &str, path: &str) -> String {
-    url.replace("{name}", &path.replace('/', "-"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
 //! 2. The edge enrols, and later renews: [`authority`] judges its token or certificate, the use is recorded in `EdgeClusterIdentity`, and only then [`adapters::authority`] signs its certificate.
 //! 3. The edge is bootstrapped: whoever has one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
-//!    repository over HTTP ([`adapters::git_http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
+//!    repository over HTTP ([`git_hosting::http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
 //! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
@@ -58,6 +58,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cluster_manager_contract::NodeMetrics;
+use git_hosting::client::Credentials;
+use git_hosting::external::External;
+use git_hosting::pulls::{Pull, Pulled, Pulls};
+use git_hosting::push::Hooks;
+use git_hosting::repositories::{Kind, Place, Repositories};
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::http::server;
@@ -70,30 +75,29 @@ use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use access::rate::Rate;
 use adapters::authority::Authority;
 use adapters::bootstrap_http::{self, ScriptStore};
-use adapters::external::External;
-use adapters::git_client::Credentials;
-use adapters::git_push::Hooks;
+use adapters::gatekeeper::StateGatekeeper;
+use adapters::git_work;
+use adapters::git_work::Hosted;
 use adapters::http::identities::Identities;
 use adapters::http::oidc::{Limits, Provider};
 use adapters::http::people;
 use adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use adapters::kdc::Realm;
-use adapters::pulls::Pulls;
+use adapters::passwords::ClusterPasswords;
 use adapters::quarantine::QuarantineFiles;
-use adapters::repositories::Repositories;
 use adapters::sparkplug::Sessions;
-use adapters::{git_http, git_work};
 use api::Asked;
 use bootstrap::FluxSource;
-use event::{Effect, Event, SharedAction, SharedWork};
+use event::{Effect, Event, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
-use state::{ClusterManager, PersistedRepositories, Settings};
+use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
 
-pub use adapters::repositories::password_file;
+pub use adapters::passwords::password_file;
 pub use config::Config;
 
 /// Results of git work that wait for the loop. It takes them one by one and never waits for the worker, so any small number does.
@@ -112,15 +116,18 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let state_dir = config.state_dir.clone();
     let charts_dir = config.git.charts_dir.clone();
-    let (repositories, (charts_commit, charts)) = tokio::task::spawn_blocking(move || {
+    let (repositories, passwords, (charts_commit, charts)) = tokio::task::spawn_blocking(move || {
         state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
         let repositories = Repositories::load(&state_dir)?;
         let charts = git_work::write_shared(&repositories, charts_dir.as_deref())?;
-        anyhow::Ok((repositories, charts))
+        let clusters = repositories.open_of(Kind::Cluster).into_iter().map(|(cluster, _)| cluster);
+        let passwords = ClusterPasswords::load(&state_dir, clusters)?;
+        anyhow::Ok((repositories, passwords, charts))
     })
     .await?
     .context("repositories")?;
-    let (repositories, external) = external(&config.git, repositories).await?;
+    let hosted = hosted(&config.git, repositories.clone(), passwords).await?;
+    let passwords = hosted.passwords.clone();
 
     let flux = flux_source(&config.bootstrap.flux).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let login = QuarantineFiles::new(&organisation, &config.bootstrap);
@@ -152,8 +159,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let charts = Some(charts).filter(|_| config.git.external.url.is_none() || config.git.charts_dir.is_some());
     let charts_commit = Some(charts_commit);
     let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url, &authority) };
-    let left = PersistedRepositories { clusters: repositories.open_clusters(), shared: repositories.open_shared() };
-    let mut manager = ClusterManager::new(settings, left, random()?, clock.now());
+    let mut manager = ClusterManager::new(settings, persisted(&repositories), random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let identities = identities(&config.api.oidc)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
@@ -164,27 +170,36 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let peers = Rate::per_minute(config.api.address_requests_per_minute);
     let board = ScriptStore::default();
     let scripts =
-        bootstrap_http::router(board.clone(), repositories.clone(), script_settings(&config, flux, login), clock);
+        bootstrap_http::router(board.clone(), passwords.clone(), script_settings(&config, flux, login), clock);
     let people = people::router(desk.clone(), peers, tls.is_some(), identities.clone(), &audit, clock);
     let state_dir = config.state_dir.clone();
     let hooks = tokio::task::spawn_blocking(move || Hooks::install(&state_dir)).await?.context("state_dir")?;
     let (polls, polled) = mpsc::channel(POLLS_MAX);
     let (pushed, pushes) = mpsc::channel(POLLS_MAX);
-    let links = git_http::Links { desk: desk.clone(), identities, hooks, polls, pushed };
-    let router = git_http::router(repositories.clone(), links, &config.git);
+    let has_external = hosted.external.is_some();
+    let gatekeeper =
+        StateGatekeeper { passwords: passwords.clone(), desk: desk.clone(), identities, has_external, polls };
+    let serving = git_hosting::http::Settings {
+        anonymous: config.git.anonymous,
+        children_max: config.git.children_max,
+        request_timeout: Duration::from_secs(config.git.request_timeout_s),
+        hooks,
+        pushed,
+    };
+    let router = git_hosting::http::router(repositories.clone(), gatekeeper, serving);
     let router = router.merge(people).merge(scripts);
     // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
     let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
     let git = &config.git;
     let limit = Duration::from_secs(git.pull_timeout_s);
-    let pulls = Pulls::new(repositories.clone(), git.credentials_dir.clone(), git.ca_file.clone(), limit);
+    let pulls = Pulls::new(repositories, git.credentials_dir.clone(), git.ca_file.clone(), limit);
     let (work, inbox) = mpsc::channel(1);
     let (outlet, results) = mpsc::channel(GIT_RESULTS_MAX);
-    let worker = tokio::spawn(git_work::run(repositories.clone(), external, inbox, pushes, outlet));
+    let worker = tokio::spawn(git_work::run(hosted, inbox, pushes, outlet));
     let mut io = Io {
         sessions,
-        repositories,
+        passwords,
         authority,
         realm,
         pulls,
@@ -209,11 +224,24 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     http_ended.context("HTTP server")?.context("HTTP server")
 }
 
-/// The site's own git server, if clusters follow theirs there.
-async fn external(
+/// What an earlier process left open on the disk.
+fn persisted(repositories: &Repositories) -> PersistedRepositories {
+    let cluster = |(cluster, place): (Uuid, Place)| {
+        let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
+        PersistedRepository { cluster, name, store: place.store }
+    };
+    PersistedRepositories {
+        clusters: repositories.open_of(Kind::Cluster).into_iter().map(cluster).collect(),
+        shared: repositories.open_of(Kind::Shared).into_iter().map(|(uuid, place)| (uuid, place.store)).collect(),
+    }
+}
+
+/// What is hosted, with the site's own git server, if clusters follow theirs there.
+async fn hosted(
     config: &config::GitConfig,
     repositories: Repositories,
-) -> anyhow::Result<(Repositories, Option<External>)> {
+    passwords: ClusterPasswords,
+) -> anyhow::Result<Hosted> {
     let readers = match config.external.cluster_credentials_file.clone() {
         Some(file) => {
             let read = tokio::task::spawn_blocking(move || Credentials::read(&file)).await?;
@@ -222,26 +250,27 @@ async fn external(
         }
         None => None,
     };
-    let repositories = repositories.with_readers(readers);
     let limit = Duration::from_secs(config.pull_timeout_s);
-    let external = External::new(&config.external, config.ca_file.clone(), limit);
+    let (credentials, ca_file) = (&config.external.credentials_file, &config.ca_file);
+    let external = config.external.url.clone();
+    let external = external.map(|url| External::new(url, credentials.clone(), ca_file.clone(), limit));
     if let Some(external) = external.clone().filter(|_| config.charts_dir.is_some()) {
         tokio::spawn(git_work::share(repositories.clone(), external));
     }
-    Ok((repositories, external))
+    Ok(Hosted { repositories, passwords: passwords.with_readers(readers), external })
 }
 
 /// Everything outside of the state.
 struct Io {
     sessions: Sessions,
-    repositories: Repositories,
+    passwords: ClusterPasswords,
     authority: Arc<Authority>,
     realm: Realm,
     pulls: Pulls,
     board: ScriptStore,
     desk: StateClient,
     questions: mpsc::Receiver<Asked>,
-    polled: mpsc::Receiver<uuid::Uuid>,
+    polled: mpsc::Receiver<Uuid>,
     /// Pulls, and what is asked of a KDC.
     calls: JoinSet<Event>,
     /// To the worker, which takes one piece at a time.
@@ -328,12 +357,12 @@ impl ServiceIo for Io {
     }
 
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
-        let Some(effect) = certify(&self.authority, &self.repositories, effect).await else { return Ok(()) };
+        let Some(effect) = certify(&self.authority, &self.passwords, effect).await else { return Ok(()) };
         match self.sessions.execute(effect).await.context("Sparkplug session")? {
             Some(Effect::Git(git)) => self.waiting.push_back(git_work::Work::Git(git)),
             Some(Effect::Secret(secret)) => self.waiting.push_back(git_work::Work::Secret(secret)),
             Some(Effect::Shared(SharedWork { repository, action: SharedAction::Pull { branch, pull } })) => {
-                drop(self.calls.spawn(self.pulls.clone().carry_out(repository, branch, pull)));
+                drop(self.calls.spawn(carry_out_pull(self.pulls.clone(), repository, branch, pull)));
             }
             Some(Effect::Shared(shared)) => self.waiting.push_back(git_work::Work::Shared(shared)),
             Some(Effect::Principals(work)) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
@@ -358,10 +387,17 @@ impl ServiceIo for Io {
     }
 }
 
+async fn carry_out_pull(pulls: Pulls, repository: Uuid, branch: String, pull: Pull) -> Event {
+    let outcome = pulls.pull(repository, &branch, &pull).await;
+    let outcome =
+        outcome.map(|Pulled { main, commit, diverged }| SharedOutcome { main, pulled: Some(commit), diverged });
+    Event::Shared(SharedResult { repository, branch: Some(branch), outcome })
+}
+
 /// The authority's part of an effect: an answer becomes the command that carries it. None: nothing is left to do.
-async fn certify(authority: &Arc<Authority>, repositories: &Repositories, effect: Effect) -> Option<Effect> {
+async fn certify(authority: &Arc<Authority>, passwords: &ClusterPasswords, effect: Effect) -> Option<Effect> {
     match effect {
-        Effect::Enrol(order) => match authority.answer(&order, repositories) {
+        Effect::Enrol(order) => match authority.answer(&order, passwords) {
             Ok(command) => Some(Effect::Host(command)),
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::new(error));

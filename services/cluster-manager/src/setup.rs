@@ -17,10 +17,11 @@ use configdb_schema::document::{
     AccountStep, EdgeCluster, EdgeClusterSetup, EdgeClusterStatus, GitConfig, GitRef, Info, SparkplugAddress,
 };
 use configdb_schema::{ClusterName, Document, Organisation, address, known};
+use git_hosting::repositories::cluster_path;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::cluster_repo::{self, FLUX_VERSION};
+use crate::cluster_repo::FLUX_VERSION;
 use crate::names::LABEL_CHARACTERS_MAX;
 
 /// Key of the record: last step.
@@ -380,7 +381,7 @@ fn next_step(
             return Some(record_only(facts, &next));
         }
     }
-    let path = cluster_repo::path(&config.name);
+    let path = cluster_path(&config.name);
     let in_group = facts.member_of.contains(&known::class::REPO_GROUP_CLUSTER);
     if !in_group || facts.git_config.as_ref().is_none_or(|git| git.path != path) {
         let git = GitConfig { path, ..facts.git_config.clone().unwrap_or_default() };

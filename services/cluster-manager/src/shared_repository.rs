@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use configdb_schema::document::{GitConfig, GitPull};
 use configdb_schema::known;
+use git_hosting::pulls::Pull;
 use jiff::SpanRelativeTo;
 use uuid::Uuid;
 
@@ -44,21 +45,6 @@ pub struct Shared {
     pub path: String,
     /// The branches that are pulled; Err: what is wrong with that one.
     pub pulls: BTreeMap<String, Result<Pull, SharedError>>,
-}
-
-/// From where a branch is pulled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pull {
-    /// Remote repository.
-    pub url: String,
-    /// Ref there.
-    pub reference: String,
-    /// How often. None: only when the entry changes, or somebody asks.
-    pub interval: Option<Duration>,
-    /// Branch here that follows, as long as it is where the pulled branch was.
-    pub merge: Option<String>,
-    /// File with the credentials.
-    pub secret: Option<String>,
 }
 
 /// Reads the configuration of a shared repository.

@@ -4,10 +4,9 @@
 use std::net::SocketAddr;
 
 use cluster_manager::adapters::bootstrap_http::{self, ScriptStore, Settings};
+use cluster_manager::adapters::passwords::ClusterPasswords;
 use cluster_manager::adapters::quarantine::QuarantineFiles;
-use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
 use cluster_manager::bootstrap::{BootstrapGrant, FluxSource, OfferedToken};
-use cluster_manager::event::RepositoryFiles;
 use enrolment_protocol::token::Token;
 use service_runtime::config::ExposeSecret as _;
 use service_runtime::http::server;
@@ -22,7 +21,7 @@ const OTHER: Uuid = Uuid::from_u128(0xB);
 
 struct Server {
     board: ScriptStore,
-    repositories: Repositories,
+    passwords: ClusterPasswords,
     addr: SocketAddr,
     shutdown: Shutdown,
     _state_dir: tempfile::TempDir,
@@ -31,10 +30,9 @@ struct Server {
 impl Server {
     async fn start(image: Option<&str>) -> Self {
         let state_dir = tempfile::tempdir().unwrap();
-        let repositories = Repositories::load(state_dir.path()).unwrap();
+        let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
         for cluster in [CLUSTER, OTHER] {
-            let place = Place { path: format!("cluster/{cluster}"), kind: Kind::Cluster, store: Uuid::nil() };
-            repositories.write(cluster, &place, &RepositoryFiles::default(), 0).unwrap();
+            passwords.ensure(cluster).unwrap();
         }
         let settings = Settings {
             organisation: "ACME".to_owned(),
@@ -44,12 +42,12 @@ impl Server {
             login: QuarantineFiles::default(),
         };
         let board = ScriptStore::default();
-        let router = bootstrap_http::router(board.clone(), repositories.clone(), settings, Clock::new());
+        let router = bootstrap_http::router(board.clone(), passwords.clone(), settings, Clock::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
-        Self { board, repositories, addr, shutdown, _state_dir: state_dir }
+        Self { board, passwords, addr, shutdown, _state_dir: state_dir }
     }
 
     /// The whole answer.
@@ -95,14 +93,14 @@ async fn one_of_its_tokens_opens_a_clusters_script_as_often_as_needed() {
         let answer = server.get(&CLUSTER.to_string(), Some(&format!("Bearer {}", token.expose()))).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(answer.contains("cache-control: no-store\n") && answer.contains("\n#!/bin/sh\n"), "{answer}");
-        let password = server.repositories.password(CLUSTER).unwrap();
+        let password = server.passwords.get(CLUSTER).unwrap();
         assert!(answer.contains(password.expose_secret()) && answer.contains("kind: Flux\n"));
         assert!(!answer.contains(token.expose()), "a token that nobody enrols with stays where it is");
     }
     let enrolling = Server::start(Some("sparkfleet:1")).await;
     enrolling.board.set(CLUSTER, Some(offer(&[(&first, u64::MAX)], Some("the-key"))));
     let answer = enrolling.get(&CLUSTER.to_string(), Some(&format!("bearer {}", first.expose()))).await;
-    let password = enrolling.repositories.password(CLUSTER).unwrap();
+    let password = enrolling.passwords.get(CLUSTER).unwrap();
     assert!(answer.contains(first.expose()) && answer.contains("the-key") && answer.contains("sparkfleet:1"));
     assert!(!answer.contains(password.expose_secret()), "whoever enrols gets its credentials by that");
 }

@@ -5,16 +5,15 @@ use crate::there;
 
 use std::time::Duration;
 
-use cluster_manager::adapters::external::External;
-use cluster_manager::adapters::git_client::Credentials;
-use cluster_manager::adapters::git_work::{self, Work};
-use cluster_manager::adapters::repositories::Repositories;
-use cluster_manager::config::ExternalConfig;
+use cluster_manager::adapters::git_work::{self, Hosted, Work};
+use cluster_manager::adapters::passwords::ClusterPasswords;
 use cluster_manager::event::{
-    Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
-    SecretWork,
+    Event, GitAction, GitOutcome, GitResult, GitWork, SecretAction, SecretOutcome, SecretResult, SecretWork,
 };
 use cluster_manager::secrets::{SecretChange, SecretFault, SecretKey};
+use git_hosting::client::Credentials;
+use git_hosting::external::External;
+use git_hosting::repositories::{Repositories, RepositoryFiles};
 use serde_json::json;
 use service_runtime::config::ExposeSecret as _;
 use there::{PUSHER, READER, There, git};
@@ -26,7 +25,7 @@ const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 /// Our side: the worker, and what it works on.
 struct Here {
     directory: tempfile::TempDir,
-    repositories: Repositories,
+    hosted: Hosted,
     work: mpsc::Sender<Work>,
     results: mpsc::Receiver<Event>,
 }
@@ -36,21 +35,20 @@ impl Here {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             std::fs::write(directory.path().join(name), text).unwrap();
-            Some(directory.path().join(name))
+            directory.path().join(name)
         };
-        let config = ExternalConfig {
-            url: Some(format!("{}/factory/{{name}}.git", there.url)),
-            credentials_file: write("pusher", pusher),
-            cluster_credentials_file: write("reader", READER),
-        };
-        let readers = Credentials::read(config.cluster_credentials_file.as_deref().unwrap()).unwrap();
-        let repositories = Repositories::load(&directory.path().join("state")).unwrap().with_readers(Some(readers));
-        let external = External::new(&config, None, Duration::from_secs(60));
+        let (credentials, readers) = (write("pusher", pusher), Credentials::read(&write("reader", READER)).unwrap());
+        let state_dir = directory.path().join("state");
+        let repositories = Repositories::load(&state_dir).unwrap();
+        let passwords = ClusterPasswords::load(&state_dir, []).unwrap().with_readers(Some(readers));
+        let url = format!("{}/factory/{{name}}.git", there.url);
+        let external = External::new(url, Some(credentials), None, Duration::from_secs(60));
+        let hosted = Hosted { repositories, passwords, external: Some(external) };
         let (work, inbox) = mpsc::channel(1);
         let (outlet, results) = mpsc::channel(1);
         let (_, pushed) = mpsc::channel(1);
-        tokio::spawn(git_work::run(repositories.clone(), external, inbox, pushed, outlet));
-        Self { directory, repositories, work, results }
+        tokio::spawn(git_work::run(hosted.clone(), inbox, pushed, outlet));
+        Self { directory, hosted, work, results }
     }
 
     async fn write(&mut self, content: &str) -> GitOutcome {
@@ -79,7 +77,7 @@ impl Here {
     }
 
     fn main(&self) -> String {
-        self.repositories.main(CLUSTER).unwrap().unwrap()
+        self.hosted.repositories.main(CLUSTER).unwrap().unwrap()
     }
 }
 
@@ -95,7 +93,7 @@ async fn a_repository_is_made_there_and_what_people_push_is_kept() {
     let first = written(here.write("a: 1\n").await);
     assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(first.clone()));
     assert_eq!(there.file("edo/cluster/a.yaml").await.as_deref(), Some("a: 1"));
-    let (user, password) = here.repositories.login(CLUSTER).unwrap();
+    let (user, password) = here.hosted.passwords.login(CLUSTER).unwrap();
     assert_eq!(format!("{user}:{}", password.expose_secret()), READER, "the cluster is told how to read it there");
 
     // Somebody works with it there.

@@ -6,7 +6,7 @@ mod authority;
 mod bootstrap_http;
 mod external;
 mod fuzz_seeds;
-mod git_http;
+mod gatekeeper;
 #[cfg(feature = "kerberos")]
 #[path = "../../libs/kerberos-client/tests/support/kdc.rs"]
 #[allow(dead_code, reason = "tests of other packages look at more")]
@@ -16,7 +16,6 @@ mod kerberos;
 mod oidc;
 #[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
 mod port;
-mod pulls;
 mod run;
 #[path = "support/state_client.rs"]
 mod state_client;

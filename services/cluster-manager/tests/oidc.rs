@@ -14,14 +14,13 @@ use axum::Router;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use cluster_manager::adapters::git_http::{self, Links};
-use cluster_manager::adapters::git_push::Hooks;
+use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::adapters::http::identities::Identities;
 use cluster_manager::adapters::http::oidc::{IdentityError, Limits, Provider};
-use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
-use cluster_manager::api::Push;
-use cluster_manager::config::GitConfig;
-use cluster_manager::event::RepositoryFiles;
+use cluster_manager::adapters::passwords::ClusterPasswords;
+use cluster_manager::api::RepositoryPush;
+use git_hosting::http::{Anonymous, Settings, router};
+use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use service_runtime::http::server;
@@ -243,7 +242,7 @@ const CLUSTER: Uuid = Uuid::from_u128(0xA);
 struct GitServer {
     addr: SocketAddr,
     directory: tempfile::TempDir,
-    pushes: Arc<Mutex<Vec<Push>>>,
+    pushes: Arc<Mutex<Vec<RepositoryPush>>>,
     /// Repositories that were pushed to.
     touched: mpsc::Receiver<Uuid>,
     stop: Shutdown,
@@ -271,10 +270,11 @@ async fn git_server(issuer: &Issuer) -> GitServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (desk, pushes) = state_client::start();
-    let (polls, _) = mpsc::channel(1);
     let (pushed, touched) = mpsc::channel(1);
-    let links = Links { desk, identities, hooks: Hooks::install(directory.path()).unwrap(), polls, pushed };
-    let router = git_http::router(repositories, links, &GitConfig::default());
+    let passwords = ClusterPasswords::load(directory.path(), []).unwrap();
+    let gatekeeper = StateGatekeeper { identities, ..state_client::gatekeeper(desk, passwords) };
+    let settings = Settings { pushed, ..state_client::settings(directory.path(), Anonymous::None) };
+    let router = router(repositories, gatekeeper, settings);
     let stop = Shutdown::new();
     tokio::spawn(server::serve(listener, router, None, stop.clone()));
     GitServer { addr, directory, pushes, touched, stop }

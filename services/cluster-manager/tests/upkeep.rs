@@ -4,13 +4,12 @@
 use std::path::Path;
 use std::process::Output;
 
-use cluster_manager::adapters::git_http;
-use cluster_manager::adapters::git_push::Hooks;
-use cluster_manager::adapters::git_work::{self, Work};
-use cluster_manager::adapters::repositories::Repositories;
-use cluster_manager::adapters::upkeep::{LOOSE_MAX, PACKS_MAX};
-use cluster_manager::config::{Anonymous, GitConfig};
-use cluster_manager::event::{Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles};
+use cluster_manager::adapters::git_work::{self, Hosted, Work};
+use cluster_manager::adapters::passwords::ClusterPasswords;
+use cluster_manager::event::{Event, GitAction, GitOutcome, GitResult, GitWork};
+use git_hosting::http::{Anonymous, router};
+use git_hosting::repositories::{Repositories, RepositoryFiles};
+use git_hosting::upkeep::{LOOSE_MAX, PACKS_MAX};
 use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
@@ -62,7 +61,9 @@ async fn many_commits_leave_few_files_and_clones_go_on_meanwhile() {
     let (work, inbox) = mpsc::channel(1);
     let (outlet, mut results) = mpsc::channel(1);
     let (_pushed, pushes) = mpsc::channel(1);
-    let worker = tokio::spawn(git_work::run(repositories.clone(), None, inbox, pushes, outlet));
+    let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
+    let hosted = Hosted { repositories: repositories.clone(), passwords: passwords.clone(), external: None };
+    let worker = tokio::spawn(git_work::run(hosted, inbox, pushes, outlet));
     let mut write = async |n: usize| {
         work.send(Work::Git(GitWork { cluster: CLUSTER, action: action(n) })).await.unwrap();
         let Some(Event::Git(GitResult { outcome: GitOutcome::Written { .. }, .. })) = results.recv().await else {
@@ -73,11 +74,10 @@ async fn many_commits_leave_few_files_and_clones_go_on_meanwhile() {
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/git/cluster/A", listener.local_addr().unwrap());
-    let config = GitConfig { anonymous: Anonymous::Loopback, ..GitConfig::default() };
-    let (polls, _) = mpsc::channel(1);
-    let links = state_client::links(state_client::start().0, Hooks::install(state_dir.path()).unwrap(), polls);
+    let gatekeeper = state_client::gatekeeper(state_client::start().0, passwords);
+    let settings = state_client::settings(state_dir.path(), Anonymous::Loopback);
     let shutdown = Shutdown::new();
-    let router = git_http::router(repositories.clone(), links, &config);
+    let router = router(repositories.clone(), gatekeeper, settings);
     let server = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
     let (stop, stopped) = watch::channel(false);
     let cloning = tokio::spawn(clone_on(url, stopped));

@@ -34,7 +34,7 @@ use time::OffsetDateTime;
 use x509_parser::extensions::ParsedExtension;
 use zeroize::Zeroizing;
 
-use super::repositories::Repositories;
+use super::passwords::ClusterPasswords;
 use crate::authority::{self, Terms};
 use crate::config::IdentityConfig;
 use crate::event::IssueCertificate;
@@ -176,10 +176,14 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError`]; the cluster asks again.
-    pub fn answer(&self, order: &IssueCertificate, repositories: &Repositories) -> Result<HostRequest, AuthorityError> {
+    pub fn answer(
+        &self,
+        order: &IssueCertificate,
+        passwords: &ClusterPasswords,
+    ) -> Result<HostRequest, AuthorityError> {
         let answer = match &order.answer {
             Ok(certificate) => {
-                let login = repositories.login(order.opened.cluster);
+                let login = passwords.login(order.opened.cluster);
                 let (git_username, password) = login.ok_or(AuthorityError::Repository)?;
                 Ok(Grant {
                     certificate: self.sign(certificate, &order.group, &order.opened)?,

@@ -13,12 +13,12 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use enrolment_protocol::token::Token;
+use git_hosting::http::bearer;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
-use super::http::bearer;
+use super::passwords::ClusterPasswords;
 use super::quarantine::QuarantineFiles;
-use super::repositories::Repositories;
 use crate::bootstrap::site::SiteScript;
 use crate::bootstrap::{self, Bootstrap, BootstrapGrant, Credentials, Enrolment, FluxSource};
 
@@ -76,14 +76,14 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 struct Server {
     board: ScriptStore,
-    repositories: Repositories,
+    passwords: ClusterPasswords,
     settings: Arc<Settings>,
     clock: Clock,
 }
 
 /// The route.
-pub fn router(board: ScriptStore, repositories: Repositories, settings: Settings, clock: Clock) -> Router {
-    let server = Server { board, repositories, settings: Arc::new(settings), clock };
+pub fn router(board: ScriptStore, passwords: ClusterPasswords, settings: Settings, clock: Clock) -> Router {
+    let server = Server { board, passwords, settings: Arc::new(settings), clock };
     Router::new().route("/bootstrap/{cluster}", get(script)).with_state(server)
 }
 
@@ -142,7 +142,7 @@ impl Server {
             }),
             (Some(_), None) => return Err(format!("cluster {cluster} has no key to enrol with yet")),
             (None, _) => {
-                let login = self.repositories.login(cluster);
+                let login = self.passwords.login(cluster);
                 let (username, password) =
                     login.ok_or_else(|| format!("the repository of cluster {cluster} is not open"))?;
                 Credentials::Git { username, password }

@@ -9,16 +9,17 @@ use configdb_schema::known;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::external::External;
-use super::pulls::chain;
-use super::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError, Written};
-use super::upkeep::Upkeep;
+use super::passwords::ClusterPasswords;
 use crate::event::{
-    Event, GitAction, GitOutcome, GitResult, GitWork, RepositoryFiles, SecretAction, SecretOutcome, SecretResult,
-    SecretWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
+    Event, GitAction, GitOutcome, GitResult, GitWork, SecretAction, SecretOutcome, SecretResult, SecretWork,
+    SharedAction, SharedOutcome, SharedResult, SharedWork,
 };
 use crate::secrets::{self, SecretFault};
 use crate::shared_repository::HELM_PATH;
+use git_hosting::external::External;
+use git_hosting::pulls::chain;
+use git_hosting::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError, RepositoryFiles, Written};
+use git_hosting::upkeep::Upkeep;
 
 /// Largest file, and largest number of files, taken from the directory of charts.
 const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -53,11 +54,20 @@ impl Work {
     }
 }
 
-/// Answers each piece of work with one result, until nobody gives work any more, and looks after the repositories that were worked on, or `pushed` to.
-/// `external`: the git server of the site, which has to have what counts as written.
+/// What is worked on. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Hosted {
+    /// The repositories.
+    pub repositories: Repositories,
+    /// With which clusters read theirs.
+    pub passwords: ClusterPasswords,
+    /// The git server of the site, which has to have what counts as written; None: ours is the server.
+    pub external: Option<External>,
+}
+
+/// Answers each piece of work with one result, until nothing gives work any more, and looks after the repositories that were worked on, or `pushed` to.
 pub async fn run(
-    repositories: Repositories,
-    external: Option<External>,
+    hosted: Hosted,
     mut work: mpsc::Receiver<Work>,
     mut pushed: mpsc::Receiver<Uuid>,
     results: mpsc::Sender<Event>,
@@ -69,7 +79,7 @@ pub async fn run(
             work = work.recv() => {
                 let Some(work) = work else { return };
                 let repository = work.repository();
-                let result = carry_out(&repositories, external.as_ref(), work).await;
+                let result = carry_out(&hosted, work).await;
                 if results.send(result).await.is_err() {
                     return;
                 }
@@ -78,26 +88,26 @@ pub async fn run(
             Some(repository) = pushed.recv() => repository,
         };
         tokio::select! {
-            () = upkeep.look_after(&repositories, repository) => {}
+            () = upkeep.look_after(&hosted.repositories, repository) => {}
             // Whoever ends does not wait for it: it is done the next time.
             () = results.closed() => return,
         }
     }
 }
 
-async fn carry_out(repositories: &Repositories, external: Option<&External>, work: Work) -> Event {
-    let repositories = repositories.clone();
+async fn carry_out(hosted: &Hosted, work: Work) -> Event {
     match work {
         Work::Git(GitWork { cluster, action }) => {
-            let outcome = work_on_git(repositories, external, cluster, action).await;
+            let outcome = work_on_git(hosted, cluster, action).await;
             let outcome = outcome.unwrap_or_else(|reason| GitOutcome::Failed { reason });
             Event::Git(GitResult { cluster, outcome })
         }
         Work::Secret(SecretWork { id, cluster, action }) => {
-            let outcome = work_on_secrets(repositories, external, cluster, action).await;
+            let outcome = work_on_secrets(hosted, cluster, action).await;
             Event::Secret(SecretResult { id, cluster, outcome })
         }
         Work::Shared(SharedWork { repository, action }) => {
+            let repositories = hosted.repositories.clone();
             let done = tokio::task::spawn_blocking(move || carry_out_shared(&repositories, repository, action));
             let outcome = done.await.unwrap_or_else(|error| Err(error.to_string()));
             Event::Shared(SharedResult { repository, branch: None, outcome })
@@ -106,35 +116,26 @@ async fn carry_out(repositories: &Repositories, external: Option<&External>, wor
 }
 
 /// Work on what the manager keeps in a repository, which the site's server has to have in the end.
-async fn work_on_git(
-    repositories: Repositories,
-    external: Option<&External>,
-    cluster: Uuid,
-    action: GitAction,
-) -> Result<GitOutcome, String> {
+async fn work_on_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> Result<GitOutcome, String> {
     let path = match &action {
         GitAction::Write { path, .. } => Some(path.clone()),
         GitAction::Close => None,
     };
-    let all = repositories.clone();
+    let (own, repositories) = (hosted.clone(), hosted.repositories.clone());
     let work = async move {
-        let done = tokio::task::spawn_blocking(move || carry_out_git(&repositories, cluster, action)).await;
+        let done = tokio::task::spawn_blocking(move || carry_out_git(&own, cluster, action)).await;
         done.map_err(|error| error.to_string())
     };
-    let Some((external, path)) = external.zip(path) else { return work.await };
-    let directory = tokio::task::spawn_blocking(move || all.make(cluster)).await;
+    let Some((external, path)) = hosted.external.as_ref().zip(path) else { return work.await };
+    let directory = tokio::task::spawn_blocking(move || repositories.make(cluster)).await;
     let directory = directory.map_err(|error| error.to_string())?.map_err(|error| chain(&error))?;
     external.around(&directory, &path, work).await?
 }
 
 /// The same for its secrets.
-async fn work_on_secrets(
-    repositories: Repositories,
-    external: Option<&External>,
-    cluster: Uuid,
-    action: SecretAction,
-) -> Result<SecretOutcome, SecretFault> {
-    let beside = external.zip(repositories.by_uuid(cluster));
+async fn work_on_secrets(hosted: &Hosted, cluster: Uuid, action: SecretAction) -> Result<SecretOutcome, SecretFault> {
+    let repositories = hosted.repositories.clone();
+    let beside = hosted.external.as_ref().zip(repositories.by_uuid(cluster));
     let work = async move {
         let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
         done.unwrap_or_else(|error| Err(SecretFault::Repository(error.to_string())))
@@ -199,21 +200,35 @@ fn carry_out_shared(
     main.map(|main| SharedOutcome { main, ..SharedOutcome::default() }).map_err(|error| chain(&error))
 }
 
-fn carry_out_git(repositories: &Repositories, cluster: Uuid, action: GitAction) -> GitOutcome {
-    let done = match action {
+fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcome {
+    let Hosted { repositories, passwords, .. } = hosted;
+    match action {
         GitAction::Write { path, store, files, hold } => {
             let place = Place { path, kind: Kind::Cluster, store };
             let write = if hold { Repositories::hold } else { Repositories::write };
-            write(repositories, cluster, &place, &files, wall()).map(|Written { commit, changed, held }| {
-                if changed {
-                    tracing::info!(cluster_id = %cluster, commit, "repository written");
-                }
-                if held { GitOutcome::Held { commit } } else { GitOutcome::Written { commit } }
-            })
+            let Written { commit, changed, held } = match write(repositories, cluster, &place, &files, wall()) {
+                Ok(written) => written,
+                Err(error) => return failed(&error),
+            };
+            if changed {
+                tracing::info!(cluster_id = %cluster, commit, "repository written");
+            }
+            match passwords.ensure(cluster) {
+                Ok(()) if held => GitOutcome::Held { commit },
+                Ok(()) => GitOutcome::Written { commit },
+                Err(error) => failed(&error),
+            }
         }
-        GitAction::Close => repositories.close(cluster).map(|()| GitOutcome::Closed),
-    };
-    done.unwrap_or_else(|error| GitOutcome::Failed { reason: chain(&error) })
+        GitAction::Close => match (repositories.close(cluster), passwords.forget(cluster)) {
+            (Ok(()), Ok(())) => GitOutcome::Closed,
+            (Err(error), _) => failed(&error),
+            (_, Err(error)) => failed(&error),
+        },
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> GitOutcome {
+    GitOutcome::Failed { reason: chain(error) }
 }
 
 /// Makes the shared repository, and brings it to the charts in `charts_dir` if there is one; returns the commit that its branch is at, and the directories that hold a chart. Blocks.

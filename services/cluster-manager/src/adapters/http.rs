@@ -11,8 +11,6 @@
 //!
 //! Nothing here decides who may do what: [`access`] and the state do.
 
-use axum::http::{HeaderMap, header};
-
 mod administration;
 pub mod identities;
 pub mod oidc;
@@ -21,9 +19,3 @@ pub mod people;
 mod sealed;
 pub mod shapes;
 pub mod state_client;
-
-/// What is shown as `Authorization: Bearer`, without white space around it.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, shown) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim())
-}

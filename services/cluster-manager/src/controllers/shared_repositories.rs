@@ -10,6 +10,7 @@ use cluster_manager_contract::repository::{self, PulledBranch, RepositoryDevice}
 use configdb_schema::Document as _;
 use configdb_schema::document::GitConfig;
 use configdb_schema::known;
+use git_hosting::pulls::Pull;
 use service_runtime::backoff::Backoff;
 use sparkplug::Now;
 use sparkplug::edge_node::NodeUpdate;
@@ -18,7 +19,7 @@ use uuid::Uuid;
 use super::{Pacing, Wait};
 use crate::event::{Effect, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use crate::fleet::FleetView;
-use crate::shared_repository::{self, Pull, Shared};
+use crate::shared_repository::{self, Shared};
 
 /// Longest wait before a pull that failed is tried again, where the interval is not shorter.
 const PULL_RETRY_MAX: Duration = Duration::from_secs(600);

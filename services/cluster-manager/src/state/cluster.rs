@@ -10,6 +10,7 @@ use configdb_schema::document::{
     EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress,
 };
 use configdb_schema::{Document, known};
+use git_hosting::repositories::cluster_path;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Now, TypedMetrics};
@@ -375,7 +376,7 @@ impl ClusterManager {
         let (Some(RenderedRepo { spec, repo: Ok(repo) }), Some(store)) = (rendered, self.fleet.config().store()) else {
             return;
         };
-        let (path, repo) = (cluster_repo::path(&spec.name), Arc::clone(repo));
+        let (path, repo) = (cluster_path(&spec.name), Arc::clone(repo));
         let files = repo.files.clone();
         self.git_work(uuid, Some(repo), GitAction::Write { path, store, files, hold });
     }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::line::BootstrapCommand;
 use super::token::{TokenChange, WantedToken};
-use crate::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
+use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply, RepositoryPush};
 use crate::event::{Effect, SecretAction, SecretOutcome, SecretResult, SecretWork};
 use crate::secrets::{SecretChange, SecretFault};
 use access::audit::{AuditRecord, AuditResult};
@@ -135,8 +135,8 @@ impl ClusterManager {
     }
 
     /// A push has ended: what it changed is told to who follows it, and recorded. One that changed nothing was refused, or was to another branch.
-    fn on_pushed(&mut self, id: u64, who: &Who, push: Push, now: Now) {
-        let Push { repository, shared, before, after } = push;
+    fn on_pushed(&mut self, id: u64, who: &Who, push: RepositoryPush, now: Now) {
+        let RepositoryPush { repository, shared, before, after } = push;
         let moved = before != after;
         if moved && shared {
             self.on_shared_commit(repository, after.clone());

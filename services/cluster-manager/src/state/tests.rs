@@ -29,9 +29,10 @@ mod shared_repositories;
 
 use super::*;
 use crate::bootstrap::{BootstrapGrant, OfferedToken};
-use crate::event::{GitAction, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork, RepositoryFiles};
+use crate::event::{GitAction, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork};
 use crate::git_address::GitAddress;
 use access::rate::Rate;
+use git_hosting::repositories::RepositoryFiles;
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 const OTHER: Uuid = Uuid::from_u128(0xC2);

@@ -1,17 +1,21 @@
 //! A desk where people are known by three tokens, and what is told there of pushes is kept.
 #![allow(dead_code, reason = "not every test that has a desk pushes")]
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use access::{Grant, Principal};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use cluster_manager::adapters::git_http::Links;
-use cluster_manager::adapters::git_push::Hooks;
+use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
-use cluster_manager::api::{Answer, Asked, Credential, Push, Question, Refusal, Reply};
+use cluster_manager::adapters::passwords::ClusterPasswords;
+use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply, RepositoryPush};
 use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
+use git_hosting::http::{Anonymous, Settings};
+use git_hosting::push::Hooks;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -33,7 +37,7 @@ fn principal(hash: &TokenHash) -> Option<Principal> {
     Some(Principal { name: format!("token:{name}"), grants: vec![Grant { scope, clusters }] })
 }
 
-fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Push>>) -> Result<Reply, Refusal> {
+fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<RepositoryPush>>) -> Result<Reply, Refusal> {
     if let Question::Pushed(push) = question {
         assert!(matches!(credential, Credential::Verified(_)));
         pushes.lock().unwrap().push(push);
@@ -49,13 +53,20 @@ fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Push>>)
     Ok(Reply::Repository { who, pulled: [PULLED.to_owned()].into() })
 }
 
-/// A git server's links to that desk, without a provider of identities.
-pub fn links(desk: StateClient, hooks: Hooks, polls: mpsc::Sender<Uuid>) -> Links {
-    let (pushed, _) = mpsc::channel(1);
-    Links { desk, identities: None, hooks, polls, pushed }
+/// A gatekeeper that asks that desk, without a provider of identities.
+pub fn gatekeeper(desk: StateClient, passwords: ClusterPasswords) -> StateGatekeeper {
+    let (polls, _) = mpsc::channel(1);
+    StateGatekeeper { passwords, desk, identities: None, has_external: false, polls }
 }
 
-pub fn start() -> (StateClient, Arc<Mutex<Vec<Push>>>) {
+/// How repositories are served.
+pub fn settings(state_dir: &Path, anonymous: Anonymous) -> Settings {
+    let (pushed, _) = mpsc::channel(1);
+    let hooks = Hooks::install(state_dir).unwrap();
+    Settings { anonymous, children_max: 16, request_timeout: Duration::from_secs(600), hooks, pushed }
+}
+
+pub fn start() -> (StateClient, Arc<Mutex<Vec<RepositoryPush>>>) {
     let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
     let (records, _) = mpsc::channel(QUESTIONS_MAX);
     let desk = StateClient::new(outlet, records);

@@ -19,6 +19,7 @@ use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use enrolment_protocol::token::{RANDOM_BYTES, Token};
 use futures::StreamExt as _;
+use git_hosting::http::bearer;
 use sealed_secrets::{Plain, SESSION_KEY_BYTES, Scope, SealingCertificate, sealed_secret};
 use serde::Deserialize;
 use service_runtime::http::server;
@@ -28,7 +29,7 @@ use zeroize::Zeroizing;
 
 use super::identities::{self, Identities, IdentityFault};
 use super::state_client::StateClient;
-use super::{administration, bearer, openapi, sealed, shapes};
+use super::{administration, openapi, sealed, shapes};
 use crate::api::{Credential, Question, Refusal, Reply};
 use crate::secrets::{SecretFault, SecretKey};
 use access::rate::{self, Limiter, Rate};

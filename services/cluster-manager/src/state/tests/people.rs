@@ -390,7 +390,7 @@ fn a_push_is_told_to_the_edges_at_once_and_recorded() {
     let Ok(Reply::Repository { who, .. }) = world.told("operator", push(CLUSTER, false)) else { panic!("they may") };
     let pushed = |repository, shared, before: &str, after: &str| {
         let (before, after) = (Some(before.to_owned()), Some(after.to_owned()));
-        Question::Pushed(crate::api::Push { repository, shared, before, after })
+        Question::Pushed(crate::api::RepositoryPush { repository, shared, before, after })
     };
     let (own, charts) = ("a".repeat(40), "b".repeat(40));
     let (_, record) = world.ask(Credential::Verified(who.clone()), pushed(CLUSTER, false, CHARTS, &own));

@@ -7,16 +7,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::git_client::{self, Credentials, GitError, Remote};
-use super::pulls::{LOCAL_MAX, MAIN, chain, refs, update};
-use crate::config::ExternalConfig;
-use crate::git_address;
+use crate::client::{self, Credentials, GitError, Remote};
+use crate::pulls::{LOCAL_MAX, MAIN, chain, refs, update};
 
 /// Where a fetch puts what it has; clients do not see it.
 const THERE: &str = "refs/sparkfleet/external";
 
 /// How long a server that did not answer in time is not asked again: work on other repositories goes on meanwhile.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// URL of a repository on the site's server. A name there has no slash: `cluster/Paint_Shop` is `cluster-Paint_Shop`.
+#[must_use]
+pub fn address(url: &str, path: &str) -> String {
+    url.replace("{name}", &path.replace('/', "-"))
+}
 
 /// The site's server. Clones are the same.
 #[derive(Debug, Clone)]
@@ -29,11 +33,10 @@ pub struct External {
 }
 
 impl External {
-    /// As configured; None: ours is the server.
+    /// The server at whose `url`, with `{name}` for its name, a repository is. `credentials_file`: who may push there; `limit`: what one call may take.
     #[must_use]
-    pub fn new(config: &ExternalConfig, ca_file: Option<PathBuf>, limit: Duration) -> Option<Self> {
-        let (url, credentials_file) = (config.url.clone()?, config.credentials_file.clone());
-        Some(Self { url, credentials_file, ca_file, limit, silent_until: Arc::default() })
+    pub fn new(url: String, credentials_file: Option<PathBuf>, ca_file: Option<PathBuf>, limit: Duration) -> Self {
+        Self { url, credentials_file, ca_file, limit, silent_until: Arc::default() }
     }
 
     /// Does work on the repository in `directory` between [`External::take_over`] and [`External::push`].
@@ -61,7 +64,7 @@ impl External {
         if refs(directory, &[MAIN]).await?.get(MAIN) == Some(&there) {
             return Ok(Some(there));
         }
-        let url = git_address::external(&self.url, path);
+        let url = address(&self.url, path);
         let spec = format!("+{MAIN}:{THERE}");
         let fetch = ["fetch", "--quiet", "--no-write-fetch-head", "--no-recurse-submodules", "--", &url, &spec];
         self.git(directory, &url, &fetch).await?;
@@ -78,7 +81,7 @@ impl External {
     /// # Errors
     /// What git says, for people.
     pub async fn reach(&self, directory: &Path, path: &str) -> Result<Option<String>, String> {
-        let url = git_address::external(&self.url, path);
+        let url = address(&self.url, path);
         // A server that makes repositories when they are pushed to knows none before.
         let listed = match self.git(directory, &url, &["ls-remote", "--", &url, MAIN]).await {
             Err(reason) if reason.contains("not found") => String::new(),
@@ -94,7 +97,7 @@ impl External {
     pub async fn push(&self, directory: &Path, path: &str, there: Option<&String>) -> Result<(), String> {
         let here = refs(directory, &[MAIN]).await?.remove(MAIN);
         let Some(here) = here.filter(|here| Some(here) != there) else { return Ok(()) };
-        let url = git_address::external(&self.url, path);
+        let url = address(&self.url, path);
         let spec = format!("{MAIN}:{MAIN}");
         let pushed = self.git(directory, &url, &["push", "--quiet", "--", &url, &spec]).await;
         let Err(reason) = pushed else { return Ok(()) };
@@ -118,7 +121,7 @@ impl External {
             None => None,
         };
         let remote = Remote { url, credentials: credentials.as_ref(), ca_file: self.ca_file.as_deref() };
-        let done = git_client::run(directory, Some(&remote), arguments, "", self.limit).await;
+        let done = client::run(directory, Some(&remote), arguments, "", self.limit).await;
         if matches!(done, Err(GitError::TimedOut { .. })) {
             *self.silent_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PAUSE);
         }
@@ -127,6 +130,6 @@ impl External {
 }
 
 async fn local(directory: &Path, changes: &str) -> Result<(), String> {
-    let moved = git_client::run(directory, None, &["update-ref", "--stdin"], changes, LOCAL_MAX).await;
+    let moved = client::run(directory, None, &["update-ref", "--stdin"], changes, LOCAL_MAX).await;
     moved.map(|_| ()).map_err(|error| chain(&error))
 }

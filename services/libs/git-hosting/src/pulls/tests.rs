@@ -1,19 +1,11 @@
 //! Pulls from another git server: a real one over smart HTTP, with and without a password, and some that are none.
-#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_manager::adapters::git_http;
-use cluster_manager::adapters::git_push::Hooks;
-use cluster_manager::adapters::pulls::Pulls;
-use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
-use cluster_manager::config::{Anonymous, GitConfig};
-use cluster_manager::event::{Event, RepositoryFiles, SharedOutcome, SharedResult};
-use cluster_manager::password_file;
-use cluster_manager::shared_repository::Pull;
 use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
@@ -22,7 +14,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::state_client;
+use super::{Pull, Pulled, Pulls};
+use crate::gatekeeper::fake::{self, FakeGatekeeper};
+use crate::http::{Anonymous, Settings, router};
+use crate::push::Hooks;
+use crate::repositories::{Kind, Place, Repositories, RepositoryFiles};
 
 const THERE: Uuid = Uuid::from_u128(0xA);
 const HERE: Uuid = Uuid::from_u128(0xB);
@@ -47,11 +43,12 @@ impl Both {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let config = GitConfig { anonymous, ..GitConfig::default() };
         let hooks = Hooks::install(there_dir.path()).unwrap();
         let (polls, _) = mpsc::channel(1);
-        let router =
-            git_http::router(there.clone(), state_client::links(state_client::start().0, hooks, polls), &config);
+        let (pushed, _) = mpsc::channel(1);
+        let request_timeout = Duration::from_secs(600);
+        let settings = Settings { anonymous, children_max: 16, request_timeout, hooks, pushed };
+        let router = router(there.clone(), FakeGatekeeper { pushes: Arc::default(), polls }, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };
@@ -94,24 +91,14 @@ impl Both {
         Pulls::new(self.here.clone(), Some(self.credentials.path().to_owned()), None, limit)
     }
 
-    async fn pull(&self, branch: &str, pull: Pull) -> Result<SharedOutcome, String> {
-        pull_by(self.pulls(Duration::from_secs(60)), branch, pull).await
+    async fn pull(&self, branch: &str, pull: Pull) -> Result<Pulled, String> {
+        self.pulls(Duration::from_secs(60)).pull(HERE, branch, &pull).await
     }
 
     async fn stop(self) {
         self.shutdown.trigger();
         self.task.await.unwrap().unwrap();
     }
-}
-
-async fn pull_by(pulls: Pulls, branch: &str, pull: Pull) -> Result<SharedOutcome, String> {
-    let Event::Shared(SharedResult { repository: HERE, branch: told, outcome }) =
-        pulls.carry_out(HERE, branch.to_owned(), pull).await
-    else {
-        panic!("the end of a pull")
-    };
-    assert_eq!(told.as_deref(), Some(branch));
-    outcome
 }
 
 async fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
@@ -126,8 +113,8 @@ async fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
 }
 
-fn pulled(main: Option<&str>, commit: &str, diverged: bool) -> Result<SharedOutcome, String> {
-    Ok(SharedOutcome { main: main.map(str::to_owned), pulled: Some(commit.to_owned()), diverged })
+fn pulled(main: Option<&str>, commit: &str, diverged: bool) -> Result<Pulled, String> {
+    Ok(Pulled { main: main.map(str::to_owned), commit: commit.to_owned(), diverged })
 }
 
 #[tokio::test]
@@ -158,7 +145,7 @@ async fn the_branch_that_follows_stays_when_it_has_commits_of_its_own() {
     let both = Both::start(Anonymous::Loopback).await;
     let pull = both.pull_of(None, Some("main"));
     let first = both.pull("upstream", pull.clone()).await.unwrap();
-    assert_eq!((first.main.as_deref(), first.diverged), (first.pulled.as_deref(), false));
+    assert_eq!((first.main.as_deref(), first.diverged), (Some(&*first.commit), false));
     let second = both.commit("a: 2\n");
     assert_eq!(both.pull("upstream", pull.clone()).await, pulled(Some(&second), &second, false));
     let tree = git(&both.local_dir(), &["rev-parse", "main^{tree}"]).await.unwrap();
@@ -176,7 +163,7 @@ async fn the_branch_that_follows_stays_when_it_has_commits_of_its_own() {
 #[tokio::test]
 async fn credentials_are_used_and_never_told() {
     let both = Both::start(Anonymous::None).await;
-    let password = std::fs::read_to_string(password_file(both.there_dir.path(), THERE)).unwrap();
+    let password = fake::password(THERE);
     let file = |name: &str, content: String| std::fs::write(both.credentials.path().join(name), content).unwrap();
     file("plain", format!("{THERE}:{password}\n"));
     file("json", format!(r#"{{"username": "A", "password": "{password}"}}"#));
@@ -196,7 +183,7 @@ async fn credentials_are_used_and_never_told() {
     let missing = error(Some("missing")).await;
     assert!(missing.starts_with("auth.secretRef: file ") && missing.contains("missing cannot be read"), "{missing}");
     let unset = Pulls::new(both.here.clone(), None, None, Duration::from_secs(60));
-    let unset = pull_by(unset, "main", both.pull_of(Some("plain"), None)).await.unwrap_err();
+    let unset = unset.pull(HERE, "main", &both.pull_of(Some("plain"), None)).await.unwrap_err();
     assert!(unset.contains("git.credentials_dir is not configured"), "{unset}");
     both.stop().await;
 }
@@ -207,9 +194,10 @@ async fn a_remote_that_hangs_or_is_away_ends_in_time_and_holds_up_nobody() {
     // Accepts connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hanging = Pull { url: format!("http://{}/x", silent.local_addr().unwrap()), ..both.pull_of(None, None) };
-    let error = pull_by(both.pulls(Duration::from_millis(300)), "main", hanging.clone()).await.unwrap_err();
+    let error = both.pulls(Duration::from_millis(300)).pull(HERE, "main", &hanging).await.unwrap_err();
     assert!(error.starts_with("took longer than"), "{error}");
-    let stuck = tokio::spawn(pull_by(both.pulls(Duration::from_secs(3600)), "stuck", hanging));
+    let slow = both.pulls(Duration::from_secs(3600));
+    let stuck = tokio::spawn(async move { slow.pull(HERE, "stuck", &hanging).await });
     let (_stream, _) = silent.accept().await.unwrap();
     assert!(both.pull("main", both.pull_of(None, None)).await.is_ok(), "another one goes on");
     stuck.abort();

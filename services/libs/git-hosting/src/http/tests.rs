@@ -1,20 +1,13 @@
 //! The git server against the real git client.
-#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use cluster_manager::adapters::git_http;
-use cluster_manager::adapters::git_push::Hooks;
-use cluster_manager::adapters::repositories::{Kind, Place, Repositories};
-use cluster_manager::api::Push;
-use cluster_manager::config::{Anonymous, ExternalConfig, GitConfig};
-use cluster_manager::event::RepositoryFiles;
-use cluster_manager::password_file;
 use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use service_runtime::state_dir::StateDir;
@@ -25,13 +18,19 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::state_client;
+use super::{Anonymous, Settings, router};
+use crate::gatekeeper::fake::{self, FakeGatekeeper, Pushed};
+use crate::push::Hooks;
+use crate::repositories::{Kind, Place, Repositories, RepositoryFiles};
 
 const A: Uuid = Uuid::from_u128(0xA);
 const B: Uuid = Uuid::from_u128(0xB);
 const SHARED: Uuid = Uuid::from_u128(0x5);
 
-type Pushes = Arc<std::sync::Mutex<Vec<Push>>>;
+type Pushes = Arc<std::sync::Mutex<Vec<Pushed>>>;
+
+/// As many children as are configured where nothing else is.
+const CHILDREN_MAX: usize = 16;
 
 struct Server {
     state_dir: tempfile::TempDir,
@@ -55,25 +54,29 @@ fn files(release: &str) -> RepositoryFiles {
 
 impl Server {
     async fn start(anonymous: Anonymous) -> Self {
-        Self::start_with(GitConfig { anonymous, ..GitConfig::default() }).await
+        Self::start_with(anonymous, CHILDREN_MAX).await
     }
 
-    async fn start_with(config: GitConfig) -> Self {
+    async fn start_with(anonymous: Anonymous, children_max: usize) -> Self {
         let state_dir = tempfile::tempdir().unwrap();
         let path = state_dir.path().to_owned();
-        Self::start_in(state_dir, &path, config).await
+        Self::start_in(state_dir, &path, anonymous, children_max).await
     }
 
     /// `path`: how the program names that directory.
-    async fn start_in(state_dir: tempfile::TempDir, path: &Path, config: GitConfig) -> Self {
+    async fn start_in(state_dir: tempfile::TempDir, path: &Path, anonymous: Anonymous, children_max: usize) -> Self {
         let repositories = Repositories::load(path).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let (desk, pushes) = state_client::start();
         let hooks = Hooks::install(path).unwrap();
         let (polls, polled) = mpsc::channel(64);
-        let router = git_http::router(repositories.clone(), state_client::links(desk, hooks, polls), &config);
+        let pushes = Pushes::default();
+        let gatekeeper = FakeGatekeeper { pushes: Arc::clone(&pushes), polls };
+        let (pushed, _) = mpsc::channel(1);
+        let request_timeout = Duration::from_secs(600);
+        let settings = Settings { anonymous, children_max, request_timeout, hooks, pushed };
+        let router = router(repositories.clone(), gatekeeper, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let server = Self { state_dir, repositories, addr, shutdown, pushes, task, polled };
         for (uuid, path, kind) in
@@ -91,7 +94,7 @@ impl Server {
     }
 
     fn password(&self, cluster: Uuid) -> String {
-        std::fs::read_to_string(password_file(self.state_dir.path(), cluster)).unwrap()
+        fake::password(cluster)
     }
 
     fn url(&self, path: &str) -> String {
@@ -274,14 +277,13 @@ impl Server {
 #[tokio::test]
 async fn people_push_by_hand_and_nothing_else_of_a_clusters_repository() {
     let server = Server::start(Anonymous::Loopback).await;
-    let url = server.url_with(&state_client::token("operator"), "/git/cluster/A");
+    let url = server.url_with(&fake::token("operator"), "/git/cluster/A");
     let work = Work::clone(&url).await;
     let before = server.main(A);
     let commit = work.commit("by-hand/mine.yaml", "a: 1\n").await;
     work.push(&["origin", "main"]).await.unwrap();
     assert_eq!(server.main(A), commit);
-    let push = Push { repository: A, shared: false, before: Some(before), after: Some(commit.clone()) };
-    assert_eq!(*server.pushes.lock().unwrap(), [push]);
+    assert_eq!(*server.pushes.lock().unwrap(), [(A, Some(before), Some(commit.clone()))]);
     // The manager writes on top of it, and keeps it.
     server.write(A, "cluster/A", Kind::Cluster, "a: 3\n");
     let error = work.push(&["--force", "origin", "HEAD~1:main"]).await.unwrap_err();
@@ -312,24 +314,8 @@ async fn people_push_by_hand_and_nothing_else_of_a_clusters_repository() {
     assert_eq!(server.main(A), main);
     // Strange names within it are fine, and so is another address of it.
     work.commit("by-hand/zw\u{f6}lf \"x\"\n.yaml", "a: 1\n").await;
-    work.push(&[&server.url_with(&state_client::token("operator"), &format!("/uuid/{A}")), "main"]).await.unwrap();
+    work.push(&[&server.url_with(&fake::token("operator"), &format!("/uuid/{A}")), "main"]).await.unwrap();
     assert_eq!(server.main(A), work.head("HEAD").await);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn nobody_pushes_here_what_clusters_follow_elsewhere() {
-    let url = Some("https://git.acme.example/factory/{name}.git".to_owned());
-    let external = ExternalConfig { url, ..ExternalConfig::default() };
-    let server = Server::start_with(GitConfig { external, ..GitConfig::default() }).await;
-    let before = server.main(A);
-    for path in ["/git/cluster/A", "/git/shared/helm"] {
-        let work = Work::clone(&server.url_with(&state_client::token("operator"), path)).await;
-        work.commit("by-hand/mine.yaml", "a: 1\n").await;
-        let error = work.push(&["origin", "main"]).await.unwrap_err();
-        assert!(error.contains("push there"), "{error}");
-    }
-    assert_eq!(server.main(A), before);
     server.stop().await;
 }
 
@@ -343,34 +329,29 @@ async fn only_a_token_pushes_and_only_where_it_is_for() {
     assert!(cluster.contains("log in with a token") && cluster.contains("403"), "{cluster}");
     let anonymous = work.push(&[&server.url("/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(anonymous.contains("could not read Username"), "{anonymous}");
-    let unknown =
-        work.push(&[&server.url_with(&state_client::token("nobody"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let unknown = work.push(&[&server.url_with(&fake::token("nobody"), "/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(unknown.contains("Authentication failed"), "{unknown}");
-    let viewer =
-        work.push(&[&server.url_with(&state_client::token("viewer"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let viewer = work.push(&[&server.url_with(&fake::token("viewer"), "/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(viewer.contains("push needs the scope operator"), "{viewer}");
-    let other =
-        work.push(&[&server.url_with(&state_client::token("b-only"), "/git/cluster/A"), "main"]).await.unwrap_err();
-    let nowhere =
-        work.push(&[&server.url_with(&state_client::token("b-only"), "/git/cluster/C"), "main"]).await.unwrap_err();
+    let other = work.push(&[&server.url_with(&fake::token("b-only"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let nowhere = work.push(&[&server.url_with(&fake::token("b-only"), "/git/cluster/C"), "main"]).await.unwrap_err();
     assert!(other.contains("not found") && nowhere.contains("not found"), "{other} {nowhere}");
     assert_eq!(server.main(A), before);
     assert!(server.pushes.lock().unwrap().is_empty());
-    clone(&server.url_with(&state_client::token("viewer"), "/git/cluster/A"), &[]).await.unwrap();
+    clone(&server.url_with(&fake::token("viewer"), "/git/cluster/A"), &[]).await.unwrap();
     server.stop().await;
 }
 
 #[tokio::test]
 async fn shared_repositories_take_pushes_but_not_to_what_is_pulled_from_elsewhere() {
     let server = Server::start(Anonymous::None).await;
-    let url = server.url_with(&state_client::token("operator"), "/git/shared/helm");
+    let url = server.url_with(&fake::token("operator"), "/git/shared/helm");
     let work = Work::clone(&url).await;
     let before = server.main(SHARED);
     let commit = work.commit("charts/x/Chart.yaml", "name: x\n").await;
     work.push(&["origin", "main", "main:refs/tags/v1", "main:refs/heads/next"]).await.unwrap();
-    let push = Push { repository: SHARED, shared: true, before: Some(before.clone()), after: Some(commit.clone()) };
-    assert_eq!(*server.pushes.lock().unwrap(), [push]);
-    let error = work.push(&["origin", &format!("main:refs/heads/{}", state_client::PULLED)]).await.unwrap_err();
+    assert_eq!(*server.pushes.lock().unwrap(), [(SHARED, Some(before.clone()), Some(commit.clone()))]);
+    let error = work.push(&["origin", &format!("main:refs/heads/{}", fake::PULLED)]).await.unwrap_err();
     assert!(error.contains("is pulled from another server"), "{error}");
     let error = work.push(&["origin", ":main"]).await.unwrap_err();
     assert!(error.contains("main cannot be deleted"), "{error}");
@@ -394,7 +375,7 @@ async fn shared_repositories_take_pushes_but_not_to_what_is_pulled_from_elsewher
 #[tokio::test]
 async fn without_the_hook_nothing_is_pushed() {
     let server = Server::start(Anonymous::Loopback).await;
-    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/cluster/A")).await;
+    let work = Work::clone(&server.url_with(&fake::token("operator"), "/git/cluster/A")).await;
     work.commit("README.md", "evil").await;
     let before = server.main(A);
     let hook = server.state_dir.path().join("hooks/pre-receive");
@@ -412,8 +393,8 @@ async fn the_rules_of_pushes_hold_with_a_relative_state_directory() {
     let relative = up.join(state_dir.path().strip_prefix("/").unwrap());
     assert!(relative.is_relative() && relative.is_dir());
     let config = StateDir::from(relative.as_path());
-    let server = Server::start_in(state_dir, &config, GitConfig::default()).await;
-    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/cluster/A")).await;
+    let server = Server::start_in(state_dir, &config, Anonymous::None, CHILDREN_MAX).await;
+    let work = Work::clone(&server.url_with(&fake::token("operator"), "/git/cluster/A")).await;
     work.commit("edo/cluster/evil.yaml", "evil").await;
     let before = server.main(A);
     let error = work.push(&["origin", "main"]).await.unwrap_err();
@@ -428,7 +409,7 @@ async fn the_rules_of_pushes_hold_with_a_relative_state_directory() {
 #[tokio::test]
 async fn a_push_that_the_hook_has_not_marked_is_undone() {
     let server = Server::start(Anonymous::Loopback).await;
-    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/shared/helm")).await;
+    let work = Work::clone(&server.url_with(&fake::token("operator"), "/git/shared/helm")).await;
     let before = server.main(SHARED);
     std::fs::write(server.state_dir.path().join("hooks/pre-receive"), "#!/bin/sh\nexit 0\n").unwrap();
     work.commit("evil", "evil").await;
@@ -443,7 +424,7 @@ async fn a_push_that_the_hook_has_not_marked_is_undone() {
 #[tokio::test]
 async fn malformed_objects_are_not_taken() {
     let server = Server::start(Anonymous::Loopback).await;
-    let work = Work::clone(&server.url_with(&state_client::token("operator"), "/git/shared/helm")).await;
+    let work = Work::clone(&server.url_with(&fake::token("operator"), "/git/shared/helm")).await;
     let at = work.directory.to_str().unwrap();
     let before = server.main(SHARED);
     // A tree whose entry a checkout would place into the repository itself.
@@ -547,9 +528,8 @@ async fn a_large_negotiation_that_git_compresses_is_understood() {
 /// As many as there are children for all, and more than that: with nothing of the body, with its first byte, and with a part of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn open_bodies_with_one_clusters_password_leave_every_other_cluster_its_clones() {
-    let config = GitConfig { anonymous: Anonymous::None, ..GitConfig::default() };
-    let children = config.children_max;
-    let server = Server::start_with(config).await;
+    let children = CHILDREN_MAX;
+    let server = Server::start_with(Anonymous::None, children).await;
     let login = BASE64_STANDARD.encode(format!("{A}:{}", server.password(A)));
     let head = format!(
         "POST /git/cluster/A/git-upload-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {login}\r\n\
@@ -585,8 +565,7 @@ async fn open_bodies_with_one_clusters_password_leave_every_other_cluster_its_cl
 
 #[tokio::test]
 async fn many_clones_at_a_time_wait_for_each_other() {
-    let config = GitConfig { anonymous: Anonymous::None, children_max: 2, ..GitConfig::default() };
-    let server = Arc::new(Server::start_with(config).await);
+    let server = Arc::new(Server::start_with(Anonymous::None, 2).await);
     let clones: Vec<_> = (0..12)
         .map(|n| {
             let url = server

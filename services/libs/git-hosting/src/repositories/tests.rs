@@ -118,26 +118,14 @@ fn a_file_that_is_not_wanted_any_more_is_gone() {
 }
 
 #[test]
-fn a_password_is_made_once_kept_private_and_gone_when_the_repository_is_closed() {
+fn a_closed_repository_is_not_served_and_comes_back_with_its_history() {
     let fixture = Fixture::new();
-    assert!(fixture.repositories.password(CLUSTER).is_none());
     fixture.write("a: 1\n");
-    let file = password_file(fixture.state_dir.path(), CLUSTER);
-    let password = fs::read_to_string(&file).unwrap();
-    assert_eq!(password.len(), 43);
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(fixture.repositories.password(CLUSTER).unwrap().expose_secret(), password);
-    fixture.write("a: 2\n");
-    assert_eq!(fs::read_to_string(&file).unwrap(), password);
-    assert!(!format!("{:?}", fixture.repositories).contains(&password));
     fixture.repositories.close(CLUSTER).unwrap();
     fixture.repositories.close(CLUSTER).unwrap();
-    assert!(!file.exists() && fixture.bare().is_dir());
+    assert!(fixture.bare().is_dir() && !fixture.repositories.record(CLUSTER).exists());
     assert!(fixture.repositories.by_uuid(CLUSTER).is_none() && fixture.repositories.by_path("cluster/A").is_none());
-    assert!(fixture.repositories.password(CLUSTER).is_none());
     fixture.write("a: 2\n");
-    assert_ne!(fs::read_to_string(&file).unwrap(), password);
     assert_eq!(git(&fixture.bare(), &["rev-list", "--count", "main"]).trim(), "2", "the history came back");
 }
 
@@ -151,16 +139,11 @@ fn a_restart_finds_open_repositories_and_only_those() {
     let shared = Place { path: "shared/helm".to_owned(), kind: Kind::Shared, store: Uuid::nil() };
     fixture.repositories.write(Uuid::from_u128(3), &shared, &files("x"), 0).unwrap();
     let again = Repositories::load(fixture.state_dir.path()).unwrap();
-    let left = PersistedRepository { cluster: CLUSTER, name: "A".to_owned(), store: Uuid::from_u128(7) };
-    assert_eq!(again.open_clusters(), [left]);
+    assert_eq!(again.open_of(Kind::Cluster), [(CLUSTER, place("cluster/A"))]);
+    assert_eq!(again.open_of(Kind::Shared), [(Uuid::from_u128(3), shared)]);
     assert_eq!(again.by_path("cluster/A").unwrap().uuid, CLUSTER);
     assert_eq!(again.by_path("shared/helm").unwrap().kind, Kind::Shared);
     assert!(again.by_path("cluster/B").is_none());
-    assert_eq!(
-        again.password(CLUSTER).unwrap().expose_secret(),
-        fixture.repositories.password(CLUSTER).unwrap().expose_secret()
-    );
-    assert!(!password_file(fixture.state_dir.path(), Uuid::from_u128(3)).exists());
 }
 
 #[test]
@@ -202,7 +185,7 @@ fn what_a_killed_process_left_is_cleared_away_at_the_start() {
     assert!(repositories.write(CLUSTER, &place("cluster/A"), &files("a: 1\n"), 0).unwrap().changed);
     // Killed while it held the lock of the branch.
     fs::write(fixture.bare().join("refs/heads/main.lock"), "").unwrap();
-    // Killed between the commit and the record: the password may be there or not.
+    // Killed between the commit and the record.
     fs::remove_file(fixture.state_dir.path().join("git").join(format!("{CLUSTER}.json"))).unwrap();
     let repositories = Repositories::load(fixture.state_dir.path()).unwrap();
     assert!(repositories.by_uuid(CLUSTER).is_none());

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::git_client;
-use super::pulls::chain;
-use super::repositories::Repositories;
+use crate::client;
+use crate::pulls::chain;
+use crate::repositories::Repositories;
 
 /// Objects of a file each that a repository may have, about. A commit makes some five.
 pub const LOOSE_MAX: usize = 1024;
@@ -48,7 +48,7 @@ impl Upkeep {
             return;
         }
         let began = Instant::now();
-        let done = git_client::run(&directory, None, &GC, "", LIMIT).await;
+        let done = client::run(&directory, None, &GC, "", LIMIT).await;
         let elapsed_ms = began.elapsed().as_millis();
         match &done {
             Ok(_) => tracing::debug!(repository = %repository, elapsed_ms, "repository tidied up"),
@@ -84,9 +84,8 @@ mod tests {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
-    use super::super::repositories::{Kind, Place};
     use super::*;
-    use crate::event::RepositoryFiles;
+    use crate::repositories::{Kind, Place, RepositoryFiles};
 
     const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 

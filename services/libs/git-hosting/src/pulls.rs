@@ -1,4 +1,4 @@
-//! Brings branches of shared repositories to where they are on other git servers. Runs beside everything else, and bounded: a remote that hangs holds up nobody.
+//! Brings branches of shared repositories to where they are on other git servers. Runs beside everything else, and bounded: a remote that hangs does not delay the others.
 //!
 //! What is fetched lies at a ref of its own until all branches that change move together: whatever is killed, a branch is where it was, or where the remote is.
 
@@ -10,23 +10,47 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::git_client::{self, Credentials, Remote};
-use super::repositories::Repositories;
-use crate::event::{Event, SharedOutcome, SharedResult};
-use crate::shared_repository::Pull;
+use crate::client::{self, Credentials, Remote};
+use crate::repositories::Repositories;
 
 /// Where a fetch puts what it has; clients do not see it.
 pub const HIDDEN_REFS: &str = "refs/sparkfleet";
 const FETCHED: &str = "refs/sparkfleet/pull";
 
 /// The branch that clusters follow.
-pub(super) const MAIN: &str = "refs/heads/main";
+pub(crate) const MAIN: &str = "refs/heads/main";
 
 /// Pulls at the same time: each may take a core and some 100 MB while it unpacks.
 const PULLS_MAX: usize = 4;
 
 /// Longest time that work on the disk alone may take.
-pub(super) const LOCAL_MAX: Duration = Duration::from_secs(60);
+pub(crate) const LOCAL_MAX: Duration = Duration::from_secs(60);
+
+/// From where a branch is pulled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pull {
+    /// Remote repository.
+    pub url: String,
+    /// Ref there.
+    pub reference: String,
+    /// How often, for the program that decides when. None: only when the configuration changes, or on demand.
+    pub interval: Option<Duration>,
+    /// Branch here that follows, as long as it is where the pulled branch was.
+    pub merge: Option<String>,
+    /// File with the credentials.
+    pub secret: Option<String>,
+}
+
+/// A pull that has been carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// Commit of branch `main`, hexadecimal; None: it has none yet.
+    pub main: Option<String>,
+    /// Commit that was pulled.
+    pub commit: String,
+    /// The branch that should follow has commits of its own.
+    pub diverged: bool,
+}
 
 /// Pulls, with what they need. Clones are the same.
 #[derive(Debug, Clone)]
@@ -50,15 +74,12 @@ impl Pulls {
         Self { repositories, credentials_dir, ca_file, limit, places: Arc::new(Semaphore::new(PULLS_MAX)) }
     }
 
-    /// Carries one pull out.
-    pub async fn carry_out(self, repository: Uuid, branch: String, pull: Pull) -> Event {
-        let place = self.places.acquire().await;
-        let outcome = self.pull(repository, &branch, &pull).await;
-        drop(place);
-        Event::Shared(SharedResult { repository, branch: Some(branch), outcome })
-    }
-
-    async fn pull(&self, repository: Uuid, branch: &str, pull: &Pull) -> Result<SharedOutcome, String> {
+    /// Brings a branch to where it is elsewhere.
+    ///
+    /// # Errors
+    /// What git or the other server says, for people, without credentials.
+    pub async fn pull(&self, repository: Uuid, branch: &str, pull: &Pull) -> Result<Pulled, String> {
+        let _place = self.places.acquire().await;
         let open = self.repositories.by_uuid(repository).ok_or("the repository is not open")?;
         let directory = open.directory.as_path();
         let credentials = match &pull.secret {
@@ -72,7 +93,7 @@ impl Pulls {
         let remote = Remote { url: &pull.url, credentials: credentials.as_ref(), ca_file: self.ca_file.as_deref() };
         let spec = format!("+{}:{FETCHED}", pull.reference);
         let fetch = ["fetch", "--quiet", "--no-write-fetch-head", "--no-recurse-submodules", "--", &pull.url, &spec];
-        git_client::run(directory, Some(&remote), &fetch, "", self.limit).await.map_err(|error| chain(&error))?;
+        client::run(directory, Some(&remote), &fetch, "", self.limit).await.map_err(|error| chain(&error))?;
         let after = refs(directory, &names).await?;
         let commit = after.get(FETCHED).ok_or("the ref is no commit there")?;
         let mut changes = update(&local, commit, before.get(&local));
@@ -86,10 +107,10 @@ impl Pulls {
             }
         }
         changes += &format!("delete {FETCHED}\n");
-        let moved = git_client::run(directory, None, &["update-ref", "--stdin"], &changes, LOCAL_MAX).await;
+        let moved = client::run(directory, None, &["update-ref", "--stdin"], &changes, LOCAL_MAX).await;
         moved.map_err(|error| chain(&error))?;
         let main = refs(directory, &[MAIN]).await?.remove(MAIN);
-        Ok(SharedOutcome { main, pulled: Some(commit.clone()), diverged })
+        Ok(Pulled { main, commit: commit.clone(), diverged })
     }
 
     async fn credentials(&self, secret: &str) -> Result<Credentials, String> {
@@ -102,23 +123,26 @@ impl Pulls {
 }
 
 /// A line for `git update-ref`: the branch must be where it was seen.
-pub(super) fn update(name: &str, commit: &str, before: Option<&String>) -> String {
+pub(crate) fn update(name: &str, commit: &str, before: Option<&String>) -> String {
     let nothing = "0".repeat(commit.len());
     format!("update {name} {commit} {}\n", before.unwrap_or(&nothing))
 }
 
 /// The commits that these refs are at.
-pub(super) async fn refs(directory: &Path, names: &[&str]) -> Result<BTreeMap<String, String>, String> {
+pub(crate) async fn refs(directory: &Path, names: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let format = "--format=%(refname) %(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)";
     let list = [&["for-each-ref", format], names].concat();
-    let listed = git_client::run(directory, None, &list, "", LOCAL_MAX).await.map_err(|error| chain(&error))?;
+    let listed = client::run(directory, None, &list, "", LOCAL_MAX).await.map_err(|error| chain(&error))?;
     Ok(listed.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect())
 }
 
 /// The message with those of its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", chain(cause)),
         None => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

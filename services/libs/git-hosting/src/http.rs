@@ -1,10 +1,11 @@
 //! Git over smart HTTP: what Flux on the clusters clones and fetches, and where people push.
 //!
 //! `/git/<group>/<name>`, the same with `.git`, and `/uuid/<uuid>`, each followed by `/info/refs?service=git-upload-pack` or `/git-upload-pack`, and the same with
-//! `git-receive-pack` for pushes ([`super::git_push`]). Reading is done by `git upload-pack --stateless-rpc`, one child a request, with an empty environment, killed when the client goes away or takes too long.
+//! `git-receive-pack` for pushes ([`crate::push`]). Reading is done by `git upload-pack --stateless-rpc`, one child a request, with an empty environment, killed when the client goes away or takes too long.
 //!
-//! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones. A person shows a token of ours or of the
-//! identity provider as the password, or as `Authorization: Bearer`, and the state says whether they may read, or push. With `anonymous = "loopback"` a client on this machine reads without. This module must not know what is in a repository.
+//! Who may read: HTTP Basic with a cluster's UUID or name as the user and its password; a cluster reads its own repository and the shared ones. A user presents a credential
+//! as the password, or as `Authorization: Bearer`, and the [`Gatekeeper`] decides whether they may read, or push. With [`Anonymous::Loopback`] a client on this machine reads without.
+//! This module must not know what is in a repository.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,9 +23,7 @@ use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::{Stream, StreamExt, TryStreamExt};
-use serde::Deserialize;
-use service_runtime::config::ExposeSecret;
-use subtle::ConstantTimeEq;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc::Sender;
@@ -35,19 +34,12 @@ use tower_http::decompression::RequestDecompressionLayer;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::git_client;
-use super::git_places::{Place, Places};
-use super::git_push::{Allowed, Hooks, Receiver};
-use super::http::bearer;
-use super::http::identities::{self, Identities, IdentityFault};
-use super::http::state_client::StateClient;
-use super::pulls::HIDDEN_REFS;
-use super::repositories::{Kind, Open, Repositories};
-use crate::api::{self, Credential, Question, Reply};
-use crate::cluster_repo;
-use crate::config::{Anonymous, GitConfig};
-use crate::shared_repository::HELM_PATH;
-use access::Denied;
+use crate::client;
+use crate::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper};
+use crate::places::{Place, Places};
+use crate::pulls::HIDDEN_REFS;
+use crate::push::{Allowed, Hooks, Receiver};
+use crate::repositories::{Kind, Open, Repositories, cluster_path};
 
 /// Most bytes of a request after decompression. A fetch names the commits that it has; these are some 50 bytes each.
 const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -66,61 +58,62 @@ const ANONYMOUS: &str = "anonymous";
 
 const NO_PUSH: &str = "To push, log in with a token of the HTTP API, or of the identity provider, as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
 
+/// Who may read without logging in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Anonymous {
+    /// Nobody.
+    #[default]
+    None,
+    /// Clients on this machine. Behind a proxy on this machine that is every client.
+    Loopback,
+}
+
+/// How repositories are served.
+#[derive(Debug)]
+pub struct Settings {
+    /// Who may read without logging in.
+    pub anonymous: Anonymous,
+    /// Requests that are served at the same time.
+    pub children_max: usize,
+    /// What one request may take.
+    pub request_timeout: Duration,
+    /// Where pushes are judged.
+    pub hooks: Hooks,
+    /// Receives which repositories were pushed to; while it is full it does not.
+    pub pushed: Sender<Uuid>,
+}
+
 #[derive(Debug, Clone)]
-struct Server {
+struct Server<G> {
     repositories: Repositories,
-    desk: StateClient,
-    identities: Option<Identities>,
-    receiver: Receiver,
+    gatekeeper: G,
+    receiver: Receiver<G>,
     anonymous: Anonymous,
-    /// Clusters follow their repositories elsewhere.
-    has_external: bool,
-    /// Told which clusters ask.
-    polls: Sender<Uuid>,
     /// Bounds the children: each takes memory and a core while it packs.
     children: Places,
     request_timeout: Duration,
 }
 
-/// Whom the git server asks and tells.
-#[derive(Debug)]
-pub struct Links {
-    /// Where people are known.
-    pub desk: StateClient,
-    /// Who vouches for people, if somebody does.
-    pub identities: Option<Identities>,
-    /// Where pushes are judged.
-    pub hooks: Hooks,
-    /// Told which clusters ask; while it is full it is not.
-    pub polls: Sender<Uuid>,
-    /// Told which repositories were pushed to; while it is full it is not.
-    pub pushed: Sender<Uuid>,
-}
-
 /// The routes below `/git` and `/uuid`.
-pub fn router(repositories: Repositories, links: Links, config: &GitConfig) -> Router {
-    let Links { desk, identities, hooks, polls, pushed } = links;
-    let request_timeout = Duration::from_secs(config.request_timeout_s);
-    let (asked, all) = (desk.clone(), repositories.clone());
-    let receiver = Receiver { hooks, desk: asked, repositories: all, limit: request_timeout, pushed };
-    let server = Server {
-        repositories,
-        desk,
-        identities,
-        receiver,
-        anonymous: config.anonymous,
-        has_external: config.external.url.is_some(),
-        polls,
-        children: Places::new(config.children_max),
-        request_timeout,
+pub fn router<G: Gatekeeper>(repositories: Repositories, gatekeeper: G, settings: Settings) -> Router {
+    let Settings { anonymous, children_max, request_timeout, hooks, pushed } = settings;
+    let receiver = Receiver {
+        hooks,
+        gatekeeper: gatekeeper.clone(),
+        repositories: repositories.clone(),
+        limit: request_timeout,
+        pushed,
     };
+    let children = Places::new(children_max);
+    let server = Server { repositories, gatekeeper, receiver, anonymous, children, request_timeout };
     Router::new()
-        .route("/git/{group}/{name}/info/refs", get(refs))
-        .route("/git/{group}/{name}/git-upload-pack", post(pack))
-        .route("/git/{group}/{name}/git-receive-pack", post(push))
-        .route("/uuid/{uuid}/info/refs", get(refs))
-        .route("/uuid/{uuid}/git-upload-pack", post(pack))
-        .route("/uuid/{uuid}/git-receive-pack", post(push))
+        .route("/git/{group}/{name}/info/refs", get(refs::<G>))
+        .route("/git/{group}/{name}/git-upload-pack", post(pack::<G>))
+        .route("/git/{group}/{name}/git-receive-pack", post(push::<G>))
+        .route("/uuid/{uuid}/info/refs", get(refs::<G>))
+        .route("/uuid/{uuid}/git-upload-pack", post(pack::<G>))
+        .route("/uuid/{uuid}/git-receive-pack", post(push::<G>))
         .layer(RequestDecompressionLayer::new())
         .with_state(server)
 }
@@ -135,15 +128,15 @@ enum Refusal {
     #[error("{0}.\n")]
     NotAccepted(String),
     #[error("{0}.\n")]
-    NoScope(String),
+    Forbidden(String),
+    #[error("{0}.\n")]
+    TooOften(String),
+    #[error("{0}.\n")]
+    NotAtPresent(String),
     #[error("There is no such repository, or it is not for this user.\n")]
     NotFound,
     #[error("{NO_PUSH}")]
     Push,
-    #[error("Clusters follow this repository on the site's own git server (git.external): push there.\n")]
-    Elsewhere,
-    #[error("{0}.\n")]
-    Published(api::Refusal),
     #[error("Only git's smart HTTP protocol is served here; use a git client.\n")]
     NotSmart,
     #[error("Too many clones at a time; try again.\n")]
@@ -165,15 +158,11 @@ impl IntoResponse for Refusal {
                 response
             }
             Self::NotFound => (StatusCode::NOT_FOUND, text).into_response(),
-            Self::Published(api::Refusal::TooOften(_)) => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
-            Self::Published(api::Refusal::NotAtPresent(_)) => {
+            Self::TooOften(_) => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
+            Self::NotAtPresent(_) | Self::Busy => {
                 (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response()
             }
-            Self::Published(_) => (StatusCode::FORBIDDEN, text).into_response(),
-            Self::NoScope(_) | Self::Push | Self::Elsewhere | Self::NotSmart => {
-                (StatusCode::FORBIDDEN, text).into_response()
-            }
-            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response(),
+            Self::Forbidden(_) | Self::Push | Self::NotSmart => (StatusCode::FORBIDDEN, text).into_response(),
             Self::Slow => (StatusCode::REQUEST_TIMEOUT, text).into_response(),
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
         };
@@ -192,10 +181,10 @@ type Peer = ConnectInfo<SocketAddr>;
 /// The repository that a request names by its path or its UUID. None: there is none.
 struct Named(Option<Open>);
 
-impl FromRequestParts<Server> for Named {
+impl<G: Gatekeeper> FromRequestParts<Server<G>> for Named {
     type Rejection = PathRejection;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, PathRejection> {
+    async fn from_request_parts(parts: &mut Parts, server: &Server<G>) -> Result<Self, PathRejection> {
         let Path(parameters) = Path::<BTreeMap<String, String>>::from_request_parts(parts, server).await?;
         let of = |name| parameters.get(name).map(|value: &String| value.strip_suffix(".git").unwrap_or(value));
         Ok(Self(match (of("uuid"), parameters.get("group"), of("name")) {
@@ -206,8 +195,8 @@ impl FromRequestParts<Server> for Named {
     }
 }
 
-async fn refs(
-    State(server): State<Server>,
+async fn refs<G: Gatekeeper>(
+    State(server): State<Server<G>>,
     Named(repository): Named,
     Query(query): Query<RefsQuery>,
     ConnectInfo(peer): Peer,
@@ -216,8 +205,8 @@ async fn refs(
     server.refs(repository, query, peer, &headers).await
 }
 
-async fn pack(
-    State(server): State<Server>,
+async fn pack<G: Gatekeeper>(
+    State(server): State<Server<G>>,
     Named(repository): Named,
     ConnectInfo(peer): Peer,
     headers: HeaderMap,
@@ -226,8 +215,8 @@ async fn pack(
     server.pack(repository, peer, &headers, body).await
 }
 
-async fn push(
-    State(server): State<Server>,
+async fn push<G: Gatekeeper>(
+    State(server): State<Server<G>>,
     Named(repository): Named,
     ConnectInfo(peer): Peer,
     headers: HeaderMap,
@@ -236,7 +225,7 @@ async fn push(
     server.push(repository, peer, &headers, body).await
 }
 
-impl Server {
+impl<G: Gatekeeper> Server<G> {
     /// The repository, and who reads it. Whoever is not logged in learns nothing about which repositories there are.
     async fn authorise(
         &self,
@@ -246,61 +235,42 @@ impl Server {
     ) -> Result<(Open, String), Refusal> {
         let shown = credentials(headers);
         let cluster = shown.as_ref().and_then(|(user, password)| self.log_in(user, password));
-        // A poll that is not told is followed by another.
-        let _ = cluster.map(|cluster| self.polls.try_send(cluster));
+        if let Some(cluster) = cluster {
+            self.gatekeeper.polled(cluster);
+        }
         if self.anonymous == Anonymous::Loopback && peer.ip().to_canonical().is_loopback() {
             let who = cluster.map_or_else(|| ANONYMOUS.to_owned(), |cluster| cluster.to_string());
             return repository.map(|open| (open, who)).ok_or(Refusal::NotFound);
         }
         let (_, password) = shown.ok_or(Refusal::Unauthorised)?;
         let Some(user) = cluster else {
-            let person = self.person(&password).await?.ok_or(Refusal::Unauthorised)?;
-            let allowed = self.ask(repository, person, peer, false).await?;
+            let allowed = self.admit(repository, password, peer, false).await?;
             return Ok((allowed.repository, allowed.who.name));
         };
         let may_read = |open: &Open| open.kind == Kind::Shared || open.uuid == user;
         repository.filter(may_read).map(|open| (open, user.to_string())).ok_or(Refusal::NotFound)
     }
 
-    /// Who shows that as a password. None: it has the form of no credential of a person.
-    async fn person(&self, password: &str) -> Result<Option<Credential>, Refusal> {
-        // A password of a cluster that is wrong is no matter of the provider's.
-        let is_signed = password.bytes().filter(|byte| *byte == b'.').count() == 2;
-        let identities = self.identities.as_ref().filter(|_| is_signed);
-        match identities::credential(identities, password).await {
-            Ok(Credential::None) => Ok(None),
-            Ok(credential) => Ok(Some(credential)),
-            Err(IdentityFault::Refused(api::Refusal::Unauthenticated(reason))) => Err(Refusal::NotAccepted(reason)),
-            Err(IdentityFault::Refused(refusal)) => Err(Refusal::Published(refusal)),
-            Err(IdentityFault::NoScope(reason)) => Err(Refusal::NoScope(reason)),
-        }
-    }
-
-    /// Whether a person may. Of a repository that there is not, no more is said than of one that is not for them.
-    async fn ask(
+    /// Whether a user may. Of a repository that does not exist, no more is said than of one that is not for them.
+    async fn admit(
         &self,
         repository: Option<Open>,
-        person: Credential,
+        credential: Zeroizing<String>,
         peer: SocketAddr,
         push: bool,
     ) -> Result<Allowed, Refusal> {
-        let nowhere = (Uuid::nil(), false);
-        let (uuid, shared) = repository.as_ref().map_or(nowhere, |open| (open.uuid, open.kind == Kind::Shared));
-        let question = Question::Repository { repository: uuid, shared, push };
         let from = peer.ip().to_canonical();
-        match self.desk.ask(from, person, question).await {
-            Ok(Reply::Repository { who, pulled }) => {
+        let request = AdmissionRequest { repository: repository.clone(), credential, from, push };
+        match self.gatekeeper.admit(request).await {
+            Ok(Admission { who, pulled }) => {
                 let repository = repository.ok_or(Refusal::NotFound)?;
                 Ok(Allowed { repository, who, from, pulled })
             }
-            Ok(_) => Err(Refusal::Broken),
-            Err(api::Refusal::Unauthenticated(_)) => Err(Refusal::Unauthorised),
-            Err(api::Refusal::Forbidden(Denied::Cluster)) if !shared => Err(Refusal::NotFound),
-            Err(refusal) => Err(Refusal::Published(refusal)),
+            Err(denial) => Err(refusal(denial, push)),
         }
     }
 
-    /// Whether somebody may push. A cluster's password, and being on this machine, are for reading.
+    /// Whether a user may push. A cluster's password, and being on this machine, are for reading.
     async fn may_push(
         &self,
         repository: Option<Open>,
@@ -308,11 +278,7 @@ impl Server {
         headers: &HeaderMap,
     ) -> Result<Allowed, Refusal> {
         let (_, password) = credentials(headers).ok_or(Refusal::Unauthorised)?;
-        let person = self.person(&password).await?.ok_or(Refusal::Push)?;
-        let allowed = self.ask(repository, person, peer, true).await?;
-        // What is pushed to ours would be lost when it is brought to where the site's server is.
-        let is_elsewhere = allowed.repository.kind == Kind::Cluster || allowed.repository.path == HELM_PATH;
-        if self.has_external && is_elsewhere { Err(Refusal::Elsewhere) } else { Ok(allowed) }
+        self.admit(repository, password, peer, true).await
     }
 
     async fn push(
@@ -339,11 +305,9 @@ impl Server {
     fn log_in(&self, user: &str, password: &str) -> Option<Uuid> {
         let cluster = match Uuid::parse_str(user) {
             Ok(cluster) => cluster,
-            Err(_) => self.repositories.by_path(&cluster_repo::path(user))?.uuid,
+            Err(_) => self.repositories.by_path(&cluster_path(user))?.uuid,
         };
-        let expected = self.repositories.password(cluster)?;
-        let equal = expected.expose_secret().as_bytes().ct_eq(password.as_bytes());
-        bool::from(equal).then_some(cluster)
+        self.gatekeeper.is_password(cluster, password).then_some(cluster)
     }
 
     async fn refs(
@@ -406,7 +370,7 @@ impl Server {
         let place = self.place(who).await?;
         let mut safe_directory = std::ffi::OsString::from("safe.directory=");
         safe_directory.push(&repository.directory);
-        let mut command = git_client::program();
+        let mut command = client::program();
         command
             // On some volumes the files belong to somebody else than the user of this process.
             .arg("-c")
@@ -431,6 +395,25 @@ impl Server {
         let stdin = child.stdin.take().expect("stdin was asked for");
         Ok((Running { child, deadline: Instant::now() + self.request_timeout, _place: place }, stdin))
     }
+}
+
+fn refusal(denial: Denial, push: bool) -> Refusal {
+    match denial {
+        Denial::NotACredential if push => Refusal::Push,
+        Denial::NotACredential | Denial::Unknown => Refusal::Unauthorised,
+        Denial::NotAccepted(reason) => Refusal::NotAccepted(reason),
+        Denial::NotFound => Refusal::NotFound,
+        Denial::Forbidden(reason) => Refusal::Forbidden(reason),
+        Denial::TooOften(reason) => Refusal::TooOften(reason),
+        Denial::NotAtPresent(reason) => Refusal::NotAtPresent(reason),
+        Denial::Broken(reason) => broken(reason),
+    }
+}
+
+/// What is presented as `Authorization: Bearer`, without white space around it.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, shown) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim())
 }
 
 /// User and password, as HTTP Basic has them; what is shown as a bearer is a password without a user.
@@ -508,3 +491,6 @@ impl Running {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

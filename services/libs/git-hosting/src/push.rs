@@ -20,13 +20,13 @@ use tokio::sync::mpsc::Sender;
 use tokio_util::io::StreamReader;
 use uuid::Uuid;
 
-use super::git_client;
-use super::git_places::Place;
-use super::http::state_client::StateClient;
-use super::pulls::HIDDEN_REFS;
-use super::repositories::{Kind, Open, Repositories};
-use crate::api::{Credential, Push, Question};
 use access::Principal;
+
+use crate::client;
+use crate::gatekeeper::Gatekeeper;
+use crate::places::Place;
+use crate::pulls::HIDDEN_REFS;
+use crate::repositories::{Kind, Open, Repositories};
 
 /// Most bytes of a push. Git ends it there, and the body is cut a little later.
 const PUSH_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -34,9 +34,9 @@ const PUSH_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Most bytes of git's answer to one: a report, and what the hook says.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How often it is tried to tell the state of a push, with a pause between: it is too busy, or has just been started.
-const TELL_TRIES: u32 = 60;
-const TELL_PAUSE: Duration = Duration::from_secs(1);
+/// How often a push is reported, with a pause between, while that cannot be recorded.
+const REPORT_TRIES: u32 = 60;
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What git calls a ref's object where there is none.
 const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
@@ -72,7 +72,7 @@ impl Hooks {
     async fn can_run(&self, repository: &Path, limit: Duration) -> bool {
         let path = format!("core.hooksPath={}", self.0.display());
         let arguments = ["-c", &path, "hook", "run", "pre-receive", "--", "test"];
-        git_client::run(repository, None, &arguments, "", limit).await.is_ok()
+        client::run(repository, None, &arguments, "", limit).await.is_ok()
     }
 }
 
@@ -89,13 +89,28 @@ pub struct Allowed {
     pub pulled: BTreeSet<String>,
 }
 
+/// A push that has ended.
+#[derive(Debug, Clone)]
+pub struct Push {
+    /// Into which repository.
+    pub repository: Open,
+    /// Who pushed.
+    pub who: Principal,
+    /// From where.
+    pub from: IpAddr,
+    /// Commit of branch `main` before it; None: there was none.
+    pub before: Option<String>,
+    /// And after it.
+    pub after: Option<String>,
+}
+
 /// What receives pushes. Clones are the same.
 #[derive(Debug, Clone)]
-pub struct Receiver {
+pub struct Receiver<G> {
     /// Where they are judged.
     pub hooks: Hooks,
-    /// Whom they are told.
-    pub desk: StateClient,
+    /// To whom they are reported.
+    pub gatekeeper: G,
     /// Where they go.
     pub repositories: Repositories,
     /// What one may take.
@@ -104,7 +119,7 @@ pub struct Receiver {
     pub pushed: Sender<Uuid>,
 }
 
-impl Receiver {
+impl<G: Gatekeeper> Receiver<G> {
     /// What a client is told that wants to push: the refs that there are.
     ///
     /// # Errors
@@ -143,14 +158,14 @@ impl Receiver {
         drop(place);
         // One that is not told is followed by another.
         let _ = self.pushed.try_send(allowed.repository.uuid);
-        self.tell(&allowed, before, after?).await;
+        self.report(allowed, before, after?).await;
         received
     }
 
     /// Every ref with its object.
     async fn refs(&self, allowed: &Allowed) -> Result<BTreeMap<String, String>, String> {
         let arguments = ["for-each-ref", "--format=%(objectname) %(refname)"];
-        let refs = git_client::run(&allowed.repository.directory, None, &arguments, "", self.limit).await;
+        let refs = client::run(&allowed.repository.directory, None, &arguments, "", self.limit).await;
         let refs = refs.map_err(|error| error.to_string())?;
         Ok(refs.lines().filter_map(|line| line.split_once(' ')).map(|(id, name)| (name.into(), id.into())).collect())
     }
@@ -171,7 +186,7 @@ impl Receiver {
             return Ok(());
         }
         let directory = &allowed.repository.directory;
-        let moved = git_client::run(directory, None, &["update-ref", "--stdin"], &orders, self.limit).await;
+        let moved = client::run(directory, None, &["update-ref", "--stdin"], &orders, self.limit).await;
         let (who, repository) = (&allowed.who.name, allowed.repository.uuid);
         match moved {
             Ok(_) => {
@@ -227,7 +242,7 @@ impl Receiver {
             setting
         };
         let cluster = allowed.repository.kind == Kind::Cluster;
-        let mut command = git_client::program();
+        let mut command = client::program();
         command
             .env("SPARKFLEET_PUSH", if cluster { "by-hand" } else { "shared" })
             .env("SPARKFLEET_PULLED", allowed.pulled.iter().map(String::as_str).collect::<Vec<_>>().join("\n"))
@@ -258,22 +273,17 @@ impl Receiver {
         read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
-    /// Tells until it is heard: an edge waits for the commit.
-    async fn tell(&self, allowed: &Allowed, before: Option<String>, after: Option<String>) {
-        let push = Push {
-            repository: allowed.repository.uuid,
-            shared: allowed.repository.kind == Kind::Shared,
-            before,
-            after,
-        };
-        for _ in 0..TELL_TRIES {
-            let question = Question::Pushed(push.clone());
-            if self.desk.ask(allowed.from, Credential::Verified(allowed.who.clone()), question).await.is_ok() {
+    /// Reports until it is recorded: an edge waits for the commit.
+    async fn report(&self, allowed: Allowed, before: Option<String>, after: Option<String>) {
+        let Allowed { repository, who, from, pulled: _ } = allowed;
+        let push = Push { repository, who, from, before, after };
+        for _ in 0..REPORT_TRIES {
+            if self.gatekeeper.pushed(push.clone()).await {
                 return;
             }
-            tokio::time::sleep(TELL_PAUSE).await;
+            tokio::time::sleep(REPORT_PAUSE).await;
         }
-        let who = &allowed.who.name;
-        tracing::error!(who, repository = %push.repository, commit = push.after, "a push could not be told and recorded");
+        let (who, repository) = (&push.who.name, push.repository.uuid);
+        tracing::error!(who, %repository, commit = push.after, "a push could not be reported and recorded");
     }
 }

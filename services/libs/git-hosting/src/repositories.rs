@@ -3,7 +3,6 @@
 //! ```text
 //! <state_dir>/git/<uuid>.git    the repository; stays when it is closed
 //! <state_dir>/git/<uuid>.json   its path and kind, only while it is open
-//! <state_dir>/secrets/<uuid>    password of a cluster, mode 0600, only while its repository is open
 //! ```
 //!
 //! Everything here is idempotent and may be killed anywhere: a repository is made aside and renamed, objects come before the reference, the reference
@@ -14,23 +13,14 @@ mod edit;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use serde::{Deserialize, Serialize};
-use service_runtime::atomic_file::{self, AtomicFileError, OWNER_ONLY};
-use service_runtime::config::{ExposeSecret, Secret};
+use service_runtime::atomic_file::{self, AtomicFileError};
 use uuid::Uuid;
-
-use super::git_client::Credentials;
-use crate::event::RepositoryFiles;
-use crate::state::PersistedRepository;
 
 pub use edit::Edit;
 
@@ -86,9 +76,6 @@ pub enum RepositoryError {
     /// It is not open.
     #[error("the cluster has no repository at present")]
     Closed,
-    /// The system has no random numbers.
-    #[error("the system yields no random numbers for a password")]
-    Random,
 }
 
 impl RepositoryError {
@@ -124,8 +111,21 @@ pub struct Open {
     pub directory: PathBuf,
 }
 
-/// Where a repository is served, and for whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a repository shall hold. Everything outside `directory` belongs to others and stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RepositoryFiles {
+    /// Files of the first commit only, with their paths.
+    pub initial: BTreeMap<String, Vec<u8>>,
+    /// The directory that is replaced; empty for the whole tree. None: nothing is.
+    pub directory: Option<String>,
+    /// Its files, with their paths below it.
+    pub owned: BTreeMap<String, Vec<u8>>,
+    /// Commit message.
+    pub message: String,
+}
+
+/// Where a repository is served, and for whom. This is recorded beside an open one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Such as `cluster/Paint_Shop`.
     pub path: String,
@@ -133,15 +133,6 @@ pub struct Place {
     pub kind: Kind,
     /// The ConfigDB that wants it; nil for what no ConfigDB wants.
     pub store: Uuid,
-}
-
-/// What is recorded beside an open repository.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
-    path: String,
-    kind: Kind,
-    /// The ConfigDB that wanted it.
-    store: Uuid,
 }
 
 /// State of branch `main` after a write.
@@ -157,24 +148,21 @@ pub struct Written {
 
 #[derive(Debug, Default)]
 struct Table {
-    records: BTreeMap<Uuid, Record>,
+    records: BTreeMap<Uuid, Place>,
     by_path: BTreeMap<String, Uuid>,
-    passwords: BTreeMap<Uuid, Arc<Secret>>,
 }
 
 /// All repositories of one state directory. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Repositories {
     git: PathBuf,
-    secrets: PathBuf,
     table: Arc<RwLock<Table>>,
-    readers: Option<Arc<Credentials>>,
 }
 
-/// The file that holds the git password of a cluster, for whoever bootstraps it.
+/// Where the repository of the cluster of that name is served.
 #[must_use]
-pub fn password_file(state_dir: &Path, cluster: Uuid) -> PathBuf {
-    state_dir.join("secrets").join(cluster.to_string())
+pub fn cluster_path(name: &str) -> String {
+    format!("cluster/{name}")
 }
 
 impl Repositories {
@@ -183,17 +171,8 @@ impl Repositories {
     /// # Errors
     /// The state directory cannot be used.
     pub fn load(state_dir: &Path) -> Result<Self, RepositoryError> {
-        let store = Self {
-            git: state_dir.join("git"),
-            secrets: state_dir.join("secrets"),
-            table: Arc::default(),
-            readers: None,
-        };
-        for directory in [&store.git, &store.secrets] {
-            fs::create_dir_all(directory).map_err(RepositoryError::disk("create", directory))?;
-        }
-        let private = fs::Permissions::from_mode(0o700);
-        fs::set_permissions(&store.secrets, private).map_err(RepositoryError::disk("close", &store.secrets))?;
+        let store = Self { git: state_dir.join("git"), table: Arc::default() };
+        fs::create_dir_all(&store.git).map_err(RepositoryError::disk("create", &store.git))?;
         let mut table = Table::default();
         let mut records = Vec::new();
         for entry in fs::read_dir(&store.git).map_err(RepositoryError::disk("list", &store.git))? {
@@ -204,12 +183,11 @@ impl Repositories {
                 fs::remove_dir_all(&path).map_err(RepositoryError::disk("remove", &path))?;
             } else if let Some(uuid) = uuid_of(&name, ".json") {
                 let text = fs::read_to_string(&path).map_err(RepositoryError::disk("read", &path))?;
-                let Ok(record) = serde_json::from_str::<Record>(&text) else { continue };
-                let Some(password) = store.stored_password(uuid, record.kind)? else { continue };
+                let Ok(record) = serde_json::from_str::<Place>(&text) else { continue };
                 if store.directory(uuid).is_dir() {
                     let opened = entry.metadata().and_then(|metadata| metadata.modified());
                     let opened = opened.map_err(RepositoryError::disk("read", &path))?;
-                    records.push((opened, uuid, record, password));
+                    records.push((opened, uuid, record));
                 }
             } else if uuid_of(&name, ".git").is_some() {
                 // We are the only writer, and we are only just starting: a lock is left over.
@@ -225,32 +203,19 @@ impl Repositories {
         }
         // Of two with one path the one that was opened last is served, as before the restart.
         records.sort_by_key(|(opened, uuid, ..)| (*opened, *uuid));
-        for (_, uuid, record, password) in records {
-            table.insert(uuid, record, password);
+        for (_, uuid, record) in records {
+            table.insert(uuid, record);
         }
         *store.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         Ok(store)
     }
 
-    /// The open repositories of clusters.
+    /// The open repositories of a kind, each with its place.
     #[must_use]
-    pub fn open_clusters(&self) -> Vec<PersistedRepository> {
+    pub fn open_of(&self, kind: Kind) -> Vec<(Uuid, Place)> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let clusters = table.records.iter().filter(|(_, record)| record.kind == Kind::Cluster);
-        clusters
-            .map(|(uuid, record)| {
-                let name = record.path.rsplit('/').next().unwrap_or_default().to_owned();
-                PersistedRepository { cluster: *uuid, name, store: record.store }
-            })
-            .collect()
-    }
-
-    /// The open repositories that clusters share, with the ConfigDB that wanted each.
-    #[must_use]
-    pub fn open_shared(&self) -> Vec<(Uuid, Uuid)> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let shared = table.records.iter().filter(|(_, record)| record.kind == Kind::Shared);
-        shared.map(|(uuid, record)| (*uuid, record.store)).collect()
+        let of_kind = table.records.iter().filter(|(_, place)| place.kind == kind);
+        of_kind.map(|(uuid, place)| (*uuid, place.clone())).collect()
     }
 
     /// The open repository of that UUID.
@@ -266,28 +231,6 @@ impl Repositories {
     pub fn by_path(&self, path: &str) -> Option<Open> {
         let uuid = *self.table.read().unwrap_or_else(PoisonError::into_inner).by_path.get(path)?;
         self.by_uuid(uuid)
-    }
-
-    /// How clusters read their repositories elsewhere; None: here, each with its own password.
-    #[must_use]
-    pub fn with_readers(self, readers: Option<Credentials>) -> Self {
-        Self { readers: readers.map(Arc::new), ..self }
-    }
-
-    /// User and password with which a cluster reads its repository, if that is open.
-    #[must_use]
-    pub fn login(&self, cluster: Uuid) -> Option<(String, Arc<Secret>)> {
-        let own = self.password(cluster)?;
-        Some(match &self.readers {
-            Some(readers) => (readers.username().to_owned(), Arc::clone(readers.password())),
-            None => (cluster.to_string(), own),
-        })
-    }
-
-    /// The password of a cluster whose repository is open, on our server.
-    #[must_use]
-    pub fn password(&self, cluster: Uuid) -> Option<Arc<Secret>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).passwords.get(&cluster).cloned()
     }
 
     /// Brings branch `main` to `files` and opens the repository at its place. Blocks.
@@ -360,36 +303,25 @@ impl Repositories {
 
     /// Serves the repository at its place.
     fn open_at(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
-        let stored = self.stored_password(uuid, place.kind)?;
-        let record = Record { path: place.path.clone(), kind: place.kind, store: place.store };
-        let known = self.table.read().unwrap_or_else(PoisonError::into_inner).records.get(&uuid) == Some(&record);
-        if !known || stored.is_none() {
-            let password = match stored {
-                Some(password) => password,
-                None => Some(self.new_password(uuid)?),
-            };
-            let text = serde_json::to_vec(&record).expect("a text and a name are JSON");
+        if self.table.read().unwrap_or_else(PoisonError::into_inner).records.get(&uuid) != Some(place) {
+            let text = serde_json::to_vec(place).expect("a text and a name are JSON");
             atomic_file::write(&self.record(uuid), &text, None)?;
-            self.table.write().unwrap_or_else(PoisonError::into_inner).insert(uuid, record, password);
+            self.table.write().unwrap_or_else(PoisonError::into_inner).insert(uuid, place.clone());
         }
         Ok(())
     }
 
-    /// Serves the repository no longer and forgets the password; the storage stays. Blocks.
+    /// Serves the repository no longer; the storage stays. Blocks.
     ///
     /// # Errors
     /// A file cannot be removed; doing it again goes on from there.
     pub fn close(&self, uuid: Uuid) -> Result<(), RepositoryError> {
         self.table.write().unwrap_or_else(PoisonError::into_inner).remove(uuid);
-        for path in [self.secrets.join(uuid.to_string()), self.record(uuid)] {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(RepositoryError::disk("remove", &path)(error));
-                }
-                _ => {}
-            }
+        let path = self.record(uuid);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RepositoryError::disk("remove", &path)(error)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn directory(&self, uuid: Uuid) -> PathBuf {
@@ -417,46 +349,16 @@ impl Repositories {
         atomic_file::write(&aside.join("HEAD"), format!("ref: {BRANCH}\n").as_bytes(), None)?;
         fs::rename(&aside, directory).map_err(RepositoryError::disk("rename a new repository to", directory))
     }
-
-    /// None: there is none yet but should be. A shared repository has none at all.
-    fn stored_password(&self, uuid: Uuid, kind: Kind) -> Result<Option<Option<Secret>>, RepositoryError> {
-        if kind == Kind::Shared {
-            return Ok(Some(None));
-        }
-        let path = self.secrets.join(uuid.to_string());
-        match fs::read_to_string(&path) {
-            Ok(text) if !text.trim().is_empty() => Ok(Some(Some(Secret::from(text.trim())))),
-            Ok(_) => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(RepositoryError::disk("read the password in", &path)(error)),
-        }
-    }
-
-    fn new_password(&self, uuid: Uuid) -> Result<Secret, RepositoryError> {
-        let mut bytes = [0_u8; 32];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| RepositoryError::Random)?;
-        let password = Secret::from(BASE64_URL_SAFE_NO_PAD.encode(bytes));
-        atomic_file::write(
-            &self.secrets.join(uuid.to_string()),
-            password.expose_secret().as_bytes(),
-            Some(OWNER_ONLY),
-        )?;
-        Ok(password)
-    }
 }
 
 impl Table {
-    fn insert(&mut self, uuid: Uuid, record: Record, password: Option<Secret>) {
+    fn insert(&mut self, uuid: Uuid, place: Place) {
         self.remove(uuid);
-        self.by_path.insert(record.path.clone(), uuid);
-        self.records.insert(uuid, record);
-        if let Some(password) = password {
-            self.passwords.insert(uuid, Arc::new(password));
-        }
+        self.by_path.insert(place.path.clone(), uuid);
+        self.records.insert(uuid, place);
     }
 
     fn remove(&mut self, uuid: Uuid) {
-        self.passwords.remove(&uuid);
         if let Some(record) = self.records.remove(&uuid)
             && self.by_path.get(&record.path) == Some(&uuid)
         {

@@ -36,7 +36,7 @@ const SETTINGS: [(&str, &str); 14] = [
     ("pack.threads", "1"),
     ("pack.windowMemory", "32m"),
     ("pack.deltaCacheSize", "16m"),
-    // When a fetch tidies up: as [`super::upkeep`] does.
+    // When a fetch tidies up: as [`crate::upkeep`] does.
     ("gc.auto", "1024"),
     ("gc.autoPackLimit", "16"),
     // Whatever tidies up afterwards is part of the child, so that nothing runs on behind it.

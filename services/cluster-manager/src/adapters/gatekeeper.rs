@@ -1,0 +1,95 @@
+//! Who may read and push over git: clusters by their passwords, users by what the state decides.
+
+use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper};
+use git_hosting::push::Push;
+use git_hosting::repositories::{Kind, Open};
+use tokio::sync::mpsc::Sender;
+use uuid::Uuid;
+
+use super::http::identities::{self, Identities, IdentityFault};
+use super::http::state_client::StateClient;
+use super::passwords::ClusterPasswords;
+use crate::api::{Credential, Question, Refusal, Reply, RepositoryPush};
+use crate::shared_repository::HELM_PATH;
+use access::Denied;
+
+/// Asks the state. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct StateGatekeeper {
+    /// Of clusters.
+    pub passwords: ClusterPasswords,
+    /// Where users are known.
+    pub desk: StateClient,
+    /// The identity provider, if one is configured.
+    pub identities: Option<Identities>,
+    /// Clusters follow their repositories on the site's server.
+    pub has_external: bool,
+    /// Receives which clusters ask; while it is full it does not.
+    pub polls: Sender<Uuid>,
+}
+
+impl Gatekeeper for StateGatekeeper {
+    fn is_password(&self, cluster: Uuid, password: &str) -> bool {
+        self.passwords.is_password(cluster, password)
+    }
+
+    fn polled(&self, cluster: Uuid) {
+        // A poll that is lost is followed by another.
+        let _ = self.polls.try_send(cluster);
+    }
+
+    async fn admit(&self, request: AdmissionRequest) -> Result<Admission, Denial> {
+        let AdmissionRequest { repository, credential, from, push } = request;
+        let credential = self.user(&credential).await?;
+        let nowhere = (Uuid::nil(), false);
+        let (uuid, shared) = repository.as_ref().map_or(nowhere, |open| (open.uuid, open.kind == Kind::Shared));
+        let question = Question::Repository { repository: uuid, shared, push };
+        match self.desk.ask(from, credential, question).await {
+            Ok(Reply::Repository { .. }) if push && repository.is_some_and(|open| self.is_elsewhere(&open)) => {
+                let reason = "Clusters follow this repository on the site's own git server (git.external): push there";
+                Err(Denial::Forbidden(reason.to_owned()))
+            }
+            Ok(Reply::Repository { who, pulled }) => Ok(Admission { who, pulled }),
+            Ok(_) => Err(Denial::Broken("the state has answered another question".to_owned())),
+            Err(Refusal::Unauthenticated(_)) => Err(Denial::Unknown),
+            Err(Refusal::Forbidden(Denied::Cluster)) if !shared => Err(Denial::NotFound),
+            Err(refusal) => Err(denial(&refusal)),
+        }
+    }
+
+    async fn pushed(&self, push: Push) -> bool {
+        let Push { repository, who, from, before, after } = push;
+        let shared = repository.kind == Kind::Shared;
+        let push = RepositoryPush { repository: repository.uuid, shared, before, after };
+        self.desk.ask(from, Credential::Verified(who), Question::Pushed(push)).await.is_ok()
+    }
+}
+
+impl StateGatekeeper {
+    async fn user(&self, presented: &str) -> Result<Credential, Denial> {
+        // A wrong password of a cluster is not for the provider.
+        let is_signed = presented.bytes().filter(|byte| *byte == b'.').count() == 2;
+        let identities = self.identities.as_ref().filter(|_| is_signed);
+        match identities::credential(identities, presented).await {
+            Ok(Credential::None) => Err(Denial::NotACredential),
+            Ok(credential) => Ok(credential),
+            Err(IdentityFault::Refused(Refusal::Unauthenticated(reason))) => Err(Denial::NotAccepted(reason)),
+            Err(IdentityFault::Refused(refusal)) => Err(denial(&refusal)),
+            Err(IdentityFault::NoScope(reason)) => Err(Denial::Forbidden(reason)),
+        }
+    }
+
+    /// What is pushed to ours would be lost when that is brought to where the site's server is.
+    fn is_elsewhere(&self, repository: &Open) -> bool {
+        self.has_external && (repository.kind == Kind::Cluster || repository.path == HELM_PATH)
+    }
+}
+
+fn denial(refusal: &Refusal) -> Denial {
+    let reason = refusal.to_string();
+    match refusal {
+        Refusal::TooOften(_) => Denial::TooOften(reason),
+        Refusal::NotAtPresent(_) => Denial::NotAtPresent(reason),
+        _ => Denial::Forbidden(reason),
+    }
+}

@@ -1,0 +1,75 @@
+//! Who may read a repository, and who may push to it, is decided by the program that hosts the repositories.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use access::Principal;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::push::Push;
+use crate::repositories::Open;
+
+/// Decides who may use which repository. Clones are the same.
+pub trait Gatekeeper: std::fmt::Debug + Clone + Send + Sync + 'static {
+    /// Whether that is the password of the cluster whose repository has this UUID. It is compared in constant time.
+    fn is_password(&self, cluster: Uuid, password: &str) -> bool;
+
+    /// A cluster has asked for a repository.
+    fn polled(&self, cluster: Uuid);
+
+    /// Whether a user may read or push.
+    ///
+    /// # Errors
+    /// [`Denial`]
+    fn admit(&self, request: AdmissionRequest) -> impl Future<Output = Result<Admission, Denial>> + Send;
+
+    /// A push has ended. False: that could not be recorded, and is to be said again.
+    fn pushed(&self, push: Push) -> impl Future<Output = bool> + Send;
+}
+
+/// A user who wants to read a repository, or to push to it.
+#[derive(Debug)]
+pub struct AdmissionRequest {
+    /// Which repository. None: there is none at the path; the denial must not tell that apart from one that is not for this user.
+    pub repository: Option<Open>,
+    /// What the user presented, as a password or as a bearer token.
+    pub credential: Zeroizing<String>,
+    /// The user's address.
+    pub from: IpAddr,
+    /// To push; else to read.
+    pub push: bool,
+}
+
+/// What is granted.
+#[derive(Debug)]
+pub struct Admission {
+    /// The user.
+    pub who: Principal,
+    /// Branches that take no pushes, because they are pulled from elsewhere.
+    pub pulled: BTreeSet<String>,
+}
+
+/// Why nothing is granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denial {
+    /// What was presented is not the credential of a user.
+    NotACredential,
+    /// The credential is unknown, revoked or expired.
+    Unknown,
+    /// The identity provider does not accept it, for this reason.
+    NotAccepted(String),
+    /// There is no such repository, or it is not for this user.
+    NotFound,
+    /// The user may not, for this reason.
+    Forbidden(String),
+    /// The user has asked too often.
+    TooOften(String),
+    /// It cannot be decided at present.
+    NotAtPresent(String),
+    /// The gatekeeper failed.
+    Broken(String),
+}
+
+#[cfg(test)]
+pub mod fake;
