@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::adapters::passwords::{ClusterPasswords, password_file};
 use cluster_manager::api::RepositoryPush;
-use git_hosting::gatekeeper::{AdmissionRequest, Denial, Gatekeeper as _};
-use git_hosting::push::Push;
+use git_hosting::gatekeeper::{AdmissionRequest, Denial, Gatekeeper as _, Push};
 use git_hosting::repositories::{Kind, Open};
 use uuid::Uuid;
 

@@ -1,7 +1,6 @@
 //! Who may read and push over git: clusters by their passwords, users by what the state decides.
 
-use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper};
-use git_hosting::push::Push;
+use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use git_hosting::repositories::{Kind, Open};
 use tokio::sync::mpsc::Sender;
 use uuid::Uuid;

@@ -7,7 +7,6 @@ use access::Principal;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::push::Push;
 use crate::repositories::Open;
 
 /// Decides who may use which repository. Clones are the same.
@@ -50,6 +49,21 @@ pub struct Admission {
     pub pulled: BTreeSet<String>,
 }
 
+/// A push that has ended.
+#[derive(Debug, Clone)]
+pub struct Push {
+    /// Into which repository.
+    pub repository: Open,
+    /// Who pushed.
+    pub who: Principal,
+    /// From where.
+    pub from: IpAddr,
+    /// Commit of branch `main` before it; None: there was none.
+    pub before: Option<String>,
+    /// And after it.
+    pub after: Option<String>,
+}
+
 /// Why nothing is granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
@@ -72,4 +86,4 @@ pub enum Denial {
 }
 
 #[cfg(test)]
-pub mod fake;
+pub(crate) mod fake;

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use access::Principal;
 
 use crate::client;
-use crate::gatekeeper::Gatekeeper;
+use crate::gatekeeper::{Gatekeeper, Push};
 use crate::places::Place;
 use crate::pulls::HIDDEN_REFS;
 use crate::repositories::{Kind, Open, Repositories};
@@ -87,21 +87,6 @@ pub struct Allowed {
     pub from: IpAddr,
     /// Branches that nobody pushes to, because they are pulled from elsewhere.
     pub pulled: BTreeSet<String>,
-}
-
-/// A push that has ended.
-#[derive(Debug, Clone)]
-pub struct Push {
-    /// Into which repository.
-    pub repository: Open,
-    /// Who pushed.
-    pub who: Principal,
-    /// From where.
-    pub from: IpAddr,
-    /// Commit of branch `main` before it; None: there was none.
-    pub before: Option<String>,
-    /// And after it.
-    pub after: Option<String>,
 }
 
 /// What receives pushes. Clones are the same.

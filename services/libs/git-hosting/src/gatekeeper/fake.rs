@@ -7,8 +7,7 @@ use configdb_schema::document::TokenScope;
 use tokio::sync::mpsc::Sender;
 use uuid::Uuid;
 
-use super::{Admission, AdmissionRequest, Denial, Gatekeeper};
-use crate::push::Push;
+use super::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use crate::repositories::Kind;
 
 /// A branch that takes no pushes.
