@@ -1,6 +1,7 @@
 //! Every command on a fleet, with its options and defaults. What a command does is in [`crate::command`].
 
 pub mod access;
+pub mod context;
 pub mod joining;
 pub mod past;
 pub mod recover;
@@ -13,8 +14,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use configdb_schema::document::GitRef;
 use uuid::Uuid;
 
+use crate::options::{CONTEXT_VARIABLE, Options, Reading};
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
+use context::{ContextCommand, LoginArguments};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
 use past::{AtArguments, EventsArguments};
 use recover::RecoverCommand;
@@ -30,6 +33,11 @@ pub enum Command {
     Replay(ReplayArguments),
     /// Write one metric of any Edge Node or device, with the datatype of its birth
     Write(WriteArguments),
+    /// Keep settings of several fleets by name, so that commands need no options
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// Try a token at a web console, and keep both as the current context
+    Login(LoginArguments),
     /// Print the address of the web console, and open it where there is a desktop
     Ui(UiArguments),
     /// Create, list, show and delete edge clusters
@@ -40,6 +48,9 @@ pub enum Command {
     Deployment(DeploymentCommand),
     /// Show on one page whether the broker, the central services and every cluster are well, and what waits
     Status {
+        /// Go on, and show what changes: in place on a terminal, the whole page again elsewhere
+        #[arg(long, short)]
+        watch: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -69,7 +80,7 @@ pub enum Command {
     /// Make, list and revoke tokens for the cluster manager's HTTP API
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Check the cluster manager's record of writes
+    /// Check the records of writes of cluster manager and console
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Write the access control of an MQTT server: who may publish and subscribe to what
@@ -80,74 +91,21 @@ pub enum Command {
 /// `sparkfleet ui`.
 #[derive(Debug, Clone, Args)]
 pub struct UiArguments {
+    /// Context to take the settings from that no option gives (`sparkfleet context list`)
+    #[arg(long, env = CONTEXT_VARIABLE)]
+    pub context: Option<String>,
     /// Address of the console
-    #[arg(long, env = "SPARKFLEET_CONSOLE", default_value = "http://127.0.0.1:8482/")]
+    #[arg(
+        id = "console",
+        long = "url",
+        visible_alias = "console",
+        env = "SPARKFLEET_CONSOLE",
+        default_value = "http://127.0.0.1:8482/"
+    )]
     pub url: String,
-}
-
-/// How a command reaches the broker, and as whom.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Connection")]
-pub struct Connection {
-    /// MQTT server: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS
-    #[arg(long, env = "SPARKFLEET_BROKER", default_value = "mqtt://127.0.0.1:1883", global = true)]
-    pub broker: String,
-    /// Version of MQTT: 3.1.1 or 5
-    #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "3.1.1", global = true)]
-    pub protocol: sparkplug_mqtt::Protocol,
-    /// Organisation: the first part of every Sparkplug group
-    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME", global = true)]
-    pub organisation: String,
-    /// MQTT user
-    #[arg(long, env = "SPARKFLEET_USERNAME", global = true)]
-    pub username: Option<String>,
-    /// File that holds the MQTT password
-    #[arg(long, env = "SPARKFLEET_PASSWORD_FILE", global = true)]
-    pub password_file: Option<PathBuf>,
-    /// PEM file of the certificate authorities to trust, for mqtts
-    #[arg(long, env = "SPARKFLEET_CA_FILE", global = true)]
-    pub ca_file: Option<PathBuf>,
-    /// PEM file of the own certificate, for mqtts
-    #[arg(long, env = "SPARKFLEET_CERT_FILE", requires = "key_file", global = true)]
-    pub cert_file: Option<PathBuf>,
-    /// PEM file of the own private key, for mqtts
-    #[arg(long, env = "SPARKFLEET_KEY_FILE", requires = "cert_file", global = true)]
-    pub key_file: Option<PathBuf>,
-    /// Host Application id under which STATE is published
-    #[arg(long, env = "SPARKFLEET_HOST_ID", default_value = "sparkfleet-cli", global = true)]
-    pub host_id: String,
-}
-
-/// How a command waits and prints.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Output")]
-pub struct Presentation {
-    /// Form of the output
-    #[arg(long, short, value_enum, default_value_t = OutputForm::Table, global = true)]
-    pub output: OutputForm,
-    /// Give up after this time, for example 20s or 2m
-    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, global = true)]
-    pub timeout: std::time::Duration,
-}
-
-/// How a command prints that reaches nothing outside of this machine.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Output")]
-pub struct Printing {
-    /// Form of the output
-    #[arg(long, short, value_enum, default_value_t = OutputForm::Table)]
-    pub output: OutputForm,
-}
-
-/// Forms of output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputForm {
-    /// For people
-    Table,
-    /// For programs
-    Json,
-    /// For people and programs
-    Yaml,
+    /// Only print the address
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// `sparkfleet cluster ...`.
@@ -174,13 +132,25 @@ pub enum ClusterCommand {
         options: Options,
     },
     /// List edge clusters with their setup, their liveness and what Flux says of their own release
+    #[command(visible_alias = "ls")]
     List {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        reading: Reading,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
     /// Show one edge cluster: setup, Flux, hosts, deployments, alerts
     Show {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Edit the EdgeCluster entry of a cluster in $VISUAL or $EDITOR, as YAML, or JSON with -o json; what is refused is opened again with the reason
+    Edit {
         /// Name or UUID
         cluster: String,
         #[command(flatten)]
@@ -212,7 +182,7 @@ pub enum ClusterCommand {
         #[arg(long, value_parser = clap::value_parser!(u8).range(1..=9))]
         wave: Option<u8>,
         /// Stay at a place in a git repository: REPOSITORY=commit:HASH, or tag:NAME, semver:RANGE, branch:NAME; may be given several times
-        #[arg(long, value_parser = crate::command::rollout::pin)]
+        #[arg(long, value_parser = pin)]
         pin: Vec<(String, GitRef)>,
         /// Follow a git repository again as its template says; may be given several times
         #[arg(long, value_name = "REPOSITORY")]
@@ -304,16 +274,28 @@ pub enum DeploymentCommand {
         options: Options,
     },
     /// List deployments with what the edge reports of them, also those that it is still removing
+    #[command(visible_alias = "ls")]
     List {
         /// Only of this cluster (name or UUID)
         #[arg(long)]
         cluster: Option<String>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
+        reading: Reading,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
     /// Show one deployment: its entry and what the edge reports of it
     Show {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Edit the EdgeDeployment entry of a deployment in $VISUAL or $EDITOR, as YAML, or JSON with -o json; what is refused is opened again with the reason
+    Edit {
         /// UUID, or CLUSTER/NAME
         deployment: String,
         #[command(flatten)]
@@ -356,8 +338,11 @@ pub enum AlertCommand {
         #[arg(long)]
         cluster: Option<String>,
         /// End with exit code 1 if there is any
-        #[arg(long)]
+        #[arg(long, conflicts_with = "watch")]
         check: bool,
+        /// Go on, and show what changes: the whole list in place on a terminal, the rows that change elsewhere
+        #[arg(long, short)]
+        watch: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -391,6 +376,16 @@ pub enum ConfigCommand {
         /// Create the object as a member of this class (name or UUID) if it does not exist
         #[arg(long)]
         class: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Edit an entry in $VISUAL or $EDITOR, as YAML, or JSON with -o json; what is refused is opened again with the reason
+    Edit {
+        /// Object: UUID or unique name
+        object: String,
+        /// Application: slug or UUID
+        application: String,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -542,15 +537,23 @@ pub enum BrokerKind {
     Vernemq,
 }
 
-/// What every command on the fleet takes.
-#[derive(Debug, Clone, Args)]
-pub struct Options {
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "options are documented where they are defined")]
-    pub connection: Connection,
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "options are documented where they are defined")]
-    pub presentation: Presentation,
+/// Reads `REPOSITORY=KIND:PLACE`.
+///
+/// # Errors
+/// Says the form.
+fn pin(text: &str) -> Result<(String, GitRef), String> {
+    let form = "write REPOSITORY=commit:HASH, REPOSITORY=tag:NAME, REPOSITORY=semver:RANGE or REPOSITORY=branch:NAME";
+    let (repository, place) = text.split_once('=').ok_or(form)?;
+    let (kind, place) = place.split_once(':').filter(|(_, place)| !place.is_empty()).ok_or(form)?;
+    let place = place.to_owned();
+    let pin = match kind {
+        "commit" => GitRef::Commit(place),
+        "tag" => GitRef::Tag(place),
+        "semver" => GitRef::Semver(place),
+        "branch" => GitRef::Branch(place),
+        _ => return Err(form.to_owned()),
+    };
+    Ok((repository.to_owned(), pin))
 }
 
 /// A command line as the program reads it, its first word the program.

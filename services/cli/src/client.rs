@@ -20,7 +20,8 @@ use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::arguments::{Connection, Options};
+use crate::options::{Connection, Options};
+use crate::output::remark;
 use fleet_view::Fleet;
 use fleet_view::requests::Author;
 
@@ -60,6 +61,7 @@ pub struct Client {
     writer: Writer,
     expected: BTreeSet<EdgeNodeDescriptor>,
     rejected: Option<String>,
+    scope: Scope,
 }
 
 /// The `[mqtt]` table that the connection options stand for.
@@ -167,6 +169,7 @@ impl Client {
             writer,
             expected: BTreeSet::new(),
             rejected: None,
+            scope,
         };
         client.connect().await?;
         Ok(client)
@@ -268,17 +271,26 @@ impl Client {
         }
     }
 
-    /// The same; whatever goes wrong, it is said how things stand then.
+    /// The same; how things stand is said each time it changes, and whatever goes wrong.
     ///
     /// # Errors
     /// As [`Client::until`].
     pub async fn until_or<T>(
         &mut self,
         what: &str,
-        found: impl FnMut(&Fleet) -> Option<T>,
-        stands: impl FnOnce(&Fleet) -> Option<String>,
+        mut found: impl FnMut(&Fleet) -> Option<T>,
+        stands: impl Fn(&Fleet) -> Option<String>,
     ) -> anyhow::Result<T> {
-        let waited = self.until(what, found).await;
+        let mut progress = Progress::new(Instant::now() + PATIENCE);
+        let waited = self
+            .until(what, |fleet| {
+                let found = found(fleet);
+                if found.is_none() {
+                    progress.next(Instant::now(), || stands(fleet)).iter().for_each(|line| remark(line));
+                }
+                found
+            })
+            .await;
         match stands(&self.fleet) {
             Some(stands) => waited.context(stands),
             None => waited,
@@ -317,6 +329,32 @@ impl Client {
         let deadline = self.deadline.min(Instant::now() + at_most);
         let _: Option<()> = self.until_at(deadline, "", found).await?;
         Ok(())
+    }
+
+    /// Waits for something to arrive, `at_most` so long, and then takes what arrives within `pace`.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn follow(&mut self, at_most: Duration, pace: Duration) -> anyhow::Result<()> {
+        let mut until = Instant::now() + at_most;
+        let mut is_first = true;
+        loop {
+            match tokio::time::timeout_at(until, self.host.recv()).await {
+                Ok(Some(event)) => self.take(&event),
+                Ok(None) => return Err(self.unreachable("the session has ended")),
+                Err(_) => return Ok(()),
+            }
+            if is_first {
+                until = until.min(Instant::now() + pace);
+                is_first = false;
+            }
+        }
+    }
+
+    /// Whether the central services are replicated at present.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.fleet.config.is_complete() && (self.scope == Scope::Config || self.fleet.manager.is_complete())
     }
 
     /// Asks Sync and Join of a cluster to tell the entries that they keep, or to stop telling them.
@@ -458,6 +496,26 @@ impl Client {
     }
 }
 
+/// What is said of how things stand while a command waits: every change of it, the first after some time.
+struct Progress {
+    from: Instant,
+    said: Option<String>,
+}
+
+impl Progress {
+    const fn new(from: Instant) -> Self {
+        Self { from, said: None }
+    }
+
+    /// The next line, if there is something new.
+    fn next(&mut self, now: Instant, stands: impl FnOnce() -> Option<String>) -> Option<String> {
+        let stands = if now < self.from { None } else { stands() };
+        let line = stands.filter(|stands| self.said.as_ref() != Some(stands))?;
+        self.said = Some(line.clone());
+        Some(line)
+    }
+}
+
 /// The error for something that did not come in the time of the command; its exit code is the caller's.
 pub(crate) fn not_reached(timeout: Duration, what: &str) -> anyhow::Error {
     anyhow!("waited {} for {what}; not reached", humantime::format_duration(timeout))
@@ -517,4 +575,41 @@ pub fn author() -> Author {
 pub fn writer() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
     format!("sparkfleet-cli/{user}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_a_command_waits_every_change_is_said_once() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start + PATIENCE);
+        let mut next = |after: u64, text: &str| {
+            progress.next(start + Duration::from_secs(after), || Some(text.to_owned()).filter(|text| !text.is_empty()))
+        };
+        assert_eq!(next(1, "pending"), None, "what takes a moment says nothing");
+        assert_eq!(next(2, "pending").as_deref(), Some("pending"));
+        assert_eq!(next(3, "pending"), None);
+        assert_eq!(next(4, ""), None);
+        assert_eq!(next(5, "ready").as_deref(), Some("ready"));
+    }
+
+    #[test]
+    fn a_password_comes_from_its_file_and_is_not_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, "correct horse\r\n").unwrap();
+        let line = format!("sparkfleet status --username ada --password-file {}", file.display());
+        let connection = |line: &str| match crate::arguments::parsed(line.split(' ')).unwrap() {
+            crate::Command::Status { options, .. } => options.connection,
+            other => panic!("{other:?}"),
+        };
+        let config = mqtt_config(&connection(&line)).unwrap();
+        assert_eq!(config.username.as_deref(), Some("ada"));
+        assert!(config.password.is_set() && !format!("{config:?}").contains("correct horse"));
+        let error = mqtt_config(&connection(&format!("{line}.none"))).unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::CONFIG);
+        assert!(error.to_string().contains("--password-file"), "{error}");
+    }
 }

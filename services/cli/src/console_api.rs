@@ -1,30 +1,41 @@
 //! The console's HTTP API as a command asks it. What is received is bounded in size and time. This module must not know what a request is about.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use https_client::HttpsClient;
-use hyper::{StatusCode, Uri};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::{Request, StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use service_runtime::exit;
+use zeroize::Zeroizing;
 
-use crate::command::usage;
+use crate::bearer::{bearer, is_private};
+use crate::input::read;
+use crate::options::ConsoleAccess;
+use crate::usage_error::usage;
 
 /// Largest answer: a table of a large fleet.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Largest text of a refusal.
+const PROBLEM_BYTES_MAX: usize = 64 * 1024;
+
 /// What to do where there is no console.
 const HELP: &str = "`sparkfleet up` and `sparkfleet console` serve one, and --console says where";
 
-/// A console.
-#[derive(Debug)]
+/// A console. Shows no token.
+#[expect(missing_debug_implementations, reason = "the token in it is not to be shown")]
 pub struct ConsoleApi {
     client: HttpsClient<Empty<Bytes>>,
     base: String,
+    token: Option<HeaderValue>,
     limit: Duration,
 }
 
@@ -34,13 +45,35 @@ struct Problem {
 }
 
 impl ConsoleApi {
-    /// The console at an address. Nothing is sent yet.
+    /// The console at an address, as the holder of the token in a file if one is named. Nothing is sent yet.
     ///
     /// # Errors
-    /// `address` is none.
-    pub fn open(address: &str, limit: Duration) -> anyhow::Result<Self> {
-        let base = base(address).map_err(usage)?;
-        Ok(Self { client: https_client::client(None)?, base, limit })
+    /// The address is not one, or a file cannot be used.
+    pub fn open(console: &str, access: &ConsoleAccess, limit: Duration) -> anyhow::Result<Self> {
+        let token = access.token_file.as_deref().map(read).transpose()?.map(Zeroizing::new);
+        Self::with_token(console, access.ca_file.as_deref(), token.as_ref().map(|token| token.as_str()), limit)
+    }
+
+    /// The console at an address, as the holder of a token. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// As [`ConsoleApi::open`].
+    pub fn with_token(
+        console: &str,
+        ca_file: Option<&Path>,
+        token: Option<&str>,
+        limit: Duration,
+    ) -> anyhow::Result<Self> {
+        let config = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
+        let base = address(console)?;
+        if token.is_some() && !is_private(&base) {
+            let error = anyhow!("{base} would show the token to everyone on the way; write it as https://HOST:PORT");
+            return Err(usage(error));
+        }
+        let rule = "the token file must hold a token and nothing else; `sparkfleet token create` makes one";
+        let token = token.map(|text| bearer(text).ok_or_else(|| config(anyhow!("{rule}")))).transpose()?;
+        let client = https_client::client(ca_file).context("--console-ca-file").map_err(config)?;
+        Ok(Self { client, base, token, limit })
     }
 
     /// What a `GET` answers.
@@ -49,23 +82,49 @@ impl ConsoleApi {
     /// There is no console, it does not answer in time, or it refuses; the message says why and what to do.
     pub async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<T> {
         let base = &self.base;
-        let uri: Uri = format!("{base}{path}{}", query_text(query)).parse().context("no request")?;
         let exchange = async {
-            let response = self.client.get(uri).await.map_err(|error| {
-                let error = anyhow::Error::new(error).context(format!("there is no console at {base}; {HELP}"));
-                exit::with_code(exit::UNAVAILABLE, error)
-            })?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| anyhow!("the answer of {base} broke off: {error}"))?.to_bytes();
-            anyhow::Ok((status, body))
+            let body = Limited::new(self.answer(path, query).await?, ANSWER_BYTES_MAX).collect().await;
+            anyhow::Ok(body.map_err(|error| anyhow!("the answer of {base} broke off: {error}"))?.to_bytes())
         };
         let late = |_| exit::with_code(exit::TIMEOUT, anyhow!("{base} has not answered in {:?}", self.limit));
-        let (status, body) = tokio::time::timeout(self.limit, exchange).await.map_err(late)??;
-        if !status.is_success() {
-            return Err(refusal(status, &body, base));
-        }
+        let body = tokio::time::timeout(self.limit, exchange).await.map_err(late)??;
         serde_json::from_slice(&body).with_context(|| format!("what {base} answers is not of a console; {HELP}"))
+    }
+
+    /// The body of the answer to a `GET`, which has to begin in time.
+    ///
+    /// # Errors
+    /// As [`ConsoleApi::get`].
+    pub async fn open_stream(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Incoming> {
+        let base = &self.base;
+        let late = |_| exit::with_code(exit::TIMEOUT, anyhow!("{base} has not answered in {:?}", self.limit));
+        tokio::time::timeout(self.limit, self.answer(path, query)).await.map_err(late)?
+    }
+
+    async fn answer(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Incoming> {
+        let base = &self.base;
+        let mut request = Request::get(format!("{base}{path}{}", query_text(query)));
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Empty::new()).context("no request")?;
+        let response = self.client.request(request).await.map_err(|error| {
+            let error = anyhow::Error::new(error).context(format!("there is no console at {base}; {HELP}"));
+            exit::with_code(exit::UNAVAILABLE, error)
+        })?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response.into_body());
+        }
+        let body = Limited::new(response.into_body(), PROBLEM_BYTES_MAX).collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Err(refusal(status, &body, base))
+    }
+
+    /// Address of the console, without a slash at its end.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.base
     }
 }
 
@@ -78,7 +137,11 @@ fn refusal(status: StatusCode, body: &[u8], base: &str) -> anyhow::Error {
         StatusCode::SERVICE_UNAVAILABLE => exit::UNAVAILABLE,
         _ => exit::REFUSED,
     };
-    exit::with_code(code, anyhow!("{error}"))
+    let help = match status {
+        StatusCode::UNAUTHORIZED => format!("; `sparkfleet login {base}` makes a context with a token"),
+        _ => String::new(),
+    };
+    exit::with_code(code, anyhow!("{error}{help}"))
 }
 
 fn query_text(query: &[(&str, String)]) -> String {
@@ -87,15 +150,20 @@ fn query_text(query: &[(&str, String)]) -> String {
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
-fn base(address: &str) -> anyhow::Result<String> {
-    let uri: Option<Uri> = address.parse().ok();
+/// The address of a console as it is used: without a slash at its end.
+///
+/// # Errors
+/// With [`exit::USAGE`] and the form of an address.
+pub fn address(text: &str) -> anyhow::Result<String> {
+    let uri: Option<Uri> = text.parse().ok();
     let is_good = uri.is_some_and(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
+        let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none() && !has_user
     });
-    if !is_good {
-        return Err(anyhow!("--console {address:?} is not an address; write it as http://HOST:PORT"));
+    if !is_good || text.contains('#') {
+        return Err(usage(anyhow!("{text:?} is not the address of a console; write it as http://HOST:PORT")));
     }
-    Ok(address.trim_end_matches('/').to_owned())
+    Ok(text.trim_end_matches('/').to_owned())
 }
 
 #[cfg(test)]
@@ -105,10 +173,11 @@ mod tests {
     #[test]
     fn an_address_has_a_scheme_and_a_host() {
         for good in ["http://127.0.0.1:8482", "http://127.0.0.1:8482/", "https://console.example/fleet"] {
-            assert_eq!(base(good).unwrap(), good.trim_end_matches('/'));
+            assert_eq!(address(good).unwrap(), good.trim_end_matches('/'));
         }
-        for bad in ["", "127.0.0.1:8482", "ftp://a", "http://", "http://a/?b=c"] {
-            assert!(base(bad).unwrap_err().to_string().contains("--console"), "{bad}");
+        for bad in ["", "127.0.0.1:8482", "ftp://a", "http://", "http://a/?b=c", "http://ada:pw@a", "http://a/#b"] {
+            let error = address(bad).unwrap_err();
+            assert!(exit::code_of(&error) == exit::USAGE && error.to_string().contains("http://HOST:PORT"), "{bad}");
         }
     }
 
@@ -136,7 +205,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        let api = ConsoleApi::open(&address, Duration::from_secs(20)).unwrap();
+        let api = ConsoleApi::open(&address, &ConsoleAccess::default(), Duration::from_secs(20)).unwrap();
         let error = api.get::<serde_json::Value>("/api/v1/events", &[]).await.unwrap_err();
         assert_eq!(exit::code_of(&error), exit::UNAVAILABLE);
         assert!(error.to_string().contains("`sparkfleet up` and `sparkfleet console` serve one"), "{error}");

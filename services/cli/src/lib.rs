@@ -13,16 +13,26 @@
 //! command line holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and its configuration is its arguments ([`arguments`]).
 
 pub mod arguments;
+pub mod bearer;
 pub mod client;
 pub mod command;
 pub mod console_api;
+pub mod context;
 pub mod http_api;
+pub mod input;
+pub mod listing;
 pub mod load;
+pub mod look_up;
 #[cfg(test)]
 mod offline;
 pub mod one_object;
+pub mod options;
 pub mod output;
 pub mod recovery;
+#[cfg(test)]
+mod served;
+pub mod tables;
+pub mod usage_error;
 pub mod watch;
 
 pub use arguments::Command;
@@ -33,6 +43,8 @@ pub use arguments::Command;
 /// Whatever went wrong; `service_runtime::exit` knows its exit code.
 pub async fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Context(command) => command::context::run(command),
+        Command::Login(arguments) => command::context::login(arguments).await,
         Command::Ui(arguments) => command::console::ui(&arguments),
         Command::Watch(arguments) => watch::run(arguments).await,
         Command::Replay(arguments) => command::replay::run(arguments).await,
@@ -43,7 +55,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Token(command) => command::token::run(command).await,
         Command::Audit(command) => command::audit::run(command),
         Command::Acl(command) => command::acl::run(&command),
-        Command::Status { options } => command::status::run(&options).await,
+        Command::Status { watch, options } => command::status::run(watch, &options).await,
         Command::Alert(command) => command::alert::run(command).await,
         Command::Events(arguments) => command::past::events(&arguments).await,
         Command::At(arguments) => command::past::at(&arguments).await,

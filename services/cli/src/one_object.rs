@@ -16,8 +16,8 @@ use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::arguments::Options;
 use crate::client::{mqtt_config, not_reached, refusal, request_id, unreachable};
+use crate::options::Options;
 
 /// Commands are QoS 0: how long an answer is waited for before the question is repeated.
 const REPEAT: Duration = Duration::from_secs(2);

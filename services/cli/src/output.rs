@@ -1,10 +1,14 @@
-//! Printing for people and programs: tables, JSON, YAML. Pure formatting; knows nothing of Sparkplug.
+//! Printing for people and programs: tables, JSON, YAML. Knows nothing of Sparkplug.
+
+pub mod colour;
+pub mod page;
 
 use std::io::Write as _;
 
 use serde_json::Value;
+use uuid::Uuid;
 
-use crate::arguments::OutputForm;
+use crate::options::OutputForm;
 
 /// A table with a header; cells are plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +24,9 @@ impl Table {
         Self { header: header.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row; missing cells are empty.
+    /// Adds a row; missing cells are empty. Control characters are shown as escapes: a cell can hold what a foreign node says of itself.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
+        let mut row: Vec<String> = cells.into_iter().map(|cell| visible(&cell.into())).collect();
         row.resize(self.header.len(), String::new());
         self.rows.push(row);
     }
@@ -30,21 +34,43 @@ impl Table {
     /// The table as lines, columns aligned, no trailing blanks.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
+        self.drawn(false)
+    }
+
+    /// The same, with colours where standard output shows them.
+    #[must_use]
+    pub fn shown(&self) -> Vec<String> {
+        self.drawn(colour::is_shown())
+    }
+
+    /// The lines below the header.
+    #[must_use]
+    pub fn shown_rows(&self) -> Vec<String> {
+        self.shown().split_off(1)
+    }
+
+    fn drawn(&self, coloured: bool) -> Vec<String> {
         let widths: Vec<usize> = (0..self.header.len())
             .map(|column| {
                 let cells = self.rows.iter().map(|row| row[column].chars().count());
                 cells.chain([self.header[column].chars().count()]).max().unwrap_or(0)
             })
             .collect();
-        let line = |cells: Vec<&str>| {
-            let padded = cells.iter().zip(&widths).map(|(cell, width)| {
-                let pad = width - cell.chars().count();
-                format!("{cell}{}", " ".repeat(pad))
+        let line = |cells: Vec<&str>, is_header: bool| {
+            let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or_default();
+            let padded = cells.iter().take(last + 1).enumerate().map(|(at, cell)| {
+                let pad = if at == last { 0 } else { widths[at] - cell.chars().count() };
+                let style = match (coloured, is_header) {
+                    (false, _) => colour::PLAIN,
+                    (true, true) => colour::HEADER,
+                    (true, false) => colour::of_cell(self.header[at], cell),
+                };
+                format!("{style}{cell}{style:#}{}", " ".repeat(pad))
             });
-            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+            padded.collect::<Vec<_>>().join("  ")
         };
-        let header = line(self.header.clone());
-        let rows = self.rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+        let header = line(self.header.clone(), true);
+        let rows = self.rows.iter().map(|row| line(row.iter().map(String::as_str).collect(), false));
         std::iter::once(header).chain(rows).collect()
     }
 
@@ -74,17 +100,50 @@ pub fn print(form: OutputForm, table: impl FnOnce() -> Vec<String>, value: &Valu
     print_text(&text)
 }
 
-/// Prints text, whatever the form of the output.
+/// Prints text and ends its last line, whatever the form of the output.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn print_text(text: &str) -> anyhow::Result<()> {
+    say(&format!("{}\n", text.trim_end()))?;
+    Ok(())
+}
+
+/// Writes to standard output as it is; false when it has no reader any more.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn say(text: &str) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()) {
-        // `sparkfleet ... | head` closes the pipe when it has enough; that is no failure.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // `sparkfleet ... | head` closes the pipe when it has enough; that is not a failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        written => Ok(written.map(|()| true)?),
     }
+}
+
+/// A line on standard error: standard output belongs to what was asked for.
+pub fn remark(text: &str) {
+    // Where even this cannot be written nothing is left to do.
+    let _ = writeln!(std::io::stderr(), "sparkfleet: {}", visible(text));
+}
+
+/// Control characters, line ends and what reverses writing direction are shown as escapes.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let is_harmless =
+        |c: char| !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    if text.chars().all(is_harmless) {
+        return text.to_owned();
+    }
+    text.chars().fold(String::new(), |mut shown, c| {
+        if is_harmless(c) {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_unicode());
+        }
+        shown
+    })
 }
 
 /// A value as YAML.
@@ -114,9 +173,27 @@ pub fn age(since: u64, now: u64) -> String {
     }
 }
 
+/// What a write has made of an entry: `created`, `changed` or `unchanged`, by its ETag before and after.
+pub(crate) fn outcome(before: Option<Uuid>, after: Option<Uuid>) -> &'static str {
+    match (before, after) {
+        (None, Some(_)) => "created",
+        (Some(before), Some(after)) if before == after => "unchanged",
+        _ => "changed",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_write_made_is_told_by_its_etags() {
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        assert_eq!(outcome(None, Some(one)), "created");
+        assert_eq!(outcome(Some(one), Some(two)), "changed");
+        assert_eq!(outcome(Some(one), Some(one)), "unchanged");
+        assert_eq!(outcome(Some(one), None), "changed");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
@@ -124,6 +201,28 @@ mod tests {
         table.row(["Paint_Shop", "ready"]);
         table.row(["B"]);
         assert_eq!(table.lines(), ["NAME        STATE", "Paint_Shop  ready", "B"]);
+    }
+
+    #[test]
+    fn a_cell_cannot_steer_the_terminal() {
+        let mut table = Table::new(&["NAME", "STATE"]);
+        table.row(["a\u{1b}[2Jb\nc", "ready\u{202e}"]);
+        assert_eq!(table.lines()[1], "a\\u{1b}[2Jb\\u{a}c  ready\\u{202e}");
+    }
+
+    #[test]
+    fn colours_are_beside_the_text_and_do_not_move_columns() {
+        let mut table = Table::new(&["NAME", "STATE", "REASON"]);
+        table.row(["failed", "failed", "ready"]);
+        table.row(["b", "ready", ""]);
+        assert_eq!(
+            table.drawn(true),
+            [
+                "\u{1b}[1mNAME\u{1b}[0m    \u{1b}[1mSTATE\u{1b}[0m   \u{1b}[1mREASON\u{1b}[0m",
+                "failed  \u{1b}[31mfailed\u{1b}[0m  ready",
+                "b       \u{1b}[32mready\u{1b}[0m",
+            ]
+        );
     }
 
     #[test]

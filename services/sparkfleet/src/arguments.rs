@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use sparkfleet_cli::arguments::{Connection, Printing};
+use sparkfleet_cli::options::{Connection, Printing};
 use sparkfleet_up::arguments::{SimulateArguments, SimulateHostArguments, UpArguments};
 use uuid::Uuid;
 
@@ -34,11 +34,16 @@ impl Arguments {
         with_exit_codes(command)
     }
 
-    /// Reads the process's arguments; ends the process for `--help`, `--version` and wrong usage.
-    #[must_use]
-    pub fn read() -> Self {
-        let matches = Self::described().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    /// Reads the process's arguments in the context that they, the environment or the user's file name; ends the process for `--help`, `--version` and wrong usage.
+    ///
+    /// # Errors
+    /// As [`sparkfleet_cli::context::read`].
+    pub fn read() -> anyhow::Result<Self> {
+        let words = std::env::args_os().collect();
+        let parse = |command: clap::Command, words: Vec<std::ffi::OsString>| command.try_get_matches_from(words);
+        let matches = sparkfleet_cli::context::read(Self::described(), words, parse)?;
+        let matches = matches.unwrap_or_else(|error| error.exit());
+        Ok(Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
     }
 }
 

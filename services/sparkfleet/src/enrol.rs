@@ -20,7 +20,7 @@ use enrolment_protocol::token::Token;
 use service_runtime::exit;
 use service_runtime::logging::{self, LogFormat};
 use service_runtime::shutdown::Shutdown;
-use sparkfleet_cli::command::read;
+use sparkfleet_cli::input::read;
 use sparkplug_mqtt::MqttConfig;
 
 use crate::arguments::EnrolArguments;

@@ -3,13 +3,17 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = sparkfleet::arguments::Arguments::read();
+    let arguments = match sparkfleet::arguments::Arguments::read() {
+        Ok(arguments) => arguments,
+        Err(error) => return service_runtime::exit::report(&error),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             return service_runtime::exit::report(&anyhow::Error::new(error).context("cannot start the runtime"));
         }
     };
+    sparkfleet_cli::output::colour::detect();
     match runtime.block_on(sparkfleet::run(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => service_runtime::exit::report(&error),

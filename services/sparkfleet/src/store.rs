@@ -8,7 +8,7 @@ use configdb_schema::address::SERVICES;
 use serde_json::json;
 use service_runtime::state_dir::StateDir;
 use service_runtime::{config, exit};
-use sparkfleet_cli::command::confirmed;
+use sparkfleet_cli::input::confirmed;
 use sparkfleet_cli::output;
 
 use crate::arguments::StoreArguments;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use join_protocol::simulated::LOCK_REGISTER;
-use sparkfleet_cli::arguments::{Connection, Options};
+use sparkfleet_cli::options::{Connection, Options};
 
 /// `sparkfleet up`.
 #[derive(Debug, Clone, Args)]

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use join_service_contract::HostState;
 
 use fleet_view::{Fleet, JoiningHostRow};
-use sparkfleet_cli::command::{alert, cluster, deployment, host};
 use sparkfleet_cli::output;
+use sparkfleet_cli::tables;
 
 /// Draws the whole screen of so many columns and rows. What does not fit is cut off, and said to be.
 #[must_use]
@@ -20,11 +20,11 @@ pub fn draw(fleet: &Fleet, header: &[String], hints: &[String], now: u64, size: 
             lines.extend(title);
         }
     };
-    part(cluster::table(&fleet.clusters(), now).lines());
-    part(cluster::hosts_table(&fleet.hosts(None)).lines());
-    part(host::table(&outside(fleet), now).lines());
-    part(deployment::table(&fleet.deployments(), now).lines());
-    part(alert::table(&fleet.alerts(), now).lines());
+    part(tables::clusters(&fleet.clusters(), now).lines());
+    part(tables::hosts(&fleet.hosts(None)).lines());
+    part(tables::joining_hosts(&outside(fleet), now).lines());
+    part(tables::deployments(&fleet.deployments(), now).lines());
+    part(tables::alerts(&fleet.alerts(), now).lines());
     lines.push(String::new());
     lines.extend_from_slice(hints);
     // The last row stays free: the cursor stands there.
@@ -76,7 +76,7 @@ impl Changes {
             described.insert(format!("cluster {}", row.name), row.described());
         }
         for row in fleet.joining_hosts(None) {
-            let reason = host::reason(&row).map_or_else(String::new, |reason| format!(" ({reason})"));
+            let reason = tables::reason(&row).map_or_else(String::new, |reason| format!(" ({reason})"));
             described.insert(
                 format!("host {}/{}", row.cluster, row.title()),
                 format!("{} by {} evidence{reason}", row.state, row.variant),

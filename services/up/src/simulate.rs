@@ -12,7 +12,8 @@ use crate::arguments::{SimulateArguments, SimulateHostArguments};
 use crate::edge::{EdgeSpec, SimulatedEdge};
 use crate::host::{Home, Machine, boot_chain};
 use sparkfleet_cli::client::{Client, Scope, mqtt_config};
-use sparkfleet_cli::command::{cluster, read};
+use sparkfleet_cli::input::read;
+use sparkfleet_cli::look_up;
 
 /// Runs the cluster until it is told to stop.
 ///
@@ -59,7 +60,7 @@ pub async fn run_host(arguments: SimulateHostArguments) -> anyhow::Result<()> {
     let root = read(&arguments.root)?.trim().to_owned();
     let options = &arguments.options;
     let client = Client::open(options, Scope::Config).await?;
-    let found = cluster::entry(&client.fleet, &arguments.cluster);
+    let found = look_up::cluster_entry(&client.fleet, &arguments.cluster);
     client.close().await;
     let (uuid, cluster) = found?;
     let directory = arguments.data_dir.join(&cluster.name).join(&arguments.name);

@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{Options, Printing};
+use crate::options::{Options, Printing};
 
 /// `sparkfleet audit ...`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum AuditCommand {
     /// Follow the chain of the records of writes: no line was changed, left out or put in between
+    ///
+    /// Each record holds the hash of the one before it. The command prints the head, which is the hash of the last record: keep it elsewhere, and compare it later. Without that it does not show
+    /// when the end of a file was cut off, or the whole file was written again. Where files are rotated, give the head of one to --after when you check the next. Exit code 5 comes with the line
+    /// at which the chain breaks.
     Verify {
-        /// The cluster manager's audit.jsonl, or one that was rotated away
+        /// audit.jsonl in the state directory of the cluster manager or of the console, or one that was rotated away
         file: PathBuf,
-        /// What the last line of the file before it was hashed to; also without it the command says what the file begins after
-        #[arg(long)]
+        /// Head of the file before this one; also without it the command says what the file begins after
+        #[arg(long, value_name = "HEAD")]
         after: Option<String>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use join_protocol::terms::Purpose;
 use uuid::Uuid;
 
-use super::Options;
+use crate::options::Options;
 
 /// `sparkfleet trust ...`.
 #[derive(Debug, Clone, Subcommand)]
@@ -360,10 +360,14 @@ pub struct PrepareArguments {
 #[derive(Debug, Clone, Subcommand)]
 pub enum HostCommand {
     /// List the hosts that have proven their TPM, with what became of their requests
+    #[command(visible_alias = "ls")]
     List {
         /// Only of this cluster (name or UUID)
         #[arg(long)]
         cluster: Option<String>,
+        /// Go on, and show what changes: the whole list in place on a terminal, the rows that change elsewhere
+        #[arg(long, short)]
+        watch: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

@@ -4,16 +4,7 @@ use clap::{Args, ValueEnum};
 use fleet_view::history::View;
 use jiff::Timestamp;
 
-use super::Presentation;
-
-/// Where the console is.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Connection")]
-pub struct ConsoleAddress {
-    /// Address of the web console, as `sparkfleet up` prints it
-    #[arg(long, env = "SPARKFLEET_CONSOLE", default_value = "http://127.0.0.1:8482")]
-    pub console: String,
-}
+use crate::options::{ConsoleAddress, Presentation};
 
 /// `sparkfleet events`.
 #[derive(Debug, Clone, Args)]

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::Options;
+use crate::options::Options;
 
 /// `sparkfleet recover ...`.
 #[derive(Debug, Clone, Subcommand)]

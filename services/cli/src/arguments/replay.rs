@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Connection;
+use crate::options::Connection;
 use crate::watch::FilterArguments;
 
 /// `sparkfleet replay`.

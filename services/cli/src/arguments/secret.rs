@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Options, Presentation};
+use crate::options::{CONTEXT_VARIABLE, Options, Presentation};
 
 /// `sparkfleet secret ...`.
 #[derive(Debug, Clone, Subcommand)]
@@ -107,14 +107,17 @@ pub struct Place {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "HTTP API")]
 pub struct ApiOptions {
+    /// Context to take the settings from that no option gives (`sparkfleet context list`)
+    #[arg(long, env = CONTEXT_VARIABLE)]
+    pub context: Option<String>,
     /// Address of the cluster manager's git server, which serves the API as well
-    #[arg(long, env = "SPARKFLEET_API_URL", default_value = "http://127.0.0.1:8480")]
+    #[arg(id = "api", long = "url", env = "SPARKFLEET_API_URL", default_value = "http://127.0.0.1:8480")]
     pub url: String,
     /// File with a token of the API (`sparkfleet token create`) or of the identity provider
-    #[arg(long, env = "SPARKFLEET_API_TOKEN_FILE")]
+    #[arg(id = "api_token_file", long = "token-file", env = "SPARKFLEET_API_TOKEN_FILE")]
     pub token_file: PathBuf,
     /// PEM file of the certificate authorities to trust, for https; by default those of the system
-    #[arg(long, env = "SPARKFLEET_API_CA_FILE")]
+    #[arg(id = "api_ca_file", long = "ca-file", env = "SPARKFLEET_API_CA_FILE")]
     pub ca_file: Option<PathBuf>,
     /// Speak http also with another machine, where everyone on the way reads the token and may change the certificate
     #[arg(long)]

@@ -3,6 +3,7 @@
 use clap::error::ErrorKind;
 
 use super::*;
+use crate::options::OutputForm;
 
 /// Reads `sparkfleet <line>`; words are separated by blanks.
 fn read(line: &str) -> Result<Command, clap::Error> {
@@ -48,9 +49,17 @@ fn every_command_is_taken_with_its_shortest_line() {
         "replay recording",
         "write ACME-Plant/Node Setpoint 5",
         "ui",
+        "context list",
+        "context use plant",
+        "context show",
+        "context set plant --broker mqtt://b",
+        "context rename plant works",
+        "context delete plant",
+        "login https://console.example",
         "cluster create Paint",
         "cluster list",
         "cluster show Paint",
+        "cluster edit Paint",
         "cluster bootstrap Paint",
         "cluster identity show Paint",
         "cluster identity revoke Paint",
@@ -61,6 +70,7 @@ fn every_command_is_taken_with_its_shortest_line() {
         "deployment create Oven --cluster Paint",
         "deployment list",
         "deployment show Paint/Oven",
+        "deployment edit Paint/Oven",
         "deployment move Paint/Oven",
         "deployment delete Paint/Oven",
         "status",
@@ -178,7 +188,9 @@ fn a_command_that_is_mistyped_suggests_the_right_one() {
 
 #[test]
 fn without_options_a_command_speaks_with_the_broker_on_this_machine() {
-    let Command::Status { options: Options { connection, presentation } } = taken("status") else { panic!("status") };
+    let Command::Status { options: Options { connection, presentation }, .. } = taken("status") else {
+        panic!("status")
+    };
     assert_eq!((&*connection.broker, &*connection.organisation), ("mqtt://127.0.0.1:1883", "ACME"));
     assert_eq!((&*connection.host_id, connection.protocol), ("sparkfleet-cli", sparkplug_mqtt::Protocol::V311));
     assert!(connection.username.is_none() && connection.password_file.is_none() && connection.ca_file.is_none());
@@ -189,7 +201,7 @@ fn without_options_a_command_speaks_with_the_broker_on_this_machine() {
 fn connection_options_are_taken_behind_any_command() {
     let line = "status --broker mqtts://b:8883 --organisation WORKS --username ada --password-file p --ca-file ca.pem \
                 --cert-file c.pem --key-file k.pem --protocol 5 --host-id desk -o json --timeout 2m";
-    let Command::Status { options: Options { connection, presentation } } = taken(line) else { panic!("status") };
+    let Command::Status { options: Options { connection, presentation }, .. } = taken(line) else { panic!("status") };
     assert_eq!((&*connection.broker, &*connection.organisation), ("mqtts://b:8883", "WORKS"));
     assert_eq!((connection.username.as_deref(), &*connection.host_id), (Some("ada"), "desk"));
     let files = [connection.password_file, connection.ca_file, connection.cert_file, connection.key_file];
@@ -318,4 +330,15 @@ fn entries_are_read_and_written_by_object_and_application() {
     assert!(matches!(config("get Paint EdgeCluster"), ConfigCommand::Get { .. }));
     assert!(matches!(config("patch Paint EdgeCluster -"), ConfigCommand::Patch { if_match: None, .. }));
     assert!(matches!(config("dump"), ConfigCommand::Dump { .. }));
+}
+
+#[test]
+fn a_pin_names_repository_kind_and_place() {
+    let commit = "0123456789012345678901234567890123456789";
+    let pinned = |repository: &str, place| Ok((repository.to_owned(), place));
+    assert_eq!(pin(&format!("shared/helm=commit:{commit}")), pinned("shared/helm", GitRef::Commit(commit.to_owned())));
+    assert_eq!(pin("a=semver:>=1.0 <2"), pinned("a", GitRef::Semver(">=1.0 <2".to_owned())));
+    for bad in ["shared/helm", "a=main", "a=commit:", "a=sha:1"] {
+        assert!(pin(bad).unwrap_err().contains("REPOSITORY=tag:NAME"), "{bad}");
+    }
 }

@@ -9,9 +9,11 @@ use serde_json::Value;
 use service_runtime::{atomic_file, exit};
 use sparkplug::HostId;
 
-use super::{crl, read_document, usage};
+use super::crl;
 use crate::arguments::{AclCommand, AclGenerateArguments, BrokerKind};
+use crate::input::read_document;
 use crate::output;
+use crate::usage_error::usage;
 
 /// Carries out an access control command.
 ///

@@ -30,11 +30,13 @@ use sparkplug_mqtt::{Clock, HostHandle};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{cluster, policy, signer, usage};
-use crate::arguments::Options;
+use super::{attestation_policy, signer};
 use crate::arguments::joining::{InitArguments, RecoverArguments};
 use crate::client::{self, Client, Scope, mqtt_config};
+use crate::look_up;
+use crate::options::Options;
 use crate::output;
+use crate::usage_error::usage;
 
 /// How often a host is reminded that an administrator waits for it.
 const REMIND: std::time::Duration = std::time::Duration::from_secs(10);
@@ -99,8 +101,8 @@ struct Place {
 impl Place {
     async fn find(host: Uuid, wanted: &str, trust: Option<PathBuf>, options: &Options) -> anyhow::Result<Self> {
         let client = Client::open(options, Scope::Config).await?;
-        let found = cluster::entry(&client.fleet, wanted)
-            .and_then(|(uuid, entry)| Ok((uuid, entry.name, policy::current(&client.fleet, uuid)?)));
+        let found = look_up::cluster_entry(&client.fleet, wanted)
+            .and_then(|(uuid, entry)| Ok((uuid, entry.name, attestation_policy::current(&client.fleet, uuid)?)));
         let organisation = client.fleet.organisation().clone();
         client.close().await;
         let (uuid, cluster, policy) = found?;
@@ -137,7 +139,7 @@ pub(super) fn init_parameters(
     host: Uuid,
 ) -> anyhow::Result<InitParameters> {
     let mut document = match file {
-        Some(file) => super::read_document(file)?,
+        Some(file) => crate::input::read_document(file)?,
         None => json!({}),
     };
     let Some(members) = document.as_object_mut() else {

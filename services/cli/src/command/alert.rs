@@ -4,10 +4,11 @@ use anyhow::anyhow;
 use serde_json::json;
 use service_runtime::exit;
 
-use super::cluster;
-use crate::arguments::{AlertCommand, Options};
+use crate::arguments::AlertCommand;
 use crate::client::{Client, Scope};
-use crate::output::{self, Table};
+use crate::options::Options;
+use crate::output;
+use crate::{listing, look_up, tables};
 use fleet_view::{AlertRow, Fleet};
 
 /// Carries out an alert command.
@@ -15,25 +16,11 @@ use fleet_view::{AlertRow, Fleet};
 /// # Errors
 /// As documented for the exit codes.
 pub async fn run(command: AlertCommand) -> anyhow::Result<()> {
-    let AlertCommand::List { cluster, check, options } = command;
-    list(cluster.as_deref(), check, &options).await
-}
-
-/// Alerts as a table, ages counted from `now` (UTC ms).
-#[must_use]
-pub fn table(rows: &[AlertRow], now: u64) -> Table {
-    let mut table = Table::new(&["CLUSTER", "NODE", "ALERT", "SINCE", "REASON", "MONITOR"]);
-    for row in rows {
-        table.row([
-            row.cluster.as_deref().unwrap_or("(central)"),
-            row.node.as_deref().unwrap_or_default(),
-            row.alert,
-            &row.since.map_or_else(String::new, |since| output::age(since, now)),
-            &row.reason,
-            &row.monitor,
-        ]);
+    let AlertCommand::List { cluster, check, watch, options } = command;
+    if watch {
+        return listing::run_on_broker::<AlertRow>(cluster.as_deref(), watch, &options).await;
     }
-    table
+    list(cluster.as_deref(), check, &options).await
 }
 
 /// All alerts, or those of one cluster: as many as its row counts.
@@ -48,10 +35,11 @@ pub(super) fn rows(fleet: &Fleet, cluster: Option<&str>) -> Vec<AlertRow> {
 
 async fn list(cluster: Option<&str>, check: bool, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Fleet).await?;
-    let cluster = cluster.map(|wanted| cluster::find(&client.fleet, wanted)).transpose()?;
+    let cluster = cluster.map(|wanted| look_up::cluster(&client.fleet, wanted)).transpose()?;
     let rows = rows(&client.fleet, cluster.as_ref().map(|row| row.name.as_str()));
     let now = client.wall();
-    let lines = || if rows.is_empty() { vec!["no active alerts".to_owned()] } else { table(&rows, now).lines() };
+    let lines =
+        || if rows.is_empty() { vec!["no active alerts".to_owned()] } else { tables::alerts(&rows, now).shown() };
     output::print(options.presentation.output, lines, &json!(rows))?;
     client.close().await;
     if check && !rows.is_empty() {
@@ -80,6 +68,6 @@ mod tests {
             "Paint_Shop  Oven_1  Offline  1m01s  because  ACME-Central/Monitor",
             "(central)           Offline         because  ACME-Central/Monitor",
         ];
-        assert_eq!(table(&rows, 62_000).lines(), expected);
+        assert_eq!(tables::alerts(&rows, 62_000).lines(), expected);
     }
 }

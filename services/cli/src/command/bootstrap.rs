@@ -15,10 +15,11 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{cluster, usage};
-use crate::arguments::Options;
 use crate::client::{Client, Scope, writer};
+use crate::look_up;
+use crate::options::Options;
 use crate::output;
+use crate::usage_error::usage;
 use fleet_view::Fleet;
 use join_trust::files as trust;
 
@@ -31,7 +32,7 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
         return Err(usage(anyhow!("--expires must be from 1m to 30d")));
     }
     let mut client = Client::open(options, Scope::Joining).await?;
-    let (uuid, entry) = cluster::entry(&client.fleet, wanted)?;
+    let (uuid, entry) = look_up::cluster_entry(&client.fleet, wanted)?;
     let (before, etag) = enrolment(&client.fleet, uuid)?;
     if revoke {
         let count = before.tokens.len();

@@ -11,12 +11,14 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
+use super::attestation_policy;
 use super::signer::Signer;
-use super::{host, policy, usage};
-use crate::arguments::Options;
 use crate::arguments::joining::CaptureArguments;
 use crate::client::{Client, Scope};
+use crate::look_up;
+use crate::options::Options;
 use crate::output;
+use crate::usage_error::usage;
 use fleet_view::{Fleet, JoiningHostRow};
 
 /// What became of one register of a host.
@@ -132,7 +134,7 @@ async fn ask(
         format!("{told}; take it later with `sparkfleet policy capture {} --pcr {}`", row.id, listed(&missing))
     };
     if !added.is_empty() {
-        let revision = policy::write(client, cluster, policy, Some(etag), signer).await?.revision;
+        let revision = attestation_policy::write(client, cluster, policy, Some(etag), signer).await?.revision;
         eprintln!("policy of {} asks for register {} (revision {revision})", row.cluster, listed(&added));
         let in_force = |fleet: &Fleet| {
             let join = &fleet.manager.cluster(cluster)?.join;
@@ -165,11 +167,11 @@ async fn ask(
 pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     let CaptureArguments { host: named, pcr, ask: asks, replace, dry_run, signer, options } = arguments;
     let mut client = Client::open(&options, Scope::Joining).await?;
-    let mut row = host::find(&client.fleet, &named)?;
+    let mut row = look_up::host(&client.fleet, &named)?;
     if row.registers.is_empty() {
         return Err(refused(anyhow!("{} has not shown any register; its quote could not be read", row.title())));
     }
-    let (uuid, mut policy, mut etag, signer) = host::to_sign(&client.fleet, &row, &signer)?;
+    let (uuid, mut policy, mut etag, signer) = attestation_policy::to_sign(&client.fleet, &row, &signer)?;
     if let Some(index) = pcr.iter().find(|index| **index == policy.lock.pcr) {
         return Err(usage(anyhow!(
             "register {index} is the lock register of the policy; its values follow from `lock`"
@@ -180,9 +182,9 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     if asks && wanted.iter().any(|index| !row.registers.contains_key(index)) {
         added = ask(&mut client, &row, &wanted, (uuid, policy, etag), &signer).await?;
         // Policy and host may both have changed meanwhile.
-        row = host::find(&client.fleet, &row.id.to_string())?;
+        row = look_up::host(&client.fleet, &row.id.to_string())?;
         let stands;
-        (_, stands, etag) = host::policy_of(&client.fleet, &row)?;
+        (_, stands, etag) = attestation_policy::policy_of(&client.fleet, &row)?;
         policy = signer.checked(stands)?;
     }
     let before = policy.clone();
@@ -195,7 +197,7 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     let revision = if dry_run || policy == before {
         None
     } else {
-        Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
+        Some(attestation_policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     };
     if !taken.iter().any(|taken| matches!(taken, Taken::Added(_) | Taken::Known(_))) {
         let lines = taken.iter().map(|taken| taken.line()).collect::<Vec<_>>().join("; ");

@@ -1,7 +1,6 @@
 //! `sparkfleet cluster ...`.
 
 use anyhow::anyhow;
-use cluster_manager_contract::SetupState;
 use configdb_schema::Document as _;
 use configdb_schema::address::ClusterName;
 use configdb_schema::document::{EdgeCluster, RecoveryDecision};
@@ -9,12 +8,16 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{alert, not_found, outcome, usage};
-use crate::arguments::{ClusterCommand, Connection, Options};
+use super::{alert, edit};
+use crate::arguments::ClusterCommand;
 use crate::client::{Client, Scope, author};
-use crate::output::{self, Table};
+use crate::options::{Connection, Options};
+use crate::output;
+use crate::output::outcome;
 use crate::recovery::{self, Comparison};
-use fleet_view::{ClusterRow, DeploymentRow, Fleet, FluxRow, HostRow, requests};
+use crate::usage_error::usage;
+use crate::{listing, look_up, tables};
+use fleet_view::{ClusterRow, DeploymentRow, Fleet, requests};
 
 /// Carries out a cluster command.
 ///
@@ -26,16 +29,16 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
             let entry = EdgeCluster { name, namespace, bare, ..EdgeCluster::default() };
             create(entry, uuid, wait, &options).await
         }
-        ClusterCommand::List { options } => {
-            let client = Client::open(&options, Scope::Fleet).await?;
-            let rows = client.fleet.clusters();
-            let result =
-                output::print(options.presentation.output, || table(&rows, client.wall()).lines(), &json!(rows));
-            client.close().await;
-            result
-        }
+        ClusterCommand::List { reading, options } => listing::run::<ClusterRow>(None, &reading, &options).await,
         ClusterCommand::Identity(command) => super::identity::run(command).await,
         ClusterCommand::Show { cluster, options } => show(&cluster, &options).await,
+        ClusterCommand::Edit { cluster, options } => {
+            let find = |client: &Client| {
+                let (uuid, entry) = look_up::cluster_entry(&client.fleet, &cluster)?;
+                edit::entry_of(client, uuid, EdgeCluster::slug(), &entry.name)
+            };
+            edit::run(find, &options).await
+        }
         ClusterCommand::Bootstrap { cluster, expires, revoke, options } => {
             super::bootstrap::run(&cluster, expires, revoke, &options).await
         }
@@ -44,94 +47,6 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
         }
         ClusterCommand::Delete { cluster, with_deployments, wait, options } => {
             delete(&cluster, with_deployments, wait, &options).await
-        }
-    }
-}
-
-/// Clusters as a table, ages counted from `now` (UTC ms).
-#[must_use]
-pub fn table(rows: &[ClusterRow], now: u64) -> Table {
-    let mut table =
-        Table::new(&["CLUSTER", "SETUP", "EDGE", "SINCE", "FLUX", "HOSTS", "DEPLOYMENTS", "ALERTS", "REASON"]);
-    for row in rows {
-        let edge = if row.simulated { format!("{} (simulated)", row.edge()) } else { row.edge().to_owned() };
-        let since = row.alive_since.or(row.since).map_or_else(String::new, |since| output::age(since, now));
-        let flux = row.flux.as_ref().filter(|flux| flux.ready == Some(false)).map(FluxRow::described);
-        let reason =
-            row.held.clone().or_else(|| row.reason.clone()).into_iter().chain(flux).collect::<Vec<_>>().join("; ");
-        table.row([
-            row.name.clone(),
-            row.setup.clone(),
-            edge,
-            since,
-            row.flux.as_ref().map_or("", FluxRow::state).to_owned(),
-            row.hosts.to_string(),
-            row.deployments.to_string(),
-            row.alerts.to_string(),
-            reason,
-        ]);
-    }
-    table
-}
-
-/// Hosts as a table.
-#[must_use]
-pub fn hosts_table(rows: &[HostRow]) -> Table {
-    let mut table = Table::new(&[
-        "HOST",
-        "CLUSTER",
-        "READY",
-        "ROLE",
-        "JOINED",
-        "ARCH",
-        "KUBERNETES",
-        "OPERATING SYSTEM",
-        "SPECIALISED",
-    ]);
-    for row in rows {
-        table.row([
-            row.hostname.as_str(),
-            &row.cluster,
-            if row.ready { "yes" } else { "no" },
-            row.role,
-            row.joined.as_deref().unwrap_or(""),
-            &row.architecture,
-            &row.kubernetes_version,
-            &row.operating_system,
-            row.specialised.as_deref().unwrap_or(""),
-        ]);
-    }
-    table
-}
-
-/// The cluster with that UUID or name.
-///
-/// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, naming those that there are.
-pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<ClusterRow> {
-    let uuid = Uuid::try_parse(wanted).ok();
-    let mut rows = fleet.clusters();
-    // Of two clusters with one name the refused one has to be named by its UUID.
-    rows.sort_by_key(|row| row.setup == SetupState::Refused.to_string());
-    let found = rows.iter().find(|row| Some(row.uuid) == uuid || row.name == wanted).cloned();
-    found.ok_or_else(|| not_found("cluster", wanted, rows.iter().map(|row| row.name.as_str())))
-}
-
-/// The cluster with that UUID or name as ConfigDB has it, whoever is set up under the name.
-///
-/// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, naming those that there are; with [`exit::USAGE`] when the name is that of several.
-pub fn entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)> {
-    let uuid = Uuid::try_parse(wanted).ok();
-    let all: Vec<(Uuid, EdgeCluster)> = fleet.cluster_entries().collect();
-    let found: Vec<&(Uuid, EdgeCluster)> =
-        all.iter().filter(|(of, entry)| Some(*of) == uuid || entry.name == wanted).collect();
-    match found[..] {
-        [one] => Ok(one.clone()),
-        [] => Err(not_found("cluster", wanted, all.iter().map(|(_, entry)| entry.name.as_str()))),
-        _ => {
-            let uuids = super::candidates(found.iter().map(|(uuid, _)| uuid.to_string()));
-            Err(usage(anyhow!("{wanted:?} is the name of several clusters; choose one by its UUID: {uuids}")))
         }
     }
 }
@@ -224,7 +139,10 @@ async fn wait_alive(client: &mut Client, uuid: Uuid) -> anyhow::Result<()> {
                     } else {
                         String::new()
                     };
-                    format!("cluster {}: {}{next}", row.name, row.described())
+                    let step = fleet.manager.cluster(uuid).map(|cluster| cluster.setup.step);
+                    let step = step.filter(|_| row.setup != "ready");
+                    let step = step.map_or_else(String::new, |step| format!(", after step {}", step.as_str()));
+                    format!("cluster {}: {}{step}{next}", row.name, row.described())
                 })
             },
         )
@@ -235,7 +153,7 @@ async fn wait_alive(client: &mut Client, uuid: Uuid) -> anyhow::Result<()> {
 async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Fleet).await?;
     let now = client.wall();
-    let row = find(&client.fleet, wanted)?;
+    let row = look_up::cluster(&client.fleet, wanted)?;
     let hosts = client.fleet.hosts(Some(&row.name));
     let deployments: Vec<DeploymentRow> =
         client.fleet.deployments().into_iter().filter(|deployment| deployment.cluster == row.name).collect();
@@ -244,16 +162,16 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let namespace = client.fleet.manager.cluster(row.uuid).map(|cluster| cluster.namespace.clone());
     let value = json!({ "cluster": row, "git": git, "hosts": hosts, "deployments": deployments, "alerts": alerts });
     let lines = || {
-        let mut lines = table(std::slice::from_ref(&row), now).lines();
+        let mut lines = tables::clusters(std::slice::from_ref(&row), now).shown();
         lines.push(String::new());
         lines.push(format!("uuid   {}", row.uuid));
         lines.push(format!("group  {}", row.group));
         lines.push(format!("git    {}", git.as_deref().unwrap_or("not yet")));
         lines.push(format!("flux   {}", flux(&row, namespace.as_deref().unwrap_or("fplus-edge"))));
-        let parts = [hosts_table(&hosts), super::deployment::table(&deployments, now), alert::table(&alerts, now)];
+        let parts = [tables::hosts(&hosts), tables::deployments(&deployments, now), tables::alerts(&alerts, now)];
         for part in parts.iter().filter(|part| !part.is_empty()) {
             lines.push(String::new());
-            lines.extend(part.lines());
+            lines.extend(part.shown());
         }
         lines
     };
@@ -283,7 +201,7 @@ fn flux(row: &ClusterRow, namespace: &str) -> String {
 
 async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
-    let row = find(&client.fleet, wanted)?;
+    let row = look_up::cluster(&client.fleet, wanted)?;
     let namespace =
         client.fleet.cluster_entries().find(|(uuid, _)| *uuid == row.uuid).map(|(_, entry)| entry.namespace);
     let deployments: Vec<(Uuid, String)> = client

@@ -11,12 +11,17 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{etag_option, not_found, object, outcome, read, read_document, usage};
-use crate::arguments::{ConfigCommand, Options, OutputForm};
+use super::edit;
+use crate::arguments::ConfigCommand;
 use crate::client::{Client, Scope, request_id, writer};
+use crate::input::{etag_option, read, read_document};
 use crate::load::{self, Deletion};
+use crate::look_up;
 use crate::one_object::{OneObject, Values};
+use crate::options::{Options, OutputForm};
+use crate::output::outcome;
 use crate::output::{self, Table};
+use crate::usage_error::{not_found, usage};
 use fleet_view::Fleet;
 
 /// Carries out a config command.
@@ -30,6 +35,13 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
             let value = read_document(&file)?;
             let change = Change { value: Some(value), patch: false, if_match, class };
             write(&object, Some(&application), change, &options).await
+        }
+        ConfigCommand::Edit { object, application, options } => {
+            let find = |client: &Client| {
+                let uuid = look_up::object(&client.fleet, &object)?;
+                edit::entry_of(client, uuid, &slug(&client.fleet, &application)?, &object)
+            };
+            edit::run(find, &options).await
         }
         ConfigCommand::Patch { object, application, file, if_match, options } => {
             let value = read_document(&file)?;
@@ -78,7 +90,7 @@ async fn uuid_of(wanted: &str, options: &Options) -> anyhow::Result<Uuid> {
         return Ok(uuid);
     }
     let client = Client::open(options, Scope::Config).await?;
-    let found = object(&client.fleet, wanted);
+    let found = look_up::object(&client.fleet, wanted);
     client.close().await;
     found
 }
@@ -113,12 +125,12 @@ pub(super) fn slug_among<'a>(applications: &'a BTreeMap<String, Uuid>, wanted: &
 
 async fn write(wanted: &str, application: Option<&str>, change: Change, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Config).await?;
-    let uuid = object(&client.fleet, wanted)?;
+    let uuid = look_up::object(&client.fleet, wanted)?;
     let mut request =
         if change.patch { WriteRequest::patch(request_id(), uuid) } else { WriteRequest::put(request_id(), uuid) };
     request = request.by(writer());
     if let Some(class) = &change.class {
-        request = request.create_object(object(&client.fleet, class)?, None);
+        request = request.create_object(look_up::object(&client.fleet, class)?, None);
     }
     let what = match application {
         Some(application) => {
@@ -157,7 +169,7 @@ async fn list(application: Option<&str>, class: Option<&str>, options: &Options)
     let client = Client::open(options, Scope::Config).await?;
     let fleet = &client.fleet;
     let slug = application.map(|wanted| slug(fleet, wanted)).transpose()?;
-    let class = class.map(|wanted| object(fleet, wanted)).transpose()?;
+    let class = class.map(|wanted| look_up::object(fleet, wanted)).transpose()?;
     let mut table = Table::new(&["OBJECT", "NAME", "CLASS", "ENTRIES"]);
     let mut values = Vec::new();
     for (uuid, known) in fleet.config.objects() {
@@ -178,7 +190,7 @@ async fn list(application: Option<&str>, class: Option<&str>, options: &Options)
             .into();
         values.push(json!({ "uuid": uuid, "name": fleet.name_of(uuid), "class": class, "entries": described }));
     }
-    let result = output::print(options.presentation.output, || table.lines(), &json!(values));
+    let result = output::print(options.presentation.output, || table.shown(), &json!(values));
     client.close().await;
     result
 }
@@ -238,7 +250,7 @@ pub(super) fn planned(writes: &[WriteRequest]) -> Vec<String> {
         slugs.extend(write.membership.as_ref().map(|_| MEMBERSHIP_SLUG));
         table.row([write.object.to_string(), slugs.join(",")]);
     }
-    table.lines()
+    table.shown()
 }
 
 /// What edges would delete, a line each.
@@ -281,7 +293,7 @@ async fn history(
             let value = entry.json.as_deref().unwrap_or("(deleted)");
             table.row([&entry.revision.to_string(), &output::moment(entry.time), &*entry.writer, &*entry.slug, value]);
         }
-        table.lines()
+        table.shown()
     };
     output::print(options.presentation.output, lines, &json!(value))
 }

@@ -17,7 +17,7 @@ pub fn ui(arguments: &UiArguments) -> anyhow::Result<()> {
         return Err(exit::with_code(exit::USAGE, anyhow!("--url {url} must begin with http:// or https://")));
     }
     crate::output::print_text(url)?;
-    if has_desktop(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
+    if !arguments.print && has_desktop(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
         let mut program = Command::new("xdg-open");
         program.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match program.status() {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn an_address_that_no_browser_takes_is_refused() {
-        let error = ui(&UiArguments { url: "ftp://x".to_owned() }).unwrap_err();
+        let error = ui(&UiArguments { context: None, url: "ftp://x".to_owned(), print: true }).unwrap_err();
         assert_eq!(error.to_string(), "--url ftp://x must begin with http:// or https://");
     }
 }

@@ -6,10 +6,15 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{cluster, not_found, object, outcome, read_document, usage};
-use crate::arguments::{DeploymentCommand, Options};
+use super::edit;
+use crate::arguments::DeploymentCommand;
 use crate::client::{Client, Scope, author};
-use crate::output::{self, Table};
+use crate::input::read_document;
+use crate::options::Options;
+use crate::output;
+use crate::output::outcome;
+use crate::usage_error::{not_found, usage};
+use crate::{listing, look_up, tables};
 use fleet_view::requests::{self, NewDeployment};
 use fleet_view::{DeploymentRow, Fleet, REMOVING};
 
@@ -23,33 +28,23 @@ pub async fn run(command: DeploymentCommand) -> anyhow::Result<()> {
             let values = values.map(|file| read_document(&file)).transpose()?;
             create(&name, &cluster, &chart, host, values, wait, &options).await
         }
-        DeploymentCommand::List { cluster, options } => list(cluster.as_deref(), &options).await,
+        DeploymentCommand::List { cluster, reading, options } => {
+            listing::run::<DeploymentRow>(cluster.as_deref(), &reading, &options).await
+        }
         DeploymentCommand::Show { deployment, options } => show(&deployment, &options).await,
+        DeploymentCommand::Edit { deployment, options } => {
+            let find = |client: &Client| {
+                let row = look_up::deployment(&client.fleet, &deployment)?;
+                let title = format!("{}/{}", row.cluster, row.name);
+                edit::entry_of(client, row.uuid, configdb_schema::application::EDGE_DEPLOYMENT.slug, &title)
+            };
+            edit::run(find, &options).await
+        }
         DeploymentCommand::Move { deployment, host, wait, options } => {
             relocate(&deployment, host, wait, &options).await
         }
         DeploymentCommand::Delete { deployment, wait, options } => delete(&deployment, wait, &options).await,
     }
-}
-
-/// Deployments as a table, ages counted from `now` (UTC ms).
-#[must_use]
-pub fn table(rows: &[DeploymentRow], now: u64) -> Table {
-    let mut table = Table::new(&["DEPLOYMENT", "CLUSTER", "CHART", "HOST", "STATE", "READY", "SINCE", "MESSAGE"]);
-    for row in rows {
-        table.row([
-            row.name.clone(),
-            row.cluster.clone(),
-            row.chart.clone(),
-            row.host.clone().unwrap_or_else(|| "(floating)".to_owned()),
-            row.state.clone(),
-            row.ready.map_or("", |ready| if ready { "yes" } else { "no" }).to_owned(),
-            row.applied_at.map_or_else(String::new, |at| output::age(at, now)),
-            // Flux' message about what is ready only takes room; `--output json` has it.
-            row.trouble().unwrap_or_default().to_owned(),
-        ]);
-    }
-    table
 }
 
 /// The request that deletes a deployment.
@@ -60,34 +55,6 @@ pub fn deletion(uuid: Uuid) -> WriteRequest {
 
 fn row(fleet: &Fleet, uuid: Uuid) -> Option<DeploymentRow> {
     fleet.deployments().into_iter().find(|row| row.uuid == uuid)
-}
-
-/// The deployment with that UUID, or `CLUSTER/NAME`, or a name that only one has; one that is being removed only where no other is meant.
-///
-/// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there are several.
-fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> {
-    let rows = fleet.deployments();
-    let uuid = Uuid::try_parse(wanted).ok();
-    let matches = |row: &&DeploymentRow| match wanted.split_once('/') {
-        Some((cluster, name)) => row.cluster == cluster && row.name == name,
-        None => Some(row.uuid) == uuid || row.name == wanted,
-    };
-    let mut found: Vec<&DeploymentRow> = rows.iter().filter(matches).collect();
-    if found.iter().any(|row| !row.is_being_removed()) {
-        found.retain(|row| !row.is_being_removed());
-    }
-    match found[..] {
-        [row] => Ok(row.clone()),
-        [] => Err(not_found("deployment", wanted, rows.iter().map(|row| format!("{}/{}", row.cluster, row.name)))),
-        _ => {
-            let choices =
-                found.iter().map(|row| format!("{}/{}", row.cluster, row.name)).collect::<Vec<_>>().join(", ");
-            Err(usage(anyhow!(
-                "{wanted:?} is the name of several deployments: {choices}; name one with its cluster or by UUID"
-            )))
-        }
-    }
 }
 
 async fn create(
@@ -105,9 +72,9 @@ async fn create(
         Some(_) => return Err(usage(anyhow!("--values: the document must be an object of Helm values"))),
     };
     let mut client = Client::open(options, Scope::Fleet).await?;
-    let cluster = cluster::find(&client.fleet, cluster)?;
+    let cluster = look_up::cluster(&client.fleet, cluster)?;
     check_host(&client.fleet, &cluster.name, host.as_deref())?;
-    let chart = object(&client.fleet, chart)?;
+    let chart = look_up::object(&client.fleet, chart)?;
     let wanted = NewDeployment { cluster: cluster.uuid, name: name.to_owned(), chart, host, values };
     let request = requests::put_deployment(&client.fleet, wanted, client.wall(), author())?;
     let uuid = request.object;
@@ -135,7 +102,7 @@ fn check_host(fleet: &Fleet, cluster: &str, host: Option<&str>) -> anyhow::Resul
 
 async fn relocate(wanted: &str, host: Option<String>, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
-    let row = find(&client.fleet, wanted)?;
+    let row = look_up::deployment(&client.fleet, wanted)?;
     if row.is_being_removed() {
         let error = anyhow!("{}/{} is being removed; create it again instead", row.cluster, row.name);
         return Err(exit::with_code(exit::REFUSED, error));
@@ -188,28 +155,15 @@ async fn finish(
     Ok(())
 }
 
-async fn list(cluster: Option<&str>, options: &Options) -> anyhow::Result<()> {
-    let client = Client::open(options, Scope::Fleet).await?;
-    let mut rows = client.fleet.deployments();
-    if let Some(wanted) = cluster {
-        let cluster = cluster::find(&client.fleet, wanted)?;
-        rows.retain(|row| row.cluster == cluster.name);
-    }
-    let now = client.wall();
-    let result = output::print(options.presentation.output, || table(&rows, now).lines(), &json!(rows));
-    client.close().await;
-    result
-}
-
 async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Fleet).await?;
-    let row = find(&client.fleet, wanted)?;
+    let row = look_up::deployment(&client.fleet, wanted)?;
     let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
     let entry = client.fleet.config.entry(row.uuid, slug).map(configdb_contract::Entry::value).transpose()?;
     let now = client.wall();
     let value = json!({ "deployment": row, "entry": entry });
     let lines = || {
-        let mut lines = table(std::slice::from_ref(&row), now).lines();
+        let mut lines = tables::deployments(std::slice::from_ref(&row), now).shown();
         lines.push(String::new());
         lines.push(format!("uuid   {}", row.uuid));
         lines.extend(
@@ -224,7 +178,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
 
 async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
-    let row = find(&client.fleet, wanted)?;
+    let row = look_up::deployment(&client.fleet, wanted)?;
     let revision = match row.is_being_removed() {
         true => client.fleet.config.revision(),
         false => client.write(deletion(row.uuid)).await?.revision,

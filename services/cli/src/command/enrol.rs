@@ -9,12 +9,13 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::host::{enrol, listed};
+use super::attestation_policy;
 use super::signer::Signer;
-use super::{cluster, policy, read};
-use crate::arguments::Options;
 use crate::arguments::joining::SignerArguments;
 use crate::client::{Client, Scope};
+use crate::input::read;
+use crate::look_up;
+use crate::options::Options;
 use crate::output;
 
 /// Enrols the hosts of a file, all or none.
@@ -26,22 +27,23 @@ pub async fn run(wanted: &str, file: &Path, signer: &SignerArguments, options: &
         .with_context(|| format!("{} is no list of hosts", file.display()))
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let mut client = Client::open(options, Scope::Config).await?;
-    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
-    let Some((stands, entry)) = policy::current(&client.fleet, uuid)? else {
+    let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
+    let Some((stands, entry)) = attestation_policy::current(&client.fleet, uuid)? else {
         let error = anyhow!("{} has no attestation policy; write one with `sparkfleet policy set`", cluster.name);
         return Err(exit::with_code(exit::REFUSED, error));
     };
     let signer = Signer::open(signer, uuid)?;
     let mut policy = signer.checked(stands)?;
-    if let Some(revoked) = hosts.iter().find(|host| listed(&policy, &host.ek).1) {
+    if let Some(revoked) = hosts.iter().find(|host| attestation_policy::listed(&policy, &host.ek).1) {
         let error = anyhow!("endorsement key {} is revoked; no host of the list was enrolled", revoked.ek);
         return Err(exit::with_code(exit::REFUSED, error));
     }
     let total = hosts.len();
-    let changed = hosts.into_iter().map(|host| enrol(&mut policy, host)).filter(|changed| *changed).count();
+    let changed =
+        hosts.into_iter().map(|host| attestation_policy::enrol(&mut policy, host)).filter(|changed| *changed).count();
     let revision = match changed {
         0 => None,
-        _ => Some(policy::write(&mut client, uuid, &policy, Some(entry.etag), &signer).await?.revision),
+        _ => Some(attestation_policy::write(&mut client, uuid, &policy, Some(entry.etag), &signer).await?.revision),
     };
     let known = total - changed;
     let value = json!({ "cluster": cluster.name, "enrolled": changed, "unchanged": known, "revision": revision });

@@ -11,10 +11,11 @@ use service_runtime::exit;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::attestation_policy;
 use super::signer::Signer;
-use super::{cluster, policy};
 use crate::arguments::joining::FromImageArguments;
 use crate::client::{Client, Scope};
+use crate::look_up;
 use crate::output;
 
 /// Registers whose values change with every image, and whose events are judged instead.
@@ -163,9 +164,9 @@ pub async fn run(arguments: FromImageArguments) -> anyhow::Result<()> {
     let files = images.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let signers = certificate.iter().map(|file| fingerprints(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut client = Client::open(&arguments.options, Scope::Config).await?;
-    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
+    let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
     let signer = Signer::open(&arguments.signer, uuid)?;
-    let Some((stands, entry)) = policy::current(&client.fleet, uuid)? else {
+    let Some((stands, entry)) = attestation_policy::current(&client.fleet, uuid)? else {
         let error = anyhow!("{} has no attestation policy; write one with `sparkfleet policy set`", cluster.name);
         return Err(exit::with_code(exit::REFUSED, error));
     };
@@ -184,11 +185,11 @@ pub async fn run(arguments: FromImageArguments) -> anyhow::Result<()> {
     }
     let mut policy = before.clone();
     merge(&mut policy, &listed, arguments.replace, arguments.unpin);
-    policy::check(&policy)?;
+    attestation_policy::check(&policy)?;
     let revision = if arguments.dry_run || policy == before {
         None
     } else {
-        Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
+        Some(attestation_policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     };
     let pinned = still_pinned(&policy, &listed);
     let lines = || {

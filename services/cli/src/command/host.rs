@@ -5,14 +5,14 @@ use configdb_schema::document::{AttestationPolicy, EnrolledHost};
 use join_service_contract::HostState;
 use serde_json::json;
 use service_runtime::exit;
-use uuid::Uuid;
 
-use super::signer::Signer;
-use super::{administrator, candidates, cluster, enrol as list_of_hosts, not_found, policy, prepare, usage};
-use crate::arguments::Options;
+use super::{administrator, attestation_policy, enrol as list_of_hosts, prepare};
 use crate::arguments::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
-use crate::output::{self, Table};
+use crate::options::Options;
+use crate::output;
+use crate::usage_error::usage;
+use crate::{listing, look_up, tables};
 use fleet_view::{Fleet, JoiningHostRow};
 
 /// Carries out a host command.
@@ -21,7 +21,9 @@ use fleet_view::{Fleet, JoiningHostRow};
 /// As documented for the exit codes.
 pub async fn run(command: HostCommand) -> anyhow::Result<()> {
     match command {
-        HostCommand::List { cluster, options } => list(cluster.as_deref(), &options).await,
+        HostCommand::List { cluster, watch, options } => {
+            listing::run_on_broker::<JoiningHostRow>(cluster.as_deref(), watch, &options).await
+        }
         HostCommand::Show { host, options } => show(&host, &options).await,
         HostCommand::Approve { host, name, ek, control_plane, wait, signer, options } => {
             let wish = Approval { name, ek, control_plane, wait };
@@ -37,95 +39,17 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Hosts as a table, ages counted from `now` (UTC ms).
-#[must_use]
-pub fn table(rows: &[JoiningHostRow], now: u64) -> Table {
-    let mut table = Table::new(&["HOST", "CLUSTER", "STATE", "ROLE", "EVIDENCE", "SEEN", "DISK", "REASON"]);
-    for row in rows {
-        table.row([
-            if row.name.is_empty() { "(unnamed)" } else { &row.name },
-            &row.cluster,
-            row.state.as_str(),
-            &row.role,
-            &row.variant,
-            &output::age(row.last_seen, now),
-            &row.disk.to_string(),
-            &reason(row).unwrap_or_default(),
-        ]);
-    }
-    table
-}
-
-/// Why a host is not a member, or was refused something since, as far as there is a reason.
-#[must_use]
-pub fn reason(row: &JoiningHostRow) -> Option<String> {
-    let told = match (&row.verdict, &row.detail) {
-        (Some(verdict), Some(detail)) => Some(format!("{verdict}: {detail}")),
-        (verdict, detail) => verdict.clone().or_else(|| detail.clone()),
-    };
-    told.filter(|_| row.state != HostState::Member || row.verdict.is_some()).or_else(|| row.warnings.clone())
-}
-
-/// The host with that id, which is its state disk, or that name; of several with one name the caller has to choose by cluster or id.
-///
-/// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one, naming the candidates.
-pub fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
-    let all = fleet.joining_hosts(None);
-    let (cluster, name) = match wanted.split_once('/') {
-        Some((cluster, name)) => (Some(cluster), name),
-        None => (None, wanted),
-    };
-    let id = Uuid::try_parse(name).ok();
-    let is_meant = |row: &&JoiningHostRow| {
-        cluster.is_none_or(|cluster| row.cluster == cluster) && (row.name == name || Some(row.id) == id)
-    };
-    let mut found: Vec<&JoiningHostRow> = all.iter().filter(is_meant).collect();
-    if found.iter().any(|row| !row.has_foreign_disk) {
-        // Whoever has the disk of another host may have its name as well, and is chosen by its own id.
-        found.retain(|row| !row.has_foreign_disk);
-    }
-    match found[..] {
-        [one] => Ok(one.clone()),
-        [] => {
-            // A host that is missing has not reached a join service, or not shown that it owns its TPM.
-            let error = not_found("host", wanted, all.iter().map(|row| format!("{}/{}", row.cluster, row.title())));
-            Err(error.context("among the hosts that have proven their TPM to a join service"))
-        }
-        _ => {
-            let meant = candidates(found.iter().map(|row| format!("{}/{}", row.cluster, row.id)));
-            Err(usage(anyhow!("{wanted:?} is the name of several hosts; choose one: {meant}")))
-        }
-    }
-}
-
-async fn list(cluster: Option<&str>, options: &Options) -> anyhow::Result<()> {
-    let client = Client::open(options, Scope::Joining).await?;
-    let name = cluster.map(|wanted| cluster::entry(&client.fleet, wanted)).transpose()?.map(|(_, entry)| entry.name);
-    let rows = client.fleet.joining_hosts(name.as_deref());
-    let now = client.wall();
-    let lines = || {
-        if rows.is_empty() {
-            vec!["no host has proven its TPM to a join service".to_owned()]
-        } else {
-            table(&rows, now).lines()
-        }
-    };
-    let result = output::print(options.presentation.output, lines, &json!(rows));
-    client.close().await;
-    result
-}
-
 async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Joining).await?;
-    let row = find(&client.fleet, wanted)?;
-    let (uuid, _) = cluster::entry(&client.fleet, &row.cluster)?;
-    let policy = policy::current(&client.fleet, uuid)?.map(|(policy, _)| policy);
-    let (enrolled, revoked) = policy.as_ref().map_or((None, false), |policy| listed(policy, &row.endorsement_key));
+    let row = look_up::host(&client.fleet, wanted)?;
+    let (uuid, _) = look_up::cluster_entry(&client.fleet, &row.cluster)?;
+    let policy = attestation_policy::current(&client.fleet, uuid)?.map(|(policy, _)| policy);
+    let (enrolled, revoked) =
+        policy.as_ref().map_or((None, false), |policy| attestation_policy::listed(policy, &row.endorsement_key));
     let now = client.wall();
     let value = json!({ "host": row, "enrolment": enrolled, "revoked": revoked });
     let lines = || {
-        let mut lines = table(std::slice::from_ref(&row), now).lines();
+        let mut lines = tables::joining_hosts(std::slice::from_ref(&row), now).shown();
         let standing = match (enrolled, revoked) {
             (_, true) => "revoked",
             (Some(EnrolledHost { control_plane: true, .. }), false) => "enrolled, may be a control plane",
@@ -157,69 +81,6 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let result = output::print(options.presentation.output, lines, &value);
     client.close().await;
     result
-}
-
-/// How a policy knows an endorsement key.
-pub(super) fn listed<'a>(policy: &'a AttestationPolicy, key: &str) -> (Option<&'a EnrolledHost>, bool) {
-    let rules = &policy.endorsement;
-    let enrolled = rules.enrolled.iter().find(|host| host.ek.eq_ignore_ascii_case(key));
-    (enrolled, rules.revoked.iter().any(|revoked| revoked.eq_ignore_ascii_case(key)))
-}
-
-/// The policy of the cluster of a host: cluster, policy, ETag.
-///
-/// # Errors
-/// With [`exit::REFUSED`] if there is none.
-pub fn policy_of(fleet: &Fleet, row: &JoiningHostRow) -> anyhow::Result<(Uuid, AttestationPolicy, Uuid)> {
-    let (uuid, cluster) = cluster::entry(fleet, &row.cluster)?;
-    match policy::current(fleet, uuid)? {
-        Some((policy, entry)) => Ok((uuid, policy, entry.etag)),
-        None => {
-            let error = anyhow!("{} has no attestation policy; write one with `sparkfleet policy set`", cluster.name);
-            Err(exit::with_code(exit::REFUSED, error))
-        }
-    }
-}
-
-/// The policy of the cluster of a host, to be changed and signed again: cluster, policy, ETag, and who signs it.
-///
-/// # Errors
-/// As [`policy_of`], [`Signer::open`] and [`Signer::checked`].
-pub fn to_sign(
-    fleet: &Fleet,
-    row: &JoiningHostRow,
-    arguments: &SignerArguments,
-) -> anyhow::Result<(Uuid, AttestationPolicy, Uuid, Signer)> {
-    let (uuid, policy, etag) = policy_of(fleet, row)?;
-    let signer = Signer::open(arguments, uuid)?;
-    Ok((uuid, signer.checked(policy)?, etag, signer))
-}
-
-/// Enrols a host in a policy. False: it is enrolled so already.
-pub(super) fn enrol(policy: &mut AttestationPolicy, host: EnrolledHost) -> bool {
-    let enrolled = &mut policy.endorsement.enrolled;
-    match enrolled.iter_mut().find(|known| known.ek.eq_ignore_ascii_case(&host.ek)) {
-        Some(known) if *known == host => false,
-        Some(known) => {
-            *known = host;
-            true
-        }
-        None => {
-            enrolled.push(host);
-            true
-        }
-    }
-}
-
-/// Revokes an endorsement key. Its enrolment goes, so that another machine can have its name. False: it is revoked already.
-fn revoke_key(policy: &mut AttestationPolicy, key: &str) -> bool {
-    let rules = &mut policy.endorsement;
-    rules.enrolled.retain(|host| !host.ek.eq_ignore_ascii_case(key));
-    let is_new = !rules.revoked.iter().any(|revoked| revoked.eq_ignore_ascii_case(key));
-    if is_new {
-        rules.revoked.push(key.to_owned());
-    }
-    is_new
 }
 
 /// What an approval says.
@@ -254,7 +115,7 @@ fn check_ek(row: &JoiningHostRow, ek: &str) -> anyhow::Result<()> {
 /// # Errors
 /// With [`exit::REFUSED`] if its endorsement key is revoked or it has the disk of another host, [`exit::USAGE`] if it wants to be more than the operator says.
 fn check_approval(row: &JoiningHostRow, policy: &AttestationPolicy, control_plane: bool) -> anyhow::Result<()> {
-    if listed(policy, &row.endorsement_key).1 {
+    if attestation_policy::listed(policy, &row.endorsement_key).1 {
         let error = anyhow!(
             "{} is revoked; if it is to come back, take {} off `endorsement.revoked` with `sparkfleet policy set`",
             row.title(),
@@ -279,11 +140,11 @@ fn check_approval(row: &JoiningHostRow, policy: &AttestationPolicy, control_plan
 async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
     let Approval { name, ek, control_plane, wait } = wish;
     let mut client = Client::open(options, Scope::Joining).await?;
-    let row = find(&client.fleet, wanted)?;
+    let row = look_up::host(&client.fleet, wanted)?;
     if let Some(ek) = &ek {
         check_ek(&row, ek)?;
     }
-    let (uuid, mut policy, etag, signer) = to_sign(&client.fleet, &row, signer)?;
+    let (uuid, mut policy, etag, signer) = attestation_policy::to_sign(&client.fleet, &row, signer)?;
     check_approval(&row, &policy, control_plane)?;
     let host = EnrolledHost {
         ek: row.endorsement_key.clone(),
@@ -291,8 +152,8 @@ async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options
         disk: Some(row.disk),
         control_plane,
     };
-    let revision = if enrol(&mut policy, host.clone()) {
-        Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
+    let revision = if attestation_policy::enrol(&mut policy, host.clone()) {
+        Some(attestation_policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     } else {
         None
     };
@@ -332,10 +193,10 @@ async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options
 
 async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Joining).await?;
-    let row = find(&client.fleet, wanted)?;
-    let (uuid, mut policy, etag, signer) = to_sign(&client.fleet, &row, signer)?;
-    let revision = if revoke_key(&mut policy, &row.endorsement_key) {
-        Some(policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
+    let row = look_up::host(&client.fleet, wanted)?;
+    let (uuid, mut policy, etag, signer) = attestation_policy::to_sign(&client.fleet, &row, signer)?;
+    let revision = if attestation_policy::revoke_key(&mut policy, &row.endorsement_key) {
+        Some(attestation_policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     } else {
         None
     };
@@ -363,52 +224,4 @@ async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Op
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use configdb_schema::document::{EndorsementProof, EndorsementRules, PcrBank, PcrLock};
-
-    fn policy() -> AttestationPolicy {
-        AttestationPolicy {
-            variants: Vec::new(),
-            bank: PcrBank::Sha256,
-            pcrs: std::collections::BTreeMap::new(),
-            boot: None,
-            lock: PcrLock { pcr: 15, before: None, after: None },
-            endorsement: EndorsementRules {
-                require: EndorsementProof::Enrolment,
-                manufacturers: Vec::new(),
-                enrolled: Vec::new(),
-                revoked: Vec::new(),
-            },
-            signature: None,
-        }
-    }
-
-    fn host(ek: &str, name: &str) -> EnrolledHost {
-        EnrolledHost { ek: ek.to_owned(), host: Some(name.to_owned()), disk: None, control_plane: false }
-    }
-
-    #[test]
-    fn a_host_is_enrolled_once_and_what_it_may_is_replaced() {
-        let mut policy = policy();
-        assert!(enrol(&mut policy, host("aa", "one")));
-        assert!(!enrol(&mut policy, host("aa", "one")));
-        assert!(enrol(&mut policy, EnrolledHost { control_plane: true, ..host("aa", "one") }));
-        assert_eq!(policy.endorsement.enrolled.len(), 1);
-        assert_eq!(listed(&policy, "AA"), (Some(&EnrolledHost { control_plane: true, ..host("aa", "one") }), false));
-    }
-
-    #[test]
-    fn a_revoked_key_leaves_the_enrolled_also_as_the_last_one() {
-        let mut policy = policy();
-        enrol(&mut policy, host("aa", "one"));
-        enrol(&mut policy, host("bb", "two"));
-        assert!(revoke_key(&mut policy, "aa"));
-        assert!(!revoke_key(&mut policy, "aa"));
-        assert_eq!(policy.endorsement.enrolled, [host("bb", "two")]);
-        assert!(revoke_key(&mut policy, "bb"));
-        assert_eq!(policy.endorsement.enrolled, []);
-        assert_eq!(policy.endorsement.revoked, ["aa", "bb"]);
-        assert!(listed(&policy, "bb").1);
-    }
-}
+mod tests;

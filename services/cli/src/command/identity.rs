@@ -7,10 +7,13 @@ use configdb_schema::document::{CertificateState, EdgeClusterEnrolment, EdgeClus
 use serde_json::json;
 use service_runtime::exit;
 
-use super::{bootstrap, cluster, usage};
-use crate::arguments::{IdentityCommand, Options};
+use super::bootstrap;
+use crate::arguments::IdentityCommand;
 use crate::client::{Client, Scope};
+use crate::look_up;
+use crate::options::Options;
 use crate::output::{self, Table};
+use crate::usage_error::usage;
 
 /// Carries out an identity command.
 ///
@@ -38,7 +41,7 @@ pub async fn run(command: IdentityCommand) -> anyhow::Result<()> {
 
 async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Config).await?;
-    let (uuid, entry) = cluster::entry(&client.fleet, wanted)?;
+    let (uuid, entry) = look_up::cluster_entry(&client.fleet, wanted)?;
     let identity: EdgeClusterIdentity = client.fleet.config.document(uuid)?.unwrap_or_default();
     let enrolment: EdgeClusterEnrolment = client.fleet.config.document(uuid)?.unwrap_or_default();
     let value = json!({ "cluster": uuid, "name": entry.name, "identity": identity, "enrolment": enrolment });
@@ -59,7 +62,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
             let used = used.map_or("not yet", |used| used.used.as_str());
             tokens.row([token.hash.get(..16).unwrap_or_default(), &token.by, &token.expires, used]);
         }
-        let parts = [certificates, tokens].into_iter().filter(|part| !part.is_empty()).flat_map(|part| part.lines());
+        let parts = [certificates, tokens].into_iter().filter(|part| !part.is_empty()).flat_map(|part| part.shown());
         let alerts = identity.alerts.iter().map(|alert| format!("alert  {} {}", alert.at, alert.text));
         parts.chain(alerts).collect()
     };
@@ -113,7 +116,7 @@ async fn change(
     edit: impl FnOnce(&EdgeClusterIdentity, &mut EdgeClusterEnrolment) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Config).await?;
-    let (uuid, entry) = cluster::entry(&client.fleet, wanted)?;
+    let (uuid, entry) = look_up::cluster_entry(&client.fleet, wanted)?;
     let identity: EdgeClusterIdentity = client.fleet.config.document(uuid)?.unwrap_or_default();
     let (mut enrolment, etag) = bootstrap::enrolment(&client.fleet, uuid)?;
     edit(&identity, &mut enrolment)?;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sparkplug_mqtt::Clock;
 
-use super::usage;
 use crate::arguments::past::{AtArguments, EventsArguments, PastTable};
 use crate::console_api::ConsoleApi;
 use crate::output::{self, Table};
+use crate::usage_error::usage;
 
 /// Events of one request.
 const PAGE: u32 = 1_000;
@@ -59,7 +59,7 @@ pub async fn events(arguments: &EventsArguments) -> anyhow::Result<()> {
     if since > until {
         return Err(usage(anyhow!("--since is later than --until")));
     }
-    let api = ConsoleApi::open(&arguments.address.console, arguments.presentation.timeout)?;
+    let api = ConsoleApi::open(&arguments.address.console, &arguments.address.access, arguments.presentation.timeout)?;
     let (mut events, mut before, mut gaps, mut begins) = (Vec::new(), None, Vec::new(), None);
     let is_more = loop {
         let wanted = (arguments.limit as usize).saturating_sub(events.len());
@@ -105,7 +105,7 @@ fn event_lines(events: &[EventRow], gaps: &[Gap], begins: Option<u64>, is_more: 
     for (at, [cluster, text]) in rows {
         table.row([output::moment(at), cluster, text]);
     }
-    let mut lines = if table.is_empty() { vec!["no events".to_owned()] } else { table.lines() };
+    let mut lines = if table.is_empty() { vec!["no events".to_owned()] } else { table.shown() };
     lines.extend(begins.map(|begins| format!("the history begins at {}", output::moment(begins))));
     lines.extend(is_more.then(|| "there are earlier events: --limit says how many are shown".to_owned()));
     lines
@@ -117,7 +117,7 @@ fn event_lines(events: &[EventRow], gaps: &[Gap], begins: Option<u64>, is_more: 
 /// As documented for the exit codes.
 pub async fn at(arguments: &AtArguments) -> anyhow::Result<()> {
     let now = Clock::new().now().wall;
-    let api = ConsoleApi::open(&arguments.address.console, arguments.presentation.timeout)?;
+    let api = ConsoleApi::open(&arguments.address.console, &arguments.address.access, arguments.presentation.timeout)?;
     let time = arguments.time.at(now);
     let Some(second) = arguments.diff else {
         let table = arguments.table.unwrap_or(PastTable::Clusters);
@@ -139,7 +139,7 @@ pub async fn at(arguments: &AtArguments) -> anyhow::Result<()> {
         for row in &found {
             table.row([row.table.to_owned(), row.cluster.clone(), row.text.clone()]);
         }
-        if table.is_empty() { vec!["nothing is different".to_owned()] } else { table.lines() }
+        if table.is_empty() { vec!["nothing is different".to_owned()] } else { table.shown() }
     };
     output::print(arguments.presentation.output, lines, &json!({ "from": time, "to": second, "differences": found }))
 }
@@ -245,7 +245,7 @@ fn state_lines(table: PastTable, rows: &Rows, gap: Option<(u64, Option<u64>)>, a
             format!("nothing was heard from {} on: this is what was known then", output::moment(since))
         }),
     );
-    lines.extend(if shown.is_empty() { vec!["nothing was there".to_owned()] } else { shown.lines() });
+    lines.extend(if shown.is_empty() { vec!["nothing was there".to_owned()] } else { shown.shown() });
     lines
 }
 
@@ -262,72 +262,4 @@ fn text(row: &Value, place: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(at: u64, cluster: Option<&str>, text: &str) -> EventRow {
-        let request = (text == "added, spec").then(|| "r-1".to_owned());
-        let (cluster, text) = (cluster.map(str::to_owned), text.to_owned());
-        EventRow {
-            key: at.to_string(),
-            at,
-            cluster,
-            kind: String::new(),
-            subject: String::new(),
-            old: None,
-            new: None,
-            text,
-            request,
-        }
-    }
-
-    #[test]
-    fn events_and_gaps_stand_in_the_order_of_time() {
-        let events = [event(1_000, Some("Paint_Shop"), "added, spec"), event(9_000, None, "service a/b died")];
-        let gaps = [Gap { since: 5_000, until: Some(7_000), reason: "the console was stopped".to_owned() }];
-        let expected = [
-            "TIME                  CLUSTER     EVENT",
-            "1970-01-01T00:00:01Z  Paint_Shop  added, spec [request r-1]",
-            "1970-01-01T00:00:05Z  (gap)       nothing was heard until 1970-01-01T00:00:07Z: the console was stopped",
-            "1970-01-01T00:00:09Z  (central)   service a/b died",
-        ];
-        assert_eq!(event_lines(&events, &gaps, None, false), expected);
-        assert_eq!(
-            event_lines(&[], &[], Some(3_000), false),
-            ["no events", "the history begins at 1970-01-01T00:00:03Z"]
-        );
-        let more = event_lines(&events[1..], &gaps, None, true);
-        assert!(more.len() == 3 && more[2].contains("--limit"), "{more:?}");
-    }
-
-    #[test]
-    fn a_table_of_the_past_says_its_time_and_its_gap() {
-        let row = json!({ "key": "u", "name": "Paint_Shop", "health": "away", "setup": "ready", "edge": "away",
-            "hosts": { "ready": 1, "total": 3 }, "deployments": { "ready": 0, "total": 0 }, "alerts": 1, "reasons": ["why"] });
-        let rows = Rows::from([("u".to_owned(), row)]);
-        let expected = [
-            "state at 1970-01-01T00:00:09Z",
-            "nothing was heard from 1970-01-01T00:00:08Z on: this is what was known then",
-            "CLUSTER     HEALTH  SETUP  EDGE  HOSTS  DEPLOYMENTS  ALERTS  REASON",
-            "Paint_Shop  away    ready  away  1/3    0/0          1       why",
-        ];
-        assert_eq!(state_lines(PastTable::Clusters, &rows, Some((8_000, None)), 9_000), expected);
-        assert_eq!(state_lines(PastTable::Alerts, &Rows::new(), None, 0)[1..], ["nothing was there"]);
-    }
-
-    #[test]
-    fn the_difference_of_two_times_is_told_as_events_are() {
-        let row = |name: &str, state: &str, version: u64| {
-            (
-                name.to_owned(),
-                json!({ "key": name, "name": name, "cluster": "Paint_Shop", "state": state, "version": version }),
-            )
-        };
-        let old = Rows::from([row("a", "sending", 1), row("b", "applied", 1), row("c", "applied", 1)]);
-        let new = Rows::from([row("a", "applied", 1), row("b", "applied", 2), row("c", "applied", 1)]);
-        let found = differences(View::Deployments, &old, &new);
-        let texts: Vec<&str> = found.iter().map(|one| one.text.as_str()).collect();
-        assert_eq!(texts, ["deployment a state: sending → applied", "b: version"]);
-        assert_eq!((found[1].cluster.as_str(), &found[1].fields), ("Paint_Shop", &vec!["version".to_owned()]));
-    }
-}
+mod tests;

@@ -3,23 +3,22 @@
 
 use anyhow::{Context as _, anyhow};
 use cluster_manager_contract::JoinReport;
-use configdb_contract::{Entry, RequestResult, WriteRequest};
 use configdb_schema::Document as _;
 use configdb_schema::document::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, PcrBank, PcrLock, PcrRule,
 };
-use join_attestation::policy::Policy;
 use serde_json::{Value, json};
 use service_runtime::exit;
-use uuid::Uuid;
 
 use super::signer::Signer;
-use super::{capture, cluster, etag_option, from_image, outcome, read_document};
-use crate::arguments::Options;
+use super::{attestation_policy, capture, from_image};
 use crate::arguments::joining::{PolicyCommand, SignerArguments};
-use crate::client::{Client, Scope, request_id, writer};
+use crate::client::{Client, Scope};
+use crate::input::{etag_option, read_document};
+use crate::look_up;
+use crate::options::Options;
 use crate::output;
-use fleet_view::Fleet;
+use crate::output::outcome;
 
 /// Carries out a policy command.
 ///
@@ -36,50 +35,6 @@ pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
         }
         PolicyCommand::Capture(arguments) => capture::run(*arguments).await,
         PolicyCommand::FromImage(arguments) => from_image::run(*arguments).await,
-    }
-}
-
-/// The attestation policy of a cluster as ConfigDB has it.
-///
-/// # Errors
-/// The entry cannot be read, which ConfigDB does not let happen.
-pub fn current(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<Option<(AttestationPolicy, Entry)>> {
-    let entry = fleet.config.entry(cluster, AttestationPolicy::slug());
-    entry.map(|entry| Ok((entry.parse()?, entry.clone()))).transpose()
-}
-
-/// Signs and writes a policy, if no other was written since `before`.
-///
-/// # Errors
-/// With [`exit::REFUSED`]: it would admit no host, or ConfigDB refuses it.
-pub async fn write(
-    client: &mut Client,
-    cluster: Uuid,
-    policy: &AttestationPolicy,
-    before: Option<Uuid>,
-    signer: &Signer,
-) -> anyhow::Result<RequestResult> {
-    check(policy)?;
-    let stands = current(&client.fleet, cluster)?.map(|(policy, _)| policy);
-    let policy = &signer.sign(policy, stands.as_ref())?;
-    let request = WriteRequest::put(request_id(), cluster)
-        .by(writer())
-        .document(policy)?
-        .if_match(AttestationPolicy::slug(), before);
-    client.write(request).await
-}
-
-/// A policy that would admit no host is refused before it is written: the join service would only say so later.
-///
-/// # Errors
-/// With [`exit::REFUSED`]
-pub fn check(policy: &AttestationPolicy) -> anyhow::Result<()> {
-    match Policy::new(policy, 0).error() {
-        None => Ok(()),
-        Some(error) => {
-            let error = anyhow!("{error}").context("refused: the join service would admit no host by such a policy");
-            Err(exit::with_code(exit::REFUSED, error))
-        }
     }
 }
 
@@ -103,8 +58,8 @@ pub(super) fn told(standing: &JoinReport) -> String {
 
 async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Joining).await?;
-    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
-    let policy = current(&client.fleet, uuid)?;
+    let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
+    let policy = attestation_policy::current(&client.fleet, uuid)?;
     let standing = client.fleet.manager.cluster(uuid).map(|cluster| cluster.join.clone()).unwrap_or_default();
     let (entry, etag, revision) = match &policy {
         Some((_, entry)) => (entry.value()?, Some(entry.etag), Some(entry.revision)),
@@ -158,13 +113,13 @@ fn first(pcr: &[u8], lock: u8) -> AttestationPolicy {
 
 async fn init(wanted: &str, pcr: &[u8], lock: u8, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Config).await?;
-    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
+    let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
     let signer = Signer::open(signer, uuid)?;
-    if let Some((_, entry)) = current(&client.fleet, uuid)? {
+    if let Some((_, entry)) = attestation_policy::current(&client.fleet, uuid)? {
         let error = anyhow!("{} has an attestation policy already, of revision {}", cluster.name, entry.revision);
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    let result = write(&mut client, uuid, &first(pcr, lock), None, &signer).await?;
+    let result = attestation_policy::write(&mut client, uuid, &first(pcr, lock), None, &signer).await?;
     let lines = vec![
         format!("policy of {} created: revision {}; it admits no host", cluster.name, result.revision),
         "start a host, then: sparkfleet policy capture HOST; sparkfleet host approve HOST".to_owned(),
@@ -186,10 +141,10 @@ async fn set(
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let asked = if_match.map(etag_option).transpose()?;
     let mut client = Client::open(options, Scope::Config).await?;
-    let (uuid, cluster) = cluster::entry(&client.fleet, wanted)?;
+    let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
     let signer = Signer::open(signer, uuid)?;
-    let before = current(&client.fleet, uuid)?.map(|(_, entry)| entry.etag);
-    let result = write(&mut client, uuid, &policy, asked.unwrap_or(before), &signer).await?;
+    let before = attestation_policy::current(&client.fleet, uuid)?.map(|(_, entry)| entry.etag);
+    let result = attestation_policy::write(&mut client, uuid, &policy, asked.unwrap_or(before), &signer).await?;
     let done = outcome(before, result.etags.get(AttestationPolicy::slug()).copied());
     let line = format!("policy of {} {done}: revision {}", cluster.name, result.revision);
     let mut value = json!(result);
@@ -206,10 +161,10 @@ mod tests {
     #[test]
     fn the_first_policy_can_be_written_and_names_a_register_that_cannot_be_observed() {
         let policy = first(&[0, 4, 11], 15);
-        check(&policy).unwrap();
+        attestation_policy::check(&policy).unwrap();
         assert_eq!(policy.pcrs.keys().collect::<Vec<_>>(), ["0", "11", "4"]);
-        let error = format!("{:#}", check(&first(&[4, 15], 15)).unwrap_err());
+        let error = format!("{:#}", attestation_policy::check(&first(&[4, 15], 15)).unwrap_err());
         assert!(error.ends_with("pcrs.15: is the lock register: its values stand in `lock`"), "{error}");
-        assert!(check(&first(&[], 15)).is_err());
+        assert!(attestation_policy::check(&first(&[], 15)).is_err());
     }
 }

@@ -13,9 +13,10 @@ use service_runtime::exit;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
-use super::{cluster, read};
 use crate::arguments::joining::PrepareArguments;
 use crate::client::{Client, Scope};
+use crate::input::read;
+use crate::look_up;
 use crate::output;
 
 /// Where the authorities that the broker is trusted by lie on the host.
@@ -37,7 +38,8 @@ struct HostFile {
 /// With [`exit::CONFIG`]: a file cannot be read, or the bootstrapper could not use the configuration; as documented for the exit codes.
 pub async fn run(arguments: PrepareArguments) -> anyhow::Result<()> {
     let client = Client::open(&arguments.options, Scope::Config).await?;
-    let found = cluster::entry(&client.fleet, &arguments.cluster).map(|(uuid, cluster)| (uuid, cluster.name.clone()));
+    let found =
+        look_up::cluster_entry(&client.fleet, &arguments.cluster).map(|(uuid, cluster)| (uuid, cluster.name.clone()));
     client.close().await;
     let (uuid, name) = found?;
     let root_file = arguments.trust.join(join_trust::files::ROOT_PUBLIC);

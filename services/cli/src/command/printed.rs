@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{acl, administrator, alert, bootstrap, cluster, config, deployment, host, policy, recover, status, token};
+use super::{acl, administrator, alert, bootstrap, config, deployment, policy, recover, status, token};
 use crate::load::Deletion;
-use crate::{client, recovery};
+use crate::{client, look_up, recovery, tables};
 
 const DISK: Uuid = Uuid::from_u128(0xD1);
 const OTHER: Uuid = Uuid::from_u128(0xD2);
@@ -54,7 +54,7 @@ fn a_host_shows_how_far_it_is_and_why_it_is_no_further() {
         "(unnamed)  Paint_Shop  pending  worker  tpm2      1m00s  00000000-0000-0000-0000-0000000000d1",
         "press-2    Paint_Shop  refused  worker  tpm2      1m00s  00000000-0000-0000-0000-0000000000d2  wrong-pcr: register 4 has another value",
     ];
-    assert_eq!(host::table(&bench.fleet.joining_hosts(None), 62_000).lines(), expected);
+    assert_eq!(tables::joining_hosts(&bench.fleet.joining_hosts(None), 62_000).lines(), expected);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_member_shows_a_reason_only_if_it_was_refused_since_or_something_is_let_pass
         let mut one = joining("press-1", HostState::Member);
         change(&mut one);
         let bench = with_hosts(&[(DISK, one)]);
-        host::reason(&bench.fleet.joining_hosts(None)[0])
+        tables::reason(&bench.fleet.joining_hosts(None)[0])
     };
     assert_eq!(reason(|_| {}), None);
     assert_eq!(reason(|host| host.detail = Some("old".to_owned())), None);
@@ -76,36 +76,36 @@ fn a_host_is_found_by_name_by_disk_and_by_cluster_and_never_by_chance() {
     let bench =
         with_hosts(&[(DISK, joining("press-1", HostState::Member)), (OTHER, joining("press-2", HostState::Pending))]);
     for wanted in ["press-1", "Paint_Shop/press-1", &DISK.to_string()] {
-        assert_eq!(host::find(&bench.fleet, wanted).unwrap().id, DISK, "{wanted}");
+        assert_eq!(look_up::host(&bench.fleet, wanted).unwrap().id, DISK, "{wanted}");
     }
-    let error = host::find(&bench.fleet, "pres-1").unwrap_err();
+    let error = look_up::host(&bench.fleet, "pres-1").unwrap_err();
     assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
     assert!(format!("{error:#}").contains("did you mean \"Paint_Shop/press-1\"?"), "{error:#}");
-    assert_eq!(exit::code_of(&host::find(&bench.fleet, "Body_Shop/press-1").unwrap_err()), exit::NOT_FOUND);
+    assert_eq!(exit::code_of(&look_up::host(&bench.fleet, "Body_Shop/press-1").unwrap_err()), exit::NOT_FOUND);
 }
 
 #[test]
 fn of_two_hosts_with_one_name_the_caller_chooses_and_a_thief_is_not_taken_for_the_owner() {
     let twins =
         with_hosts(&[(DISK, joining("press-1", HostState::Member)), (OTHER, joining("press-1", HostState::Pending))]);
-    let error = host::find(&twins.fleet, "press-1").unwrap_err();
+    let error = look_up::host(&twins.fleet, "press-1").unwrap_err();
     assert_eq!(exit::code_of(&error), exit::USAGE);
     assert!(error.to_string().contains(&DISK.to_string()) && error.to_string().contains(&OTHER.to_string()), "{error}");
     let thief = JoinHost { foreign_disk: Some(DISK), ..joining("press-1", HostState::Refused) };
     let robbed = with_hosts(&[(DISK, joining("press-1", HostState::Member)), (OTHER, thief)]);
-    assert_eq!(host::find(&robbed.fleet, "press-1").unwrap().id, DISK);
-    assert!(host::find(&robbed.fleet, &OTHER.to_string()).unwrap().has_foreign_disk);
+    assert_eq!(look_up::host(&robbed.fleet, "press-1").unwrap().id, DISK);
+    assert!(look_up::host(&robbed.fleet, &OTHER.to_string()).unwrap().has_foreign_disk);
 }
 
 #[test]
 fn the_hosts_of_a_cluster_show_what_kubernetes_says_of_them() {
     let bench = Bench::with_cluster();
-    let lines = cluster::hosts_table(&bench.fleet.hosts(Some(NAME))).lines();
+    let lines = tables::hosts(&bench.fleet.hosts(Some(NAME))).lines();
     assert_eq!(lines.len(), 2);
     let columns: Vec<&str> = lines[1].split_whitespace().collect();
     assert_eq!(columns[..3], ["paint-1", "Paint_Shop", "yes"]);
     assert!(lines[0].starts_with("HOST") && lines[0].ends_with("SPECIALISED"), "{}", lines[0]);
-    assert!(cluster::hosts_table(&bench.fleet.hosts(Some("Body_Shop"))).is_empty());
+    assert!(tables::hosts(&bench.fleet.hosts(Some("Body_Shop"))).is_empty());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_cluster_that_was_refused_shows_the_reason_and_is_not_alive() {
         device.setup.state = SetupState::Refused;
         device.setup.reason = Some("the name is taken".to_owned());
     });
-    let lines = cluster::table(&bench.fleet.clusters(), 0).lines();
+    let lines = tables::clusters(&bench.fleet.clusters(), 0).lines();
     assert!(lines[1].starts_with("Paint_Shop  refused"), "{lines:#?}");
     assert!(lines[1].ends_with("the name is taken"), "{lines:#?}");
 }
@@ -132,7 +132,7 @@ fn the_same_name_is_the_same_cluster_in_one_organisation() {
 fn alerts_of_a_cluster_are_as_many_as_its_monitor_raises() {
     let mut bench = Bench::with_cluster();
     bench.monitor(NAME, &["Oven_1", "Oven_2"]);
-    let lines = alert::table(&alert::rows(&bench.fleet, Some(NAME)), 60_005).lines();
+    let lines = tables::alerts(&alert::rows(&bench.fleet, Some(NAME)), 60_005).lines();
     assert_eq!(lines.len(), 3, "{lines:#?}");
     assert!(lines[1].contains("Oven_1") && lines[2].contains("Oven_2"), "{lines:#?}");
     assert!(lines[1..].iter().all(|line| line.starts_with("Paint_Shop") && line.contains("1m00s")), "{lines:#?}");
@@ -144,7 +144,7 @@ fn a_fleet_whose_central_monitor_was_never_born_says_so() {
     let bench = Bench::new();
     let rows = alert::rows(&bench.fleet, None);
     assert_eq!(rows.len(), 1, "{rows:?}");
-    assert!(alert::table(&rows, 0).lines()[1].starts_with("(central)"), "{rows:?}");
+    assert!(tables::alerts(&rows, 0).lines()[1].starts_with("(central)"), "{rows:?}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_deployment_shows_what_is_wanted_and_what_the_edge_says() {
     bench.deployment(OVEN, "Oven_1", Some("paint-1"));
     bench.deployment(PRESS, "Press_1", None);
     bench.sync(NAME, &SyncNode::default(), &[(OVEN, reported("Oven_1", DeploymentState::Applied, Some(true)))]);
-    let lines = deployment::table(&bench.fleet.deployments(), 0).lines();
+    let lines = tables::deployments(&bench.fleet.deployments(), 0).lines();
     let columns = |line: &str| {
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };

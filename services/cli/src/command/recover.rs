@@ -10,12 +10,13 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{confirmed, usage};
-use crate::arguments::Options;
 use crate::arguments::recover::RecoverCommand;
 use crate::client::{Client, Scope, request_id, writer};
+use crate::input::confirmed;
+use crate::options::Options;
 use crate::output::{self, Table};
 use crate::recovery::{self, Comparison, Named, names};
+use crate::usage_error::usage;
 
 /// How long edges that ConfigDB does not know are waited for, and an edge that keeps no entries of something.
 const HEAR: Duration = Duration::from_secs(3);
@@ -81,7 +82,7 @@ pub(super) fn table(rows: &[Comparison]) -> Table {
 async fn status(wanted: &[String], options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
     let rows = compared(&mut client, wanted).await?;
-    let result = output::print(options.presentation.output, || table(&rows).lines(), &json!(rows));
+    let result = output::print(options.presentation.output, || table(&rows).shown(), &json!(rows));
     finish(client, &rows).await?;
     result
 }

@@ -15,9 +15,10 @@ use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 use tokio::time::Instant;
 
 use crate::arguments::replay::ReplayArguments;
+use crate::output::remark;
 use crate::watch::births::bd_seq;
+use crate::watch::rebirth_command;
 use crate::watch::recording::{Recorded, Recording};
-use crate::watch::{rebirth_command, remark};
 
 /// After this time without a word it is said how far it has come.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);

@@ -6,10 +6,11 @@ use configdb_schema::document::{EdgeClusterRollout, GitConfig, GitRef};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{cluster, usage};
-use crate::arguments::Options;
 use crate::client::{Client, Scope};
+use crate::look_up;
+use crate::options::Options;
 use crate::output::{self, Table};
+use crate::usage_error::{not_found, usage};
 use fleet_view::Fleet;
 
 /// What is to be changed.
@@ -23,32 +24,13 @@ pub struct Change {
     pub unpin: Vec<String>,
 }
 
-/// Reads `REPOSITORY=KIND:PLACE`.
-///
-/// # Errors
-/// Says the form.
-pub fn pin(text: &str) -> Result<(String, GitRef), String> {
-    let form = "write REPOSITORY=commit:HASH, REPOSITORY=tag:NAME, REPOSITORY=semver:RANGE or REPOSITORY=branch:NAME";
-    let (repository, place) = text.split_once('=').ok_or(form)?;
-    let (kind, place) = place.split_once(':').filter(|(_, place)| !place.is_empty()).ok_or(form)?;
-    let place = place.to_owned();
-    let pin = match kind {
-        "commit" => GitRef::Commit(place),
-        "tag" => GitRef::Tag(place),
-        "semver" => GitRef::Semver(place),
-        "branch" => GitRef::Branch(place),
-        _ => return Err(form.to_owned()),
-    };
-    Ok((repository.to_owned(), pin))
-}
-
 /// Shows a cluster's part in rollouts, after the change if there is one.
 ///
 /// # Errors
 /// As documented for the exit codes.
 pub async fn run(wanted: &str, change: Change, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Joining).await?;
-    let (uuid, entry) = cluster::entry(&client.fleet, wanted)?;
+    let (uuid, entry) = look_up::cluster_entry(&client.fleet, wanted)?;
     let mut rollout: EdgeClusterRollout = client.fleet.config.document(uuid)?.unwrap_or_default();
     let before = rollout.clone();
     apply(&mut rollout, change, &client.fleet)?;
@@ -75,7 +57,7 @@ pub async fn run(wanted: &str, change: Change, options: &Options) -> anyhow::Res
             pins.row([name(&client.fleet, *repository), told(place)]);
         }
         if !pins.is_empty() {
-            lines.extend(pins.lines());
+            lines.extend(pins.shown());
         }
         lines
     };
@@ -106,7 +88,7 @@ fn find(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
     let all = repositories(fleet);
     let uuid = Uuid::try_parse(wanted).ok();
     let found = all.iter().find(|(of, path)| Some(*of) == uuid || path == wanted).map(|(uuid, _)| *uuid);
-    found.ok_or_else(|| super::not_found("git repository", wanted, all.iter().map(|(_, path)| path.as_str())))
+    found.ok_or_else(|| not_found("git repository", wanted, all.iter().map(|(_, path)| path.as_str())))
 }
 
 fn name(fleet: &Fleet, repository: Uuid) -> String {
@@ -128,13 +110,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pin_names_repository_kind_and_place() {
-        let commit = pin("shared/helm=commit:0123456789012345678901234567890123456789").unwrap();
-        assert_eq!(commit.0, "shared/helm");
-        assert_eq!(told(&commit.1), "commit 0123456789012345678901234567890123456789");
-        assert_eq!(pin("a=semver:>=1.0 <2").unwrap().1, GitRef::Semver(">=1.0 <2".to_owned()));
-        for bad in ["shared/helm", "a=main", "a=commit:", "a=sha:1"] {
-            assert!(pin(bad).unwrap_err().contains("REPOSITORY=tag:NAME"), "{bad}");
-        }
+    fn a_place_is_named_with_its_kind() {
+        assert_eq!(told(&GitRef::Commit("0123".to_owned())), "commit 0123");
+        assert_eq!(told(&GitRef::Semver(">=1.0 <2".to_owned())), "newest tag in >=1.0 <2");
     }
 }

@@ -7,10 +7,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::alert;
-use crate::arguments::Options;
 use crate::client::Client;
+use crate::options::Options;
+use crate::output::page::{PACE, Page, REDRAW};
 use crate::output::{self, Table};
+use crate::tables;
 use fleet_view::{AlertRow, ClusterRow, Count, DeploymentRow, Fleet};
+use service_runtime::shutdown::Shutdown;
 
 /// A central service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -40,13 +43,32 @@ pub(super) struct Status {
 ///
 /// # Errors
 /// With [`service_runtime::exit::UNAVAILABLE`] if the broker is not reached.
-pub async fn run(options: &Options) -> anyhow::Result<()> {
-    let client = Client::look(options).await?;
-    let status = status(&client.fleet, &options.connection.broker);
-    let now = client.wall();
-    let result = output::print(options.presentation.output, || lines(&status, now), &json!(status));
+pub async fn run(watch: bool, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::look(options).await?;
+    let shown = if watch {
+        follow(&mut client, options).await
+    } else {
+        let status = status(&client.fleet, &options.connection.broker);
+        output::print(options.presentation.output, || lines(&status, client.wall()), &json!(status))
+    };
     client.close().await;
-    result
+    shown
+}
+
+/// Shows the page again and again, until it has no reader any more or a signal comes.
+async fn follow(client: &mut Client, options: &Options) -> anyhow::Result<()> {
+    let shutdown = Shutdown::on_signals()?;
+    let mut page = Page::new(options.presentation.output);
+    loop {
+        let status = status(&client.fleet, &options.connection.broker);
+        if !page.show(&json!(status), || lines(&status, client.wall()))? {
+            return Ok(());
+        }
+        tokio::select! {
+            followed = client.follow(REDRAW, PACE) => followed?,
+            () = shutdown.wait() => return Ok(()),
+        }
+    }
 }
 
 pub(super) fn status(fleet: &Fleet, broker: &str) -> Status {
@@ -133,10 +155,10 @@ pub(super) fn lines(status: &Status, now: u64) -> Vec<String> {
     lines.push(format!("deployments   {} ready", status.deployments));
     lines.push(format!("alerts        {}", status.alerts.len()));
     lines.push(String::new());
-    lines.extend(table.lines());
+    lines.extend(table.shown());
     if !status.alerts.is_empty() {
         lines.push(String::new());
-        lines.extend(alert::table(&status.alerts, now).lines());
+        lines.extend(tables::alerts(&status.alerts, now).shown());
     }
     if !status.waiting.is_empty() {
         lines.push(String::new());

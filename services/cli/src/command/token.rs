@@ -13,11 +13,12 @@ use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{cluster, usage};
-use crate::arguments::Options;
 use crate::arguments::access::{Scope as WantedScope, TokenCommand};
 use crate::client::{Client, Scope, request_id, writer};
+use crate::look_up;
+use crate::options::Options;
 use crate::output::{self, Table};
+use crate::usage_error::{not_found, usage};
 use fleet_view::Fleet;
 use join_trust::files as trust;
 
@@ -62,7 +63,7 @@ async fn create(
     let (text, hash) = make()?;
     let mut client = Client::open(options, Scope::Config).await?;
     let object = object(client.fleet.organisation(), name)?;
-    let wanted = clusters.iter().map(|wanted| Ok(cluster::entry(&client.fleet, wanted)?.0));
+    let wanted = clusters.iter().map(|wanted| Ok(look_up::cluster_entry(&client.fleet, wanted)?.0));
     let mut clusters = wanted.collect::<anyhow::Result<Vec<Uuid>>>()?;
     clusters.sort_unstable();
     clusters.dedup();
@@ -137,7 +138,7 @@ async fn list(options: &Options) -> anyhow::Result<()> {
             "expires": token.expires, "by": token.by })
     });
     let value = json!(shown.collect::<Vec<_>>());
-    let lines = || table(&tokens, &client.fleet, jiff::Timestamp::now()).lines();
+    let lines = || table(&tokens, &client.fleet, jiff::Timestamp::now()).shown();
     let result = output::print(options.presentation.output, lines, &value);
     client.close().await;
     result
@@ -147,7 +148,7 @@ async fn revoke(name: &str, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Config).await?;
     let object = object(client.fleet.organisation(), name)?;
     if client.fleet.config.entry(object, ApiToken::slug()).is_none() {
-        return Err(super::not_found("token", name, tokens(&client.fleet).iter().map(|token| token.name.as_str())));
+        return Err(not_found("token", name, tokens(&client.fleet).iter().map(|token| token.name.as_str())));
     }
     let request = WriteRequest::put(request_id(), object).by(writer()).delete(ApiToken::slug());
     let result = client.write(request).await?;

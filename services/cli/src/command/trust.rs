@@ -6,10 +6,11 @@ use join_protocol::terms::Purpose;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{cluster, join_secret};
+use super::join_secret;
 use crate::arguments::joining::TrustCommand;
-use crate::arguments::{Options, Presentation};
 use crate::client::{Client, Scope};
+use crate::look_up;
+use crate::options::{Options, Presentation};
 use crate::output;
 use join_trust::files::{self as trust, Issued, Present, Wanted};
 
@@ -44,7 +45,7 @@ async fn cluster_uuid(wanted: &str, options: &Options) -> anyhow::Result<Uuid> {
         return Ok(uuid);
     }
     let client = Client::open(options, Scope::Config).await?;
-    let found = cluster::entry(&client.fleet, wanted);
+    let found = look_up::cluster_entry(&client.fleet, wanted);
     client.close().await;
     found.map(|(uuid, _)| uuid)
 }

@@ -13,10 +13,11 @@ use sparkplug::topic::filter;
 use sparkplug::{DataType, DeviceId, EdgeNodeDescriptor, MessageKind, Metric, PropertyValue, Topic, Value};
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 
-use super::not_found;
 use crate::arguments::replay::WriteArguments;
+use crate::output::remark;
+use crate::usage_error::not_found;
 use crate::watch::births::Births;
-use crate::watch::{rebirth_command, remark};
+use crate::watch::rebirth_command;
 
 /// Asks the node for its births, writes, and waits until the node reports the value.
 ///

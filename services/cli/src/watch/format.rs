@@ -12,6 +12,8 @@ use sparkplug::payload::{DecodeError, RawMetric};
 use sparkplug::state::HostState;
 use sparkplug::{DataType, Metric, Properties, PropertyValue, Value};
 
+use crate::output::visible;
+
 /// Characters of a value that a line for people shows, unless the whole is asked for.
 const TEXT_CHARACTERS_MAX: usize = 160;
 
@@ -356,24 +358,6 @@ fn hex(bytes: &[u8]) -> String {
 fn instant(ms: u64) -> String {
     let instant = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     instant.map_or_else(|| format!("{ms} ms"), |instant| format!("{instant:.3}"))
-}
-
-/// Control characters, line ends and what reverses writing direction are shown as escapes.
-#[must_use]
-pub fn visible(text: &str) -> String {
-    let is_harmless =
-        |c: char| !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-    if text.chars().all(is_harmless) {
-        return text.to_owned();
-    }
-    text.chars().fold(String::new(), |mut shown, c| {
-        if is_harmless(c) {
-            shown.push(c);
-        } else {
-            shown.extend(c.escape_unicode());
-        }
-        shown
-    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub mod recording;
 mod tree;
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,10 +27,10 @@ use sparkplug::state::HostState;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, MessageKind, Metric, Topic};
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 
-use crate::arguments::Connection;
+use crate::options::Connection;
+use crate::output::{remark, say};
 use births::Births;
 pub use filter::FilterArguments;
-pub use format::visible;
 use format::{Body, Shown, ShownMetric};
 use recording::{Recorded, Recorder, Recording};
 use tree::Tree;
@@ -367,16 +367,6 @@ impl Watch {
     }
 }
 
-/// Writes to standard output; false when nobody reads it any more.
-fn say(text: &str) -> anyhow::Result<bool> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // `sparkfleet watch | head` closes the pipe when it has enough; that is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        written => written.map(|()| true).map_err(Into::into),
-    }
-}
-
 fn ids(node: &EdgeNodeDescriptor, device: Option<&DeviceId>) -> Vec<(&'static str, String)> {
     let mut ids = vec![("group", node.group.to_string()), ("node", node.edge_node.to_string())];
     ids.extend(device.map(|device| ("device", device.to_string())));
@@ -388,9 +378,4 @@ fn state(payload: Bytes) -> Body {
         Ok(state) => Body::State(state),
         Err(error) => Body::Undecodable { reason: error.to_string(), payload },
     }
-}
-
-/// A line on standard error: standard output belongs to the messages.
-pub fn remark(text: &str) {
-    let _ = writeln!(io::stderr(), "sparkfleet: {}", format::visible(text));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId, MessageKind};
 
 use super::births::Note;
-use super::format::visible;
+use crate::output::visible;
 
 /// Time over which a rate is counted, seconds.
 const RATE_S: u64 = 10;

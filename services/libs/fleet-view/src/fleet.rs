@@ -11,7 +11,7 @@ use configdb_schema::document::{EdgeCluster, EdgeClusterStatus, EdgeDeployment, 
 use edge_monitor_contract::{MonitorReplica, Presence};
 use edge_sync_contract::{DeploymentDevice, SyncReplica};
 use join_service_contract::{HostState, JoinHost, JoinReplica};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sparkplug::host::HostEvent;
 use sparkplug::{EdgeNodeDescriptor, NameError};
 use uuid::Uuid;
@@ -39,7 +39,7 @@ pub struct Fleet {
 }
 
 /// An edge cluster as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterRow {
     /// UUID.
     pub uuid: Uuid,
@@ -100,7 +100,7 @@ impl ClusterRow {
 }
 
 /// What Flux says of what it applies from a cluster's own repository: the Kustomization and the releases in it, that of edge sync and edge monitor among them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FluxRow {
     /// Everything is ready; None: Flux has not looked at all of it.
     pub ready: Option<bool>,
@@ -130,7 +130,7 @@ impl FluxRow {
 }
 
 /// How many of how many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Count {
     /// Those that are ready.
     pub ready: usize,
@@ -245,7 +245,7 @@ fn as_text<S: serde::Serializer>(state: &HostState, serializer: S) -> Result<S::
 }
 
 /// A deployment: what is wanted, and what the edge says of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentRow {
     /// UUID.
     pub uuid: Uuid,

@@ -141,6 +141,8 @@ impl<'a> Rows<'a> {
             );
             let json = json!({
                 "name": row.name, "group": row.group, "wave": rollout.wave, "setup": row.setup,
+                "setup_reason": row.reason, "setup_since": row.since, "edge_since": row.alive_since,
+                "monitored": row.monitored,
                 "steps": setup_steps(device), "edge": row.edge(), "alive_since": row.alive_since.filter(|_| row.alive),
                 "held": row.held, "flux": row.flux, "agreed": row.agreed, "hosts": row.hosts,
                 "deployments": row.deployments, "alerts": row.alerts,
@@ -281,6 +283,34 @@ impl<'a> Rows<'a> {
     fn document<T: configdb_schema::Document>(&self, object: Uuid) -> Option<T> {
         self.fleet.config.document(object).ok().flatten()
     }
+}
+
+/// The row of a cluster that a row of table `clusters` was made of; None: it is of another table.
+#[must_use]
+pub fn cluster_row(row: &Value) -> Option<ClusterRow> {
+    let edge = row.get("edge")?.as_str()?;
+    let mut fields = row.as_object()?.clone();
+    let of = |name: &str| row.get(name).cloned().unwrap_or_default();
+    fields.insert("uuid".to_owned(), of("key"));
+    fields.insert("reason".to_owned(), of("setup_reason"));
+    fields.insert("since".to_owned(), of("setup_since"));
+    fields.insert("alive_since".to_owned(), of("edge_since"));
+    fields.insert("alive".to_owned(), json!(matches!(edge, "alive" | "unmonitored")));
+    fields.insert("seen".to_owned(), json!(edge != "not yet"));
+    serde_json::from_value(Value::Object(fields)).ok()
+}
+
+/// The row of a deployment that a row of table `deployments` was made of; None: it is of another table.
+#[must_use]
+pub fn deployment_row(row: &Value) -> Option<DeploymentRow> {
+    let mut fields = row.as_object()?.clone();
+    let key = row.get("key")?.as_str()?;
+    let reported = |name: &str| row.pointer(&format!("/reported/{name}")).cloned().unwrap_or_default();
+    let reason = row.get("reason").filter(|reason| !reason.is_null()).cloned();
+    fields.insert("uuid".to_owned(), json!(key.rsplit('/').next()));
+    fields.insert("message".to_owned(), reason.unwrap_or_else(|| reported("message")));
+    fields.insert("applied_at".to_owned(), reported("applied_at"));
+    serde_json::from_value(Value::Object(fields)).ok()
 }
 
 /// How many things have which health.

@@ -13,7 +13,7 @@ fn connection(username: Option<&str>) -> Connection {
     let named = username.iter().flat_map(|name| ["--username", name]);
     let parsed = crate::arguments::parsed(arguments.into_iter().chain(named)).unwrap();
     match parsed {
-        crate::arguments::Command::Cluster(ClusterCommand::List { options }) => options.connection,
+        crate::arguments::Command::Cluster(ClusterCommand::List { options, .. }) => options.connection,
         other => panic!("{other:?}"),
     }
 }
@@ -34,7 +34,7 @@ fn the_table_shows_what_flux_says_and_as_many_alerts_as_there_are() {
         "CLUSTER     SETUP  EDGE               SINCE  FLUX    HOSTS  DEPLOYMENTS  ALERTS  REASON",
         "Paint_Shop  ready  alive (simulated)  1m01s  failed  1/1    0/0          1       Flux failed: HelmRelease edge: no",
     ];
-    assert_eq!(table(&bench.fleet.clusters(), 62_000).lines(), expected);
+    assert_eq!(tables::clusters(&bench.fleet.clusters(), 62_000).lines(), expected);
     assert_eq!(alert::rows(&bench.fleet, Some(NAME)).len(), 1);
 }
 
@@ -47,14 +47,14 @@ fn a_cluster_that_is_away_shows_its_alert() {
         "CLUSTER     SETUP  EDGE  SINCE  FLUX   HOSTS  DEPLOYMENTS  ALERTS  REASON",
         "Paint_Shop  ready  away  1m01s  ready  1/1    0/0          1",
     ];
-    assert_eq!(table(&bench.fleet.clusters(), 62_000).lines(), expected);
+    assert_eq!(tables::clusters(&bench.fleet.clusters(), 62_000).lines(), expected);
 }
 
 #[test]
 fn what_is_known_of_flux_is_told_and_where_to_look_when_nothing_is() {
     let mut bench = Bench::new();
     bench.cluster(CLUSTER, NAME, |_| {});
-    let told = |bench: &Bench| flux(&find(&bench.fleet, NAME).unwrap(), "fplus-edge");
+    let told = |bench: &Bench| flux(&look_up::cluster(&bench.fleet, NAME).unwrap(), "fplus-edge");
     let never = told(&bench);
     assert!(
         never.starts_with("not known: edge sync was never born; `sparkfleet cluster bootstrap Paint_Shop`"),
@@ -73,16 +73,19 @@ fn what_is_known_of_flux_is_told_and_where_to_look_when_nothing_is() {
 fn a_cluster_is_found_by_name_and_uuid_and_a_refused_twin_stands_back() {
     let mut bench = Bench::with_cluster();
     bench.cluster(TWIN, NAME, |device| device.setup.state = SetupState::Refused);
-    assert_eq!(find(&bench.fleet, NAME).unwrap().uuid, CLUSTER);
-    assert_eq!(find(&bench.fleet, &TWIN.to_string()).unwrap().uuid, TWIN);
-    assert_eq!(exit::code_of(&entry(&bench.fleet, NAME).unwrap_err()), exit::USAGE);
-    assert_eq!(entry(&bench.fleet, &TWIN.to_string()).unwrap().0, TWIN);
+    assert_eq!(look_up::cluster(&bench.fleet, NAME).unwrap().uuid, CLUSTER);
+    assert_eq!(look_up::cluster(&bench.fleet, &TWIN.to_string()).unwrap().uuid, TWIN);
+    assert_eq!(exit::code_of(&look_up::cluster_entry(&bench.fleet, NAME).unwrap_err()), exit::USAGE);
+    assert_eq!(look_up::cluster_entry(&bench.fleet, &TWIN.to_string()).unwrap().0, TWIN);
 }
 
 #[test]
 fn a_cluster_that_is_not_there_is_not_found_and_the_nearest_is_named() {
     let bench = Bench::with_cluster();
-    let errors = [find(&bench.fleet, "Paint_Shp").unwrap_err(), entry(&bench.fleet, "Paint_Shp").unwrap_err()];
+    let errors = [
+        look_up::cluster(&bench.fleet, "Paint_Shp").unwrap_err(),
+        look_up::cluster_entry(&bench.fleet, "Paint_Shp").unwrap_err(),
+    ];
     for error in errors {
         assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
         assert!(error.to_string().contains("did you mean \"Paint_Shop\"?"), "{error}");

@@ -27,7 +27,7 @@ fn the_table_shows_why_a_deployment_is_refused_while_its_old_release_is_ready() 
         "DEPLOYMENT  CLUSTER     CHART  HOST     STATE    READY  SINCE  MESSAGE",
         "Oven        Paint_Shop         paint-1  refused  yes    1m01s  kind Namespace is not allowed",
     ];
-    assert_eq!(table(&bench.fleet.deployments(), 62_000).lines(), expected);
+    assert_eq!(tables::deployments(&bench.fleet.deployments(), 62_000).lines(), expected);
 }
 
 #[test]
@@ -51,15 +51,15 @@ fn the_hosts_of_a_cluster_that_reports_none_are_not_checked() {
 fn a_deployment_is_found_by_name_by_cluster_and_by_uuid() {
     let bench = with_oven(reported("Oven", DeploymentState::Applied, Some(true)));
     for wanted in ["Oven", "Paint_Shop/Oven", &OVEN.to_string()] {
-        assert_eq!(find(&bench.fleet, wanted).unwrap().uuid, OVEN, "{wanted}");
+        assert_eq!(look_up::deployment(&bench.fleet, wanted).unwrap().uuid, OVEN, "{wanted}");
     }
-    let error = find(&bench.fleet, "Ofen").unwrap_err();
+    let error = look_up::deployment(&bench.fleet, "Ofen").unwrap_err();
     assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
     assert_eq!(
         error.to_string(),
         "there is no deployment \"Ofen\"; did you mean \"Paint_Shop/Oven\"? there are: Paint_Shop/Oven"
     );
-    let error = find(&bench.fleet, "Paint_Shop/Ofen").unwrap_err();
+    let error = look_up::deployment(&bench.fleet, "Paint_Shop/Ofen").unwrap_err();
     assert!(error.to_string().contains("did you mean \"Paint_Shop/Oven\"?"), "{error}");
 }
 
@@ -68,18 +68,18 @@ fn of_two_with_one_name_the_one_that_is_being_removed_stands_back() {
     let mut bench = with_oven(reported("Oven", DeploymentState::Applied, Some(true)));
     let old = (OLD, reported("Oven", DeploymentState::Deleting, None));
     bench.sync(NAME, &SyncNode::default(), std::slice::from_ref(&old));
-    assert_eq!(find(&bench.fleet, "Oven").unwrap().uuid, OVEN);
+    assert_eq!(look_up::deployment(&bench.fleet, "Oven").unwrap().uuid, OVEN);
     bench.forget(OVEN);
-    assert!(find(&bench.fleet, "Oven").unwrap().is_being_removed());
+    assert!(look_up::deployment(&bench.fleet, "Oven").unwrap().is_being_removed());
     bench.cluster(Uuid::from_u128(0xD), "Body_Shop", |_| {});
     bench.sync("Body_Shop", &SyncNode::default(), &[old]);
-    assert_eq!(exit::code_of(&find(&bench.fleet, "Oven").unwrap_err()), exit::USAGE);
+    assert_eq!(exit::code_of(&look_up::deployment(&bench.fleet, "Oven").unwrap_err()), exit::USAGE);
 }
 
 #[test]
 fn a_deployment_is_gone_when_an_edge_that_is_alive_does_not_report_it() {
     let mut bench = with_oven(reported("Oven", DeploymentState::Applied, Some(true)));
-    let row = find(&bench.fleet, "Oven").unwrap();
+    let row = look_up::deployment(&bench.fleet, "Oven").unwrap();
     bench.forget(OVEN);
     assert!(!is_gone(&bench.fleet, &row));
     assert_eq!(standing(&bench.fleet, &row), "removing, ready");
@@ -95,7 +95,7 @@ fn nothing_has_reached_an_edge_that_was_never_born() {
     let mut bench = Bench::new();
     bench.cluster(fleet_view::bench::CLUSTER, NAME, |_| {});
     bench.deployment(OVEN, "Oven", None);
-    let row = find(&bench.fleet, "Oven").unwrap();
+    let row = look_up::deployment(&bench.fleet, "Oven").unwrap();
     assert!(is_gone(&bench.fleet, &row));
 }
 

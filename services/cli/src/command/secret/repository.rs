@@ -10,10 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use service_runtime::exit;
 
-use super::{read_value, seal, usage};
+use super::sealing;
 use crate::arguments::secret::{ApiOptions, Place, PutArguments};
 use crate::http_api::{Api, ClusterRow};
 use crate::output::{self, Table};
+use crate::usage_error::usage;
 
 /// What values are sealed with for a cluster.
 #[derive(Deserialize)]
@@ -61,10 +62,10 @@ pub async fn put(arguments: PutArguments) -> anyhow::Result<()> {
     let path = format!("/v1/cluster/{}/sealing-certificate", cluster.uuid);
     let Certificate { certificate } = api.get(&path).await?;
     let used = used_certificate(&certificate, pinned.as_deref(), &cluster)?;
-    let value = read_value(&key, &file)?;
+    let value = sealing::read_value(&key, &file)?;
     let (namespace, name) = (place.namespace.as_str(), place.name.as_str());
     let request = Request { namespace, name, scope: scope.into(), secret_type: &secret_type };
-    let sealed = seal(&certificate, request, &[value])?;
+    let sealed = sealing::seal(&certificate, request, &[value])?;
     let sealed = sealed["spec"]["encryptedData"][&key].as_str().unwrap_or_default().to_owned();
     let query = format!(
         "fingerprint={used}&scope={}&type={secret_type}{}",
@@ -131,7 +132,7 @@ fn lines(secrets: &Secrets, cluster: &str) -> Vec<String> {
         Some(fingerprint) => format!("{cluster} seals for certificate {fingerprint}"),
         None => format!("{cluster} has published no sealing certificate yet"),
     };
-    [table.lines(), vec![certificate]].concat()
+    [table.shown(), vec![certificate]].concat()
 }
 
 /// Deletes keys of a Secret, one after the other.
@@ -157,28 +158,4 @@ pub async fn delete(place: &Place, keys: &[String], dry_run: bool, options: &Api
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_names_the_keys_that_are_to_be_put_again() {
-        let value = json!({"fingerprint": "f1", "secrets": [{"namespace": "n", "name": "s", "scope": "strict", "type": "Opaque",
-            "keys": [{"key": "a", "seal_again": false}, {"key": "b", "seal_again": true}]}]});
-        let secrets = Secrets::deserialize(&value).unwrap();
-        let shown = lines(&secrets, "Paint_Shop");
-        assert_eq!(shown[1].split_whitespace().collect::<Vec<_>>(), ["n", "s", "strict", "Opaque", "a,b", "b"]);
-        assert_eq!(shown[2], "Paint_Shop seals for certificate f1");
-    }
-
-    #[test]
-    fn another_certificate_than_the_one_that_is_asked_for_is_refused() {
-        let pem = simulator::sealed_secrets::CERTIFICATE;
-        let cluster = ClusterRow { uuid: uuid::Uuid::nil(), name: "Paint_Shop".to_owned() };
-        let own = fingerprint(pem).unwrap();
-        assert_eq!(used_certificate(pem, None, &cluster).unwrap(), own);
-        assert_eq!(used_certificate(pem, Some(&own), &cluster).unwrap(), own);
-        let error = used_certificate(pem, Some(&"0f".repeat(32)), &cluster).unwrap_err();
-        assert!(exit::code_of(&error) == exit::REFUSED && error.to_string().contains(&own), "{error}");
-        assert!(used_certificate("no certificate", None, &cluster).is_err());
-    }
-}
+mod tests;

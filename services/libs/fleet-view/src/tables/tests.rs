@@ -148,3 +148,37 @@ fn rows_of_any_fleet_follow_one_another_by_deltas() {
     deltas.apply(&mut table);
     assert_eq!(table, new);
 }
+
+#[test]
+fn a_row_of_a_table_is_read_back_as_the_row_that_it_was_made_of() {
+    let mut bench = Bench::with_cluster();
+    let elsewhere = Uuid::from_u128(0xE);
+    bench.cluster(elsewhere, "Body_Shop", |device| {
+        device.sync_since = Some(7);
+        device.setup.state = SetupState::Refused;
+        device.setup.reason = Some("the name is taken".to_owned());
+    });
+    bench.cluster(Uuid::from_u128(0xF), "Press", |_| {});
+    bench.deployment(OVEN, "Oven", Some("paint-1"));
+    bench.deployment(Uuid::from_u128(0x0F), "Sent", None);
+    let applied = edge_sync_contract::DeploymentDevice {
+        applied_at: Some(9),
+        message: Some("all is well".to_owned()),
+        ..reported("Oven", DeploymentState::Applied, Some(true))
+    };
+    let gone = reported("Gone", DeploymentState::Deleting, None);
+    bench.sync(NAME, &ready(), &[(OVEN, applied), (Uuid::from_u128(0x1F), gone)]);
+    let check = |bench: &Bench| {
+        let (rows, fleet) = (Rows::of(&bench.fleet), &bench.fleet);
+        let mut clusters: Vec<ClusterRow> = rows.clusters().values().filter_map(cluster_row).collect();
+        clusters.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(clusters, fleet.clusters());
+        let mut deployments: Vec<DeploymentRow> = rows.deployments().values().filter_map(deployment_row).collect();
+        deployments.sort_by(|a, b| (&a.cluster, &a.name).cmp(&(&b.cluster, &b.name)));
+        assert_eq!((deployments.len(), deployments), (3, fleet.deployments()));
+    };
+    check(&bench);
+    bench.dies(NAME, configdb_schema::address::SYNC_NODE);
+    check(&bench);
+    assert!(cluster_row(&json!({ "key": "x" })).is_none() && deployment_row(&json!([])).is_none());
+}

@@ -1,0 +1,280 @@
+//! Lists of the fleet: read from the web console or the broker, printed once, or followed.
+//!
+//! ```text
+//! console.rs: HTTP API, stream of changes -\
+//!                                           > rows -> screen.rs -> standard output
+//! broker: client's replicas ---------------/
+//! ```
+//!
+//! Both give the same rows: `-o json` does not depend on where a list was read.
+
+mod console;
+mod screen;
+
+use anyhow::anyhow;
+use serde::Serialize;
+use serde_json::Value;
+use service_runtime::exit;
+use service_runtime::shutdown::Shutdown;
+use uuid::Uuid;
+
+use fleet_view::{AlertRow, ClusterRow, DeploymentRow, Fleet, JoiningHostRow};
+
+use crate::client::{Client, Scope};
+use crate::look_up;
+use crate::options::{Options, Reading, Source};
+use crate::output::page::{PACE, REDRAW};
+use crate::output::{Table, remark};
+use crate::tables;
+use crate::usage_error::usage;
+use screen::Screen;
+
+/// Identifies a row: cluster, name, UUID.
+type Key = (String, String, Uuid);
+
+/// Rows that a command lists.
+pub trait Listed: Clone + PartialEq + Serialize {
+    /// What of the fleet they are made of.
+    const SCOPE: Scope;
+    /// What is said where there is none; None: the header of the table says it.
+    const NONE: Option<&'static str>;
+
+    /// The rows of a fleet.
+    fn of_fleet(fleet: &Fleet) -> Vec<Self>;
+    /// Which one it is.
+    fn key(&self) -> Key;
+    /// Name of the cluster that it is in or is.
+    fn cluster(&self) -> &str;
+    /// What people call it.
+    fn title(&self) -> String;
+    /// For people, ages counted from `now` (UTC ms).
+    fn table(rows: &[Self], now: u64) -> Table;
+}
+
+/// Rows that the console has, too.
+pub trait InConsole: Listed {
+    /// The table.
+    const TABLE: &'static str;
+    /// What a row of the table was made of; None: it is one of another version.
+    fn of_row(row: &Value) -> Option<Self>;
+}
+
+impl InConsole for ClusterRow {
+    const TABLE: &'static str = "clusters";
+
+    fn of_row(row: &Value) -> Option<Self> {
+        fleet_view::tables::cluster_row(row)
+    }
+}
+
+impl InConsole for DeploymentRow {
+    const TABLE: &'static str = "deployments";
+
+    fn of_row(row: &Value) -> Option<Self> {
+        fleet_view::tables::deployment_row(row)
+    }
+}
+
+impl Listed for ClusterRow {
+    const SCOPE: Scope = Scope::Fleet;
+    const NONE: Option<&'static str> = None;
+
+    fn of_fleet(fleet: &Fleet) -> Vec<Self> {
+        fleet.clusters()
+    }
+
+    fn key(&self) -> Key {
+        (String::new(), self.name.clone(), self.uuid)
+    }
+
+    fn cluster(&self) -> &str {
+        &self.name
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn table(rows: &[Self], now: u64) -> Table {
+        tables::clusters(rows, now)
+    }
+}
+
+impl Listed for DeploymentRow {
+    const SCOPE: Scope = Scope::Fleet;
+    const NONE: Option<&'static str> = None;
+
+    fn of_fleet(fleet: &Fleet) -> Vec<Self> {
+        fleet.deployments()
+    }
+
+    fn key(&self) -> Key {
+        (self.cluster.clone(), self.name.clone(), self.uuid)
+    }
+
+    fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    fn title(&self) -> String {
+        format!("{}/{}", self.cluster, self.name)
+    }
+
+    fn table(rows: &[Self], now: u64) -> Table {
+        tables::deployments(rows, now)
+    }
+}
+
+impl Listed for JoiningHostRow {
+    const SCOPE: Scope = Scope::Joining;
+    const NONE: Option<&'static str> = Some("no host has proven its TPM to a join service");
+
+    fn of_fleet(fleet: &Fleet) -> Vec<Self> {
+        fleet.joining_hosts(None)
+    }
+
+    fn key(&self) -> Key {
+        (self.cluster.clone(), self.name.clone(), self.id)
+    }
+
+    fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    fn title(&self) -> String {
+        format!("{}/{}", self.cluster, self.title())
+    }
+
+    fn table(rows: &[Self], now: u64) -> Table {
+        tables::joining_hosts(rows, now)
+    }
+}
+
+impl Listed for AlertRow {
+    const SCOPE: Scope = Scope::Fleet;
+    const NONE: Option<&'static str> = Some("no active alerts");
+
+    fn of_fleet(fleet: &Fleet) -> Vec<Self> {
+        fleet.alerts().into_iter().chain(fleet.central_monitor_away()).collect()
+    }
+
+    fn key(&self) -> Key {
+        (self.cluster().to_owned(), format!("{}/{}/{}", self.subject(), self.alert, self.monitor), Uuid::nil())
+    }
+
+    fn cluster(&self) -> &str {
+        self.cluster.as_deref().unwrap_or_default()
+    }
+
+    fn title(&self) -> String {
+        format!("{} of {}", self.alert, self.subject())
+    }
+
+    fn table(rows: &[Self], now: u64) -> Table {
+        tables::alerts(rows, now)
+    }
+}
+
+/// Prints a list, of one cluster (name or UUID) or of all, and follows it if that is asked for: of the console where there is one, else of the broker.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run<L: InConsole>(cluster: Option<&str>, reading: &Reading, options: &Options) -> anyhow::Result<()> {
+    let mut screen = Screen::<L>::new(options.presentation.output, reading.watch);
+    if let Some(address) = console_of(reading)? {
+        match console::run(address, cluster, reading, options, &mut screen).await {
+            Err(error) if reading.from.is_none() && is_away(&error) => {
+                remark(&format!("{error:#}; reading from the broker instead"));
+            }
+            ended => return ended,
+        }
+    }
+    from_broker(cluster, reading.watch, options, &mut screen).await
+}
+
+/// The same, of the broker.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn run_on_broker<L: Listed>(cluster: Option<&str>, watch: bool, options: &Options) -> anyhow::Result<()> {
+    let mut screen = Screen::<L>::new(options.presentation.output, watch);
+    from_broker(cluster, watch, options, &mut screen).await
+}
+
+/// The console to read from; None: it is the broker.
+///
+/// # Errors
+/// With [`exit::USAGE`] where only a console is to be read, and none is named.
+fn console_of(reading: &Reading) -> anyhow::Result<Option<&str>> {
+    match (reading.from, reading.console.as_deref()) {
+        (Some(Source::Broker), _) => Ok(None),
+        (Some(Source::Console), None) => {
+            let help = "add --console http://HOST:PORT, or use a context that has one";
+            Err(usage(anyhow!("no console is named; {help}")))
+        }
+        (_, console) => Ok(console),
+    }
+}
+
+/// Whether an error says that something is not there, or not at present.
+fn is_away(error: &anyhow::Error) -> bool {
+    matches!(exit::code_of(error), exit::UNAVAILABLE | exit::TIMEOUT)
+}
+
+/// The rows of a cluster, or all.
+fn chosen<L: Listed>(mut rows: Vec<L>, cluster: Option<&str>) -> Vec<L> {
+    rows.retain(|row| cluster.is_none_or(|name| row.cluster() == name));
+    rows
+}
+
+async fn from_broker<L: Listed>(
+    cluster: Option<&str>,
+    watch: bool,
+    options: &Options,
+    screen: &mut Screen<L>,
+) -> anyhow::Result<()> {
+    let mut client = Client::open(options, L::SCOPE).await?;
+    let name = cluster.map(|wanted| look_up::cluster(&client.fleet, wanted)).transpose();
+    let shown = match name {
+        Ok(cluster) => {
+            let name = cluster.map(|row| row.name);
+            let rows = |fleet: &Fleet| chosen(L::of_fleet(fleet), name.as_deref());
+            follow_broker(&mut client, watch, rows, screen).await
+        }
+        Err(error) => Err(error),
+    };
+    client.close().await;
+    shown
+}
+
+async fn follow_broker<L: Listed>(
+    client: &mut Client,
+    goes_on: bool,
+    rows: impl Fn(&Fleet) -> Vec<L>,
+    screen: &mut Screen<L>,
+) -> anyhow::Result<()> {
+    if !screen.show(rows(&client.fleet), client.wall())? || !goes_on {
+        return Ok(());
+    }
+    let shutdown = Shutdown::on_signals()?;
+    let mut was_current = true;
+    loop {
+        tokio::select! {
+            followed = client.follow(REDRAW, PACE) => followed?,
+            () = shutdown.wait() => return Ok(()),
+        }
+        let is_current = client.is_current();
+        if was_current != is_current {
+            let text =
+                if is_current { "all births are here again" } else { "births are missing; what is shown is older" };
+            remark(text);
+            was_current = is_current;
+        }
+        if is_current && !screen.show(rows(&client.fleet), client.wall())? {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

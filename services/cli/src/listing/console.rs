@@ -1,0 +1,227 @@
+//! Lists of the web console: a table, and the stream of what changes in it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use fleet_view::ClusterRow;
+use fleet_view::deltas::Table as Rows;
+use http_body_util::BodyExt as _;
+use hyper::body::{Bytes, Incoming};
+use serde::Deserialize;
+use serde_json::Value;
+use service_runtime::exit;
+use service_runtime::shutdown::Shutdown;
+use sparkplug_mqtt::Clock;
+
+use super::screen::Screen;
+use super::{InConsole, chosen, is_away};
+use crate::console_api::ConsoleApi;
+use crate::look_up;
+use crate::options::{Options, Reading};
+use crate::output::remark;
+
+/// A console sends something every 15 s; one that does not is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
+
+/// How long a console that has gone is left alone.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Largest frame: some rows, of which a single one can be large.
+const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+#[derive(Debug, Deserialize)]
+struct Page {
+    rows: Vec<Value>,
+}
+
+/// Prints the list, and follows it if that is asked for.
+pub(super) async fn run<L: InConsole>(
+    address: &str,
+    cluster: Option<&str>,
+    reading: &Reading,
+    options: &Options,
+    screen: &mut Screen<L>,
+) -> anyhow::Result<()> {
+    let api = ConsoleApi::open(address, &reading.access, options.presentation.timeout)?;
+    let clock = Clock::new();
+    let table = L::TABLE;
+    let console: Page = api.get("/api/v1/console", &[]).await?;
+    check_complete(&console.rows, api.address())?;
+    let name = match cluster {
+        Some(wanted) => {
+            let clusters: Page = api.get("/api/v1/clusters", &[]).await?;
+            let clusters = read::<ClusterRow>(clusters.rows.iter(), api.address())?;
+            Some(look_up::cluster_among(clusters, wanted)?.name)
+        }
+        None => None,
+    };
+    let page: Page = api.get(&format!("/api/v1/{table}"), &[]).await?;
+    let rows = read(page.rows.iter(), api.address())?;
+    if !screen.show(chosen(rows, name.as_deref()), clock.now().wall)? || !reading.watch {
+        return Ok(());
+    }
+    let shutdown = Shutdown::on_signals()?;
+    loop {
+        let followed = tokio::select! {
+            followed = follow(&api, table, name.as_deref(), clock, screen) => followed,
+            () = shutdown.wait() => return Ok(()),
+        };
+        match followed {
+            Ok(()) => return Ok(()),
+            Err(error) if is_away(&error) => remark(&format!("{error:#}; trying again")),
+            Err(error) => return Err(error),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(AGAIN) => {}
+            () = shutdown.wait() => return Ok(()),
+        }
+    }
+}
+
+/// Refuses to show what a console knows that does not know everything.
+fn check_complete(rows: &[Value], address: &str) -> anyhow::Result<()> {
+    let row = rows.first().unwrap_or(&Value::Null);
+    if row.get("complete") == Some(&Value::Bool(true)) {
+        return Ok(());
+    }
+    let reason = row.pointer("/reasons/0").and_then(Value::as_str).unwrap_or("births are on their way");
+    let error = anyhow!("the console at {address} does not know everything at present: {reason}");
+    Err(exit::with_code(exit::UNAVAILABLE, error))
+}
+
+/// Rows of the console as this program knows them, by cluster and name.
+fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) -> anyhow::Result<Vec<L>> {
+    let error = || anyhow!("the console at {address} is of another version, whose rows this program does not know");
+    let rows = rows.map(|row| L::of_row(row).ok_or_else(|| exit::with_code(exit::UNAVAILABLE, error())));
+    let mut rows = rows.collect::<anyhow::Result<Vec<L>>>()?;
+    // The console's tables are in the order of UUIDs.
+    rows.sort_by_cached_key(L::key);
+    Ok(rows)
+}
+
+/// Shows what changes until the reader of standard output has gone.
+async fn follow<L: InConsole>(
+    api: &ConsoleApi,
+    table: &str,
+    cluster: Option<&str>,
+    clock: Clock,
+    screen: &mut Screen<L>,
+) -> anyhow::Result<()> {
+    let body = api.open_stream("/api/v1/stream", &[("tables", format!("console,{table}"))]).await?;
+    let mut stream = Stream { body, frames: Frames::default(), address: api.address().to_owned() };
+    let mut held = Held::default();
+    let mut was_complete = true;
+    loop {
+        let frame = stream.next().await?;
+        if !held.take(&frame, table)? {
+            continue;
+        }
+        let is_complete = check_complete(&held.console.values().cloned().collect::<Vec<_>>(), api.address());
+        if let (Err(error), true) = (&is_complete, was_complete) {
+            remark(&format!("{error}; what is shown is older"));
+        }
+        was_complete = is_complete.is_ok();
+        let rows = read(held.rows.values(), api.address())?;
+        if was_complete && !screen.show(chosen(rows, cluster), clock.now().wall)? {
+            return Ok(());
+        }
+    }
+}
+
+/// A frame of the stream.
+#[derive(Debug, Default, PartialEq)]
+struct Frame {
+    /// With this one all tables are as they were at one revision.
+    is_whole: bool,
+    data: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Delta {
+    table: String,
+    full: bool,
+    set: Vec<Value>,
+    del: Vec<String>,
+}
+
+/// Both tables as far as they have arrived.
+#[derive(Debug, Default)]
+struct Held {
+    console: Rows,
+    rows: Rows,
+}
+
+impl Held {
+    /// Takes a frame over; true when both tables are whole.
+    fn take(&mut self, frame: &Frame, table: &str) -> anyhow::Result<bool> {
+        if !frame.data.is_empty() {
+            let delta: Delta = serde_json::from_str(&frame.data).context("a frame of the console cannot be read")?;
+            let rows = if delta.table == table { &mut self.rows } else { &mut self.console };
+            if delta.full {
+                rows.clear();
+            }
+            for row in delta.set {
+                let key = row.get("key").and_then(Value::as_str).context("a row of the console has no key")?;
+                rows.insert(key.to_owned(), row);
+            }
+            rows.retain(|key, _| !delta.del.contains(key));
+        }
+        Ok(frame.is_whole)
+    }
+}
+
+/// Server-sent events as they arrive.
+struct Stream {
+    body: Incoming,
+    frames: Frames,
+    address: String,
+}
+
+impl Stream {
+    async fn next(&mut self) -> anyhow::Result<Frame> {
+        let away =
+            |reason: &str| exit::with_code(exit::UNAVAILABLE, anyhow!("the console at {} {reason}", self.address));
+        loop {
+            if let Some(frame) = self.frames.next() {
+                return Ok(frame);
+            }
+            let part = tokio::time::timeout(SILENCE_MAX, self.body.frame()).await;
+            match part.map_err(|_| away("has fallen silent"))? {
+                Some(Ok(part)) => self.frames.take(&part.into_data().unwrap_or_default())?,
+                Some(Err(_)) | None => return Err(away("has ended the stream")),
+            }
+        }
+    }
+}
+
+/// What has arrived of a stream and is not a frame yet.
+#[derive(Debug, Default)]
+struct Frames {
+    bytes: Vec<u8>,
+}
+
+impl Frames {
+    fn take(&mut self, bytes: &Bytes) -> anyhow::Result<()> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > FRAME_BYTES_MAX {
+            return Err(anyhow!("a frame of the console is larger than {FRAME_BYTES_MAX} bytes"));
+        }
+        Ok(())
+    }
+
+    /// The next frame that is whole. Comments, of which the heartbeat is one, and hints when to come again are none.
+    fn next(&mut self) -> Option<Frame> {
+        loop {
+            let end = self.bytes.windows(2).position(|pair| pair == b"\n\n")?;
+            let text: Vec<u8> = self.bytes.drain(..end + 2).collect();
+            let text = String::from_utf8_lossy(&text);
+            let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
+            if let Some(data) = field("data:") {
+                return Some(Frame { is_whole: field("id:").is_some(), data: data.to_owned() });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Frames, tables, and a console that answers as a test says.
+
+use clap::Parser as _;
+use fleet_view::DeploymentRow;
+use fleet_view::bench::{Bench, NAME};
+use serde_json::json;
+
+use super::*;
+use crate::options::OutputForm;
+use crate::served::{Answer, Served};
+
+fn frames(parts: &[&str]) -> Vec<Frame> {
+    let mut frames = Frames::default();
+    let mut found = Vec::new();
+    for part in parts {
+        frames.take(&Bytes::copy_from_slice(part.as_bytes())).unwrap();
+        found.extend(std::iter::from_fn(|| frames.next()));
+    }
+    found
+}
+
+#[test]
+fn frames_are_put_together_and_heartbeats_left_out() {
+    let frame = |is_whole, data: &str| Frame { is_whole, data: data.to_owned() };
+    let parts =
+        ["retry: 1000\n\n: alive\n\nevent: table\nda", "ta: {\"a\":1}\n", "\nevent: table\nid: 7\ndata: {}\n\n: al"];
+    assert_eq!(frames(&parts), [frame(false, "{\"a\":1}"), frame(true, "{}")]);
+}
+
+#[test]
+fn a_frame_without_end_is_given_up() {
+    let mut frames = Frames::default();
+    let part = Bytes::from(vec![b'x'; FRAME_BYTES_MAX]);
+    frames.take(&part).unwrap();
+    assert!(frames.take(&part).unwrap_err().to_string().contains("larger than"));
+}
+
+#[test]
+fn a_table_is_as_its_frames_say() {
+    let mut held = Held::default();
+    let mut take = |is_whole, data: &str| {
+        let whole = held.take(&Frame { is_whole, data: data.to_owned() }, "clusters").unwrap();
+        (whole, held.rows.keys().cloned().collect::<Vec<_>>().join(","), held.console.len())
+    };
+    let full = r#"{"table":"clusters","full":true,"set":[{"key":"a"},{"key":"b"}],"del":[]}"#;
+    assert_eq!(take(false, full), (false, "a,b".to_owned(), 0));
+    assert_eq!(take(true, r#"{"table":"console","full":true,"set":[{"key":"console"}],"del":[]}"#).2, 1);
+    let change = r#"{"table":"clusters","full":false,"set":[{"key":"c"}],"del":["a"]}"#;
+    assert_eq!(take(true, change), (true, "b,c".to_owned(), 1));
+    assert_eq!(take(true, r#"{"table":"clusters","full":true,"set":[],"del":[]}"#).1, "");
+    let frame = |data: &str| Frame { is_whole: true, data: data.to_owned() };
+    assert!(held.take(&frame("<html>"), "clusters").is_err());
+    assert!(held.take(&frame(r#"{"table":"clusters","full":false,"set":[{}],"del":[]}"#), "clusters").is_err());
+}
+
+#[test]
+fn a_console_that_does_not_know_everything_is_not_shown() {
+    let row = |complete: bool| serde_json::json!({ "complete": complete, "reasons": ["the broker is away"] });
+    check_complete(&[row(true)], "http://c").unwrap();
+    let error = check_complete(&[row(false)], "http://c").unwrap_err();
+    assert_eq!(exit::code_of(&error), exit::UNAVAILABLE);
+    assert!(error.to_string().ends_with("at present: the broker is away"), "{error}");
+    assert!(check_complete(&[], "http://c").is_err());
+}
+
+#[test]
+fn rows_of_another_version_are_not_guessed() {
+    let row = serde_json::json!({ "key": "k", "name": "Paint_Shop" });
+    let error = read::<ClusterRow>([row].iter(), "http://c").unwrap_err();
+    assert!(exit::code_of(&error) == exit::UNAVAILABLE && error.to_string().contains("of another version"), "{error}");
+}
+
+/// Options of a list as the command line reads them.
+#[derive(Debug, clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    options: Options,
+}
+
+fn line(more: &str) -> Line {
+    let words = ["list", "--broker", "mqtt://127.0.0.1:1", "--timeout", "20s"];
+    Line::parse_from(words.into_iter().chain(more.split(' ').filter(|word| !word.is_empty())))
+}
+
+fn page(rows: impl IntoIterator<Item = Value>) -> String {
+    json!({ "rev": 1, "at": null, "rows": rows.into_iter().collect::<Vec<_>>() }).to_string()
+}
+
+/// What a console answers that has seen a cluster with a deployment, and whose own row says that it knows everything, or not.
+fn answers(is_complete: bool) -> (Bench, Vec<Answer>) {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(uuid::Uuid::from_u128(0x0E), "Oven", None);
+    bench.cluster(uuid::Uuid::from_u128(0xB), "Body_Shop", |_| {});
+    let tables = fleet_view::tables::Rows::of(&bench.fleet);
+    let console = json!({ "key": "console", "complete": is_complete, "reasons": ["births of Paint_Shop are missing"] });
+    let answers = vec![
+        ("/api/v1/console", 200, page([console])),
+        ("/api/v1/clusters", 200, page(tables.clusters().into_values())),
+        ("/api/v1/deployments", 200, page(tables.deployments().into_values())),
+    ];
+    (bench, answers)
+}
+
+#[tokio::test]
+async fn a_list_is_read_with_the_token_and_the_rows_are_those_of_the_broker() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "sfp_abc\n").unwrap();
+    let (bench, answers) = answers(true);
+    let served = Served::start(answers).await;
+    let Line { reading, options } = line(&format!("--console-token-file {}", token.display()));
+    let mut screen = Screen::<ClusterRow>::new(OutputForm::Json, false);
+    run(&served.address, None, &reading, &options, &mut screen).await.unwrap();
+    assert_eq!(served.paths(), ["/api/v1/console", "/api/v1/clusters"]);
+    assert!(served.asked().iter().all(|head| head.to_lowercase().contains("authorization: bearer sfp_abc")));
+    let page: Page = ConsoleApi::open(&served.address, &reading.access, options.presentation.timeout)
+        .unwrap()
+        .get("/api/v1/clusters", &[])
+        .await
+        .unwrap();
+    assert_eq!(read::<ClusterRow>(page.rows.iter(), "").unwrap(), bench.fleet.clusters(), "in the order of names, too");
+}
+
+#[tokio::test]
+async fn a_cluster_that_the_console_does_not_have_is_named() {
+    let (_, answers) = answers(true);
+    let served = Served::start(answers).await;
+    let Line { reading, options } = line("--from console");
+    let mut screen = Screen::<DeploymentRow>::new(OutputForm::Json, false);
+    run(&served.address, Some(NAME), &reading, &options, &mut screen).await.unwrap();
+    let error = run(&served.address, Some("Paint_Shp"), &reading, &options, &mut screen).await.unwrap_err();
+    assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
+    assert!(error.to_string().contains("did you mean \"Paint_Shop\"?"), "{error}");
+}
+
+#[tokio::test]
+async fn who_asks_for_the_console_alone_gets_its_reason_and_others_the_broker() {
+    let (_, answers) = answers(false);
+    let served = Served::start(answers).await;
+    let console = format!("--console {}", served.address);
+    let Line { reading, options } = line(&format!("{console} --from console"));
+    let error = crate::listing::run::<ClusterRow>(None, &reading, &options).await.unwrap_err();
+    assert_eq!(exit::code_of(&error), exit::UNAVAILABLE);
+    assert!(error.to_string().contains("births of Paint_Shop are missing"), "{error}");
+    let Line { reading, options } = line(&console);
+    let error = crate::listing::run::<ClusterRow>(None, &reading, &options).await.unwrap_err();
+    assert!(format!("{error:#}").contains("cannot reach the broker mqtt://127.0.0.1:1"), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_console_that_refuses_is_not_passed_over() {
+    let refusal = r#"{"error":"sign in; this console shows nothing to others"}"#.to_owned();
+    let served = Served::start(vec![("/api/v1/console", 401, refusal)]).await;
+    let Line { reading, options } = line(&format!("--console {}", served.address));
+    let error = crate::listing::run::<ClusterRow>(None, &reading, &options).await.unwrap_err();
+    assert_eq!(exit::code_of(&error), exit::REFUSED);
+    assert!(error.to_string().contains("sign in") && error.to_string().contains("`sparkfleet login http"), "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_is_followed_and_its_end_is_said() {
+    let (bench, _) = answers(true);
+    let rows: Vec<Value> = fleet_view::tables::Rows::of(&bench.fleet).clusters().into_values().collect();
+    let frame = |id: &str, table: &str, full: bool, set: &[Value], del: &[&str]| {
+        let data = json!({ "table": table, "rev": 1, "full": full, "set": set, "del": del });
+        format!("event: table\n{id}data: {data}\n\n")
+    };
+    let console = json!({ "key": "console", "complete": true });
+    let gone = rows.iter().find(|row| row["name"] == NAME).unwrap()["key"].as_str().unwrap().to_owned();
+    let body = [
+        "retry: 1000\n\n".to_owned(),
+        frame("", "console", true, &[console], &[]),
+        frame("id: 1\n", "clusters", true, &rows, &[]),
+        ": alive\n\n".to_owned(),
+        frame("id: 2\n", "clusters", false, &[], &[&gone]),
+    ];
+    let served = Served::start(vec![("/api/v1/stream", 200, body.concat())]).await;
+    let Line { reading, options } = line("");
+    let api = ConsoleApi::open(&served.address, &reading.access, options.presentation.timeout).unwrap();
+    let mut screen = Screen::<ClusterRow>::new(OutputForm::Json, true);
+    let ended = follow(&api, "clusters", None, Clock::new(), &mut screen).await.unwrap_err();
+    assert!(is_away(&ended) && ended.to_string().contains("has ended the stream"), "{ended}");
+    assert_eq!(served.paths(), ["/api/v1/stream?tables=console%2Cclusters"]);
+    let names: Vec<&str> = screen.shown().iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["Body_Shop"]);
+}

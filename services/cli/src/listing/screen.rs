@@ -1,0 +1,128 @@
+//! How rows are shown: once, in place on a terminal, or one change after the other.
+
+use serde_json::{Value, json};
+
+use super::Listed;
+use crate::options::OutputForm;
+use crate::output;
+use crate::output::page::InPlace;
+
+/// What was shown so far.
+pub(super) struct Screen<L> {
+    form: OutputForm,
+    goes_on: bool,
+    in_place: Option<InPlace>,
+    shown: Option<Vec<L>>,
+}
+
+impl<L: Listed> Screen<L> {
+    /// Nothing shown yet.
+    pub(super) fn new(form: OutputForm, goes_on: bool) -> Self {
+        let in_place = (goes_on && InPlace::fits(form)).then(InPlace::default);
+        Self { form, goes_on, in_place, shown: None }
+    }
+
+    /// What was shown last.
+    #[cfg(test)]
+    pub(super) fn shown(&self) -> &[L] {
+        self.shown.as_deref().unwrap_or_default()
+    }
+
+    /// Shows rows as they are at `now` (UTC ms). False: standard output has no reader any more.
+    pub(super) fn show(&mut self, rows: Vec<L>, now: u64) -> anyhow::Result<bool> {
+        if !self.goes_on {
+            output::print(self.form, || lines(&rows, now), &json!(rows))?;
+            return Ok(true);
+        }
+        if let Some(in_place) = &mut self.in_place {
+            return in_place.draw(&lines(&rows, now));
+        }
+        let text = changed(self.form, self.shown.as_deref(), &rows, now)?;
+        self.shown = Some(rows);
+        if text.is_empty() { Ok(true) } else { output::say(&text) }
+    }
+}
+
+fn lines<L: Listed>(rows: &[L], now: u64) -> Vec<String> {
+    match L::NONE {
+        Some(none) if rows.is_empty() => vec![none.to_owned()],
+        _ => L::table(rows, now).shown(),
+    }
+}
+
+/// What is different between two lists: rows that came or changed, and rows that are gone.
+fn differences<L: Listed>(old: &[L], new: &[L]) -> (Vec<L>, Vec<L>) {
+    let known: std::collections::BTreeMap<_, &L> = old.iter().map(|row| (row.key(), row)).collect();
+    let now: std::collections::BTreeSet<_> = new.iter().map(L::key).collect();
+    let set = new.iter().filter(|row| known.get(&row.key()) != Some(row)).cloned().collect();
+    let gone = known.into_iter().filter(|(key, _)| !now.contains(key)).map(|(_, row)| row.clone()).collect();
+    (set, gone)
+}
+
+/// The text for a list that was `old` before; None: nothing was shown.
+fn changed<L: Listed>(form: OutputForm, old: Option<&[L]>, new: &[L], now: u64) -> anyhow::Result<String> {
+    let (set, gone) = differences(old.unwrap_or_default(), new);
+    if form == OutputForm::Table {
+        let mut lines = match old {
+            None => lines(new, now),
+            Some(_) if set.is_empty() => Vec::new(),
+            Some(_) => L::table(&set, now).shown_rows(),
+        };
+        lines.extend(gone.iter().map(|row| format!("{} is gone", output::visible(&row.title()))));
+        return Ok(lines.into_iter().map(|line| format!("{line}\n")).collect());
+    }
+    let set = set.iter().map(|row| json!({ "change": "set", "row": row }));
+    let gone = gone.iter().map(|row| json!({ "change": "gone", "row": row }));
+    let written = |value: Value| match form {
+        OutputForm::Yaml => Ok(format!("---\n{}\n", output::yaml(&value)?.trim_end())),
+        _ => Ok(format!("{value}\n")),
+    };
+    set.chain(gone).map(written).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_view::bench::{Bench, NAME};
+    use fleet_view::{ClusterRow, JoiningHostRow};
+
+    use super::*;
+
+    fn clusters() -> Vec<ClusterRow> {
+        Bench::with_cluster().fleet.clusters()
+    }
+
+    #[test]
+    fn a_change_is_a_line_of_its_own_and_the_header_stands_once() {
+        let first = clusters();
+        let text = changed(OutputForm::Table, None, &first, 0).unwrap();
+        assert!(text.starts_with("CLUSTER ") && text.lines().count() == 2, "{text}");
+        assert_eq!(changed(OutputForm::Table, Some(&first), &first, 9_000).unwrap(), "", "ages are no change");
+        let away = vec![ClusterRow { alive: false, ..first[0].clone() }];
+        let text = changed(OutputForm::Table, Some(&first), &away, 0).unwrap();
+        assert!(text.starts_with(NAME) && text.contains(" away ") && text.lines().count() == 1, "{text}");
+        let gone = changed::<ClusterRow>(OutputForm::Table, Some(&away), &[], 0).unwrap();
+        assert_eq!(gone, "Paint_Shop is gone\n");
+    }
+
+    #[test]
+    fn programs_get_a_document_for_each_change() {
+        let first = clusters();
+        let text = changed(OutputForm::Json, None, &first, 0).unwrap();
+        let line: Value = serde_json::from_str(text.trim_end()).unwrap();
+        assert_eq!((&line["change"], &line["row"]["name"]), (&json!("set"), &json!(NAME)));
+        let gone = changed::<ClusterRow>(OutputForm::Json, Some(&first), &[], 0).unwrap();
+        assert!(gone.starts_with(r#"{"change":"gone","row":{"#) && gone.ends_with("}\n"), "{gone}");
+        let yaml = changed(OutputForm::Yaml, None, &first, 0).unwrap();
+        assert!(yaml.starts_with("---\nchange: set\n"), "{yaml}");
+        assert_eq!(changed(OutputForm::Json, Some(&first), &first, 0).unwrap(), "");
+    }
+
+    #[test]
+    fn where_there_is_nothing_it_is_said_and_a_name_cannot_steer_the_terminal() {
+        let text = changed::<JoiningHostRow>(OutputForm::Table, None, &[], 0).unwrap();
+        assert_eq!(text, "no host has proven its TPM to a join service\n");
+        let hostile = vec![ClusterRow { name: "a\x1b[2Jb".to_owned(), ..clusters()[0].clone() }];
+        let gone = changed::<ClusterRow>(OutputForm::Table, Some(&hostile), &[], 0).unwrap();
+        assert_eq!(gone, "a\\u{1b}[2Jb is gone\n");
+    }
+}

@@ -1,0 +1,179 @@
+//! From what a person has written to what the fleet has: objects, clusters, deployments and hosts by UUID or name.
+
+use std::collections::BTreeSet;
+
+use anyhow::anyhow;
+use cluster_manager_contract::SetupState;
+use configdb_schema::document::EdgeCluster;
+use fleet_view::{ClusterRow, DeploymentRow, Fleet, JoiningHostRow};
+use uuid::Uuid;
+
+use crate::usage_error::{candidates, not_found, usage};
+
+/// The object with that UUID or that name; of several with one name the caller has to choose by UUID.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one.
+pub fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
+    if let Ok(uuid) = Uuid::try_parse(wanted) {
+        return Ok(uuid);
+    }
+    let named: Vec<Uuid> = fleet.named(wanted).collect();
+    match named[..] {
+        [uuid] => Ok(uuid),
+        [] => {
+            let names: BTreeSet<String> = fleet.object_names().collect();
+            Err(not_found("object named", wanted, &names))
+        }
+        _ => {
+            let uuids = named.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ");
+            Err(usage(anyhow!("{wanted:?} is the name of several objects; choose one by its UUID: {uuids}")))
+        }
+    }
+}
+
+/// The cluster with that UUID or name.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, naming those that there are.
+pub fn cluster(fleet: &Fleet, wanted: &str) -> anyhow::Result<ClusterRow> {
+    cluster_among(fleet.clusters(), wanted)
+}
+
+/// The same among these rows.
+///
+/// # Errors
+/// As [`cluster`].
+pub fn cluster_among(mut rows: Vec<ClusterRow>, wanted: &str) -> anyhow::Result<ClusterRow> {
+    let uuid = Uuid::try_parse(wanted).ok();
+    // Of two clusters with one name the refused one has to be named by its UUID.
+    rows.sort_by_key(|row| row.setup == SetupState::Refused.to_string());
+    let found = rows.iter().find(|row| Some(row.uuid) == uuid || row.name == wanted).cloned();
+    found.ok_or_else(|| not_found("cluster", wanted, rows.iter().map(|row| row.name.as_str())))
+}
+
+/// The cluster with that UUID or name as ConfigDB has it, whoever is set up under the name.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, naming those that there are; with [`exit::USAGE`] when the name is that of several.
+pub fn cluster_entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)> {
+    let uuid = Uuid::try_parse(wanted).ok();
+    let all: Vec<(Uuid, EdgeCluster)> = fleet.cluster_entries().collect();
+    let found: Vec<&(Uuid, EdgeCluster)> =
+        all.iter().filter(|(of, entry)| Some(*of) == uuid || entry.name == wanted).collect();
+    match found[..] {
+        [one] => Ok(one.clone()),
+        [] => Err(not_found("cluster", wanted, all.iter().map(|(_, entry)| entry.name.as_str()))),
+        _ => {
+            let uuids = candidates(found.iter().map(|(uuid, _)| uuid.to_string()));
+            Err(usage(anyhow!("{wanted:?} is the name of several clusters; choose one by its UUID: {uuids}")))
+        }
+    }
+}
+
+/// The deployment with that UUID, or `CLUSTER/NAME`, or a name that only one has; one that is being removed only where no other is meant.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there are several.
+pub fn deployment(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> {
+    let rows = fleet.deployments();
+    let uuid = Uuid::try_parse(wanted).ok();
+    let matches = |row: &&DeploymentRow| match wanted.split_once('/') {
+        Some((cluster, name)) => row.cluster == cluster && row.name == name,
+        None => Some(row.uuid) == uuid || row.name == wanted,
+    };
+    let mut found: Vec<&DeploymentRow> = rows.iter().filter(matches).collect();
+    if found.iter().any(|row| !row.is_being_removed()) {
+        found.retain(|row| !row.is_being_removed());
+    }
+    match found[..] {
+        [row] => Ok(row.clone()),
+        [] => Err(not_found("deployment", wanted, rows.iter().map(|row| format!("{}/{}", row.cluster, row.name)))),
+        _ => {
+            let choices =
+                found.iter().map(|row| format!("{}/{}", row.cluster, row.name)).collect::<Vec<_>>().join(", ");
+            Err(usage(anyhow!(
+                "{wanted:?} is the name of several deployments: {choices}; name one with its cluster or by UUID"
+            )))
+        }
+    }
+}
+
+/// The host with that id, which is its state disk, or that name; of several with one name the caller has to choose by cluster or id.
+///
+/// # Errors
+/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one, naming the candidates.
+pub fn host(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
+    let all = fleet.joining_hosts(None);
+    let (cluster, name) = match wanted.split_once('/') {
+        Some((cluster, name)) => (Some(cluster), name),
+        None => (None, wanted),
+    };
+    let id = Uuid::try_parse(name).ok();
+    let is_meant = |row: &&JoiningHostRow| {
+        cluster.is_none_or(|cluster| row.cluster == cluster) && (row.name == name || Some(row.id) == id)
+    };
+    let mut found: Vec<&JoiningHostRow> = all.iter().filter(is_meant).collect();
+    if found.iter().any(|row| !row.has_foreign_disk) {
+        // Whoever has the disk of another host may have its name as well, and is chosen by its own id.
+        found.retain(|row| !row.has_foreign_disk);
+    }
+    match found[..] {
+        [one] => Ok(one.clone()),
+        [] => {
+            // A host that is missing has not reached a join service, or not shown that it owns its TPM.
+            let error = not_found("host", wanted, all.iter().map(|row| format!("{}/{}", row.cluster, row.title())));
+            Err(error.context("among the hosts that have proven their TPM to a join service"))
+        }
+        _ => {
+            let meant = candidates(found.iter().map(|row| format!("{}/{}", row.cluster, row.id)));
+            Err(usage(anyhow!("{wanted:?} is the name of several hosts; choose one: {meant}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use configdb_schema::document::Info;
+    use fleet_view::bench::{Bench, CLUSTER};
+    use service_runtime::exit;
+
+    use super::*;
+
+    const FIRST: Uuid = Uuid::from_u128(0xA1);
+    const SECOND: Uuid = Uuid::from_u128(0xA2);
+
+    fn named(names: &[(Uuid, &str)]) -> Bench {
+        let mut bench = Bench::with_cluster();
+        for (uuid, name) in names {
+            bench.entry(*uuid, &Info { name: (*name).to_owned(), ..Info::default() });
+        }
+        bench
+    }
+
+    #[test]
+    fn an_object_is_found_by_its_name_and_taken_as_it_is_by_uuid() {
+        let bench = named(&[(FIRST, "Edge agent"), (SECOND, "Historian")]);
+        assert_eq!(object(&bench.fleet, "Historian").unwrap(), SECOND);
+        let unknown = Uuid::from_u128(0xFF);
+        assert_eq!(object(&bench.fleet, &unknown.to_string()).unwrap(), unknown, "it may be about to be written");
+        let error = object(&bench.fleet, "Histroian").unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
+        assert!(error.to_string().contains("did you mean \"Historian\"?"), "{error}");
+    }
+
+    #[test]
+    fn of_objects_with_one_name_the_caller_chooses() {
+        let error = object(&named(&[(FIRST, "Edge agent"), (SECOND, "Edge agent")]).fleet, "Edge agent").unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::USAGE);
+        assert!([FIRST, SECOND].iter().all(|uuid| error.to_string().contains(&uuid.to_string())), "{error}");
+    }
+
+    #[test]
+    fn a_cluster_of_the_console_is_found_as_one_of_the_broker_is() {
+        let rows = Bench::with_cluster().fleet.clusters();
+        assert_eq!(cluster_among(rows.clone(), "Paint_Shop").unwrap().uuid, CLUSTER);
+        assert_eq!(cluster_among(rows.clone(), &CLUSTER.to_string()).unwrap().name, "Paint_Shop");
+        assert_eq!(exit::code_of(&cluster_among(rows, "Body_Shop").unwrap_err()), exit::NOT_FOUND);
+    }
+}
