@@ -18,8 +18,8 @@ pub use access::{ApiToken, TokenScope};
 pub use account::EdgeAccount;
 pub use agent::AgentConfig;
 pub use attestation::{
-    AttestationPolicy, BootRules, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, PcrBank, PcrLock,
-    PcrRule, PolicySignature,
+    AttestationPolicy, BootRules, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, LocalUnlock,
+    PcrBank, PcrLock, PcrRule, PolicySignature,
 };
 pub use cluster::{
     AccountStep, EdgeCluster, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef,

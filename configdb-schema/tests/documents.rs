@@ -235,6 +235,11 @@ fn attestation_policies_name_registers_a_lock_and_who_vouches() {
         bad["boot"][key] = value;
         refused(&application::ATTESTATION_POLICY, &bad);
     }
+    let mut unlocking = good.clone();
+    unlocking["localUnlock"] = json!({"pcrs": [0]});
+    assert_eq!(accepted::<AttestationPolicy>(&unlocking).local_unlock.unwrap().pcrs, [0]);
+    unlocking["localUnlock"]["pcrs"] = json!([16]);
+    refused(&application::ATTESTATION_POLICY, &unlocking);
     let changed = |pointer: &str, value: Value| {
         let mut bad = good.clone();
         *bad.pointer_mut(pointer).unwrap() = value;

@@ -107,6 +107,7 @@ fn policy() -> &'static Policy {
             pcrs: [("4".to_owned(), PcrRule { expected, warn_only: false })].into(),
             boot: None,
             lock: PcrLock { pcr: 15, before: None, after: None },
+            local_unlock: None,
             endorsement: EndorsementRules {
                 require: EndorsementProof::Certificate,
                 manufacturers: vec![ROOT.to_owned()],

@@ -38,6 +38,7 @@ pub mod join {
         TicketContent,
         Renewal,
         Grant,
+        LocalUnlock,
         Membership,
         Component,
         File,

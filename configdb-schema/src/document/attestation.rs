@@ -23,6 +23,9 @@ pub struct AttestationPolicy {
     pub boot: Option<BootRules>,
     /// The register that a host extends when it takes its ticket.
     pub lock: PcrLock,
+    /// Members may open their disk by their TPM when nobody answers. None: they may not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_unlock: Option<LocalUnlock>,
     /// Which TPMs are trusted.
     pub endorsement: EndorsementRules,
     /// Who vouches for all that.
@@ -122,6 +125,15 @@ pub struct PcrLock {
     /// Its value once a host has joined, hexadecimal; None: `before`, extended with the cluster's id as an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+}
+
+/// A second key for a member's disk, which its TPM gives out without being asked by anybody.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct LocalUnlock {
+    /// Registers, 0 to 15, that must be as they were when the host was given its last ticket, beside those that the policy judges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pcrs: Vec<u8>,
 }
 
 /// Which TPMs are trusted.

@@ -161,6 +161,8 @@ config_table! {
         uuid: Option<Uuid>;
         /// New disks authenticate their sectors as well (dm-integrity).
         integrity: bool = true;
+        /// Where the policy allows it, a member's disk has a second key, sealed to the TPM, by which the host comes back when nobody answers; false: never, and one that is there is taken away.
+        local_unlock: bool = true;
         /// Directories of the host that lie on the state disk, as bind mounts, before anything of Kubernetes is started.
         directories: Vec<PathBuf> = DIRECTORIES.map(PathBuf::from).to_vec();
         /// The cryptsetup program.
@@ -217,6 +219,8 @@ config_table! {
     pub struct TimeoutsConfig {
         /// Rest after a failure before the lock.
         retry_ms: u64 = 30_000;
+        /// How long a member asks for the key of its disk before it takes the one that is sealed to its TPM.
+        local_unlock_ms: u64 = 60_000;
         /// Longest time from a ticket to the lock.
         lock_ms: u64 = 120_000, in 1_000..=u64::MAX;
         /// Longest time from the lock until the host is a member.
@@ -310,6 +314,7 @@ impl Config {
             distribution: self.kubernetes.distribution.name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             retry: ms(timeouts.retry_ms),
+            local_unlock_after: self.disk.local_unlock.then(|| ms(timeouts.local_unlock_ms)),
             lock_within: ms(timeouts.lock_ms),
             member_within: ms(timeouts.member_ms),
             renew_percent: self.renewal.at_percent,

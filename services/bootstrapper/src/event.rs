@@ -74,6 +74,21 @@ pub enum Task {
     Prepare(DiskFound),
     /// Unlock the state disk, and read the record on it.
     Unlock(Secret),
+    /// The same by the second key, which the TPM gives out.
+    UnlockSealed,
+    /// Extend the lock register with the cluster id that lies on the disk.
+    LockAgain,
+    /// Give the state disk a second key, sealed to the TPM, unless it has that already.
+    Seal {
+        /// Key of the disk.
+        key: Secret,
+        /// Registers that the second is sealed to.
+        selection: Selection,
+        /// What the lock register is extended with when nobody answers.
+        cluster_id: Hash,
+    },
+    /// Take the second key away.
+    RemoveSealedKey,
     /// Write the record.
     Save(NodeRecord),
     /// Extend the lock register, then quote.
@@ -119,7 +134,7 @@ pub enum Done {
     Done,
     /// Of [`Task::Inspect`].
     Inspected(Box<Inspection>),
-    /// Of [`Task::Unlock`].
+    /// Of [`Task::Unlock`] and [`Task::UnlockSealed`].
     Unlocked(Option<NodeRecord>),
     /// Of [`Task::Lock`]: the second quote.
     Locked(Vec<u8>),

@@ -4,14 +4,26 @@
 
 use std::collections::BTreeMap;
 
+use join_protocol::selection::{Bank, Selection};
 use serde::Deserialize;
+use uuid::Uuid;
 
-use crate::platform::Mark;
+use crate::platform::{Mark, SealedKey};
 
 /// Type of our token.
 pub const TOKEN_TYPE: &str = "sparkfleet";
 /// Its slot.
 pub const TOKEN_SLOT: &str = "0";
+/// Type of the token with a second key.
+pub const SEALED_TYPE: &str = "sparkfleet-tpm2";
+/// Its slot.
+pub const SEALED_SLOT: &str = "1";
+/// The key slot that only the cluster opens.
+pub const CLUSTER_KEY_SLOT: &str = "0";
+/// The key slot of the second key.
+pub const SEALED_KEY_SLOT: &str = "1";
+/// Bytes of either part of a sealed key, at most; those of known TPMs have some 200.
+const SEALED_BYTES_MAX: usize = 2048;
 /// The cipher.
 pub const CIPHER: &str = "aes-xts-plain64";
 
@@ -138,13 +150,39 @@ struct Token {
     kind: String,
     keyslots: Vec<String>,
     state: String,
+    generation: Option<Uuid>,
 }
 
-/// Reads the metadata of a header (`cryptsetup luksDump --dump-json-metadata`), checks every field of it, and gives the mark of our token.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SealedToken {
+    #[serde(rename = "type")]
+    kind: String,
+    keyslots: Vec<String>,
+    bank: String,
+    registers: Vec<u8>,
+    public: String,
+    private: String,
+}
+
+/// What the header of a state disk says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateHeader {
+    /// Mark of our token.
+    pub mark: Mark,
+    /// Drawn when the disk was made.
+    pub generation: Option<Uuid>,
+    /// The second key.
+    pub sealed: Option<SealedKey>,
+    /// There is a key slot for one.
+    pub has_second_slot: bool,
+}
+
+/// Reads the metadata of a header (`cryptsetup luksDump --dump-json-metadata`), checks every field of it, and gives what our tokens say.
 ///
 /// # Errors
 /// The first field that is unknown, missing or has another value than ours; or there is no token of ours.
-pub fn check_header(json: &[u8]) -> Result<Mark, HeaderFault> {
+pub fn check_header(json: &[u8]) -> Result<StateHeader, HeaderFault> {
     if json.len() > JSON_BYTES_MAX {
         return fault(format!("has {} bytes; at most {JSON_BYTES_MAX} are read", json.len()));
     }
@@ -166,7 +204,10 @@ pub fn check_header(json: &[u8]) -> Result<Mark, HeaderFault> {
         ];
         check(&format!("digests.{at}"), &rules)?;
     }
-    mark_of(&header.tokens)
+    let (mark, generation) = state_token(&header.tokens)?;
+    let sealed = header.tokens.get(SEALED_SLOT).map(sealed_token).transpose()?;
+    let has_second_slot = header.keyslots.contains_key(SEALED_KEY_SLOT);
+    Ok(StateHeader { mark, generation, sealed, has_second_slot })
 }
 
 fn check(place: &str, rules: &[(bool, &str)]) -> Result<(), HeaderFault> {
@@ -211,18 +252,40 @@ fn segment_rules(segment: &Segment) -> Vec<(bool, &'static str)> {
     ]
 }
 
-fn mark_of(tokens: &BTreeMap<String, serde_json::Value>) -> Result<Mark, HeaderFault> {
-    let [(slot, token)] = tokens.iter().collect::<Vec<_>>()[..] else {
-        return fault(format!("has {} tokens; a state disk has one, of type {TOKEN_TYPE}", tokens.len()));
+fn state_token(tokens: &BTreeMap<String, serde_json::Value>) -> Result<(Mark, Option<Uuid>), HeaderFault> {
+    if let Some(slot) = tokens.keys().find(|slot| *slot != TOKEN_SLOT && *slot != SEALED_SLOT) {
+        return fault(format!("tokens.{slot}: is none of a state disk, which has {TOKEN_TYPE} and {SEALED_TYPE}"));
+    }
+    let Some(token) = tokens.get(TOKEN_SLOT) else {
+        return fault(format!("has no token {TOKEN_SLOT} of type {TOKEN_TYPE}"));
     };
-    let token: Token = Token::deserialize(token).map_err(|error| HeaderFault(format!("tokens.{slot}: {error}")))?;
-    if slot != TOKEN_SLOT || token.kind != TOKEN_TYPE || !token.keyslots.is_empty() {
-        return fault(format!("tokens.{slot}: is not the token {TOKEN_TYPE} in slot {TOKEN_SLOT}"));
+    let at = format!("tokens.{TOKEN_SLOT}");
+    let token: Token = Token::deserialize(token).map_err(|error| HeaderFault(format!("{at}: {error}")))?;
+    if token.kind != TOKEN_TYPE || !token.keyslots.is_empty() {
+        return fault(format!("{at}: is not the token {TOKEN_TYPE} without a key slot"));
     }
     match [Mark::New, Mark::Initialised, Mark::Reset].into_iter().find(|mark| state_of(*mark) == token.state) {
-        Some(mark) => Ok(mark),
-        None => fault(format!("tokens.{slot}: state {:?} is not known", token.state)),
+        Some(mark) => Ok((mark, token.generation)),
+        None => fault(format!("{at}: state {:?} is not known", token.state)),
     }
+}
+
+fn sealed_token(token: &serde_json::Value) -> Result<SealedKey, HeaderFault> {
+    let at = format!("tokens.{SEALED_SLOT}");
+    let token: SealedToken = SealedToken::deserialize(token).map_err(|error| HeaderFault(format!("{at}: {error}")))?;
+    if token.kind != SEALED_TYPE || token.keyslots != [SEALED_KEY_SLOT] {
+        return fault(format!("{at}: is not the token {SEALED_TYPE} of key slot {SEALED_KEY_SLOT}"));
+    }
+    let selection = Bank::from_name(&token.bank).and_then(|bank| Selection::new(bank, token.registers));
+    let part = |name: &str, text: &str| match hex::decode(text) {
+        Ok(bytes) if (1..=SEALED_BYTES_MAX).contains(&bytes.len()) => Ok(bytes),
+        _ => fault(format!("{at}: {name} must be hexadecimal, 1 to {SEALED_BYTES_MAX} bytes")),
+    };
+    Ok(SealedKey {
+        selection: selection.ok_or_else(|| HeaderFault(format!("{at}: bank or registers are not known")))?,
+        public: part("public", &token.public)?,
+        private: part("private", &token.private)?,
+    })
 }
 
 const fn state_of(mark: Mark) -> &'static str {
@@ -235,8 +298,26 @@ const fn state_of(mark: Mark) -> &'static str {
 
 /// Our token, as it is imported.
 #[must_use]
-pub fn token(mark: Mark) -> String {
-    serde_json::json!({"type": TOKEN_TYPE, "keyslots": [], "state": state_of(mark)}).to_string()
+pub fn token(mark: Mark, generation: Option<Uuid>) -> String {
+    let mut token = serde_json::json!({"type": TOKEN_TYPE, "keyslots": [], "state": state_of(mark)});
+    if let Some(generation) = generation {
+        token["generation"] = serde_json::json!(generation);
+    }
+    token.to_string()
+}
+
+/// The token of a second key, as it is imported.
+#[must_use]
+pub fn token_of_sealed(sealed: &SealedKey) -> String {
+    serde_json::json!({
+        "type": SEALED_TYPE,
+        "keyslots": [SEALED_KEY_SLOT],
+        "bank": sealed.selection.bank().name(),
+        "registers": sealed.selection.registers(),
+        "public": hex::encode(&sealed.public),
+        "private": hex::encode(&sealed.private),
+    })
+    .to_string()
 }
 
 #[cfg(test)]
@@ -260,20 +341,61 @@ mod tests {
         })
     }
 
-    fn checked(header: &Value) -> Result<Mark, HeaderFault> {
+    fn checked(header: &Value) -> Result<StateHeader, HeaderFault> {
         check_header(header.to_string().as_bytes())
+    }
+
+    fn sealed() -> SealedKey {
+        let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
+        SealedKey { selection, public: vec![1, 2], private: vec![3] }
+    }
+
+    /// A header with a second key.
+    fn with_second_key() -> Value {
+        let mut header = header();
+        header["keyslots"]["1"] = header["keyslots"]["0"].clone();
+        header["tokens"]["1"] = serde_json::from_str(&token_of_sealed(&sealed())).unwrap();
+        header
     }
 
     #[test]
     fn our_header_is_read_with_its_mark() {
         for (mark, state) in [(Mark::New, "new"), (Mark::Initialised, "initialised"), (Mark::Reset, "reset")] {
-            let mut header = header();
-            header["tokens"]["0"] = serde_json::from_str(&token(mark)).unwrap();
-            assert_eq!((checked(&header), header["tokens"]["0"]["state"].as_str()), (Ok(mark), Some(state)));
+            for generation in [None, Some(Uuid::from_u128(7))] {
+                let mut header = header();
+                header["tokens"]["0"] = serde_json::from_str(&token(mark, generation)).unwrap();
+                assert_eq!(header["tokens"]["0"]["state"], state);
+                let wanted = StateHeader { mark, generation, sealed: None, has_second_slot: false };
+                assert_eq!(checked(&header), Ok(wanted));
+            }
         }
         let mut plain = header();
         plain["segments"]["0"].as_object_mut().unwrap().remove("integrity");
-        assert_eq!(checked(&plain), Ok(Mark::New));
+        assert_eq!(checked(&plain).map(|header| header.mark), Ok(Mark::New));
+    }
+
+    #[test]
+    fn a_second_key_is_read_as_it_was_written_and_no_other_is_believed() {
+        let read = checked(&with_second_key()).unwrap();
+        assert_eq!((read.sealed, read.has_second_slot), (Some(sealed()), true));
+        for (place, value, message) in [
+            ("type", json!("systemd-tpm2"), "is not the token sparkfleet-tpm2 of key slot 1"),
+            ("keyslots", json!(["0"]), "is not the token sparkfleet-tpm2 of key slot 1"),
+            ("bank", json!("sha1"), "bank or registers are not known"),
+            ("registers", json!([]), "bank or registers are not known"),
+            ("public", json!(""), "public must be hexadecimal, 1 to 2048 bytes"),
+            ("private", json!("00".repeat(2049)), "private must be hexadecimal, 1 to 2048 bytes"),
+            ("pin", json!(false), "unknown field `pin`"),
+        ] {
+            let mut changed = with_second_key();
+            changed["tokens"]["1"][place] = value;
+            let error = checked(&changed).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("LUKS2 header: tokens.1: {message}")), "{place}: {error}");
+        }
+        let mut interrupted = with_second_key();
+        interrupted["tokens"].as_object_mut().unwrap().remove("1");
+        let read = checked(&interrupted).unwrap();
+        assert_eq!((read.sealed, read.has_second_slot), (None, true), "a slot without its token is of no use");
     }
 
     #[test]
@@ -293,7 +415,8 @@ mod tests {
             ("/tokens/0/type", json!("systemd-tpm2"), "tokens.0: is not the token sparkfleet"),
             ("/tokens/0/state", json!("blank"), "tokens.0: state \"blank\" is not known"),
             ("/tokens/0/keyslots", json!(["0"]), "tokens.0: is not the token"),
-            ("/tokens", json!({}), "has 0 tokens"),
+            ("/tokens", json!({}), "has no token 0"),
+            ("/tokens", json!({"2": {"type": "clevis"}}), "tokens.2: is none of a state disk"),
             ("/segments", json!({}), "has no key slot, no segment"),
             (
                 "/config",

@@ -64,6 +64,19 @@ pub struct AttesterKeys {
     pub certificates: Vec<Vec<u8>>,
     /// Register that it locks.
     pub lock_register: u8,
+    /// It can seal a second key of the disk.
+    pub seals: bool,
+}
+
+/// A second key of a state disk as only the TPM that sealed it can give it out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedKey {
+    /// Registers that must be as they were, the lock register among them.
+    pub selection: Selection,
+    /// Public part, `TPMT_PUBLIC`; its policy is the digest of the registers.
+    pub public: Vec<u8>,
+    /// Private part, encrypted by the TPM.
+    pub private: Vec<u8>,
 }
 
 /// A TPM. Its methods may block for as long as a TPM takes; they are called one after another, off the event loop.
@@ -97,6 +110,30 @@ pub trait Attester: Send + fmt::Debug {
         Vec::new()
     }
 
+    /// Seals a secret: the TPM gives it out while these registers are as they are now and the lock register is as before a lock.
+    ///
+    /// # Errors
+    /// The TPM refuses, or cannot seal.
+    fn seal(&mut self, _secret: &Secret, _selection: &Selection) -> Outcome<SealedKey> {
+        Err(PlatformError("the TPM seals nothing".to_owned()))
+    }
+
+    /// True if sealing to these registers now would make a key that is given out in the same boots as this one.
+    ///
+    /// # Errors
+    /// The registers cannot be read.
+    fn is_sealed_to(&mut self, _sealed: &SealedKey, _selection: &Selection) -> Outcome<bool> {
+        Ok(false)
+    }
+
+    /// The secret of a sealed key.
+    ///
+    /// # Errors
+    /// Another TPM sealed it, a register is not as it was, or the host is locked.
+    fn unseal(&mut self, _sealed: &SealedKey) -> Outcome<Secret> {
+        Err(PlatformError("the TPM seals nothing".to_owned()))
+    }
+
     /// Extends the lock register with the cluster id (`TPM2_PCR_Event`). There is no way back but a reboot.
     ///
     /// # Errors
@@ -128,6 +165,10 @@ pub enum DiskFound {
         mark: Mark,
         /// It is open, and its files can be read and written.
         open: bool,
+        /// Drawn when it was made, so that its key is another one than before; None: it was made without.
+        generation: Option<Uuid>,
+        /// It has a second key, sealed to a TPM.
+        is_sealed: bool,
     },
 }
 
@@ -167,6 +208,43 @@ pub trait StateDisk: Send + fmt::Debug {
     /// # Errors
     /// It did not come about.
     fn set_key<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Outcome<()>>;
+
+    /// The second key, if it has one.
+    ///
+    /// # Errors
+    /// The header cannot be read.
+    fn sealed_key(&mut self) -> BoxFuture<'_, Outcome<Option<SealedKey>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Opens the disk of a member with its second key, unsealed.
+    ///
+    /// # Errors
+    /// [`UnlockError`]; the disk is then as it was.
+    fn unlock_sealed<'a>(&'a mut self, _key: &'a Secret) -> BoxFuture<'a, Result<(), UnlockError>> {
+        Box::pin(std::future::ready(Err(UnlockError::WrongKey)))
+    }
+
+    /// Gives the disk, which `key` opens, a second key, in place of the one that it has.
+    ///
+    /// # Errors
+    /// It did not come about; the disk may then have no second key.
+    fn set_sealed_key<'a>(
+        &'a mut self,
+        _key: &'a Secret,
+        _second: &'a Secret,
+        _sealed: &'a SealedKey,
+    ) -> BoxFuture<'a, Outcome<()>> {
+        Box::pin(std::future::ready(Err(PlatformError("the disk takes no second key".to_owned()))))
+    }
+
+    /// Takes the second key away, if it has one.
+    ///
+    /// # Errors
+    /// It is still there.
+    fn remove_sealed_key(&mut self) -> BoxFuture<'_, Outcome<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Makes the directories of the host in which Kubernetes keeps its state lie on this disk, which is open. `is_member`: it holds them already. What lies there is not mounted again.
     ///

@@ -14,6 +14,7 @@
 mod commands;
 mod failing;
 mod join_session;
+mod local;
 mod report;
 mod work;
 
@@ -61,6 +62,8 @@ pub struct Settings {
     pub version: String,
     /// How long a kind rests after work before the lock failed.
     pub retry: Duration,
+    /// How long a member asks for the key of its disk before it takes the second one, from its TPM. None: it never does.
+    pub local_unlock_after: Option<Duration>,
     /// How long it may take from a ticket to the lock.
     pub lock_within: Duration,
     /// How long it may take from the lock until the host is a member.
@@ -114,6 +117,12 @@ impl Turn {
 pub struct State {
     settings: Settings,
     phase: Phase,
+    /// The disk has a second key.
+    is_sealed: bool,
+    /// When the second key is taken, if nobody answers.
+    unlocks_at: Option<Duration>,
+    /// Why the disk has no second key although it could.
+    seal_fault: Option<String>,
     /// Has looked around and made a disk once; a disk that is still to be made then is an error.
     prepared: bool,
     host: Option<HostSettings>,
@@ -151,6 +160,9 @@ impl State {
         let mut state = Self {
             settings,
             phase: Phase::Looking,
+            is_sealed: false,
+            unlocks_at: None,
+            seal_fault: None,
             prepared: false,
             host: None,
             tracks: Vec::new(),
@@ -197,7 +209,8 @@ impl State {
             Phase::Member { until } => Some(*until),
             Phase::Working => self.work.as_ref().map(|work| work.until),
             Phase::Ended => return None,
-            Phase::Looking | Phase::Preparing | Phase::Asking | Phase::Rebooting(_) => None,
+            Phase::Asking => self.unlocks_at,
+            Phase::Looking | Phase::Preparing | Phase::Rebooting(_) => None,
         };
         self.tracks.iter().filter_map(JoinSession::next_deadline).chain(of_phase).min()
     }
@@ -258,19 +271,21 @@ impl State {
                 };
                 self.end(Ending::Reboot(reason));
             }
+            (Phase::Asking, Err(error)) => tracing::warn!(%error, "the second key of the disk is still there"),
             (Phase::Looking | Phase::Asking | Phase::Member { .. } | Phase::Ended, _) => {}
         }
     }
 
     fn on_inspected(&mut self, inspection: Inspection, turn: &mut Turn) {
         let decision = decide(inspection.locked, inspection.disk, inspection.record.as_ref());
-        let DiskFound::Ours { uuid, .. } = inspection.disk else {
+        let DiskFound::Ours { uuid, is_sealed, .. } = inspection.disk else {
             return match decision {
                 Decision::Blocked(reason) => self.end(Ending::Blocked(reason.to_owned())),
                 _ if self.prepared => self.end(Ending::Blocked("the state disk is blank again".to_owned())),
                 _ => self.prepare(inspection.disk),
             };
         };
+        self.is_sealed = is_sealed;
         match decision {
             Decision::Blocked(reason) => self.end(Ending::Blocked(reason.to_owned())),
             Decision::Prepare if self.prepared => {
@@ -278,11 +293,17 @@ impl State {
             }
             Decision::Prepare => self.prepare(inspection.disk),
             Decision::Join => self.ask(Kind::Join, uuid, inspection, turn),
-            Decision::Rejoin => self.ask(Kind::Rejoin, uuid, inspection, turn),
+            Decision::Rejoin => {
+                let after = self.settings.local_unlock_after.filter(|_| is_sealed);
+                self.unlocks_at = after.map(|after| turn.now.mono + after);
+                self.ask(Kind::Rejoin, uuid, inspection, turn);
+            }
             Decision::Member { unmarked } => {
                 self.is_committed = true;
                 let believed = self.settings.clock_believed && turn.now.wall >= CLOCK_MIN;
-                if believed && is_due(&inspection.certificates, self.settings.renew_percent, turn.now.wall) {
+                let is_due = || is_due(&inspection.certificates, self.settings.renew_percent, turn.now.wall);
+                // Who can come back without being asked hears by this whether it still may.
+                if is_sealed || (believed && is_due()) {
                     self.renews = Some(Box::new((uuid, inspection)));
                 }
                 let marked = unmarked.then_some(Step::MarkMember);
@@ -304,7 +325,11 @@ impl State {
 
     fn ask(&mut self, kind: Kind, disk: Uuid, inspection: Inspection, turn: &mut Turn) {
         self.birth(disk, &inspection);
-        let Inspection { keys, identity, .. } = inspection;
+        let Inspection { keys, identity, disk: found, .. } = inspection;
+        let disk_generation = match found {
+            DiskFound::Ours { generation, .. } => generation.map(Uuid::into_bytes),
+            DiskFound::Blank => None,
+        };
         let settings = HostSettings {
             address: Address::of_disk(&*self.settings.group, disk),
             disk,
@@ -323,6 +348,8 @@ impl State {
                 ssh_host_key: identity.ssh_host_key,
                 principals: identity.principals,
                 node_password_hash: None,
+                disk_generation,
+                local_unlock: keys.seals && self.settings.local_unlock_after.is_some(),
             },
             anchor: self.settings.anchor.clone(),
         };
@@ -368,6 +395,7 @@ impl State {
                 return self.on_marked(Some(TaskError("the state disk could not be marked in time".to_owned())), turn);
             }
             Phase::Member { until } if *until <= mono => return self.end(Ending::Member),
+            Phase::Asking if self.unlocks_at.is_some_and(|at| at <= mono) => return self.unlock_locally(turn),
             Phase::Working if self.work.as_ref().is_some_and(|work| work.until <= mono) => {
                 self.cancel();
                 return self.step_failed(&TaskError("it took too long".to_owned()), turn);
@@ -452,6 +480,7 @@ impl State {
                 MachineEffect::Refused(refusal) => {
                     self.node.refusals += 1;
                     tracing::warn!(kind = kind.name(), refusal = %refusal, "refused");
+                    self.heed(kind, refusal.code);
                     self.node.last_error = Some(format!("{kind} refused: {refusal}"));
                 }
                 MachineEffect::Hindered { reason } => self.hindered(reason),

@@ -12,13 +12,14 @@ use bootstrapper::adapters::cryptsetup::CryptsetupDisk;
 use bootstrapper::adapters::directories::StateDirectories;
 use bootstrapper::adapters::files::mode_of;
 use bootstrapper::config::{Config, DiskConfig, PathsConfig};
-use bootstrapper::platform::{DiskFound, Mark, StateDisk as _, UnlockError};
+use bootstrapper::platform::{DiskFound, Mark, SealedKey, StateDisk as _, UnlockError};
 use join_protocol::secret::Secret;
+use join_protocol::selection::{Bank, Selection};
 use programs::CRYPTSETUP;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-struct Bench {
+pub struct Bench {
     root: TempDir,
     format: bool,
     uuid: Option<Uuid>,
@@ -26,7 +27,7 @@ struct Bench {
 
 impl Bench {
     /// A disk of zeros.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let bench = Self { root: tempfile::tempdir().unwrap(), format: true, uuid: None };
         programs::install(bench.root.path());
         fs::File::create(bench.at("dev/state")).unwrap().set_len(20 * 1024 * 1024).unwrap();
@@ -37,7 +38,7 @@ impl Bench {
         self.root.path().join(path)
     }
 
-    fn disk(&self) -> CryptsetupDisk {
+    pub fn disk(&self) -> CryptsetupDisk {
         let config = Config {
             disk: DiskConfig {
                 device: "/dev/state".into(),
@@ -57,12 +58,27 @@ impl Bench {
     }
 
     /// Off and on: nothing is mapped, what lay in `/run` is gone.
-    fn reboot(&self) {
+    pub fn reboot(&self) {
         programs::reboot(self.root.path());
     }
 
+    /// What a look shows, but for what was drawn.
     async fn found(&self) -> Result<DiskFound, String> {
-        self.disk().inspect().await.map_err(|error| error.0)
+        let found = self.disk().inspect().await.map_err(|error| error.0)?;
+        Ok(match found {
+            DiskFound::Ours { uuid, mark, open, is_sealed, .. } => {
+                DiskFound::Ours { uuid, mark, open, generation: None, is_sealed }
+            }
+            DiskFound::Blank => DiskFound::Blank,
+        })
+    }
+
+    /// What was drawn when it was made.
+    async fn generation(&self) -> Uuid {
+        let DiskFound::Ours { generation: Some(generation), .. } = self.disk().inspect().await.unwrap() else {
+            panic!("the disk was made without");
+        };
+        generation
     }
 
     fn cryptsetup(&self, arguments: &[&str]) {
@@ -86,12 +102,12 @@ impl Bench {
     }
 }
 
-fn key(byte: u8) -> Secret {
+pub fn key(byte: u8) -> Secret {
     Secret::new([byte; 32])
 }
 
 fn ours(uuid: Uuid, mark: Mark, open: bool) -> Result<DiskFound, String> {
-    Ok(DiskFound::Ours { uuid, mark, open })
+    Ok(DiskFound::Ours { uuid, mark, open, generation: None, is_sealed: false })
 }
 
 #[tokio::test]
@@ -102,6 +118,7 @@ async fn a_disk_is_made_given_its_key_marked_and_opened_again_after_a_reboot() {
     assert_eq!(bench.found().await, ours(uuid, Mark::New, true));
     assert_eq!(mode_of(&bench.at("run/sparkfleet/state.key")), Ok(0o600));
 
+    let generation = bench.generation().await;
     // As often as it takes.
     for _ in 0..2 {
         bench.disk().set_key(&key(7)).await.unwrap();
@@ -128,10 +145,12 @@ async fn a_disk_is_made_given_its_key_marked_and_opened_again_after_a_reboot() {
 
     bench.disk().mark(Mark::Reset).await.unwrap();
     bench.reboot();
-    let found = bench.found().await;
-    assert_eq!(found, ours(uuid, Mark::Reset, false));
-    assert_eq!(bench.disk().prepare(&found.unwrap()).await, Ok(uuid), "it keeps its UUID, by which the host speaks");
+    assert_eq!(bench.found().await, ours(uuid, Mark::Reset, false));
+    assert_eq!(bench.generation().await, generation, "marks leave it as it is");
+    let found = bench.disk().inspect().await.unwrap();
+    assert_eq!(bench.disk().prepare(&found).await, Ok(uuid), "it keeps its UUID, by which the host speaks");
     assert_eq!(bench.found().await, ours(uuid, Mark::New, true));
+    assert_ne!(bench.generation().await, generation, "and has another key");
     assert_eq!(bench.disk().set_key(&key(7)).await, Ok(()));
 
     let commands = fs::read_to_string(bench.at("commands")).unwrap();
@@ -169,7 +188,7 @@ async fn a_disk_that_cannot_be_read_is_told_and_never_made_anew() {
     let before = bench.content();
     let error = bench.found().await.unwrap_err();
     assert!(error.contains("holds something that is no LUKS2 header, and is not touched"), "{error}");
-    for pretended in [DiskFound::Blank, DiskFound::Ours { uuid, mark: Mark::New, open: false }] {
+    for pretended in [DiskFound::Blank, ours(uuid, Mark::New, false).unwrap()] {
         bench.disk().prepare(&pretended).await.unwrap_err();
     }
     assert!(bench.content() == before, "not a byte was written");
@@ -203,7 +222,7 @@ async fn a_disk_of_somebody_else_is_not_touched() {
         &file,
     ]);
     let error = bench.found().await.unwrap_err();
-    assert!(error.contains("LUKS2 header: has 0 tokens") && error.ends_with("it is not touched"), "{error}");
+    assert!(error.contains("LUKS2 header: has no token 0") && error.ends_with("it is not touched"), "{error}");
 }
 
 #[tokio::test]
@@ -238,13 +257,45 @@ async fn no_disk_is_made_anew_unless_the_configuration_says_so_and_a_members_nev
     bench.format = true;
     let uuid = bench.disk().prepare(&DiskFound::Blank).await.unwrap();
     bench.disk().mark(Mark::Initialised).await.unwrap();
-    let member = DiskFound::Ours { uuid, mark: Mark::Initialised, open: true };
+    let member = ours(uuid, Mark::Initialised, true).unwrap();
     let error = bench.disk().prepare(&member).await.unwrap_err().0;
     assert!(error.ends_with("is a member's and is not made anew"), "{error}");
     // Nor if it pretends to be another while it is looked at.
-    let pretended = DiskFound::Ours { uuid, mark: Mark::New, open: true };
+    let pretended = ours(uuid, Mark::New, true).unwrap();
     let error = bench.disk().prepare(&pretended).await.unwrap_err().0;
     assert!(error.ends_with("changed while it was looked at"), "{error}");
+}
+
+#[tokio::test]
+async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_its_token_is_cleared() {
+    let bench = Bench::new();
+    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    bench.disk().set_key(&key(7)).await.unwrap();
+    bench.disk().mark(Mark::Initialised).await.unwrap();
+    let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
+    let sealed = |byte| SealedKey { selection: selection.clone(), public: vec![byte; 80], private: vec![byte; 160] };
+    bench.disk().set_sealed_key(&key(9), &key(1), &sealed(1)).await.unwrap_err();
+    assert_eq!(bench.disk().sealed_key().await, Ok(None), "only who opens the disk gives it another key");
+    // Again with another, in place of the first.
+    for byte in [1, 2] {
+        bench.disk().set_sealed_key(&key(7), &key(byte), &sealed(byte)).await.unwrap();
+        assert_eq!(bench.disk().sealed_key().await, Ok(Some(sealed(byte))));
+    }
+    bench.reboot();
+    assert!(matches!(bench.found().await, Ok(DiskFound::Ours { is_sealed: true, open: false, .. })));
+    for wrong in [1, 7] {
+        assert_eq!(bench.disk().unlock_sealed(&key(wrong)).await, Err(UnlockError::WrongKey), "of another slot");
+    }
+    assert_eq!(bench.disk().unlock(&key(2)).await, Err(UnlockError::WrongKey));
+    bench.disk().unlock_sealed(&key(2)).await.unwrap();
+    // Killed between the removal of the token and that of the key slot.
+    bench.cryptsetup(&["token", "remove", "--token-id", "1"]);
+    assert!(matches!(bench.found().await, Ok(DiskFound::Ours { is_sealed: false, open: true, .. })));
+    bench.disk().remove_sealed_key().await.unwrap();
+    bench.reboot();
+    bench.disk().unlock_sealed(&key(2)).await.unwrap_err();
+    bench.disk().unlock(&key(7)).await.unwrap();
+    assert!(bench.names("run/sparkfleet").is_empty(), "no key is left");
 }
 
 #[tokio::test]

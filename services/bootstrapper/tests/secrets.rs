@@ -87,12 +87,14 @@ async fn no_secret_is_in_a_log_a_metric_a_status_or_a_file_for_others() {
     let log = fs::read_to_string(&log).unwrap();
     assert!(log.contains("kubeadm join failed, and is reset"), "the log is there");
 
+    let header: serde_json::Value = serde_json::from_slice(&fs::read(root.join("disk.json")).unwrap()).unwrap();
+    let generation: Uuid = serde_json::from_value(header["generation"].clone()).unwrap();
     let secrets = [
         TOKEN.to_owned(),
         TOKEN.split('.').next_back().unwrap().to_owned(),
         NODE_PASSWORD.to_owned(),
         KEY_FILE.to_owned(),
-        hex::encode(master().state_disk_key(disk).expose()),
+        hex::encode(master().state_disk_key(disk, Some(generation.as_bytes())).expose()),
         hex::encode(master().measurement_secret().expose()),
     ];
     for (place, text) in [("log", &log), ("metrics", &site.heard), ("status", &status)] {

@@ -1,6 +1,7 @@
 //! Hosts with TPMs of their own (swtpm), side by side, over a real Mosquitto: endorsement key and its certificate, attestation key, activation, quote, ticket, lock, second quote.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
+use crate::disk::{Bench, key};
 use crate::support;
 
 use std::io::{Read as _, Write as _};
@@ -13,12 +14,13 @@ use bootstrapper::Ending;
 use bootstrapper::adapters::simulated::SimulatedHost;
 use bootstrapper::adapters::tpm::TpmAttester;
 use bootstrapper::config::{AttestationConfig, RenewalConfig};
-use bootstrapper::platform::Attester as _;
+use bootstrapper::platform::{Attester as _, DiskFound, Mark, StateDisk as _};
 use join_attestation::event_log::Event;
 use join_attestation::{EventLog, Hash, Policy, TpmVerifier};
 use join_protocol::attestation::{HostKeys, Verifier as _};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::secret::Secret;
+use join_protocol::selection::{Bank, Selection};
 use join_protocol::terms::Variant;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -435,5 +437,58 @@ fn a_secret_that_the_tpm_gives_out_cannot_be_read_on_its_wires() {
     let credential = verifier.make_credential(&host, &secret, &Secret::new([7; 32])).unwrap();
     assert_eq!(attester.activate_credential(&credential).unwrap().expose(), secret.expose());
     assert!(tap.has(&keys.endorsement), "the tap sees what is not secret");
-    assert!(!tap.has(secret.expose()), "what the answer holds is encrypted");
+    let sealed = attester.seal(&key(0xC6), &Selection::new(Bank::Sha256, [4]).unwrap()).unwrap();
+    assert_eq!(attester.unseal(&sealed).unwrap().expose(), key(0xC6).expose());
+    assert!(tap.has(&sealed.public), "it sees what is sealed");
+    let is_seen = [secret.expose(), key(0xC6).expose()].map(|secret| tap.has(secret));
+    assert_eq!(is_seen, [false, false], "what answers hold is encrypted");
+}
+
+#[tokio::test]
+async fn the_tpm_gives_out_the_second_key_of_a_disk_after_the_same_boot_before_the_lock_and_never_else() {
+    let (mut machine, other, bench) = (Machine::new(1), Machine::new(2), Bench::new());
+    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    bench.disk().set_key(&key(7)).await.unwrap();
+    bench.disk().mark(Mark::Initialised).await.unwrap();
+    let selection = Selection::new(Bank::Sha256, [4, 11]).unwrap();
+    // A member seals when it is locked.
+    let mut attester = machine.attester();
+    attester.quote(&[0; 32], &Selection::new(Bank::Sha256, [4, 11, 15]).unwrap()).unwrap();
+    attester.lock(&[9; 32]).unwrap();
+    // What is measured later was not judged, and is not there when the key is asked for.
+    machine.tpm.write("event.bin", b"a later phase");
+    machine.tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
+    let sealed = attester.seal(&key(2), &selection).unwrap();
+    assert_eq!(sealed.selection.registers(), [4, 11, 15], "and to the lock register");
+    bench.disk().set_sealed_key(&key(7), &key(2), &sealed).await.unwrap();
+    attester.unseal(&sealed).unwrap_err();
+    let fewer = Selection::new(Bank::Sha256, [4]).unwrap();
+    assert_eq!(
+        (attester.is_sealed_to(&sealed, &selection), attester.is_sealed_to(&sealed, &fewer)),
+        (Ok(true), Ok(false))
+    );
+    let keys = attester.keys().unwrap();
+    drop(attester);
+
+    machine.reboot();
+    bench.reboot();
+    let sealed = bench.disk().sealed_key().await.unwrap().unwrap();
+    let mut attester = machine.attester();
+    let second = attester.unseal(&sealed).unwrap();
+    assert_eq!(attester.keys().unwrap(), keys);
+    bench.disk().unlock_sealed(&second).await.unwrap();
+    attester.lock(&[9; 32]).unwrap();
+    let error = attester.unseal(&sealed).unwrap_err().0;
+    assert!(error.contains("registers are not as they were"), "{error}");
+    other.attester().unseal(&sealed).unwrap_err();
+    drop(attester);
+
+    // Another image.
+    machine.reboot();
+    machine.tpm.write("event.bin", b"another image");
+    machine.tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
+    let mut attester = machine.attester();
+    attester.unseal(&sealed).unwrap_err();
+    assert_eq!(attester.is_sealed_to(&sealed, &selection), Ok(false));
+    attester.keys().unwrap();
 }

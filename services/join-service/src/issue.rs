@@ -8,6 +8,7 @@ use join_protocol::message::grant::{Grant, Membership};
 use join_protocol::message::renewal::Renewal;
 use join_protocol::message::ticket::Given;
 use join_protocol::secret::{Secret, SecretBytes};
+use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, Role};
 use join_tickets::certificate::Purpose;
 use join_tickets::kubeadm::BootstrapToken;
@@ -26,7 +27,7 @@ const KUBEADM_GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 const K3S_GROUP: &str = "system:bootstrappers:k3s:default-node-token";
 
 /// What tickets are made of.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Issuing<'a> {
     /// Keys of the cluster.
     pub keys: &'a dyn KeyProvider,
@@ -34,6 +35,8 @@ pub struct Issuing<'a> {
     pub kubernetes: &'a KubernetesTrust,
     /// The configuration.
     pub settings: &'a Settings,
+    /// What the second key of a disk is sealed to, if the policy wants one.
+    pub local_unlock: Option<Selection>,
     /// UTC ms.
     pub wall_ms: u64,
 }
@@ -74,8 +77,9 @@ impl Issuing<'_> {
             Kind::Join => Some(self.membership(verified, admission, token, randomness)?),
             _ => None,
         };
-        let disk_key = self.keys.state_disk_key(admission.disk);
-        let grant = Grant { disk_key, measurement_secret, measurement_salt, membership, setup: None };
+        let disk_key = self.keys.state_disk_key(admission.disk, verified.body().disk_generation.as_ref());
+        let local_unlock = self.local_unlock.clone().filter(|_| verified.body().local_unlock);
+        let grant = Grant { disk_key, measurement_secret, measurement_salt, membership, setup: None, local_unlock };
         Ok(Given::Grant(Box::new(grant)))
     }
 
@@ -83,7 +87,13 @@ impl Issuing<'_> {
     fn renewal(&self, verified: &Verified, admission: &Admission, randomness: &Secret) -> Result<Renewal, String> {
         let (ssh_authority, ssh_host_certificate) = self.ssh(verified, admission, randomness)?;
         let kubelet_certificate = self.kubelet(verified, admission, randomness)?;
-        Ok(Renewal { node_name: admission.name.clone(), kubelet_certificate, ssh_authority, ssh_host_certificate })
+        Ok(Renewal {
+            node_name: admission.name.clone(),
+            kubelet_certificate,
+            ssh_authority,
+            ssh_host_certificate,
+            local_unlock: verified.body().local_unlock && self.local_unlock.is_some(),
+        })
     }
 
     fn membership(

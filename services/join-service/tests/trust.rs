@@ -55,9 +55,9 @@ fn a_certificate_of_another_key_cluster_or_purpose_is_refused_at_the_start() {
 #[test]
 fn keys_follow_from_the_master_secret_and_the_cluster_alone() {
     let disk = Uuid::from_u128(5);
-    let key = |files: &Files, cluster| cluster_keys(files, cluster).unwrap().state_disk_key(disk);
+    let key = |files: &Files, cluster| cluster_keys(files, cluster).unwrap().state_disk_key(disk, None);
     let alone: Files = files(0).into_iter().filter(|(name, _)| name == "master.key").collect();
-    assert_eq!(key(&alone, CLUSTER), Trust::read(&files(1), CLUSTER).unwrap().keys.state_disk_key(disk));
+    assert_eq!(key(&alone, CLUSTER), Trust::read(&files(1), CLUSTER).unwrap().keys.state_disk_key(disk, None));
     assert_ne!(key(&alone, CLUSTER), key(&alone, Uuid::from_u128(9)), "without a salt it follows from the cluster");
     let shown = format!("{:?}", Trust::read(&files(0), CLUSTER).unwrap());
     assert!(!shown.contains("4b4b") && !shown.contains("hush"), "{shown}");

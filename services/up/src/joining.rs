@@ -95,6 +95,7 @@ impl Joining {
             pcrs: reference_values()?,
             boot: None,
             lock: PcrLock { pcr: lock, before: None, after: None },
+            local_unlock: None,
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,
                 manufacturers: Vec::new(),

@@ -20,8 +20,11 @@ use super::command::{Command, Output};
 use super::directories::StateDirectories;
 use super::files::{below, remove, write};
 use crate::config::{Config, DiskConfig};
-use crate::luks::{CIPHER, check_header, token};
-use crate::platform::{DiskFound, Mark, Outcome, PlatformError, StateDisk, UnlockError};
+use crate::luks::{
+    CIPHER, CLUSTER_KEY_SLOT, SEALED_KEY_SLOT, SEALED_SLOT, StateHeader, TOKEN_SLOT, check_header, token,
+    token_of_sealed,
+};
+use crate::platform::{DiskFound, Mark, Outcome, PlatformError, SealedKey, StateDisk, UnlockError};
 
 /// So much of a disk must be zero for it to be called blank: more than every partition table, file system and volume manager leaves free at its beginning.
 const BLANK_BYTES: u64 = 4 * 1024 * 1024;
@@ -98,8 +101,8 @@ impl CryptsetupDisk {
         self.mapped.exists() && mounts.lines().any(is_it)
     }
 
-    /// Copies the header, and checks the copy. Gives the copy, the UUID and the mark.
-    async fn checked_header(&self) -> Outcome<(Removed, Uuid, Mark)> {
+    /// Copies the header, and checks the copy. Gives the copy, the UUID and what the tokens say.
+    async fn checked_header(&self) -> Outcome<(Removed, Uuid, StateHeader)> {
         let about =
             |why: &dyn std::fmt::Display| PlatformError::new(format_args!("state disk {}", self.device.display()), why);
         let copy = Removed(self.run.join(format!("header-{}", Uuid::new_v4().simple())));
@@ -111,12 +114,12 @@ impl CryptsetupDisk {
         })?;
         let json = self.cryptsetup().arguments([Path::new("luksDump"), Path::new("--dump-json-metadata"), &copy.0]);
         let json = json.succeed().await.map_err(|error| about(&error))?;
-        let mark = check_header(&json).map_err(|error| about(&format_args!("{error}; it is not touched")))?;
+        let header = check_header(&json).map_err(|error| about(&format_args!("{error}; it is not touched")))?;
         let uuid = self.cryptsetup().arguments([Path::new("luksUUID"), &copy.0]).succeed().await;
         let uuid = uuid.map_err(|error| about(&error))?;
         let uuid = std::str::from_utf8(&uuid).ok().and_then(|text| text.trim().parse().ok());
         let uuid = uuid.filter(|uuid: &Uuid| !uuid.is_nil()).ok_or_else(|| about(&"has no UUID"))?;
-        Ok((copy, uuid, mark))
+        Ok((copy, uuid, header))
     }
 
     /// True if the first bytes of the device are all zero.
@@ -139,17 +142,18 @@ impl CryptsetupDisk {
         if self.is_blank()? {
             return Ok(DiskFound::Blank);
         }
-        let (_, uuid, mark) = self.checked_header().await?;
+        let (_, uuid, header) = self.checked_header().await?;
         if let Some(wanted) = self.config.uuid.filter(|wanted| *wanted != uuid) {
             let name = self.device.display();
             return Err(PlatformError(format!("state disk {name} has the UUID {uuid}, and disk.uuid is {wanted}")));
         }
-        Ok(DiskFound::Ours { uuid, mark, open: self.is_open() })
+        let StateHeader { mark, generation, sealed, .. } = header;
+        Ok(DiskFound::Ours { uuid, mark, open: self.is_open(), generation, is_sealed: sealed.is_some() })
     }
 
     /// Whether this key opens the disk. Needs no device mapper.
-    async fn opens(&self, header: Option<&Path>, key: &Secret) -> Outcome<bool> {
-        let mut command = self.cryptsetup().arguments(["open", "--test-passphrase", "--key-slot", "0"]);
+    async fn opens(&self, header: Option<&Path>, slot: &str, key: &Secret) -> Outcome<bool> {
+        let mut command = self.cryptsetup().arguments(["open", "--test-passphrase", "--key-slot", slot]);
         if let Some(header) = header {
             command = command.arguments([Path::new("--header"), header]);
         }
@@ -185,18 +189,19 @@ impl CryptsetupDisk {
         let format =
             format.arguments(["--sector-size", "4096", "--cipher", CIPHER, "--key-size", "512", "--hash", "sha256"]);
         let format = format.arguments(PBKDF);
-        let mut format = format.arguments(["--key-slot", "0", "--key-file"]).arguments([&key]);
+        let mut format = format.arguments(["--key-slot", CLUSTER_KEY_SLOT, "--key-file"]).arguments([&key]);
         if self.config.integrity {
             format = format.arguments(["--integrity", "hmac-sha256"]);
         }
         format.arguments([&self.device]).succeed().await?;
-        self.write_token(Mark::New).await
+        // Its key follows from this, too: who knew that of the disk before knows nothing of this one.
+        self.import_token(TOKEN_SLOT, &token(Mark::New, Some(Uuid::new_v4())), false).await
     }
 
-    async fn write_token(&self, mark: Mark) -> Outcome<()> {
-        let replace: &[&str] = if mark == Mark::New { &[] } else { &["--token-replace"] };
-        let command = self.cryptsetup().arguments(["token", "import", "--token-id", "0", "--json-file", "-"]);
-        command.arguments(replace).arguments([&self.device]).input(token(mark).as_bytes()).succeed().await.map(drop)
+    async fn import_token(&self, slot: &str, token: &str, is_there: bool) -> Outcome<()> {
+        let replace: &[&str] = if is_there { &["--token-replace"] } else { &[] };
+        let command = self.cryptsetup().arguments(["token", "import", "--token-id", slot, "--json-file", "-"]);
+        command.arguments(replace).arguments([&self.device]).input(token.as_bytes()).succeed().await.map(drop)
     }
 
     async fn close(&self) -> Outcome<()> {
@@ -244,20 +249,21 @@ impl CryptsetupDisk {
         Ok(uuid)
     }
 
-    async fn open_with(&self, key: &Secret) -> Result<(), UnlockError> {
+    async fn open_with(&self, slot: &str, key: &Secret) -> Result<(), UnlockError> {
         if self.is_open() {
             return Ok(());
         }
-        let (copy, _, mark) = self.checked_header().await?;
-        if mark != Mark::Initialised {
+        let (copy, _, header) = self.checked_header().await?;
+        if header.mark != Mark::Initialised {
             return Err(PlatformError("the state disk is no member's".to_owned()).into());
         }
-        if !self.opens(Some(&copy.0), key).await? {
+        if !self.opens(Some(&copy.0), slot, key).await? {
             return Err(UnlockError::WrongKey);
         }
         if !self.mapped.exists() {
             let open =
                 self.cryptsetup().arguments(["open", "--type", "luks2", "--key-file", "-", "--keyfile-size", "32"]);
+            let open = open.arguments(["--key-slot", slot]);
             let open = open.arguments([Path::new("--header"), &copy.0, &self.device]);
             let output = open.arguments([&self.config.mapping]).input(key.expose()).run().await?;
             match output.code {
@@ -270,16 +276,17 @@ impl CryptsetupDisk {
     }
 
     async fn change_key(&self, key: &Secret) -> Outcome<()> {
-        if !self.opens(None, key).await? {
+        if !self.opens(None, CLUSTER_KEY_SLOT, key).await? {
             let next = Removed(self.run.join(format!("next-{}.key", Uuid::new_v4().simple())));
             write(&next.0, key.expose(), OWNER_ONLY)?;
-            let change = self.cryptsetup().arguments(["luksChangeKey", "--key-slot", "0"]).arguments(PBKDF);
+            let change =
+                self.cryptsetup().arguments(["luksChangeKey", "--key-slot", CLUSTER_KEY_SLOT]).arguments(PBKDF);
             change
                 .arguments(["--key-file"])
                 .arguments([&self.temporary_key(), &self.device, &next.0])
                 .succeed()
                 .await?;
-            if !self.opens(None, key).await? {
+            if !self.opens(None, CLUSTER_KEY_SLOT, key).await? {
                 return Err(PlatformError("the state disk does not open with its new key".to_owned()));
             }
         }
@@ -287,12 +294,43 @@ impl CryptsetupDisk {
     }
 
     async fn write_mark(&self, mark: Mark) -> Outcome<()> {
-        self.write_token(mark).await?;
-        let (_, _, found) = self.checked_header().await?;
-        if found == mark {
+        let (_, _, before) = self.checked_header().await?;
+        self.import_token(TOKEN_SLOT, &token(mark, before.generation), true).await?;
+        let (_, _, after) = self.checked_header().await?;
+        if after == (StateHeader { mark, ..before }) {
             Ok(())
         } else {
             Err(PlatformError("the token of the state disk was not written".to_owned()))
+        }
+    }
+
+    /// The token goes first and comes last: one that is there has its key slot.
+    async fn remove_second(&self) -> Outcome<()> {
+        let (_, _, header) = self.checked_header().await?;
+        if header.sealed.is_some() {
+            let remove = self.cryptsetup().arguments(["token", "remove", "--token-id", SEALED_SLOT]);
+            remove.arguments([&self.device]).succeed().await?;
+        }
+        if header.has_second_slot {
+            let kill = self.cryptsetup().arguments(["luksKillSlot", "--batch-mode"]).arguments([&self.device]);
+            kill.arguments([SEALED_KEY_SLOT]).succeed().await?;
+        }
+        Ok(())
+    }
+
+    async fn add_second(&self, key: &Secret, second: &Secret, sealed: &SealedKey) -> Outcome<()> {
+        self.remove_second().await?;
+        let next = Removed(self.run.join(format!("second-{}.key", Uuid::new_v4().simple())));
+        write(&next.0, second.expose(), OWNER_ONLY)?;
+        let add = self.cryptsetup().arguments(["luksAddKey", "--key-slot", SEALED_KEY_SLOT]).arguments(PBKDF);
+        let add = add.arguments(["--key-file", "-", "--keyfile-size", "32"]).arguments([&self.device, &next.0]);
+        add.input(key.expose()).succeed().await?;
+        self.import_token(SEALED_SLOT, &token_of_sealed(sealed), false).await?;
+        let (_, _, header) = self.checked_header().await?;
+        if header.sealed.as_ref() == Some(sealed) && self.opens(None, SEALED_KEY_SLOT, second).await? {
+            Ok(())
+        } else {
+            Err(PlatformError("the state disk does not open with its second key".to_owned()))
         }
     }
 }
@@ -311,11 +349,32 @@ impl StateDisk for CryptsetupDisk {
     }
 
     fn unlock<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Result<(), UnlockError>> {
-        self.open_with(key).boxed()
+        self.open_with(CLUSTER_KEY_SLOT, key).boxed()
     }
 
     fn set_key<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Outcome<()>> {
         self.change_key(key).boxed()
+    }
+
+    fn sealed_key(&mut self) -> BoxFuture<'_, Outcome<Option<SealedKey>>> {
+        async move { Ok(self.checked_header().await?.2.sealed) }.boxed()
+    }
+
+    fn unlock_sealed<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Result<(), UnlockError>> {
+        self.open_with(SEALED_KEY_SLOT, key).boxed()
+    }
+
+    fn set_sealed_key<'a>(
+        &'a mut self,
+        key: &'a Secret,
+        second: &'a Secret,
+        sealed: &'a SealedKey,
+    ) -> BoxFuture<'a, Outcome<()>> {
+        self.add_second(key, second, sealed).boxed()
+    }
+
+    fn remove_sealed_key(&mut self) -> BoxFuture<'_, Outcome<()>> {
+        self.remove_second().boxed()
     }
 
     fn mount_directories(&mut self, is_member: bool) -> BoxFuture<'_, Outcome<()>> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use der::Decode as _;
 use join_protocol::message::grant::Membership;
 use join_protocol::message::renewal::Renewal;
+use join_protocol::transcript::Hash;
 use join_tickets::certificate::to_pem;
 use join_tickets::kubeadm::CONTROL_PLANE_FILES;
 use service_runtime::atomic_file::{self, OWNER_ONLY};
@@ -22,6 +23,8 @@ use crate::renewal::ValidityPeriod;
 
 /// Folder of the record, below the state disk.
 const RECORD: &str = "sparkfleet/node_state.json";
+/// What the lock register is extended with when nobody answers, hexadecimal, below the state disk.
+const CLUSTER_ID: &str = "sparkfleet/cluster_id";
 /// The kubelet's serving certificate, below the state disk.
 pub const KUBELET_CERTIFICATE: &str = "kubelet/pki/serving.crt";
 /// Its key, below the state disk.
@@ -117,6 +120,39 @@ impl Files {
     /// It is as it was.
     pub fn save(&self, record: &NodeRecord) -> Outcome<()> {
         write(&self.state.join(RECORD), &record.to_bytes(), OWNER_ONLY)
+    }
+
+    /// The cluster id, if it lies on the disk.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn cluster_id(&self) -> Outcome<Option<Hash>> {
+        let path = self.state.join(CLUSTER_ID);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(PlatformError::new(path.display(), error)),
+            Ok(text) => Zeroizing::new(text),
+        };
+        let mut id = [0; 32];
+        let decoded = hex::decode_to_slice(text.trim(), &mut id);
+        decoded.map_err(|_| PlatformError(format!("{}: must have 64 hexadecimal digits", path.display())))?;
+        Ok(Some(id))
+    }
+
+    /// Writes the cluster id, which only members know.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn save_cluster_id(&self, id: &Hash) -> Outcome<()> {
+        write(&self.state.join(CLUSTER_ID), Zeroizing::new(hex::encode(id)).as_bytes(), OWNER_ONLY)
+    }
+
+    /// Removes the cluster id.
+    ///
+    /// # Errors
+    /// It is still there.
+    pub fn remove_cluster_id(&self) -> Outcome<()> {
+        remove(&self.state.join(CLUSTER_ID))
     }
 
     /// Writes what a ticket brings: certificates, SSH authority, files of a control plane. `kubelet_key`: PEM.
@@ -263,6 +299,7 @@ mod tests {
             kubelet_certificate: der_of(CERTIFICATE).unwrap().to_vec(),
             ssh_authority: "ssh-ed25519 CCCC".to_owned(),
             ssh_host_certificate: String::new(),
+            local_unlock: false,
         };
         let inode = |name: &str| {
             std::os::unix::fs::MetadataExt::ino(&fs::metadata(root.path().join("run/state").join(name)).unwrap())
@@ -308,6 +345,18 @@ mod tests {
         }
         let certificate = fs::read_to_string(at("run/state/kubelet/pki/serving.crt")).unwrap();
         assert!(certificate.starts_with("-----BEGIN CERTIFICATE-----\nMAA="), "{certificate}");
+    }
+
+    #[test]
+    fn the_cluster_id_is_read_as_it_was_written_and_one_that_cannot_be_read_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let (files, path) = (files(root.path()), root.path().join("run/state/sparkfleet/cluster_id"));
+        assert_eq!((files.remove_cluster_id(), files.cluster_id()), (Ok(()), Ok(None)));
+        files.save_cluster_id(&[7; 32]).unwrap();
+        assert_eq!((files.cluster_id(), mode_of(&path)), (Ok(Some([7; 32])), Ok(0o600)));
+        fs::write(&path, "07").unwrap();
+        assert!(files.cluster_id().unwrap_err().0.ends_with("must have 64 hexadecimal digits"));
+        assert_eq!((files.remove_cluster_id(), files.cluster_id()), (Ok(()), Ok(None)));
     }
 
     #[test]

@@ -64,6 +64,9 @@ struct Header {
     mark: String,
     /// Hash of its key, hexadecimal; None: the temporary one.
     key: Option<String>,
+    /// Drawn when it was made.
+    #[serde(default)]
+    generation: Option<Uuid>,
 }
 
 impl SimulatedHost {
@@ -182,6 +185,7 @@ impl Attester for SimulatedHost {
             endorsement: inside.tpm.endorsement_key(),
             certificates: Vec::new(),
             lock_register: LOCK_REGISTER as u8,
+            seals: false,
         })
     }
 
@@ -222,7 +226,8 @@ impl StateDisk for SimulatedHost {
             let mark =
                 [Mark::New, Mark::Initialised, Mark::Reset].into_iter().find(|mark| mark_text(*mark) == header.mark);
             let mark = mark.ok_or_else(|| PlatformError(format!("disk.json: unknown mark {:?}", header.mark)))?;
-            Ok(DiskFound::Ours { uuid: header.uuid, mark, open: self.inside().disk_open })
+            let Header { uuid, generation, .. } = header;
+            Ok(DiskFound::Ours { uuid, mark, open: self.inside().disk_open, generation, is_sealed: false })
         };
         std::future::ready(found()).boxed()
     }
@@ -234,7 +239,8 @@ impl StateDisk for SimulatedHost {
             if state.exists() {
                 fs::remove_dir_all(&state).map_err(|error| PlatformError::new(state.display(), error))?;
             }
-            self.write_header(&Header { uuid, mark: mark_text(Mark::New), key: None })?;
+            let generation = Some(Uuid::new_v4());
+            self.write_header(&Header { uuid, mark: mark_text(Mark::New), key: None, generation })?;
             self.inside().disk_open = true;
             Ok(uuid)
         };

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use join_protocol::secret::Secret;
 use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, RequestId, Variant};
 use join_protocol::transcript::Hash;
@@ -159,6 +161,14 @@ impl Host {
                 self.disk.lock().await.unlock(&key).await?;
                 return Ok(Done::Unlocked(self.files.record()?));
             }
+            Task::UnlockSealed => return self.unlock_sealed().await,
+            Task::LockAgain => {
+                let id =
+                    self.files.cluster_id()?.ok_or_else(|| TaskError("the disk holds no cluster id".to_owned()))?;
+                self.with_attester(move |attester| attester.lock(&id)).await?;
+            }
+            Task::Seal { key, selection, cluster_id } => self.seal(&key, selection, &cluster_id).await?,
+            Task::RemoveSealedKey => self.remove_sealed_key().await?,
             Task::Save(record) => self.files.save(&record)?,
             Task::Lock { cluster_id, qualifying_data, selection } => {
                 let locked = self.with_attester(move |attester| {
@@ -176,6 +186,9 @@ impl Host {
             Task::Renew(renewal) => {
                 let key = self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 self.files.write_renewal(&renewal, key.as_ref())?;
+                if !renewal.local_unlock {
+                    self.remove_sealed_key().await?;
+                }
                 self.installer.lock().await.renewed(activity).await;
             }
             Task::WriteAuthority(authority) => self.files.write_ssh_authority(&authority)?,
@@ -190,6 +203,39 @@ impl Host {
             Task::Reboot(reason) => self.reboot.lock().await.reboot(&reason).await?,
         }
         Ok(Done::Done)
+    }
+
+    async fn unlock_sealed(&self) -> Result<Done, TaskError> {
+        let sealed = self.disk.lock().await.sealed_key().await?;
+        let sealed = sealed.ok_or_else(|| TaskError("the disk has no second key".to_owned()))?;
+        let key = self.with_attester(move |attester| attester.unseal(&sealed)).await?;
+        self.disk.lock().await.unlock_sealed(&key).await?;
+        Ok(Done::Unlocked(self.files.record()?))
+    }
+
+    async fn seal(&self, key: &Secret, selection: Selection, cluster_id: &Hash) -> Result<(), TaskError> {
+        let mut disk = self.disk.lock().await;
+        let has = disk.sealed_key().await?;
+        let wanted = selection.clone();
+        let is_current = match has {
+            Some(sealed) => self.with_attester(move |attester| attester.is_sealed_to(&sealed, &wanted)).await?,
+            None => false,
+        };
+        if is_current && self.files.cluster_id()?.as_ref() == Some(cluster_id) {
+            return Ok(());
+        }
+        let mut bytes = [0; 32];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| TaskError("the system has no randomness".to_owned()))?;
+        let second = Secret::new(bytes);
+        let secret = second.clone();
+        let sealed = self.with_attester(move |attester| attester.seal(&secret, &selection)).await?;
+        self.files.save_cluster_id(cluster_id)?;
+        Ok(disk.set_sealed_key(key, &second, &sealed).await?)
+    }
+
+    async fn remove_sealed_key(&self) -> Result<(), TaskError> {
+        self.disk.lock().await.remove_sealed_key().await?;
+        Ok(self.files.remove_cluster_id()?)
     }
 
     async fn inspect(&self) -> Result<Inspection, TaskError> {

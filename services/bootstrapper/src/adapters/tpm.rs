@@ -7,6 +7,9 @@
 //! first parameter of each is encrypted, so that a secret that the TPM gives out cannot be read on the wires. It is salted with the very key that is shown to the join service, so one
 //! that somebody puts in between is refused there.
 
+mod sealed;
+
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -39,7 +42,7 @@ use tss_esapi::tcti_ldr::TctiNameConf;
 use tss_esapi::traits::Marshall as _;
 
 use crate::config::AttestationConfig;
-use crate::platform::{Attester, AttesterKeys, Outcome, PlatformError};
+use crate::platform::{Attester, AttesterKeys, Outcome, PlatformError, SealedKey};
 
 const ENDORSEMENT: AsymmetricAlgorithmSelection = AsymmetricAlgorithmSelection::Rsa(RsaKeyBits::Rsa2048);
 
@@ -80,6 +83,8 @@ pub struct TpmAttester {
     lock_before: Vec<u8>,
     intermediates: Option<String>,
     event_log: PathBuf,
+    /// Registers of the last quote, which is what an issuer judges.
+    quoted: Option<(HashingAlgorithm, BTreeMap<u8, Vec<u8>>)>,
     open: Option<Open>,
 }
 
@@ -111,6 +116,7 @@ impl TpmAttester {
             lock_before: lock_before.unwrap_or_else(|| vec![0; bytes]),
             intermediates: config.intermediates.clone(),
             event_log: config.event_log.clone(),
+            quoted: None,
             open: None,
         }
     }
@@ -157,14 +163,8 @@ impl Open {
         let name = TctiNameConf::from_str(tcti).map_err(failed("attestation.tcti"))?;
         let mut context = Context::new(name).map_err(failed("it cannot be reached"))?;
         let endorsement = ek::create_ek_object_2(&mut context, ENDORSEMENT, None).map_err(failed("endorsement key"))?;
-        let template = attestation_template().map_err(failed("attestation key"))?;
         let session = salted_session(&mut context, endorsement).map_err(failed("session"))?;
-        let made = context
-            .execute_with_session(Some(session), |context| {
-                context.create_primary(Hierarchy::Endorsement, template, None, None, None, None)
-            })
-            .map_err(failed("attestation key"))?;
-        let attestation = made.key_handle;
+        let attestation = attestation_key(&mut context, session).map_err(failed("attestation key"))?;
         let mut public = |key, what| -> Outcome<Vec<u8>> {
             let (public, _, _) =
                 context.execute_without_session(|context| context.read_public(key)).map_err(failed(what))?;
@@ -181,6 +181,7 @@ impl Open {
             attestation: public(attestation, "attestation key")?,
             certificates: Vec::new(),
             lock_register: 0,
+            seals: true,
         };
         // Some TPMs have none; whether that is enough is the policy's to say.
         let certificates = match ek::retrieve_ek_pubcert(&mut context, ENDORSEMENT) {
@@ -250,6 +251,15 @@ fn salted_session(context: &mut Context, salt: KeyHandle) -> tss_esapi::Result<A
 /// The name of a `TPMT_PUBLIC` whose name algorithm is SHA-256, as both keys have it (TPM 2.0 Library, part 1, 16).
 fn name_of(public: &[u8]) -> Vec<u8> {
     [&0x000B_u16.to_be_bytes(), digest::digest(&digest::SHA256, public).as_ref()].concat()
+}
+
+/// Made of the TPM's own seed: the same each time.
+fn attestation_key(context: &mut Context, session: AuthSession) -> tss_esapi::Result<KeyHandle> {
+    let template = attestation_template()?;
+    let made = context.execute_with_session(Some(session), |context| {
+        context.create_primary(Hierarchy::Endorsement, template, None, None, None, None)
+    })?;
+    Ok(made.key_handle)
 }
 
 /// A restricted signing key: it signs only what the TPM made.
@@ -424,12 +434,27 @@ impl Attester for TpmAttester {
             .map_err(failed("quote"))?;
         let mut quote = sized(&attest.marshall().map_err(failed("quote"))?);
         quote.extend(signature.marshall().map_err(failed("quote"))?);
+        let mut quoted = BTreeMap::new();
         for some in wanted.registers().chunks(REGISTERS_AT_ONCE) {
             let values = self.values(bank, some)?;
+            quoted.extend(some.iter().copied().zip(values.iter().cloned()));
             quote.extend(u32::try_from(values.len()).unwrap_or(u32::MAX).to_be_bytes());
             values.iter().for_each(|value| quote.extend(sized(value)));
         }
+        self.quoted = Some((bank, quoted));
         Ok(quote)
+    }
+
+    fn seal(&mut self, secret: &Secret, selection: &Selection) -> Outcome<SealedKey> {
+        self.sealed(secret, selection)
+    }
+
+    fn is_sealed_to(&mut self, sealed: &SealedKey, selection: &Selection) -> Outcome<bool> {
+        self.is_sealed_as_now(sealed, selection)
+    }
+
+    fn unseal(&mut self, sealed: &SealedKey) -> Outcome<Secret> {
+        self.unsealed(sealed)
     }
 
     fn event_log(&mut self) -> Vec<u8> {

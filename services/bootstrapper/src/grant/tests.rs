@@ -29,7 +29,8 @@ fn settings(kind: Kind, role: Role) -> HostSettings {
 
 fn grant(membership: Option<Membership>, setup: Option<Setup>) -> Grant {
     let secret = || Secret::new([1; 32]);
-    Grant { disk_key: secret(), measurement_secret: secret(), measurement_salt: secret(), membership, setup }
+    let (disk_key, measurement_secret, measurement_salt) = (secret(), secret(), secret());
+    Grant { disk_key, measurement_secret, measurement_salt, membership, setup, local_unlock: None }
 }
 
 fn good() -> Membership {

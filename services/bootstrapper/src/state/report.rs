@@ -25,6 +25,10 @@ impl State {
         self.node.simulated = inspection.keys.variant == Variant::Simulated;
         let name = &inspection.identity.node_name;
         self.node.node_name = (!name.is_empty()).then(|| name.clone());
+        if self.told.is_some() {
+            // It has looked around before in this run.
+            return;
+        }
         let mut metrics = HostMessage::birth_metrics(&[]);
         metrics.extend(self.node.to_metrics());
         self.told = Some(self.node.clone());

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../tests/support/issuer.rs"]
 mod issuer;
+mod local;
 mod world;
 
 use join_protocol::message::acknowledgement::Stage;
@@ -377,7 +378,7 @@ fn nothing_that_is_done_shows_a_secret() {
         for secret in [TOKEN, NODE_PASSWORD, KEY_FILE, "kubeconfig\""] {
             assert!(!world.shown.contains(secret), "{kind}: {secret}");
         }
-        let key = issuer::master().state_disk_key(world::DISK);
+        let key = issuer::master().state_disk_key(world::DISK, Some(&world::GENERATION));
         let bytes = format!("{:?}", key.expose());
         assert!(!world.shown.contains(&hex::encode(key.expose())) && !world.shown.contains(&bytes[1..bytes.len() - 1]));
     }

@@ -6,6 +6,8 @@
 //! | init | record "joining" | key of the disk, directories, SSH authority, components, init, record "member", token |
 //! | rejoin, recover | unlock the disk, compare its record | directories, start |
 //!
+//! Then the disk is given its second key, or that is taken away, as the ticket says; a failure of that costs nothing else.
+//!
 //! The token says "initialised" last of all, so whatever interrupts a host before it leaves a disk that nobody needs. What fails before the lock is tried again; after it the disk is
 //! marked for reset (of a join or an init: a member's disk never is) and the host reboots.
 
@@ -31,8 +33,10 @@ use crate::record::{NodeRecord, Progress};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Unlock,
+    UnlockSealed,
     SaveJoining,
     Lock,
+    LockAgain,
     SetKey,
     MountDirectories,
     Write,
@@ -42,6 +46,7 @@ pub(super) enum Step {
     SaveMember,
     MarkMember,
     Resume,
+    Seal,
     Renew,
 }
 
@@ -50,8 +55,10 @@ impl Step {
     const fn text(self) -> &'static str {
         match self {
             Self::Unlock => "unlocking the state disk",
+            Self::UnlockSealed => "unlocking the state disk by the TPM",
             Self::SaveJoining | Self::SaveMember => "writing the record of the node",
-            Self::Lock => "locking the host to the cluster",
+            Self::Lock | Self::LockAgain => "locking the host to the cluster",
+            Self::Seal => "giving the state disk its second key",
             Self::SetKey => "giving the state disk its key",
             Self::MountDirectories => "mounting the directories of Kubernetes from the state disk",
             Self::Write => "writing the files of the ticket",
@@ -76,13 +83,15 @@ impl Step {
 
 fn steps_of(kind: Kind) -> Vec<Step> {
     use Step::{
-        Init, Install, Join, Lock, MarkMember, MountDirectories, Renew, Resume, SaveJoining, SaveMember, SetKey,
+        Init, Install, Join, Lock, MarkMember, MountDirectories, Renew, Resume, SaveJoining, SaveMember, Seal, SetKey,
         Unlock, Write,
     };
     match kind {
-        Kind::Join => vec![SaveJoining, Lock, SetKey, MountDirectories, Write, Install, Join, SaveMember, MarkMember],
-        Kind::Init => vec![SaveJoining, Lock, SetKey, MountDirectories, Write, Install, Init, SaveMember, MarkMember],
-        Kind::Rejoin | Kind::Recover => vec![Unlock, Lock, MountDirectories, Resume],
+        Kind::Join | Kind::Init => {
+            let last = if kind == Kind::Join { Join } else { Init };
+            vec![SaveJoining, Lock, SetKey, MountDirectories, Write, Install, last, SaveMember, MarkMember, Seal]
+        }
+        Kind::Rejoin | Kind::Recover => vec![Unlock, Lock, MountDirectories, Resume, Seal],
         Kind::Renew => vec![Renew],
     }
 }
@@ -186,9 +195,10 @@ impl State {
         work.running = step;
         let kind = work.kind;
         self.node.activity = Some(step.text().to_owned());
-        if step == Step::Lock {
+        if matches!(step, Step::Lock | Step::LockAgain) {
             // Before the register is extended; there is no way back from here.
             self.is_committed = true;
+            self.unlocks_at = None;
             self.tracks.retain(|track| Some(track.kind) == kind);
         }
         match self.task_of(step) {
@@ -205,6 +215,8 @@ impl State {
         match step {
             Step::MarkMember => return Ok(Some(Task::Mark(Mark::Initialised))),
             Step::Resume => return Ok(Some(Task::Resume)),
+            Step::UnlockSealed => return Ok(Some(Task::UnlockSealed)),
+            Step::LockAgain => return Ok(Some(Task::LockAgain)),
             Step::MountDirectories => {
                 let is_member = !matches!(work.kind, Some(Kind::Join | Kind::Init));
                 return Ok(Some(Task::MountDirectories { is_member }));
@@ -246,7 +258,20 @@ impl State {
                 Some(Task::Join(Box::new(JoinPlan { role, membership })))
             }
             Step::Init => Some(Task::Init(Box::new(parameters(grant)?))),
-            Step::Lock | Step::MountDirectories | Step::MarkMember | Step::Resume | Step::Renew => None,
+            Step::Seal => match grant.local_unlock.clone().filter(|_| self.settings.local_unlock_after.is_some()) {
+                Some(selection) => {
+                    let (key, cluster_id) = (grant.disk_key.clone(), work.cluster_id);
+                    Some(Task::Seal { key, selection, cluster_id })
+                }
+                None => self.is_sealed.then_some(Task::RemoveSealedKey),
+            },
+            Step::Lock
+            | Step::LockAgain
+            | Step::UnlockSealed
+            | Step::MountDirectories
+            | Step::MarkMember
+            | Step::Resume
+            | Step::Renew => None,
         })
     }
 
@@ -266,10 +291,14 @@ impl State {
             Err(error) => return self.step_failed(&error, turn),
         };
         let went_on = match (step, done) {
+            (Step::LockAgain, Done::Done) => return self.look_again(),
+            (Step::UnlockSealed, Done::Unlocked(record)) => self.check_member(record.as_ref()).map(drop),
             (Step::Unlock, Done::Unlocked(record)) => self.check_record(record.as_ref()),
             (Step::Lock, Done::Locked(quote)) => self.on_locked(quote, turn),
             (Step::Init, Done::Kubeconfig(kubeconfig)) => self.on_initialised(&kubeconfig, turn),
-            (Step::Unlock | Step::Lock | Step::Init, _) => Err(TaskError("it gave no result".to_owned())),
+            (Step::Unlock | Step::UnlockSealed | Step::Lock | Step::LockAgain | Step::Init, _) => {
+                Err(TaskError("it gave no result".to_owned()))
+            }
             _ => Ok(()),
         };
         if let Err(error) = went_on {
@@ -281,18 +310,28 @@ impl State {
         self.next_step(turn);
     }
 
-    /// The disk that was unlocked must be that of a member of the same cluster.
-    fn check_record(&mut self, record: Option<&NodeRecord>) -> Result<(), TaskError> {
+    /// The disk that was unlocked must be that of a member of the host's cluster.
+    fn check_member<'a>(&self, record: Option<&'a NodeRecord>) -> Result<&'a NodeRecord, TaskError> {
         let wrong = |text: &str| Err(TaskError(text.to_owned()));
         let Some(record) = record else { return wrong("the state disk has no node_state.json") };
         if record.progress != Progress::Member {
             return wrong("node_state.json says that the host was never a member");
         }
+        if record.cluster != self.settings.anchor.cluster {
+            return wrong("the state disk belongs to a member of another cluster than the host's");
+        }
+        Ok(record)
+    }
+
+    /// And of the cluster of the ticket.
+    fn check_record(&mut self, record: Option<&NodeRecord>) -> Result<(), TaskError> {
+        let wrong = |text: &str| Err(TaskError(text.to_owned()));
+        let record = self.check_member(record)?;
         let work = self.work.as_ref();
         let track = self.tracks.iter().find(|track| Some(track.kind) == work.and_then(|work| work.kind));
         let Some(grant) = track.and_then(|track| track.machine.grant()) else { return wrong("the ticket is gone") };
         let salt = hex::encode(grant.measurement_salt.expose());
-        if record.cluster != self.settings.anchor.cluster || record.measurement_salt != salt {
+        if record.measurement_salt != salt {
             return wrong("the state disk belongs to a member of another cluster than the ticket");
         }
         self.node.node_name = Some(record.node_name.clone());
@@ -362,7 +401,7 @@ impl State {
     fn on_member(&mut self, turn: &mut Turn) {
         self.reach(Stage::Member, turn);
         self.node.activity = None;
-        self.node.last_error = None;
+        self.node.last_error = self.seal_fault.take();
         let had_ticket = self.work.take().is_some_and(|work| work.kind.is_some());
         tracing::info!("the host is a member");
         if let Some((disk, inspection)) = self.renews.take().filter(|_| !self.is_stopping).map(|renews| *renews) {
@@ -382,6 +421,13 @@ impl State {
         let (kind, step) = (work.kind, work.running);
         let reason = format!("{}: {error}", step.text());
         match kind {
+            // It is a member either way.
+            Some(_) if step == Step::Seal => {
+                tracing::warn!(reason, "the host does not come back by itself");
+                self.seal_fault = Some(reason);
+                self.next_step(turn);
+            }
+            None if step == Step::UnlockSealed => self.locally_failed(reason),
             Some(kind) if !self.is_committed || kind == Kind::Renew => {
                 self.work = None;
                 self.phase = Phase::Asking;

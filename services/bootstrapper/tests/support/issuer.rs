@@ -17,6 +17,7 @@ use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::refusal::Refusal;
 use join_protocol::result::ResultKey;
 use join_protocol::secret::{Entropy, Secret, SecretBytes, cluster_id};
+use join_protocol::selection::Selection;
 use join_protocol::terms::{Address, Kind, Purpose, RequestId, Role, Suite, Variant};
 use join_tickets::keys::MasterSecret;
 use join_tickets::ssh::{HostRequest, SshAuthority};
@@ -61,6 +62,8 @@ pub struct TestIssuer {
     /// The name in renewed certificates, if it is not that of the host.
     pub renews_for: Option<String>,
     pub refuse: Option<Refusal>,
+    /// What second keys of disks are sealed to, if there are to be any.
+    pub local_unlock: Option<Selection>,
     pub tickets: usize,
     pub stages: Vec<(String, Stage, String)>,
     pub acknowledged: Vec<(Address, Acknowledged)>,
@@ -124,6 +127,7 @@ impl TestIssuer {
             change: None,
             renews_for: None,
             refuse: None,
+            local_unlock: None,
             tickets: 0,
             stages: Vec::new(),
             acknowledged: Vec::new(),
@@ -222,7 +226,8 @@ impl TestIssuer {
     fn renewal(&self, verified: &Verified, now_ms: u64) -> Renewal {
         let (ssh_authority, ssh_host_certificate) = self.ssh(verified, now_ms);
         let node_name = self.renews_for.clone().unwrap_or_else(|| verified.body().node_name.clone());
-        Renewal { node_name, ssh_authority, ssh_host_certificate, ..Renewal::default() }
+        let local_unlock = verified.body().local_unlock && self.local_unlock.is_some();
+        Renewal { node_name, ssh_authority, ssh_host_certificate, local_unlock, ..Renewal::default() }
     }
 
     fn grant(&self, verified: &Verified, now_ms: u64) -> Grant {
@@ -250,11 +255,12 @@ impl TestIssuer {
             parameters: SecretBytes::new(self.parameters.to_bytes()),
         };
         let mut grant = Grant {
-            disk_key: secret(master.state_disk_key(hello.disk)),
+            disk_key: secret(master.state_disk_key(hello.disk, verified.body().disk_generation.as_ref())),
             measurement_secret: secret(master.measurement_secret()),
             measurement_salt: Secret::new(master.measurement_salt()),
             membership: (hello.kind == Kind::Join).then_some(membership),
             setup: (hello.kind == Kind::Init).then_some(setup),
+            local_unlock: self.local_unlock.clone().filter(|_| verified.body().local_unlock),
         };
         if let Some(change) = &self.change {
             change(&mut grant);

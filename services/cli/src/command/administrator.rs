@@ -292,8 +292,10 @@ impl Administrator {
             Task::Recover => None,
         };
         let (measurement_secret, measurement_salt) = self.keys.measurement();
-        let disk_key = self.keys.state_disk_key(verified.recipient().hello().disk);
-        let grant = Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup };
+        let body = verified.body();
+        let disk_key = self.keys.state_disk_key(verified.recipient().hello().disk, body.disk_generation.as_ref());
+        let local_unlock = self.verifier.policy().local_unlock().filter(|_| body.local_unlock);
+        let grant = Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup, local_unlock };
         let answer = self.issuer.grant(&verified, grant, entropy()?)?;
         self.record = Some(verified.record().granted(&answer));
         Ok(Step::Answer(IssuerMessage::Ticket(answer.message)))

@@ -133,6 +133,7 @@ mod tests {
             pcrs: std::collections::BTreeMap::new(),
             boot: None,
             lock: PcrLock { pcr: 15, before: None, after: None },
+            local_unlock: None,
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,
                 manufacturers: Vec::new(),

@@ -101,6 +101,7 @@ fn first(pcr: &[u8], lock: u8) -> AttestationPolicy {
         pcrs: pcr.iter().map(observed).collect(),
         boot: None,
         lock: PcrLock { pcr: lock, before: None, after: None },
+        local_unlock: None,
         endorsement: EndorsementRules {
             require: EndorsementProof::Enrolment,
             manufacturers: Vec::new(),

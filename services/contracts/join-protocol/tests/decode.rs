@@ -71,6 +71,7 @@ fn renewal() -> Vec<u8> {
         kubelet_certificate: vec![0x30, 0],
         ssh_authority: "ssh-ed25519 AAAA".to_owned(),
         ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com AAAA edge-1".to_owned(),
+        local_unlock: false,
     };
     let content = TicketContent { acknowledgement_key: secret(1), verdict: Ok(Given::Renewal(renewal)) };
     let padded = content.encode_padded(Role::Worker).expect("it fits");

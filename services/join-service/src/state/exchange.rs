@@ -381,8 +381,9 @@ impl State {
         now: Now,
     ) -> Result<Given, String> {
         let randomness = self.draw();
+        let local_unlock = self.policy.verifier().policy().local_unlock();
         let Self { settings, keys, kubernetes, .. } = self;
-        let issuing = Issuing { keys: &**keys, kubernetes, settings, wall_ms: now.wall };
+        let issuing = Issuing { keys: &**keys, kubernetes, settings, local_unlock, wall_ms: now.wall };
         issuing.grant(verified, admission, token, &randomness)
     }
 }

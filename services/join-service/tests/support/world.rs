@@ -489,7 +489,8 @@ impl World {
         let keys = cluster_keys(&site::files(0), site::CLUSTER).unwrap();
         let mut secrets = vec![("measurement secret".to_owned(), keys.measurement().0.expose().to_vec())];
         for host in &self.hosts {
-            secrets.push((format!("disk key of {}", host.disk), keys.state_disk_key(host.disk).expose().to_vec()));
+            secrets
+                .push((format!("disk key of {}", host.disk), keys.state_disk_key(host.disk, None).expose().to_vec()));
             let own = host.tokens.iter().map(|token| {
                 // The id of a join token is no secret; that of a server has none.
                 let secret = token.rsplit_once('.').map_or(token.as_str(), |(_, secret)| secret);

@@ -26,6 +26,8 @@ use crate::wire::{Malformed, Reader};
 
 /// The registers that a log has to explain.
 pub(crate) const REGISTERS: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 9, IMAGE_PCR];
+/// Those of them by which the rules decide, and which an update of firmware leaves as they are: what was loaded, Secure Boot, the command line with the initrd, the image.
+pub(crate) const DECIDING: [u8; 4] = [4, 7, KERNEL_PCR, IMAGE_PCR];
 
 pub(crate) const DRIVER_PCR: u8 = 2;
 const LOADER_PCR: u8 = 4;

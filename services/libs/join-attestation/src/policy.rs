@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::document::{
-    AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, PcrBank, PcrLock, PcrRule,
+    AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, LocalUnlock, PcrBank, PcrLock, PcrRule,
 };
 use join_protocol::selection::{Bank, Selection};
 use rustls_pki_types::pem::PemObject;
@@ -103,6 +103,8 @@ pub(crate) struct Rules {
     /// None: events are not judged, and a log is not asked for.
     pub(crate) boot: Option<Boot>,
     pub(crate) lock: Lock,
+    /// Registers that the second key of a member's disk is sealed to; None: there is to be no such key.
+    pub(crate) local_unlock: Option<BTreeSet<u8>>,
     /// Every index that has to be quoted: the registers, those that a log has to explain, and the lock.
     pub(crate) indices: BTreeSet<u8>,
     pub(crate) endorsement: Endorsement,
@@ -149,9 +151,15 @@ impl Policy {
     /// The same as it travels in a challenge. Without a policy a host quotes all registers, and is told under seal why nobody is admitted.
     #[must_use]
     pub fn asked(&self) -> Selection {
-        let bank = |hash: Hash| if hash == Hash::Sha384 { Bank::Sha384 } else { Bank::Sha256 };
-        let asked = self.selection().and_then(|(hash, indices)| Selection::new(bank(hash), indices.iter().copied()));
+        let asked = self.selection().and_then(|(hash, indices)| Selection::new(bank_of(hash), indices.iter().copied()));
         asked.unwrap_or_else(|| Selection::all(Bank::Sha256))
+    }
+
+    /// Registers that a host seals a second key of its disk to, without the lock register; None: it has to be asked for each time.
+    #[must_use]
+    pub fn local_unlock(&self) -> Option<Selection> {
+        let rules = self.rules.as_ref().ok()?;
+        Selection::new(bank_of(rules.bank), rules.local_unlock.as_ref()?.iter().copied())
     }
 
     /// The forms of evidence that are accepted, the preferred first; empty if nobody is admitted anyway.
@@ -193,6 +201,13 @@ impl Policy {
     }
 }
 
+const fn bank_of(hash: Hash) -> Bank {
+    match hash {
+        Hash::Sha384 => Bank::Sha384,
+        _ => Bank::Sha256,
+    }
+}
+
 fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     let bank = match entry.bank {
         PcrBank::Sha256 => Hash::Sha256,
@@ -218,8 +233,32 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
         return error("boot", "cannot be fulfilled by a simulated host, which `variants` names: it has no event log");
     }
     let explained = boot.iter().flat_map(|_| boot::REGISTERS);
+    let judged = || {
+        let pinned = registers.iter().filter(|(_, register)| register.enforced).map(|(index, _)| *index);
+        pinned.chain(boot.iter().flat_map(|_| boot::DECIDING)).collect()
+    };
+    let local_unlock =
+        entry.local_unlock.as_ref().map(|entry| local_unlock(entry, lock.index, judged())).transpose()?;
     let indices = registers.keys().copied().chain(explained).chain([lock.index]).collect();
-    Ok(Rules { variants: entry.variants.clone(), bank, registers, boot, lock, indices, endorsement })
+    Ok(Rules { variants: entry.variants.clone(), bank, registers, boot, lock, local_unlock, indices, endorsement })
+}
+
+/// `judged`: what keeps another image from being admitted keeps it from the second key, too.
+fn local_unlock(entry: &LocalUnlock, lock: u8, mut judged: BTreeSet<u8>) -> Result<BTreeSet<u8>, PolicyError> {
+    if judged.is_empty() {
+        return error("localUnlock", "no register is enforced yet: any software would be given the key of the disk");
+    }
+    for (at, index) in entry.pcrs.iter().enumerate() {
+        let field = format!("localUnlock.pcrs[{at}]");
+        if *index > LOCK_INDEX_MAX {
+            return error(field, format!("{index} is above {LOCK_INDEX_MAX}: it can be cleared without a reset"));
+        }
+        if *index == lock {
+            return error(field, "is the lock register, to which the key is sealed anyway");
+        }
+        judged.insert(*index);
+    }
+    Ok(judged)
 }
 
 fn lock(entry: &PcrLock, bank: Hash) -> Result<Lock, PolicyError> {

@@ -51,6 +51,32 @@ fn a_good_policy_says_what_has_to_be_quoted() {
 }
 
 #[test]
+fn a_second_key_is_sealed_to_all_that_is_judged_and_to_what_is_named_beside() {
+    let unlocking = |entry: Value| {
+        let policy = Policy::new(&serde_json::from_value(entry).unwrap(), 1);
+        assert_eq!(policy.error(), None);
+        policy.local_unlock().map(|selection| selection.registers().to_vec())
+    };
+    assert_eq!(unlocking(good()), None);
+    let mut entry = good();
+    entry["localUnlock"] = json!({});
+    assert_eq!(unlocking(entry.clone()), Some(vec![4]));
+    entry["localUnlock"] = json!({"pcrs": [0, 4]});
+    assert_eq!(unlocking(entry.clone()), Some(vec![0, 4]));
+    entry["boot"] = json!({"images": [digest("image")], "commandLines": [digest("quiet")]});
+    assert_eq!(unlocking(entry), Some(vec![0, 4, 7, 9, 11]));
+    let of = |pcr: u8| error("/localUnlock", json!({"pcrs": [pcr]}));
+    assert_eq!(of(15), "localUnlock.pcrs[0]: is the lock register, to which the key is sealed anyway");
+    assert_eq!(of(16), "localUnlock.pcrs[0]: 16 is above 15: it can be cleared without a reset");
+    let mut first = good();
+    first["pcrs"] = json!({"4": {"warnOnly": true}});
+    first["endorsement"] = json!({"require": "enrolment"});
+    first["localUnlock"] = json!({});
+    let policy = Policy::new(&serde_json::from_value(first).unwrap(), 1);
+    assert!(policy.error().unwrap().to_string().starts_with("localUnlock: no register is enforced yet"));
+}
+
+#[test]
 fn a_policy_that_judges_by_events_names_what_may_be_loaded() {
     let boot = |boot: Value| {
         let mut entry = good();

@@ -2,7 +2,7 @@
 //!
 //! | purpose | input | salt | info |
 //! |---|---|---|---|
-//! | state disk key | master secret | master salt | `key-` and the disk's UUID in lower case |
+//! | state disk key | master secret | master salt | `key-`, the disk's UUID in lower case, and, if it has one, `/` and its generation |
 //! | measurement secret | master secret | master salt | `key-measurementSecret` |
 //! | measurement salt | master secret | master salt | `key-measurementSalt` |
 //! | seed of the SSH authority | master secret | master salt | `key-ca_emergency_ssh` |
@@ -88,10 +88,13 @@ impl MasterSecret {
         Ok(Self { secret, salt })
     }
 
-    /// Opens the state disk with that LUKS UUID.
+    /// Opens the state disk with that LUKS UUID. `generation`: what was drawn when the disk was made, so that one that is made anew has another key; a disk without was made without.
     #[must_use]
-    pub fn state_disk_key(&self, disk: Uuid) -> Secret {
-        self.derive(&format!("key-{}", disk.hyphenated()))
+    pub fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret {
+        match generation {
+            None => self.derive(&format!("key-{}", disk.hyphenated())),
+            Some(generation) => self.derive(&format!("key-{}/{}", disk.hyphenated(), hex::encode(generation))),
+        }
     }
 
     /// With the salt it makes the cluster's id, which a host extends its lock register with.
@@ -179,11 +182,11 @@ mod tests {
             "fa46e4673f1b438bf3dae6f29e7fe02000665d09622a10a0578b4f831663f382"
         );
         assert_eq!(
-            text(master(&[0; 32], &[0; 32]).state_disk_key(Uuid::nil())),
+            text(master(&[0; 32], &[0; 32]).state_disk_key(Uuid::nil(), None)),
             "2b5c829f691bfd4232f8aac464bccc07e605c7c8e82cbca09837e86d0b6d0665"
         );
         assert_eq!(
-            text(master(&[0xff; 32], &[0xff; 32]).state_disk_key(Uuid::max())),
+            text(master(&[0xff; 32], &[0xff; 32]).state_disk_key(Uuid::max(), None)),
             "1484aa39d3415e906e07940ff215d8b1eee705d3027dba93306af4abff4f70be"
         );
         let secret = Secret::new(ascending(0).try_into().unwrap());
@@ -200,8 +203,11 @@ mod tests {
             master.measurement_secret(),
             Secret::new(master.measurement_salt()),
             master.ssh_authority_seed(),
-            master.state_disk_key(Uuid::nil()),
-            master.state_disk_key(Uuid::max()),
+            master.state_disk_key(Uuid::nil(), None),
+            master.state_disk_key(Uuid::max(), None),
+            master.state_disk_key(Uuid::max(), Some(&[0; 16])),
+            master.state_disk_key(Uuid::max(), Some(&[1; 16])),
+            master.state_disk_key(Uuid::nil(), Some(&[1; 16])),
             master.node_password(&[0; 32]),
             master.node_password(&[1; 32]),
             master.issuer_epoch(1),

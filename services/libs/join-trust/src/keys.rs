@@ -15,8 +15,8 @@ use uuid::Uuid;
 ///
 /// Who implements it has to keep purposes apart: no answer to one question may be an answer to another.
 pub trait KeyProvider: fmt::Debug + Send + Sync {
-    /// Opens the state disk with that UUID.
-    fn state_disk_key(&self, disk: Uuid) -> Secret;
+    /// Opens the state disk with that UUID and generation.
+    fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret;
     /// What the cluster id follows from, and its salt.
     fn measurement(&self) -> (Secret, Secret);
     /// Password by which a k3s server knows a host again.
@@ -49,8 +49,8 @@ fn secret(secret: &join_tickets::keys::Secret) -> Secret {
 }
 
 impl KeyProvider for DerivedKeys {
-    fn state_disk_key(&self, disk: Uuid) -> Secret {
-        secret(&self.0.state_disk_key(disk))
+    fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret {
+        secret(&self.0.state_disk_key(disk, generation))
     }
 
     fn measurement(&self) -> (Secret, Secret) {
@@ -84,7 +84,7 @@ mod tests {
         let token = |request: u8, evidence: u8| keys().join_token(RequestId([request; 16]), &[evidence; 32]).unwrap();
         assert_eq!(token(1, 1), token(1, 1));
         assert!(token(1, 1) != token(2, 1) && token(1, 1) != token(1, 2));
-        assert_ne!(keys().state_disk_key(Uuid::from_u128(1)), keys().state_disk_key(Uuid::from_u128(2)));
+        assert_ne!(keys().state_disk_key(Uuid::from_u128(1), None), keys().state_disk_key(Uuid::from_u128(2), None));
         assert_eq!(format!("{:?}", keys()), "DerivedKeys(MasterSecret(..))");
     }
 }

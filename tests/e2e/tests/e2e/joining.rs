@@ -400,7 +400,10 @@ async fn derived_keys(up: &Up, disk: &Value, directory: &Path) -> Vec<Vec<u8>> {
     let file = up.data_dir().join("trust").join(cluster.to_string()).join("master.key");
     let files = Files::from([("master.key".to_owned(), std::fs::read(file).unwrap().into())]);
     let keys = cluster_keys(&files, cluster).unwrap();
-    let key = keys.state_disk_key(disk.as_str().unwrap().parse().unwrap());
+    let header = std::fs::read(directory.join("root/disk.json")).unwrap();
+    let header: Value = serde_json::from_slice(&header).unwrap();
+    let generation: uuid::Uuid = header["generation"].as_str().unwrap().parse().unwrap();
+    let key = keys.state_disk_key(disk.as_str().unwrap().parse().unwrap(), Some(generation.as_bytes()));
     // The simulated disk keeps a hash of its key: so this is the right one.
     let known = hex::encode(hash("simulated disk", &[key.expose()])).into_bytes();
     assert!(any_file(directory, &known), "the disk of the host has another key");

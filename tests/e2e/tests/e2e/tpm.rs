@@ -171,12 +171,15 @@ impl Machine {
         opened
     }
 
-    /// What the token of its state disk says.
-    fn mark(&self) -> String {
+    fn token(&self) -> Value {
         let device = self.at("dev/state").display().to_string();
         let token = succeed(programs::CRYPTSETUP, &["token", "export", "--token-id", "0", &device]);
-        let token: Value = serde_json::from_str(&token).unwrap();
-        token["state"].as_str().unwrap().to_owned()
+        serde_json::from_str(&token).unwrap()
+    }
+
+    /// What the token of its state disk says.
+    fn mark(&self) -> String {
+        self.token()["state"].as_str().unwrap().to_owned()
     }
 
     /// What it was given is good: by `openssl` and `ssh-keygen`, with the authority of the cluster.
@@ -237,8 +240,9 @@ async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_anothe
         let row = site.in_state(&machine.name, "member").await;
         assert_eq!((&row["kind"], &row["role"]), (&json!("join"), &json!("worker")), "{row:#}");
         let disk: Uuid = row["disk"].as_str().unwrap().parse().unwrap();
-        let key = keys.state_disk_key(disk);
-        assert!(machine.opens(&key), "the disk has the key that follows from its UUID");
+        let generation: Uuid = machine.token()["generation"].as_str().unwrap().parse().unwrap();
+        let key = keys.state_disk_key(disk, Some(generation.as_bytes()));
+        assert!(machine.opens(&key), "the disk has the key that follows from its UUID and generation");
         assert_eq!((machine.mark().as_str(), machine.register(LOCK)), ("initialised", locked.clone()));
         machine.check_membership(&authority, address);
         secret_bytes.push(key.expose().to_vec());

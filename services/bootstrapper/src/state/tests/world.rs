@@ -23,6 +23,7 @@ use crate::renewal::ValidityPeriod;
 use crate::state::{Settings, State};
 
 pub const DISK: Uuid = Uuid::from_u128(0xD15C);
+pub const GENERATION: [u8; 16] = [0x6E; 16];
 pub const START_MS: u64 = 1_800_000_000_000;
 /// More turns than any run takes.
 const TURNS_MAX: usize = 10_000;
@@ -55,6 +56,10 @@ pub struct Host {
     /// The directories of Kubernetes lie on the disk.
     mounted: bool,
     pub record: Option<NodeRecord>,
+    /// What the lock register is extended with by the second key, if the disk has one.
+    pub sealed: Option<join_protocol::transcript::Hash>,
+    /// Registers are not as they were when it was sealed.
+    pub has_other_image: bool,
     pub certificates: Vec<ValidityPeriod>,
     pub renewed: Vec<Renewal>,
     pub reboots: usize,
@@ -91,6 +96,10 @@ pub fn name_of(task: &Task) -> &'static str {
         Task::Inspect => "inspect",
         Task::Prepare(_) => "prepare",
         Task::Unlock(_) => "unlock",
+        Task::UnlockSealed => "unlock sealed",
+        Task::LockAgain => "lock again",
+        Task::Seal { .. } => "seal",
+        Task::RemoveSealedKey => "remove sealed",
         Task::Save(record) if record.progress == Progress::Joining => "save joining",
         Task::Save(_) => "save member",
         Task::Lock { .. } => "lock",
@@ -121,6 +130,7 @@ fn settings() -> Settings {
         distribution: "k3s",
         version: "0".to_owned(),
         retry: s(30),
+        local_unlock_after: Some(s(60)),
         lock_within: s(120),
         member_within: s(900),
         renew_percent: 66,
@@ -165,9 +175,11 @@ impl World {
                 locked: false,
                 mounted: false,
                 mark: is_member.then_some(Mark::Initialised),
-                key: is_member.then(|| Secret::new(*master().state_disk_key(DISK).expose())),
+                key: is_member.then(|| Secret::new(*master().state_disk_key(DISK, Some(&GENERATION)).expose())),
                 open: false,
                 record: is_member.then(record),
+                sealed: None,
+                has_other_image: false,
                 certificates: Vec::new(),
                 renewed: Vec::new(),
                 reboots: 0,
@@ -243,6 +255,11 @@ impl World {
         let until = self.now + Duration::from_millis(ms);
         assert_eq!(self.go(Some(until)), None);
         self.now = until;
+    }
+
+    /// Lets the process run to its end.
+    pub fn go_on(&mut self) -> Run {
+        self.go(None).unwrap()
     }
 
     pub fn stop(&mut self) -> Run {
@@ -402,6 +419,24 @@ impl World {
                 return Ok(Done::Unlocked(host.record.clone()));
             }
             Task::Unlock(_) => return error("the key does not open the state disk"),
+            Task::UnlockSealed => {
+                assert!(!host.locked, "the TPM gives nothing out once the host is locked");
+                if host.sealed.is_none() || host.has_other_image {
+                    return error("the second key is not given out");
+                }
+                host.open = true;
+                return Ok(Done::Unlocked(host.record.clone()));
+            }
+            Task::LockAgain => {
+                assert!(!host.locked && host.open, "a host locks itself once in a boot");
+                host.tpm.lock(&host.sealed.unwrap());
+                host.locked = true;
+            }
+            Task::Seal { key, cluster_id, .. } => {
+                assert_eq!(host.key, Some(key), "a key is added by one that opens the disk");
+                host.sealed = Some(cluster_id);
+            }
+            Task::RemoveSealedKey => host.sealed = None,
             Task::Save(record) => host.record = Some(record),
             Task::Lock { cluster_id, qualifying_data, selection } => {
                 assert!(!host.locked, "a host locks itself once in a boot");
@@ -429,7 +464,10 @@ impl World {
             Task::Init(_) => return Ok(Done::Kubeconfig("kubeconfig".into())),
             Task::Mark(mark) => host.mark = Some(mark),
             Task::Reboot(_) => host.reboots += 1,
-            Task::Renew(renewal) => host.renewed.push(*renewal),
+            Task::Renew(renewal) => {
+                host.sealed = host.sealed.filter(|_| renewal.local_unlock);
+                host.renewed.push(*renewal);
+            }
             Task::Write(_) | Task::WriteAuthority(_) | Task::Install(_) | Task::Join(_) | Task::Resume => {}
         }
         Ok(Done::Done)
@@ -444,10 +482,14 @@ impl Host {
             endorsement: self.tpm.endorsement_key(),
             certificates: Vec::new(),
             lock_register: 15,
+            seals: true,
         };
         let disk = match self.mark {
             None => DiskFound::Blank,
-            Some(mark) => DiskFound::Ours { uuid: DISK, mark, open: self.open },
+            Some(mark) => {
+                let (open, generation) = (self.open, Some(Uuid::from_bytes(GENERATION)));
+                DiskFound::Ours { uuid: DISK, mark, open, generation, is_sealed: self.sealed.is_some() }
+            }
         };
         let record = self.record.clone().filter(|_| self.open);
         let identity = Identity { boot: [1; 16], node_name: "edge-1".to_owned(), ..Identity::default() };

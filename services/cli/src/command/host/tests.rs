@@ -35,6 +35,7 @@ fn policy(revoked: &[String]) -> AttestationPolicy {
         pcrs: std::collections::BTreeMap::new(),
         boot: None,
         lock: PcrLock { pcr: 15, before: None, after: None },
+        local_unlock: None,
         endorsement: EndorsementRules {
             require: EndorsementProof::Enrolment,
             manufacturers: Vec::new(),

@@ -127,7 +127,8 @@ fn a_host_takes_no_ticket_of_another_kind_even_from_its_issuer() {
     let EvidenceAnswer::Verified(verified) = answer else { panic!("{answer:?}") };
     let secret = |byte| Secret::new([byte; 32]);
     let (disk_key, measurement_secret, measurement_salt) = (secret(1), secret(2), secret(3));
-    let rejoin = Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup: None };
+    let rejoin =
+        Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup: None, local_unlock: None };
     assert!(issuer.grant(&verified, rejoin.clone(), Entropy::new([9; 32])).is_err());
     let forced = issuer
         .seal_answer(verified.recipient(), Ok(Given::Grant(Box::new(rejoin))), Some(Entropy::new([9; 32])))

@@ -118,6 +118,10 @@ pub struct EvidenceBody {
     pub principals: Vec<String>,
     /// SHA-256 of the node password, if the node has one.
     pub node_password_hash: Option<[u8; HASH_BYTES]>,
+    /// What was drawn when the state disk was made: its key follows from it. None: a disk that was made without.
+    pub disk_generation: Option<[u8; ID_BYTES]>,
+    /// The host can open its disk by its TPM, or would if it may.
+    pub local_unlock: bool,
 }
 
 impl EvidenceBody {
@@ -133,6 +137,8 @@ impl EvidenceBody {
             ssh_host_key: self.ssh_host_key.clone(),
             principals: self.principals.clone(),
             node_password_hash: self.node_password_hash.map(Vec::from).unwrap_or_default(),
+            disk_generation: self.disk_generation.map(Vec::from).unwrap_or_default(),
+            local_unlock: self.local_unlock,
         };
         body.encode_to_vec()
     }
@@ -148,6 +154,10 @@ impl EvidenceBody {
             [] => None,
             bytes => Some(fields.hash("node_password_hash", bytes)?),
         };
+        let disk_generation = match body.disk_generation.as_slice() {
+            [] => None,
+            bytes => Some(fields.array("disk_generation", bytes)?),
+        };
         let body = Self {
             boot: fields.array("boot", &body.boot)?,
             node_name: body.node_name,
@@ -155,6 +165,8 @@ impl EvidenceBody {
             ssh_host_key: body.ssh_host_key,
             principals: body.principals,
             node_password_hash,
+            disk_generation,
+            local_unlock: body.local_unlock,
         };
         body.check()?;
         Ok(body)
@@ -199,6 +211,18 @@ pub fn is_node_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_generation_of_a_disk_goes_both_ways_and_has_16_bytes_or_none() {
+        for disk_generation in [None, Some([7; ID_BYTES])] {
+            let local_unlock = disk_generation.is_some();
+            let body = EvidenceBody { disk_generation, local_unlock, ..EvidenceBody::default() };
+            assert_eq!(EvidenceBody::decode(&body.encode()), Ok(body));
+        }
+        let wire = wire::EvidenceBody { boot: vec![0; ID_BYTES], disk_generation: vec![7; 15], ..Default::default() };
+        let error = EvidenceBody::decode(&wire.encode_to_vec()).unwrap_err().to_string();
+        assert_eq!(error, "evidence body.disk_generation has 15 bytes; it must have 16");
+    }
 
     #[test]
     fn node_names_are_subdomains() {

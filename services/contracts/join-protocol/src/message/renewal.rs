@@ -19,6 +19,8 @@ pub struct Renewal {
     pub ssh_authority: String,
     /// SSH host certificate, one line.
     pub ssh_host_certificate: String,
+    /// The host may go on opening its disk by its TPM.
+    pub local_unlock: bool,
 }
 
 impl Renewal {
@@ -28,6 +30,7 @@ impl Renewal {
             kubelet_certificate: self.kubelet_certificate.clone(),
             ssh_authority: self.ssh_authority.clone(),
             ssh_host_certificate: self.ssh_host_certificate.clone(),
+            local_unlock: self.local_unlock,
         }
     }
 
@@ -39,8 +42,9 @@ impl Renewal {
         fields.at_most("kubelet_certificate", &renewal.kubelet_certificate, CERTIFICATE_BYTES_MAX)?;
         fields.text("ssh_authority", &renewal.ssh_authority, LINE_BYTES_MAX)?;
         fields.text("ssh_host_certificate", &renewal.ssh_host_certificate, LINE_BYTES_MAX)?;
-        let wire::Renewal { node_name, kubelet_certificate, ssh_authority, ssh_host_certificate } = renewal;
-        Ok(Self { node_name, kubelet_certificate, ssh_authority, ssh_host_certificate })
+        let wire::Renewal { node_name, kubelet_certificate, ssh_authority, ssh_host_certificate, local_unlock } =
+            renewal;
+        Ok(Self { node_name, kubelet_certificate, ssh_authority, ssh_host_certificate, local_unlock })
     }
 }
 
@@ -55,6 +59,7 @@ mod tests {
             kubelet_certificate: vec![0x30, 0],
             ssh_authority: "ssh-ed25519 AAAA".to_owned(),
             ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com AAAA edge-1".to_owned(),
+            local_unlock: true,
         };
         assert_eq!(Renewal::from_wire(renewal.to_wire()), Ok(renewal.clone()));
         let error = |renewal: Renewal| Renewal::from_wire(renewal.to_wire()).unwrap_err().to_string();

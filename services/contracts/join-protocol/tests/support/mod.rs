@@ -122,6 +122,7 @@ pub fn grant_for(kind: Kind, name: &str) -> Grant {
         measurement_salt: secret(0xD3),
         membership: (kind == Kind::Join).then_some(membership),
         setup: None,
+        local_unlock: None,
     }
 }
 

@@ -1,0 +1,52 @@
+//! A member that nobody answers: it comes back by the second key of its disk, which its TPM gives out while it boots what it booted when it was given its last ticket.
+//!
+//! It asks first, and whoever refuses it is heeded. It locks itself as ever, and once it runs it asks for the renewal of its certificates: so the join service sees it again, and it
+//! hears whether it still may.
+
+use join_protocol::refusal::{RefusalClass, RefusalCode};
+use join_protocol::terms::Kind;
+
+use super::work::{Step, Work};
+use super::{Phase, State, Turn};
+use crate::event::Task;
+
+impl State {
+    /// Nobody answered in time.
+    pub(super) fn unlock_locally(&mut self, turn: &mut Turn) {
+        tracing::warn!("nobody gave the key of the state disk; the TPM is asked for the second one");
+        self.unlocks_at = None;
+        let steps = vec![Step::UnlockSealed, Step::LockAgain];
+        self.begin_work(Work::of_member(steps, turn.now.mono + self.settings.lock_within), turn);
+    }
+
+    /// Nothing is lost: the host asks on. The TPM would say the same again in this boot.
+    pub(super) fn locally_failed(&mut self, reason: String) {
+        tracing::warn!(reason, "the host does not come back by itself");
+        self.node.last_error = Some(reason);
+        self.node.activity = None;
+        self.work = None;
+        self.phase = Phase::Asking;
+    }
+
+    /// Locked without a ticket: from here on it is a member that was started again.
+    pub(super) fn look_again(&mut self) {
+        self.work = None;
+        self.node.activity = None;
+        self.phase = Phase::Looking;
+        self.run(Task::Inspect);
+    }
+
+    /// What somebody who is believed says about the host holds also for the second key.
+    pub(super) fn heed(&mut self, kind: Kind, code: RefusalCode) {
+        let is_verdict = !code.may_be_clear() && code.class() != RefusalClass::Retry;
+        match kind {
+            Kind::Rejoin | Kind::Recover if is_verdict => self.unlocks_at = None,
+            // It runs on, and does not come back by itself.
+            Kind::Renew if self.is_sealed && code == RefusalCode::EndorsementRevoked => {
+                self.is_sealed = false;
+                self.run(Task::RemoveSealedKey);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A member that nobody answers.
+
+use join_protocol::refusal::{Refusal, RefusalCode};
+use join_protocol::selection::{Bank, Selection};
+use join_protocol::terms::Kind;
+
+use super::world::{Run, Trouble, World};
+use crate::event::Ending;
+use crate::platform::Mark;
+
+const BACK: [&str; 5] = ["unlock sealed", "lock again", "inspect", "mount-directories", "resume"];
+
+/// A member with a second key, switched off.
+fn member() -> World {
+    let mut world = World::new(Kind::Join);
+    world.join_service.local_unlock = Selection::new(Bank::Sha256, [4]);
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!(world.tasks.last(), Some(&"seal"));
+    assert!(world.host.sealed.is_some());
+    world.power_off();
+    world.tasks.clear();
+    world.start();
+    world
+}
+
+#[test]
+fn a_member_that_nobody_answers_comes_back_by_its_tpm_and_asks_whether_it_still_may() {
+    let mut world = member();
+    world.join_service_answers = false;
+    world.run_for(59_000);
+    assert_eq!(world.tasks, ["inspect"], "it asks first");
+    world.run_for(10_000);
+    assert_eq!(world.tasks, [&["inspect"], &BACK[..]].concat());
+    assert!(world.host.locked);
+    assert_eq!((world.kind(), world.host.renewed.len()), ("renew", 0));
+    // What it brought up by itself answers it.
+    world.join_service_answers = true;
+    assert_eq!(world.go_on(), Run::Ended(Ending::Member));
+    assert_eq!((world.host.renewed.len(), world.host.sealed.is_some()), (1, true));
+    assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Initialised), 0));
+    assert_eq!(world.state().node().state, "member");
+}
+
+#[test]
+fn without_anybody_for_good_it_is_a_member_nevertheless_and_nothing_is_taken_by_who_is_answered() {
+    let mut world = member();
+    world.join_service_answers = false;
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!(world.tasks, [&["inspect"], &BACK[..]].concat());
+    let mut world = member();
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!(world.tasks, ["inspect", "unlock", "lock", "mount-directories", "resume", "seal"]);
+    // Started again it asks whether it still may, although no certificate is old.
+    world.tasks.clear();
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!(world.tasks, ["inspect", "mount-directories", "resume", "renew"]);
+}
+
+#[test]
+fn who_is_refused_does_not_come_back_by_itself_and_who_is_told_to_wait_does() {
+    for code in [RefusalCode::EndorsementRevoked, RefusalCode::Measurement, RefusalCode::PolicyInvalid] {
+        let mut world = member();
+        world.join_service.refuse = Some(Refusal::new(code, "as told"));
+        world.run_for(600_000);
+        assert_eq!((world.tasks.as_slice(), world.host.locked), (["inspect"].as_slice(), false), "{code}");
+    }
+    let mut world = member();
+    world.join_service.refuse = Some(Refusal::new(RefusalCode::IssuingFailed, "as told"));
+    world.run_for(70_000);
+    assert!(world.host.locked && world.tasks.contains(&"unlock sealed"), "{:?}", world.tasks);
+}
+
+#[test]
+fn another_image_gets_nothing_of_the_tpm_and_asks_on() {
+    let mut world = member();
+    (world.join_service_answers, world.host.has_other_image) = (false, true);
+    world.run_for(600_000);
+    assert_eq!(world.tasks, ["inspect", "unlock sealed"], "the TPM is asked once");
+    assert_eq!((world.host.locked, world.host.reboots), (false, 0));
+    let told = world.heard().unwrap().last_error.clone().unwrap();
+    assert_eq!(told, "unlocking the state disk by the TPM: the second key is not given out");
+    world.join_service_answers = true;
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+}
+
+#[test]
+fn a_second_key_that_is_not_wanted_any_more_is_taken_away() {
+    // By the next ticket.
+    let mut world = member();
+    world.join_service.local_unlock = None;
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!((world.tasks.last(), world.host.sealed), (Some(&"remove sealed"), None));
+    // By a renewal, of who came back by itself; and by one that says that it is revoked.
+    for is_revoked in [false, true] {
+        let mut world = member();
+        world.join_service_answers = false;
+        world.run_for(70_000);
+        world.join_service_answers = true;
+        world.join_service.local_unlock = None;
+        let refusal = Refusal::new(RefusalCode::EndorsementRevoked, "as told");
+        world.join_service.refuse = is_revoked.then_some(refusal);
+        assert_eq!(world.go_on(), Run::Ended(Ending::Member));
+        assert_eq!((world.host.sealed, world.host.reboots), (None, 0), "revoked: {is_revoked}");
+    }
+}
+
+#[test]
+fn a_second_key_that_cannot_be_made_costs_nothing_but_itself() {
+    for trouble in [Trouble::Fails("seal", 1), Trouble::Hangs("seal")] {
+        let mut world = World::new(Kind::Join);
+        world.join_service.local_unlock = Selection::new(Bank::Sha256, [4]);
+        world.trouble = Some(trouble);
+        assert_eq!(world.run(), Run::Ended(Ending::Member));
+        assert_eq!((world.host.mark, world.host.sealed, world.host.reboots), (Some(Mark::Initialised), None, 0));
+        let told = world.state().node().last_error.clone().unwrap();
+        assert!(told.starts_with("giving the state disk its second key: "), "{told}");
+    }
+}
+
+#[test]
+fn killed_at_any_step_it_comes_back_in_the_same_boot() {
+    for step in ["unlock sealed", "lock again", "mount-directories", "resume"] {
+        for is_done in [false, true] {
+            let mut world = member();
+            (world.join_service_answers, world.trouble) = (false, Some(Trouble::Kills(step, is_done)));
+            assert_eq!(world.run(), Run::Killed, "{step}, done: {is_done}");
+            world.trouble = None;
+            assert_eq!(world.run(), Run::Ended(Ending::Member), "{step}, done: {is_done}");
+            assert_eq!((world.host.locked, world.host.mark), (true, Some(Mark::Initialised)));
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_fails_without_a_ticket_is_followed_by_a_reboot_as_any_other() {
+    let mut world = member();
+    (world.join_service_answers, world.trouble) = (false, Some(Trouble::Fails("lock again", 1)));
+    assert!(matches!(world.run(), Run::Ended(Ending::Reboot(_))));
+    assert_eq!(world.host.mark, Some(Mark::Initialised));
+    world.power_off();
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+}
