@@ -54,6 +54,7 @@ applications! {
     GIT_CONFIG GIT_CONFIG "GitConfig" "Git repository configuration" "git-config.json";
     ATTESTATION_POLICY ATTESTATION_POLICY "AttestationPolicy" "Attestation policy" "attestation-policy.json";
     API_TOKEN API_TOKEN "ApiToken" "API token" "api-token.json";
+    ALERT_ACKNOWLEDGEMENTS ALERT_ACKNOWLEDGEMENTS "AlertAcknowledgements" "Alert acknowledgements" "alert-acknowledgements.json";
     EDGE_ACCOUNT EDGE_ACCOUNT "EdgeAccount" "Edge account" "edge-account.json";
 }
 

@@ -4,6 +4,7 @@
 mod access;
 mod account;
 mod agent;
+mod alert;
 mod attestation;
 mod cluster;
 mod deployment;
@@ -17,6 +18,7 @@ use serde::de::DeserializeOwned;
 pub use access::{ApiToken, TokenScope};
 pub use account::EdgeAccount;
 pub use agent::AgentConfig;
+pub use alert::{AlertAcknowledgement, AlertAcknowledgements};
 pub use attestation::{
     AttestationPolicy, BootRules, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, LocalUnlock,
     PcrBank, PcrLock, PcrRule, PolicySignature,
@@ -80,6 +82,7 @@ documents! {
     GitConfig GIT_CONFIG;
     AttestationPolicy ATTESTATION_POLICY;
     ApiToken API_TOKEN;
+    AlertAcknowledgements ALERT_ACKNOWLEDGEMENTS;
     EdgeAccount EDGE_ACCOUNT;
 }
 

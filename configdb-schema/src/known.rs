@@ -62,6 +62,7 @@ pub mod application {
         GIT_CONFIG "38d62a93-b6b4-4f63-bad4-d433e3eaff29" "Git repository configuration",
         ATTESTATION_POLICY "b7d6770a-3902-4722-8891-ff56e695c64a" "Attestation policy",
         API_TOKEN "8940397a-6f43-4911-9883-1248400c5cce" "API token",
+        ALERT_ACKNOWLEDGEMENTS "e13b8da8-636f-4a27-9cc5-20eb46ca8686" "Alert acknowledgements",
         EDGE_ACCOUNT "7ce9220e-754f-496b-901d-ced0156aa2af" "Edge account",
     }
 

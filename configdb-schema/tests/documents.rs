@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use configdb_schema::document::{
-    AgentConfig, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeAccount, EdgeCluster,
+    AgentConfig, AlertAcknowledgements, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeAccount, EdgeCluster,
     EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup,
     EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info,
     K8sTemplate, Registration, SparkplugAddress, TokenScope,
@@ -308,6 +308,26 @@ fn rollouts_have_a_wave_and_pins_of_one_kind() {
         json!({"pin": {}}),
     ] {
         refused(&application::EDGE_CLUSTER_ROLLOUT, &bad);
+    }
+}
+
+#[test]
+fn acknowledgements_say_who_looks_after_which_alert() {
+    let (key, at) = ("Paint_Shop/Sync/Offline/ACME-Central/Cluster-Manager", "2026-11-25T08:00:00Z");
+    let good = json!({"alerts": {key: {"by": "console/token:ada", "at": at, "note": "on it", "since": 5}}});
+    let known: AlertAcknowledgements = accepted(&good);
+    assert_eq!((known.alerts[key].since, known.alerts[key].reason.as_deref()), (Some(5), None));
+    assert_eq!(accepted::<AlertAcknowledgements>(&json!({})), AlertAcknowledgements::default());
+    let long = "x".repeat(1_001);
+    for bad in [
+        json!({"alerts": {key: {"by": "ada"}}}),
+        json!({"alerts": {key: {"by": "ada", "at": "today"}}}),
+        json!({"alerts": {key: {"by": "ada", "at": at, "note": long}}}),
+        json!({"alerts": {key: {"by": "ada", "at": at, "until": at}}}),
+        json!({"alerts": {"x".repeat(1_025): {"by": "ada", "at": at}}}),
+        json!({"silences": {}}),
+    ] {
+        refused(&application::ALERT_ACKNOWLEDGEMENTS, &bad);
     }
 }
 

@@ -347,6 +347,24 @@ pub enum AlertCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Say that you look after alerts: everybody sees your name, and the alerts stay active until their cause ends
+    #[command(visible_alias = "acknowledge")]
+    Ack {
+        /// What they are about: CLUSTER or CLUSTER/NODE, or the node of a central service
+        about: String,
+        /// Only this alert, such as Offline
+        #[arg(long)]
+        alert: Option<String>,
+        /// What you do about it
+        #[arg(long, conflicts_with = "withdraw")]
+        note: Option<String>,
+        /// Nobody looks after them any more
+        #[arg(long)]
+        withdraw: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
 }
 
 /// `sparkfleet config ...`. OBJECT is a UUID or a unique name, APPLICATION a slug (EdgeCluster, EdgeDeployment, ...).

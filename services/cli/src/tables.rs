@@ -1,6 +1,6 @@
 //! The rows of the fleet as tables for people.
 
-use fleet_view::{AlertRow, ClusterRow, DeploymentRow, FluxRow, HostRow, JoiningHostRow};
+use fleet_view::{Acknowledged, AlertRow, ClusterRow, DeploymentRow, FluxRow, HostRow, JoiningHostRow};
 use join_service_contract::HostState;
 
 use crate::output::{self, Table};
@@ -84,7 +84,7 @@ pub fn deployments(rows: &[DeploymentRow], now: u64) -> Table {
 /// Alerts as a table, ages counted from `now` (UTC ms).
 #[must_use]
 pub fn alerts(rows: &[AlertRow], now: u64) -> Table {
-    let mut table = Table::new(&["CLUSTER", "NODE", "ALERT", "SINCE", "REASON", "MONITOR"]);
+    let mut table = Table::new(&["CLUSTER", "NODE", "ALERT", "SINCE", "REASON", "MONITOR", "ACKNOWLEDGED"]);
     for row in rows {
         table.row([
             row.cluster.as_deref().unwrap_or("(central)"),
@@ -93,9 +93,15 @@ pub fn alerts(rows: &[AlertRow], now: u64) -> Table {
             &row.since.map_or_else(String::new, |since| output::age(since, now)),
             &row.reason,
             &row.monitor,
+            &row.acknowledged.as_ref().map_or_else(String::new, acknowledged),
         ]);
     }
     table
+}
+
+fn acknowledged(known: &Acknowledged) -> String {
+    let note = known.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
+    format!("{}{note}", known.by)
 }
 
 /// Hosts on their way in as a table, ages counted from `now` (UTC ms).

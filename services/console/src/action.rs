@@ -4,8 +4,8 @@ use access::{Grant, Operation, Principal};
 use configdb_contract::WriteRequest;
 use configdb_schema::Document as _;
 use configdb_schema::document::{EdgeCluster, EdgeClusterRollout, EdgeDeployment, JsonObject, WAVE_MAX};
-use fleet_view::Fleet;
 use fleet_view::requests::{self, Author, NewDeployment, RequestError};
+use fleet_view::{AlertRow, Fleet};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 const NAMESPACE: &str = "fplus-edge";
 
 /// Every action by name, with what it is for access rules.
-pub const ACTIONS: [(&str, Operation); 10] = [
+pub const ACTIONS: [(&str, Operation); 11] = [
     ("cluster.create", Operation::CreateCluster),
     ("cluster.delete", Operation::DeleteCluster),
     ("cluster.bootstrap", Operation::BootstrapLine),
@@ -24,6 +24,7 @@ pub const ACTIONS: [(&str, Operation); 10] = [
     ("deployment.create", Operation::CreateDeployment),
     ("deployment.move", Operation::MoveDeployment),
     ("deployment.delete", Operation::DeleteDeployment),
+    ("alert.acknowledge", Operation::AcknowledgeAlert),
     ("node.rebirth", Operation::AskRebirth),
     ("entry.put", Operation::PutEntry),
     ("entry.delete", Operation::DeleteEntry),
@@ -46,6 +47,8 @@ pub enum Action {
     MoveDeployment(DeploymentMove),
     /// Delete a deployment.
     DeleteDeployment(DeploymentToDelete),
+    /// Say that they look after an alert.
+    AcknowledgeAlert(AlertToAcknowledge),
     /// Ask an Edge Node for its birth.
     Rebirth(NodeToBeBorn),
     /// Write an entry.
@@ -118,6 +121,19 @@ pub struct DeploymentMove {
 #[serde(deny_unknown_fields)]
 pub struct DeploymentToDelete {
     deployment: Uuid,
+}
+
+/// `alert.acknowledge`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlertToAcknowledge {
+    /// Its key in table `alerts`.
+    alert: String,
+    /// What they do about it.
+    note: Option<String>,
+    /// Nobody looks after it any more.
+    #[serde(default)]
+    withdraw: bool,
 }
 
 /// `node.rebirth`
@@ -200,6 +216,7 @@ impl Action {
             "deployment.create" => Self::CreateDeployment(read(body)?),
             "deployment.move" => Self::MoveDeployment(read(body)?),
             "deployment.delete" => Self::DeleteDeployment(read(body)?),
+            "alert.acknowledge" => Self::AcknowledgeAlert(read(body)?),
             "node.rebirth" => Self::Rebirth(read(body)?),
             "entry.put" => Self::PutEntry(read(body)?),
             "entry.delete" => Self::DeleteEntry(read(body)?),
@@ -218,6 +235,7 @@ impl Action {
             Self::CreateDeployment(_) => Operation::CreateDeployment,
             Self::MoveDeployment(_) => Operation::MoveDeployment,
             Self::DeleteDeployment(_) => Operation::DeleteDeployment,
+            Self::AcknowledgeAlert(_) => Operation::AcknowledgeAlert,
             Self::Rebirth(_) => Operation::AskRebirth,
             Self::PutEntry(_) => Operation::PutEntry,
             Self::DeleteEntry(_) => Operation::DeleteEntry,
@@ -246,6 +264,10 @@ impl Action {
             Self::CreateDeployment(of) => Some(of.cluster),
             Self::MoveDeployment(of) => of_deployment(of.deployment),
             Self::DeleteDeployment(of) => of_deployment(of.deployment),
+            Self::AcknowledgeAlert(of) => {
+                let alert = alert(fleet, &of.alert).ok().filter(|alert| alert.cluster.is_some());
+                Some(alert.and_then(|alert| fleet.alert_object(&alert)).unwrap_or_default())
+            }
             Self::Rebirth(of) => {
                 let group = of.node.split_once('/').map_or("", |(group, _)| group);
                 let name = fleet.organisation().cluster_of_group(group);
@@ -269,6 +291,8 @@ impl Action {
                 format!("{} to {}", fleet.name_of(of.deployment), of.host.as_deref().unwrap_or("no host"))
             }
             Self::DeleteDeployment(of) => fleet.name_of(of.deployment),
+            Self::AcknowledgeAlert(of) if of.withdraw => format!("{} withdrawn", of.alert),
+            Self::AcknowledgeAlert(of) => of.alert.clone(),
             Self::Rebirth(of) => of.node.clone(),
             Self::PutEntry(of) => format!("{}/{}", of.object, of.application),
             Self::DeleteEntry(of) => format!("{}/{}", of.object, of.application),
@@ -317,6 +341,13 @@ impl Action {
                 }
                 one(requests::delete_deployment(of.deployment, author(0)))
             }
+            Self::AcknowledgeAlert(of) => {
+                let alert = alert(fleet, &of.alert)?;
+                one(match of.withdraw {
+                    true => requests::withdraw_acknowledgements(fleet, &[&alert], wall, author(0))?,
+                    false => requests::acknowledge_alerts(fleet, &[&alert], of.note.as_deref(), wall, author(0))?,
+                })
+            }
             Self::Rebirth(of) => {
                 let (group, node) = of.node.split_once('/').unwrap_or((&of.node, ""));
                 let node = EdgeNodeDescriptor::parse(group, node);
@@ -342,6 +373,11 @@ impl Action {
 
 fn missing(field: &'static str, uuid: Uuid) -> RequestError {
     RequestError::Missing { field, wanted: uuid.to_string() }
+}
+
+fn alert(fleet: &Fleet, key: &str) -> Result<AlertRow, RequestError> {
+    let missing = || RequestError::Missing { field: "alert", wanted: key.to_owned() };
+    fleet.alerts().into_iter().find(|alert| alert.key() == key).ok_or_else(missing)
 }
 
 fn known_object(fleet: &Fleet, object: Uuid) -> Result<(), RequestError> {

@@ -75,6 +75,7 @@ fn every_command_is_taken_with_its_shortest_line() {
         "deployment delete Paint/Oven",
         "status",
         "alert list",
+        "alert ack Paint/Oven",
         "events",
         "recover status",
         "recover adopt Paint",

@@ -5,22 +5,65 @@ use serde_json::json;
 use service_runtime::exit;
 
 use crate::arguments::AlertCommand;
-use crate::client::{Client, Scope};
+use crate::client::{self, Client, Scope};
 use crate::options::Options;
 use crate::output;
+use crate::usage_error::{not_found, usage};
 use crate::{listing, look_up, tables};
-use fleet_view::{AlertRow, Fleet};
+use fleet_view::{AlertRow, Fleet, requests};
 
 /// Carries out an alert command.
 ///
 /// # Errors
 /// As documented for the exit codes.
 pub async fn run(command: AlertCommand) -> anyhow::Result<()> {
-    let AlertCommand::List { cluster, check, watch, options } = command;
-    if watch {
-        return listing::run_on_broker::<AlertRow>(cluster.as_deref(), watch, &options).await;
+    match command {
+        AlertCommand::List { cluster, watch: true, options, .. } => {
+            listing::run_on_broker::<AlertRow>(cluster.as_deref(), true, &options).await
+        }
+        AlertCommand::List { cluster, check, options, .. } => list(cluster.as_deref(), check, &options).await,
+        AlertCommand::Ack { about, alert, note, withdraw, options } => {
+            let change = if withdraw { Change::Withdraw } else { Change::Acknowledge { note } };
+            acknowledge(&about, alert.as_deref(), &change, &options).await
+        }
     }
-    list(cluster.as_deref(), check, &options).await
+}
+
+/// What is to be said of alerts.
+enum Change {
+    Acknowledge { note: Option<String> },
+    Withdraw,
+}
+
+/// The active alerts about `about`: a cluster, or what an alert's subject is; of the kind `alert`, if one is named.
+fn chosen(fleet: &Fleet, about: &str, alert: Option<&str>) -> Vec<AlertRow> {
+    let is_about = |row: &AlertRow| row.cluster.as_deref() == Some(about) || row.subject() == about;
+    let is_wanted = |row: &AlertRow| is_about(row) && alert.is_none_or(|alert| alert.eq_ignore_ascii_case(row.alert));
+    fleet.alerts().into_iter().filter(is_wanted).collect()
+}
+
+async fn acknowledge(about: &str, alert: Option<&str>, change: &Change, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Fleet).await?;
+    let rows = chosen(&client.fleet, about, alert);
+    let chosen: Vec<&AlertRow> = rows.iter().collect();
+    if chosen.is_empty() {
+        let kind = alert.map_or_else(|| "active alert about".to_owned(), |alert| format!("active alert {alert} about"));
+        return Err(not_found(&kind, about, client.fleet.alerts().iter().map(AlertRow::subject)));
+    }
+    let (wall, author) = (client.wall(), client::author());
+    let request = match change {
+        Change::Acknowledge { note } => {
+            requests::acknowledge_alerts(&client.fleet, &chosen, note.as_deref(), wall, author)
+        }
+        Change::Withdraw => requests::withdraw_acknowledgements(&client.fleet, &chosen, wall, author),
+    };
+    client.write(request.map_err(|error| usage(error.into()))?).await?;
+    let verb = if matches!(change, Change::Withdraw) { "withdrawn" } else { "acknowledged" };
+    let lines = || rows.iter().map(|row| format!("{verb}: {} of {}", row.alert, row.subject())).collect();
+    let keys: Vec<String> = rows.iter().map(AlertRow::key).collect();
+    output::print(options.presentation.output, lines, &json!({ verb: keys }))?;
+    client.close().await;
+    Ok(())
 }
 
 /// All alerts, or those of one cluster: as many as its row counts.
@@ -51,6 +94,7 @@ async fn list(cluster: Option<&str>, check: bool, options: &Options) -> anyhow::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fleet_view::Acknowledged;
 
     #[test]
     fn an_alert_shows_what_it_is_about_since_when_and_why() {
@@ -61,11 +105,14 @@ mod tests {
             since,
             reason: "because".to_owned(),
             monitor: "ACME-Central/Monitor".to_owned(),
+            acknowledged: None,
         };
-        let rows = [row(Some("Paint_Shop"), Some("Oven_1"), Some(1_000)), row(None, None, None)];
+        let known = Acknowledged { by: "console/ada".to_owned(), at: None, note: Some("on it".to_owned()) };
+        let oven = AlertRow { acknowledged: Some(known), ..row(Some("Paint_Shop"), Some("Oven_1"), Some(1_000)) };
+        let rows = [oven, row(None, None, None)];
         let expected = [
-            "CLUSTER     NODE    ALERT    SINCE  REASON   MONITOR",
-            "Paint_Shop  Oven_1  Offline  1m01s  because  ACME-Central/Monitor",
+            "CLUSTER     NODE    ALERT    SINCE  REASON   MONITOR               ACKNOWLEDGED",
+            "Paint_Shop  Oven_1  Offline  1m01s  because  ACME-Central/Monitor  console/ada: on it",
             "(central)           Offline         because  ACME-Central/Monitor",
         ];
         assert_eq!(tables::alerts(&rows, 62_000).lines(), expected);

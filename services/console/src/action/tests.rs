@@ -26,7 +26,7 @@ fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
 #[test]
 fn every_action_of_the_list_is_read_and_has_its_operation() {
     for (name, operation) in ACTIONS {
-        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1 });
+        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a" });
         let error = Action::parse(name, body.to_string().as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("unknown field "), "{name}: {error}");
         assert_ne!(operation.as_str(), "");
@@ -68,6 +68,30 @@ fn a_name_that_is_taken_and_a_wave_that_is_none_are_refused_by_their_field() {
     let chart = json!({ "cluster": CLUSTER, "name": "A", "chart": "Nothing" });
     let chart = plan(&bench.fleet, "deployment.create", chart).unwrap_err();
     assert_eq!(chart.to_string(), "chart: there is no \"Nothing\"");
+}
+
+#[test]
+fn an_alert_is_of_its_cluster_and_one_of_a_central_service_or_that_is_over_of_none_that_a_grant_names() {
+    let mut bench = Bench::with_cluster();
+    bench.monitor(NAME, &["Oven_1"]);
+    bench.central_monitor(&["ACME-Central"]);
+    let keys: Vec<String> = bench.fleet.alerts().iter().map(AlertRow::key).collect();
+    let of = |alert: &str| parse("alert.acknowledge", json!({ "alert": alert, "note": "on it" })).cluster(&bench.fleet);
+    for key in &keys {
+        let expected = if key.starts_with(NAME) { CLUSTER } else { Uuid::nil() };
+        assert_eq!(of(key), Some(expected), "{key}");
+    }
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    assert_eq!(of("over"), Some(Uuid::nil()));
+    let over = plan(&bench.fleet, "alert.acknowledge", json!({ "alert": "over" })).unwrap_err();
+    assert_eq!(over.to_string(), "alert: there is no \"over\"");
+    let key = keys.iter().find(|key| key.starts_with(NAME)).unwrap();
+    for withdraw in [false, true] {
+        let body = json!({ "alert": key, "withdraw": withdraw });
+        let Plan::Writes(writes) = plan(&bench.fleet, "alert.acknowledge", body).unwrap() else { panic!("writes") };
+        let record = &writes[0].entries["AlertAcknowledgements"].clone().unwrap()["alerts"][key];
+        assert_eq!(record.get("by").and_then(Value::as_str), (!withdraw).then_some("console/token:ada"), "{record}");
+    }
 }
 
 #[test]

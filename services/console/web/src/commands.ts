@@ -45,5 +45,6 @@ export const commands = {
     command("policy capture", [`${cluster}/${host}`], [["pcr", registers.length > 0 ? registers.join(",") : null]]),
   watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),
   rebirth: (group: string, node: string) => command("watch", [], [["group", group], ["node", node], ["rebirth", ""]]),
+  acknowledge: (about: string, alert: string, note: string) => command("alert ack", [about], [["alert", alert], ["note", note || null]]),
   alerts: () => command("alert list", []),
 };

@@ -124,7 +124,7 @@ const BELOW: Record<string, string> = { cluster: "clusters", host: "hosts", depl
 function Navigation() {
   const chosen = BELOW[route.value.view] ?? route.value.view;
   const fleet = useTable("fleet").rows.value.get("fleet");
-  const numbers: Record<string, number | undefined> = { alerts: fleet?.alerts, hosts: fleet?.waiting };
+  const numbers: Record<string, number | undefined> = { alerts: fleet && fleet.alerts - (fleet.acknowledged ?? 0), hosts: fleet?.waiting };
   return (
     <nav class="places" aria-label="Pages">
       {PLACES.map(({ view, title, icon, letter }) => (

@@ -51,6 +51,8 @@ export interface FleetRow extends Row {
   hosts: HealthCounts;
   deployments: HealthCounts;
   alerts: number;
+  /** Of the alerts, those that somebody looks after. */
+  acknowledged: number;
   waiting: number;
   rollout: string | null;
 }
@@ -130,6 +132,8 @@ export interface AlertRow extends HealthRow {
   alert: string;
   reason: string;
   monitor: string;
+  /** Who looks after it; null: nobody has said so. */
+  acknowledged: { by: string; at: number | null; note: string | null } | null;
 }
 
 export interface ServiceRow extends Row {

@@ -1,14 +1,23 @@
 //! Active alerts: those of the monitors, and those that no monitor can raise because who would is away. Whoever counts alerts counts these rows.
 
+use std::collections::BTreeMap;
+
 use cluster_manager_contract::{ClusterDevice, SetupState};
 use configdb_schema::address::{self, ClusterName};
+use configdb_schema::document::{AlertAcknowledgement, AlertAcknowledgements};
+use configdb_schema::known;
 use edge_monitor_contract::{AlertKind, MonitorView, MonitoredNodeDevice, NodeState, Presence};
 use edge_sync_contract::SyncReplica;
 use join_service_contract::HostState;
+use jiff::Timestamp;
 use serde::Serialize;
 use sparkplug::EdgeNodeDescriptor;
+use uuid::Uuid;
 
 use crate::{Fleet, JoiningHostRow};
+
+/// Where it stands who looks after alerts of the central services.
+const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 
 /// An active alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,9 +35,41 @@ pub struct AlertRow {
     pub reason: String,
     /// Who says so.
     pub monitor: String,
+    /// Who looks after it; None: nobody has said that they do.
+    pub acknowledged: Option<Acknowledged>,
+}
+
+/// Somebody looks after an alert.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Acknowledged {
+    /// Who: the writer of the entry.
+    pub by: String,
+    /// When they said so, UTC ms; None: the entry holds no time.
+    pub at: Option<u64>,
+    /// What they do about it.
+    pub note: Option<String>,
+}
+
+impl From<&AlertAcknowledgement> for Acknowledged {
+    fn from(known: &AlertAcknowledgement) -> Self {
+        let at = known.at.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
+        Self { by: known.by.clone(), at, note: known.note.clone() }
+    }
 }
 
 impl AlertRow {
+    /// Names it among all active alerts: `CLUSTER/NODE/ALERT/MONITOR`, with nothing in place of what it has not.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let subject = [self.cluster.as_deref(), self.node.as_deref()].map(Option::unwrap_or_default).join("/");
+        format!("{subject}/{}/{}", self.alert, self.monitor)
+    }
+
+    /// The part of its reason by which it is recognised where nobody knows since when it is active.
+    pub(crate) fn sign(&self) -> Option<String> {
+        self.since.is_none().then(|| self.reason.chars().take(AlertAcknowledgement::REASON_CHARS).collect())
+    }
+
     /// What it is about: `CLUSTER/NODE`.
     #[must_use]
     pub fn subject(&self) -> String {
@@ -58,6 +99,7 @@ impl Fleet {
                 since: cluster.desired.held_since,
                 reason: reason.to_owned(),
                 monitor: self.manager.node().to_string(),
+                acknowledged: None,
             }));
             rows.extend(cluster.identity.alert.as_ref().map(|alert| AlertRow {
                 cluster: Some(cluster.name.clone()),
@@ -66,10 +108,12 @@ impl Fleet {
                 since: None,
                 reason: alert.clone(),
                 monitor: self.manager.node().to_string(),
+                acknowledged: None,
             }));
         }
         rows.extend(self.joining_hosts(None).iter().filter_map(|row| self.joining_alert(row)));
         rows.extend(self.store_alert());
+        self.note_acknowledgements(&mut rows);
         rows.sort_by(|a, b| (a.since, &a.cluster, &a.node, a.alert).cmp(&(b.since, &b.cluster, &b.node, b.alert)));
         rows
     }
@@ -84,6 +128,7 @@ impl Fleet {
             since: None,
             reason: "the central monitor does not answer: nobody watches the monitors of the clusters".to_owned(),
             monitor: "sparkfleet".to_owned(),
+            acknowledged: None,
         })
     }
 
@@ -98,6 +143,7 @@ impl Fleet {
             since: None,
             reason,
             monitor: node.to_string(),
+            acknowledged: None,
         })
     }
 
@@ -137,6 +183,7 @@ impl Fleet {
                 since: Some(device.alert(kind).since),
                 reason: reason(kind, device, view.presence()),
                 monitor: monitor.to_string(),
+                acknowledged: None,
             });
             rows.collect::<Vec<_>>()
         })
@@ -158,6 +205,7 @@ impl Fleet {
             since: None,
             reason: format!("{told}: {detail}"),
             monitor: format!("{group}/{}", address::JOIN_NODE),
+            acknowledged: None,
         })
     }
 
@@ -169,6 +217,44 @@ impl Fleet {
             since: cluster.sync_since.filter(|_| !cluster.sync_alive),
             reason: "edge sync is not alive: no change reaches the cluster, and nothing new is known of it".to_owned(),
             monitor: self.manager.node().to_string(),
+            acknowledged: None,
+        }
+    }
+
+    /// Says of each who looks after it.
+    fn note_acknowledgements(&self, rows: &mut [AlertRow]) {
+        if rows.is_empty() {
+            return;
+        }
+        let clusters: BTreeMap<&str, Uuid> = self.alerting_clusters().collect();
+        let mut known: BTreeMap<Option<String>, AlertAcknowledgements> = BTreeMap::new();
+        for row in rows {
+            let of_cluster = known.entry(row.cluster.clone()).or_insert_with(|| {
+                let object = row.cluster.as_deref().map_or(Some(CENTRAL), |name| clusters.get(name).copied());
+                object.map(|object| self.acknowledgements(object)).unwrap_or_default()
+            });
+            let found = of_cluster.alerts.get(&row.key());
+            let is_meant = |found: &&AlertAcknowledgement| found.since == row.since && found.reason == row.sign();
+            row.acknowledged = found.filter(is_meant).map(Acknowledged::from);
+        }
+    }
+
+    /// A refused cluster has the name of another one, whose alerts its own would seem to be.
+    fn alerting_clusters(&self) -> impl Iterator<Item = (&str, Uuid)> {
+        let named = self.manager.clusters().filter(|(_, cluster)| cluster.setup.state != SetupState::Refused);
+        named.map(|(uuid, cluster)| (cluster.name.as_str(), uuid))
+    }
+
+    pub(crate) fn acknowledgements(&self, object: Uuid) -> AlertAcknowledgements {
+        self.config.document(object).ok().flatten().unwrap_or_default()
+    }
+
+    /// The object whose entry says who looks after an alert: its cluster's. None: its cluster is not known.
+    #[must_use]
+    pub fn alert_object(&self, alert: &AlertRow) -> Option<Uuid> {
+        match alert.cluster.as_deref() {
+            None => Some(CENTRAL),
+            Some(wanted) => self.alerting_clusters().find(|(name, _)| *name == wanted).map(|(_, uuid)| uuid),
         }
     }
 }

@@ -74,7 +74,9 @@ impl Bench {
             revision: self.revision,
         };
         let metric = entry::to_metric(&T::slug().into(), entry.application, Some(&entry));
-        self.objects.entry(object).or_default().push(metric);
+        let metrics = self.objects.entry(object).or_default();
+        metrics.retain(|known| known.name != metric.name);
+        metrics.push(metric);
         self.publish();
     }
 

@@ -23,5 +23,5 @@ mod alerts;
 pub mod bench;
 mod fleet;
 
-pub use alerts::AlertRow;
+pub use alerts::{Acknowledged, AlertRow};
 pub use fleet::{ClusterRow, Count, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, REMOVING};

@@ -6,16 +6,22 @@ use std::time::Duration;
 
 use configdb_contract::{Entry, WriteRequest};
 use configdb_schema::address::{self, ClusterName, Organisation};
-use configdb_schema::document::{EdgeCluster, EdgeClusterEnrolment, EdgeDeployment, EnrolmentToken, Info, JsonObject};
+use configdb_schema::document::{
+    AlertAcknowledgement, AlertAcknowledgements, EdgeCluster, EdgeClusterEnrolment, EdgeDeployment, EnrolmentToken,
+    Info, JsonObject,
+};
 use configdb_schema::{Document as _, application, known};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::Fleet;
+use crate::{AlertRow, Fleet};
 
 /// Most tokens of a cluster that count at the same time.
 const TOKENS_MAX: usize = 32;
+
+/// Records of alerts that are over are forgotten by the next one after this. Sooner one of them might only be unknown to who writes.
+const ACKNOWLEDGEMENT_AGE_MS: u64 = 30 * 24 * 3_600 * 1_000;
 
 /// Who writes, and by which id.
 #[derive(Debug, Clone)]
@@ -193,6 +199,68 @@ pub fn add_bootstrap_token(
     Ok((request, expires))
 }
 
+/// Says that the author looks after these alerts, with what they do about it; they are of one cluster, or of the central services. `wall`: UTC ms.
+///
+/// # Errors
+/// The cluster is not known, or the note is too long or empty.
+pub fn acknowledge_alerts(
+    fleet: &Fleet,
+    alerts: &[&AlertRow],
+    note: Option<&str>,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    if note.is_some_and(|note| note.is_empty() || note.chars().count() > AlertAcknowledgement::NOTE_CHARS) {
+        return Err(invalid("note", format!("must have 1 to {} characters", AlertAcknowledgement::NOTE_CHARS)));
+    }
+    let at = moment(wall).ok_or_else(|| invalid("alert", "the time is out of range"))?;
+    let by = author.writer.clone();
+    // A merge patch: what is not there any more has to be null.
+    let record = |alert: &AlertRow| json!({ "by": by, "at": at, "note": note, "since": alert.since, "reason": alert.sign() });
+    let changes = alerts.iter().map(|alert| (alert.key(), record(alert))).collect();
+    write_acknowledgements(fleet, alerts, changes, wall, author)
+}
+
+/// Says that nobody looks after these alerts any more.
+///
+/// # Errors
+/// The cluster is not known.
+pub fn withdraw_acknowledgements(
+    fleet: &Fleet,
+    alerts: &[&AlertRow],
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let changes = alerts.iter().map(|alert| (alert.key(), Value::Null)).collect();
+    write_acknowledgements(fleet, alerts, changes, wall, author)
+}
+
+fn write_acknowledgements(
+    fleet: &Fleet,
+    alerts: &[&AlertRow],
+    mut changes: JsonObject,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let first = alerts.first().ok_or_else(|| invalid("alert", "names none"))?;
+    if alerts.iter().any(|alert| alert.cluster != first.cluster) {
+        return Err(invalid("alert", "must be of one cluster"));
+    }
+    let wanted = first.cluster.clone().unwrap_or_default();
+    let object = fleet.alert_object(first).ok_or(RequestError::Missing { field: "alert", wanted })?;
+    let is_old = |known: &AlertAcknowledgement| {
+        ms(&known.at).is_none_or(|at| at.saturating_add(ACKNOWLEDGEMENT_AGE_MS) < wall)
+    };
+    let active: Vec<String> = fleet.alerts().iter().map(AlertRow::key).collect();
+    for (key, _) in fleet.acknowledgements(object).alerts.iter().filter(|(_, known)| is_old(known)) {
+        if !active.contains(key) && !changes.contains_key(key) {
+            changes.insert(key.clone(), Value::Null);
+        }
+    }
+    let patch = json!({ "alerts": changes });
+    Ok(WriteRequest::patch(author.id, object).by(author.writer).entry(AlertAcknowledgements::slug(), patch))
+}
+
 /// Refuses a host that the cluster does not have. One that reports no host at all may be away; then the host cannot be checked.
 fn check_host(fleet: &Fleet, cluster: Uuid, host: Option<&str>) -> Result<(), RequestError> {
     let Some(host) = host else { return Ok(()) };
@@ -256,6 +324,58 @@ mod tests {
         assert_eq!(entry.created_at.as_deref(), Some("2027-01-15T08:00:00Z"));
         let missing = move_deployment(&bench.fleet, request.object, None, author()).unwrap_err();
         assert!(missing.to_string().starts_with("deployment: there is no "), "{missing}");
+    }
+
+    #[test]
+    fn an_acknowledgement_counts_for_the_alert_that_was_meant_and_no_other() {
+        let mut bench = Bench::with_cluster();
+        bench.monitor(NAME, &["Oven_1"]);
+        let alerts = bench.fleet.alerts();
+        let oven = &alerts[0];
+        assert_eq!((oven.key().as_str(), oven.since), ("Paint_Shop/Oven_1/Offline/ACME-Paint_Shop/Monitor", Some(5)));
+        let request = acknowledge_alerts(&bench.fleet, &[oven], Some("on it"), WALL, author()).unwrap();
+        assert_eq!(request.object, CLUSTER);
+        let patch = request.entries[AlertAcknowledgements::slug()].clone().unwrap();
+        let record = json!({ "by": "console/token:ada", "at": "2027-01-15T08:00:00Z", "note": "on it", "since": 5, "reason": null });
+        assert_eq!(patch, json!({ "alerts": { oven.key(): record } }));
+        // As ConfigDB merges it.
+        let acknowledgement = |since| AlertAcknowledgement {
+            by: "console/token:ada".to_owned(),
+            at: "2027-01-15T08:00:00Z".to_owned(),
+            note: None,
+            since,
+            reason: None,
+        };
+        let mut write = |since| {
+            let alerts = [(oven.key(), acknowledgement(since)), ("over".to_owned(), acknowledgement(None))].into();
+            bench.entry(CLUSTER, &AlertAcknowledgements { alerts });
+            let rows = crate::tables::Rows::of(&bench.fleet);
+            (bench.fleet.alerts()[0].acknowledged.clone(), rows.fleet()["fleet"]["acknowledged"].clone())
+        };
+        assert_eq!(write(Some(4)), (None, json!(0)), "it has become active again since");
+        let (acknowledged, count) = write(Some(5));
+        assert_eq!((acknowledged.unwrap().at, count), (Some(WALL), json!(1)));
+        let undo = |wall| withdraw_acknowledgements(&bench.fleet, &[oven], wall, author()).unwrap();
+        let withdrawn = |wall| undo(wall).entries[AlertAcknowledgements::slug()].clone().unwrap();
+        assert_eq!(withdrawn(WALL), json!({ "alerts": { oven.key(): null } }));
+        let later = WALL + 31 * 24 * 3_600_000;
+        assert_eq!(withdrawn(later), json!({ "alerts": { oven.key(): null, "over": null } }), "what is over goes in the end");
+    }
+
+    #[test]
+    fn an_alert_of_no_known_beginning_is_recognised_by_its_reason_and_a_note_has_bounds() {
+        let mut bench = Bench::with_cluster();
+        bench.cluster(CLUSTER, NAME, |device| device.identity.alert = Some("a token was used again".to_owned()));
+        let alerts = bench.fleet.alerts();
+        let identity = alerts.iter().find(|row| row.alert == "Identity").unwrap();
+        let put = |note| acknowledge_alerts(&bench.fleet, &[identity], note, WALL, author());
+        let entry = put(None).unwrap().entries[AlertAcknowledgements::slug()].clone().unwrap();
+        assert_eq!(entry["alerts"][identity.key()]["reason"], "a token was used again");
+        assert!(put(Some("")).unwrap_err().to_string().starts_with("note: "));
+        assert!(put(Some(&"x".repeat(1_001))).is_err());
+        let unknown = AlertRow { cluster: Some("Other".to_owned()), ..identity.clone() };
+        let error = acknowledge_alerts(&bench.fleet, &[&unknown], None, WALL, author()).unwrap_err();
+        assert_eq!(error.to_string(), "alert: there is no \"Other\"");
     }
 
     #[test]

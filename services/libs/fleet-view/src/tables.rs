@@ -189,11 +189,9 @@ impl<'a> Rows<'a> {
     pub fn alerts(&self) -> Table {
         let mut table = Table::new();
         for row in &self.alerts {
-            let subject = [row.cluster.as_deref(), row.node.as_deref()].map(Option::unwrap_or_default).join("/");
             let condition =
                 Condition { health: Health::Attention, reasons: vec![row.reason.clone()], since: row.since };
-            let key = format!("{subject}/{}/{}", row.alert, row.monitor);
-            add(&mut table, key, Some(condition), json!(row));
+            add(&mut table, row.key(), Some(condition), json!(row));
         }
         table
     }
@@ -218,7 +216,7 @@ impl<'a> Rows<'a> {
         let waiting = joining.iter().filter(|row| row.state == HostState::Pending).count();
         let json = json!({
             "clusters": clusters, "hosts": hosts, "deployments": deployments, "alerts": self.alerts.len(),
-            "waiting": waiting, "rollout": self.rollout_sentence(),
+            "acknowledged": self.alerts.iter().filter(|alert| alert.acknowledged.is_some()).count(), "waiting": waiting, "rollout": self.rollout_sentence(),
         });
         add(&mut table, "fleet".to_owned(), None, json);
         table

@@ -4,8 +4,9 @@ import { act, signIn } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { useTable } from "../hooks.ts";
 import { go, link } from "../router.ts";
-import type { ClusterRow, DeploymentRow } from "../wire.ts";
+import type { AlertRow, ClusterRow, DeploymentRow } from "../wire.ts";
 import { Field, FormDialog } from "./dialog.tsx";
+import { Text } from "./text.tsx";
 
 const NAME_RULE = "Letters, digits and _, beginning with a letter.";
 const DEFAULT_NAMESPACE = "fplus-edge";
@@ -143,6 +144,34 @@ export function SetWave({ row, close }: { row: ClusterRow; close: () => void }) 
             </select>
           )}
         </Field>
+      )}
+    </FormDialog>
+  );
+}
+
+/** What an alert is about, as the command line names it. */
+export const alertSubject = (row: AlertRow): string => [row.cluster, row.node].filter((part) => part).join("/");
+
+export function Acknowledge({ row, close }: { row: AlertRow; close: () => void }) {
+  const note = useSignal("");
+  const known = row.acknowledged;
+  return (
+    <FormDialog
+      title={`Look after ${row.alert} of ${alertSubject(row)}`}
+      verb="Acknowledge"
+      close={close}
+      command={commands.acknowledge(alertSubject(row), row.alert, note.value)}
+      check={() => null}
+      send={() => act("alert.acknowledge", { alert: row.key, ...(note.value === "" ? {} : { note: note.value }) }, `Acknowledge ${row.alert} of ${alertSubject(row)}`)}
+    >
+      {(wrong) => (
+        <>
+          <p>Everybody sees that you look after it. The alert stays until its cause ends.</p>
+          {known && <p class="note">Now <Text of={known.by} longest={60} /> looks after it{known.note && <>: <Text of={known.note} /></>}.</p>}
+          <Field name="note" label="Note" hint="What you do about it." wrong={wrong}>
+            {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" maxLength={1000} value={note.value} onInput={(event) => (note.value = event.currentTarget.value)} />}
+          </Field>
+        </>
       )}
     </FormDialog>
   );

@@ -2,6 +2,11 @@
 import { link } from "../router.ts";
 import type { AlertRow, ClusterRow, DeploymentRow, HostRow } from "../wire.ts";
 import type { Table } from "../store.ts";
+import { useSignal } from "@preact/signals";
+import { actNow } from "../actions.ts";
+import { visible } from "../format.ts";
+import { may } from "../hooks.ts";
+import { Acknowledge, alertSubject } from "./forms.tsx";
 import { HealthMark } from "./health.tsx";
 import { DataTable, Nothing, type Column } from "./table.tsx";
 import { Age, Text } from "./text.tsx";
@@ -63,7 +68,23 @@ const ALERTS: Column<AlertRow>[] = [
   { title: "Node", cell: (row) => <Text of={row.node} longest={60} /> },
   { title: "Reason", cell: (row) => <Text of={row.reason} longest={200} />, class: "grow" },
   { title: "Said by", cell: (row) => <Text of={row.monitor} longest={40} />, class: "wide" },
+  { title: "Looked after by", cell: (row) => <Acknowledgement row={row} /> },
 ];
+
+/** Who looks after an alert, and the way to say so. */
+function Acknowledgement({ row }: { row: AlertRow }) {
+  const asking = useSignal(false);
+  const known = row.acknowledged;
+  const about = `${row.alert} of ${alertSubject(row)}`;
+  return (
+    <span class="acknowledgement">
+      {known && <span title={visible(known.note ?? "")}><Text of={known.by.replace(/^console\/(token:)?/, "")} longest={30} /> <Age since={known.at} prefix="for " />{known.note && <>: <Text of={known.note} longest={60} /></>}</span>}
+      {!known && may("alert.acknowledge") && <button class="quiet" aria-label={`Acknowledge ${visible(about, 80)}`} onClick={() => (asking.value = true)}>Acknowledge</button>}
+      {known && may("alert.acknowledge") && <button class="quiet" aria-label={`Withdraw the acknowledgement of ${visible(about, 80)}`} onClick={() => void actNow("alert.acknowledge", { alert: row.key, withdraw: true }, `Withdraw the acknowledgement of ${about}`)}>Withdraw</button>}
+      {asking.value && <Acknowledge row={row} close={() => (asking.value = false)} />}
+    </span>
+  );
+}
 
 export function AlertTable({ rows, of }: { rows: readonly AlertRow[]; of: Pick<Table, "state"> }) {
   return <DataTable label="Alerts" rows={rows} columns={ALERTS} href={(row) => link(["cluster", row.cluster], { tab: "alerts" })} empty={<Nothing of={of}>No alert is active.</Nothing>} />;

@@ -6,10 +6,14 @@ import { commands } from "../commands.ts";
 import { filtered } from "../filter.ts";
 import { useTable } from "../hooks.ts";
 import { route } from "../router.ts";
+import type { AlertRow } from "../wire.ts";
+
+/** Those that nobody looks after first, the oldest of them before others. */
+const byNeed = (a: AlertRow, b: AlertRow): number => Number(a.acknowledged !== null) - Number(b.acknowledged !== null) || (a.since ?? 0) - (b.since ?? 0);
 
 export function AlertsView() {
   const table = useTable("alerts");
-  const rows = filtered(table.list.value, route.value.query.q ?? "", "").sort((a, b) => (a.since ?? 0) - (b.since ?? 0));
+  const rows = filtered(table.list.value, route.value.query.q ?? "", "").sort(byNeed);
   return (
     <>
       <Head title="Alerts" />

@@ -52,7 +52,7 @@ export function elsewhere(fleet: FleetRow | undefined): { text: string; href: st
   const found: [number, string, string][] = [
     [fleet.hosts.attention + fleet.hosts.away, "host", "hosts"],
     [fleet.deployments.attention + fleet.deployments.away, "deployment", "deployments"],
-    [fleet.alerts, "alert", "alerts"],
+    [fleet.alerts - (fleet.acknowledged ?? 0), "alert", "alerts"],
   ];
   return found.filter(([number]) => number > 0).map(([number, noun, view]) => ({ text: needs(number, noun), href: link([view]) }));
 }
@@ -111,6 +111,7 @@ export function FleetView() {
         <a class={`counter ${(fleet?.alerts ?? 0) > 0 ? "counter-bad" : ""}`} href={link(["alerts"])}>
           <span class="counter-title">Alerts</span>
           <span class="counter-number">{count(fleet?.alerts ?? 0)}</span>
+          {(fleet?.acknowledged ?? 0) > 0 && <span class="counts">{count(fleet!.acknowledged)} acknowledged</span>}
           <span class="counts">{fleet?.waiting ? `${plural(fleet.waiting, "host")} waiting` : "no host waits"}</span>
         </a>
       </div>
