@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fleet_view::deltas::{Deltas, Table};
 use fleet_view::history::View;
 use sparkplug::EdgeNodeDescriptor;
+use uuid::Uuid;
 
 /// Changes of a table that are kept for those who were away for a moment.
 const LOG_MAX: usize = 64;
@@ -40,13 +41,19 @@ pub enum TableName {
     Nodes,
     /// What was asked for here.
     Actions,
+    /// Objects of ConfigDB.
+    Objects,
+    /// Applications of ConfigDB.
+    Applications,
     /// Metrics of one Edge Node.
     Metrics(EdgeNodeDescriptor),
+    /// Entries of one object of ConfigDB.
+    Entries(Uuid),
 }
 
 impl TableName {
     /// Those that there are always.
-    pub const FIXED: [Self; 11] = [
+    pub const FIXED: [Self; 13] = [
         Self::Console,
         Self::Fleet,
         Self::Clusters,
@@ -58,7 +65,15 @@ impl TableName {
         Self::Events,
         Self::Nodes,
         Self::Actions,
+        Self::Objects,
+        Self::Applications,
     ];
+
+    /// There is one for each node or object, as long as somebody follows it.
+    #[must_use]
+    pub const fn is_of_one(&self) -> bool {
+        matches!(self, Self::Metrics(_) | Self::Entries(_))
+    }
 
     /// The view that is recorded of it; None: its past is not.
     #[must_use]
@@ -72,6 +87,7 @@ impl TableName {
             Self::Services => Some(View::Services),
             Self::Rollout => Some(View::Rollout),
             Self::Console | Self::Events | Self::Nodes | Self::Actions | Self::Metrics(_) => None,
+            Self::Objects | Self::Applications | Self::Entries(_) => None,
         }
     }
 
@@ -88,7 +104,10 @@ impl TableName {
             Self::Events => "events",
             Self::Nodes => "nodes",
             Self::Actions => "actions",
+            Self::Objects => "objects",
+            Self::Applications => "applications",
             Self::Metrics(_) => "metrics",
+            Self::Entries(_) => "entries",
         }
     }
 }
@@ -97,6 +116,7 @@ impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Metrics(node) => write!(f, "metrics:{node}"),
+            Self::Entries(object) => write!(f, "entries:{object}"),
             other => f.write_str(other.word()),
         }
     }
@@ -105,7 +125,7 @@ impl fmt::Display for TableName {
 /// There is no such table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions and metrics:GROUP/NODE"
+    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, metrics:GROUP/NODE and entries:UUID"
 )]
 pub struct UnknownTable;
 
@@ -116,6 +136,9 @@ impl FromStr for TableName {
         if let Some(node) = text.strip_prefix("metrics:") {
             let (group, node) = node.split_once('/').ok_or(UnknownTable)?;
             return EdgeNodeDescriptor::parse(group, node).map(Self::Metrics).map_err(|_| UnknownTable);
+        }
+        if let Some(object) = text.strip_prefix("entries:") {
+            return Uuid::try_parse(object).map(Self::Entries).map_err(|_| UnknownTable);
         }
         Self::FIXED.into_iter().find(|name| name.word() == text).ok_or(UnknownTable)
     }
@@ -192,7 +215,9 @@ mod tests {
         }
         let node = "metrics:Foreign/Gateway 1";
         assert_eq!(node.parse::<TableName>().unwrap().to_string(), node);
-        for bad in ["", "cluster", "metrics:", "metrics:a", "metrics:a/b/c", "metrics:a/#"] {
+        let object = "entries:00000000-0000-0000-0000-00000000000c";
+        assert_eq!(object.parse::<TableName>().unwrap().to_string(), object);
+        for bad in ["", "entries:x", "cluster", "metrics:", "metrics:a", "metrics:a/b/c", "metrics:a/#"] {
             assert_eq!(bad.parse::<TableName>(), Err(UnknownTable), "{bad}");
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use configdb_contract::Change;
 use fleet_view::Fleet;
+use fleet_view::config;
 use fleet_view::deltas::Table;
 use fleet_view::explorer::Explorer;
 use fleet_view::health::Health;
@@ -57,6 +58,8 @@ enum Source {
     Own,
     /// Replicas of the project's services.
     Fleet,
+    /// The replica of ConfigDB alone.
+    Config,
     /// Every Edge Node.
     Nodes,
 }
@@ -70,8 +73,20 @@ const fn source(table: &TableName) -> Source {
         | TableName::Deployments
         | TableName::Alerts
         | TableName::Rollout => Source::Fleet,
+        TableName::Objects | TableName::Applications | TableName::Entries(_) => Source::Config,
         TableName::Services | TableName::Nodes | TableName::Metrics(_) => Source::Nodes,
     }
+}
+
+/// Whether a change of ConfigDB's replica may change a table that is made of it.
+fn concerns(change: &Change, table: &TableName) -> bool {
+    let object = match change {
+        Change::Result(_) | Change::History(_) | Change::Malformed { .. } => return false,
+        Change::ObjectBorn { object } | Change::ObjectChanged { object } | Change::ObjectGone { object } => *object,
+        Change::Entry { object, .. } => *object,
+        Change::StoreReplaced { .. } | Change::BecameComplete { .. } | Change::BecameIncomplete { .. } => return true,
+    };
+    !matches!(table, TableName::Entries(shown) if *shown != object)
 }
 
 #[derive(Debug)]
@@ -263,10 +278,10 @@ impl State {
         let is_last = slot.watchers == 0;
         if let TableName::Metrics(node) = table {
             self.explorer.unwatch(node);
-            if is_last {
-                self.slots.remove(table);
-                self.effects.push(Effect::Retire(table.clone()));
-            }
+        }
+        if is_last && table.is_of_one() {
+            self.slots.remove(table);
+            self.effects.push(Effect::Retire(table.clone()));
         }
     }
 
@@ -306,6 +321,7 @@ impl State {
             _ => {}
         }
         for change in self.fleet.on_event(event) {
+            self.mark(|name, source| source == Source::Config && concerns(&change, name));
             self.actions.on_change(&change, now);
             self.users.on_change(&change, &self.fleet.config);
             if let Change::Result(result) = change
@@ -321,7 +337,7 @@ impl State {
             // What the console says of itself changes no table but those of nodes.
             let of_fleet = of_fleet && *node != self.settings.node;
             self.mark(|name, source| match (source, name) {
-                (Source::Own, _) => false,
+                (Source::Own | Source::Config, _) => false,
                 (Source::Fleet, _) => of_fleet,
                 (Source::Nodes, TableName::Metrics(shown)) => shown == node,
                 (Source::Nodes, _) => true,
@@ -414,6 +430,9 @@ impl State {
             TableName::Metrics(node) => self.explorer.metrics(node),
             TableName::Events => self.recorder.events(),
             TableName::Actions => self.actions.rows(),
+            TableName::Objects => config::objects(&self.fleet),
+            TableName::Applications => config::applications(&self.fleet),
+            TableName::Entries(object) => config::entries(&self.fleet, *object),
             _ => Table::new(),
         }
     }

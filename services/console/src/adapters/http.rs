@@ -142,8 +142,8 @@ async fn table(State(site): State<Site>, Path(name): Path<String>, query: RawQue
     let Ok(table) = site.hub.read(name).await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "table", "the console is stopping");
     };
-    // Metrics that nobody follows have no revision of their own.
-    let tag = (!matches!(table.name, TableName::Metrics(_))).then(|| format!("\"{}-{}\"", table.name, table.rev));
+    // What nobody follows has no revision of its own.
+    let tag = (!table.name.is_of_one()).then(|| format!("\"{}-{}\"", table.name, table.rev));
     if let Some(tag) = tag.as_deref().filter(|tag| is_known(&headers, tag)) {
         return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();
     }

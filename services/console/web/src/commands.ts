@@ -45,6 +45,10 @@ export const commands = {
     command("policy capture", [`${cluster}/${host}`], [["pcr", registers.length > 0 ? registers.join(",") : null]]),
   watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),
   rebirth: (group: string, node: string) => command("watch", [], [["group", group], ["node", node], ["rebirth", ""]]),
+  listObjects: () => command("config list", []),
+  getEntry: (object: string, application: string) => command("config get", [object, application]),
+  putEntry: (object: string, application: string, etag: string | null) => command("config put", [object, application, "entry.json"], [["if-match", etag ?? "none"]]),
+  deleteEntry: (object: string, application: string) => command("config delete", [object, application]),
   acknowledge: (about: string, alert: string, note: string) => command("alert ack", [about], [["alert", alert], ["note", note || null]]),
   alerts: () => command("alert list", []),
 };

@@ -15,6 +15,7 @@ export const PLACES: readonly { letter: string; view: string; title: string; ico
   { letter: "r", view: "rollouts", title: "Rollouts", icon: "rollouts" },
   { letter: "e", view: "explorer", title: "Explorer", icon: "explorer" },
   { letter: "t", view: "timeline", title: "Timeline", icon: "timeline" },
+  { letter: "o", view: "config", title: "Configuration", icon: "config" },
   { letter: "s", view: "system", title: "System", icon: "system" },
 ];
 
@@ -51,6 +52,7 @@ function up(): void {
   const { view, args } = route.value;
   if (view === "host") go(link(["cluster", args[0] ?? ""], { tab: "hosts" }));
   else if (view === "deployment") go(link(["cluster", args[0] ?? ""], { tab: "deployments" }));
+  else if (view === "config" && args.length > 0) go(link(["config", ...args.slice(0, -1)]));
   else if (view === "explorer" && args.length > 0) go(link(["explorer"]));
   else go(link([]));
 }

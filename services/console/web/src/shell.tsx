@@ -18,6 +18,7 @@ import { Age, Text } from "./components/text.tsx";
 import { AlertsView } from "./views/alerts.tsx";
 import { ClusterView } from "./views/cluster.tsx";
 import { ClustersView } from "./views/clusters.tsx";
+import { ConfigView } from "./views/config.tsx";
 import { DeploymentView } from "./views/deployment.tsx";
 import { DeploymentsView } from "./views/deployments.tsx";
 import { ExplorerView } from "./views/explorer.tsx";
@@ -40,6 +41,7 @@ const VIEWS: Record<string, () => ComponentChildren> = {
   rollouts: () => <RolloutsView />,
   explorer: () => <ExplorerView />,
   timeline: () => <TimelineView />,
+  config: () => <ConfigView />,
   system: () => <SystemView />,
 };
 

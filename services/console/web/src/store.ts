@@ -98,11 +98,11 @@ export function mark(chosen: readonly Subscription[], state: TableState): void {
   }
 }
 
-/** Tables that the stream brings no more: their rows are old from now on, and those of metrics are given back. */
+/** Tables that the stream brings no more: their rows are old from now on, and those of one node or object are given back. */
 export function release(dropped: readonly Subscription[]): void {
   mark(dropped, "loading");
   for (const { name, live } of dropped) {
-    if (name.startsWith("metrics:")) tableOf(name, live).rows.value = new Map();
+    if (/^(metrics|entries):/.test(name)) tableOf(name, live).rows.value = new Map();
   }
 }
 

@@ -218,6 +218,30 @@ export interface ActionRow extends Row {
   text: string;
 }
 
+export interface ObjectRow extends Row {
+  name: string | null;
+  class: string | null;
+  class_name: string | null;
+  rank: number | null;
+  deleted: boolean;
+  /** Slugs of the applications under which it has entries. */
+  entries: string[];
+}
+
+export interface ApplicationRow extends Row {
+  uuid: string;
+  name: string;
+  schema: Record<string, unknown> | null;
+}
+
+/** An entry of one object; what ConfigDB computes has no ETag. */
+export interface EntryRow extends Row {
+  /** The entry as it was written. */
+  json: string;
+  etag: string | null;
+  revision: number | null;
+}
+
 export interface Session {
   organisation: string;
   /** Null for who has not signed in. */
@@ -247,11 +271,13 @@ export interface Tables {
   events: EventRow;
   nodes: NodeRow;
   actions: ActionRow;
+  objects: ObjectRow;
+  applications: ApplicationRow;
 }
 
-/** A table by name; the metrics of each Edge Node are a table of their own. */
-export type TableName = keyof Tables | `metrics:${string}`;
-export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : MetricRow;
+/** A table by name; the metrics of each Edge Node are a table of their own, and so are the entries of each object. */
+export type TableName = keyof Tables | `metrics:${string}` | `entries:${string}`;
+export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : N extends `entries:${string}` ? EntryRow : MetricRow;
 
 /** A frame of the stream. */
 export interface Frame<R extends Row = Row> {

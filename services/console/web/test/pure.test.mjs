@@ -130,3 +130,38 @@ test("events that two sources bring are shown once, by how they ended", () => {
   const kinds = [["health", "away"], ["health", "good"], ["alert raised", "Offline"], ["alert cleared", null], ["config", "5"], ["gap", null], ["added", "spec"]];
   assert.deepEqual(kinds.map(([kind, value]) => laneKind(event("1", kind, value))), ["bad", "good", "bad", "good", "config", "bad", "change"]);
 });
+
+const { resolved, kindOf, blank, fits, hasLargeNumbers, laidOut, disagreements } = await load("schema.ts");
+
+test("a form begins as empty as its schema allows, and follows local references alone", () => {
+  const root = {
+    type: "object",
+    required: ["name", "kind", "place"],
+    properties: { name: { type: "string" }, kind: { enum: ["a", "b"] }, place: { $ref: "#/$defs/place" }, note: { type: "string" } },
+    $defs: { place: { type: "object", required: ["row"], properties: { row: { type: "integer", minimum: 3 } } }, loop: { $ref: "#/$defs/loop" } },
+  };
+  assert.deepEqual(blank(root, root), { name: "", kind: "a", place: { row: 3 } });
+  assert.equal(kindOf(resolved({ $ref: "#/$defs/place" }, root)), "object");
+  assert.equal(kindOf(resolved({ $ref: "https://elsewhere.example/schema" }, root)), "any");
+  assert.equal(kindOf(resolved({ $ref: "#/$defs/loop" }, root)), "any");
+});
+
+test("alternatives are told apart by what they require and allow", () => {
+  const [commit, tag] = ["commit", "tag"].map((name) => ({ type: "object", required: [name], properties: { [name]: { type: "string" } }, additionalProperties: false }));
+  assert.ok(fits({ commit: "5a" }, commit, {}) && !fits({ commit: "5a" }, tag, {}));
+  assert.ok(fits({ tag: "v1" }, { oneOf: [commit, tag] }, {}) && !fits({ other: 1 }, { oneOf: [commit, tag] }, {}));
+  assert.ok(!fits("3", { type: "integer" }, {}) && fits(null, {}, {}));
+});
+
+test("a document whose numbers would be rounded is left as it is", () => {
+  const large = '{"n":12345678901234567890}';
+  assert.ok(hasLargeNumbers(large) && !hasLargeNumbers('{"n":"12345678901234567890","m":123}'));
+  assert.equal(laidOut(large), large);
+  assert.equal(laidOut('{"n":1}'), '{\n  "n": 1\n}');
+});
+
+test("of two writers' changes those to one value in two ways are in conflict", () => {
+  const found = disagreements('{"a":1,"b":1,"c":1,"d":1}', '{"a":2,"b":1,"c":2,"d":2}', '{"a":3,"b":3,"c":1,"d":2}');
+  assert.deepEqual(found.map(({ path, conflict }) => [path, conflict]), [["a", true], ["b", false], ["c", false], ["d", false]]);
+  assert.deepEqual(disagreements('{"a":1}', '{"a":1}', ""), [{ path: "a", before: "1", mine: "1", theirs: null, conflict: false }]);
+});

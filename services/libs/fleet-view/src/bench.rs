@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cluster_manager_contract::{ClusterDevice, NodeMetrics, SetupState};
 use configdb_contract::{Entry, entry, names};
-use configdb_schema::Document;
+use configdb_schema::{Application, Document};
 use configdb_schema::address::{self, ClusterName, Organisation};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::document::{EdgeCluster, EdgeDeployment, JsonObject, Membership, Registration};
@@ -66,14 +66,23 @@ impl Bench {
 
     /// Writes an entry.
     pub fn entry<T: Document>(&mut self, object: Uuid, document: &T) {
+        self.write(object, T::application(), serde_json::to_string(document).unwrap());
+    }
+
+    /// Writes the JSON Schema of an application.
+    pub fn schema(&mut self, application: Uuid, schema: &serde_json::Value) {
+        self.write(application, &configdb_schema::application::CONFIG_SCHEMA, schema.to_string());
+    }
+
+    fn write(&mut self, object: Uuid, application: &Application, json: String) {
         self.revision += 1;
         let entry = Entry {
-            application: T::application().uuid,
-            json: serde_json::to_string(document).unwrap().into(),
+            application: application.uuid,
+            json: json.into(),
             etag: Uuid::from_u128(self.revision.into()),
             revision: self.revision,
         };
-        let metric = entry::to_metric(&T::slug().into(), entry.application, Some(&entry));
+        let metric = entry::to_metric(&application.slug.into(), entry.application, Some(&entry));
         let metrics = self.objects.entry(object).or_default();
         metrics.retain(|known| known.name != metric.name);
         metrics.push(metric);

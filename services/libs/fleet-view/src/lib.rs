@@ -11,6 +11,7 @@
 //! arrive, what time it is, or how rows are drawn.
 #![warn(missing_docs)]
 
+pub mod config;
 pub mod deltas;
 pub mod explorer;
 pub mod health;

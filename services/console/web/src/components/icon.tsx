@@ -9,6 +9,7 @@ const PATHS: Record<string, string> = {
   rollouts: "M3 6h4v8H3zM8.5 4h4v12h-4zM14 8h3v4h-3z",
   explorer: "M5 3v12h5M5 8h5M10 6h6v4h-6zM10 13h6v4h-6z",
   timeline: "M3 10h14M6 7v6M11 5v10M15 8v4",
+  config: "M6 3C3 3 5 9 2.5 10 5 11 3 17 6 17M14 3c3 0 1 6 3.5 7-2.5 1-.5 7-3.5 7M8.5 10h.01M11.5 10h.01",
   system: "M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM10 2.5V5M10 15v2.5M2.5 10H5M15 10h2.5M4.7 4.7l1.8 1.8M13.5 13.5l1.8 1.8M4.7 15.3l1.8-1.8M13.5 6.5l1.8-1.8",
   search: "M9 4a5 5 0 1 0 0 10A5 5 0 0 0 9 4zM12.7 12.7 17 17",
   copy: "M7 7h9v9H7zM4 13V4h9",

@@ -1,0 +1,108 @@
+//! ConfigDB as tables: its objects, the applications under which they have entries, and the entries of one object. Nothing of an entry is cut, because people edit it.
+
+use std::collections::BTreeMap;
+
+use configdb_schema::Document as _;
+use configdb_schema::application::{self, CONFIG_SCHEMA, MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use configdb_schema::document::Info;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::Fleet;
+use crate::deltas::Table;
+use crate::tables::add;
+
+/// Table `objects`, by UUID.
+#[must_use]
+pub fn objects(fleet: &Fleet) -> Table {
+    let infos = fleet.config.entries(Info::slug());
+    let names: BTreeMap<Uuid, String> =
+        infos.filter_map(|(uuid, entry)| Some((uuid, entry.parse::<Info>().ok()?.name))).collect();
+    let mut table = Table::new();
+    for (uuid, object) in fleet.config.objects() {
+        let registration = object.registration.as_ref();
+        let class = registration.map(|registration| registration.class);
+        let json = json!({
+            "name": names.get(&uuid), "class": class, "class_name": class.and_then(|class| names.get(&class)),
+            "rank": registration.map(|registration| registration.rank),
+            "deleted": registration.is_some_and(|registration| registration.deleted),
+            "entries": object.entries().map(|(slug, _)| slug).collect::<Vec<_>>(),
+        });
+        add(&mut table, uuid.to_string(), None, json);
+    }
+    table
+}
+
+/// Table `applications`, by slug: each with the JSON Schema of its entries, null where there is none that can be read.
+#[must_use]
+pub fn applications(fleet: &Fleet) -> Table {
+    let row = |(slug, uuid): (&str, Uuid)| {
+        let own = fleet.config.entry(uuid, CONFIG_SCHEMA.slug).map(|entry| entry.json.to_string());
+        let schema = own.or_else(|| application::by_uuid(uuid).map(|known| known.schema.to_owned()));
+        let schema: Option<Value> = schema.and_then(|schema| serde_json::from_str(&schema).ok());
+        let row = json!({ "key": slug, "uuid": uuid, "name": fleet.name_of(uuid), "schema": schema });
+        (slug.to_owned(), row)
+    };
+    fleet.config.applications().map(row).collect()
+}
+
+/// Table `entries:UUID`: the entries of one object by the slugs of their applications, each as the text that was written. `Registration` and `Membership` are computed, and nobody writes them:
+/// they have no ETag.
+#[must_use]
+pub fn entries(fleet: &Fleet, object: Uuid) -> Table {
+    let Some(found) = fleet.config.object(object) else { return Table::new() };
+    let computed = |slug: &str, text: String| {
+        (slug.to_owned(), json!({ "key": slug, "json": text, "etag": null, "revision": null }))
+    };
+    let registration = found.registration.as_ref().map(|known| json!(known).to_string());
+    let registration = registration.map(|text| computed(REGISTRATION_SLUG, text));
+    let membership = computed(MEMBERSHIP_SLUG, json!(found.membership).to_string());
+    let entry = |(slug, entry): (&str, &configdb_contract::Entry)| {
+        let row = json!({ "key": slug, "json": &*entry.json, "etag": entry.etag, "revision": entry.revision });
+        (slug.to_owned(), row)
+    };
+    registration.into_iter().chain([membership]).chain(found.entries().map(entry)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Bench, CLUSTER, NAME};
+    use configdb_schema::document::{AlertAcknowledgement, AlertAcknowledgements};
+
+    #[test]
+    fn an_object_has_its_name_and_its_entries_as_they_were_written_however_long() {
+        let mut bench = Bench::new();
+        bench.cluster(CLUSTER, NAME, |_| {});
+        bench.entry(CLUSTER, &Info { name: NAME.to_owned(), ..Info::default() });
+        let known = |n: usize| AlertAcknowledgement {
+            by: "x".repeat(200),
+            at: "2027-01-15T08:00:00Z".to_owned(),
+            note: None,
+            since: Some(n as u64),
+            reason: None,
+        };
+        let long = AlertAcknowledgements { alerts: (0..100).map(|n| (n.to_string(), known(n))).collect() };
+        bench.entry(CLUSTER, &long);
+        let objects = objects(&bench.fleet);
+        let row = &objects[&CLUSTER.to_string()];
+        assert_eq!((&row["name"], &row["deleted"]), (&json!(NAME), &json!(false)));
+        assert_eq!(row["entries"], json!(["AlertAcknowledgements", "EdgeCluster", "Info"]));
+        let entries = entries(&bench.fleet, CLUSTER);
+        let entry = &entries["AlertAcknowledgements"];
+        assert_eq!(serde_json::from_str::<AlertAcknowledgements>(entry["json"].as_str().unwrap()).unwrap(), long);
+        let etag = bench.fleet.config.entry(CLUSTER, "AlertAcknowledgements").unwrap().etag;
+        assert_eq!((&entry["etag"], &entries["Registration"]["etag"]), (&json!(etag), &Value::Null));
+        assert!(super::entries(&bench.fleet, Uuid::nil()).is_empty());
+    }
+
+    #[test]
+    fn an_application_has_the_schema_that_the_site_wrote_or_the_one_of_the_program() {
+        let mut bench = Bench::new();
+        bench.cluster(CLUSTER, NAME, |_| {});
+        let known = applications(&bench.fleet);
+        assert_eq!(known["EdgeCluster"]["schema"]["title"], "Edge cluster");
+        bench.schema(application::EDGE_CLUSTER.uuid, &json!({ "title": "Ours" }));
+        assert_eq!(applications(&bench.fleet)["EdgeCluster"]["schema"]["title"], "Ours");
+    }
+}
