@@ -45,6 +45,8 @@ pub enum TableName {
     Objects,
     /// Applications of ConfigDB.
     Applications,
+    /// Attestation policies.
+    Policies,
     /// Metrics of one Edge Node.
     Metrics(EdgeNodeDescriptor),
     /// Entries of one object of ConfigDB.
@@ -53,7 +55,7 @@ pub enum TableName {
 
 impl TableName {
     /// Those that there are always.
-    pub const FIXED: [Self; 13] = [
+    pub const FIXED: [Self; 14] = [
         Self::Console,
         Self::Fleet,
         Self::Clusters,
@@ -67,6 +69,7 @@ impl TableName {
         Self::Actions,
         Self::Objects,
         Self::Applications,
+        Self::Policies,
     ];
 
     /// There is one for each node or object, as long as somebody follows it.
@@ -87,7 +90,7 @@ impl TableName {
             Self::Services => Some(View::Services),
             Self::Rollout => Some(View::Rollout),
             Self::Console | Self::Events | Self::Nodes | Self::Actions | Self::Metrics(_) => None,
-            Self::Objects | Self::Applications | Self::Entries(_) => None,
+            Self::Objects | Self::Applications | Self::Policies | Self::Entries(_) => None,
         }
     }
 
@@ -106,6 +109,7 @@ impl TableName {
             Self::Actions => "actions",
             Self::Objects => "objects",
             Self::Applications => "applications",
+            Self::Policies => "policies",
             Self::Metrics(_) => "metrics",
             Self::Entries(_) => "entries",
         }
@@ -125,7 +129,7 @@ impl fmt::Display for TableName {
 /// There is no such table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, metrics:GROUP/NODE and entries:UUID"
+    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE and entries:UUID"
 )]
 pub struct UnknownTable;
 

@@ -6,6 +6,8 @@ use access::audit::AuditRecord;
 use access::rate::TooOften;
 use access::{Denied, Principal};
 use cluster_manager_contract::api_token::TokenHash;
+use configdb_schema::document::AttestationPolicy;
+use fleet_view::policy::HostOutlook;
 use fleet_view::requests::RequestError;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -57,6 +59,13 @@ pub enum Question {
     SignIn(SessionHash),
     /// End the session that was shown.
     SignOut,
+    /// What would this policy say of the hosts of a cluster? Nothing comes of it.
+    Simulate {
+        /// Which cluster.
+        cluster: Uuid,
+        /// The policy.
+        policy: Box<AttestationPolicy>,
+    },
     /// Do something.
     Act {
         /// Chosen by who asks: the same key and action are done once.
@@ -95,6 +104,8 @@ pub enum Reply {
     SignedIn(Principal),
     /// It has ended, or there was none.
     SignedOut,
+    /// What the policy would say.
+    Simulated(Vec<HostOutlook>),
     /// The action is under way; its end is in table `actions`, by this key.
     Accepted {
         /// The key.

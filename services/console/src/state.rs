@@ -16,6 +16,7 @@ use fleet_view::deltas::Table;
 use fleet_view::explorer::Explorer;
 use fleet_view::health::Health;
 use fleet_view::history::View;
+use fleet_view::policy;
 use fleet_view::tables::{self, Rows};
 use serde_json::json;
 use sparkplug::edge_node::NodeUpdate;
@@ -72,7 +73,8 @@ const fn source(table: &TableName) -> Source {
         | TableName::Hosts
         | TableName::Deployments
         | TableName::Alerts
-        | TableName::Rollout => Source::Fleet,
+        | TableName::Rollout
+        | TableName::Policies => Source::Fleet,
         TableName::Objects | TableName::Applications | TableName::Entries(_) => Source::Config,
         TableName::Services | TableName::Nodes | TableName::Metrics(_) => Source::Nodes,
     }
@@ -412,7 +414,7 @@ impl State {
 
     /// The rows of a table. `shared`: those of the fleet, if another table of the same turn has made them.
     fn rows<'a>(&'a self, table: &TableName, shared: &mut Option<Rows<'a>>) -> Table {
-        if source(table) == Source::Fleet && *table != TableName::Hosts {
+        if source(table) == Source::Fleet && !matches!(table, TableName::Hosts | TableName::Policies) {
             let rows = shared.get_or_insert_with(|| Rows::of(&self.fleet));
             return match table {
                 TableName::Clusters => rows.clusters(),
@@ -432,6 +434,7 @@ impl State {
             TableName::Actions => self.actions.rows(),
             TableName::Objects => config::objects(&self.fleet),
             TableName::Applications => config::applications(&self.fleet),
+            TableName::Policies => policy::policies(&self.fleet),
             TableName::Entries(object) => config::entries(&self.fleet, *object),
             _ => Table::new(),
         }

@@ -5,6 +5,7 @@ mod guard;
 mod history;
 mod host_names;
 mod openapi;
+mod simulation;
 
 use std::io;
 use std::sync::Arc;
@@ -120,6 +121,7 @@ fn router(site: Site) -> Router {
     Router::new()
         .route("/api/v1/session", get(acting::session).post(acting::sign_in).delete(acting::sign_out))
         .route("/api/v1/actions/{name}", post(acting::act))
+        .route("/api/v1/policies/{cluster}/simulation", post(simulation::simulate))
         .route("/api/v1/stream", get(follow))
         .route("/api/v1/events", get(history::events))
         .route("/api/v1/openapi.json", get(openapi::get))

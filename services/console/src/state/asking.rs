@@ -2,6 +2,7 @@
 
 use access::audit::{AuditRecord, AuditResult};
 use access::{Operation, Principal};
+use fleet_view::policy;
 use sparkplug::Now;
 use uuid::Uuid;
 
@@ -16,6 +17,10 @@ impl State {
     /// Answers a question, or begins what is asked for.
     pub(super) fn on_asked(&mut self, asked: Asked, now: Now) {
         let Asked { id, from, credential, question } = asked;
+        if let Question::Simulate { cluster, policy } = &question {
+            let found = policy::simulate(&self.fleet, *cluster, policy);
+            return self.answer(id, Ok(Reply::Simulated(found)), None);
+        }
         if question == Question::SignOut {
             if let Credential::Session(session) = credential {
                 self.users.end(session);
@@ -36,7 +41,7 @@ impl State {
         };
         let who = Who { name: principal.name.clone(), from };
         match question {
-            Question::Who | Question::SignOut => self.answer(id, Ok(Reply::Who(Some(principal))), None),
+            Question::Who | Question::SignOut | Question::Simulate { .. } => self.answer(id, Ok(Reply::Who(Some(principal))), None),
             Question::SignIn(session) => {
                 if let Credential::Token(token) = credential {
                     self.users.begin(session, token, now);

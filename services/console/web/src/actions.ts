@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { go } from "./router.ts";
 import { readSession } from "./stream.ts";
+import type { HostOutlook, PolicyDocument } from "./wire.ts";
 
 /** What the server says to an action that it has accepted. */
 export interface Accepted {
@@ -77,6 +78,14 @@ export async function actText(name: string, body: string, title: string): Promis
   }
   follow({ id: answer.id, title, error: null });
   return answer as Accepted;
+}
+
+/** What a policy would say of the hosts of a cluster; nothing comes of it. */
+export async function simulatePolicy(cluster: string, policy: PolicyDocument, signal: AbortSignal): Promise<HostOutlook[]> {
+  const response = await fetch(`/api/v1/policies/${encodeURIComponent(cluster)}/simulation`, { method: "POST", headers: WRITES, body: JSON.stringify(policy), signal });
+  const answer = (await response.json().catch(() => ({}))) as { hosts?: HostOutlook[]; error?: string };
+  if (!response.ok || answer.hosts === undefined) throw new Error(answer.error ?? `The console answered ${response.status}.`);
+  return answer.hosts;
 }
 
 /** Sends an action from a button that has no form; what goes wrong is shown like its end. */

@@ -43,6 +43,8 @@ export const commands = {
   revokeHost: (cluster: string, host: string) => command("host revoke", [`${cluster}/${host}`], [["wait", ""]]),
   capture: (cluster: string, host: string, registers: number[]) =>
     command("policy capture", [`${cluster}/${host}`], [["pcr", registers.length > 0 ? registers.join(",") : null]]),
+  setPolicy: (cluster: string) => command("policy set", [cluster, "policy.json"]),
+  initPolicy: (cluster: string) => command("policy init", [cluster]),
   watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),
   rebirth: (group: string, node: string) => command("watch", [], [["group", group], ["node", node], ["rebirth", ""]]),
   listObjects: () => command("config list", []),

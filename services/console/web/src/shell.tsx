@@ -25,6 +25,7 @@ import { ExplorerView } from "./views/explorer.tsx";
 import { FleetView } from "./views/fleet.tsx";
 import { HostView } from "./views/host.tsx";
 import { HostsView } from "./views/hosts.tsx";
+import { PolicyView } from "./views/policy.tsx";
 import { RolloutsView } from "./views/rollouts.tsx";
 import { SystemView } from "./views/system.tsx";
 import { TimelineView } from "./views/timeline.tsx";
@@ -42,6 +43,7 @@ const VIEWS: Record<string, () => ComponentChildren> = {
   explorer: () => <ExplorerView />,
   timeline: () => <TimelineView />,
   config: () => <ConfigView />,
+  policy: () => <PolicyView />,
   system: () => <SystemView />,
 };
 
@@ -121,7 +123,7 @@ function Bands() {
 }
 
 /** Which entry of the navigation is marked on the pages below it. */
-const BELOW: Record<string, string> = { cluster: "clusters", host: "hosts", deployment: "deployments" };
+const BELOW: Record<string, string> = { cluster: "clusters", policy: "clusters", host: "hosts", deployment: "deployments" };
 
 function Navigation() {
   const chosen = BELOW[route.value.view] ?? route.value.view;

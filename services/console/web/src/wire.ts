@@ -234,6 +234,44 @@ export interface ApplicationRow extends Row {
   schema: Record<string, unknown> | null;
 }
 
+export interface PcrRule {
+  expected?: string[];
+  warnOnly?: boolean;
+}
+
+/** An `AttestationPolicy` entry, as far as the page looks into it. */
+export interface PolicyDocument {
+  variants?: string[];
+  bank: string;
+  pcrs: Record<string, PcrRule>;
+  boot?: unknown;
+  endorsement: { require: string; enrolled?: { ek: string; host?: string | null; controlPlane?: boolean }[] };
+  signature?: { serial: number; notAfterMs: number };
+}
+
+/** What a policy would say of a host. */
+export interface HostOutlook {
+  host: string;
+  state: string;
+  ek: string;
+  outlook: "passes" | "fails" | "unknown";
+  differences: string[];
+  warnings: string[];
+  unknown: string[];
+}
+
+export interface PolicyRow extends Row {
+  cluster: string;
+  revision: number;
+  /** What the join service says of the policy that it has. */
+  join: { revision: number; state: string; error: string | null } | null;
+  /** Why the entry cannot be read. */
+  reason: string | null;
+  meanings: Record<string, string>;
+  hosts: HostOutlook[] | null;
+  policy: PolicyDocument | null;
+}
+
 /** An entry of one object; what ConfigDB computes has no ETag. */
 export interface EntryRow extends Row {
   /** The entry as it was written. */
@@ -273,6 +311,7 @@ export interface Tables {
   actions: ActionRow;
   objects: ObjectRow;
   applications: ApplicationRow;
+  policies: PolicyRow;
 }
 
 /** A table by name; the metrics of each Edge Node are a table of their own, and so are the entries of each object. */

@@ -165,3 +165,16 @@ test("of two writers' changes those to one value in two ways are in conflict", (
   assert.deepEqual(found.map(({ path, conflict }) => [path, conflict]), [["a", true], ["b", false], ["c", false], ["d", false]]);
   assert.deepEqual(disagreements('{"a":1}', '{"a":1}', ""), [{ path: "a", before: "1", mine: "1", theirs: null, conflict: false }]);
 });
+
+const { tried, toggled, quotedOf, NO_TRIAL } = await load("policy.ts");
+
+test("a trial allows, takes away and enrols, and is never signed", () => {
+  const policy = { bank: "sha256", pcrs: { 4: { expected: ["aa"] }, 9: { warnOnly: true } }, endorsement: { require: "enrolment", enrolled: [{ ek: "1" }] }, signature: { serial: 1, notAfterMs: 1 } };
+  let trial = toggled(toggled(NO_TRIAL, "allowed", "4=bb"), "taken", "4=aa");
+  trial = toggled(toggled(trial, "dropped", "1"), "enrolled", "2");
+  assert.deepEqual(tried(policy, trial), { bank: "sha256", pcrs: { 4: { expected: ["bb"] }, 9: { warnOnly: true } }, endorsement: { require: "enrolment", enrolled: [{ ek: "2" }] } });
+  const { signature: _, ...unsigned } = policy;
+  assert.deepEqual(tried(policy, toggled(trial, "allowed", "4=bb") && NO_TRIAL), unsigned);
+  const host = (name, quoted) => ({ cluster: "A", name, pcrs: [{ register: 4, quoted }] });
+  assert.deepEqual(quotedOf([host("a", "AA"), host("b", "bb"), host("c", "bb"), { ...host("d", "cc"), cluster: "B" }], "A", "4", ["aa"]), [["bb", ["b", "c"]]]);
+});

@@ -101,7 +101,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.cluster(CLUSTER, NAME, |_| {});
         let known = applications(&bench.fleet);
-        assert_eq!(known["EdgeCluster"]["schema"]["title"], "Edge cluster");
+        assert_eq!(known["EdgeCluster"]["schema"]["title"], "Edge cluster configuration");
         bench.schema(application::EDGE_CLUSTER.uuid, &json!({ "title": "Ours" }));
         assert_eq!(applications(&bench.fleet)["EdgeCluster"]["schema"]["title"], "Ours");
     }

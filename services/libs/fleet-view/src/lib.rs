@@ -16,6 +16,7 @@ pub mod deltas;
 pub mod explorer;
 pub mod health;
 pub mod history;
+pub mod policy;
 pub mod requests;
 pub mod tables;
 

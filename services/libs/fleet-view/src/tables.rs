@@ -16,6 +16,7 @@ use crate::health::{self, Condition, Health};
 use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet};
 
 pub use hosts::hosts;
+pub(crate) use hosts::meaning;
 
 /// Longest text of a row, in bytes. What nodes report is cut there.
 pub const TEXT_BYTES_MAX: usize = 8 * 1024;

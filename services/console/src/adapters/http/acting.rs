@@ -116,7 +116,8 @@ pub async fn may_read(site: &Site, caller: RequestContext) -> Result<(), Respons
     Err(answer_refusal(&refusal))
 }
 
-async fn ask(site: &Site, caller: &RequestContext, question: Question) -> Result<Reply, Refusal> {
+/// The answer of the state to a question of this caller.
+pub async fn ask(site: &Site, caller: &RequestContext, question: Question) -> Result<Reply, Refusal> {
     site.hub.ask(caller.from.clone(), caller.credential, question).await
 }
 
@@ -267,11 +268,12 @@ fn no_randomness() -> Response {
 }
 
 /// The state answered something that was not asked; the caller gets no more than that.
-fn unexpected() -> Response {
+pub fn unexpected() -> Response {
     refused(StatusCode::INTERNAL_SERVER_ERROR, "console", "the answer is not to the question")
 }
 
-fn answer_refusal(refusal: &Refusal) -> Response {
+/// A refusal as it is answered.
+pub fn answer_refusal(refusal: &Refusal) -> Response {
     let (status, field) = match refusal {
         Refusal::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Authorization"),
         Refusal::Forbidden(_) | Refusal::ReadOnly(_) => (StatusCode::FORBIDDEN, "action"),

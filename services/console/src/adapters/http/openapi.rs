@@ -21,7 +21,7 @@ fn description() -> Value {
         }
     });
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
-        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, metrics:GROUP/NODE, or entries:UUID" },
+        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE, or entries:UUID" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
           "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services and rollout" }]);
     let mut table = read(
@@ -44,6 +44,7 @@ fn description() -> Value {
         "paths": {
             "/api/v1/session": session(),
             "/api/v1/actions/{name}": actions(),
+            "/api/v1/policies/{cluster}/simulation": simulation(),
             "/api/v1/stream": stream,
             "/api/v1/events": events(),
             "/api/v1/{table}": table,
@@ -84,6 +85,23 @@ fn actions() -> Value {
                 "401": { "description": "the credential is missing or not accepted" }, "403": { "description": "they may not" },
                 "409": { "description": "it cannot be done as things stand" }, "422": { "description": "the key was used for another action" },
                 "429": { "description": "too often" } } }
+    })
+}
+
+/// The path of a policy's simulation.
+fn simulation() -> Value {
+    let texts = json!({ "type": "array", "items": { "type": "string" } });
+    let host = json!({ "type": "object", "properties": {
+        "host": { "type": "string" }, "state": { "type": "string" }, "ek": { "type": "string" },
+        "outlook": { "enum": ["passes", "fails", "unknown"] },
+        "differences": texts, "warnings": texts, "unknown": texts } });
+    json!({
+        "parameters": [{ "name": "cluster", "in": "path", "required": true, "schema": { "type": "string", "format": "uuid" } }],
+        "post": { "summary": "What this attestation policy would say of the hosts that are known; nothing is written",
+            "requestBody": { "required": true, "content": { "application/json": { "schema": { "type": "object" } } } },
+            "responses": { "200": { "description": "OK", "content": { "application/json": { "schema": {
+                "type": "object", "properties": { "hosts": { "type": "array", "items": host } } } } } },
+                "400": { "description": "not an AttestationPolicy" } } }
     })
 }
 

@@ -133,6 +133,8 @@ export function ClusterView() {
             ["Hosts ready", `${row.hosts?.ready ?? 0} of ${row.hosts?.total ?? 0}`],
             ["Deployments ready", `${row.deployments?.ready ?? 0} of ${row.deployments?.total ?? 0}`],
             ["Sparkplug group", <a href={link(["explorer"], { q: row.group })}><Text of={row.group} /></a>],
+            ["Attestation", <a href={link(["policy", row.name])}>policy</a>],
+            ["Entries", <a href={link(["config", row.key])}>configuration</a>],
             ["Wave", row.wave],
             ["Desired version", row.desired_version],
             ["Edge runs it", row.agreed === null ? "not known" : row.agreed ? "yes" : "not yet"],

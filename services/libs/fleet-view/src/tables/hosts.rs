@@ -141,7 +141,7 @@ pub(super) fn advice(code: &str) -> Option<&'static str> {
 }
 
 /// What the registers of a PC client measure.
-const fn meaning(register: u8) -> &'static str {
+pub(crate) const fn meaning(register: u8) -> &'static str {
     match register {
         0 => "firmware",
         1 => "firmware configuration",
