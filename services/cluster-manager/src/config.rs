@@ -1,6 +1,5 @@
 //! Raw file and environment -> one checked configuration. Errors name the key.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -14,7 +13,6 @@ use service_runtime::health::HttpConfig;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
-use uuid::Uuid;
 
 use access::claims::ClaimRules;
 
@@ -252,22 +250,9 @@ impl OidcConfig {
     /// # Errors
     /// `clusters` does not name values and clusters.
     pub fn rules(&self) -> Result<ClaimRules, ConfigError> {
-        let broken = |rule| ConfigError::Key { key: "api.oidc.clusters", rule };
-        let set = |values: &[String]| values.iter().cloned().collect::<BTreeSet<_>>();
-        let (viewers, operators, administrators) =
-            (set(&self.viewers), set(&self.operators), set(&self.administrators));
-        let mut clusters = BTreeMap::<String, BTreeSet<Uuid>>::new();
-        for line in &self.clusters {
-            let (value, cluster) = line.rsplit_once('=').ok_or_else(|| broken("must be VALUE=UUID"))?;
-            let cluster = Uuid::try_parse(cluster).map_err(|_| broken("must end with the UUID of a cluster"))?;
-            if ![&viewers, &operators, &administrators].iter().any(|values| values.contains(value)) {
-                return Err(broken(
-                    "names a value that makes nobody anything; put it into viewers, operators or administrators",
-                ));
-            }
-            clusters.entry(value.to_owned()).or_default().insert(cluster);
-        }
-        Ok(ClaimRules { claim: self.claim.clone(), viewers, operators, administrators, clusters })
+        let scopes = [&*self.viewers, &*self.operators, &*self.administrators];
+        let rules = ClaimRules::new(&self.claim, scopes, &self.clusters);
+        rules.map_err(|rule| ConfigError::Key { key: "api.oidc.clusters", rule })
     }
 }
 
@@ -422,6 +407,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uuid::Uuid;
 
     #[test]
     fn the_defaults_are_valid() {

@@ -84,7 +84,6 @@ use adapters::gatekeeper::StateGatekeeper;
 use adapters::git_work;
 use adapters::git_work::Hosted;
 use adapters::http::identities::Identities;
-use adapters::http::oidc::{Limits, Provider};
 use adapters::http::people;
 use adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use adapters::kdc::Realm;
@@ -95,6 +94,7 @@ use api::Asked;
 use bootstrap::FluxSource;
 use event::{Effect, Event, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
+use identity_provider::{Limits, Provider};
 use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
 
 pub use adapters::passwords::password_file;
@@ -286,7 +286,7 @@ struct Io {
 fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>> {
     let Some(issuer) = &config.issuer else { return Ok(None) };
     let provider = Provider::new(issuer, &config.audience, config.ca_file.as_deref(), Limits::default());
-    let provider = provider.map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let provider = provider.context("api.oidc.ca_file").map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let rules = config.rules().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     Ok(Some(Identities { provider, rules }))
 }

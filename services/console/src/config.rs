@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use access::claims::ClaimRules;
 use configdb_schema::Organisation;
 use configdb_schema::address::CONSOLE_NODE;
-use service_runtime::config::{ConfigTable as _, RangeError};
+use service_runtime::config::{ConfigTable as _, RangeError, Secret};
 use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
 use service_runtime::service::ServiceConfig;
@@ -30,6 +31,8 @@ config_table! {
     tables {
         /// What is served, and where.
         web: WebConfig;
+        /// Who signs in because an identity provider vouches for them.
+        oidc: OidcConfig;
         /// The broker.
         mqtt: MqttConfig;
         /// Health and metrics.
@@ -59,6 +62,56 @@ config_table! {
     }
 }
 
+config_table! {
+    /// An OpenID Connect provider, to which people are sent to sign in.
+    pub struct OidcConfig {
+        /// Issuer identifier (https://...) of the OpenID Connect provider at which people sign in; absent: with tokens only.
+        issuer: Option<String>;
+        /// As whom the provider knows the console.
+        client_id: String = "sparkfleet-console".to_owned();
+        /// Secret that the provider gave the console; empty: a public client, protected by PKCE alone.
+        client_secret: Secret;
+        /// What is asked for beside openid, so that the claim is in the identity.
+        scopes: Vec<String> = vec!["profile".to_owned()];
+        /// PEM file of the certificate authorities for HTTPS to the provider; absent: the system's.
+        ca_file: Option<PathBuf>;
+        /// Claim, a text or a list of texts, by which the lists below give a scope.
+        claim: String = "groups".to_owned();
+        /// Values of the claim that make a viewer.
+        viewers: Vec<String>;
+        /// Values of the claim that make an operator.
+        operators: Vec<String>;
+        /// Values of the claim that make an administrator.
+        administrators: Vec<String>;
+        /// VALUE=UUID: this value of the claim counts on that cluster only; several lines name several. Others count on all.
+        clusters: Vec<String>;
+    }
+}
+
+impl OidcConfig {
+    /// What the provider's claims come to.
+    ///
+    /// # Errors
+    /// `clusters` does not name values and clusters.
+    pub fn rules(&self) -> Result<ClaimRules, ConfigError> {
+        let scopes = [&*self.viewers, &*self.operators, &*self.administrators];
+        ClaimRules::new(&self.claim, scopes, &self.clusters).map_err(ConfigError::OidcClusters)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let is_local = |issuer: &str| {
+            ["http://127.0.0.1", "http://localhost"].iter().any(|start| {
+                issuer.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+            })
+        };
+        match &self.issuer {
+            Some(issuer) if !issuer.starts_with("https://") && !is_local(issuer) => Err(ConfigError::OidcIssuer),
+            Some(_) if self.client_id.is_empty() => Err(ConfigError::OidcClientId),
+            _ => self.rules().map(drop),
+        }
+    }
+}
+
 impl ServiceConfig for Config {
     fn http(&self) -> &HttpConfig {
         &self.http
@@ -83,6 +136,15 @@ pub enum ConfigError {
     /// `web.cert_file` and `web.key_file`
     #[error("web.cert_file and web.key_file go together; give both or none")]
     HalfOfTls,
+    /// `oidc.issuer`
+    #[error("oidc.issuer must begin with https://, or be on this machine")]
+    OidcIssuer,
+    /// `oidc.client_id`
+    #[error("oidc.client_id is empty; then identities for anybody would be taken")]
+    OidcClientId,
+    /// `oidc.clusters`
+    #[error("oidc.clusters {0}")]
+    OidcClusters(&'static str),
     /// `mqtt.*`
     #[error(transparent)]
     Mqtt(#[from] sparkplug_mqtt::MqttConfigError),
@@ -143,6 +205,7 @@ impl Config {
         if let Some(host) = self.web.allowed_hosts.iter().find(|host| !is_plain(host)) {
             return Err(ConfigError::AllowedHost(host.clone()));
         }
+        self.oidc.check()?;
         self.check_ranges()?;
         let keep = Retention { days: self.history_days as u64, bytes: self.history_bytes_max as u64 };
         if self.web.cert_file.is_some() != self.web.key_file.is_some() {
@@ -178,7 +241,17 @@ mod tests {
             (Config { history_bytes_max: 1_000, ..Config::default() }, "history_bytes_max "),
             (web(WebConfig { cert_file: Some("tls.crt".into()), ..WebConfig::default() }), "web.cert_file "),
         ];
-        for (config, start) in table {
+        let oidc = |oidc| Config { oidc, ..Config::default() };
+        let issuer = |issuer: &str| OidcConfig { issuer: Some(issuer.to_owned()), ..OidcConfig::default() };
+        let of_cluster = OidcConfig { clusters: vec!["night=x".to_owned()], ..issuer("https://login.example") };
+        let wrong = [
+            (oidc(issuer("http://login.example")), "oidc.issuer "),
+            (oidc(issuer("http://127.0.0.1.example")), "oidc.issuer "),
+            (oidc(OidcConfig { client_id: String::new(), ..issuer("https://login.example") }), "oidc.client_id "),
+            (oidc(of_cluster), "oidc.clusters "),
+        ];
+        assert!(oidc(issuer("http://127.0.0.1:9000")).validate(1).is_ok());
+        for (config, start) in table.into_iter().chain(wrong) {
             let error = config.validate(1).unwrap_err().to_string();
             assert!(error.starts_with(start), "{error:?} should start with {start:?}");
         }

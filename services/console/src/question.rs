@@ -57,6 +57,8 @@ pub enum Question {
     Who,
     /// Begin a session under this hash.
     SignIn(SessionHash),
+    /// Begin a session of somebody whom the identity provider vouches for.
+    SignInAs(SessionHash, Principal),
     /// End the session that was shown.
     SignOut,
     /// What would this policy say of the hosts of a cluster? Nothing comes of it.

@@ -46,7 +46,9 @@ pub fn rank(package: &str) -> Option<Rank> {
         "service-runtime" | "https-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
         | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
-        "join-trust" | "kubernetes-client" | "kerberos-client" | "git-hosting" => Some(Rank::Library),
+        "join-trust" | "identity-provider" | "kubernetes-client" | "kerberos-client" | "git-hosting" => {
+            Some(Rank::Library)
+        }
         "sparkfleet-cli" => Some(Rank::Commands),
         "sparkfleet-up" => Some(Rank::Composition),
         "sparkfleet-edge" | "sparkfleet" => Some(Rank::Binary),

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`people`] | requests -> questions for the state, answers -> responses |
 //! | `sealed` | values that were sealed elsewhere |
-//! | [`oidc`] | identities that a provider vouches for |
 //! | [`identities`] | who somebody is by what they show |
 //! | [`state_client`] | who waits for which answer |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
@@ -13,7 +12,6 @@
 
 mod administration;
 pub mod identities;
-pub mod oidc;
 pub mod openapi;
 pub mod people;
 mod sealed;

@@ -4,6 +4,7 @@ mod acting;
 mod guard;
 mod history;
 mod host_names;
+mod login;
 mod openapi;
 mod simulation;
 
@@ -69,6 +70,8 @@ pub struct Site {
     history: Reader,
     clock: Clock,
     streams: Arc<Semaphore>,
+    /// None: people sign in with tokens only.
+    logins: Option<Arc<login::Logins>>,
     /// How long a client of a stream may read nothing.
     slow_max: Duration,
     shutdown: Shutdown,
@@ -78,7 +81,7 @@ impl Site {
     /// A site.
     ///
     /// # Errors
-    /// `web.assets_dir` is not a directory.
+    /// `web.assets_dir` is not a directory, or `oidc.ca_file` cannot be read.
     pub fn new(config: &Config, settings: &Settings, hub: Hub, history: Reader, clock: Clock) -> anyhow::Result<Self> {
         if let Some(directory) = config.web.assets_dir.as_ref().filter(|directory| !directory.is_dir()) {
             let error = anyhow::anyhow!("web.assets_dir: {} is not a directory", directory.display());
@@ -101,6 +104,10 @@ impl Site {
             history,
             clock,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            logins: match settings.role {
+                Role::Console => login::Logins::new(&config.oidc)?.map(Arc::new),
+                Role::Explorer { .. } => None,
+            },
             slow_max: stream::SLOW_MAX,
             shutdown: Shutdown::new(),
         })
@@ -120,6 +127,8 @@ pub async fn serve(listener: TcpListener, site: Site, tls: Option<Tls>, shutdown
 fn router(site: Site) -> Router {
     Router::new()
         .route("/api/v1/session", get(acting::session).post(acting::sign_in).delete(acting::sign_out))
+        .route("/api/v1/session/oidc", get(login::begin))
+        .route("/api/v1/session/oidc/callback", get(login::end))
         .route("/api/v1/actions/{name}", post(acting::act))
         .route("/api/v1/policies/{cluster}/simulation", post(simulation::simulate))
         .route("/api/v1/stream", get(follow))

@@ -1,4 +1,4 @@
-//! Who asks: holders of tokens, and sessions that began with one. A session is as good as its token: it ends when that is revoked or over.
+//! Who asks: holders of tokens, and sessions that began with one. A session is as good as its token: it ends when that is revoked or over. One of somebody whom an identity provider vouched for ends by its age alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,9 +33,18 @@ const ACTIONS: Rate = Rate { per_minute: 120, burst: 60 };
 /// Addresses, and users, whose rate is remembered.
 const REMEMBERED_MAX: usize = 16_384;
 
+/// Who has a session.
+#[derive(Debug)]
+enum Holder {
+    /// The holder of this token, as long as it counts.
+    Token(TokenHash),
+    /// Somebody whom the identity provider has vouched for.
+    Person(Principal),
+}
+
 #[derive(Debug)]
 struct Session {
-    token: TokenHash,
+    holder: Holder,
     began: Duration,
     used: Duration,
 }
@@ -104,7 +113,11 @@ impl Users {
                 let over = || Refusal::Unauthenticated("the session has ended; sign in again".to_owned());
                 let session = self.sessions.get_mut(&hash).ok_or_else(over)?;
                 let is_alive = now.mono < session.used + IDLE_MAX && now.mono < session.began + AGE_MAX;
-                match self.tokens.authenticate(&session.token, now.wall).ok().filter(|_| is_alive) {
+                let known = match &session.holder {
+                    Holder::Token(token) => self.tokens.authenticate(token, now.wall).ok(),
+                    Holder::Person(principal) => Some(principal),
+                };
+                match known.filter(|_| is_alive) {
                     Some(principal) => {
                         session.used = now.mono;
                         Ok(principal.clone())
@@ -118,14 +131,30 @@ impl Users {
         }
     }
 
+    /// Whether somebody shows a session that began at the identity provider.
+    #[must_use]
+    pub fn is_person(&self, credential: Credential) -> bool {
+        let Credential::Session(hash) = credential else { return false };
+        self.sessions.get(&hash).is_some_and(|session| matches!(session.holder, Holder::Person(_)))
+    }
+
     /// Begins a session of the holder of a token that was found good.
     pub fn begin(&mut self, session: SessionHash, token: TokenHash, now: Now) {
+        self.begin_of(session, Holder::Token(token), now);
+    }
+
+    /// Begins a session of somebody whom the identity provider vouches for.
+    pub fn begin_as(&mut self, session: SessionHash, principal: Principal, now: Now) {
+        self.begin_of(session, Holder::Person(principal), now);
+    }
+
+    fn begin_of(&mut self, session: SessionHash, holder: Holder, now: Now) {
         self.sessions.retain(|_, known| now.mono < known.used + IDLE_MAX && now.mono < known.began + AGE_MAX);
         if self.sessions.len() >= SESSIONS_MAX {
             let oldest = self.sessions.iter().min_by_key(|(_, known)| known.used).map(|(hash, _)| *hash);
             oldest.map(|hash| self.sessions.remove(&hash));
         }
-        self.sessions.insert(session, Session { token, began: now.mono, used: now.mono });
+        self.sessions.insert(session, Session { holder, began: now.mono, used: now.mono });
     }
 
     /// Ends a session.
@@ -186,6 +215,10 @@ mod tests {
         users.tokens.set(OBJECT, None).unwrap();
         assert!(!is_in(&mut users, session, 2), "its token is revoked");
         users.end(session);
+        let ben = Principal { name: "oidc:ben".to_owned(), grants: Vec::new() };
+        users.begin_as(session, ben, at(1));
+        assert!(is_in(&mut users, session, 2), "no token is behind it");
+        assert!(!is_in(&mut users, session, 2 + 30 * 60), "it rests like any other");
     }
 
     #[test]

@@ -7,7 +7,7 @@ import { now } from "./clock.ts";
 import { age, plural, stamp, visible } from "./format.ts";
 import { complete, consoleRow, useTable } from "./hooks.ts";
 import { PLACES, overlay } from "./keys.ts";
-import { at, link, lookAt, route } from "./router.ts";
+import { at, link, lookAt, route, setQuery } from "./router.ts";
 import { session } from "./store.ts";
 import { connection, readSession } from "./stream.ts";
 import { nextTheme, theme } from "./theme.ts";
@@ -83,12 +83,25 @@ function LinkState() {
   );
 }
 
+/** Why a way in at the identity provider led nowhere, by the code in the address. */
+const NOT_SIGNED_IN: Record<string, string> = {
+  unknown: "This sign-in was not begun in this browser, or too long ago. Begin again.",
+  denied: "The identity provider did not sign you in.",
+  "no-scope": "The identity provider knows you, and nothing is granted to you here. An administrator can change that.",
+  provider: "The identity provider cannot be asked at present, or its answer was not good. The console's log says more.",
+};
+
 function Bands() {
   const row = consoleRow.value;
   const { state, since } = connection.value;
   const [gap] = useTable("fleet").gaps.value;
   return (
     <div class="bands" aria-live="polite">
+      {Object.hasOwn(NOT_SIGNED_IN, route.value.query["sign-in"] ?? "") && (
+        <p class="band h-attention" data-band="sign-in">
+          {NOT_SIGNED_IN[route.value.query["sign-in"]!]} <button onClick={() => setQuery({ "sign-in": null })}>Dismiss</button>
+        </p>
+      )}
       {state === "lost" && (
         <p class="band h-attention" data-band="console">
           The console cannot be reached for {age(now.value - since)}. What is shown is what was known then. Trying again…
@@ -181,7 +194,7 @@ function User() {
     </>
   ) : (
     <button class="quiet sign-out" title={`Signed in as ${visible(who.user, 80)}`} onClick={() => void signOut()}>
-      <Text of={who.user.replace(/^token:/, "")} longest={16} /> · Sign out
+      <Text of={who.user.replace(/^(token|oidc):/, "")} longest={16} /> · Sign out
     </button>
   );
 }

@@ -292,6 +292,8 @@ export interface Session {
   read_only: string | null;
   /** Whether reads, too, are for who has signed in. */
   private: boolean;
+  /** Whether people can sign in at an identity provider. */
+  single_sign_on: boolean;
   /** False where the way to the console is not encrypted, or it has no login. */
   can_sign_in: boolean;
   now: number;

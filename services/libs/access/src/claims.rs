@@ -38,6 +38,29 @@ pub enum ClaimError {
 }
 
 impl ClaimRules {
+    /// The rules of a configuration. `clusters`: lines `VALUE=UUID`, of which several name several clusters.
+    ///
+    /// # Errors
+    /// What is wrong with `clusters`.
+    pub fn new(
+        claim: &str,
+        [viewers, operators, administrators]: [&[String]; 3],
+        clusters: &[String],
+    ) -> Result<Self, &'static str> {
+        let set = |values: &[String]| values.iter().cloned().collect::<BTreeSet<_>>();
+        let (viewers, operators, administrators) = (set(viewers), set(operators), set(administrators));
+        let mut of_clusters = BTreeMap::<String, BTreeSet<Uuid>>::new();
+        for line in clusters {
+            let (value, cluster) = line.rsplit_once('=').ok_or("must be VALUE=UUID")?;
+            let cluster = Uuid::try_parse(cluster).map_err(|_| "must end with the UUID of a cluster")?;
+            if ![&viewers, &operators, &administrators].iter().any(|values| values.contains(value)) {
+                return Err("names a value that makes nobody anything; put it into viewers, operators or administrators");
+            }
+            of_clusters.entry(value.to_owned()).or_default().insert(cluster);
+        }
+        Ok(Self { claim: claim.to_owned(), viewers, operators, administrators, clusters: of_clusters })
+    }
+
     /// Who somebody with these claims is: each value that a rule names is a grant.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Who somebody is by what they show, over HTTP and over git: the holder of a token of ours, or somebody whom the identity provider vouches for.
 
-use super::oidc::{IdentityError, Provider};
 use crate::api::{Credential, Refusal};
 use access::claims::{ClaimError, ClaimRules};
 use cluster_manager_contract::api_token::TokenHash;
+use identity_provider::{IdentityError, Provider};
 
 /// Who is let in because an identity provider vouches for them.
 #[derive(Debug, Clone)]

@@ -41,12 +41,12 @@ const LOOPBACK_COOKIE: &str = "sparkfleet-session";
 /// Who asks: what they show, and how.
 #[derive(Debug)]
 pub struct RequestContext {
-    from: String,
+    pub(super) from: String,
     credential: Credential,
     /// Not encrypted, and not from this machine: no secret is accepted.
-    is_open: bool,
+    pub(super) is_open: bool,
     /// The cookie is one for TLS.
-    with_tls: bool,
+    pub(super) with_tls: bool,
 }
 
 impl FromRequestParts<Site> for RequestContext {
@@ -137,7 +137,7 @@ fn described(site: &Site, known: Option<&Principal>, caller: &RequestContext) ->
         "organisation": site.organisation, "user": known.map(|known| &known.name),
         "role": scope.map_or("viewer", |scope| scope.as_str()), "version": site.version, "actions": actions,
         "read_only": site.read_only, "private": site.private,
-        "can_sign_in": site.role == Role::Console && !caller.is_open, "now": site.clock.now().wall,
+        "single_sign_on": site.logins.is_some(), "can_sign_in": site.role == Role::Console && !caller.is_open, "now": site.clock.now().wall,
     })
 }
 
@@ -164,7 +164,7 @@ pub async fn sign_in(State(site): State<Site>, caller: RequestContext, headers: 
     match ask(&site, &caller, Question::SignIn(SessionHash::of(&id))).await {
         Ok(Reply::SignedIn(principal)) => {
             let mut response = super::answer(&described(&site, Some(&principal), &caller), None);
-            set_cookie(&mut response, &cookie(caller.with_tls, &id, crate::state::SESSION_AGE_MAX.as_secs()));
+            give_session(&mut response, caller.with_tls, &id);
             response
         }
         Ok(_) => unexpected(),
@@ -252,18 +252,23 @@ fn check_write(site: &Site, caller: &RequestContext, headers: &HeaderMap) -> Res
     Ok(())
 }
 
-fn set_cookie(response: &mut Response, cookie: &str) {
+/// Lets the browser keep a session that has begun.
+pub(super) fn give_session(response: &mut Response, with_tls: bool, id: &str) {
+    set_cookie(response, &cookie(with_tls, id, crate::state::SESSION_AGE_MAX.as_secs()));
+}
+
+pub(super) fn set_cookie(response: &mut Response, cookie: &str) {
     if let Ok(value) = HeaderValue::from_str(cookie) {
         response.headers_mut().insert(header::SET_COOKIE, value);
     }
 }
 
-fn random<const N: usize>() -> Option<[u8; N]> {
+pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     rand::fill(&mut bytes).ok().map(|()| bytes)
 }
 
-fn no_randomness() -> Response {
+pub(super) fn no_randomness() -> Response {
     refused(StatusCode::INTERNAL_SERVER_ERROR, "console", "the system yields no random numbers")
 }
 

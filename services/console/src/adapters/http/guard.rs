@@ -38,7 +38,8 @@ pub async fn check(State(site): State<Site>, request: Request, next: Next) -> Re
 /// Carries a request out, if who asks may read here. The page itself and signing in are open.
 async fn pass(site: &Site, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    if !site.private || !path.starts_with("/api/") || matches!(path, "/api/v1/session" | "/api/v1/openapi.json") {
+    let is_way_in = path == "/api/v1/session" || path.starts_with("/api/v1/session/");
+    if !site.private || !path.starts_with("/api/") || is_way_in || path == "/api/v1/openapi.json" {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();

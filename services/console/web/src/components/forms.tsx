@@ -4,6 +4,7 @@ import { act, signIn } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { useTable } from "../hooks.ts";
 import { go, link } from "../router.ts";
+import { session } from "../store.ts";
 import type { AlertRow, ClusterRow, DeploymentRow } from "../wire.ts";
 import { Field, FormDialog } from "./dialog.tsx";
 import { Text } from "./text.tsx";
@@ -190,9 +191,12 @@ export function SignIn({ close }: { close: () => void }) {
       send={() => signIn(token.value.trim())}
     >
       {(wrong) => (
+        <>
+        {session.value?.single_sign_on && <p><a class="button" href="/api/v1/session/oidc">Sign in with your organisation</a> <span class="note">or with a token:</span></p>}
         <Field name="token" label="Token" hint="It begins with sfp_. An administrator makes one by the command below." wrong={wrong}>
           {(id, hint) => <input id={id} aria-describedby={hint} type="password" autofocus autocomplete="off" spellcheck={false} value={token.value} onInput={(event) => (token.value = event.currentTarget.value)} />}
         </Field>
+        </>
       )}
     </FormDialog>
   );

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::Bytes;
-use http_body_util::{BodyExt as _, Empty, Limited};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{Request, StatusCode};
 use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
@@ -62,22 +63,30 @@ pub struct Provider {
     issuer: String,
     audience: String,
     limits: Limits,
-    client: HttpsClient<Empty<Bytes>>,
+    client: HttpsClient<Full<Bytes>>,
     known: Arc<Mutex<Known>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     keys: JwkSet,
+    endpoints: Option<Endpoints>,
     fetched: Option<Instant>,
     tried: Option<Instant>,
     /// Closed when the fetch that is under way has ended.
     fetching: Option<watch::Receiver<()>>,
 }
 
-/// The provider cannot be asked at all: the key, and why.
+/// Where people are sent, and where codes are redeemed.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoints {
+    pub authorization: String,
+    pub token: String,
+}
+
+/// The provider cannot be asked at all, because of the file of authorities or of this machine.
 #[derive(Debug, thiserror::Error)]
-#[error("api.oidc.ca_file: {0}")]
+#[error("{0}")]
 pub struct ProviderError(#[source] HttpsError);
 
 /// Why a token is not taken. Says nothing of what is in it.
@@ -95,13 +104,16 @@ pub enum IdentityError {
 struct Discovery {
     issuer: String,
     jwks_uri: String,
+    /// A provider that only issues tokens may have none.
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
 }
 
 impl Provider {
     /// The provider that calls itself `issuer`; its tokens are to be for `audience`. `ca_file`: authorities for HTTPS, those of the system if None. Blocks.
     ///
     /// # Errors
-    /// [`ProviderError`] names the key.
+    /// [`ProviderError`]
     pub fn new(issuer: &str, audience: &str, ca_file: Option<&Path>, limits: Limits) -> Result<Self, ProviderError> {
         let client = https_client::client(ca_file).map_err(ProviderError)?;
         Ok(Self { issuer: issuer.to_owned(), audience: audience.to_owned(), limits, client, known: Arc::default() })
@@ -169,9 +181,9 @@ impl Provider {
         let fetched = self.fetch().await;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match fetched {
-            Ok(keys) => {
+            Ok((keys, endpoints)) => {
                 tracing::debug!(keys = keys.keys.len(), "keys of the identity provider");
-                known.keys = keys;
+                (known.keys, known.endpoints) = (keys, endpoints);
                 known.fetched = Some(Instant::now());
             }
             Err(error) => tracing::warn!(reason = error, "the identity provider cannot be asked for its keys"),
@@ -180,30 +192,55 @@ impl Provider {
         known.fetching = None;
     }
 
-    async fn fetch(&self) -> Result<JwkSet, String> {
+    /// Where its endpoints are; it is asked if it was not yet.
+    pub(crate) async fn endpoints(&self) -> Result<Endpoints, String> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner).endpoints.clone();
+        if let Some(endpoints) = known() {
+            return Ok(endpoints);
+        }
+        // No key has this id, so that this waits for the fetch.
+        if let Some(mut fetching) = self.look("") {
+            while fetching.changed().await.is_ok() {}
+        }
+        known().ok_or_else(|| "it does not say where people sign in, or is away".to_owned())
+    }
+
+    async fn fetch(&self) -> Result<(JwkSet, Option<Endpoints>), String> {
         let discovery = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
         let discovery: Discovery = self.get(&discovery).await?;
         if discovery.issuer != self.issuer {
-            return Err("it calls itself otherwise than api.oidc.issuer".to_owned());
+            return Err("it calls itself otherwise than the issuer that is configured".to_owned());
         }
-        if self.issuer.starts_with("https://") && !discovery.jwks_uri.starts_with("https://") {
-            return Err("its jwks_uri is not https".to_owned());
+        let endpoints = discovery.authorization_endpoint.zip(discovery.token_endpoint);
+        let endpoints = endpoints.map(|(authorization, token)| Endpoints { authorization, token });
+        let is_encrypted = |address: &String| address.starts_with("https://");
+        let are_encrypted = endpoints.as_ref().is_none_or(|Endpoints { authorization, token }| {
+            is_encrypted(authorization) && is_encrypted(token)
+        });
+        if is_encrypted(&self.issuer) && !(are_encrypted && is_encrypted(&discovery.jwks_uri)) {
+            return Err("an address of it is not https".to_owned());
         }
-        self.get(&discovery.jwks_uri).await
+        Ok((self.get(&discovery.jwks_uri).await?, endpoints))
     }
 
     async fn get<T: serde::de::DeserializeOwned>(&self, url: &str) -> Result<T, String> {
-        let uri = url.parse().map_err(|_| "an address of it is none".to_owned())?;
-        let fetched = tokio::time::timeout(FETCH_MAX, async {
-            let response = self.client.get(uri).await.map_err(|error| error.to_string())?;
-            if !response.status().is_success() {
-                return Err(format!("it answered {}", response.status()));
-            }
-            let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
-            Ok(body.map_err(|error| error.to_string())?.to_bytes())
-        });
-        let bytes = fetched.await.map_err(|_| "it took too long".to_owned())??;
+        let request = Request::get(url).body(Full::default()).map_err(|_| "an address of it is none".to_owned())?;
+        let (status, bytes) = self.send(request).await?;
+        if !status.is_success() {
+            return Err(format!("it answered {status}"));
+        }
         serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+    }
+
+    /// The answer to a request, within the bounds of time and size.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+        let fetched = tokio::time::timeout(FETCH_MAX, async {
+            let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
+            Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
+        });
+        fetched.await.map_err(|_| "it took too long".to_owned())?
     }
 }
 

@@ -1,0 +1,15 @@
+//! An OpenID Connect provider: whom it vouches for, by a token that somebody shows ([`Provider::verify`]), or by sending them there and back ([`Login`]).
+//!
+//! | module | knows |
+//! |---|---|
+//! | `provider` | discovery, keys, and what makes a token good |
+//! | `login` | the authorization code flow with PKCE |
+//!
+//! What somebody may do is not known here.
+#![warn(missing_docs)]
+
+mod login;
+mod provider;
+
+pub use login::{Begun, Client, Login, LoginError};
+pub use provider::{IdentityError, Limits, Provider, ProviderError};
