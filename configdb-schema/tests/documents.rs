@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use configdb_schema::document::{
-    AgentConfig, AlertAcknowledgements, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeAccount, EdgeCluster,
-    EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup,
+    AgentConfig, AlertAcknowledgements, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeAccount,
+    EdgeCluster, EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup,
     EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info,
     K8sTemplate, Registration, SparkplugAddress, TokenScope,
 };

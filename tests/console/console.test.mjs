@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import { BOOLEAN, DOUBLE, EdgeNode, STRING } from "./edge-node.mjs";
 import { Factory } from "./factory.mjs";
+import { identityProvider } from "./identity-provider.mjs";
 
 const repository = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const program = process.env.SPARKFLEET ?? join(repository, "target/debug/sparkfleet");
@@ -19,7 +20,7 @@ const skip = existsSync(executablePath) ? false : `there is no Chromium at ${exe
 const LIMIT_MS = 90_000;
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const HOSTILE = "<img src=x onerror=window.hacked=1>\u202e";
-const PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/hosts", "/host/Body_Shop/body-shop-2", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
+const PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/hosts", "/host/Body_Shop/body-shop-2", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
 
 let factory;
 let browser;
@@ -29,7 +30,7 @@ let current;
 let tokens;
 
 /** A page that records everything that must not happen. */
-async function open(path, { url = factory.url, ...options } = {}) {
+async function open(path, { url = factory.url, awaited = "live", ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(LIMIT_MS);
   const page = await context.newPage();
@@ -42,7 +43,7 @@ async function open(path, { url = factory.url, ...options } = {}) {
     document.addEventListener("securitypolicyviolation", (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
   });
   await page.goto(url + path);
-  await page.locator(".link-state", { hasText: "live" }).waitFor();
+  await page.locator(".link-state", { hasText: awaited }).waitFor();
   page.close_checked = async () => {
     assert.deepEqual([...wrong, ...(await page.evaluate(() => window.violations))], []);
     await context.close();
@@ -214,6 +215,73 @@ describe("console", { concurrency: false }, () => {
     await page.getByRole("link", { name: "Fleet", exact: false }).first().click();
     await page.getByRole("heading", { level: 1, name: "1 host needs a look" }).waitFor();
     await page.close_checked();
+  });
+
+  scenario("a policy is tried out before somebody signs it", async () => {
+    const page = await open("/policy/Body_Shop");
+    const hosts = page.getByRole("table", { name: "Hosts under this policy" });
+    const row = hosts.getByRole("row", { name: /body-shop-9/ });
+    await row.getByText("fails").first().waitFor();
+    await page.getByRole("checkbox", { name: /quoted by body-shop-9/ }).check();
+    await page.getByRole("checkbox", { name: /^body-shop-9 .*not enrolled/ }).check();
+    await page.getByText("body-shop-9: fails → passes").waitFor();
+    await page.getByLabel("Command").filter({ hasText: "sparkfleet policy capture Body_Shop/body-shop-9 --pcr=4" }).waitFor();
+    await page.getByRole("button", { name: "Back to the policy in force" }).click();
+    await page.getByText(/hosts known/).waitFor();
+    await page.close_checked();
+  });
+
+  scenario("an entry is edited by its form, and who is slower sees what the other wrote", async () => {
+    const page = await open("/config?q=press_shop+class_name:cluster");
+    await signIn(page, tokens.administrator);
+    await page.getByRole("link", { name: "Press_Shop", exact: true }).click();
+    await page.getByLabel("New entry").selectOption("EdgeClusterRollout");
+    await page.getByLabel("Add to the entry").selectOption("wave");
+    await page.getByLabel("wave", { exact: true }).fill("3");
+    await page.getByRole("button", { name: "Write" }).click();
+    await page.locator(".notice.h-good", { hasText: "Write EdgeClusterRollout of Press_Shop" }).waitFor();
+    const object = (await factory.rows("clusters")).find((row) => row.name === "Press_Shop").key;
+    const entry = async () => (await factory.rows(`entries:${object}`)).find((row) => row.key === "EdgeClusterRollout");
+    const first = await entry();
+    assert.deepEqual(JSON.parse(first.json), { wave: 3 });
+    await page.getByLabel("wave", { exact: true }).fill("10");
+    await page.getByRole("button", { name: "Write" }).click();
+    await page.locator("form").getByRole("alert").waitFor();
+    await page.getByLabel("wave", { exact: true }).fill("4");
+    const other = await factory.act(tokens.administrator, "entry.put", { object, application: "EdgeClusterRollout", value: { wave: 5 }, etag: first.etag });
+    assert.equal((await factory.ended(other.body.id)).state, "done");
+    const differs = page.getByRole("table", { name: "What differs" }).getByRole("row", { name: /wave/ });
+    await differs.waitFor();
+    assert.deepEqual(await differs.getByRole("cell").allInnerTexts(), ["wave", "3", "4", "5"]);
+    assert.ok(await page.getByRole("button", { name: "Write" }).isDisabled());
+    await page.getByRole("button", { name: "Keep mine, over theirs" }).click();
+    await page.getByRole("button", { name: "Write" }).click();
+    await page.locator(".notice.h-good", { hasText: "Write EdgeClusterRollout of Press_Shop" }).nth(1).waitFor();
+    assert.deepEqual(JSON.parse((await entry()).json), { wave: 4 });
+    await page.close_checked();
+  });
+
+  scenario("people sign in with their organisation's account, and may what their group may", async () => {
+    const provider = await identityProvider();
+    try {
+      const url = await factory.consoleOf("LOGIN", provider);
+      const page = await open("/", { url, awaited: "birth" });
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByRole("link", { name: "Sign in with your organisation" }).click();
+      await page.locator("input[name=login]").fill("ada");
+      await page.locator("input[name=password]").fill("any");
+      await page.getByRole("button", { name: "Sign-in" }).click();
+      await page.getByRole("button", { name: "Continue" }).click();
+      await page.getByRole("button", { name: "ada · Sign out" }).waitFor();
+      assert.equal(await page.evaluate(() => document.cookie), "", "scripts cannot read the session");
+      const session = await page.evaluate(async () => (await fetch("/api/v1/session")).json());
+      assert.deepEqual([session.user, session.role, session.actions.includes("cluster.create")], ["oidc:ada", "operator", true]);
+      await page.goto(`${url}/api/v1/session/oidc/callback?code=x&state=y`);
+      await page.locator("[data-band=sign-in]", { hasText: "was not begun in this browser" }).waitFor();
+      await page.close_checked();
+    } finally {
+      await provider.stop();
+    }
   });
 
   scenario("the explorer shows live values of a node, its death and its return", async () => {

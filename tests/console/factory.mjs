@@ -48,6 +48,16 @@ class Relay {
   }
 }
 
+/** A port that was free a moment ago. */
+async function freePort() {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
 const ADDRESS = /console\s+(http:\/\/127\.0\.0\.1:\d+)/;
 
 export class Factory {
@@ -59,8 +69,8 @@ export class Factory {
     this.program = program;
   }
 
-  #spawn(args) {
-    const child = spawn(this.program, args, { cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
+  #spawn(args, env = process.env) {
+    const child = spawn(this.program, args, { env, cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (this.#output += data));
     this.#children.push(child);
     return child;
@@ -97,6 +107,21 @@ export class Factory {
     const own = ["--organisation", "SITE", "--broker", `mqtt://127.0.0.1:${relayPort}`, "--data-dir", "site"];
     this.#spawn(["up", "--plain", ...own, "--git", any, "--http", any, "--console-listen", any]);
     return this.#until("the second console's address", () => ADDRESS.exec(this.#output.slice(before))?.[1]);
+  }
+
+  /** Starts the console of an organisation that has nothing else, with a way in at an identity provider, and gives its address. */
+  async consoleOf(organisation, provider) {
+    const port = await freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const { issuer, secret } = await provider.start(`${url}/api/v1/session/oidc/callback`);
+    const keys = {
+      ORGANISATION: organisation, STATE_DIR: join(this.folder, "login"), MQTT__SERVERS: `mqtt://127.0.0.1:${this.brokerPort}`,
+      WEB__LISTEN: `127.0.0.1:${port}`, HTTP__LISTEN: "127.0.0.1:0", OIDC__ISSUER: issuer, OIDC__CLIENT_SECRET: secret, OIDC__OPERATORS: "ops",
+    };
+    const own = Object.fromEntries(Object.entries(keys).map(([key, value]) => [`SPARKFLEET__${key}`, value]));
+    this.#spawn(["console"], { ...process.env, ...own });
+    await this.#until("the console of its own", async () => (await fetch(url).catch(() => null))?.ok);
+    return url;
   }
 
   /** Reads a table from the console of `up`. */

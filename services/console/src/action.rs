@@ -16,7 +16,7 @@ use uuid::Uuid;
 const NAMESPACE: &str = "fplus-edge";
 
 /// Every action by name, with what it is for access rules.
-pub const ACTIONS: [(&str, Operation); 11] = [
+pub const ACTIONS: [(&str, Operation); 12] = [
     ("cluster.create", Operation::CreateCluster),
     ("cluster.delete", Operation::DeleteCluster),
     ("cluster.bootstrap", Operation::BootstrapLine),
@@ -24,6 +24,7 @@ pub const ACTIONS: [(&str, Operation); 11] = [
     ("deployment.create", Operation::CreateDeployment),
     ("deployment.move", Operation::MoveDeployment),
     ("deployment.delete", Operation::DeleteDeployment),
+    ("host.move", Operation::MoveDeployment),
     ("alert.acknowledge", Operation::AcknowledgeAlert),
     ("node.rebirth", Operation::AskRebirth),
     ("entry.put", Operation::PutEntry),
@@ -47,6 +48,8 @@ pub enum Action {
     MoveDeployment(DeploymentMove),
     /// Delete a deployment.
     DeleteDeployment(DeploymentToDelete),
+    /// Bind all deployments of a host to another one.
+    MoveHost(HostToMove),
     /// Say that they look after an alert.
     AcknowledgeAlert(AlertToAcknowledge),
     /// Ask an Edge Node for its birth.
@@ -121,6 +124,17 @@ pub struct DeploymentMove {
 #[serde(deny_unknown_fields)]
 pub struct DeploymentToDelete {
     deployment: Uuid,
+}
+
+/// `host.move`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostToMove {
+    cluster: Uuid,
+    /// Name of the host.
+    host: String,
+    /// None: floating.
+    to: Option<String>,
 }
 
 /// `alert.acknowledge`
@@ -216,6 +230,7 @@ impl Action {
             "deployment.create" => Self::CreateDeployment(read(body)?),
             "deployment.move" => Self::MoveDeployment(read(body)?),
             "deployment.delete" => Self::DeleteDeployment(read(body)?),
+            "host.move" => Self::MoveHost(read(body)?),
             "alert.acknowledge" => Self::AcknowledgeAlert(read(body)?),
             "node.rebirth" => Self::Rebirth(read(body)?),
             "entry.put" => Self::PutEntry(read(body)?),
@@ -233,7 +248,7 @@ impl Action {
             Self::Bootstrap(_) => Operation::BootstrapLine,
             Self::SetWave(_) => Operation::SetWave,
             Self::CreateDeployment(_) => Operation::CreateDeployment,
-            Self::MoveDeployment(_) => Operation::MoveDeployment,
+            Self::MoveDeployment(_) | Self::MoveHost(_) => Operation::MoveDeployment,
             Self::DeleteDeployment(_) => Operation::DeleteDeployment,
             Self::AcknowledgeAlert(_) => Operation::AcknowledgeAlert,
             Self::Rebirth(_) => Operation::AskRebirth,
@@ -244,9 +259,21 @@ impl Action {
 
     /// Its name.
     #[must_use]
-    pub fn name(&self) -> &'static str {
-        let of = |(_, operation): &&(&str, Operation)| *operation == self.operation();
-        ACTIONS.iter().find(of).map_or("", |(name, _)| name)
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::CreateCluster(_) => "cluster.create",
+            Self::DeleteCluster(_) => "cluster.delete",
+            Self::Bootstrap(_) => "cluster.bootstrap",
+            Self::SetWave(_) => "cluster.wave",
+            Self::CreateDeployment(_) => "deployment.create",
+            Self::MoveDeployment(_) => "deployment.move",
+            Self::DeleteDeployment(_) => "deployment.delete",
+            Self::MoveHost(_) => "host.move",
+            Self::AcknowledgeAlert(_) => "alert.acknowledge",
+            Self::Rebirth(_) => "node.rebirth",
+            Self::PutEntry(_) => "entry.put",
+            Self::DeleteEntry(_) => "entry.delete",
+        }
     }
 
     /// The cluster that it concerns; the nil UUID where it is not known, so that only who may on all clusters may there.
@@ -264,6 +291,7 @@ impl Action {
             Self::CreateDeployment(of) => Some(of.cluster),
             Self::MoveDeployment(of) => of_deployment(of.deployment),
             Self::DeleteDeployment(of) => of_deployment(of.deployment),
+            Self::MoveHost(of) => Some(of.cluster),
             Self::AcknowledgeAlert(of) => {
                 let alert = alert(fleet, &of.alert).ok().filter(|alert| alert.cluster.is_some());
                 Some(alert.and_then(|alert| fleet.alert_object(&alert)).unwrap_or_default())
@@ -291,6 +319,10 @@ impl Action {
                 format!("{} to {}", fleet.name_of(of.deployment), of.host.as_deref().unwrap_or("no host"))
             }
             Self::DeleteDeployment(of) => fleet.name_of(of.deployment),
+            Self::MoveHost(of) => {
+                let to = of.to.as_deref().unwrap_or("no host");
+                format!("all of {}/{} to {to}", fleet.name_of(of.cluster), of.host)
+            }
             Self::AcknowledgeAlert(of) if of.withdraw => format!("{} withdrawn", of.alert),
             Self::AcknowledgeAlert(of) => of.alert.clone(),
             Self::Rebirth(of) => of.node.clone(),
@@ -340,6 +372,11 @@ impl Action {
                     return Err(missing("deployment", of.deployment));
                 }
                 one(requests::delete_deployment(of.deployment, author(0)))
+            }
+            Self::MoveHost(of) => {
+                known_cluster(fleet, of.cluster)?;
+                let moved = requests::move_host(fleet, of.cluster, &of.host, of.to.as_deref(), author)?;
+                Ok(Plan::Writes(moved))
             }
             Self::AcknowledgeAlert(of) => {
                 let alert = alert(fleet, &of.alert)?;

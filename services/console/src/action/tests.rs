@@ -26,7 +26,7 @@ fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
 #[test]
 fn every_action_of_the_list_is_read_and_has_its_operation() {
     for (name, operation) in ACTIONS {
-        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a" });
+        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a", "host": "h" });
         let error = Action::parse(name, body.to_string().as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("unknown field "), "{name}: {error}");
         assert_ne!(operation.as_str(), "");

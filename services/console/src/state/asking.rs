@@ -47,7 +47,9 @@ impl State {
         };
         let who = Who { name: principal.name.clone(), from };
         match question {
-            Question::Who | Question::SignOut | Question::Simulate { .. } | Question::SignInAs(..) => self.answer(id, Ok(Reply::Who(Some(principal))), None),
+            Question::Who | Question::SignOut | Question::Simulate { .. } | Question::SignInAs(..) => {
+                self.answer(id, Ok(Reply::Who(Some(principal))), None)
+            }
             Question::SignIn(session) => {
                 if let Credential::Token(token) = credential {
                     self.users.begin(session, token, now);

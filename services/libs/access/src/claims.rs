@@ -54,7 +54,9 @@ impl ClaimRules {
             let (value, cluster) = line.rsplit_once('=').ok_or("must be VALUE=UUID")?;
             let cluster = Uuid::try_parse(cluster).map_err(|_| "must end with the UUID of a cluster")?;
             if ![&viewers, &operators, &administrators].iter().any(|values| values.contains(value)) {
-                return Err("names a value that makes nobody anything; put it into viewers, operators or administrators");
+                return Err(
+                    "names a value that makes nobody anything; put it into viewers, operators or administrators",
+                );
             }
             of_clusters.entry(value.to_owned()).or_default().insert(cluster);
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use cluster_manager_contract::{ClusterDevice, NodeMetrics, SetupState};
 use configdb_contract::{Entry, entry, names};
-use configdb_schema::{Application, Document};
 use configdb_schema::address::{self, ClusterName, Organisation};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::document::{EdgeCluster, EdgeDeployment, JsonObject, Membership, Registration};
+use configdb_schema::{Application, Document};
 use edge_monitor_contract::{Alert, MonitorNode, MonitoredNodeDevice, NodeState, identity};
 use edge_sync_contract::names::SyncDevice;
 use edge_sync_contract::{DeploymentDevice, DeploymentState, HostDevice, SyncNode};

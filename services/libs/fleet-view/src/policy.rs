@@ -252,7 +252,8 @@ mod tests {
     fn what_refuses_a_host_is_told_by_name() {
         for (change, expected) in [
             (
-                (|policy| policy.pcrs.get_mut("4").unwrap().expected = vec!["cd".to_owned()]) as fn(&mut AttestationPolicy),
+                (|policy| policy.pcrs.get_mut("4").unwrap().expected = vec!["cd".to_owned()])
+                    as fn(&mut AttestationPolicy),
                 "register 4 (boot loader) holds ab",
             ),
             (|policy| policy.variants = vec![EvidenceVariant::Tpm2], "its evidence is simulated; accepted: tpm2"),

@@ -162,6 +162,27 @@ pub fn move_deployment(
     Ok(request.entry(slug, json!({ "hostname": host })).if_match(slug, etag))
 }
 
+/// Binds all deployments that are bound to a host of a cluster to another one, or to none. `author`: of each write, by its place.
+///
+/// # Errors
+/// The cluster does not have the other host, or nothing is bound to the first one.
+pub fn move_host(
+    fleet: &Fleet,
+    cluster: Uuid,
+    host: &str,
+    to: Option<&str>,
+    author: impl Fn(usize) -> Author,
+) -> Result<Vec<WriteRequest>, RequestError> {
+    let is_bound = |entry: &EdgeDeployment| entry.cluster == cluster && entry.hostname.as_deref() == Some(host);
+    let bound = fleet.deployment_entries().filter(|(_, entry)| is_bound(entry));
+    let moves = bound.zip(0..).map(|((uuid, _), place)| move_deployment(fleet, uuid, to, author(place)));
+    let moves = moves.collect::<Result<Vec<_>, _>>()?;
+    if moves.is_empty() {
+        return Err(RequestError::NotNow(format!("no deployment is bound to {host}")));
+    }
+    Ok(moves)
+}
+
 /// Deletes a deployment: its entry and its configuration go, the object stays for the history.
 #[must_use]
 pub fn delete_deployment(uuid: Uuid, author: Author) -> WriteRequest {
@@ -216,7 +237,8 @@ pub fn acknowledge_alerts(
     let at = moment(wall).ok_or_else(|| invalid("alert", "the time is out of range"))?;
     let by = author.writer.clone();
     // A merge patch: what is not there any more has to be null.
-    let record = |alert: &AlertRow| json!({ "by": by, "at": at, "note": note, "since": alert.since, "reason": alert.sign() });
+    let record =
+        |alert: &AlertRow| json!({ "by": by, "at": at, "note": note, "since": alert.since, "reason": alert.sign() });
     let changes = alerts.iter().map(|alert| (alert.key(), record(alert))).collect();
     write_acknowledgements(fleet, alerts, changes, wall, author)
 }
@@ -248,9 +270,8 @@ fn write_acknowledgements(
     }
     let wanted = first.cluster.clone().unwrap_or_default();
     let object = fleet.alert_object(first).ok_or(RequestError::Missing { field: "alert", wanted })?;
-    let is_old = |known: &AlertAcknowledgement| {
-        ms(&known.at).is_none_or(|at| at.saturating_add(ACKNOWLEDGEMENT_AGE_MS) < wall)
-    };
+    let is_old =
+        |known: &AlertAcknowledgement| ms(&known.at).is_none_or(|at| at.saturating_add(ACKNOWLEDGEMENT_AGE_MS) < wall);
     let active: Vec<String> = fleet.alerts().iter().map(AlertRow::key).collect();
     for (key, _) in fleet.acknowledgements(object).alerts.iter().filter(|(_, known)| is_old(known)) {
         if !active.contains(key) && !changes.contains_key(key) {
@@ -327,6 +348,22 @@ mod tests {
     }
 
     #[test]
+    fn all_that_is_bound_to_a_host_goes_to_another_one_and_nothing_else() {
+        let mut bench = Bench::with_cluster();
+        let deployments = [(1, Some("paint-9")), (2, Some("paint-1")), (3, None), (4, Some("paint-9"))];
+        for (n, host) in deployments {
+            bench.deployment(Uuid::from_u128(n), &format!("D{n}"), host);
+        }
+        let by = |place: usize| Author { id: format!("r-{place}"), writer: "x".to_owned() };
+        let moved = |host: &str, to| move_host(&bench.fleet, CLUSTER, host, to, by);
+        let all = moved("paint-9", Some("paint-1")).unwrap();
+        let objects: Vec<(u128, &str)> = all.iter().map(|write| (write.object.as_u128(), write.id.as_str())).collect();
+        assert_eq!(objects, [(1, "r-0"), (4, "r-1")]);
+        assert_eq!(moved("paint-9", Some("paint-8")).unwrap_err().to_string(), "host: there is no \"paint-8\"");
+        assert_eq!(moved("paint-5", None).unwrap_err().to_string(), "no deployment is bound to paint-5");
+    }
+
+    #[test]
     fn an_acknowledgement_counts_for_the_alert_that_was_meant_and_no_other() {
         let mut bench = Bench::with_cluster();
         bench.monitor(NAME, &["Oven_1"]);
@@ -359,7 +396,11 @@ mod tests {
         let withdrawn = |wall| undo(wall).entries[AlertAcknowledgements::slug()].clone().unwrap();
         assert_eq!(withdrawn(WALL), json!({ "alerts": { oven.key(): null } }));
         let later = WALL + 31 * 24 * 3_600_000;
-        assert_eq!(withdrawn(later), json!({ "alerts": { oven.key(): null, "over": null } }), "what is over goes in the end");
+        assert_eq!(
+            withdrawn(later),
+            json!({ "alerts": { oven.key(): null, "over": null } }),
+            "what is over goes in the end"
+        );
     }
 
     #[test]

@@ -214,9 +214,9 @@ impl Provider {
         let endpoints = discovery.authorization_endpoint.zip(discovery.token_endpoint);
         let endpoints = endpoints.map(|(authorization, token)| Endpoints { authorization, token });
         let is_encrypted = |address: &String| address.starts_with("https://");
-        let are_encrypted = endpoints.as_ref().is_none_or(|Endpoints { authorization, token }| {
-            is_encrypted(authorization) && is_encrypted(token)
-        });
+        let are_encrypted = endpoints
+            .as_ref()
+            .is_none_or(|Endpoints { authorization, token }| is_encrypted(authorization) && is_encrypted(token));
         if is_encrypted(&self.issuer) && !(are_encrypted && is_encrypted(&discovery.jwks_uri)) {
             return Err("an address of it is not https".to_owned());
         }

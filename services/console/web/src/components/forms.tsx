@@ -2,10 +2,12 @@
 import { useSignal } from "@preact/signals";
 import { act, signIn } from "../actions.ts";
 import { commands } from "../commands.ts";
+import { visible } from "../format.ts";
 import { useTable } from "../hooks.ts";
 import { go, link } from "../router.ts";
 import { session } from "../store.ts";
-import type { AlertRow, ClusterRow, DeploymentRow } from "../wire.ts";
+import type { AlertRow, ClusterRow, DeploymentRow, HostRow } from "../wire.ts";
+import { Command } from "./copy.tsx";
 import { Field, FormDialog } from "./dialog.tsx";
 import { Text } from "./text.tsx";
 
@@ -196,6 +198,32 @@ export function SignIn({ close }: { close: () => void }) {
         <Field name="token" label="Token" hint="It begins with sfp_. An administrator makes one by the command below." wrong={wrong}>
           {(id, hint) => <input id={id} aria-describedby={hint} type="password" autofocus autocomplete="off" spellcheck={false} value={token.value} onInput={(event) => (token.value = event.currentTarget.value)} />}
         </Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+/** Binds all that is bound to a host to another one. */
+export function MoveHost({ row, cluster, bound, close }: { row: HostRow; cluster: string; bound: readonly DeploymentRow[]; close: () => void }) {
+  const to = useSignal("");
+  return (
+    <FormDialog
+      title={`Move all from ${row.name}`}
+      verb="Move"
+      close={close}
+      command={null}
+      check={() => (to.value === row.name ? { text: "They are there already.", field: "host" } : null)}
+      send={() => act("host.move", { cluster, host: row.name, to: to.value || null }, `Move all from ${row.name}`)}
+    >
+      {() => (
+        <>
+          <p>{bound.map((one) => visible(one.name, 40)).join(", ")}</p>
+          <HostField cluster={row.cluster} host={to.value} onHost={(chosen) => (to.value = chosen)} />
+          <details>
+            <summary>Copy as commands</summary>
+            {bound.map((one) => <Command line={commands.moveDeployment(one.cluster, one.name, to.value)} key={one.key} />)}
+          </details>
         </>
       )}
     </FormDialog>

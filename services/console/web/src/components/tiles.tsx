@@ -39,27 +39,39 @@ export function Tile({ row }: { row: ClusterRow }) {
   );
 }
 
-function drawCell(context: CanvasRenderingContext2D, health: Health, x: number, y: number): void {
-  context.beginPath();
-  if (health === "good") context.rect(x + 1, y + 1, CELL - 2, CELL - 2);
-  else if (health === "working") context.arc(x + CELL / 2, y + CELL / 2, CELL / 2 - 1, 0, 7);
-  else if (health === "attention") {
-    context.moveTo(x + CELL / 2, y);
-    context.lineTo(x + CELL, y + CELL);
-    context.lineTo(x, y + CELL);
-    context.closePath();
-  } else {
-    context.rect(x + 2, y + 2, CELL - 4, CELL - 4);
-    context.stroke();
-    return;
+function addCell(path: Path2D, health: Health, x: number, y: number): void {
+  if (health === "good") path.rect(x + 1, y + 1, CELL - 2, CELL - 2);
+  else if (health === "working") {
+    path.moveTo(x + CELL - 1, y + CELL / 2);
+    path.arc(x + CELL / 2, y + CELL / 2, CELL / 2 - 1, 0, 7);
+  } else if (health === "attention") {
+    path.moveTo(x + CELL / 2, y);
+    path.lineTo(x + CELL, y + CELL);
+    path.lineTo(x, y + CELL);
+    path.closePath();
+  } else path.rect(x + 2, y + 2, CELL - 4, CELL - 4);
+}
+
+/** Draws all cells: those of one health at once, because a fill costs as much as many cells. */
+function drawCells(context: CanvasRenderingContext2D, rows: readonly ClusterRow[], across: number, colour: Record<Health, string>): void {
+  const paths: Record<Health, Path2D> = { good: new Path2D(), working: new Path2D(), attention: new Path2D(), away: new Path2D() };
+  rows.forEach((row, index) => {
+    const health = healthOf(row);
+    addCell(paths[health], health, (index % across) * STEP + 1, Math.floor(index / across) * STEP + 1);
+  });
+  context.lineWidth = 1.5;
+  for (const health of ["good", "working", "attention", "away"] as const) {
+    context.fillStyle = context.strokeStyle = colour[health];
+    if (health === "away") context.stroke(paths.away);
+    else context.fill(paths[health]);
   }
-  context.fill();
 }
 
 /** Cells on a canvas; the arrow keys walk them, Enter opens. */
 export function DenseWall({ rows }: { rows: readonly ClusterRow[] }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const chosen = useSignal(-1);
+  const colours = useRef<{ of: unknown; found: Record<Health | "ink", string> } | null>(null);
   const columns = () => Math.max(1, Math.floor((canvas.current?.clientWidth ?? STEP) / STEP));
   const [paint, selected] = [painted.value, chosen.value];
   useEffect(() => {
@@ -69,24 +81,25 @@ export function DenseWall({ rows }: { rows: readonly ClusterRow[] }) {
       const across = columns();
       const height = Math.ceil(rows.length / across) * STEP;
       const scale = devicePixelRatio;
-      element.width = element.clientWidth * scale;
-      element.height = height * scale;
-      element.style.height = `${height}px`;
+      const [width, full] = [Math.round(element.clientWidth * scale), Math.round(height * scale)];
+      // A canvas is made anew when its size is set, also to the same.
+      if (element.width !== width || element.height !== full) {
+        [element.width, element.height] = [width, full];
+        element.style.height = `${height}px`;
+      }
       const context = element.getContext("2d")!;
-      context.scale(scale, scale);
-      const colour = coloursAt(element.parentElement!, ["good", "working", "attention", "away", "ink"]);
-      rows.forEach((row, index) => {
-        const health = healthOf(row);
-        const [x, y] = [(index % across) * STEP + 1, Math.floor(index / across) * STEP + 1];
-        context.fillStyle = context.strokeStyle = colour[health];
-        context.lineWidth = 1.5;
-        drawCell(context, health, x, y);
-        if (index === selected) {
-          context.strokeStyle = colour.ink;
-          context.lineWidth = 2;
-          context.strokeRect(x - 1, y - 1, CELL + 2, CELL + 2);
-        }
-      });
+      context.setTransform(scale, 0, 0, scale, 0, 0);
+      context.clearRect(0, 0, element.clientWidth, height);
+      // Asking for them makes the browser compute styles, so they are asked for once a theme.
+      if (colours.current?.of !== paint) colours.current = { of: paint, found: coloursAt(element.parentElement!, ["good", "working", "attention", "away", "ink"]) };
+      const colour = colours.current.found;
+      drawCells(context, rows, across, colour);
+      if (selected >= 0 && selected < rows.length) {
+        const [x, y] = [(selected % across) * STEP + 1, Math.floor(selected / across) * STEP + 1];
+        context.strokeStyle = colour.ink;
+        context.lineWidth = 2;
+        context.strokeRect(x - 1, y - 1, CELL + 2, CELL + 2);
+      }
     });
     return () => cancelAnimationFrame(frame);
   }, [rows, paint, selected]);

@@ -20,15 +20,23 @@ import type { ClusterRow, FleetRow, HealthCounts } from "../wire.ts";
 
 const LAST_EVENTS = 20;
 
+/** Made once: a comparison of two names by `localeCompare` makes a collator each time. */
+const byName = new Intl.Collator(undefined, { numeric: true }).compare;
+
 /** Clusters by their site, else by their wave; in one group when neither tells them apart. */
 export function grouped(rows: readonly ClusterRow[]): [string, ClusterRow[]][] {
   const bySite = rows.some((row) => row.labels?.site);
   const waves = new Set(rows.map((row) => row.wave ?? null));
   const nameOf = (row: ClusterRow) => (bySite ? (row.labels?.site ?? "No site") : waves.size > 1 ? (row.wave === null || row.wave === undefined ? "No wave" : `Wave ${row.wave}`) : "");
   const groups = new Map<string, ClusterRow[]>();
-  for (const row of rows) groups.set(nameOf(row), [...(groups.get(nameOf(row)) ?? []), row]);
-  for (const members of groups.values()) members.sort((a, b) => a.name.localeCompare(b.name));
-  return [...groups].sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true }));
+  for (const row of rows) {
+    const name = nameOf(row);
+    const members = groups.get(name);
+    if (members) members.push(row);
+    else groups.set(name, [row]);
+  }
+  for (const members of groups.values()) members.sort((a, b) => byName(a.name, b.name));
+  return [...groups].sort(([a], [b]) => byName(a, b));
 }
 
 function Counter({ title, counts, href }: { title: string; counts: HealthCounts; href: string }) {

@@ -1,6 +1,9 @@
 // One host: its way in, what it has proven, and where it stopped.
+import { useSignal } from "@preact/signals";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
+import { MoveHost } from "../components/forms.tsx";
+import { Icon } from "../components/icon.tsx";
 import { HealthMark, Shape } from "../components/health.tsx";
 import { Ladder } from "../components/ladder.tsx";
 import { DeploymentTable } from "../components/lists.tsx";
@@ -8,7 +11,7 @@ import { Card, Facts, Head } from "../components/page.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { differingDigits, inFours, valueText, visible } from "../format.ts";
-import { useTable } from "../hooks.ts";
+import { may, useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
 import type { Health, HostRow, PcrRow } from "../wire.ts";
 
@@ -65,16 +68,19 @@ function Decide({ row }: { row: HostRow }) {
 
 export function HostView() {
   const [cluster = "", name = ""] = route.value.args;
-  const [table, deployments] = [useTable("hosts"), useTable("deployments")];
+  const [table, deployments, clusters] = [useTable("hosts"), useTable("deployments"), useTable("clusters")];
+  const moving = useSignal(false);
   const row = table.list.value.find((one) => one.cluster === cluster && one.name === name);
   const above = [{ title: "Clusters", href: link(["clusters"]) }, { title: visible(cluster, 60), href: link(["cluster", cluster], { tab: "hosts" }) }];
   if (!row) return <><Head title={<Text of={name} />} above={above} /><div class="empty"><Nothing of={table}>This host is not known.</Nothing></div></>;
+  const object = clusters.list.value.find((one) => one.name === cluster)?.key;
   const here = deployments.list.value.filter((one) => one.cluster === cluster && one.host === name);
   return (
     <Hatched of={table}>
       <Head
         title={<><Text of={row.name} longest={60} /> <HealthMark row={row} /></>}
         above={above}
+        actions={may("host.move") && here.length > 0 && object !== undefined && <button onClick={() => (moving.value = true)}><Icon name="move" /> Move all…</button>}
       >
         {row.reasons?.map((reason) => <p class={`reason h-${row.health}`} key={reason}><Text of={reason} longest={600} /></p>)}
       </Head>
@@ -106,6 +112,7 @@ export function HostView() {
       </div>
       {(row.pcrs ?? []).length > 0 && <Card title="Registers"><Registers rows={row.pcrs} /></Card>}
       <Card title="Deployments on this host"><DeploymentTable rows={here} of={deployments} /></Card>
+      {moving.value && object !== undefined && <MoveHost row={row} cluster={object} bound={here} close={() => (moving.value = false)} />}
     </Hatched>
   );
 }

@@ -57,10 +57,9 @@ const fn fields(view: View) -> &'static [Field] {
             ("/host", "config", "host"),
             ("/chart", "config", "chart"),
         ],
-        View::Alerts => &[
-            ("/acknowledged/by", "alert acknowledged", "acknowledged by"),
-            ("/reason", "alert changed", "reason"),
-        ],
+        View::Alerts => {
+            &[("/acknowledged/by", "alert acknowledged", "acknowledged by"), ("/reason", "alert changed", "reason")]
+        }
         View::Services => {
             &[("/alive", "alive", "alive"), ("/version", "version", "version"), ("/instance", "restart", "process")]
         }
