@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Alerts of a cluster that somebody looks after; those of the central services stand at [`crate::known::service::CLUSTER_MANAGER`]. Closed.
+/// Alerts of a cluster that a user looks after; those of the central services stand at [`crate::known::service::CLUSTER_MANAGER`]. Closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlertAcknowledgements {
@@ -13,7 +13,7 @@ pub struct AlertAcknowledgements {
     pub alerts: BTreeMap<String, AlertAcknowledgement>,
 }
 
-/// That somebody looks after an alert, as it was when they said so. Closed.
+/// That a user looks after an alert, as it was when they said so. Closed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlertAcknowledgement {

@@ -375,16 +375,9 @@ impl Action {
             }
             Self::MoveHost(of) => {
                 known_cluster(fleet, of.cluster)?;
-                let moved = requests::move_host(fleet, of.cluster, &of.host, of.to.as_deref(), author)?;
-                Ok(Plan::Writes(moved))
+                requests::move_host(fleet, of.cluster, &of.host, of.to.as_deref(), author).map(Plan::Writes)
             }
-            Self::AcknowledgeAlert(of) => {
-                let alert = alert(fleet, &of.alert)?;
-                one(match of.withdraw {
-                    true => requests::withdraw_acknowledgements(fleet, &[&alert], wall, author(0))?,
-                    false => requests::acknowledge_alerts(fleet, &[&alert], of.note.as_deref(), wall, author(0))?,
-                })
-            }
+            Self::AcknowledgeAlert(of) => one(acknowledge_alert(fleet, of, wall, author(0))?),
             Self::Rebirth(of) => {
                 let (group, node) = of.node.split_once('/').unwrap_or((&of.node, ""));
                 let node = EdgeNodeDescriptor::parse(group, node);
@@ -415,6 +408,19 @@ fn missing(field: &'static str, uuid: Uuid) -> RequestError {
 fn alert(fleet: &Fleet, key: &str) -> Result<AlertRow, RequestError> {
     let missing = || RequestError::Missing { field: "alert", wanted: key.to_owned() };
     fleet.alerts().into_iter().find(|alert| alert.key() == key).ok_or_else(missing)
+}
+
+fn acknowledge_alert(
+    fleet: &Fleet,
+    of: &AlertToAcknowledge,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let alert = alert(fleet, &of.alert)?;
+    match of.withdraw {
+        true => requests::withdraw_acknowledgements(fleet, &[&alert], wall, author),
+        false => requests::acknowledge_alerts(fleet, &[&alert], of.note.as_deref(), wall, author),
+    }
 }
 
 fn known_object(fleet: &Fleet, object: Uuid) -> Result<(), RequestError> {

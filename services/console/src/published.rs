@@ -72,7 +72,7 @@ impl TableName {
         Self::Policies,
     ];
 
-    /// There is one for each node or object, as long as somebody follows it.
+    /// There is one for each node or object, as long as a client follows it.
     #[must_use]
     pub const fn is_of_one(&self) -> bool {
         matches!(self, Self::Metrics(_) | Self::Entries(_))

@@ -57,7 +57,7 @@ pub enum Question {
     Who,
     /// Begin a session under this hash.
     SignIn(SessionHash),
-    /// Begin a session of somebody whom the identity provider vouches for.
+    /// Begin a session of a user whom the identity provider vouches for.
     SignInAs(SessionHash, Principal),
     /// End the session that was shown.
     SignOut,

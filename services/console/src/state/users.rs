@@ -1,4 +1,4 @@
-//! Who asks: holders of tokens, and sessions that began with one. A session is as good as its token: it ends when that is revoked or over. One of somebody whom an identity provider vouched for ends by its age alone.
+//! Who asks: holders of tokens, and sessions that began with one. A session is as good as its token: it ends when that is revoked or over. One of a user whom an identity provider vouched for ends by its age alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const REMEMBERED_MAX: usize = 16_384;
 enum Holder {
     /// The holder of this token, as long as it counts.
     Token(TokenHash),
-    /// Somebody whom the identity provider has vouched for.
+    /// A user whom the identity provider has vouched for.
     Person(Principal),
 }
 
@@ -131,7 +131,7 @@ impl Users {
         }
     }
 
-    /// Whether somebody shows a session that began at the identity provider.
+    /// Whether a user shows a session that began at the identity provider.
     #[must_use]
     pub fn is_person(&self, credential: Credential) -> bool {
         let Credential::Session(hash) = credential else { return false };
@@ -143,7 +143,7 @@ impl Users {
         self.begin_of(session, Holder::Token(token), now);
     }
 
-    /// Begins a session of somebody whom the identity provider vouches for.
+    /// Begins a session of a user whom the identity provider vouches for.
     pub fn begin_as(&mut self, session: SessionHash, principal: Principal, now: Now) {
         self.begin_of(session, Holder::Person(principal), now);
     }

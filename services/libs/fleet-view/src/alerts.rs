@@ -39,7 +39,7 @@ pub struct AlertRow {
     pub acknowledged: Option<Acknowledged>,
 }
 
-/// Somebody looks after an alert.
+/// A user looks after an alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Acknowledged {
     /// Who: the writer of the entry.

@@ -1,11 +1,11 @@
-//! An OpenID Connect provider: whom it vouches for, by a token that somebody shows ([`Provider::verify`]), or by sending them there and back ([`Login`]).
+//! An OpenID Connect provider: whom it vouches for, by a token that a user shows ([`Provider::verify`]), or by sending them there and back ([`Login`]).
 //!
 //! | module | knows |
 //! |---|---|
 //! | `provider` | discovery, keys, and what makes a token good |
 //! | `login` | the authorization code flow with PKCE |
 //!
-//! What somebody may do is not known here.
+//! What a user may do is not known here.
 #![warn(missing_docs)]
 
 mod login;

@@ -1,4 +1,4 @@
-//! The authorization code flow (OpenID Connect Core 1.0, 3.1) with PKCE (RFC 7636): somebody is sent to the provider, and comes back with a code that is worth an identity once, here alone.
+//! The authorization code flow (OpenID Connect Core 1.0, 3.1) with PKCE (RFC 7636): a user is sent to the provider, and comes back with a code that is worth an identity once, here alone.
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -105,7 +105,7 @@ impl Login {
         Self { provider, client }
     }
 
-    /// Where somebody is sent.
+    /// Where a user is sent.
     ///
     /// # Errors
     /// The provider cannot be asked where that is.

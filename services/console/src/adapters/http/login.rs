@@ -21,7 +21,7 @@ use crate::config::OidcConfig;
 use crate::question::{Question, Reply, SessionHash};
 use access::claims::ClaimRules;
 
-/// How long somebody may take at the provider.
+/// How long a user may take at the provider.
 const AWAY_MAX: Duration = Duration::from_secs(600);
 
 /// Ways in at the same time; the oldest goes first.
