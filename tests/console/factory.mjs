@@ -86,6 +86,11 @@ export class Factory {
     throw new Error(`${what} was not reached:\n${this.#output}`);
   }
 
+  /** Process id of `sparkfleet up`. */
+  get pid() {
+    return this.#children[0].pid;
+  }
+
   /** The end of what its processes have written. */
   lastWords() {
     return this.#output.slice(-8_000);
