@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More arguments for `make up`, `make test` and `make bench`, for example ARGS="--clusters 5".
 ARGS ?=
 # The minor version of the real Kubernetes that is tested with: a folder of tests/kubernetes/programs.
-KUBERNETES ?= 1.34
+KUBERNETES ?= 1.36
 export KUBERNETES
 # How many seeds `make soak` simulates.
 SEEDS ?= 10000

@@ -145,7 +145,7 @@ impl TestCluster {
             "--set",
             values,
             "--kube-version",
-            "1.34",
+            "1.36",
         ]);
         helm.args(["--show-only", &format!("templates/{template}")]).env("HOME", self.directory.path());
         let output = helm.output().unwrap_or_else(|error| panic!("helm: {error}"));

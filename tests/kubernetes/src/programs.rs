@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 const HASH_DIGITS: usize = 16;
 
 /// The minor version of Kubernetes that is built unless [`MINOR`] says another.
-const DEFAULT_MINOR: &str = "1.34";
+const DEFAULT_MINOR: &str = "1.36";
 
 /// The environment variable that chooses the minor version, as `make kubernetes KUBERNETES=1.35` sets it.
 const MINOR: &str = "KUBERNETES";
@@ -54,11 +54,8 @@ impl Programs {
 }
 
 /// The folders of modules whose go.mod files are hashed, in this order.
-fn folders(minor: &str) -> [String; 7] {
-    let kubernetes = format!("kubernetes-{minor}");
-    let folders =
-        ["definitions", "etcd", "helm", "helm-controller", &kubernetes, "kustomize-controller", "sealed-secrets"];
-    folders.map(str::to_owned)
+fn folders(minor: &str) -> [String; 3] {
+    ["definitions".to_owned(), format!("kubernetes-{minor}"), "neighbours".to_owned()]
 }
 
 fn hash(minor: &str) -> Result<String, String> {

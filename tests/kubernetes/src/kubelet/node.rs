@@ -71,7 +71,7 @@ fn status(hostname: &str, address: IpAddr) -> Value {
         ],
         "nodeInfo": {
             "architecture": "amd64", "bootID": hostname, "containerRuntimeVersion": "processes://1", "kernelVersion": "linux",
-            "kubeProxyVersion": "", "kubeletVersion": "v1.34.4", "machineID": hostname, "operatingSystem": "linux",
+            "kubeProxyVersion": "", "kubeletVersion": "v1.36.3", "machineID": hostname, "operatingSystem": "linux",
             "osImage": "Debian GNU/Linux 12 (bookworm)", "systemUUID": hostname
         }
     })

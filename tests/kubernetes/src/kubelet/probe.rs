@@ -34,7 +34,7 @@ fn port(port: &IntOrString, container: &Container) -> Option<u16> {
 async fn status(address: SocketAddr, path: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: kube-probe/1.34\r\nConnection: close\r\n\r\n");
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: kube-probe/1.36\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.ok()?;
     let mut answer = Vec::new();
     stream.take(64).read_to_end(&mut answer).await.ok()?;

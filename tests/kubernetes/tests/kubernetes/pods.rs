@@ -138,7 +138,7 @@ async fn bring_definition(plane: &ControlPlane) {
         "--set",
         "cluster.name=Test",
         "--kube-version",
-        "1.34",
+        "1.36",
         "--show-only",
         "templates/sealed-secrets.yaml",
     ];

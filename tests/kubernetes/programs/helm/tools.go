@@ -1,8 +1,0 @@
-//go:build tools
-
-// Names the programs that .ci/kubernetes builds, so that go.mod and go.sum hold what they need.
-package tools
-
-import (
-	_ "helm.sh/helm/v3/cmd/helm"
-)
