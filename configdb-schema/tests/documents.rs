@@ -461,7 +461,7 @@ fn every_schema_is_valid_json_schema_and_every_default_obeys_its_schema() {
     }
 }
 
-/// What a fresh store names is there: each chart with the image of the centre, each directory that Flux is to apply in the repository that it is looked for in.
+/// What a fresh store names is there: each chart with the image of the central services, each directory that Flux is to apply in the repository that it is looked for in.
 #[test]
 fn default_templates_name_nothing_that_is_not_shipped() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -27,7 +27,7 @@ config_table! {
         mode: Mode = Mode::Edge;
         /// Directory that keeps the bdSeq between two runs.
         state_dir: StateDir = StateDir::from(".");
-        /// Own Instance_UUID; absent: derived from cluster.uuid, or from organisation at the centre.
+        /// Own Instance_UUID; absent: derived from cluster.uuid, or from organisation for the central monitor.
         instance: Option<Uuid>;
         /// What is watched is a simulation.
         simulated: bool;

@@ -9,7 +9,7 @@
 //! | [`device`] | the device that stands for one monitored node |
 //! | [`replica`] | all monitors as a listener sees them: nodes, alerts, since when |
 //!
-//! A monitor is born at `<group>/Monitor`: on an edge cluster in the cluster's group, at the centre in the central group. Its payloads carry the Factory+ marker
+//! A monitor is born at `<group>/Monitor`: on an edge cluster in the cluster's group, for the control plane in the central group. Its payloads carry the Factory+ marker
 //! ([`identity::FACTORY_PLUS`]) and no aliases. It takes no command but Rebirth.
 //! This package knows no service, no clock and no Kubernetes.
 #![warn(missing_docs)]

@@ -13,7 +13,7 @@ use crate::{identity, names};
 pub struct MonitorNode {
     /// Its own identity.
     pub instance: Uuid,
-    /// The cluster that it watches; None at the centre.
+    /// The cluster that it watches; None for the central monitor.
     pub cluster: Option<Uuid>,
     /// Its version.
     pub version: String,

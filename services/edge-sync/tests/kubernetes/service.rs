@@ -94,12 +94,12 @@ impl Running {
 }
 
 /// Listens to Sync, and commands it.
-struct Centre {
+struct Manager {
     host: HostHandle,
     replica: SyncReplica,
 }
 
-impl Centre {
+impl Manager {
     fn start(broker: &Mosquitto) -> Self {
         let node = names::sync_node(GroupId::new("ACME-Test").unwrap());
         let config = HostConfig { rebirth_jitter: Duration::from_millis(10), ..HostConfig::of_contracts(None) };
@@ -160,35 +160,37 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
     let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "charts"},
         "spec": {"url": charts.url(), "interval": "1h", "ref": {"branch": "main"}}});
     scene.cluster.put(source, json!({})).await;
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let sync = scene.sync();
-    centre
+    manager
         .until("the birth", |replica| {
             replica.is_complete() && replica.node().is_some_and(|node| node.sealing_certificate.is_some())
         })
         .await;
-    let node = centre.replica.node().unwrap();
+    let node = manager.replica.node().unwrap();
     assert_eq!((&*node.cluster_name, node.desired_version, node.hosts_total, node.simulated), ("Test", 0, 1, true));
-    assert!(centre.replica.devices().hosts.values().all(|host| host.control_plane && host.ready));
+    assert!(manager.replica.devices().hosts.values().all(|host| host.control_plane && host.ready));
 
     let first = release("edge-agent-1", 1);
-    centre.send_index(1, &[(DEPLOYMENT, &first)]).await;
-    centre.until("the deployment to be known", |replica| replica.devices().deployments.contains_key(&DEPLOYMENT)).await;
-    assert_eq!(centre.replica.devices().deployments[&DEPLOYMENT].state, DeploymentState::Pending);
-    centre.send_manifests(DEPLOYMENT, &first).await;
-    centre
+    manager.send_index(1, &[(DEPLOYMENT, &first)]).await;
+    manager
+        .until("the deployment to be known", |replica| replica.devices().deployments.contains_key(&DEPLOYMENT))
+        .await;
+    assert_eq!(manager.replica.devices().deployments[&DEPLOYMENT].state, DeploymentState::Pending);
+    manager.send_manifests(DEPLOYMENT, &first).await;
+    manager
         .until("Flux to be ready", |replica| {
             is_applied(replica, DEPLOYMENT, &first) && replica.devices().deployments[&DEPLOYMENT].ready == Some(true)
         })
         .await;
-    let device = &centre.replica.devices().deployments[&DEPLOYMENT];
+    let device = &manager.replica.devices().deployments[&DEPLOYMENT];
     assert_eq!((device.version, &*device.name), (1, "Robot_Cell_3"));
     assert!(device.message.is_some() && device.applied_at.is_some());
 
     let second = release("edge-agent-1", 2);
-    centre.send_index(2, &[(DEPLOYMENT, &second)]).await;
-    centre.send_manifests(DEPLOYMENT, &second).await;
-    centre.until("the second version", |replica| is_applied(replica, DEPLOYMENT, &second)).await;
+    manager.send_index(2, &[(DEPLOYMENT, &second)]).await;
+    manager.send_manifests(DEPLOYMENT, &second).await;
+    manager.until("the second version", |replica| is_applied(replica, DEPLOYMENT, &second)).await;
     let object = scene.get(RELEASES, "edge-agent-1").await.unwrap();
     assert_eq!(object["spec"]["values"]["n"], 2);
     assert!(
@@ -196,47 +198,47 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
         "Flux keeps its finalizer"
     );
 
-    centre.send_index(3, &[]).await;
-    centre.until("the removal", |replica| replica.is_complete() && replica.devices().deployments.is_empty()).await;
+    manager.send_index(3, &[]).await;
+    manager.until("the removal", |replica| replica.is_complete() && replica.devices().deployments.is_empty()).await;
     assert_eq!(scene.get(RELEASES, "edge-agent-1").await, None);
     sync.stop().await;
-    centre.until("the death", |replica| !replica.is_alive()).await;
+    manager.until("the death", |replica| !replica.is_alive()).await;
     scene.cluster.stop().await;
 }
 
 #[tokio::test]
 async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
     let scene = Scene::start().await;
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let sync = scene.sync();
-    centre.until("the birth", SyncReplica::is_complete).await;
+    manager.until("the birth", SyncReplica::is_complete).await;
     let set = config_map(4, "x");
-    centre.send_index(7, &[(DEPLOYMENT, &set)]).await;
-    centre.until("the index", |replica| replica.node().is_some_and(|node| node.desired_version == 7)).await;
-    centre.send_manifests(DEPLOYMENT, &set).await;
-    centre.until("the deployment", |replica| is_applied(replica, DEPLOYMENT, &set)).await;
+    manager.send_index(7, &[(DEPLOYMENT, &set)]).await;
+    manager.until("the index", |replica| replica.node().is_some_and(|node| node.desired_version == 7)).await;
+    manager.send_manifests(DEPLOYMENT, &set).await;
+    manager.until("the deployment", |replica| is_applied(replica, DEPLOYMENT, &set)).await;
     let applied = scene.get(CONFIG_MAPS, "x").await.unwrap();
     sync.kill().await;
-    centre.until("the death", |replica| !replica.is_alive()).await;
+    manager.until("the death", |replica| !replica.is_alive()).await;
 
     let sync = scene.sync();
-    centre.until("the next birth", |replica| replica.is_alive() && replica.is_complete()).await;
+    manager.until("the next birth", |replica| replica.is_alive() && replica.is_complete()).await;
     // No one follows a repository here; that is told as soon as it was looked for, and nothing else comes unasked.
     let looked = |replica: &SyncReplica| replica.node().is_some_and(|node| node.source_message.is_some());
-    centre.until("the look at Flux", looked).await;
-    let node = centre.replica.node().unwrap();
+    manager.until("the look at Flux", looked).await;
+    let node = manager.replica.node().unwrap();
     assert_eq!((node.desired_version, node.desired_error.as_deref()), (7, None));
-    assert!(is_applied(&centre.replica, DEPLOYMENT, &set));
-    assert_eq!(centre.replica.devices().deployments[&DEPLOYMENT].version, 4);
+    assert!(is_applied(&manager.replica, DEPLOYMENT, &set));
+    assert_eq!(manager.replica.devices().deployments[&DEPLOYMENT].version, 4);
     // The accepted index, sent again, is answered with what stands.
-    centre.send_index(7, &[(DEPLOYMENT, &set)]).await;
+    manager.send_index(7, &[(DEPLOYMENT, &set)]).await;
     let answer = in_time("the answer to a repeat", async {
         loop {
-            match centre.host.recv().await.unwrap() {
+            match manager.host.recv().await.unwrap() {
                 HostEvent::NodeData { metrics, .. } if metrics.iter().any(|metric| metric.is_historical) => {
                     break metrics;
                 }
-                event => assert_eq!(centre.replica.on_event(&event), None, "{event:?}"),
+                event => assert_eq!(manager.replica.on_event(&event), None, "{event:?}"),
             }
         }
     })
@@ -246,11 +248,11 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
         "{answer:?}"
     );
     // An older index changes nothing; the next one does.
-    centre.send_index(6, &[]).await;
+    manager.send_index(6, &[]).await;
     let other = config_map(1, "y");
-    centre.send_index(8, &[(DEPLOYMENT, &set), (Uuid::from_u128(2), &other)]).await;
-    centre.send_manifests(Uuid::from_u128(2), &other).await;
-    centre.until("the other deployment", |replica| is_applied(replica, Uuid::from_u128(2), &other)).await;
+    manager.send_index(8, &[(DEPLOYMENT, &set), (Uuid::from_u128(2), &other)]).await;
+    manager.send_manifests(Uuid::from_u128(2), &other).await;
+    manager.until("the other deployment", |replica| is_applied(replica, Uuid::from_u128(2), &other)).await;
     assert_eq!(scene.get(CONFIG_MAPS, "x").await, Some(applied), "nothing was applied again");
     sync.stop().await;
     scene.cluster.stop().await;
@@ -259,13 +261,13 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
 #[tokio::test]
 async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true() {
     let mut scene = Scene::start().await;
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let sync = scene.sync();
-    centre.until("the birth", SyncReplica::is_complete).await;
+    manager.until("the birth", SyncReplica::is_complete).await;
     let set = config_map(1, "x");
-    centre.send_index(1, &[(DEPLOYMENT, &set)]).await;
-    centre.send_manifests(DEPLOYMENT, &set).await;
-    centre.until("the deployment", |replica| is_applied(replica, DEPLOYMENT, &set)).await;
+    manager.send_index(1, &[(DEPLOYMENT, &set)]).await;
+    manager.send_manifests(DEPLOYMENT, &set).await;
+    manager.until("the deployment", |replica| is_applied(replica, DEPLOYMENT, &set)).await;
 
     scene.broker.kill();
     let late = scene.cluster.make_node().await;
@@ -277,14 +279,14 @@ async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true
     };
     in_time("the repair", repaired).await;
     scene.broker.restart();
-    centre
+    manager
         .until("the birth with the late host", |replica| {
             replica.is_complete() && replica.devices().hosts.contains_key(&late)
         })
         .await;
-    assert!(is_applied(&centre.replica, DEPLOYMENT, &set));
+    assert!(is_applied(&manager.replica, DEPLOYMENT, &set));
     scene.cluster.remove_node(&late).await;
-    centre
+    manager
         .until("the host's death", |replica| replica.is_complete() && !replica.devices().hosts.contains_key(&late))
         .await;
     sync.stop().await;
@@ -295,41 +297,41 @@ async fn while_the_broker_is_away_the_cluster_is_kept_and_the_next_birth_is_true
 async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again() {
     let mut scene = Scene::start().await;
     scene.url = scene.cluster.url_that_refuses("bad").await;
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let sync = scene.sync();
-    centre.until("the birth", SyncReplica::is_complete).await;
+    manager.until("the birth", SyncReplica::is_complete).await;
     let (bad, good, evil) = (
         config_map(1, "bad"),
         config_map(1, "good"),
         DesiredManifests::new(1, "evil", vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})]),
     );
     let [first, second, third] = [1, 2, 3].map(Uuid::from_u128);
-    centre.send_index(1, &[(first, &bad), (second, &good), (third, &evil)]).await;
+    manager.send_index(1, &[(first, &bad), (second, &good), (third, &evil)]).await;
     for (uuid, manifests) in [(first, &bad), (second, &good), (third, &evil)] {
-        centre.send_manifests(uuid, manifests).await;
+        manager.send_manifests(uuid, manifests).await;
     }
     let state = |replica: &SyncReplica, uuid: Uuid| replica.devices().deployments.get(&uuid).map(|device| device.state);
-    centre
+    manager
         .until("a failure and a refusal", |replica| {
             state(replica, first) == Some(DeploymentState::Failed)
                 && state(replica, third) == Some(DeploymentState::Refused)
                 && is_applied(replica, second, &good)
         })
         .await;
-    let failed = &centre.replica.devices().deployments[&first];
+    let failed = &manager.replica.devices().deployments[&first];
     assert_eq!(failed.refused_digest, Some(bad.digest()));
     assert!(
         failed.reason.as_ref().is_some_and(|reason| reason.starts_with("ConfigMap bad: ") && reason.ends_with("(403)")),
         "{failed:?}"
     );
     assert!(
-        centre.replica.devices().deployments[&third]
+        manager.replica.devices().deployments[&third]
             .reason
             .as_ref()
             .is_some_and(|reason| reason.starts_with("manifests[0] kind v1/Pod is not allowed"))
     );
     scene.cluster.allow("bad").await;
-    centre.until("the retry", |replica| is_applied(replica, first, &bad)).await;
+    manager.until("the retry", |replica| is_applied(replica, first, &bad)).await;
     assert_eq!(scene.get(("v1", "Pod"), "p").await, None);
     sync.stop().await;
     scene.cluster.stop().await;
@@ -339,7 +341,7 @@ async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again()
 async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there() {
     let mut scene = Scene::start().await;
     scene.cluster.lose_api();
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let sync = scene.sync();
     let is_told = |name: &str, reason: &str| name == "sync_kubernetes" && reason.contains("503");
     let waits = async {
@@ -353,7 +355,7 @@ async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there(
         "there is no birth"
     );
     scene.cluster.regain_api().await;
-    centre.until("the birth", |replica| replica.is_complete() && replica.devices().hosts.len() == 1).await;
+    manager.until("the birth", |replica| replica.is_complete() && replica.devices().hosts.len() == 1).await;
     let ready = async {
         while !sync.health.is_ready() {
             tokio::time::sleep(LOOK).await;
@@ -362,19 +364,19 @@ async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there(
     in_time("readiness", ready).await;
 
     scene.cluster.lose_api();
-    centre.until("the error", |replica| replica.node().is_some_and(|node| node.desired_error.is_some())).await;
-    let error = centre.replica.node().unwrap().desired_error.clone().unwrap();
+    manager.until("the error", |replica| replica.node().is_some_and(|node| node.desired_error.is_some())).await;
+    let error = manager.replica.node().unwrap().desired_error.clone().unwrap();
     assert!(error.starts_with("the Kubernetes API is not reached"), "{error}");
     assert_eq!(sync.health.not_ready().iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["sync_kubernetes"]);
-    assert_eq!(centre.replica.devices().hosts.len(), 1, "what is known is kept");
+    assert_eq!(manager.replica.devices().hosts.len(), 1, "what is known is kept");
     scene.cluster.regain_api().await;
-    centre
+    manager
         .until("the recovery", |replica| {
             replica.is_complete() && replica.node().is_some_and(|node| node.desired_error.is_none())
         })
         .await;
     let late = scene.cluster.make_node().await;
-    centre
+    manager
         .until("a host that came after it", |replica| {
             replica.is_complete() && replica.devices().hosts.contains_key(&late)
         })

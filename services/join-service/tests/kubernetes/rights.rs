@@ -18,7 +18,7 @@ use simulator::kubernetes::rbac::{self, chart};
 use uuid::Uuid;
 
 use crate::support::host::SimHost;
-use crate::support::scene::{Centre, PATIENCE, Scene, Station};
+use crate::support::scene::{Manager, PATIENCE, Scene, Station};
 use crate::support::site::{self, entry, policy};
 
 const TEMPLATE: &str = include_str!("../../../../helm/edge-cluster/templates/join-service.yaml");
@@ -119,9 +119,9 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
 
     let trust = TrustConfig { directory: None, secret: Some(SECRET.to_owned()) };
     let join = scene.start_with(0, Distribution::K3s, trust);
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let enrolled = [json!({"ek": worker.ek()}), json!({"ek": control_plane.ek(), "controlPlane": true})];
-    centre.send(&policy(1, &entry(&enrolled, &[]))).await;
+    manager.send(&policy(1, &entry(&enrolled, &[]))).await;
     let revoked = worker.ek();
     for host in [worker, control_plane] {
         let disk = host.disk;
@@ -130,7 +130,7 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
         station.until("the ticket", |host| host.disk_keys.len() == 1).await;
         let is_member =
             |join: &JoinReplica| join.devices().get(&disk).is_some_and(|host| host.state == HostState::Member);
-        centre.until("the member", is_member).await;
+        manager.until("the member", is_member).await;
         station.host.reboot(Kind::Rejoin);
         station.tell(HostInput::Start).await;
         station.until("the keys", |host| host.disk_keys.len() == 2).await;
@@ -138,7 +138,7 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
     assert_eq!(scene.tokens().await.len(), 0);
     let nodes = scene.nodes().await;
     scene.add_node("edge-1").await;
-    centre.send(&policy(2, &entry(&enrolled, &[revoked]))).await;
+    manager.send(&policy(2, &entry(&enrolled, &[revoked]))).await;
     let disks = api(&scene, ("v1", "ConfigMap"));
     let gone = async {
         while scene.nodes().await != nodes || disks.get_opt(&forgotten.to_string()).await.unwrap().is_some() {
@@ -156,9 +156,9 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
 async fn a_right_that_is_taken_away_is_missed() {
     let (scene, account) = Account::with("verbs: [delete]").await;
     let join = scene.start(0, Distribution::K3s);
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let host = SimHost::new(1, Role::Worker);
-    centre.send(&policy(1, &entry(&[json!({"ek": host.ek()})], &[]))).await;
+    manager.send(&policy(1, &entry(&[json!({"ek": host.ek()})], &[]))).await;
     let mut station = Station::start(&scene, host);
     station.tell(HostInput::Start).await;
     station.until("the refusal", |_| !account.refused().is_empty()).await;

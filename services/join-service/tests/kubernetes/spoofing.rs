@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::support::host::SimHost;
-use crate::support::scene::{Centre, Scene, Station};
+use crate::support::scene::{Manager, Scene, Station};
 use crate::support::site::{GROUP, entry, policy};
 
 /// Between two rounds, in each of which the host dies, is born and says hello once, and so does a stranger: each of them a hundred times in a second.
@@ -79,10 +79,10 @@ async fn spoof(scene: &Scene, disk: Uuid) -> JoinHandle<()> {
 async fn a_host_in_whose_name_somebody_else_is_born_dies_and_says_hello_joins_and_comes_back() {
     let scene = Scene::new().await;
     let join = scene.start(0, Distribution::K3s);
-    let mut centre = Centre::start(&scene.broker);
+    let mut manager = Manager::start(&scene.broker);
     let host = SimHost::new(1, Role::Worker);
     let disk = host.disk;
-    centre.send(&policy(1, &entry(&[json!({"ek": host.ek()})], &[]))).await;
+    manager.send(&policy(1, &entry(&[json!({"ek": host.ek()})], &[]))).await;
     let spoofer = spoof(&scene, disk).await;
 
     let mut station = Station::start(&scene, host);
@@ -90,7 +90,7 @@ async fn a_host_in_whose_name_somebody_else_is_born_dies_and_says_hello_joins_an
     station.until("the ticket", |host| host.tokens.len() == 1).await;
     let is_member = |join: &JoinReplica| join.devices().get(&disk).is_some_and(|host| host.state == HostState::Member);
     station.until("the lock", |host| host.machine.condition().name() == "committed").await;
-    centre.until("the member", is_member).await;
+    manager.until("the member", is_member).await;
     station.host.reboot(Kind::Rejoin);
     station.tell(HostInput::Start).await;
     station.until("the keys", |host| host.disk_keys.len() == 2).await;

@@ -1,4 +1,4 @@
-//! The whole service between a Kubernetes API, simulated or real, and a Mosquitto; a host on the broker, and a centre that sends the policy and looks on.
+//! The whole service between a Kubernetes API, simulated or real, and a Mosquitto; a host on the broker, and a cluster manager that sends the policy and looks on.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -163,12 +163,12 @@ impl Running {
 }
 
 /// Sends the policy and looks on.
-pub struct Centre {
+pub struct Manager {
     host: HostHandle,
     pub replica: JoinReplica,
 }
 
-impl Centre {
+impl Manager {
     pub fn start(broker: &Mosquitto) -> Self {
         let node = names::join_node(GroupId::new("ACME-Cell").unwrap());
         let filters = vec![("spBv1.0/ACME-Cell/#".to_owned(), sparkplug::session::QoS::AtLeastOnce)];

@@ -16,9 +16,9 @@ fn monitor_of(cluster: &str) -> EdgeNodeDescriptor {
     EdgeNodeDescriptor::parse(&format!("ACME-{cluster}"), "Monitor").unwrap()
 }
 
-struct Centre(Monitor);
+struct Central(Monitor);
 
-impl Centre {
+impl Central {
     fn new() -> Self {
         Self(Monitor::new(Scope::Central { organisation: organisation() }))
     }
@@ -65,111 +65,111 @@ impl Centre {
 
 #[test]
 fn a_cluster_whose_monitor_was_never_born_is_shown_and_becomes_an_alert() {
-    let mut centre = Centre::new();
-    centre.configdb_born(1);
-    centre.cluster(CLUSTER, "Paint");
-    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Unknown, false));
+    let mut central = Central::new();
+    central.configdb_born(1);
+    central.cluster(CLUSTER, "Paint");
+    assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Unknown, false));
     let instance = identity::monitor_of_cluster(CLUSTER);
-    assert_eq!(centre.0.device("ACME-Paint").node, Some(instance));
+    assert_eq!(central.0.device("ACME-Paint").node, Some(instance));
     let expected = HostRequest::Expect { node: monitor_of("Paint") };
-    assert!(centre.0.take_requests().contains(&expected));
-    centre.0.until(100);
-    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Unknown, true));
-    centre.0.born(&monitor_of("Paint"), instance, None);
-    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Online, false));
-    assert_eq!(centre.0.deaths, Vec::<String>::new());
-    centre.0.died(&monitor_of("Paint"));
-    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Offline, true));
+    assert!(central.0.take_requests().contains(&expected));
+    central.0.until(100);
+    assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Unknown, true));
+    central.0.born(&monitor_of("Paint"), instance, None);
+    assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Online, false));
+    assert_eq!(central.0.deaths, Vec::<String>::new());
+    central.0.died(&monitor_of("Paint"));
+    assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Offline, true));
 }
 
 #[test]
 fn a_monitor_with_an_identity_of_its_own_is_shown_under_that() {
-    let mut centre = Centre::new();
-    centre.configdb_born(1);
-    centre.cluster(CLUSTER, "Paint");
-    centre.0.born(&monitor_of("Paint"), OTHER, None);
-    assert_eq!(centre.0.device("ACME-Paint").identity, identity::device(OTHER));
-    assert_eq!(centre.0.deaths, ["ACME-Paint"]);
+    let mut central = Central::new();
+    central.configdb_born(1);
+    central.cluster(CLUSTER, "Paint");
+    central.0.born(&monitor_of("Paint"), OTHER, None);
+    assert_eq!(central.0.device("ACME-Paint").identity, identity::device(OTHER));
+    assert_eq!(central.0.deaths, ["ACME-Paint"]);
 }
 
 #[test]
 fn a_monitor_that_configdb_does_not_know_is_shown_with_a_problem_while_it_speaks() {
-    let mut centre = Centre::new();
-    centre.0.born(&monitor_of("Paint"), OTHER, None);
-    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Online, false));
-    assert_eq!(centre.0.problem("ACME-Paint"), None, "ConfigDB was not heard yet");
-    centre.configdb_born(0);
-    assert!(centre.0.problem("ACME-Paint").unwrap().contains("ConfigDB has no cluster"));
-    centre.0.died(&monitor_of("Paint"));
-    assert_eq!(centre.0.deaths, ["ACME-Paint"]);
-    assert_eq!(centre.0.problem("ACME-Paint"), None);
+    let mut central = Central::new();
+    central.0.born(&monitor_of("Paint"), OTHER, None);
+    assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Online, false));
+    assert_eq!(central.0.problem("ACME-Paint"), None, "ConfigDB was not heard yet");
+    central.configdb_born(0);
+    assert!(central.0.problem("ACME-Paint").unwrap().contains("ConfigDB has no cluster"));
+    central.0.died(&monitor_of("Paint"));
+    assert_eq!(central.0.deaths, ["ACME-Paint"]);
+    assert_eq!(central.0.problem("ACME-Paint"), None);
 }
 
 #[test]
 fn a_deleted_cluster_goes_when_its_monitor_is_dead() {
-    let mut centre = Centre::new();
-    centre.configdb_born(1);
-    centre.cluster(CLUSTER, "Paint");
-    centre.0.born(&monitor_of("Paint"), identity::monitor_of_cluster(CLUSTER), None);
-    centre.cluster_gone(CLUSTER, 0);
-    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Online, false));
-    centre.0.died(&monitor_of("Paint"));
-    assert!(centre.0.devices.is_empty());
+    let mut central = Central::new();
+    central.configdb_born(1);
+    central.cluster(CLUSTER, "Paint");
+    central.0.born(&monitor_of("Paint"), identity::monitor_of_cluster(CLUSTER), None);
+    central.cluster_gone(CLUSTER, 0);
+    assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Online, false));
+    central.0.died(&monitor_of("Paint"));
+    assert!(central.0.devices.is_empty());
 }
 
 #[test]
 fn nothing_is_dropped_while_the_replica_of_configdb_is_incomplete() {
-    let mut centre = Centre::new();
-    centre.configdb_born(1);
-    centre.cluster(CLUSTER, "Paint");
-    centre.configdb_born(2);
-    centre.0.until(1_000);
-    assert_eq!(centre.0.condition("ACME-Paint"), (NodeState::Unknown, true));
-    assert_eq!(centre.0.deaths, Vec::<String>::new());
+    let mut central = Central::new();
+    central.configdb_born(1);
+    central.cluster(CLUSTER, "Paint");
+    central.configdb_born(2);
+    central.0.until(1_000);
+    assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Unknown, true));
+    assert_eq!(central.0.deaths, Vec::<String>::new());
 }
 
 #[test]
 fn monitors_of_other_groups_and_other_nodes_are_none_of_its_business() {
-    let mut centre = Centre::new();
+    let mut central = Central::new();
     for (group, id) in
         [("ACME-Central", "Monitor"), ("ACME-Paint-Join", "Monitor"), ("EMCA-Paint", "Monitor"), ("ACME-Paint", "Sync")]
     {
-        centre.0.born(&EdgeNodeDescriptor::parse(group, id).unwrap(), OTHER, None);
+        central.0.born(&EdgeNodeDescriptor::parse(group, id).unwrap(), OTHER, None);
     }
-    assert!(centre.0.devices.is_empty());
+    assert!(central.0.devices.is_empty());
 }
 
 #[test]
 fn a_cluster_that_cannot_have_a_group_is_a_problem_with_its_rule() {
-    let mut centre = Centre::new();
-    centre.configdb_born(2);
-    centre.cluster(CLUSTER, "Central");
-    centre.cluster(OTHER, "Paint");
-    assert!(centre.0.problem(&CLUSTER.to_string()).unwrap().contains("reserved"));
-    assert_eq!(centre.0.devices.len(), 1);
+    let mut central = Central::new();
+    central.configdb_born(2);
+    central.cluster(CLUSTER, "Central");
+    central.cluster(OTHER, "Paint");
+    assert!(central.0.problem(&CLUSTER.to_string()).unwrap().contains("reserved"));
+    assert_eq!(central.0.devices.len(), 1);
 }
 
 /// A cluster's own monitor may not command edge sync, whose birth tells it the names of edge agents.
 #[test]
 fn edge_sync_is_asked_for_its_birth_when_the_monitor_of_its_cluster_has_started_again() {
-    let mut centre = Centre::new();
+    let mut central = Central::new();
     let mut asked = |node: &EdgeNodeDescriptor, bd_seq: i64| {
-        centre.0.requests.clear();
-        centre.0.host(HostEvent::NodeBirth {
+        central.0.requests.clear();
+        central.0.host(HostEvent::NodeBirth {
             node: node.clone(),
             bd_seq: BdSeq::from_wire(bd_seq).unwrap(),
             timestamp: 0,
             uuid: None,
             metrics: Arc::from([]),
         });
-        let asked = centre.0.requests.iter().filter_map(|request| match request {
+        let asked = central.0.requests.iter().filter_map(|request| match request {
             HostRequest::Rebirth { node } => Some(node.to_string()),
             _ => None,
         });
         asked.collect::<Vec<_>>()
     };
     let (monitor, other) = (monitor_of("Paint"), monitor_of("Weld"));
-    assert_eq!(asked(&monitor, 0), [""; 0], "who was not known asks nobody: a centre that starts would ask all");
+    assert_eq!(asked(&monitor, 0), [""; 0], "who was not known asks nobody: a control plane that starts would ask all");
     assert_eq!(asked(&monitor, 0), [""; 0], "the same session");
     assert_eq!(asked(&other, 1), [""; 0]);
     assert_eq!(asked(&monitor, 1), ["ACME-Paint/Sync"]);
