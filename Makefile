@@ -55,7 +55,7 @@ brokers: ## try MQTT servers with Sparkplug sessions and a whole factory; prints
 	@.ci/brokers
 	$(CARGO) run --locked -p brokers -- $(ARGS)
 
-kubernetes: ## build real Kubernetes and Flux (11 minutes, once), and test on them (KUBERNETES=1.35 for another version)
+kubernetes: ## build real Kubernetes and Flux (8 minutes, once), and test on them (KUBERNETES=1.35 for another version)
 	@.ci/tools cargo cc libtss2 mosquitto $(KUBERNETES_TOOLS)
 	@.ci/kubernetes $(KUBERNETES)
 	@KUBERNETES_ONLY=1 .ci/test --features $(TPM),$(KERBEROS) $(ARGS)
