@@ -4,6 +4,7 @@
 //! | controller | decides |
 //! |---|---|
 //! | [`accounts`] | which accounts ConfigDB has for a cluster's principals, and what its Keys node is answered |
+//! | [`api`] | what users may do over HTTP and git, and what they are answered |
 //! | [`attestation_policy`] | which policy each cluster's Join is sent |
 //! | [`bootstrap_grants`] | to which tokens each cluster's bootstrap script is offered |
 //! | [`deployments`] | what each cluster shall run: rendered, held by waves, sent to its Sync |
@@ -13,6 +14,7 @@
 //! | [`shared_repositories`] | which shared repositories are served, and pulled from elsewhere |
 
 pub mod accounts;
+pub mod api;
 pub mod attestation_policy;
 pub mod bootstrap_grants;
 pub mod deployments;

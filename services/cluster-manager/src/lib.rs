@@ -36,6 +36,7 @@ pub mod catalog;
 pub mod cluster_repo;
 pub mod config;
 pub mod controllers;
+pub mod devices;
 pub mod event;
 pub mod fleet;
 pub mod git_address;

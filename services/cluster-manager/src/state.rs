@@ -8,8 +8,6 @@
 //! |---|---|
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
 //! | `cluster` | one cluster's set-up, status entry and Device |
-//! | `line` | a bootstrap command that somebody asks for over HTTP |
-//! | `people` | who asks over HTTP, and what they are answered |
 //! | `rollout` | one cluster's repository in staged rollouts |
 //! | `run` | the controllers that an affected cluster goes through, in order |
 //!
@@ -17,11 +15,8 @@
 
 mod cluster;
 mod configdb;
-mod line;
-mod people;
 mod rollout;
 mod run;
-mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,11 +26,12 @@ use configdb_contract::configdb_node;
 use configdb_schema::{Organisation, known};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
+use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::controllers::Pacing;
 use crate::controllers::accounts::AccountsController;
+use crate::controllers::api::{self, ApiController, ApiView, Moved, Written};
 use crate::controllers::attestation_policy::AttestationPolicyController;
 use crate::controllers::bootstrap_grants::BootstrapGrantsController;
 use crate::controllers::deployments::DeploymentsController;
@@ -43,6 +39,7 @@ use crate::controllers::enrolment::EnrolmentController;
 use crate::controllers::flux_sources::FluxSourcesController;
 use crate::controllers::principals::PrincipalsController;
 use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
+use crate::devices::ClusterDevices;
 use crate::event::{Effect, Event, GitOutcome, GitResult, SharedResult};
 use crate::fleet::{Affected, FleetView};
 use crate::requests::{Output, Requests};
@@ -51,7 +48,6 @@ use crate::setup::Repository;
 use crate::{cluster_repo, render};
 use access::rate::{Limiter, Rate};
 use cluster::Cluster;
-use people::People;
 
 pub use crate::controllers::enrolment::Identity;
 
@@ -117,6 +113,7 @@ pub struct ClusterManager {
     settings: Settings,
     fleet: FleetView,
     accounts: AccountsController,
+    api: ApiController,
     attestation_policy: AttestationPolicyController,
     bootstrap_grants: BootstrapGrantsController,
     deployments: DeploymentsController,
@@ -134,12 +131,10 @@ pub struct ClusterManager {
     dirty: BTreeSet<Uuid>,
     /// Deadlines of clusters, in order.
     deadlines: BTreeSet<(Duration, Uuid)>,
-    /// Whose Device it is.
-    device_ids: BTreeMap<DeviceId, Uuid>,
+    devices: ClusterDevices,
     /// How often the status entry of a cluster is written: what it says comes from the cluster.
     statuses: Limiter<Uuid>,
     left: Vec<PersistedRepository>,
-    people: People,
     totals: NodeMetrics,
     told: NodeMetrics,
     seed: u64,
@@ -165,9 +160,16 @@ impl ClusterManager {
             charts_written: settings.charts_written,
             pacing,
         };
+        let api = api::Settings {
+            organisation: settings.organisation.clone(),
+            git_url: settings.cluster.git.own.clone(),
+            charts_written: settings.charts_written,
+            rate: settings.rate,
+        };
         Self {
             fleet: FleetView::new(settings.organisation.clone(), settings.away),
             accounts: AccountsController::new(settings.realm.clone(), pacing),
+            api: ApiController::new(api),
             attestation_policy: AttestationPolicyController::new(pacing),
             bootstrap_grants: BootstrapGrantsController::new(settings.cluster.git.own.clone()),
             deployments: DeploymentsController::new(settings.deployment.clone(), pacing),
@@ -181,10 +183,9 @@ impl ClusterManager {
             requests: Requests::new(configdb, seed, now),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            device_ids: BTreeMap::new(),
+            devices: ClusterDevices::default(),
             statuses: Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX),
             left: left.clusters,
-            people: People::new(settings.rate),
             told: totals.clone(),
             totals,
             seed,
@@ -217,8 +218,16 @@ impl ClusterManager {
             Event::Host(event) => self.on_host_event(&event, now),
             Event::Node(event) => self.on_node_event(&event, now),
             Event::Git(result) => self.on_git_result(result, now),
-            Event::Asked(asked) => self.on_asked(asked, now),
-            Event::Secret(result) => self.on_secret_result(result, now),
+            Event::Asked(asked) => {
+                let view = ApiView { fleet: &self.fleet, devices: &self.devices, shared: &self.shared };
+                let outcome = self.api.on_asked(asked, view, &mut self.requests, now);
+                self.on_api_outcome(outcome);
+                self.take_writer_outputs(now);
+            }
+            Event::Secret(result) => {
+                let outcome = self.api.on_secret_result(result, now);
+                self.on_api_outcome(outcome);
+            }
             Event::Polled(cluster) => {
                 if let Some(cluster) = self.clusters.get_mut(&cluster) {
                     cluster.git.polled_at = Some(now.mono);
@@ -271,7 +280,7 @@ impl ClusterManager {
         while let Some(change) = self.fleet.poll_change() {
             self.requests.on_change(&change, now);
             self.on_change(change, now);
-            self.answer_tokens(now);
+            self.effects.extend(self.api.answer_tokens(now));
         }
         self.take_writer_outputs(now);
         if let Some(node) = event.node() {
@@ -303,7 +312,7 @@ impl ClusterManager {
         if let Some(repository) = repository::repository(device).filter(|_| names::is_pull(metrics)) {
             return self.shared.pull_now(repository, now);
         }
-        let Some(uuid) = self.device_ids.get(device).copied().filter(|_| names::is_retry(metrics)) else { return };
+        let Some(uuid) = self.devices.cluster_of(device).filter(|_| names::is_retry(metrics)) else { return };
         if let Some(cluster) = self.clusters.get_mut(&uuid) {
             tracing::info!(cluster_id = %uuid, "retry asked for");
             cluster.retry();
@@ -343,6 +352,17 @@ impl ClusterManager {
         self.totals.bootstrap_script = script.to_owned();
         self.totals.bootstrap_error = result.err().map(|error| format!("BootstrapScript: {error}"));
         self.effects.extend(effect);
+    }
+
+    fn on_api_outcome(&mut self, outcome: api::Outcome) {
+        self.effects.extend(outcome.effects);
+        let Some(Moved { repository, shared, commit }) = outcome.moved else { return };
+        if shared {
+            self.on_shared_commit(repository, commit);
+        } else if let Some(cluster) = self.clusters.get_mut(&repository) {
+            cluster.git.commit = commit;
+            self.dirty.insert(repository);
+        }
     }
 
     fn on_shared_result(&mut self, result: SharedResult, now: Now) {
@@ -410,11 +430,13 @@ impl ClusterManager {
     }
 
     fn on_answer(&mut self, id: &str, refusal: Option<String>, now: Now) {
-        if self.on_token_written(id, refusal.as_deref(), now) {
-            return;
-        }
-        if refusal.as_deref().is_some_and(|reason| self.on_token_entry_refused(id, reason, now)) {
-            return;
+        match self.api.on_written(id, refusal.as_deref(), now) {
+            Some(Written::Answered(answer)) => return self.effects.push(answer),
+            Some(Written::Evaluate(cluster)) => {
+                self.dirty.insert(cluster);
+                return;
+            }
+            None => {}
         }
         if let Some(cluster) = self.accounts.on_written(id, refusal.as_deref(), now) {
             self.dirty.insert(cluster);

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_manager_contract::{BootstrapReport, ClusterDevice, JoinReport, RolloutReport, Setup, SetupState, names};
+use cluster_manager_contract::{BootstrapReport, ClusterDevice, JoinReport, RolloutReport, Setup, SetupState};
 use configdb_contract::WriteRequest;
 use configdb_schema::document::{
     EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress,
 };
 use configdb_schema::{Document, known};
 use git_hosting::repositories::cluster_path;
-use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Now, TypedMetrics};
+use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
 use super::ClusterManager;
@@ -109,9 +108,6 @@ pub struct Cluster {
     pub settling: RolloutStatus,
     /// What it contributes to the totals.
     pub share: Option<Share>,
-    device: Option<ClusterDevice>,
-    /// Id of that Device.
-    pub device_id: Option<DeviceId>,
     /// When it is evaluated next.
     pub deadline: Option<Duration>,
 }
@@ -141,16 +137,12 @@ impl Cluster {
             expecting_keys: None,
             settling: RolloutStatus::default(),
             share: None,
-            device: None,
-            device_id: None,
             deadline: None,
         }
     }
 
     /// Keeps what the outside was told by an earlier copy of the same cluster.
     pub fn take_over(&mut self, before: Self) {
-        self.device = before.device;
-        self.device_id = before.device_id;
         self.expecting = before.expecting;
         self.expecting_join = before.expecting_join;
         self.expecting_keys = before.expecting_keys;
@@ -169,21 +161,10 @@ impl Cluster {
         self.git.look_again();
     }
 
-    /// As the outside was told last.
-    pub const fn device(&self) -> Option<&ClusterDevice> {
-        self.device.as_ref()
-    }
-
     /// Every node that was asked to be born.
     pub fn expected(self) -> impl Iterator<Item = EdgeNodeDescriptor> {
         self.expecting.into_iter().chain(self.expecting_join).chain(self.expecting_keys)
     }
-}
-
-/// How people call a cluster: by its name, as it was published last.
-pub(super) fn name_of(clusters: &BTreeMap<Uuid, Cluster>, uuid: Uuid) -> String {
-    let device = clusters.get(&uuid).and_then(Cluster::device);
-    device.map_or_else(|| uuid.to_string(), |device| device.name.clone())
 }
 
 /// What an evaluation has come to.
@@ -447,20 +428,6 @@ impl ClusterManager {
         ))
     }
 
-    /// The id of its Device, which stays as long as that is alive: its name, unless another cluster's Device has it.
-    fn device_id(&mut self, uuid: Uuid, name: &str) -> DeviceId {
-        let known = self.clusters.get(&uuid).and_then(|cluster| cluster.device_id.clone());
-        known.unwrap_or_else(|| {
-            let named = names::device(uuid, name);
-            let id = if self.device_ids.contains_key(&named) { names::unnamed_device(uuid) } else { named };
-            if let Some(cluster) = self.clusters.get_mut(&uuid) {
-                cluster.device_id = Some(id.clone());
-                self.device_ids.insert(id.clone(), uuid);
-            }
-            id
-        })
-    }
-
     /// Brings Device and totals up to date.
     pub(super) fn tell(&mut self, uuid: Uuid, read: &Read, told: Published, now: Now) {
         let Published { state, decision, deployments: compared, join, bootstrap } = told;
@@ -472,9 +439,8 @@ impl ClusterManager {
         let chart = if known_sync.is_none() { self.missing_chart(uuid, read) } else { None };
         let (wave, waiting) = (self.deployments.wave(uuid).into(), self.deployments.rollout_report(uuid));
         let deployments = self.deployments.count(uuid);
-        let id = self.device_id(uuid, &name);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        let before = cluster.device.as_ref();
+        let before = self.devices.get(uuid);
         let since = before.filter(|device| device.setup.state == state).map_or(now.wall, |device| device.setup.since);
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
         let reason = decision.reason.or_else(|| cluster.writes.reason().map(str::to_owned)).or(foreign).or(chart);
@@ -515,11 +481,7 @@ impl ClusterManager {
             tracing::warn!(cluster_id = %uuid, name = device.name, reason, "the cluster holds what it is sent until an operator decides: sparkfleet recover");
         }
         let shared = cluster.share.replace(share.clone());
-        if before != Some(&device) {
-            let metrics = device.to_metrics();
-            cluster.device = Some(device);
-            self.effects.push(Effect::Node(NodeUpdate::DeviceBirth { device: id, metrics }));
-        }
+        self.effects.extend(self.devices.publish(device));
         if shared.as_ref() != Some(&share) {
             if let Some(shared) = shared {
                 self.count(&shared, false);
@@ -555,10 +517,9 @@ impl ClusterManager {
         if let Some(deadline) = cluster.deadline {
             self.deadlines.remove(&(deadline, uuid));
         }
-        if let Some(device) = cluster.device_id.clone() {
+        if let Some(death) = self.devices.remove(uuid) {
             tracing::info!(cluster_id = %uuid, "cluster is gone");
-            self.device_ids.remove(&device);
-            self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device }));
+            self.effects.push(death);
         }
         if let Some(share) = &cluster.share {
             self.count(share, false);

@@ -11,13 +11,12 @@ use configdb_schema::document::{
 };
 use configdb_schema::{Document, known};
 use sparkplug::Now;
-use sparkplug::edge_node::NodeUpdate;
 use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Cluster;
 use crate::catalog::Affected;
-use crate::event::Effect;
+use crate::controllers::api::broker_record;
 use crate::setup;
 use access::Operation;
 
@@ -47,7 +46,7 @@ impl ClusterManager {
             }
             Change::Entry { object, slug, old, new } => {
                 if *slug == *ApiToken::slug() {
-                    self.record_token(object, old.as_ref(), new.as_ref(), now);
+                    self.effects.extend(self.api.record_token(object, old.as_ref(), new.as_ref(), now));
                 } else if ![EdgeClusterStatus::slug(), EdgeClusterSetup::slug()].contains(&&*slug) {
                     // Of these two the cluster manager is the author, and writes them often.
                     self.record_entry(object, &slug, new.as_ref(), now);
@@ -62,14 +61,15 @@ impl ClusterManager {
     fn record_entry(&mut self, object: Uuid, slug: &str, new: Option<&Entry>, now: Now) {
         let revision = new.map(|entry| format!(" revision {}", entry.revision)).unwrap_or_default();
         let operation = if new.is_some() { Operation::PutEntry } else { Operation::DeleteEntry };
-        self.record_of_broker("not told".to_owned(), operation, format!("{object}/{slug}{revision}"), now);
+        let target = format!("{object}/{slug}{revision}");
+        self.effects.push(broker_record("not told".to_owned(), operation, target, now));
     }
 
     /// Learns everything from a replica that is complete for the first time.
     fn rebuild(&mut self) {
         let before = std::mem::take(&mut self.clusters);
         self.fleet.rebuild();
-        self.people.tokens = access::token::Tokens::default();
+        self.api.forget_tokens();
         self.enrolment.forget_entries();
         self.repositories = crate::rollout::Rollout::default();
         self.on_script(None);
@@ -98,7 +98,6 @@ impl ClusterManager {
         self.effects.extend(self.bootstrap_grants.retain(|uuid| self.clusters.contains_key(uuid)));
         for (uuid, cluster) in before {
             let share = cluster.share.clone();
-            let device = cluster.device_id.clone();
             if let Some(share) = &share {
                 self.count(share, false);
             }
@@ -110,10 +109,7 @@ impl ClusterManager {
                     for node in cluster.expected() {
                         self.forget(node);
                     }
-                    if let Some(device) = device {
-                        self.device_ids.remove(&device);
-                        self.effects.push(Effect::Node(NodeUpdate::DeviceDeath { device }));
-                    }
+                    self.effects.extend(self.devices.remove(uuid));
                 }
             }
         }
@@ -153,7 +149,7 @@ impl ClusterManager {
         if slug == BootstrapScript::slug() && object == known::application::BOOTSTRAP_SCRIPT {
             self.on_script(new.map(|entry| &*entry.json));
         } else if slug == ApiToken::slug() {
-            self.on_token(object, new.map(|entry| &*entry.json));
+            self.api.on_token(object, new.map(|entry| &*entry.json));
         } else if slug == EdgeDeployment::slug() {
             let placement = self.fleet.place(object, new);
             match self.deployments.on_entry(object, placement, new) {

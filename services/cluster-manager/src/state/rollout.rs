@@ -8,7 +8,7 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::cluster::{self, Read};
+use super::cluster::Read;
 use crate::rollout::{Blocker, WholeRepository};
 use crate::setup::{self, Repository};
 
@@ -30,7 +30,7 @@ impl ClusterManager {
 
     fn waits_for(&self, blocker: Blocker) -> String {
         let Blocker { wave, cluster } = blocker;
-        format!("waits for cluster {} of wave {wave}", cluster::name_of(&self.clusters, cluster))
+        format!("waits for cluster {} of wave {wave}", self.devices.name_of(cluster))
     }
 
     /// What a cluster's repository would have to wait for if it shall hold something else. What is set up waits; what is new, and what was changed itself, does not: somebody

@@ -10,7 +10,7 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::cluster::{Published, name_of};
+use super::cluster::Published;
 use super::rollout::Evaluated;
 use crate::controllers::deployments::{Outcome, Target};
 use crate::controllers::enrolment::{IdentityEntries, Served};
@@ -48,7 +48,7 @@ impl ClusterManager {
         let decision = setup::decide(&facts);
         let Some(state) = decision.state else {
             self.remove(uuid);
-            return self.answer_lines(uuid, false, now);
+            return self.answer_commands(uuid, false, now);
         };
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
         self.expect(uuid, name.as_deref().filter(|_| published));
@@ -75,7 +75,7 @@ impl ClusterManager {
         let record = read.recorded().filter(|_| is_ready);
         let (bootstrap, grant) = self.bootstrap_grants.reconcile(&self.fleet, uuid, record, &read.identity);
         self.effects.extend(policy.into_iter().chain(grant));
-        self.answer_lines(uuid, is_ready, now);
+        self.answer_commands(uuid, is_ready, now);
         let told = Published { state, decision, deployments, join, bootstrap };
         self.tell(uuid, &read, told, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
@@ -97,6 +97,10 @@ impl ClusterManager {
         }
     }
 
+    fn answer_commands(&mut self, uuid: Uuid, is_ready: bool, now: Now) {
+        self.effects.extend(self.api.answer_commands(uuid, is_ready, &self.bootstrap_grants, now));
+    }
+
     fn serve_accounts(&mut self, uuid: Uuid, name: Option<&str>, now: Now) {
         let outcome = self.accounts.reconcile(&self.fleet, uuid, name, now);
         for write in outcome.writes {
@@ -114,7 +118,7 @@ impl ClusterManager {
         let mut outcome = match name {
             Some(name) => {
                 let node = self.clusters.get(&uuid).and_then(|cluster| cluster.expecting.as_ref());
-                let names = |cluster| name_of(&self.clusters, cluster);
+                let names = |cluster| self.devices.name_of(cluster);
                 let target = Target { uuid, name, deleting, node };
                 self.deployments.reconcile(&self.fleet, target, &names, now)
             }
