@@ -7,6 +7,7 @@
 //! | [`api`] | what users may do over HTTP and git, and what they are answered |
 //! | [`attestation_policy`] | which policy each cluster's Join is sent |
 //! | [`bootstrap_grants`] | to which tokens each cluster's bootstrap script is offered |
+//! | [`cluster_repositories`] | what each cluster's repository shall hold, and whether it may change and has settled |
 //! | [`deployments`] | what each cluster shall run: rendered, held by waves, sent to its Sync |
 //! | [`enrolment`] | which certificates clusters are issued, and which are revoked |
 //! | [`flux_sources`] | which commits each cluster's Sync is sent |
@@ -17,6 +18,7 @@ pub mod accounts;
 pub mod api;
 pub mod attestation_policy;
 pub mod bootstrap_grants;
+pub mod cluster_repositories;
 pub mod deployments;
 pub mod enrolment;
 pub mod flux_sources;

@@ -8,14 +8,12 @@
 //! |---|---|
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
 //! | `cluster` | one cluster's set-up, status entry and Device |
-//! | `rollout` | one cluster's repository in staged rollouts |
 //! | `run` | the controllers that an affected cluster goes through, in order |
 //!
 //! What needs no more than the fleet's replicas is a controller ([`crate::controllers`]).
 
 mod cluster;
 mod configdb;
-mod rollout;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,17 +32,16 @@ use crate::controllers::accounts::AccountsController;
 use crate::controllers::api::{self, ApiController, ApiView, Moved, Written};
 use crate::controllers::attestation_policy::AttestationPolicyController;
 use crate::controllers::bootstrap_grants::BootstrapGrantsController;
+use crate::controllers::cluster_repositories::{self, ClusterRepositoriesController};
 use crate::controllers::deployments::DeploymentsController;
 use crate::controllers::enrolment::EnrolmentController;
 use crate::controllers::flux_sources::FluxSourcesController;
 use crate::controllers::principals::PrincipalsController;
 use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
 use crate::devices::ClusterDevices;
-use crate::event::{Effect, Event, GitOutcome, GitResult, SharedResult};
+use crate::event::{Effect, Event, SharedResult};
 use crate::fleet::{Affected, FleetView};
 use crate::requests::{Output, Requests};
-use crate::rollout::{Rollout, WholeRepository};
-use crate::setup::Repository;
 use crate::{cluster_repo, render};
 use access::rate::{Limiter, Rate};
 use cluster::Cluster;
@@ -122,10 +119,7 @@ pub struct ClusterManager {
     principals: PrincipalsController,
     shared: SharedRepositoriesController,
     clusters: BTreeMap<Uuid, Cluster>,
-    /// Clusters whose repository is rendered from an object.
-    dependents: BTreeMap<Uuid, BTreeSet<Uuid>>,
-    /// Which clusters' own repositories a changed template may reach.
-    repositories: Rollout<WholeRepository>,
+    repositories: ClusterRepositoriesController,
     requests: Requests,
     /// Clusters to be evaluated in this turn.
     dirty: BTreeSet<Uuid>,
@@ -166,6 +160,8 @@ impl ClusterManager {
             charts_written: settings.charts_written,
             rate: settings.rate,
         };
+        let repositories =
+            cluster_repositories::Settings { cluster: settings.cluster.clone(), flux_away: settings.flux_away, pacing };
         Self {
             fleet: FleetView::new(settings.organisation.clone(), settings.away),
             accounts: AccountsController::new(settings.realm.clone(), pacing),
@@ -178,8 +174,7 @@ impl ClusterManager {
             principals: PrincipalsController::new(settings.realm.clone(), pacing),
             shared: SharedRepositoriesController::new(shared, left.shared),
             clusters: BTreeMap::new(),
-            dependents: BTreeMap::new(),
-            repositories: Rollout::default(),
+            repositories: ClusterRepositoriesController::new(repositories),
             requests: Requests::new(configdb, seed, now),
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -217,7 +212,10 @@ impl ClusterManager {
         match event {
             Event::Host(event) => self.on_host_event(&event, now),
             Event::Node(event) => self.on_node_event(&event, now),
-            Event::Git(result) => self.on_git_result(result, now),
+            Event::Git(result) => {
+                self.dirty.insert(result.cluster);
+                self.repositories.on_result(result, now);
+            }
             Event::Asked(asked) => {
                 let view = ApiView { fleet: &self.fleet, devices: &self.devices, shared: &self.shared };
                 let outcome = self.api.on_asked(asked, view, &mut self.requests, now);
@@ -229,9 +227,7 @@ impl ClusterManager {
                 self.on_api_outcome(outcome);
             }
             Event::Polled(cluster) => {
-                if let Some(cluster) = self.clusters.get_mut(&cluster) {
-                    cluster.git.polled_at = Some(now.mono);
-                }
+                self.repositories.polled(cluster, now);
             }
             Event::Principals(result) => {
                 self.dirty.insert(result.cluster);
@@ -315,7 +311,8 @@ impl ClusterManager {
         let Some(uuid) = self.devices.cluster_of(device).filter(|_| names::is_retry(metrics)) else { return };
         if let Some(cluster) = self.clusters.get_mut(&uuid) {
             tracing::info!(cluster_id = %uuid, "retry asked for");
-            cluster.retry();
+            cluster.writes.retry_now();
+            self.repositories.retry(uuid);
             self.accounts.retry(uuid);
             self.deployments.retry(uuid);
             self.attestation_policy.retry(uuid);
@@ -359,8 +356,8 @@ impl ClusterManager {
         let Some(Moved { repository, shared, commit }) = outcome.moved else { return };
         if shared {
             self.on_shared_commit(repository, commit);
-        } else if let Some(cluster) = self.clusters.get_mut(&repository) {
-            cluster.git.commit = commit;
+        } else {
+            self.repositories.moved(repository, commit);
             self.dirty.insert(repository);
         }
     }
@@ -385,39 +382,8 @@ impl ClusterManager {
             self.dirty.extend(self.clusters.keys());
         } else {
             self.dirty.extend(self.deployments.followers(repository));
-            self.dirty.extend(self.dependents.get(&repository).into_iter().flatten());
+            self.dirty.extend(self.repositories.dependents(repository));
         }
-    }
-
-    fn on_git_result(&mut self, result: GitResult, now: Now) {
-        let Some(cluster) = self.clusters.get_mut(&result.cluster) else { return };
-        let asked = cluster.git.under_way.take();
-        match result.outcome {
-            GitOutcome::Written { commit } => {
-                cluster.git.wait.succeeded();
-                cluster.git.written = asked.flatten();
-                cluster.git.state = Repository::Written;
-                cluster.git.set_commit(commit);
-            }
-            GitOutcome::Held { commit } => {
-                cluster.git.wait.succeeded();
-                cluster.git.written = asked.flatten();
-                cluster.git.state = Repository::Held;
-                cluster.git.set_commit(commit);
-            }
-            GitOutcome::Closed => {
-                cluster.git.wait.succeeded();
-                cluster.git.written = None;
-                cluster.git.state = Repository::Closed;
-                cluster.git.commit = None;
-            }
-            GitOutcome::Failed { reason } => {
-                tracing::warn!(cluster_id = %result.cluster, error = reason, "work on a repository failed");
-                cluster.git.state = Repository::Failed(reason.clone());
-                cluster.git.wait.failed(reason, now);
-            }
-        }
-        self.dirty.insert(result.cluster);
     }
 
     fn take_writer_outputs(&mut self, now: Now) {

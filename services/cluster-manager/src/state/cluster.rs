@@ -1,7 +1,6 @@
 //! One cluster: what is under way for its set-up, its status entry and its Device. Everything here costs work for this cluster only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager_contract::{BootstrapReport, ClusterDevice, JoinReport, RolloutReport, Setup, SetupState};
@@ -10,54 +9,19 @@ use configdb_schema::document::{
     EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress,
 };
 use configdb_schema::{Document, known};
-use git_hosting::repositories::cluster_path;
 use sparkplug::host::HostRequest;
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::rollout::RolloutStatus;
-use crate::cluster_repo::{self, ClusterRepo};
+use crate::cluster_repo;
 use crate::controllers::Wait;
 use crate::controllers::deployments::Outcome;
 use crate::controllers::enrolment::IdentityEntries;
-use crate::event::{Effect, GitAction, GitWork};
-use crate::setup::{Account, AccountObject, Action, Decision, Facts, Repository, WantedRepository};
+use crate::event::Effect;
+use crate::setup::{Account, AccountObject, Action, Decision, Facts, Repository};
 use crate::shared_repository::HELM_PATH;
 use crate::status;
-
-/// The repository of a cluster.
-#[derive(Debug, Clone)]
-pub struct Git {
-    /// As the disk answered last.
-    pub state: Repository,
-    /// Work under way; the inner value is what is being written.
-    pub under_way: Option<Option<Arc<ClusterRepo>>>,
-    /// What was written last, or compared with what is there.
-    pub written: Option<Arc<ClusterRepo>>,
-    /// Commit of branch `main`.
-    pub commit: Option<String>,
-    /// Another commit that the branch was looked at for, or was at before.
-    pub looked_for: Option<String>,
-    /// `Now::mono` at which the cluster's Flux asked for a repository.
-    pub polled_at: Option<Duration>,
-    /// Waiting after a failure.
-    pub wait: Wait,
-}
-
-impl Git {
-    /// What is there is compared with what shall be once more.
-    pub fn look_again(&mut self) {
-        self.written = None;
-    }
-
-    /// The branch is at this commit.
-    pub fn set_commit(&mut self, commit: String) {
-        if self.commit.as_ref() != Some(&commit) {
-            self.looked_for = self.commit.replace(commit);
-        }
-    }
-}
 
 /// What a cluster contributes to the totals of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +34,6 @@ pub struct Share {
     pub refused: u32,
     /// It holds what it is sent.
     pub held: bool,
-}
-
-/// What was rendered, and from what.
-#[derive(Debug, Clone)]
-pub struct RenderedRepo {
-    spec: EdgeCluster,
-    repo: Result<Arc<ClusterRepo>, String>,
 }
 
 /// One cluster.
@@ -92,20 +49,12 @@ pub struct Cluster {
     pub writes: Wait,
     /// When its status entry, which was written too often, may be written again.
     pub status_at: Option<Duration>,
-    /// Its repository.
-    pub git: Git,
-    /// What its repository shall hold, until a template changes.
-    pub rendered: Option<RenderedRepo>,
-    /// Objects that its repository is rendered from.
-    pub rendered_from: BTreeSet<Uuid>,
     /// Its Sync, if that was asked to be born.
     pub expecting: Option<EdgeNodeDescriptor>,
     /// Its Join node, if that was asked to be born.
     pub expecting_join: Option<EdgeNodeDescriptor>,
     /// Its Keys node, if that was asked to be born.
     pub expecting_keys: Option<EdgeNodeDescriptor>,
-    /// Its repository's part in staged rollouts.
-    pub settling: RolloutStatus,
     /// What it contributes to the totals.
     pub share: Option<Share>,
     /// When it is evaluated next.
@@ -121,21 +70,9 @@ impl Cluster {
             requests: BTreeSet::new(),
             writes: Wait::new(retry, seed),
             status_at: None,
-            git: Git {
-                state: Repository::Behind,
-                under_way: None,
-                written: None,
-                commit: None,
-                looked_for: None,
-                polled_at: None,
-                wait: Wait::new(retry, seed.rotate_left(17)),
-            },
-            rendered: None,
-            rendered_from: BTreeSet::new(),
             expecting: None,
             expecting_join: None,
             expecting_keys: None,
-            settling: RolloutStatus::default(),
             share: None,
             deadline: None,
         }
@@ -146,19 +83,11 @@ impl Cluster {
         self.expecting = before.expecting;
         self.expecting_join = before.expecting_join;
         self.expecting_keys = before.expecting_keys;
-        self.git.under_way = before.git.under_way;
     }
 
     /// Nothing is being written, and no failure is waited for.
     pub fn may_write(&self, now: Now) -> bool {
         self.requests.is_empty() && self.writes.is_over(now)
-    }
-
-    /// An operator wants everything tried again.
-    pub fn retry(&mut self) {
-        self.writes.retry_now();
-        self.git.wait.retry_now();
-        self.git.look_again();
     }
 
     /// Every node that was asked to be born.
@@ -223,7 +152,6 @@ impl ClusterManager {
 
     pub(super) fn facts<'a>(&'a self, uuid: Uuid, read: &Read, name: Option<&str>, now: Now) -> Facts<'a> {
         let replica = self.fleet.config();
-        let cluster = &self.clusters[&uuid];
         let object = replica.object(uuid);
         let record = read.recorded();
         let account = |account: Account| {
@@ -233,10 +161,6 @@ impl ClusterManager {
             Some(AccountObject { is_account: object.is_member_of(known::class::EDGE_SERVICE_ACCOUNT), name })
         };
         let configured = read.config.as_ref().and_then(|config| config.as_ref().ok());
-        let rendered = cluster.rendered.as_ref().map(|rendered| match &rendered.repo {
-            Ok(repo) => Ok(WantedRepository { self_link: repo.self_link.clone() }),
-            Err(reason) => Err(reason.clone()),
-        });
         Facts {
             cluster: uuid,
             organisation: &self.settings.organisation,
@@ -252,42 +176,10 @@ impl ClusterManager {
             account_removals: self.accounts.removals(&self.fleet, uuid),
             name_taken_by: configured.and_then(|config| self.name_taken_by(uuid, &config.name)),
             pins: self.fleet.pins(uuid),
-            wanted: rendered,
+            wanted: self.repositories.wanted(uuid),
             repository: Repository::Behind,
             principals: self.principals.state(uuid, now),
             edge: self.fleet.edge_left(uuid, name, now),
-        }
-    }
-
-    pub(super) fn repository(&self, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
-        let cluster = &self.clusters[&uuid];
-        let wanted = cluster.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
-        match &cluster.git.state {
-            Repository::Failed(_) if cluster.git.wait.is_over(now) => Repository::Behind,
-            Repository::Written | Repository::Held if cluster.git.written.as_ref() != wanted => Repository::Behind,
-            Repository::Held if !must_wait => Repository::Behind,
-            other => other.clone(),
-        }
-    }
-
-    /// Renders what the repository shall hold, unless that is known.
-    pub(super) fn render_repository(&mut self, uuid: Uuid, read: &Read) {
-        let Some(Ok(config)) = &read.config else { return };
-        let cluster = &self.clusters[&uuid];
-        if cluster.rendered.as_ref().is_some_and(|rendered| rendered.spec == *config) {
-            return;
-        }
-        let repo =
-            cluster_repo::render(uuid, config, self.fleet.catalog(), &self.settings.cluster, self.fleet.pins(uuid));
-        let repo = repo.map(Arc::new).map_err(|error| error.to_string());
-        let chart = cluster_repo::chart(config, self.fleet.catalog());
-        let source = self.fleet.catalog().chart(chart).ok().and_then(|template| template.source);
-        let after: BTreeSet<Uuid> = source.into_iter().chain([chart]).collect();
-        let before = self.clusters[&uuid].rendered_from.clone();
-        self.set_dependencies(uuid, &before, &after);
-        if let Some(cluster) = self.clusters.get_mut(&uuid) {
-            cluster.rendered_from = after;
-            cluster.rendered = Some(RenderedRepo { spec: config.clone(), repo });
         }
     }
 
@@ -339,8 +231,10 @@ impl ClusterManager {
         match &decision.action {
             Some(Action::Write(_)) if !cluster.writes.is_over(now) => {}
             Some(Action::Write(writes)) => self.submit(uuid, writes.clone(), now),
-            Some(Action::WriteRepository) => self.write_repository(uuid, must_wait, now),
-            Some(Action::CloseRepository) => self.git_work(uuid, None, GitAction::Close),
+            Some(Action::WriteRepository) => {
+                self.effects.extend(self.repositories.write(&self.fleet, uuid, must_wait, now));
+            }
+            Some(Action::CloseRepository) => self.effects.extend(self.repositories.close(uuid)),
             Some(Action::AllowPrincipals(allowed)) => {
                 let recorded = read.recorded().and_then(|record| record.spec.as_ref());
                 let work = recorded.and_then(|spec| self.principals.allow(uuid, &spec.name, *allowed));
@@ -349,25 +243,6 @@ impl ClusterManager {
             None if !cluster.writes.is_over(now) => {}
             None => self.report_status(uuid, decision, read, name, now),
         }
-    }
-
-    fn write_repository(&mut self, uuid: Uuid, hold: bool, now: Now) {
-        let cluster = &self.clusters[&uuid];
-        let rendered = cluster.rendered.as_ref().filter(|_| cluster.git.wait.is_over(now));
-        let (Some(RenderedRepo { spec, repo: Ok(repo) }), Some(store)) = (rendered, self.fleet.config().store()) else {
-            return;
-        };
-        let (path, repo) = (cluster_path(&spec.name), Arc::clone(repo));
-        let files = repo.files.clone();
-        self.git_work(uuid, Some(repo), GitAction::Write { path, store, files, hold });
-    }
-
-    fn git_work(&mut self, uuid: Uuid, repo: Option<Arc<ClusterRepo>>, action: GitAction) {
-        let Some(cluster) = self.clusters.get_mut(&uuid).filter(|cluster| cluster.git.under_way.is_none()) else {
-            return;
-        };
-        cluster.git.under_way = Some(repo);
-        self.effects.push(Effect::Git(GitWork { cluster: uuid, action }));
     }
 
     fn report_status(&mut self, uuid: Uuid, decision: &Decision, read: &Read, name: Option<&str>, now: Now) {
@@ -439,6 +314,7 @@ impl ClusterManager {
         let chart = if known_sync.is_none() { self.missing_chart(uuid, read) } else { None };
         let (wave, waiting) = (self.deployments.wave(uuid).into(), self.deployments.rollout_report(uuid));
         let deployments = self.deployments.count(uuid);
+        let repository = self.repositories.report(uuid);
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let before = self.devices.get(uuid);
         let since = before.filter(|device| device.setup.state == state).map_or(now.wall, |device| device.setup.since);
@@ -451,7 +327,7 @@ impl ClusterManager {
             namespace: spec.map(|spec| spec.namespace.clone()).unwrap_or_default(),
             setup: Setup { state, step: decision.step, reason, since },
             git_url: published.then(|| cluster_repo::url(&self.settings.cluster, &name)),
-            git_commit: cluster.git.commit.clone(),
+            git_commit: self.repositories.commit(uuid).map(str::to_owned),
             sync_alive,
             sync_since,
             desired,
@@ -459,12 +335,7 @@ impl ClusterManager {
             join,
             bootstrap,
             identity: read.identity.report(),
-            rollout: RolloutReport {
-                wave,
-                repository: cluster.settling.waits.clone(),
-                unsettled: cluster.settling.unsettled.clone(),
-                ..waiting
-            },
+            rollout: RolloutReport { wave, repository: repository.waits, unsettled: repository.unsettled, ..waiting },
             name,
         };
         if before.map(|device| device.setup.state) != Some(state) {
@@ -512,7 +383,6 @@ impl ClusterManager {
         self.flux_sources.forget(uuid);
         self.principals.forget(uuid);
         self.accounts.forget(uuid);
-        self.set_dependencies(uuid, &cluster.rendered_from, &BTreeSet::new());
         self.fleet.remove_accounts(uuid);
         if let Some(deadline) = cluster.deadline {
             self.deadlines.remove(&(deadline, uuid));

@@ -71,10 +71,9 @@ impl ClusterManager {
         self.fleet.rebuild();
         self.api.forget_tokens();
         self.enrolment.forget_entries();
-        self.repositories = crate::rollout::Rollout::default();
+        self.repositories.start_again();
         self.on_script(None);
         self.deployments.clear();
-        self.dependents.clear();
         self.accounts.clear();
         self.flux_sources.clear();
         self.requests.forget_clusters();
@@ -93,6 +92,7 @@ impl ClusterManager {
         self.adopt_left_repositories();
         self.shared.rebuild(&self.fleet);
         self.deployments.retain(|uuid| self.clusters.contains_key(uuid));
+        self.repositories.retain(|uuid| self.clusters.contains_key(uuid));
         self.principals.rebuild(|uuid| self.clusters.contains_key(uuid));
         self.attestation_policy.retain(|uuid| self.clusters.contains_key(uuid));
         self.effects.extend(self.bootstrap_grants.retain(|uuid| self.clusters.contains_key(uuid)));
@@ -187,6 +187,7 @@ impl ClusterManager {
         let fresh = || Cluster::new(retry, seed);
         if let Vacant(place) = self.clusters.entry(uuid) {
             place.insert(fresh());
+            self.repositories.add(uuid);
             self.read_rollout(uuid);
             self.effects.extend(self.enrolment.allow(&self.fleet, uuid, true));
         }
@@ -240,7 +241,7 @@ impl ClusterManager {
         match affected {
             Affected::Chart(object) | Affected::Repository(object) => {
                 self.dirty.extend(self.deployments.on_template(object));
-                for cluster in self.dependents.get(&object).cloned().unwrap_or_default() {
+                for cluster in self.repositories.dependents(object) {
                     self.mark_repository(cluster);
                 }
             }
@@ -256,25 +257,23 @@ impl ClusterManager {
 
     /// The repository of a cluster is to be rendered again.
     fn mark_repository(&mut self, cluster: Uuid) {
-        self.repositories.unknown(cluster);
-        if let Some(known) = self.clusters.get_mut(&cluster) {
-            known.rendered = None;
-            self.dirty.insert(cluster);
-        }
+        self.repositories.mark(cluster);
+        self.dirty.insert(cluster);
     }
 
-    /// Notes from which objects a cluster's repository is rendered.
-    pub(super) fn set_dependencies(&mut self, cluster: Uuid, before: &BTreeSet<Uuid>, after: &BTreeSet<Uuid>) {
-        for object in before.symmetric_difference(after) {
-            let of_object = self.dependents.entry(*object).or_default();
-            if after.contains(object) {
-                of_object.insert(cluster);
-            } else {
-                of_object.remove(&cluster);
-            }
-            if of_object.is_empty() {
-                self.dependents.remove(object);
-            }
+    /// Takes over what ConfigDB says of a cluster's rollout; what cannot be read says nothing. Of what is not a cluster nothing could ever settle, so it has no wave.
+    fn read_rollout(&mut self, uuid: Uuid) {
+        if !self.clusters.contains_key(&uuid) {
+            return;
         }
+        let entry = self.fleet.config().document::<EdgeClusterRollout>(uuid).unwrap_or_else(|error| {
+            tracing::warn!(cluster_id = %uuid, error = %error, "EdgeClusterRollout cannot be read; the cluster is in the last wave");
+            None
+        });
+        let EdgeClusterRollout { wave, pins } = entry.unwrap_or_default();
+        self.fleet.set_pins(uuid, pins);
+        self.dirty.insert(uuid);
+        self.dirty.extend(self.deployments.set_wave(uuid, wave));
+        self.dirty.extend(self.repositories.set_wave(uuid, wave));
     }
 }

@@ -10,11 +10,12 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::cluster::Published;
-use super::rollout::Evaluated;
+use super::cluster::{Published, Read};
+use crate::controllers::cluster_repositories::Evaluated;
 use crate::controllers::deployments::{Outcome, Target};
 use crate::controllers::enrolment::{IdentityEntries, Served};
 use crate::controllers::flux_sources::Commits;
+use crate::rollout::Blocker;
 use crate::setup::{self, Account, Facts};
 
 impl ClusterManager {
@@ -38,12 +39,14 @@ impl ClusterManager {
         for account in Account::ALL {
             self.fleet.add_account(account.uuid(uuid, read.recorded()), uuid);
         }
-        self.render_repository(uuid, &read);
+        if let Some(Ok(config)) = &read.config {
+            self.repositories.render(&self.fleet, uuid, config);
+        }
         if let Some(name) = &name {
             self.fleet.give_up(name, now);
         }
         let blocker = self.repository_blocker(uuid, &read);
-        let repository = self.repository(uuid, blocker.is_some(), now);
+        let repository = self.repositories.state(uuid, blocker.is_some(), now);
         let facts = Facts { repository: repository.clone(), ..self.facts(uuid, &read, name.as_deref(), now) };
         let decision = setup::decide(&facts);
         let Some(state) = decision.state else {
@@ -66,8 +69,10 @@ impl ClusterManager {
         if let Some(name) = name.as_ref().filter(|_| !deleting) {
             self.send_commits(uuid, name, now);
         }
-        let settling = Evaluated { repository, reason: decision.reason.as_deref(), blocker };
-        self.settle_repository(uuid, name.as_deref().filter(|_| !deleting), &read, settling, now);
+        let has_status = read.status.is_some();
+        let evaluated = Evaluated { repository, reason: decision.reason.as_deref(), blocker, has_status };
+        let target = (uuid, name.as_deref().filter(|_| !deleting));
+        self.dirty.extend(self.repositories.settle(&self.fleet, &self.devices, target, &evaluated, now));
         let policy =
             name.as_ref().map(|name| self.attestation_policy.reconcile(&self.fleet, (uuid, name), deleting, now));
         let (join, policy) = policy.unwrap_or_default();
@@ -79,6 +84,14 @@ impl ClusterManager {
         let told = Published { state, decision, deployments, join, bootstrap };
         self.tell(uuid, &read, told, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
+    }
+
+    /// What a cluster's repository would have to wait for if it shall hold something else. What is set up waits; what is new, and what was changed itself, does not: somebody
+    /// wants that on this cluster.
+    fn repository_blocker(&self, uuid: Uuid, read: &Read) -> Option<Blocker> {
+        let (Some(record), Some(Ok(config))) = (read.recorded(), &read.config) else { return None };
+        let is_set_up = setup::is_set_up_for(record, config, self.fleet.pins(uuid));
+        self.repositories.blocker(uuid).filter(|_| is_set_up)
     }
 
     /// Brings the record of a cluster's identities up to date, or answers it. True: something is being recorded.
@@ -133,7 +146,7 @@ impl ClusterManager {
         let others = self.other_sources(uuid);
         let Some(cluster) = self.clusters.get(&uuid) else { return };
         let charts = self.shared.commit(known::repository::HELM_CHARTS);
-        let commits = Commits { repository: cluster.git.commit.as_deref(), charts, others };
+        let commits = Commits { repository: self.repositories.commit(uuid), charts, others };
         let node = cluster.expecting.as_ref();
         let command = self.flux_sources.reconcile(&self.fleet, (uuid, name), node, commits, now);
         self.effects.extend(command);
@@ -142,7 +155,7 @@ impl ClusterManager {
     /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from.
     fn other_sources(&self, uuid: Uuid) -> Others {
         let mut objects = self.deployments.rendered_from(uuid);
-        objects.extend(self.clusters.get(&uuid).into_iter().flat_map(|cluster| &cluster.rendered_from));
+        objects.extend(self.repositories.rendered_from(uuid));
         let commit = |object: Uuid| self.shared.commit(object)?.parse().ok();
         let told = objects
             .into_iter()
@@ -156,12 +169,12 @@ impl ClusterManager {
         let away =
             name.filter(|_| deleting || self.deployments.blocks_others(uuid)).and_then(|name| self.fleet.away_at(name));
         let given_up = name.and_then(|name| self.fleet.give_up_at(name));
-        let settles = name.filter(|_| self.repositories.holds_up(uuid)).and_then(|name| self.flux_away_at(uuid, name));
+        let settles = name.and_then(|name| self.repositories.settles_at(&self.fleet, uuid, name));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let waits = [
             cluster.writes.until(),
             cluster.status_at,
-            cluster.git.wait.until(),
+            self.repositories.next_deadline(uuid),
             self.deployments.next_deadline(uuid),
             self.principals.next_deadline(uuid),
             self.accounts.next_deadline(uuid),

@@ -29,7 +29,7 @@ mod shared_repositories;
 
 use super::*;
 use crate::bootstrap::{BootstrapGrant, OfferedToken};
-use crate::event::{GitAction, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork};
+use crate::event::{GitAction, GitOutcome, GitResult, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork};
 use crate::git_address::GitAddress;
 use access::rate::Rate;
 use git_hosting::repositories::RepositoryFiles;
