@@ -408,6 +408,24 @@ describe("console", { concurrency: false }, () => {
     });
   }
 
+  scenario("an alert is acknowledged, and everybody sees by whom", async () => {
+    // A second monitor of the cluster, which dies.
+    const monitor = new EdgeNode(factory.brokerPort, "ACME-Press_Shop", "Monitor");
+    await monitor.start([], 7);
+    monitor.die();
+    const page = await open("/alerts");
+    await signIn(page, tokens.operator);
+    await page.getByRole("button", { name: /^Acknowledge Offline of Press_Shop/ }).first().click();
+    await page.getByLabel("Note").fill("on my way");
+    await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+    await page.getByRole("row", { name: /Press_Shop.*operator.*on my way/ }).waitFor();
+    const [alert] = (await factory.rows("alerts")).filter((row) => row.acknowledged !== null);
+    assert.deepEqual([alert.acknowledged.by, alert.acknowledged.note], ["console/token:operator", "on my way"]);
+    await page.getByRole("button", { name: /^Withdraw the acknowledgement/ }).click();
+    await page.getByRole("button", { name: /^Acknowledge Offline of Press_Shop/ }).first().waitFor();
+    await page.close_checked();
+  });
+
   scenario("the loss of the broker shows a band, and its return ends it", async () => {
     const page = await open("/", { url: await factory.behindRelay() });
     await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor();

@@ -173,7 +173,8 @@ function Editor({ object, application }: { object: string; application: string }
   return (
     <>
       <Head title={heading} above={above} actions={canWrite && known.etag !== null && <button class="danger-quiet" onClick={() => (deleting.value = true)}><Icon name="trash" /> Delete</button>}>
-        <Facts facts={[["Object", <a href={link(["config", object])}><Text of={name} longest={60} /></a>], ["Revision", live?.revision ?? (computed ? "computed" : "not written yet")], ["About", typeof schema.description === "string" && <Text of={schema.description} longest={400} />]]} />
+        <Facts facts={[["Object", <a href={link(["config", object])}><Text of={name} longest={60} /></a>], ["Revision", live?.revision ?? (computed ? "computed" : "not written yet")]]} />
+        {typeof schema.description === "string" && <p class="note"><Text of={schema.description} longest={400} /></p>}
       </Head>
       {changed && dirty && !["sent", "done"].includes(outcome?.state ?? "") && <Conflict draft={known} theirs={live} resolve={(next) => (draft.value = next)} />}
       {formed && <Tabs chosen={tab} tabs={[{ id: "form", title: "Form" }, { id: "text", title: "Text" }]} />}

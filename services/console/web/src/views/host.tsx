@@ -58,7 +58,8 @@ function Decide({ row }: { row: HostRow }) {
   const differing = row.pcrs.filter((pcr) => pcr.verdict === "differs").map((pcr) => pcr.register);
   return (
     <Card title="Decide">
-      <p>A change of the policy is signed with a key that only your machine has. Run the command there. <a href={link(["policy", row.cluster])}>Try another policy</a> first: it shows which hosts it would admit.</p>
+      <p>A change of the policy is signed with a key that only your machine has. Run the command there.</p>
+      <p><a href={link(["policy", row.cluster])}>Try another policy first</a></p>
       <Command why="Approve this host, after you have compared its endorsement key with the machine:" line={commands.approveHost(row.cluster, row.name, /control/.test(row.role))} />
       {differing.length > 0 && <Command why={`Allow what it has quoted in register ${differing.join(", ")}:`} line={commands.capture(row.cluster, row.name, differing)} />}
       <Command why="Revoke it: it cannot join or open its disk again." line={commands.revokeHost(row.cluster, row.name)} />
