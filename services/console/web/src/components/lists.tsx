@@ -62,7 +62,6 @@ export function DeploymentTable({ rows, of }: { rows: readonly DeploymentRow[]; 
 
 const ALERTS: Column<AlertRow>[] = [
   { title: "Alert", cell: (row) => <Text of={row.alert} longest={60} /> },
-  health(),
   since(),
   { title: "Cluster", cell: (row) => <Text of={row.cluster} longest={40} /> },
   { title: "Node", cell: (row) => <Text of={row.node} longest={60} /> },
