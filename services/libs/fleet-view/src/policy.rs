@@ -208,6 +208,7 @@ mod tests {
             bank: PcrBank::Sha256,
             pcrs: [("4".to_owned(), rule(value, false)), ("1".to_owned(), rule("00", true))].into(),
             boot: None,
+            local_unlock: None,
             lock: PcrLock { pcr: 15, before: None, after: None },
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,
