@@ -43,6 +43,11 @@ fn the_package_brings_the_program_its_units_and_what_they_need() {
     for (directory, setting) in settings {
         assert!(file(&format!("{directory}/sparkfleet-bootstrapper.conf")).contains(setting), "{directory}");
     }
+    // The network of pods that the documentation names.
+    let network = file("usr/share/sparkfleet/network/flannel.yaml");
+    let images: Vec<&str> = network.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
+    let guide = std::fs::read_to_string(root.join("docs/bootstrapper.md")).unwrap();
+    assert!(images.len() == 3 && images.iter().all(|image| guide.contains(image)), "{images:?}");
     // Nothing is enabled or started by the installation: a machine joins because somebody says so.
     let scripts = [file("DEBIAN/postinst"), file("DEBIAN/prerm")].concat();
     assert!(!scripts.contains("enable ") && !scripts.contains("systemctl start"), "{scripts}");

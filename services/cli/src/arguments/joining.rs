@@ -240,8 +240,8 @@ pub struct CaptureArguments {
 /// `sparkfleet host init`.
 #[derive(Debug, Clone, Args)]
 pub struct InitArguments {
-    /// UUID of its state disk, as the host logs it
-    pub host: Uuid,
+    /// UUID of its state disk, or the name that it asks for; by default the only host that waits
+    pub host: Option<String>,
     /// Cluster name or UUID
     #[arg(long)]
     pub cluster: String,
@@ -268,8 +268,8 @@ pub struct InitArguments {
 /// `sparkfleet host recover`.
 #[derive(Debug, Clone, Args)]
 pub struct RecoverArguments {
-    /// UUID of its state disk, as the host logs it
-    pub host: Uuid,
+    /// UUID of its state disk, or its name; by default the only member that waits
+    pub host: Option<String>,
     /// Cluster name or UUID
     #[arg(long)]
     pub cluster: String,

@@ -30,7 +30,7 @@ use sparkplug_mqtt::{Clock, HostHandle};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{attestation_policy, signer};
+use super::{attestation_policy, signer, waiting};
 use crate::arguments::joining::{InitArguments, RecoverArguments};
 use crate::client::{self, Client, Scope, mqtt_config};
 use crate::look_up;
@@ -51,8 +51,8 @@ pub async fn init(arguments: InitArguments) -> anyhow::Result<()> {
         let error = anyhow!("{} is there already; --force replaces it", kubeconfig.display());
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    let place = Place::find(host, &wanted, trust, &options).await?;
-    let cluster = place.cluster.clone();
+    let place = Place::find(host.as_deref(), &[Kind::Join, Kind::Init], &wanted, trust, &options).await?;
+    let (cluster, host) = (place.cluster.clone(), place.host);
     let parameters = init_parameters(parameters.as_deref(), name, &cluster, host)?;
     let result_key = ResultKey::generate(Suite::XWing, entropy()?);
     let task = Task::Init { parameters: Box::new(parameters), result_key: Box::new(result_key) };
@@ -75,8 +75,8 @@ pub async fn init(arguments: InitArguments) -> anyhow::Result<()> {
 /// As documented for the exit codes.
 pub async fn recover(arguments: RecoverArguments) -> anyhow::Result<()> {
     let RecoverArguments { host, cluster: wanted, trust, options } = arguments;
-    let place = Place::find(host, &wanted, trust, &options).await?;
-    let cluster = place.cluster.clone();
+    let place = Place::find(host.as_deref(), &[Kind::Rejoin, Kind::Recover], &wanted, trust, &options).await?;
+    let (cluster, host) = (place.cluster.clone(), place.host);
     speak(Administrator::new(&place, Task::Recover)?, &options).await?;
     let value = json!({ "cluster": cluster, "disk": host });
     let lines = || {
@@ -90,6 +90,8 @@ pub async fn recover(arguments: RecoverArguments) -> anyhow::Result<()> {
 
 /// Where a host is to become a member, and by what it is judged.
 struct Place {
+    /// Its state disk.
+    host: Uuid,
     uuid: Uuid,
     cluster: String,
     policy: AttestationPolicy,
@@ -99,7 +101,13 @@ struct Place {
 }
 
 impl Place {
-    async fn find(host: Uuid, wanted: &str, trust: Option<PathBuf>, options: &Options) -> anyhow::Result<Self> {
+    async fn find(
+        host: Option<&str>,
+        kinds: &[Kind],
+        wanted: &str,
+        trust: Option<PathBuf>,
+        options: &Options,
+    ) -> anyhow::Result<Self> {
         let client = Client::open(options, Scope::Config).await?;
         let found = look_up::cluster_entry(&client.fleet, wanted)
             .and_then(|(uuid, entry)| Ok((uuid, entry.name, attestation_policy::current(&client.fleet, uuid)?)));
@@ -118,8 +126,9 @@ impl Place {
             .with_context(|| format!("the attestation policy of {cluster}"))
             .map_err(|error| exit::with_code(exit::REFUSED, error))?;
         let group = organisation.join_group(&configdb_schema::ClusterName::new(cluster.clone())?);
+        let host = waiting::find(host, &group, kinds, options).await?;
         let address = Address::of_disk(group, host);
-        Ok(Self { uuid, cluster, policy, revision: entry.revision, address, trust: directory })
+        Ok(Self { host, uuid, cluster, policy, revision: entry.revision, address, trust: directory })
     }
 }
 

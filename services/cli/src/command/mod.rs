@@ -32,4 +32,5 @@ pub mod signer;
 pub mod status;
 pub mod token;
 pub mod trust;
+mod waiting;
 pub mod write;

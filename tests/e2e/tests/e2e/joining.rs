@@ -284,7 +284,7 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     cli.json_with(&["policy", "set", CLUSTER, "-"], &policy(other)).await;
 
     let administrator = ["--cluster", CLUSTER, "--trust", &own, "--timeout", "2m"];
-    let init = [&["host", "init", &disk, "--name", NAME, "--kubeconfig", &kubeconfig], &administrator[..]].concat();
+    let init = [&["host", "init", NAME, "--name", NAME, "--kubeconfig", &kubeconfig], &administrator[..]].concat();
     // The registers that the host showed stand before the refusal.
     let refused = cli.run(&init).await;
     let found = refused.stderr.lines().find_map(|line| line.strip_prefix("  4: ")).unwrap().to_owned();
@@ -301,7 +301,7 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     cli.run(&init).await.refused(5, "is there already");
 
     machine.reboot().await;
-    let recovered = cli.json(&[&["host", "recover", &disk], &administrator[..]].concat()).await;
+    let recovered = cli.json(&[&["host", "recover", NAME], &administrator[..]].concat()).await;
     assert_eq!(recovered["disk"], disk.as_str(), "{recovered}");
     let secrets = [secrets(Path::new(&trust)), secrets(&machine.directory)].concat();
     assert!(secrets.len() >= 5, "{}", secrets.len());

@@ -39,6 +39,8 @@ pub struct Factory {
     pub uki: Uki,
     pub manufacturer: Manufacturer,
     firmware: Firmware,
+    /// Its members may open their disk by their TPM.
+    pub has_local_unlock: bool,
     started: Instant,
     story: &'static str,
 }
@@ -59,7 +61,16 @@ impl Factory {
         );
         let image = Image::build(&program::bootstrapper_with("release"), &configuration);
         let uki = image.uki("uki", "", firmware == Firmware::SecureBoot);
-        let factory = Self { site, image, uki, manufacturer: Manufacturer::new(), firmware, started, story };
+        let factory = Self {
+            site,
+            image,
+            uki,
+            manufacturer: Manufacturer::new(),
+            firmware,
+            has_local_unlock: false,
+            started,
+            story,
+        };
         factory.say("factory and image are there");
         factory
     }
@@ -83,8 +94,11 @@ impl Factory {
         // Somebody has to be enrolled, or nobody could fulfil it.
         let mut list = vec![json!({ "ek": "5e".repeat(31) + "01", "host": "elsewhere" })];
         list.extend(enrolled.iter().map(of));
-        let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
+        let mut policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
             "endorsement": { "require": "both", "manufacturers": self.manufacturer.certificates(), "enrolled": list } });
+        if self.has_local_unlock {
+            policy["localUnlock"] = json!({});
+        }
         self.site.set_policy(&policy).await;
     }
 

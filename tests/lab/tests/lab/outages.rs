@@ -2,7 +2,7 @@
 
 use lab::machine::Firmware;
 
-use crate::factory::{Factory, assert_locked};
+use crate::factory::{Factory, ZERO, assert_locked, assert_runs_on_its_disk};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes; make lab"]
@@ -44,4 +44,30 @@ async fn a_member_that_boots_without_its_broker_waits_with_a_closed_disk_and_com
     factory.say("the machine waits, its disk is closed");
     factory.site.broker.restart();
     factory.back(&machine).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; make lab"]
+async fn a_member_without_anybody_comes_back_by_its_tpm_and_with_another_image_it_does_not() {
+    let mut factory = Factory::start("nobody there", Firmware::Plain).await;
+    factory.has_local_unlock = true;
+    let mut machine = factory.member("cell-2").await;
+    machine.until("have a second key", "cryptsetup luksDump /dev/disk/by-id/virtio-state", |text| {
+        text.contains("sparkfleet-tpm2")
+    });
+    machine.power_cut();
+    factory.site.broker.kill();
+    machine.power_on(&factory.uki, None);
+    machine.until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
+    assert_runs_on_its_disk(&machine);
+    factory.say("the machine is back, and nobody answered it");
+    factory.site.broker.restart();
+    factory.host(&machine, "heard again", |row| row["state"] == "member" && row["kind"] == "renew").await;
+
+    let other = factory.image.uki("other", "lab.other=1", false);
+    machine.shut_down();
+    factory.site.broker.kill();
+    machine.power_on(&other, None);
+    machine.until_journal("be given nothing", |text| text.contains("the second key is not given out"));
+    assert_locked(&machine);
 }
