@@ -34,6 +34,15 @@ impl Bench {
         bench
     }
 
+    /// The same, with this UUID.
+    pub fn with_uuid(uuid: Uuid) -> Self {
+        Self { uuid: Some(uuid), ..Self::new() }
+    }
+
+    pub fn root(&self) -> &std::path::Path {
+        self.root.path()
+    }
+
     fn at(&self, path: &str) -> PathBuf {
         self.root.path().join(path)
     }

@@ -14,7 +14,7 @@ use bootstrapper::Ending;
 use bootstrapper::adapters::simulated::SimulatedHost;
 use bootstrapper::adapters::tpm::TpmAttester;
 use bootstrapper::config::{AttestationConfig, RenewalConfig};
-use bootstrapper::platform::{Attester as _, DiskFound, Mark, StateDisk as _};
+use bootstrapper::platform::{Attester as _, DiskFound, Mark, Platform, StateDisk as _};
 use join_attestation::event_log::Event;
 use join_attestation::{EventLog, Hash, Policy, TpmVerifier};
 use join_protocol::attestation::{HostKeys, Verifier as _};
@@ -491,4 +491,40 @@ async fn the_tpm_gives_out_the_second_key_of_a_disk_after_the_same_boot_before_t
     attester.unseal(&sealed).unwrap_err();
     assert_eq!(attester.is_sealed_to(&sealed, &selection), Ok(false));
     attester.keys().unwrap();
+}
+
+#[tokio::test]
+async fn a_member_with_a_second_key_comes_back_when_nobody_answers_and_is_renewed_when_somebody_does() {
+    let (broker, mut machine) = (Mosquitto::start(), Machine::new(1));
+    let (disk, bench) = (machine.disk, Bench::with_uuid(machine.disk));
+    let mut service = TestIssuer::join_service(Variant::Tpm2, Box::new(verifier(&[&machine])));
+    service.local_unlock = Selection::new(Bank::Sha256, [4, 11]);
+    let mut site = Site::start(&broker, vec![service]);
+    let start = |machine: &Machine, within_ms| {
+        let platform = machine.rest.platform();
+        let (attester, disk) = (Box::new(machine.attester()), Box::new(bench.disk()));
+        let platform = Platform { attester, disk, root: bench.root().to_owned(), ..platform };
+        let mut config = config(&broker, bench.root(), "edge-1");
+        config.timeouts.local_unlock_ms = within_ms;
+        Running::start(config, platform)
+    };
+    let running = start(&machine, 60_000);
+    site.until("the member", |site| site.state(disk) == "member").await;
+    assert_eq!((running.stop().await, site.node(disk).unwrap().last_error.clone()), (Ending::Member, None));
+    assert!(bench.disk().sealed_key().await.unwrap().is_some());
+
+    machine.reboot();
+    bench.reboot();
+    let service = site.issuers.pop().unwrap();
+    let running = start(&machine, 100);
+    site.until("a member that asks whether it still may", |site| {
+        site.node(disk).is_some_and(|node| node.kind == "renew" && node.attempts > 1)
+    })
+    .await;
+    assert_eq!(service.tickets, 1, "nobody gave it a key");
+    // Who judges the renewal sees the lock register with the id of this cluster.
+    site.issuers.push(service);
+    site.until("the renewal", |site| site.state(disk) == "member").await;
+    assert_eq!((running.stop().await, site.issuers[0].tickets), (Ending::Member, 2));
+    assert!(bench.disk().sealed_key().await.unwrap().is_some(), "it may keep its second key");
 }
