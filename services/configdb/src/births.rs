@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use configdb_contract::command::device_id;
+use configdb_contract::node::Applications;
 use configdb_contract::{ConfigNode, RequestResult, entry, names};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
+use configdb_schema::known;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::payload::{Dialect, Form, metric_bytes};
-use sparkplug::{Metric, TypedMetrics};
+use sparkplug::{Metric, Properties, TypedMetrics, Value};
 use uuid::Uuid;
 
 use crate::model::{Model, Object};
@@ -24,6 +26,7 @@ pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>, alert: O
         store: Some(model.identity()),
         epoch: model.epoch(),
         timelines: model.timelines().clone(),
+        applications: applications(model),
         message_bytes_max: Some(model.limits().message_bytes_max as u64),
         last_request: last.cloned(),
         revision: model.revision(),
@@ -36,6 +39,10 @@ pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>, alert: O
 /// The number of objects as it is told before a turn that gives birth: a birth of the node that falls into the turn must not announce fewer objects than follow.
 pub(crate) fn objects_metric(objects: usize) -> Metric {
     Metric::new(names::CONFIG_OBJECTS, objects as u64)
+}
+
+fn applications(model: &Model) -> Applications {
+    Applications(model.applications().map(|(slug, application)| (slug.clone(), application)).collect())
 }
 
 /// What an operator has to do something about.
@@ -51,17 +58,43 @@ pub(crate) fn timelines_metric(model: &Model) -> Metric {
 /// What follows the data of each turn.
 pub(crate) fn revision_metrics(model: &Model) -> Vec<Metric> {
     vec![
+        Metric::new(names::CONFIG_APPLICATIONS, applications(model).to_string()),
         Metric::new(names::CONFIG_EPOCH, model.epoch()),
         Metric::new(names::CONFIG_REVISION, model.revision()),
         objects_metric(model.object_count()),
     ]
 }
 
-/// The metrics of an object's device.
+/// The metrics of an object's device: what the object has. An entry that comes makes a birth necessary, one that goes is null until the next birth.
 pub(crate) fn object_metrics(model: &Model, uuid: Uuid, object: &Object) -> Vec<Metric> {
-    let mut metrics = vec![registration_metric(uuid, object), membership_metric(object)];
+    let mut metrics = widest_metrics(model, uuid, object);
+    metrics.retain(|metric| metric.value.is_some());
+    metrics
+}
+
+/// The metrics of a device that had an entry under every application once: its largest birth.
+pub(crate) fn widest_metrics(model: &Model, uuid: Uuid, object: &Object) -> Vec<Metric> {
+    let mut metrics =
+        vec![name_metric(object), class_metric(object), registration_metric(uuid, object), membership_metric(object)];
     metrics.extend(model.applications().map(|(slug, application)| entry_metric(slug, application, object)));
     metrics
+}
+
+/// What people call an object.
+pub(crate) fn name(object: &Object) -> Option<String> {
+    let info = object.entries.get(&known::application::INFO)?;
+    let info: serde_json::Value = serde_json::from_str(&info.json).ok()?;
+    info.get("name")?.as_str().map(str::to_owned)
+}
+
+pub(crate) fn name_metric(object: &Object) -> Metric {
+    let described = Properties::described(&["Name of the object, from its entry Info."], true);
+    Metric::string(names::OBJECT_NAME, name(object).as_deref()).with_properties(described)
+}
+
+pub(crate) fn class_metric(object: &Object) -> Metric {
+    let described = Properties::described(&["Primary class of the object."], true);
+    Metric::new(names::OBJECT_CLASS, Value::Uuid(object.class.to_string().into())).with_properties(described)
 }
 
 pub(crate) fn registration_json(uuid: Uuid, object: &Object) -> String {
@@ -105,10 +138,4 @@ pub(crate) fn everything(model: &Model) -> impl Iterator<Item = NodeUpdate> {
         device: device_id(uuid),
         metrics: object_metrics(model, uuid, object),
     })
-}
-
-/// The births of all objects in another shape than before, without the death of any.
-pub(crate) fn everything_anew(model: &Model) -> NodeUpdate {
-    let births = model.live_objects().map(|(uuid, object)| (device_id(uuid), object_metrics(model, uuid, object)));
-    NodeUpdate::Reshape { devices: births.collect() }
 }

@@ -334,7 +334,7 @@ impl Model {
     }
 
     fn birth_bytes(&self, uuid: Uuid, object: &Object) -> usize {
-        births::birth_bytes(&births::object_metrics(self, uuid, object)) + HISTORY_BYTES
+        births::birth_bytes(&births::widest_metrics(self, uuid, object)) + HISTORY_BYTES
     }
 }
 

@@ -6,6 +6,7 @@
 mod requests;
 mod transactions;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use configdb_contract::command::device_id;
@@ -326,17 +327,10 @@ impl State {
                 }
             }
         }
-        // One rebirth of everything has what all others would tell, but for deaths.
-        let is_reshaped = all.iter().any(|(_, applied)| applied.publication == Publication::Everything);
         for (object, applied) in all {
             self.births += usize::from(applied.is_birth);
             self.commit.transactions.extend(applied.transaction);
-            if !is_reshaped || applied.publication == Publication::Died {
-                self.publish(object, applied.publication);
-            }
-        }
-        if is_reshaped {
-            self.data.push(Effect::Node(births::everything_anew(&self.model)));
+            self.publish(object, applied.publication);
         }
         Ok(())
     }
@@ -390,7 +384,6 @@ impl State {
         let device = device_id(object);
         let update = match publication {
             Publication::Nothing => return,
-            Publication::Everything => births::everything_anew(&self.model),
             Publication::Died => NodeUpdate::DeviceDeath { device },
             // An entry that is gone has no ETag any more.
             Publication::Changed(metrics) => NodeUpdate::Replace { device: Some(device), metrics },
@@ -448,6 +441,10 @@ impl State {
             Ok(_) if self.model.live_object(request.object).is_none() => "the object is gone".to_owned(),
             Ok(history) => {
                 let device = device_id(request.object);
+                let absent = self.absent_entries(request.object, &history);
+                if !absent.is_empty() {
+                    self.data.push(Effect::Node(NodeUpdate::Set { device: Some(device.clone()), metrics: absent }));
+                }
                 for past in history {
                     // An application that is gone has no metric that could carry its past.
                     if self.is_metric(&past.slug) {
@@ -464,7 +461,16 @@ impl State {
         self.refuse_unrecorded(&request.id, request.object, refusal, now);
     }
 
-    /// Whether objects have a metric of this name, so that it can be replayed.
+    /// Metrics of entries that an object does not have but had: the birth must hold what carries the past.
+    fn absent_entries(&self, object: Uuid, history: &[HistoryEntry]) -> Vec<Metric> {
+        let Some(present) = self.model.live_object(object) else { return Vec::new() };
+        let slugs: BTreeSet<&str> = history.iter().map(|past| &*past.slug).collect();
+        let applications = self.model.applications().filter(|(slug, _)| slugs.contains(&***slug));
+        let absent = applications.filter(|(_, application)| !present.entries.contains_key(application));
+        absent.map(|(slug, application)| births::entry_metric(slug, application, present)).collect()
+    }
+
+    /// Whether objects may have a metric of this name, so that it can be replayed.
     fn is_metric(&self, slug: &str) -> bool {
         slug == REGISTRATION_SLUG
             || slug == MEMBERSHIP_SLUG

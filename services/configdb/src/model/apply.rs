@@ -48,8 +48,6 @@ pub enum Publication {
     Died,
     /// These metrics of the object have other values.
     Changed(Vec<Metric>),
-    /// The births of all objects have another shape: an application came or went.
-    Everything,
 }
 
 /// A request that was carried out.
@@ -157,9 +155,6 @@ impl Model {
     }
 
     fn publication(&self, draft: &Draft) -> Publication {
-        if draft.application.is_some() {
-            return Publication::Everything;
-        }
         match (draft.was_live(), !draft.object.deleted) {
             (false, true) => Publication::Born,
             (true, false) => Publication::Died,
@@ -170,7 +165,12 @@ impl Model {
 
     fn changed_metrics(&self, draft: &Draft) -> Vec<Metric> {
         let mut metrics = Vec::new();
+        let name = draft.before.as_ref().and_then(births::name);
+        if name != births::name(&draft.object) {
+            metrics.push(births::name_metric(&draft.object));
+        }
         if draft.registration_changed() {
+            metrics.push(births::class_metric(&draft.object));
             metrics.push(births::registration_metric(draft.uuid, &draft.object));
         }
         if draft.membership_changed() {

@@ -267,15 +267,19 @@ fn create_application(model: &mut Model, uuid: Uuid, name: &str) -> Applied {
 }
 
 #[test]
-fn a_new_application_gets_a_slug_and_changes_every_birth() {
+fn a_new_application_gets_a_slug_and_objects_have_no_metric_of_it_before_an_entry() {
     let mut model = fresh(Limits::default());
     let custom = Uuid::from_u128(0xabc);
     let applied = create_application(&mut model, custom, "Shift plan");
-    assert_eq!(applied.publication, Publication::Everything);
+    assert_eq!(applied.publication, Publication::Born);
     assert_eq!(applied.transaction.unwrap().application, Some((custom, Some("Shiftplan".into()))));
     create_cluster(&mut model, CLUSTER);
-    let metrics = births::object_metrics(&model, CLUSTER, model.object(CLUSTER).unwrap());
-    assert!(metrics.iter().any(|m| &*m.name == "Shiftplan" && m.value.is_none()));
+    let names = |metrics: Vec<sparkplug::Metric>| metrics.iter().map(|m| m.name.to_string()).collect::<Vec<_>>();
+    let cluster = || model.object(CLUSTER).unwrap();
+    let born = names(births::object_metrics(&model, CLUSTER, cluster()));
+    assert_eq!(born[..2], ["Object/Class", "Registration"], "it has no name");
+    assert!(!born.contains(&"Shiftplan".to_owned()));
+    assert!(names(births::widest_metrics(&model, CLUSTER, cluster())).contains(&"Shiftplan".to_owned()));
     apply(&mut model, &put(custom).entry("Info", json!({"name": "Renamed"})));
     assert!(model.application("Shiftplan").is_some(), "a slug stays");
     let second = create_application(&mut model, Uuid::from_u128(0xabd), "Shift plan");
@@ -284,7 +288,7 @@ fn a_new_application_gets_a_slug_and_changes_every_birth() {
 }
 
 #[test]
-fn an_application_with_entries_cannot_be_deleted_and_one_without_changes_every_birth() {
+fn an_application_with_entries_cannot_be_deleted_and_one_without_can() {
     let mut model = fresh(Limits::default());
     let custom = Uuid::from_u128(0xabc);
     create_application(&mut model, custom, "Shifts");
@@ -293,7 +297,7 @@ fn an_application_with_entries_cannot_be_deleted_and_one_without_changes_every_b
     refused(&mut model, &put(custom).delete_object(), "Registration", "has an entry under it");
     apply(&mut model, &put(CLUSTER).delete("Shifts"));
     let gone = apply(&mut model, &put(custom).delete_object());
-    assert_eq!(gone.publication, Publication::Everything);
+    assert_eq!(gone.publication, Publication::Died);
     assert_eq!(model.application("Shifts"), None);
 }
 
@@ -355,7 +359,8 @@ fn a_class_below_application_makes_applications_only_while_it_has_no_members() {
     apply(&mut model, &put(OTHER).delete_object());
     apply(&mut model, &put(class).subclass_of([class::APPLICATION]));
     let applied = apply(&mut model, &put(Uuid::from_u128(0xd)).create_object(class, None));
-    assert_eq!(applied.publication, Publication::Everything);
+    assert_eq!(applied.publication, Publication::Born);
+    assert!(applied.transaction.unwrap().application.is_some());
 }
 
 #[test]
@@ -371,7 +376,7 @@ fn what_would_not_fit_a_message_is_refused_and_what_is_accepted_fits() {
     }
     assert!(bytes > 10_000, "the limit is used");
     let object = model.object(CLUSTER).unwrap();
-    assert!(births::birth_bytes(&births::object_metrics(&model, CLUSTER, object)) <= limits.message_bytes_max);
+    assert!(births::birth_bytes(&births::widest_metrics(&model, CLUSTER, object)) <= limits.message_bytes_max);
     let mut applications = 0_u32;
     let refusal = loop {
         let uuid = Uuid::from_u128(0x1000 + u128::from(applications));

@@ -10,6 +10,8 @@ pub const CONFIG_EPOCH: &str = "Config/Epoch";
 pub const CONFIG_TIMELINES: &str = "Config/Timelines";
 /// Node, UInt64: number of objects that are born.
 pub const CONFIG_OBJECTS: &str = "Config/Objects";
+/// Node, String ([`crate::node::Applications`]): the applications that objects can have entries under.
+pub const CONFIG_APPLICATIONS: &str = "Config/Applications";
 /// Node, UInt64: no message of the node is larger.
 pub const CONFIG_MESSAGE_BYTES_MAX: &str = "Config/Max_Message_Bytes";
 /// Node, String: what an operator has to do something about, such as a disk without room; null: nothing.
@@ -48,6 +50,11 @@ pub const HISTORY_REPLAY: &str = "History/Replay";
 pub const HISTORY_APPLICATION: &str = "History/Application";
 /// Command, UInt64: at most so many changes, the oldest first.
 pub const HISTORY_LIMIT: &str = "History/Limit";
+
+/// Object, String: its name, from its entry `Info`.
+pub const OBJECT_NAME: &str = "Object/Name";
+/// Object, UUID: its primary class.
+pub const OBJECT_CLASS: &str = "Object/Class";
 
 /// Property of an entry, String UUID: its application.
 pub const APPLICATION: &str = "Application";

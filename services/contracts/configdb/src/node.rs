@@ -1,11 +1,43 @@
 //! The metrics of ConfigDB's own node, without those that every Edge Node has.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
 use sparkplug::replication::Timelines;
 use sparkplug::typed::form;
 use uuid::Uuid;
 
 use crate::names;
 use crate::result::RequestResult;
+
+/// The applications by their slugs: `SLUG/UUID`, separated by blanks. A slug has neither.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Applications(pub BTreeMap<Arc<str>, Uuid>);
+
+impl fmt::Display for Applications {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (slug, uuid)) in self.0.iter().enumerate() {
+            let blank = if place > 0 { " " } else { "" };
+            write!(f, "{blank}{slug}/{uuid}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Applications {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |part: &str| {
+            let (slug, uuid) = part.split_once('/')?;
+            Some((slug.into(), uuid.parse().ok()?))
+        };
+        let all = text.split_ascii_whitespace().map(|part| one(part).ok_or_else(|| format!("{part} is not SLUG/UUID")));
+        all.collect::<Result<_, _>>().map(Self)
+    }
+}
 
 /// What ConfigDB says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,6 +50,8 @@ pub struct ConfigNode {
     pub epoch: u64,
     /// Which run of the process wrote which revisions.
     pub timelines: Timelines,
+    /// What objects can have entries under.
+    pub applications: Applications,
     /// No message of the node is larger, in bytes.
     pub message_bytes_max: Option<u64>,
     /// The answer to the last request; None: there was none yet.
@@ -47,6 +81,9 @@ sparkplug::typed_metrics! {
         /// Which run of the process wrote which revisions: TIMELINE/FIRST REVISION, separated by blanks.
         #[optional]
         timelines as form::Parsed => names::CONFIG_TIMELINES,
+        /// Applications that objects can have entries under: SLUG/UUID, separated by blanks.
+        #[optional]
+        applications as form::Parsed => names::CONFIG_APPLICATIONS,
         /// No message of the node is larger.
         #[optional]
         #[properties("engUnit" = "B")]
@@ -90,6 +127,9 @@ mod tests {
             store: Some(Uuid::from_u128(7)),
             epoch: 4,
             timelines: "00000000000000aa/0 00000000000000bb/3".parse().unwrap(),
+            applications: "Info/00000000-0000-0000-0000-000000000001 Shiftplan/00000000-0000-0000-0000-000000000002"
+                .parse()
+                .unwrap(),
             message_bytes_max: Some(1000),
             last_request: Some(result.clone()),
             revision: 3,
@@ -109,6 +149,7 @@ mod tests {
                 T::Uuid,
                 T::UInt64,
                 T::String,
+                T::String,
                 T::UInt64,
                 T::String,
                 T::UInt64,
@@ -117,9 +158,17 @@ mod tests {
             ]
         );
         let answer = result.to_metric();
-        assert_eq!((&metrics[7].name, &metrics[7].value), (&answer.name, &answer.value));
-        let none = &ConfigNode::default().to_metrics()[7];
+        assert_eq!((&metrics[8].name, &metrics[8].value), (&answer.name, &answer.value));
+        let none = &ConfigNode::default().to_metrics()[8];
         assert_eq!((&*none.name, none.datatype, &none.value), (names::REQUEST_RESULT, T::String, &None));
+    }
+
+    #[test]
+    fn applications_that_cannot_be_read_are_refused() {
+        assert_eq!("".parse(), Ok(Applications::default()));
+        for text in ["Info", "Info/7", "/"] {
+            assert!(text.parse::<Applications>().is_err(), "{text}");
+        }
     }
 
     #[test]

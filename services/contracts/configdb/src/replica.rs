@@ -349,6 +349,7 @@ impl ConfigReplica {
         self.confirmed = 0;
         self.dying.clear();
         *self.told = ConfigNode { revision: self.told.revision, ..ConfigNode::default() };
+        self.applications.clear();
         let results = self.read_node_metrics(metrics);
         for object in self.objects.values_mut() {
             object.confirmed = false;
@@ -366,7 +367,6 @@ impl ConfigReplica {
             }
             (new, _) => self.store = new,
         }
-        self.applications.clear();
         self.changes.extend(results);
         self.check_complete();
     }
@@ -396,6 +396,9 @@ impl ConfigReplica {
             match self.told.merge([metric]) {
                 Ok(()) if &*metric.name == names::REQUEST_RESULT => {
                     changes.extend(self.told.last_request.clone().map(Change::Result));
+                }
+                Ok(()) if &*metric.name == names::CONFIG_APPLICATIONS => {
+                    self.applications.clone_from(&self.told.applications.0);
                 }
                 Ok(()) => {}
                 Err(error) => changes.push(Change::Malformed { reason: error.to_string() }),
@@ -477,6 +480,8 @@ impl ConfigReplica {
                 Ok(membership) => object.membership = membership,
                 Err(reason) => self.malformed(format!("object {uuid}: {reason}")),
             },
+            // They stand in the registration and in the entry Info.
+            names::OBJECT_CLASS | names::OBJECT_NAME => {}
             _ => {
                 if let Some(application) = entry::application_of(metric) {
                     self.applications.entry(metric.name.clone()).or_insert(application);
