@@ -34,7 +34,7 @@ LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh
 TEST_TOOLS := cargo cc git dpkg-shlibdeps mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test brokers kubernetes cluster lab packages check fmt clippy tidy doc package semver shellcheck deny bench soak prove tck fuzz
+.PHONY: help up test brokers kubernetes cluster lab packages check fmt clippy tidy doc package semver shellcheck deny bench soak mutants prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -123,6 +123,14 @@ soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= diff
 	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture
 	@if command -v cargo-fuzz >/dev/null; then $(MAKE) fuzz; \
 	else echo "make soak: cargo-fuzz is missing, so hostile input was not tried (cargo install cargo-fuzz --locked)"; fi
+
+# What decides over sessions: bdSeq, seq, births, deaths, rebirths.
+SESSION_FILES := $(addprefix sparkplug/core/src/,session.rs seq.rs \
+	edge_node/session.rs edge_node/flow.rs edge_node/primary_host.rs edge_node/rebirth.rs host/session.rs host/inbound.rs host/rebirth.rs host/resequencer.rs)
+
+mutants: ## break the session files of the Sparkplug library in every way that cargo-mutants knows, and list what no test notices (hours; needs cargo-mutants)
+	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: cargo install cargo-mutants --locked"; exit 1; }
+	$(CARGO) mutants --package sparkplug --jobs 1 $(addprefix --file ,$(SESSION_FILES)) $(ARGS)
 
 prove: ## check a model of the protocol of desired states by trying everything within a budget, and prove the join protocol for any number of runs
 	$(CARGO) run --locked -p model

@@ -1,9 +1,9 @@
-// Commands an Edge Node with `sparkplug-payload`: <server URL> <group> <edge node>. Each line on standard input is the JSON of the metrics of one NCMD.
+// Commands an Edge Node with `sparkplug-payload`: <server URL> <group> <edge node> <level of MQTT: 4 or 5>. Each line on standard input is the JSON of the metrics of one NCMD.
 'use strict';
 const { connect } = require('mqtt');
 const { get } = require('sparkplug-payload');
-const [serverUrl, group, node] = process.argv.slice(2);
-const client = connect(serverUrl, { clientId: `interop-command-${process.pid}` });
+const [serverUrl, group, node, level] = process.argv.slice(2);
+const client = connect(serverUrl, { clientId: `interop-command-${process.pid}`, protocolVersion: Number(level) });
 
 client.on('connect', () => {
     require('readline').createInterface({ input: process.stdin }).on('line', (line) => {

@@ -1,11 +1,11 @@
-// An Edge Node made with `sparkplug-client`: <server URL> <group> <edge node>. Each line on standard input is something to do; what it is told, it prints.
+// An Edge Node made with `sparkplug-client`: <server URL> <group> <edge node> <level of MQTT: 4 or 5>. Each line on standard input is something to do; what it is told, it prints.
 'use strict';
 const client = require('sparkplug-client');
-const [serverUrl, groupId, edgeNode] = process.argv.slice(2);
+const [serverUrl, groupId, edgeNode, level] = process.argv.slice(2);
 const now = () => Date.now();
 const metric = (name, type, value, more) => ({ name, type, value, timestamp: now(), ...more });
 
-const node = client.newClient({ serverUrl, groupId, edgeNode, username: '', password: '', clientId: `interop-${edgeNode}`, publishDeath: true });
+const node = client.newClient({ serverUrl, groupId, edgeNode, username: '', password: '', clientId: `interop-${edgeNode}`, publishDeath: true, mqttOptions: { protocolVersion: Number(level) } });
 
 function births() {
     node.publishNodeBirth({

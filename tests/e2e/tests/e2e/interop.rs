@@ -13,6 +13,7 @@ use e2e::mosquitto::Mosquitto;
 use e2e::recorder::{Message, Recorder};
 use e2e::wait;
 use e2e::wire::Reader;
+use futures::future::join_all;
 use serde_json::{Value, json};
 use sparkfleet_up::broker::{Broker, BrokerConfig};
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
@@ -21,7 +22,7 @@ use sparkplug::payload::{Dialect, EncodeOptions, Form, Limits, Payload, decode, 
 use sparkplug::session::QoS;
 use sparkplug::{DataType, EdgeNodeDescriptor, HostId, MessageKind, Metric, PropertyValue, Topic};
 use sparkplug_mqtt::{
-    BdSeqStore, Clock, EdgeNodeHandle, HostHandle, ListenerEvent, MqttConfig, spawn_edge_node, spawn_listener,
+    BdSeqStore, Clock, EdgeNodeHandle, HostHandle, ListenerEvent, MqttConfig, Protocol, spawn_edge_node, spawn_listener,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -137,23 +138,48 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// What stands between the two sides.
-enum Server {
+struct Server {
+    broker: AnyBroker,
+    /// What our side speaks, and the other where it can.
+    protocol: Protocol,
+}
+
+enum AnyBroker {
     Mosquitto(Mosquitto),
     Embedded(Broker),
 }
 
 impl Server {
-    async fn both() -> [Self; 2] {
+    fn mosquitto(protocol: Protocol) -> Self {
+        Self { broker: AnyBroker::Mosquitto(Mosquitto::start()), protocol }
+    }
+
+    async fn embedded(protocol: Protocol) -> Self {
         let listen = "127.0.0.1:0".parse().unwrap();
         let embedded = Broker::start(BrokerConfig { listen, ..BrokerConfig::default() }).await.unwrap();
-        [Self::Mosquitto(Mosquitto::start()), Self::Embedded(embedded)]
+        Self { broker: AnyBroker::Embedded(embedded), protocol }
+    }
+
+    async fn both() -> [Self; 2] {
+        [Self::mosquitto(Protocol::V311), Self::embedded(Protocol::V311).await]
+    }
+
+    /// Both servers, over both versions of MQTT.
+    async fn all() -> [Self; 4] {
+        let [mosquitto, embedded] = Self::both().await;
+        [mosquitto, embedded, Self::mosquitto(Protocol::V5), Self::embedded(Protocol::V5).await]
     }
 
     fn address(&self) -> SocketAddr {
-        match self {
-            Self::Mosquitto(server) => server.address(),
-            Self::Embedded(server) => server.local_addr(),
+        match &self.broker {
+            AnyBroker::Mosquitto(server) => server.address(),
+            AnyBroker::Embedded(server) => server.local_addr(),
         }
+    }
+
+    /// The version's number in CONNECT.
+    fn level(&self) -> &'static str {
+        if self.protocol == Protocol::V5 { "5" } else { "4" }
     }
 
     fn url(&self) -> String {
@@ -161,7 +187,7 @@ impl Server {
     }
 
     fn mqtt(&self) -> MqttConfig {
-        MqttConfig { servers: vec![self.url()], ..MqttConfig::default() }
+        MqttConfig { servers: vec![self.url()], protocol: self.protocol, ..MqttConfig::default() }
     }
 }
 
@@ -471,10 +497,10 @@ async fn is_commanded(node: &mut EdgeNodeHandle, foreign: &mut Foreign, orders: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn our_edge_node_is_commanded_and_reborn_by_other_clients() {
-    for server in Server::both().await {
+    for server in Server::all().await {
         let mut node = own_node(&server, "ByJavaScript");
         let mut script = node_script("command.js");
-        script.args([server.url().as_str(), "ACME-Interop", "ByJavaScript"]);
+        script.args([server.url().as_str(), "ACME-Interop", "ByJavaScript", server.level()]);
         let order = json!([{ "name": "Count", "type": "UInt32", "value": 7 }, { "name": "Small", "type": "Int32", "value": -7 }, { "name": "Text", "type": "String", "value": "wärmer" }]);
         let rebirth = json!([{ "name": "Node Control/Rebirth", "type": "Boolean", "value": true }]);
         let expected = [Metric::new("Count", 7_u32), Metric::new("Small", -7_i8), Metric::new("Text", "wärmer")];
@@ -525,7 +551,7 @@ fn node_red(server: &Server, directory: &Path) -> Option<Command> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_flow_of_node_red_reads_births_and_data() {
-    let server = Server::Mosquitto(Mosquitto::start());
+    let server = Server::mosquitto(Protocol::V311);
     let directory = tempfile::tempdir().unwrap();
     let Some(mut command) = node_red(&server, directory.path()) else { return };
     let filters = vec![("readable/#".to_owned(), QoS::AtMostOnce)];
@@ -696,16 +722,14 @@ async fn is_seen_dying(host: &mut HostHandle, replica: &mut Replica) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edge_node_of_sparkplug_client_is_replicated_commanded_and_reborn() {
-    for server in Server::both().await {
-        leads_a_life_in_javascript(&server).await;
-    }
+    join_all(Server::all().await.iter().map(leads_a_life_in_javascript)).await;
 }
 
 async fn leads_a_life_in_javascript(server: &Server) {
     let mut host = host(server);
     let mut replica = Replica::default();
     let mut script = node_script("edge_node.js");
-    script.args([server.url().as_str(), "ACME-Interop", "JavaScript"]);
+    script.args([server.url().as_str(), "ACME-Interop", "JavaScript", server.level()]);
     let mut foreign = Foreign::start(script);
     until(&mut host, &mut replica, "the birth", |replica| replica.devices.contains_key("Burner")).await;
     assert_first_birth(&replica);
@@ -734,9 +758,7 @@ async fn leads_a_life_in_javascript(server: &Server) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edge_node_of_pysparkplug_is_replicated_and_commanded() {
-    for server in Server::both().await {
-        leads_a_life_in_python(&server).await;
-    }
+    join_all(Server::all().await.iter().map(leads_a_life_in_python)).await;
 }
 
 async fn leads_a_life_in_python(server: &Server) {
