@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use configdb_contract::command::device_id;
 use configdb_contract::{HistoryEntry, ObjectReplica, ReplayRequest, RequestResult, configdb_node, entry, names};
+use configdb_schema::APPLICATIONS;
 use configdb_schema::address::Organisation;
 use service_runtime::exit;
 use sparkplug::payload::{EncodeOptions, Form, Limits, Payload, decode, encode};
@@ -29,7 +30,7 @@ const HISTORY_PAGE: u64 = 200;
 pub struct Values {
     /// The object.
     pub object: ObjectReplica,
-    /// Slugs and UUIDs.
+    /// Slugs and UUIDs: of those that every ConfigDB has, and of the object's entries.
     pub applications: BTreeMap<String, Uuid>,
 }
 
@@ -178,7 +179,9 @@ impl OneObject {
                 heard.history.extend(past.filter_map(|metric| HistoryEntry::from_metric(self.object, metric).ok()));
                 if let Some(object) = ObjectReplica::from_message(&metrics) {
                     let named = |metric: &Metric| Some((metric.name.to_string(), entry::application_of(metric)?));
-                    heard.values = Some(Values { object, applications: metrics.iter().filter_map(named).collect() });
+                    let known = APPLICATIONS.iter().map(|application| (application.slug.to_owned(), application.uuid));
+                    let applications = known.chain(metrics.iter().filter_map(named)).collect();
+                    heard.values = Some(Values { object, applications });
                 }
             }
             _ => {}
