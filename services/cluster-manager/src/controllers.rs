@@ -12,6 +12,7 @@
 //! | [`enrolment`] | which certificates clusters are issued, and which are revoked |
 //! | [`flux_sources`] | which commits each cluster's Sync is sent |
 //! | [`principals`] | which principals of the clusters' own accounts the KDC knows |
+//! | [`setups`] | which step of its set-up or tear-down each cluster takes next, and its status entry |
 //! | [`shared_repositories`] | which shared repositories are served, and pulled from elsewhere |
 
 pub mod accounts;
@@ -23,6 +24,7 @@ pub mod deployments;
 pub mod enrolment;
 pub mod flux_sources;
 pub mod principals;
+pub mod setups;
 pub mod shared_repositories;
 
 use std::time::Duration;

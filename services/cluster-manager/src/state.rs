@@ -7,7 +7,7 @@
 //! | module | knows |
 //! |---|---|
 //! | `configdb` | ConfigDB's changes -> which clusters and deployments they concern |
-//! | `cluster` | one cluster's set-up, status entry and Device |
+//! | `cluster` | one cluster's nodes, the execution of its next step, and its Device |
 //! | `run` | the controllers that an affected cluster goes through, in order |
 //!
 //! What needs no more than the fleet's replicas is a controller ([`crate::controllers`]).
@@ -37,13 +37,14 @@ use crate::controllers::deployments::DeploymentsController;
 use crate::controllers::enrolment::EnrolmentController;
 use crate::controllers::flux_sources::FluxSourcesController;
 use crate::controllers::principals::PrincipalsController;
+use crate::controllers::setups::SetupsController;
 use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
 use crate::devices::ClusterDevices;
 use crate::event::{Effect, Event, SharedResult};
 use crate::fleet::{Affected, FleetView};
 use crate::requests::{Output, Requests};
 use crate::{cluster_repo, render};
-use access::rate::{Limiter, Rate};
+use access::rate::Rate;
 use cluster::Cluster;
 
 pub use crate::controllers::enrolment::Identity;
@@ -99,11 +100,6 @@ pub struct PersistedRepositories {
     pub shared: Vec<(Uuid, Uuid)>,
 }
 
-/// How often the status entry of one cluster is written. Each is kept in the history.
-const STATUSES: Rate = Rate { per_minute: 6, burst: 20 };
-/// Clusters whose entries are counted; more than any organisation has.
-const STATUSES_CLUSTERS_MAX: usize = 20_000;
-
 /// The state.
 #[derive(Debug)]
 pub struct ClusterManager {
@@ -117,6 +113,7 @@ pub struct ClusterManager {
     enrolment: EnrolmentController,
     flux_sources: FluxSourcesController,
     principals: PrincipalsController,
+    setups: SetupsController,
     shared: SharedRepositoriesController,
     clusters: BTreeMap<Uuid, Cluster>,
     repositories: ClusterRepositoriesController,
@@ -126,12 +123,9 @@ pub struct ClusterManager {
     /// Deadlines of clusters, in order.
     deadlines: BTreeSet<(Duration, Uuid)>,
     devices: ClusterDevices,
-    /// How often the status entry of a cluster is written: what it says comes from the cluster.
-    statuses: Limiter<Uuid>,
     left: Vec<PersistedRepository>,
     totals: NodeMetrics,
     told: NodeMetrics,
-    seed: u64,
     effects: Vec<Effect>,
 }
 
@@ -172,6 +166,7 @@ impl ClusterManager {
             enrolment: EnrolmentController::new(settings.identity.clone()),
             flux_sources: FluxSourcesController::new(pacing),
             principals: PrincipalsController::new(settings.realm.clone(), pacing),
+            setups: SetupsController::new(pacing),
             shared: SharedRepositoriesController::new(shared, left.shared),
             clusters: BTreeMap::new(),
             repositories: ClusterRepositoriesController::new(repositories),
@@ -179,11 +174,9 @@ impl ClusterManager {
             dirty: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             devices: ClusterDevices::default(),
-            statuses: Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX),
             left: left.clusters,
             told: totals.clone(),
             totals,
-            seed,
             effects,
             settings,
         }
@@ -309,9 +302,9 @@ impl ClusterManager {
             return self.shared.pull_now(repository, now);
         }
         let Some(uuid) = self.devices.cluster_of(device).filter(|_| names::is_retry(metrics)) else { return };
-        if let Some(cluster) = self.clusters.get_mut(&uuid) {
+        if self.clusters.contains_key(&uuid) {
             tracing::info!(cluster_id = %uuid, "retry asked for");
-            cluster.writes.retry_now();
+            self.setups.retry_now(uuid);
             self.repositories.retry(uuid);
             self.accounts.retry(uuid);
             self.deployments.retry(uuid);
@@ -409,15 +402,7 @@ impl ClusterManager {
             return;
         }
         let Some(uuid) = self.requests.cluster_of(id) else { return };
-        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
-        cluster.requests.remove(id);
-        match refusal {
-            None => cluster.writes.succeeded(),
-            Some(reason) => {
-                tracing::warn!(cluster_id = %uuid, error = reason, "a step was refused");
-                cluster.writes.failed(reason, now);
-            }
-        }
+        self.setups.on_written(uuid, id, refusal, now);
         self.dirty.insert(uuid);
     }
 

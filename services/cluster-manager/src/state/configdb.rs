@@ -72,6 +72,7 @@ impl ClusterManager {
         self.api.forget_tokens();
         self.enrolment.forget_entries();
         self.repositories.start_again();
+        self.setups.clear();
         self.on_script(None);
         self.deployments.clear();
         self.accounts.clear();
@@ -138,7 +139,8 @@ impl ClusterManager {
             return;
         }
         setup::mark_deleting(&mut record);
-        self.cluster_mut(cluster).orphan = Some(record);
+        self.add_cluster(cluster);
+        self.setups.set_orphan(cluster, record);
         self.claim(cluster);
     }
 
@@ -175,23 +177,22 @@ impl ClusterManager {
             {
                 self.orphan(object, record);
             }
-            self.cluster_mut(object).writes.retry_now();
+            self.add_cluster(object);
+            self.setups.retry_now(object);
             self.claim(object);
         }
         self.mark_owner(object);
     }
 
-    /// The cluster of that UUID; from here on there is one.
-    fn cluster_mut(&mut self, uuid: Uuid) -> &mut Cluster {
-        let (retry, seed) = (self.settings.retry, self.seed ^ uuid.as_u64_pair().1);
-        let fresh = || Cluster::new(retry, seed);
+    /// From here on there is a cluster of that UUID.
+    fn add_cluster(&mut self, uuid: Uuid) {
         if let Vacant(place) = self.clusters.entry(uuid) {
-            place.insert(fresh());
+            place.insert(Cluster::default());
+            self.setups.add(uuid);
             self.repositories.add(uuid);
             self.read_rollout(uuid);
             self.effects.extend(self.enrolment.allow(&self.fleet, uuid, true));
         }
-        self.clusters.entry(uuid).or_insert_with(fresh)
     }
 
     /// Marks the cluster that an object is, or is an account of.
@@ -210,7 +211,7 @@ impl ClusterManager {
             self.fleet.config().entry(uuid, EdgeCluster::slug()).and_then(|entry| entry.parse::<EdgeCluster>().ok());
         let record = self.fleet.config().entry(uuid, EdgeClusterSetup::slug());
         let record = record.and_then(|entry| entry.parse::<EdgeClusterSetup>().ok());
-        let orphan = self.clusters.get(&uuid).and_then(|cluster| cluster.orphan.clone());
+        let orphan = self.setups.orphan(uuid).cloned();
         let specs = record.into_iter().chain(orphan).filter_map(|record| record.spec);
         let names: BTreeSet<String> = specs.chain(config).map(|spec| spec.name).collect();
         self.set_claims(uuid, names);
@@ -220,21 +221,6 @@ impl ClusterManager {
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let before = std::mem::replace(&mut cluster.claims, names);
         self.dirty.extend(self.fleet.set_claims(uuid, &before, &cluster.claims));
-    }
-
-    /// Who has the right to a name: whoever is set up under it, else whose configuration is older.
-    pub(super) fn name_taken_by(&self, uuid: Uuid, name: &str) -> Option<Uuid> {
-        let rank = |claimant: &Uuid| {
-            let record = self.fleet.config().entry(*claimant, EdgeClusterSetup::slug());
-            let record = record.and_then(|entry| entry.parse::<EdgeClusterSetup>().ok());
-            let record = record.or_else(|| self.clusters.get(claimant)?.orphan.clone());
-            let is_set_up = record.and_then(|record| record.spec).is_some_and(|spec| spec.name == name);
-            let revision =
-                self.fleet.config().entry(*claimant, EdgeCluster::slug()).map_or(u64::MAX, |entry| entry.revision);
-            (!is_set_up, revision, *claimant)
-        };
-        let first = self.fleet.claimants(name).into_iter().min_by_key(rank)?;
-        (first != uuid).then_some(first)
     }
 
     fn on_template(&mut self, affected: Affected) {

@@ -10,13 +10,14 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
-use super::cluster::{Published, Read};
+use super::cluster::Published;
 use crate::controllers::cluster_repositories::Evaluated;
 use crate::controllers::deployments::{Outcome, Target};
 use crate::controllers::enrolment::{IdentityEntries, Served};
 use crate::controllers::flux_sources::Commits;
+use crate::controllers::setups::{ClusterEntries, Surroundings};
 use crate::rollout::Blocker;
-use crate::setup::{self, Account, Facts};
+use crate::setup::{self, Account};
 
 impl ClusterManager {
     /// Runs the controllers for each cluster that something has changed for. Without knowing ConfigDB completely nothing may be concluded.
@@ -34,7 +35,7 @@ impl ClusterManager {
         if !self.clusters.contains_key(&uuid) {
             return;
         }
-        let read = self.read(uuid);
+        let read = self.setups.read(&self.fleet, uuid);
         let name = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
         for account in Account::ALL {
             self.fleet.add_account(account.uuid(uuid, read.recorded()), uuid);
@@ -47,8 +48,13 @@ impl ClusterManager {
         }
         let blocker = self.repository_blocker(uuid, &read);
         let repository = self.repositories.state(uuid, blocker.is_some(), now);
-        let facts = Facts { repository: repository.clone(), ..self.facts(uuid, &read, name.as_deref(), now) };
-        let decision = setup::decide(&facts);
+        let surroundings = Surroundings {
+            account_removals: self.accounts.removals(&self.fleet, uuid),
+            wanted: self.repositories.wanted(uuid),
+            repository: repository.clone(),
+            principals: self.principals.state(uuid, now),
+        };
+        let decision = self.setups.decide(&self.fleet, (uuid, name.as_deref()), &read, surroundings, now);
         let Some(state) = decision.state else {
             self.remove(uuid);
             return self.answer_commands(uuid, false, now);
@@ -88,7 +94,7 @@ impl ClusterManager {
 
     /// What a cluster's repository would have to wait for if it shall hold something else. What is set up waits; what is new, and what was changed itself, does not: somebody
     /// wants that on this cluster.
-    fn repository_blocker(&self, uuid: Uuid, read: &Read) -> Option<Blocker> {
+    fn repository_blocker(&self, uuid: Uuid, read: &ClusterEntries) -> Option<Blocker> {
         let (Some(record), Some(Ok(config))) = (read.recorded(), &read.config) else { return None };
         let is_set_up = setup::is_set_up_for(record, config, self.fleet.pins(uuid));
         self.repositories.blocker(uuid).filter(|_| is_set_up)
@@ -96,7 +102,7 @@ impl ClusterManager {
 
     /// Brings the record of a cluster's identities up to date, or answers it. True: something is being recorded.
     fn enrol(&mut self, uuid: Uuid, entries: &IdentityEntries, group: &str, gone: bool, now: Now) -> bool {
-        let may_write = self.clusters.get(&uuid).is_some_and(|cluster| cluster.may_write(now));
+        let may_write = self.setups.may_write(uuid, now);
         match self.enrolment.serve(&self.fleet, uuid, entries, group, (gone, may_write), now) {
             Served::Idle => false,
             Served::Record(write) => {
@@ -172,8 +178,6 @@ impl ClusterManager {
         let settles = name.and_then(|name| self.repositories.settles_at(&self.fleet, uuid, name));
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let waits = [
-            cluster.writes.until(),
-            cluster.status_at,
             self.repositories.next_deadline(uuid),
             self.deployments.next_deadline(uuid),
             self.principals.next_deadline(uuid),
@@ -184,7 +188,8 @@ impl ClusterManager {
             given_up,
             settles,
         ];
-        let deadline = waits.into_iter().flatten().filter(|at| *at > now.mono).min();
+        let waits = waits.into_iter().chain(self.setups.next_deadlines(uuid));
+        let deadline = waits.flatten().filter(|at| *at > now.mono).min();
         let before = std::mem::replace(&mut cluster.deadline, deadline);
         if let Some(before) = before.filter(|before| Some(*before) != deadline) {
             self.deadlines.remove(&(before, uuid));

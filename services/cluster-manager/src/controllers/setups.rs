@@ -1,0 +1,297 @@
+//! Set-up and tear-down of each cluster, and its status entry: which step is next, which requests to ConfigDB are under way, and what was refused.
+//!
+//! What the next step is, [`crate::setup`] decides. What it needs of other controllers is given here, and what they have to do for it is returned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use access::rate::{Limiter, Rate};
+use cluster_manager_contract::SetupState;
+use configdb_contract::WriteRequest;
+use configdb_schema::document::{
+    EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeClusterStatus, GitConfig, Info, SparkplugAddress,
+};
+use configdb_schema::{Document, known};
+use sparkplug::Now;
+use uuid::Uuid;
+
+use super::enrolment::IdentityEntries;
+use super::{Pacing, Wait};
+use crate::fleet::FleetView;
+use crate::requests::Requests;
+use crate::setup::{self, Account, AccountObject, Decision, Facts, Principals, Repository, WantedRepository};
+use crate::status;
+
+/// How often the status entry of one cluster is written. Each is kept in the history.
+const STATUSES: Rate = Rate { per_minute: 6, burst: 20 };
+/// Clusters whose entries are counted; more than any organisation has.
+const STATUSES_CLUSTERS_MAX: usize = 20_000;
+
+/// The set-ups of all clusters.
+#[derive(Debug)]
+pub struct SetupsController {
+    pacing: Pacing,
+    known: BTreeMap<Uuid, ClusterSetup>,
+    /// How often the status entry of a cluster is written: what it says comes from the cluster.
+    statuses: Limiter<Uuid>,
+}
+
+#[derive(Debug)]
+struct ClusterSetup {
+    /// Record of a cluster whose object is gone.
+    orphan: Option<EdgeClusterSetup>,
+    /// Requests to ConfigDB without an answer.
+    requests: BTreeSet<String>,
+    /// Waiting after a refused request.
+    writes: Wait,
+    /// When its status entry, which was written too often, may be written again.
+    status_at: Option<Duration>,
+}
+
+/// What ConfigDB says of a cluster.
+#[derive(Debug)]
+pub struct ClusterEntries {
+    /// Its configuration; Err: what is wrong with it.
+    pub config: Option<Result<EdgeCluster, String>>,
+    /// Its `EdgeClusterStatus` entry.
+    pub status: Option<EdgeClusterStatus>,
+    /// Its identities.
+    pub identity: IdentityEntries,
+    record: Option<Result<EdgeClusterSetup, String>>,
+}
+
+/// What other controllers say of a cluster.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// What is to be done to the accounts of its principals when it goes.
+    pub account_removals: Vec<WriteRequest>,
+    /// What its repository shall hold.
+    pub wanted: Option<Result<WantedRepository, String>>,
+    /// What its repository is.
+    pub repository: Repository,
+    /// What its principals are.
+    pub principals: Principals,
+}
+
+impl ClusterEntries {
+    /// What the cluster goes by: as it is set up, or else as configured.
+    pub fn spec(&self) -> Option<&EdgeCluster> {
+        self.recorded().and_then(|record| record.spec.as_ref()).or_else(|| self.config.as_ref()?.as_ref().ok())
+    }
+
+    /// Its record, if that can be read.
+    pub fn recorded(&self) -> Option<&EdgeClusterSetup> {
+        self.record.as_ref()?.as_ref().ok()
+    }
+}
+
+impl SetupsController {
+    /// No cluster is known.
+    pub fn new(pacing: Pacing) -> Self {
+        Self { pacing, known: BTreeMap::new(), statuses: Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX) }
+    }
+
+    /// Everything about ConfigDB is learnt again.
+    pub fn clear(&mut self) {
+        self.known.clear();
+    }
+
+    /// There is a cluster of that UUID.
+    pub fn add(&mut self, uuid: Uuid) {
+        let pacing = self.pacing;
+        self.known.entry(uuid).or_insert_with(|| ClusterSetup {
+            orphan: None,
+            requests: BTreeSet::new(),
+            writes: pacing.wait(uuid, 0),
+            status_at: None,
+        });
+    }
+
+    /// Nothing is left of a cluster.
+    pub fn remove(&mut self, uuid: Uuid) {
+        self.known.remove(&uuid);
+    }
+
+    /// Remembers the record of a cluster whose object is gone, for its tear-down.
+    pub fn set_orphan(&mut self, uuid: Uuid, record: EdgeClusterSetup) {
+        self.add(uuid);
+        if let Some(cluster) = self.known.get_mut(&uuid) {
+            cluster.orphan = Some(record);
+        }
+    }
+
+    /// The record of a cluster whose object is gone.
+    pub fn orphan(&self, uuid: Uuid) -> Option<&EdgeClusterSetup> {
+        self.known.get(&uuid)?.orphan.as_ref()
+    }
+
+    /// Something has changed, or an operator wants it: what was refused is tried again.
+    pub fn retry_now(&mut self, uuid: Uuid) {
+        if let Some(cluster) = self.known.get_mut(&uuid) {
+            cluster.writes.retry_now();
+        }
+    }
+
+    /// Requests of a cluster are not answered yet.
+    pub fn is_writing(&self, uuid: Uuid) -> bool {
+        self.known.get(&uuid).is_some_and(|cluster| !cluster.requests.is_empty())
+    }
+
+    /// No failure is waited for.
+    pub fn is_due(&self, uuid: Uuid, now: Now) -> bool {
+        self.known.get(&uuid).is_some_and(|cluster| cluster.writes.is_over(now))
+    }
+
+    /// Nothing is being written, and no failure is waited for.
+    pub fn may_write(&self, uuid: Uuid, now: Now) -> bool {
+        !self.is_writing(uuid) && self.is_due(uuid, now)
+    }
+
+    /// Why the last request was refused.
+    pub fn reason(&self, uuid: Uuid) -> Option<&str> {
+        self.known.get(&uuid)?.writes.reason()
+    }
+
+    /// When there is something to try again, or the status entry may be written again.
+    pub fn next_deadlines(&self, uuid: Uuid) -> [Option<Duration>; 2] {
+        self.known.get(&uuid).map_or([None, None], |cluster| [cluster.writes.until(), cluster.status_at])
+    }
+
+    /// Reads what ConfigDB says of a cluster.
+    pub fn read(&mut self, fleet: &FleetView, uuid: Uuid) -> ClusterEntries {
+        let replica = fleet.config();
+        let text = |error: configdb_contract::EntryError| error.to_string();
+        let config = replica.entry(uuid, EdgeCluster::slug()).map(|entry| entry.parse().map_err(text));
+        let record = replica.entry(uuid, EdgeClusterSetup::slug()).map(|entry| entry.parse().map_err(text));
+        let status = replica.document(uuid).ok().flatten();
+        let recovery = replica.document::<EdgeClusterRecovery>(uuid).ok().flatten();
+        // Its object was missing because the store came back older. It has its entry again, and its edge was released to this store.
+        let is_recovered = config.is_some() && recovery.is_some_and(|recovery| Some(recovery.store) == replica.store());
+        let identity = IdentityEntries::of(fleet, uuid);
+        let cluster = self.known.get_mut(&uuid);
+        let record = match (record, cluster) {
+            (Some(record), Some(cluster)) => {
+                cluster.orphan = None;
+                Some(record)
+            }
+            (None, Some(cluster)) if is_recovered => {
+                cluster.orphan = None;
+                None
+            }
+            (record, cluster) => record.or_else(|| cluster?.orphan.clone().map(Ok)),
+        };
+        ClusterEntries { config, record, status, identity }
+    }
+
+    /// Decides the next step. `name`: as the cluster is set up.
+    pub fn decide(
+        &self,
+        fleet: &FleetView,
+        (uuid, name): (Uuid, Option<&str>),
+        entries: &ClusterEntries,
+        surroundings: Surroundings,
+        now: Now,
+    ) -> Decision {
+        let replica = fleet.config();
+        let object = replica.object(uuid);
+        let record = entries.recorded();
+        let account = |account: Account| {
+            let uuid = account.uuid(uuid, record);
+            let object = replica.object(uuid)?;
+            let name = replica.document::<Info>(uuid).ok().flatten().map(|info| info.name);
+            Some(AccountObject { is_account: object.is_member_of(known::class::EDGE_SERVICE_ACCOUNT), name })
+        };
+        let configured = entries.config.as_ref().and_then(|config| config.as_ref().ok());
+        let Surroundings { account_removals, wanted, repository, principals } = surroundings;
+        setup::decide(&Facts {
+            cluster: uuid,
+            organisation: fleet.organisation(),
+            object_exists: object.is_some(),
+            config: entries.config.clone(),
+            record: entries.record.clone(),
+            record_etag: replica.entry(uuid, EdgeClusterSetup::slug()).map(|entry| entry.etag),
+            address: replica.document::<SparkplugAddress>(uuid).ok().flatten(),
+            git_config: replica.document::<GitConfig>(uuid).ok().flatten(),
+            member_of: object.map(|object| object.membership.member_of.clone()).unwrap_or_default(),
+            has_status: replica.entry(uuid, EdgeClusterStatus::slug()).is_some(),
+            accounts: Account::ALL.map(account),
+            account_removals,
+            name_taken_by: configured.and_then(|config| self.name_taken_by(fleet, uuid, &config.name)),
+            pins: fleet.pins(uuid),
+            wanted,
+            repository,
+            principals,
+            edge: fleet.edge_left(uuid, name, now),
+        })
+    }
+
+    /// Which other cluster has the right to a name: the one that is set up under it, else the one whose configuration is older.
+    fn name_taken_by(&self, fleet: &FleetView, uuid: Uuid, name: &str) -> Option<Uuid> {
+        let rank = |claimant: &Uuid| {
+            let record = fleet.config().entry(*claimant, EdgeClusterSetup::slug());
+            let record = record.and_then(|entry| entry.parse::<EdgeClusterSetup>().ok());
+            let record = record.or_else(|| self.orphan(*claimant).cloned());
+            let is_set_up = record.and_then(|record| record.spec).is_some_and(|spec| spec.name == name);
+            let revision =
+                fleet.config().entry(*claimant, EdgeCluster::slug()).map_or(u64::MAX, |entry| entry.revision);
+            (!is_set_up, revision, *claimant)
+        };
+        let first = fleet.claimants(name).into_iter().min_by_key(rank)?;
+        (first != uuid).then_some(first)
+    }
+
+    /// The status entry of a cluster, if that has to be written. `name`: as the cluster is set up.
+    pub fn status(
+        &mut self,
+        fleet: &FleetView,
+        (uuid, name): (Uuid, Option<&str>),
+        decision: &Decision,
+        entries: &ClusterEntries,
+        now: Now,
+    ) -> Option<WriteRequest> {
+        let deleting = matches!(decision.state, Some(SetupState::Deleting | SetupState::Waiting) | None);
+        let sync = name.filter(|_| !deleting).and_then(|name| fleet.sync_of(uuid, name))?;
+        let status = status::render(&sync.replica, entries.status.as_ref())?;
+        if entries.status.as_ref() == Some(&status) {
+            return None;
+        }
+        let waits = self.statuses.take(uuid, now.mono).err().map(|too_often| now.mono + too_often.wait);
+        let cluster = self.known.get_mut(&uuid)?;
+        cluster.status_at = waits;
+        if waits.is_some() {
+            return None;
+        }
+        let write = WriteRequest::put("", uuid).document(&status);
+        write.inspect_err(|error| tracing::warn!(cluster_id = %uuid, error = %error, "status has no JSON form")).ok()
+    }
+
+    /// Sends requests to ConfigDB.
+    pub fn submit(&mut self, requests: &mut Requests, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
+        for write in writes {
+            let id = requests.next_id();
+            let write = WriteRequest { id: id.clone(), ..write }.by(cluster_manager_contract::names::SERVICE);
+            let submitted = requests.submit(write, now);
+            let Some(cluster) = self.known.get_mut(&uuid) else { return };
+            match submitted {
+                Ok(()) => {
+                    cluster.requests.insert(id.clone());
+                    requests.expect(id, uuid);
+                }
+                Err(error) => cluster.writes.failed(error.to_string(), now),
+            }
+        }
+    }
+
+    /// ConfigDB has answered a request.
+    pub fn on_written(&mut self, uuid: Uuid, request: &str, refusal: Option<String>, now: Now) {
+        let Some(cluster) = self.known.get_mut(&uuid) else { return };
+        cluster.requests.remove(request);
+        match refusal {
+            None => cluster.writes.succeeded(),
+            Some(reason) => {
+                tracing::warn!(cluster_id = %uuid, error = reason, "a step was refused");
+                cluster.writes.failed(reason, now);
+            }
+        }
+    }
+}
