@@ -13,6 +13,7 @@ use join_protocol::message::evidence::Evidence;
 use join_protocol::metrics::HostMessage;
 use join_protocol::refusal::RefusalCode;
 use join_protocol::secret::cluster_id;
+use join_protocol::selection::{Bank, Selection};
 use join_protocol::terms::{Kind, RequestId, Role};
 use join_service::document::{ControlPlaneLease, Key, from_text};
 use join_service_contract::names::keyed_host;
@@ -85,6 +86,34 @@ fn a_member_that_reboots_gets_its_keys_again_and_no_token() {
     assert_eq!((world.store.made.len(), world.hosts[0].tokens.len()), (1, 1));
     assert_eq!(world.device(0).unwrap().state, HostState::Member);
     assert_eq!(world.count("Requests/rejoin"), 1);
+}
+
+#[test]
+fn a_second_key_is_for_who_asks_where_the_policy_has_it_and_a_disk_that_is_made_anew_has_another_key() {
+    let mut world = world(vec![worker(1), worker(2)]);
+    world.hosts[0].settings.body.local_unlock = true;
+    world.hosts[0].reboot(Kind::Join);
+    for host in [0, 1] {
+        joins(&mut world, host);
+        assert_eq!(world.hosts[host].second_keys, [None], "the policy has none");
+    }
+    let enrolled: Vec<_> = world.hosts.iter().map(|host| json!({"ek": host.ek()})).collect();
+    let mut rules = entry(&enrolled, &[]);
+    rules["localUnlock"] = json!({});
+    world.send_policy(&policy(2, &rules));
+    world.run_for(SECOND);
+    for (host, wanted) in [(0, Selection::new(Bank::Sha256, [4])), (1, None)] {
+        world.hosts[host].reboot(Kind::Rejoin);
+        world.begin(host);
+        assert!(world.run_until_so(3 * MINUTE, |world| world.hosts[host].second_keys.len() == 2));
+        assert_eq!(world.hosts[host].second_keys[1], wanted);
+    }
+    world.hosts[1].settings.body.disk_generation = Some([7; 16]);
+    world.hosts[1].reboot(Kind::Rejoin);
+    world.begin(1);
+    assert!(world.run_until_so(3 * MINUTE, |world| world.hosts[1].disk_keys.len() == 3));
+    let keys = &world.hosts[1].disk_keys;
+    assert!(keys[0] == keys[1] && keys[1] != keys[2]);
 }
 
 #[test]

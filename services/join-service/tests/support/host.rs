@@ -8,6 +8,7 @@ use join_protocol::message::evidence::EvidenceBody;
 use join_protocol::message::renewal::Renewal;
 use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::refusal::Refusal;
+use join_protocol::selection::Selection;
 use join_protocol::simulated::SimulatedTpm;
 use join_protocol::terms::{Address, HostClock, Kind, Role, Suite, Variant};
 use sparkplug::Now;
@@ -24,6 +25,8 @@ pub struct SimHost {
     /// Every ticket's join token and disk key that it opened.
     pub tokens: Vec<String>,
     pub disk_keys: Vec<[u8; 32]>,
+    /// And what it may seal a second key to.
+    pub second_keys: Vec<Option<Selection>>,
     pub refusals: Vec<Refusal>,
     /// Certificates that it renewed.
     pub renewals: Vec<Renewal>,
@@ -69,6 +72,7 @@ impl SimHost {
             settings,
             tokens,
             disk_keys,
+            second_keys: Vec::new(),
             refusals,
             renewals,
             becomes_member: true,
@@ -174,6 +178,7 @@ impl SimHost {
     fn opened(&mut self) {
         let grant = self.machine.grant().unwrap();
         self.disk_keys.push(*grant.disk_key.expose());
+        self.second_keys.push(grant.local_unlock.clone());
         if let Some(membership) = &grant.membership {
             self.tokens.push(String::from_utf8(membership.token.expose().to_vec()).unwrap());
         }
