@@ -3,7 +3,7 @@
 use clap::error::ErrorKind;
 
 use super::*;
-use crate::options::OutputForm;
+use crate::options::{OutputForm, Source};
 
 /// Reads `sparkfleet <line>`; words are separated by blanks.
 fn read(line: &str) -> Result<Command, clap::Error> {
@@ -342,4 +342,130 @@ fn a_pin_names_repository_kind_and_place() {
     for bad in ["shared/helm", "a=main", "a=commit:", "a=sha:1"] {
         assert!(pin(bad).unwrap_err().contains("REPOSITORY=tag:NAME"), "{bad}");
     }
+}
+
+#[test]
+fn a_list_is_printed_once_from_wherever_it_can_be_read_unless_it_is_said() {
+    let reading = |line: &str| match taken(line) {
+        Command::Cluster(ClusterCommand::List { reading, .. }) => reading,
+        Command::Deployment(DeploymentCommand::List { reading, .. }) => reading,
+        other => panic!("{other:?}"),
+    };
+    for noun in ["cluster", "deployment"] {
+        let plain = reading(&format!("{noun} ls"));
+        assert!(!plain.watch && plain.from.is_none() && plain.access.token_file.is_none(), "{plain:?}");
+        let line =
+            format!("{noun} list -w --from console --console http://c --console-token-file t --console-ca-file ca");
+        let said = reading(&line);
+        assert!(said.watch && said.from == Some(Source::Console), "{said:?}");
+        assert_eq!((said.console.as_deref(), said.access.token_file), (Some("http://c"), Some("t".into())));
+        assert_eq!(said.access.ca_file, Some("ca".into()));
+    }
+    for line in ["status -w", "alert list -w", "host list --watch", "host ls -w --cluster Paint"] {
+        taken(line);
+    }
+    assert_eq!(refused("alert list -w --check").0, ErrorKind::ArgumentConflict);
+    assert_eq!(
+        refused("host list --from console").0,
+        ErrorKind::UnknownArgument,
+        "the console has hosts in another form"
+    );
+    assert_eq!(refused("cluster list --from disk").0, ErrorKind::InvalidValue);
+}
+
+#[test]
+fn a_context_is_named_where_settings_of_one_are_needed_and_nowhere_else() {
+    for line in [
+        "status --context plant",
+        "cluster list --context plant",
+        "events --context plant",
+        "at 1h --context plant",
+        "ui --context plant",
+        "watch --context plant",
+        "secret list Paint --token-file t --context plant",
+    ] {
+        taken(line);
+    }
+    for line in
+        ["context list --context plant", "audit verify f --context plant", "acl generate --broker emqx --context a"]
+    {
+        assert_eq!(refused(line).0, ErrorKind::UnknownArgument, "{line}");
+    }
+}
+
+#[test]
+fn the_address_of_the_console_is_given_as_url_or_console() {
+    for (line, url, print) in [
+        ("ui", "http://127.0.0.1:8482/", false),
+        ("ui --url http://a", "http://a", false),
+        ("ui --console http://b --print", "http://b", true),
+    ] {
+        let Command::Ui(arguments) = taken(line) else { panic!("ui") };
+        assert_eq!((&*arguments.url, arguments.print), (url, print), "{line}");
+    }
+}
+
+#[test]
+fn a_login_reads_the_token_from_standard_input_and_never_from_the_line() {
+    let Command::Login(arguments) = taken("login https://c") else { panic!("login") };
+    assert_eq!((arguments.token_file, arguments.name, arguments.broker), (PathBuf::from("-"), None, None));
+    assert_eq!(refused("login https://c --token sfp_abc").0, ErrorKind::UnknownArgument);
+    assert_eq!(refused("login https://c sfp_abc").0, ErrorKind::UnknownArgument);
+    assert_eq!(refused("login").0, ErrorKind::MissingRequiredArgument);
+}
+
+/// The words of a line in a shell, up to a comment or what another program does with it; what stands for something has a value. None: it is not a command.
+fn command_words(line: &str) -> Option<Vec<String>> {
+    let line = line.trim().strip_prefix("sparkfleet ")?;
+    let (mut words, mut word, mut is_quoted) = (vec!["sparkfleet".to_owned()], String::new(), false);
+    for c in line.chars().chain([' ']) {
+        match c {
+            '\'' | '"' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => {
+                if matches!(word.as_str(), "#" | "|" | ">" | "<" | "&&") {
+                    break;
+                }
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            c => word.push(c),
+        }
+    }
+    let uuid = "00000000-0000-0000-0000-000000000001";
+    let value = |word: String| match word.as_str() {
+        "NUMBER" => "7".to_owned(),
+        "$(uuidgen)" => uuid.to_owned(),
+        word if word.ends_with("UUID") => uuid.to_owned(),
+        _ => word,
+    };
+    Some(words.into_iter().map(value).collect())
+}
+
+#[test]
+fn every_command_on_a_fleet_in_the_documentation_is_taken() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let documents = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let documents = documents.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    // `config` is a command of the program, which adds those on files of its store.
+    let config = ConfigCommand::augment_subcommands(clap::Command::new("config")).subcommand_required(true);
+    let program = Command::augment_subcommands(clap::Command::new("sparkfleet")).subcommand(config);
+    let mut found = 0;
+    for path in documents.chain([root.join("README.md")]) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let blocks = text.split("\n```").skip(1).step_by(2);
+        for words in blocks.flat_map(str::lines).filter_map(command_words) {
+            let below = program.find_subcommand(&words[1]);
+            let is_ours = below.is_some_and(|below| words[1] != "config" || below.find_subcommand(&words[2]).is_some());
+            if !is_ours {
+                continue;
+            }
+            let read = program.clone().try_get_matches_from(&words);
+            // Where the token is, an environment variable says in the guide.
+            let error = read.err().filter(|error| !error.to_string().contains("--token-file"));
+            assert!(error.is_none(), "{}: {}: {}", path.display(), words.join(" "), error.unwrap());
+            found += 1;
+        }
+    }
+    assert!(found > 100, "{found}");
 }

@@ -277,4 +277,54 @@ mod tests {
             assert!(place(wrong).is_err(), "{wrong}");
         }
     }
+
+    #[test]
+    fn every_scalar_and_array_is_read_within_its_limits() {
+        use DataType as T;
+        let largest = |datatype| match datatype {
+            T::Int8 => "127",
+            T::Int16 => "32767",
+            T::Int32 => "2147483647",
+            T::Int64 => "9223372036854775807",
+            T::UInt8 => "255",
+            T::UInt16 => "65535",
+            T::UInt32 => "4294967295",
+            _ => "18446744073709551615",
+        };
+        let pairs = [
+            (T::Int8, T::Int8Array),
+            (T::Int16, T::Int16Array),
+            (T::Int32, T::Int32Array),
+            (T::Int64, T::Int64Array),
+            (T::UInt8, T::UInt8Array),
+            (T::UInt16, T::UInt16Array),
+            (T::UInt32, T::UInt32Array),
+            (T::UInt64, T::UInt64Array),
+        ];
+        for (scalar, list) in pairs {
+            let text = largest(scalar);
+            let one_more = (text.parse::<u128>().unwrap() + 1).to_string();
+            assert!(parse(scalar, text).unwrap().is_some(), "{scalar:?}");
+            assert!(parse(scalar, &one_more).is_err() && parse(scalar, "").is_err(), "{scalar:?}");
+            assert!(parse(list, &format!("[0,{text}]")).unwrap().is_some(), "{list:?}");
+            assert!(parse(list, &format!("[0,{one_more}]")).is_err(), "{list:?}");
+            assert!(parse(list, "[null]").is_err() && parse(list, "[\"1\"]").is_err(), "{list:?}");
+        }
+        for (datatype, text) in [
+            (T::BooleanArray, "[true,false]"),
+            (T::StringArray, r#"["a",""]"#),
+            (T::FloatArray, "[1.5]"),
+            (T::DoubleArray, "[]"),
+            (T::DateTimeArray, "[5]"),
+            (T::Uuid, "00000000-0000-0000-0000-000000000001"),
+            (T::File, ""),
+        ] {
+            assert!(parse(datatype, text).unwrap().is_some(), "{datatype:?}");
+        }
+        for (datatype, text) in
+            [(T::BooleanArray, "[1]"), (T::StringArray, "[1]"), (T::Bytes, "abc"), (T::DateTime, "yesterday")]
+        {
+            assert!(parse(datatype, text).is_err(), "{datatype:?}");
+        }
+    }
 }

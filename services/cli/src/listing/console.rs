@@ -61,6 +61,7 @@ pub(super) async fn run<L: InConsole>(
         return Ok(());
     }
     let shutdown = Shutdown::on_signals()?;
+    let mut said = String::new();
     loop {
         let followed = tokio::select! {
             followed = follow(&api, table, name.as_deref(), clock, screen) => followed,
@@ -68,7 +69,13 @@ pub(super) async fn run<L: InConsole>(
         };
         match followed {
             Ok(()) => return Ok(()),
-            Err(error) if is_away(&error) => remark(&format!("{error:#}; trying again")),
+            Err(error) if is_away(&error) => {
+                let text = format!("{error:#}; trying again");
+                if text != said {
+                    remark(&text);
+                    said = text;
+                }
+            }
             Err(error) => return Err(error),
         }
         tokio::select! {

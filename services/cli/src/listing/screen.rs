@@ -68,7 +68,7 @@ fn changed<L: Listed>(form: OutputForm, old: Option<&[L]>, new: &[L], now: u64) 
             Some(_) if set.is_empty() => Vec::new(),
             Some(_) => L::table(&set, now).shown_rows(),
         };
-        lines.extend(gone.iter().map(|row| format!("{} is gone", output::visible(&row.title()))));
+        lines.extend(gone.iter().map(|row| format!("{} is not listed any more", output::visible(&row.title()))));
         return Ok(lines.into_iter().map(|line| format!("{line}\n")).collect());
     }
     let set = set.iter().map(|row| json!({ "change": "set", "row": row }));
@@ -101,7 +101,7 @@ mod tests {
         let text = changed(OutputForm::Table, Some(&first), &away, 0).unwrap();
         assert!(text.starts_with(NAME) && text.contains(" away ") && text.lines().count() == 1, "{text}");
         let gone = changed::<ClusterRow>(OutputForm::Table, Some(&away), &[], 0).unwrap();
-        assert_eq!(gone, "Paint_Shop is gone\n");
+        assert_eq!(gone, "Paint_Shop is not listed any more\n");
     }
 
     #[test]
@@ -123,6 +123,6 @@ mod tests {
         assert_eq!(text, "no host has proven its TPM to a join service\n");
         let hostile = vec![ClusterRow { name: "a\x1b[2Jb".to_owned(), ..clusters()[0].clone() }];
         let gone = changed::<ClusterRow>(OutputForm::Table, Some(&hostile), &[], 0).unwrap();
-        assert_eq!(gone, "a\\u{1b}[2Jb is gone\n");
+        assert_eq!(gone, "a\\u{1b}[2Jb is not listed any more\n");
     }
 }

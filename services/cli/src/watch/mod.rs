@@ -379,3 +379,6 @@ fn state(payload: Bytes) -> Body {
         Err(error) => Body::Undecodable { reason: error.to_string(), payload },
     }
 }
+
+#[cfg(test)]
+mod tests;
