@@ -335,7 +335,12 @@ fn acknowledgements_say_who_looks_after_which_alert() {
 fn recoveries_name_the_store_and_an_epoch_that_was_raised() {
     let recovery: EdgeClusterRecovery = accepted(&json!({"store": A, "epoch": 2, "decision": "adopt"}));
     assert_eq!((recovery.store.to_string().as_str(), recovery.epoch), (A, 2));
+    let digest = "5a".repeat(32);
+    let recovery: EdgeClusterRecovery =
+        accepted(&json!({"store": A, "epoch": 2, "decision": "adopt", "accepted": digest}));
+    assert_eq!(recovery.accepted, Some(digest));
     for bad in [
+        json!({"store": A, "epoch": 1, "decision": "adopt", "accepted": "5A"}),
         json!({"store": A, "epoch": 0, "decision": "adopt"}),
         json!({"store": "x", "epoch": 1, "decision": "adopt"}),
         json!({"store": A, "epoch": 1, "decision": "delete"}),

@@ -39,6 +39,9 @@ pub struct EdgeClusterRecovery {
     pub epoch: u64,
     /// What was decided.
     pub decision: RecoveryDecision,
+    /// Digest of the index that the edge had accepted when it was compared, 64 hexadecimal digits in lower case. An edge that has accepted another one since holds. None: it had accepted none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
 }
 
 /// What becomes of what runs at the edge and the store does not list.

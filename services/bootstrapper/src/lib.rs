@@ -190,9 +190,8 @@ impl ServiceIo for Io {
 
     fn report(&mut self, event: &Event) {
         match event {
-            Event::Node(NodeEvent::Born { .. }) => self.health.component(MQTT, true, "born"),
-            Event::Node(NodeEvent::Offline { reason }) => self.health.component(MQTT, false, reason.as_str()),
             Event::Node(NodeEvent::Rejected { topic, reason }) => tracing::warn!(topic, reason, "message dropped"),
+            Event::Node(event) => service::report_node(&self.health, MQTT, event),
             _ => {}
         }
     }

@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 pub mod broker;
+pub mod check;
 pub mod filter;
 pub mod limits;
 pub mod rules;

@@ -490,6 +490,8 @@ pub enum ConfigCommand {
 pub enum AclCommand {
     /// Write the configuration files by which a server keeps clusters apart, for users named by their certificates
     Generate(AclGenerateArguments),
+    /// Try on a running server what each user may and may not do: exit code 1 if it does not keep to what `generate` writes
+    Check(AclCheckArguments),
     /// Put the revocation lists of all authorities into one file for the server; one that would lock out a client is refused
     Crl(AclCrlArguments),
 }
@@ -508,15 +510,9 @@ pub struct AclCrlArguments {
     pub out: PathBuf,
 }
 
-/// `sparkfleet acl generate`.
+/// Of which clusters and hosts the users of a server are.
 #[derive(Debug, Clone, Args)]
-pub struct AclGenerateArguments {
-    /// Kind of the MQTT server
-    #[arg(long, value_enum)]
-    pub broker: BrokerKind,
-    /// Organisation: the first part of every Sparkplug group
-    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME")]
-    pub organisation: String,
+pub struct AclSite {
     /// Name of an edge cluster; once for each
     #[arg(long)]
     pub cluster: Vec<String>,
@@ -535,6 +531,34 @@ pub struct AclGenerateArguments {
     /// The web console may ask for births and command no device: for one with web.read_only
     #[arg(long)]
     pub read_only_console: bool,
+}
+
+/// `sparkfleet acl check`.
+#[derive(Debug, Clone, Args)]
+pub struct AclCheckArguments {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub site: AclSite,
+    /// Directory with what users connect with: USER.pem and USER.key, or USER.password; in its folder `revoked`, certificates and keys that the server must refuse
+    #[arg(long)]
+    pub credentials: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub options: Options,
+}
+
+/// `sparkfleet acl generate`.
+#[derive(Debug, Clone, Args)]
+pub struct AclGenerateArguments {
+    /// Kind of the MQTT server
+    #[arg(long, value_enum)]
+    pub broker: BrokerKind,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME")]
+    pub organisation: String,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub site: AclSite,
     /// Write the files into this directory instead of printing them
     #[arg(long)]
     pub directory: Option<PathBuf>,

@@ -54,7 +54,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Secret(command) => command::secret::run(command).await,
         Command::Token(command) => command::token::run(command).await,
         Command::Audit(command) => command::audit::run(command),
-        Command::Acl(command) => command::acl::run(&command),
+        Command::Acl(command) => command::acl::run(command).await,
         Command::Status { watch, options } => command::status::run(watch, &options).await,
         Command::Alert(command) => command::alert::run(command).await,
         Command::Events(arguments) => command::past::events(&arguments).await,

@@ -17,8 +17,8 @@ pub struct Connection {
     /// MQTT server: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS
     #[arg(long, env = "SPARKFLEET_BROKER", default_value = "mqtt://127.0.0.1:1883", global = true)]
     pub broker: String,
-    /// Version of MQTT: 3.1.1 or 5
-    #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "3.1.1", global = true)]
+    /// Version of MQTT: 3.1.1, 5, or auto, which is 5 where the server speaks it
+    #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "auto", global = true)]
     pub protocol: sparkplug_mqtt::Protocol,
     /// Organisation: the first part of every Sparkplug group
     #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME", global = true)]

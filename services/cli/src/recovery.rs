@@ -47,6 +47,8 @@ pub struct Comparison {
     pub without_entries: Vec<Named>,
     /// Epoch that an operator's decision needs.
     pub next_epoch: u64,
+    /// Digest of the index that the edge has accepted: the decision counts for that one.
+    pub accepted: Option<String>,
 }
 
 impl Comparison {
@@ -100,6 +102,7 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
         different: Vec::new(),
         without_entries: Vec::new(),
         next_epoch: 0,
+        accepted: node.desired_digest.map(|digest| digest.to_string()),
     };
     let running = sync.devices().deployments.iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
     for (uuid, device) in running {
@@ -235,7 +238,8 @@ pub fn decided(
     request: WriteRequest,
 ) -> anyhow::Result<WriteRequest> {
     let store = fleet.config.store().ok_or_else(|| anyhow::anyhow!("ConfigDB does not say which store it has"))?;
-    let recovery = EdgeClusterRecovery { store, epoch: comparison.next_epoch, decision };
+    let recovery =
+        EdgeClusterRecovery { store, epoch: comparison.next_epoch, decision, accepted: comparison.accepted.clone() };
     Ok(request.document(&recovery)?)
 }
 

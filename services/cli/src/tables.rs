@@ -14,8 +14,15 @@ pub fn clusters(rows: &[ClusterRow], now: u64) -> Table {
         let edge = if row.simulated { format!("{} (simulated)", row.edge()) } else { row.edge().to_owned() };
         let since = row.alive_since.or(row.since).map_or_else(String::new, |since| output::age(since, now));
         let flux = row.flux.as_ref().filter(|flux| flux.ready == Some(false)).map(FluxRow::described);
-        let reason =
-            row.held.clone().or_else(|| row.reason.clone()).into_iter().chain(flux).collect::<Vec<_>>().join("; ");
+        let reason = row
+            .held
+            .as_ref()
+            .map(|held| format!("held: {held}"))
+            .or_else(|| row.reason.clone())
+            .into_iter()
+            .chain(flux)
+            .collect::<Vec<_>>()
+            .join("; ");
         table.row([
             row.name.clone(),
             row.setup.clone(),

@@ -9,7 +9,7 @@ use configdb_contract::Entry;
 use configdb_contract::{Change, ConfigReplica, configdb_node};
 use configdb_schema::document::{EdgeClusterRecovery, EdgeClusterStatus, EdgeDeployment, GitRef, JsonObject};
 use configdb_schema::{ClusterName, Organisation};
-use edge_sync_contract::{DesiredIndex, SyncReplica};
+use edge_sync_contract::{DesiredIndex, Digest, SyncReplica};
 use join_service_contract::JoinReplica;
 use krb_keys_contract::KeysReplica;
 use krb_keys_contract::names::account::WISH;
@@ -441,7 +441,14 @@ impl FleetView {
             Some(sync) => {
                 let left = sync.replica.devices().deployments.len();
                 let deployments = BTreeMap::new();
-                let empty = DesiredIndex { version: 0, deployments, origin: None, follows: None, entries: None };
+                let empty = DesiredIndex {
+                    version: 0,
+                    deployments,
+                    origin: None,
+                    follows: None,
+                    decided_for: None,
+                    entries: None,
+                };
                 let accepted = sync.replica.node().is_some_and(|node| node.desired_digest == Some(empty.digest()));
                 if left == 0 && accepted { Edge::Empty } else { Edge::Busy(left) }
             }
@@ -484,12 +491,20 @@ impl FleetView {
 
     /// Where that comes from which a cluster is sent: this store, at the epoch that an operator released the cluster to.
     pub fn origin(&self, uuid: Uuid) -> Option<Origin> {
+        self.config.origin(self.released(uuid).map_or(0, |recovery| recovery.epoch))
+    }
+
+    /// Digest of the index that the cluster's edge had accepted when an operator decided that it follows this store.
+    pub fn decided_for(&self, uuid: Uuid) -> Option<Digest> {
+        self.released(uuid)?.accepted?.parse().ok()
+    }
+
+    fn released(&self, uuid: Uuid) -> Option<EdgeClusterRecovery> {
         let recovery = self.config.document::<EdgeClusterRecovery>(uuid).unwrap_or_else(|error| {
             tracing::warn!(cluster_id = %uuid, error = %error, "EdgeClusterRecovery cannot be read; the cluster is not released");
             None
         });
-        let released = recovery.filter(|recovery| Some(recovery.store) == self.config.store());
-        self.config.origin(released.map_or(0, |recovery| recovery.epoch))
+        recovery.filter(|recovery| Some(recovery.store) == self.config.store())
     }
 }
 

@@ -376,7 +376,11 @@ impl ServiceIo for Io {
         Ok(())
     }
 
-    fn report(&mut self, _event: &Event) {}
+    fn report(&mut self, event: &Event) {
+        if let Event::Node(event) = event {
+            service::report_node(&self.health, "mqtt", event);
+        }
+    }
 
     fn publish(&mut self, manager: &ClusterManager) {
         let is_ready = manager.is_ready();

@@ -37,6 +37,8 @@ pub struct DerivedFrom {
     pub origin: Option<Origin>,
     /// The last state in this store of the timeline that the receiver reported.
     pub follows: Option<Point>,
+    /// Digest of the index that the receiver had accepted when an operator released it to this epoch.
+    pub decided_for: Option<Digest>,
     /// Of the store.
     pub revision: u64,
 }
@@ -105,7 +107,7 @@ pub fn plan(
     assigned: &mut SentVersions,
     from: DerivedFrom,
 ) -> Plan {
-    let DerivedFrom { origin, follows, revision } = from;
+    let DerivedFrom { origin, follows, decided_for, revision } = from;
     let mut deployments = BTreeMap::new();
     let mut refused = BTreeMap::new();
     for (uuid, intent) in intents {
@@ -138,7 +140,7 @@ pub fn plan(
     }
     assigned.deployments.clone_from(&deployments);
     assigned.retried.retain(|uuid, _| intents.contains_key(uuid));
-    let mut index = DesiredIndex { version: 0, deployments, origin, follows, entries: None };
+    let mut index = DesiredIndex { version: 0, deployments, origin, follows, decided_for, entries: None };
     let digest = index.digest();
     let comparison = assigned.index.compare(&Desired { digest, origin, follows, revision }, &reported.index);
     index.version = comparison.version;

@@ -251,15 +251,14 @@ impl<S: Store> Service<S> {
     }
 
     fn observe(&self, event: &Event) {
+        if let Event::Node(event) = event {
+            service::report_node(&self.health, "mqtt", event);
+        }
         match event {
             Event::Node(NodeEvent::Born { bd_seq, rebirth }) => {
-                self.health.component("mqtt", true, "born");
                 tracing::info!(bd_seq = bd_seq.get(), rebirth, "ConfigDB is born");
             }
-            Event::Node(NodeEvent::Offline { reason }) => {
-                self.health.component("mqtt", false, reason.clone());
-                tracing::warn!(error = reason, "ConfigDB is offline");
-            }
+            Event::Node(NodeEvent::Offline { reason }) => tracing::warn!(error = reason, "ConfigDB is offline"),
             Event::Node(NodeEvent::Rejected { topic, reason }) => {
                 tracing::warn!(topic, error = reason, "message refused");
             }

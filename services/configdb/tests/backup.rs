@@ -78,7 +78,7 @@ async fn a_live_store_is_copied_with_what_tells_it_from_others() {
     let mut running = Running::start(&state).await;
     running.write().await;
     let identity = running.state.model().identity();
-    let recovery = EdgeClusterRecovery { store: identity, epoch: 3, decision: RecoveryDecision::Adopt };
+    let recovery = EdgeClusterRecovery { store: identity, epoch: 3, decision: RecoveryDecision::Adopt, accepted: None };
     let raise = WriteRequest::put("e", Uuid::from_u128(1)).document(&recovery).unwrap();
     running.request(raise, 2_000).await;
     let file = root.path().join("backup.sqlite");

@@ -37,7 +37,6 @@ use service_runtime::http::tls::Tls;
 use service_runtime::record::{self as records, RecordFile};
 use service_runtime::service;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
@@ -196,8 +195,7 @@ fn tls(config: &WebConfig) -> anyhow::Result<Option<Tls>> {
 
 fn report_event(health: &Health, event: &Event) {
     match event {
-        Event::Node(NodeEvent::Born { .. }) => report(health, "mqtt", Ok("born")),
-        Event::Node(NodeEvent::Offline { reason }) => report(health, "mqtt", Err(reason)),
+        Event::Node(event) => service::report_node(health, "mqtt", event),
         Event::Host(HostEvent::Online) => report(health, "mqtt_host", Ok("listening")),
         Event::Host(HostEvent::Offline { reason }) => report(health, "mqtt_host", Err(reason)),
         _ => {}

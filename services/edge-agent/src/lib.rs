@@ -25,7 +25,7 @@ use reading::{ReadError, Reading};
 use service_runtime::disk::Room;
 use service_runtime::health::{self, Health};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeEvent, NodeUpdate};
+use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeUpdate};
 use sparkplug::{DeviceId, Metric, Value};
 use sparkplug_mqtt::{BdSeqStore, Clock};
 use uuid::Uuid;
@@ -55,11 +55,9 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     loop {
         tokio::select! {
             () = shutdown.wait() => break,
-            event = handle.recv() => match event.context("the edge node has ended")? {
-                NodeEvent::Born { .. } => health.component(MQTT, true, "born"),
-                NodeEvent::Offline { reason } => health.component(MQTT, false, reason.as_str()),
-                _ => {}
-            },
+            event = handle.recv() => {
+                service_runtime::service::report_node(&health, MQTT, &event.context("the edge node has ended")?);
+            }
             _ = ticks.tick() => publish(&handle, &config, &device).await?,
         }
     }

@@ -45,7 +45,6 @@ use service_runtime::health::Health;
 use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::Now;
-use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
 use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
@@ -142,8 +141,7 @@ impl ServiceIo for Io {
     fn report(&mut self, event: &Event) {
         let health = &self.health;
         match event {
-            Event::Node(NodeEvent::Born { .. }) => report(health, "mqtt", Ok("born")),
-            Event::Node(NodeEvent::Offline { reason }) => report(health, "mqtt", Err(reason)),
+            Event::Node(event) => service::report_node(health, "mqtt", event),
             Event::Host(HostEvent::Online) => report(health, "mqtt_host", Ok("listening")),
             Event::Host(HostEvent::Offline { reason }) => report(health, "mqtt_host", Err(reason)),
             _ => {}

@@ -36,7 +36,7 @@ impl IndexRecord {
     #[must_use]
     pub fn following(previous: Option<&Self>, index: DesiredIndex) -> Self {
         // What its sender knew of this receiver matters to no one once it is accepted.
-        let index = DesiredIndex { follows: None, ..index };
+        let index = DesiredIndex { follows: None, decided_for: None, ..index };
         let falls = |uuid: &Uuid, wanted: &DesiredDeployment| {
             let known = previous?.entry(*uuid)?;
             let grows = wanted.version > known.version || *wanted == known;
@@ -63,8 +63,14 @@ impl IndexRecord {
     pub fn to_text(&self) -> String {
         // Written as an index of its own, so that reading checks it in the same way.
         let deployments = self.kept.clone();
-        let kept =
-            DesiredIndex { version: self.index.version, deployments, origin: None, follows: None, entries: None };
+        let kept = DesiredIndex {
+            version: self.index.version,
+            deployments,
+            origin: None,
+            follows: None,
+            decided_for: None,
+            entries: None,
+        };
         json!({"index": self.index.to_json(), "kept": kept.to_json()}).to_string()
     }
 
@@ -94,7 +100,7 @@ mod tests {
     fn index(version: u64, entries: &[(u128, DesiredDeployment)]) -> DesiredIndex {
         let deployments = entries.iter().map(|(n, entry)| (Uuid::from_u128(*n), *entry)).collect();
         let origin = "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok();
-        DesiredIndex { version, deployments, origin, follows: None, entries: None }
+        DesiredIndex { version, deployments, origin, follows: None, decided_for: None, entries: None }
     }
 
     #[test]

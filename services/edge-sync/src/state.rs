@@ -580,8 +580,17 @@ impl State {
         self.index.is_loaded() && self.nodes.is_some() && self.objects.knows_all(&self.settings.kinds)
     }
 
+    /// Whether another process of this Sync may have applied a later index to the deployment: its manifests are not replaced by older ones, and the record is read.
+    fn is_behind(&mut self, uuid: Uuid) -> bool {
+        let later = self.objects.of(uuid).into_iter().filter_map(|object| object.version).max();
+        let Some(later) = later.filter(|applied| self.index.may_be_behind(*applied)) else { return false };
+        self.effects.extend(self.index.later_is_applied(later, self.settled_at));
+        true
+    }
+
     fn plan(&mut self, uuid: Uuid) {
         self.touched.insert(uuid);
+        self.is_behind(uuid);
         let entry = self.index.entry(uuid);
         let has_objects = !self.objects.of(uuid).is_empty();
         let is_applying = self.deployments.get(&uuid).is_some_and(Deployment::is_applying);
@@ -615,6 +624,9 @@ impl State {
         let due = self.deployments.iter().filter(|(_, deployment)| deployment.may_apply(now.mono));
         for uuid in due.map(|(uuid, _)| *uuid).take(free).collect::<Vec<_>>() {
             let Some(entry) = self.index.entry(uuid) else { continue };
+            if self.is_behind(uuid) {
+                continue;
+            }
             let Some(deployment) = self.deployments.get_mut(&uuid) else { continue };
             let (Some(Plan::Apply(positions)), Some(manifests)) = (deployment.plan(), deployment.manifests()) else {
                 continue;
@@ -673,7 +685,7 @@ impl State {
             };
             // Another process of this Sync knows a later index, which may list it.
             if let Some(later) = object.version.filter(|applied| *applied > version) {
-                self.effects.extend(self.index.later_is_applied(later));
+                self.effects.extend(self.index.later_is_applied(later, now.mono));
                 continue;
             }
             if !self.pruner.take(now.mono) {

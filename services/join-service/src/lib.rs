@@ -187,11 +187,10 @@ impl ServiceIo for Io {
 
     fn report(&mut self, event: &Event) {
         match event {
-            Event::Node(NodeEvent::Born { .. }) => self.health.component(MQTT, true, "born"),
-            Event::Node(NodeEvent::Offline { reason }) => self.health.component(MQTT, false, reason.as_str()),
             Event::Host(HostEvent::Online) => self.health.component(HOSTS, true, "listening"),
             Event::Host(HostEvent::Offline { reason }) => self.health.component(HOSTS, false, reason.as_str()),
             Event::Node(NodeEvent::Rejected { topic, reason }) => tracing::debug!(topic, reason, "message dropped"),
+            Event::Node(event) => service::report_node(&self.health, MQTT, event),
             _ => {}
         }
     }

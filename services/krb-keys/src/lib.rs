@@ -42,7 +42,7 @@ use service_runtime::health::Health;
 use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::Now;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -163,8 +163,7 @@ impl ServiceIo for Io {
     fn report(&mut self, event: &Event) {
         let health = &self.health;
         match event {
-            Event::Node(NodeEvent::Born { .. }) => health.component("mqtt", true, "born"),
-            Event::Node(NodeEvent::Offline { reason }) => health.component("mqtt", false, reason.as_str()),
+            Event::Node(event) => service::report_node(health, "mqtt", event),
             Event::Seen(_, Err(trouble @ KeyError::Kdc(_))) if trouble.is_outage() => {
                 health.component("kdc", false, trouble.to_string());
             }

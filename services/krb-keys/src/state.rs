@@ -481,7 +481,11 @@ fn on_node(event: &NodeEvent) {
             )
         }
         NodeEvent::Rejected { topic, reason } => tracing::debug!(topic, reason, "message dropped"),
-        NodeEvent::Displaced(_) | NodeEvent::Contested(_) | NodeEvent::Stopped => tracing::debug!(?event, "edge node"),
+        NodeEvent::Displaced(_)
+        | NodeEvent::Contested(_)
+        | NodeEvent::BirthNotReceived(_)
+        | NodeEvent::BirthReceived
+        | NodeEvent::Stopped => tracing::debug!(?event, "edge node"),
     }
 }
 

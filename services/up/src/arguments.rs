@@ -18,8 +18,8 @@ pub struct UpArguments {
     /// Use the broker of the site instead of an embedded one: mqtt://HOST:PORT
     #[arg(long, env = "SPARKFLEET_BROKER", conflicts_with = "listen")]
     pub broker: Option<String>,
-    /// Version of MQTT that every part speaks: 3.1.1 or 5
-    #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "3.1.1")]
+    /// Version of MQTT that every part speaks: 3.1.1, 5, or auto, which is 5 where the server speaks it
+    #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "auto")]
     pub protocol: sparkplug_mqtt::Protocol,
     /// Displace the services of this organisation that run on the broker, instead of ending when there are some
     #[arg(long)]

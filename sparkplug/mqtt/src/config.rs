@@ -63,11 +63,18 @@ pub struct MqttConfig {
     pub take_over: bool,
 }
 
-/// Version of MQTT: `3.1.1` or `5`.
+/// The MQTT 5 client of rumqttc takes no less, in seconds.
+pub(crate) const KEEP_ALIVE_MIN_V5: u64 = 5;
+
+/// Version of MQTT: `auto`, `3.1.1` or `5`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub enum Protocol {
-    /// MQTT 3.1.1.
+    /// MQTT 5 where the server speaks it, else 3.1.1. A server says that it does not by its answer to the CONNECT, or by closing the connection; the other version follows at once.
+    /// With [`MqttConfig::keep_alive_s`] below 5 it is 3.1.1.
     #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// MQTT 3.1.1.
     #[serde(rename = "3.1.1")]
     V311,
     /// MQTT 5.0.
@@ -97,9 +104,10 @@ impl FromStr for Protocol {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            "auto" => Ok(Self::Auto),
             "3.1.1" => Ok(Self::V311),
             "5" | "5.0" => Ok(Self::V5),
-            other => Err(format!("{other:?} is no version of MQTT that is spoken here; write 3.1.1 or 5")),
+            other => Err(format!("{other:?} is not a version of MQTT that is spoken here; write auto, 3.1.1 or 5")),
         }
     }
 }
@@ -146,7 +154,7 @@ impl Default for MqttConfig {
         Self {
             servers: vec!["mqtt://127.0.0.1:1883".to_owned()],
             all_servers: false,
-            protocol: Protocol::V311,
+            protocol: Protocol::Auto,
             client_id_prefix: "sparkfleet".to_owned(),
             username: None,
             password: Password::default(),
@@ -192,7 +200,7 @@ impl MqttConfig {
             "false",
             "Host Applications: a session on every server at once, for servers that know nothing of each other",
         ),
-        key("mqtt.protocol", "3.1.1", "version of MQTT, 3.1.1 or 5"),
+        key("mqtt.protocol", "auto", "version of MQTT: 3.1.1, 5, or auto: 5 where the server speaks it, else 3.1.1"),
         key(
             "mqtt.client_id_prefix",
             "sparkfleet",
@@ -203,7 +211,11 @@ impl MqttConfig {
         key("mqtt.ca_file", "", "PEM file of the authorities that sign server certificates; required for mqtts://"),
         key("mqtt.cert_file", "", "PEM file of the client certificate and its chain"),
         key("mqtt.key_file", "", "PEM file of the private key of mqtt.cert_file"),
-        key("mqtt.keep_alive_s", "10", "seconds between pings, 1 to 3600; in MQTT 5 at least 5"),
+        key(
+            "mqtt.keep_alive_s",
+            "10",
+            "seconds between pings, 1 to 3600; in MQTT 5 at least 5, and with less auto is 3.1.1",
+        ),
         key("mqtt.connect_timeout_s", "5", "seconds that opening a connection may take, 1 to 300"),
         key(
             "mqtt.packet_bytes_max",
@@ -355,8 +367,7 @@ impl MqttConfig {
         if !(1..=3600).contains(&self.keep_alive_s) {
             return fault("keep_alive_s", "must be between 1 and 3600");
         }
-        // The MQTT 5 client of rumqttc takes no less.
-        if self.protocol == Protocol::V5 && self.keep_alive_s < 5 {
+        if self.protocol == Protocol::V5 && self.keep_alive_s < KEEP_ALIVE_MIN_V5 {
             return fault("keep_alive_s", "must be at least 5 with mqtt.protocol = \"5\"");
         }
         if !(1..=300).contains(&self.connect_timeout_s) {

@@ -261,6 +261,7 @@ impl<M: Machine> Driver<M> {
         match event {
             SessionEvent::Progress => 0,
             SessionEvent::Connected => {
+                self.session.iter().for_each(|session| self.connector.accepted(session));
                 self.machine.on_transport(TransportEvent::Connected, now);
                 0
             }
@@ -291,7 +292,9 @@ impl<M: Machine> Driver<M> {
                 }
             },
             SessionEvent::Over { reason, reached } => {
-                self.end_session(reason, reached);
+                if !self.is_opened_in_older_version() {
+                    self.end_session(reason, reached);
+                }
                 0
             }
         }
@@ -313,8 +316,21 @@ impl<M: Machine> Driver<M> {
         }
     }
 
+    /// Opens the session again in MQTT 3.1.1, if it is over because the server does not speak MQTT 5 and the configuration leaves that open. The machine does not learn of it.
+    fn is_opened_in_older_version(&mut self) -> bool {
+        let Some(session) = &mut self.session else { return false };
+        let Some(connect) = session.older_connect() else { return false };
+        self.connector.ended(session);
+        let opened = self.connector.open(connect);
+        opened.is_ok_and(|opened| {
+            self.session = Some(opened);
+            true
+        })
+    }
+
     fn end_session(&mut self, reason: String, reached: bool) {
         let Some(session) = self.session.take() else { return };
+        self.connector.ended(&session);
         if self.closing_until.take().is_some() {
             tracing::debug!(reason, "session closed");
         } else if session.is_connected() {

@@ -17,7 +17,7 @@ use futures::Stream;
 use rumqttc::{TlsConfiguration, Transport};
 use sparkplug::session::{Connect, Publish, QoS};
 
-use crate::config::{MqttConfig, MqttConfigError, Protocol};
+use crate::config::{MqttConfig, MqttConfigError};
 use crate::server_address::{Carrier, ServerAddress};
 use crate::tls::{Files, Fingerprint};
 
@@ -57,6 +57,26 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
     /// The CONNECT may have come to the server's MQTT layer.
     pub(crate) reached: bool,
+    /// Before CONNACK: what this says of the version of MQTT.
+    pub(crate) version: VersionDoubt,
+}
+
+/// Whether a connection failed for its version of MQTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VersionDoubt {
+    /// It failed for another reason.
+    None,
+    /// Perhaps: the server closed the connection, said nothing, or nothing that could be read.
+    Unclear,
+    /// The server said so.
+    Refused,
+}
+
+/// A version of MQTT, when it is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V311,
+    V5,
 }
 
 /// What happened since the last look, in its order. There may be nothing in it that anybody needs to know.
@@ -83,15 +103,16 @@ impl Link {
         config: &MqttConfig,
         server: &ServerAddress,
         client_id: &str,
+        version: Version,
         connect: Connect,
     ) -> Result<Self, MqttConfigError> {
         let (transport, files) = transport(config, server)?;
-        Ok(match config.protocol {
-            Protocol::V311 => {
+        Ok(match version {
+            Version::V311 => {
                 let (client, signals) = v311::open(config, server, client_id, connect.will, transport);
                 Self { client: Client::V311(client), signals, files }
             }
-            Protocol::V5 => {
+            Version::V5 => {
                 let (client, signals) = v5::open(config, server, client_id, connect.will, transport);
                 Self { client: Client::V5(client), signals, files }
             }

@@ -76,6 +76,8 @@ impl Machine for EdgeNode {
                 match &event {
                     NodeEvent::Displaced(other) => tracing::error!(%other, "this process gives way"),
                     NodeEvent::Contested(other) => tracing::warn!(%other, "this process goes on and tells it to end"),
+                    NodeEvent::BirthNotReceived(unheard) => tracing::error!(%unheard, "no host knows this node"),
+                    NodeEvent::BirthReceived => tracing::info!("the server delivers the births of this node now"),
                     _ => {}
                 }
                 Output::Event(event)

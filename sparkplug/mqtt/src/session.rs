@@ -16,8 +16,8 @@ use futures::StreamExt;
 use sparkplug::session::{Connect, Publish, QoS};
 use tokio::time::Instant;
 
-use crate::config::{MqttConfig, MqttConfigError, Protocol};
-use crate::link::{Fault, HANDED_MAX, Link, Signal, takes_nothing, too_large_to_send};
+use crate::config::{KEEP_ALIVE_MIN_V5, MqttConfig, MqttConfigError, Protocol};
+use crate::link::{Fault, HANDED_MAX, Link, Signal, Version, VersionDoubt, takes_nothing, too_large_to_send};
 use crate::receipts::Receipts;
 use crate::server_address::ServerAddress;
 use crate::tls::{Fingerprint, Look, look};
@@ -63,6 +63,12 @@ pub(crate) struct Session {
     /// Came over the link and is still to be told.
     arrived: vec::IntoIter<Result<Signal, Fault>>,
     server: ServerAddress,
+    /// Its place in the configured list.
+    server_index: usize,
+    version: Version,
+    /// How it was opened, as long as another version of MQTT may be tried with it.
+    may_be_older: Option<Connect>,
+    doubt: VersionDoubt,
     packet_bytes_max: usize,
     /// A DISCONNECT would make the server drop a will that it is to publish: the session ends with its socket.
     closes_silently: bool,
@@ -91,13 +97,19 @@ impl Session {
         config: &MqttConfig,
         server: &ServerAddress,
         client_id: &str,
+        version: Version,
         connect: Connect,
     ) -> Result<Self, MqttConfigError> {
         // tck-id-payloads-ndeath-will-message-publisher-disconnect-mqtt50: a DISCONNECT of an Edge Node would need reason 0x04, which rumqttc cannot send. Without
         // DISCONNECT the server publishes the will just the same.
-        let closes_silently = config.protocol == Protocol::V5 && connect.bd_seq.is_some();
+        let closes_silently = version == Version::V5 && connect.bd_seq.is_some();
+        let is_choice = config.protocol == Protocol::Auto && version == Version::V5;
         Ok(Self {
-            link: Link::open(config, server, client_id, connect)?,
+            server_index: connect.server,
+            version,
+            may_be_older: is_choice.then(|| connect.clone()),
+            doubt: VersionDoubt::None,
+            link: Link::open(config, server, client_id, version, connect)?,
             arrived: Vec::new().into_iter(),
             server: server.clone(),
             packet_bytes_max: config.packet_bytes_max,
@@ -189,8 +201,23 @@ impl Session {
                 event
             }
             Err(_) if self.disconnect_sent => self.over("disconnected".to_owned()),
-            Err(fault) => SessionEvent::Over { reason: fault.reason, reached: self.connected || fault.reached },
+            Err(fault) => {
+                self.doubt = fault.version;
+                SessionEvent::Over { reason: fault.reason, reached: self.connected || fault.reached }
+            }
         })
+    }
+
+    /// With what to connect again at once in MQTT 3.1.1. None: the session did not end for its version, or not for certain, and the server may hold a will of it that would
+    /// end the next session of the same bdSeq.
+    pub(crate) fn older_connect(&mut self) -> Option<Connect> {
+        let connect = self.may_be_older.take().filter(|_| !self.connected)?;
+        let is_safe = match self.doubt {
+            VersionDoubt::None => false,
+            VersionDoubt::Unclear => connect.bd_seq.is_none(),
+            VersionDoubt::Refused => true,
+        };
+        is_safe.then_some(connect)
     }
 
     fn enqueue(&mut self, request: Request) {
@@ -312,12 +339,24 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Opens sessions of one machine: everything that stays the same between them.
+/// Which version of MQTT the next session with a server is opened in, where the configuration leaves it open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Spoken {
+    #[default]
+    V5,
+    /// One session in MQTT 3.1.1: the last CONNECT failed, and it is not clear why.
+    V311Once,
+    /// The server said that it does not speak MQTT 5.
+    V311,
+}
+
+/// Opens sessions of one machine: everything that stays the same between them, and what was learnt of the servers.
 #[derive(Debug)]
 pub(crate) struct Connector {
     config: Arc<MqttConfig>,
     servers: Vec<ServerAddress>,
     client_id: String,
+    spoken: Vec<Spoken>,
 }
 
 impl Connector {
@@ -330,7 +369,8 @@ impl Connector {
                 tracing::warn!(server = %server, "the password is sent without encryption; use TLS");
             }
         }
-        Ok(Self { config: Arc::new(config), servers, client_id })
+        let spoken = vec![Spoken::default(); servers.len()];
+        Ok(Self { config: Arc::new(config), servers, client_id, spoken })
     }
 
     pub(crate) fn config(&self) -> &MqttConfig {
@@ -346,8 +386,9 @@ impl Connector {
 
     /// The same for one of the servers alone.
     pub(crate) fn only(&self, server: usize) -> Self {
-        let servers = self.servers.get(server).into_iter().cloned().collect();
-        Self { config: Arc::clone(&self.config), servers, client_id: self.client_id.clone() }
+        let servers: Vec<_> = self.servers.get(server).into_iter().cloned().collect();
+        let spoken = vec![Spoken::default(); servers.len()];
+        Self { config: Arc::clone(&self.config), servers, client_id: self.client_id.clone(), spoken }
     }
 
     pub(crate) fn servers(&self) -> usize {
@@ -363,6 +404,38 @@ impl Connector {
         // A machine that counts further than the list would be at fault; the first server is as good as any.
         let server = self.servers.get(connect.server).unwrap_or(&self.servers[0]);
         tracing::debug!(server = %server, client_id = %self.client_id, bd_seq = connect.bd_seq.map(|n| n.get()), "connecting");
-        Session::open(&self.config, server, &self.client_id, connect)
+        let version = self.version(connect.server);
+        Session::open(&self.config, server, &self.client_id, version, connect)
+    }
+
+    fn version(&self, server: usize) -> Version {
+        let spoken = self.spoken.get(server).copied().unwrap_or_default();
+        match self.config.protocol {
+            Protocol::V5 => Version::V5,
+            Protocol::V311 => Version::V311,
+            Protocol::Auto if self.config.keep_alive_s < KEEP_ALIVE_MIN_V5 || spoken != Spoken::V5 => Version::V311,
+            Protocol::Auto => Version::V5,
+        }
+    }
+
+    /// Learns from a session that is up.
+    pub(crate) fn accepted(&self, session: &Session) {
+        if self.spoken.get(session.server_index) == Some(&Spoken::V311Once) && session.version == Version::V311 {
+            tracing::info!(server = %session.server, "the server did not accept a connection in MQTT 5; MQTT 3.1.1 is spoken with it");
+        }
+    }
+
+    /// Learns from a session that is over.
+    pub(crate) fn ended(&mut self, session: &Session) {
+        let Some(spoken) = self.spoken.get_mut(session.server_index) else { return };
+        match (session.version, session.doubt) {
+            _ if self.config.protocol != Protocol::Auto || *spoken == Spoken::V311 => {}
+            (Version::V5, VersionDoubt::Refused) if !session.connected => {
+                tracing::info!(server = %session.server, "the server does not speak MQTT 5; MQTT 3.1.1 is spoken with it");
+                *spoken = Spoken::V311;
+            }
+            (Version::V5, VersionDoubt::Unclear) if !session.connected => *spoken = Spoken::V311Once,
+            (Version::V5 | Version::V311, _) => *spoken = Spoken::V5,
+        }
     }
 }

@@ -25,6 +25,7 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let (url, data) = (format!("mqtt://{server}"), directory.path().join("data").display().to_string());
     let version = match protocol {
+        Protocol::Auto => "auto",
         Protocol::V311 => "3.1.1",
         Protocol::V5 => "5",
     };

@@ -115,7 +115,7 @@ impl Server {
     /// Whether it speaks this version of MQTT.
     #[must_use]
     pub const fn speaks(&self, protocol: Protocol) -> bool {
-        matches!(protocol, Protocol::V311) || self.v5
+        !matches!(protocol, Protocol::V5) || self.v5
     }
 
     /// The version that is tried.

@@ -49,8 +49,10 @@ pub struct Node {
     pub sessions: usize,
     /// NBIRTHs.
     pub births: usize,
-    /// NDEATHs.
+    /// NDEATHs, the will of a session that has said it itself not counted.
     pub deaths: usize,
+    /// bdSeq of the last one.
+    dead: Option<u64>,
     /// The node's own metrics.
     pub metrics: Metrics,
     /// Its devices that are born.
@@ -286,11 +288,16 @@ impl Node {
     }
 
     fn died(&mut self, payload: &RawPayload) -> Result<(), String> {
-        self.deaths += 1;
         if payload.seq.is_some() {
             return Err("NDEATH has no seq".to_owned());
         }
         let died = bd_seq(payload).ok_or("NDEATH without bdSeq")?;
+        // In MQTT 5 the will follows the death that a node says itself (tck-id-payloads-ndeath-will-message-publisher-disconnect-mqtt50).
+        if self.dead == Some(died) {
+            return Ok(());
+        }
+        self.dead = Some(died);
+        self.deaths += 1;
         if self.bd_seq != Some(died) {
             return Err(format!("NDEATH of bdSeq {died}, but the birth has {:?}", self.bd_seq));
         }
@@ -459,7 +466,7 @@ mod tests {
     fn a_session_in_order_breaks_no_rule() {
         let device = message("spBv1.0/G/DBIRTH/N/D", Form::Birth, Some(1), vec![Metric::new("X", 1_u64)]);
         let gone = message("spBv1.0/G/DDEATH/N/D", Form::Data, Some(3), vec![]);
-        let messages = vec![nbirth(7), device, ndata(2), gone, ndata(4), ndeath(7), nbirth(8), ndata(1)];
+        let messages = vec![nbirth(7), device, ndata(2), gone, ndata(4), ndeath(7), ndeath(7), nbirth(8), ndata(1)];
         assert_eq!(rules(messages), Vec::<String>::new());
     }
 

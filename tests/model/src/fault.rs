@@ -24,7 +24,7 @@ pub enum Fault {
     IncompleteSender,
     /// The sender numbers its messages without regard to what the receiver reports.
     ReportIgnored,
-    /// An operator decides while commands from before are on their way, or while the sender does not know the store yet: the limit of the protocol.
+    /// An operator's decision counts for whatever the receiver has accepted when it arrives: commands from before may still be on their way, and the sender may not know the store yet.
     HastyDecision,
 }
 
@@ -52,6 +52,7 @@ impl Fault {
     pub(crate) fn spoil(self, index: &mut DesiredIndex, accepted: Option<Origin>) {
         match self {
             Self::NoOrigin => (index.origin, index.follows) = (None, None),
+            Self::HastyDecision => index.decided_for = None,
             Self::RevisionIgnored => index.follows = accepted.map(|accepted| accepted.point),
             _ => {}
         }

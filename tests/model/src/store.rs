@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use edge_sync_contract::Digest;
 use sparkplug::replication::{Origin, Point, Timelines};
 use uuid::Uuid;
 
@@ -25,6 +26,8 @@ pub enum Change {
         epoch: u64,
         /// What runs at the edge was written back before; otherwise it is deleted.
         adopts: bool,
+        /// Digest of the index that the edge had accepted then.
+        accepted: Option<Digest>,
     },
 }
 
@@ -86,11 +89,20 @@ impl Store {
         deployments
     }
 
+    /// Digest of what the edge had accepted at the last decision for this store.
+    #[must_use]
+    pub fn decided_for(&self) -> Option<Digest> {
+        self.log.iter().rev().find_map(|transaction| match transaction.change {
+            Change::Release { store, accepted, .. } if store == self.identity => Some(accepted),
+            _ => None,
+        })?
+    }
+
     /// The last decision for this store: its epoch, and whether it adopts.
     #[must_use]
     pub fn release(&self) -> Option<(u64, bool)> {
         self.log.iter().rev().find_map(|transaction| match transaction.change {
-            Change::Release { store, epoch, adopts } if store == self.identity => Some((epoch, adopts)),
+            Change::Release { store, epoch, adopts, .. } if store == self.identity => Some((epoch, adopts)),
             _ => None,
         })
     }

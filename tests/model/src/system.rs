@@ -200,13 +200,15 @@ impl System {
         let reported = report.origin.map_or(0, |origin| origin.epoch);
         let epoch = reported.max(self.store.release().map_or(0, |(epoch, _)| epoch)) + 1;
         let store = self.store.identity;
-        self.commit(Change::Release { store, epoch, adopts });
+        self.commit(Change::Release { store, epoch, adopts, accepted: report.digest });
     }
 
     /// The edge stores what waits; the rules are checked with what its sender knew.
     pub(crate) fn save(&mut self) {
         let Some((before, after)) = self.edge.save() else { return };
-        let sent = |message: &&Message| DesiredIndex { follows: None, ..message.index.clone() } == after.index;
+        let sent = |message: &&Message| {
+            DesiredIndex { follows: None, decided_for: None, ..message.index.clone() } == after.index
+        };
         let Some(log) = self.channel.iter().rfind(sent).map(|message| message.log.clone()) else {
             self.broken = Some("an index is stored that nobody sent");
             return;
@@ -362,12 +364,6 @@ impl Model for Protocol {
             }
             Action::Adopt | Action::Discard => {
                 next.left.decisions -= 1;
-                // The command compares for seconds before it asks: what was sent before has arrived or is lost, and the sender knows the store that is decided for.
-                if self.fault != Some(Fault::HastyDecision) {
-                    next.save();
-                    next.channel.clear();
-                    next.learn();
-                }
                 next.decide(action == Action::Adopt);
             }
             Action::Learn => next.learn(),

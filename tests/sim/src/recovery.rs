@@ -188,7 +188,10 @@ impl World {
         let epoch = reported.max(truth.epoch) + 1;
         let uuid = cluster.uuid;
         let decision = if adopts { "adopt" } else { "discard" };
-        let entry = json!({"store": disk.identity(), "epoch": epoch, "decision": decision});
+        let mut entry = json!({"store": disk.identity(), "epoch": epoch, "decision": decision});
+        if let Some(record) = cluster.accepted() {
+            entry["accepted"] = json!(record.index.digest().to_string());
+        }
         self.checks.on_decision(uuid, epoch);
         Some(request.entry("EdgeClusterRecovery", entry))
     }

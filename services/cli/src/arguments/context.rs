@@ -54,7 +54,7 @@ pub struct SetArguments {
     /// MQTT server: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS
     #[arg(long)]
     pub broker: Option<String>,
-    /// Version of MQTT: 3.1.1 or 5
+    /// Version of MQTT: 3.1.1, 5, or auto, which is 5 where the server speaks it
     #[arg(long, value_parser = protocol)]
     pub protocol: Option<String>,
     /// Organisation: the first part of every Sparkplug group

@@ -193,7 +193,7 @@ fn without_options_a_command_speaks_with_the_broker_on_this_machine() {
         panic!("status")
     };
     assert_eq!((&*connection.broker, &*connection.organisation), ("mqtt://127.0.0.1:1883", "ACME"));
-    assert_eq!((&*connection.host_id, connection.protocol), ("sparkfleet-cli", sparkplug_mqtt::Protocol::V311));
+    assert_eq!((&*connection.host_id, connection.protocol), ("sparkfleet-cli", sparkplug_mqtt::Protocol::Auto));
     assert!(connection.username.is_none() && connection.password_file.is_none() && connection.ca_file.is_none());
     assert_eq!((presentation.output, presentation.timeout.as_secs()), (OutputForm::Table, 30));
 }
@@ -282,10 +282,16 @@ fn the_api_is_asked_on_this_machine_unless_it_is_said() {
 fn an_acl_is_for_one_kind_of_server_and_any_number_of_clusters() {
     let line =
         "acl generate --broker emqx --cluster Paint --cluster Body --viewer-host historian --own-host-credentials";
-    let Command::Acl(AclCommand::Generate(arguments)) = taken(line) else { panic!("generate") };
-    assert_eq!((arguments.broker, arguments.cluster.len()), (BrokerKind::Emqx, 2));
-    assert_eq!((arguments.operator_host, arguments.viewer_host.len()), (vec!["sparkfleet-cli".to_owned()], 1));
-    assert!(arguments.own_host_credentials && arguments.clusters_from.is_none() && arguments.directory.is_none());
+    let Command::Acl(AclCommand::Generate(AclGenerateArguments { broker, site, directory, .. })) = taken(line) else {
+        panic!("generate")
+    };
+    assert_eq!((broker, site.cluster.len()), (BrokerKind::Emqx, 2));
+    assert_eq!((site.operator_host, site.viewer_host.len()), (vec!["sparkfleet-cli".to_owned()], 1));
+    assert!(site.own_host_credentials && site.clusters_from.is_none() && directory.is_none());
+    let line = "acl check --cluster Paint --credentials pki --broker mqtts://b:8883 --ca-file ca.pem -o json";
+    let Command::Acl(AclCommand::Check(arguments)) = taken(line) else { panic!("check") };
+    assert_eq!((arguments.credentials, arguments.site.cluster.len()), (PathBuf::from("pki"), 1));
+    assert_eq!(arguments.options.connection.broker, "mqtts://b:8883");
     for kind in ["mosquitto", "mosquitto-dynsec", "emqx", "hivemq", "vernemq"] {
         taken(&format!("acl generate --broker {kind} --cluster Paint"));
     }

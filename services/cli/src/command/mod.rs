@@ -1,6 +1,8 @@
 //! What each command does: one module a noun.
 
 pub mod acl;
+pub mod acl_check;
+mod acl_site;
 pub mod administrator;
 pub mod alert;
 pub mod attestation_policy;

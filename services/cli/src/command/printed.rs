@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::{acl, administrator, alert, bootstrap, config, deployment, policy, recover, status, token};
+use super::{acl_site, administrator, alert, bootstrap, config, deployment, policy, recover, status, token};
 use crate::load::Deletion;
 use crate::{client, look_up, recovery, tables};
 
@@ -334,10 +334,10 @@ fn a_cluster_without_an_enrolment_entry_has_no_tokens_and_no_version() {
 
 #[test]
 fn a_list_of_clusters_is_one_only_if_every_row_has_a_name() {
-    assert_eq!(acl::names_in(&json!([{ "name": "Paint" }, { "name": "Body" }])).unwrap(), ["Paint", "Body"]);
-    assert!(acl::names_in(&json!([])).unwrap().is_empty());
-    assert_eq!(acl::names_in(&json!([{ "uuid": 1 }])).unwrap_err().to_string(), "a cluster in it has no `name`");
-    assert!(acl::names_in(&json!({})).is_err());
+    assert_eq!(acl_site::names_in(&json!([{ "name": "Paint" }, { "name": "Body" }])).unwrap(), ["Paint", "Body"]);
+    assert!(acl_site::names_in(&json!([])).unwrap().is_empty());
+    assert_eq!(acl_site::names_in(&json!([{ "uuid": 1 }])).unwrap_err().to_string(), "a cluster in it has no `name`");
+    assert!(acl_site::names_in(&json!({})).is_err());
 }
 
 #[test]

@@ -131,7 +131,10 @@ fn of_cluster(fleet: &Fleet, row: &ClusterRow) -> Vec<String> {
         let next = format!("sparkfleet cluster bootstrap {}", row.name);
         waiting.push(format!("its edge was never born; `{next}` prints the line that installs it"));
     }
-    if row.alive && !row.agreed {
+    if row.held.is_some() {
+        waiting
+            .push("its edge holds what it is sent until an operator decides; `sparkfleet recover status`".to_owned());
+    } else if row.alive && !row.agreed {
         waiting.push("its edge has not taken over the latest changes".to_owned());
     }
     waiting.extend(row.flux.as_ref().filter(|flux| flux.ready != Some(true)).map(fleet_view::FluxRow::described));

@@ -59,7 +59,7 @@ fn a_setting_comes_from_the_option_then_the_context_then_the_default() {
         (connection.broker, connection.organisation, connection.protocol)
     };
     let expected = |broker: &str, organisation: &str, protocol| (broker.to_owned(), organisation.to_owned(), protocol);
-    assert_eq!(of(None, "status"), expected("mqtts://plant:8883", "WORKS", Protocol::V311));
+    assert_eq!(of(None, "status"), expected("mqtts://plant:8883", "WORKS", Protocol::Auto));
     assert_eq!(of(Some("desk"), "status"), expected("mqtt://desk:1883", "ACME", Protocol::V5));
     assert_eq!(of(Some("plant"), "status --context desk"), expected("mqtt://desk:1883", "ACME", Protocol::V5));
     assert_eq!(of(None, "status --context=desk --broker mqtt://x"), expected("mqtt://x", "ACME", Protocol::V5));

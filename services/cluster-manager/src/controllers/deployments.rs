@@ -498,7 +498,8 @@ impl DeploymentsController {
         let follows = accepted.and_then(|accepted| fleet.config().follows(accepted));
         let room = DEPLOYMENTS_MAX.saturating_sub(self.count(uuid)) * ENTRY_BYTES + ENTRIES_BYTES_MIN;
         let entries = entries(fleet, uuid, &[EdgeCluster::slug(), Info::slug()], room);
-        Provenance { from: DerivedFrom { origin, follows, revision: fleet.revision() }, entries }
+        let decided_for = fleet.decided_for(uuid);
+        Provenance { from: DerivedFrom { origin, follows, decided_for, revision: fleet.revision() }, entries }
     }
 
     /// Sends the index until it is agreed, then the manifests until each is applied or refused.

@@ -37,6 +37,8 @@ pub struct DesiredIndex {
     pub origin: Option<Origin>,
     /// The last state, in that store, of the timeline that the receiver reported.
     pub follows: Option<Point>,
+    /// Digest of the index that the receiver had accepted when an operator released it to the epoch of `origin`; None: the decision does not say, or there was none.
+    pub decided_for: Option<Digest>,
     /// Entries that the cluster itself is made from; the digest does not depend on them.
     pub entries: Option<Entries>,
 }
@@ -101,6 +103,9 @@ impl DesiredIndex {
     pub fn to_json(&self) -> Value {
         let mut value = json!({"version": self.version, "digest": self.digest().to_string(), "deployments": self.deployments_json()});
         put_origin(&mut value, self.origin, self.follows);
+        if let Some(digest) = self.decided_for {
+            value["decidedFor"] = json!(digest.to_string());
+        }
         put_entries(&mut value, self.entries.as_ref());
         value
     }
@@ -108,7 +113,8 @@ impl DesiredIndex {
     /// What a receiver judges it by.
     #[must_use]
     pub fn stamp(&self) -> Stamp<Digest> {
-        Stamp { origin: self.origin, follows: self.follows, version: self.version, digest: self.digest() }
+        let Self { origin, follows, decided_for, version, .. } = *self;
+        Stamp { origin, follows, decided_for, version, digest: self.digest() }
     }
 
     fn deployments_json(&self) -> Value {
@@ -140,7 +146,9 @@ impl DesiredIndex {
         }
         let (origin, follows) = origin_of(&document.members).map_err(|(member, rule)| document.error(member, rule))?;
         let entries = document.entries()?;
-        let index = Self { version: document.version, deployments, origin, follows, entries };
+        let decided_for = document.members.get("decidedFor").map(|text| text.as_str().unwrap_or_default().parse());
+        let decided_for = decided_for.transpose().map_err(|rule| document.error("decidedFor", rule))?;
+        let index = Self { version: document.version, deployments, origin, follows, decided_for, entries };
         document.check_digest(index.digest(), "deployments")?;
         Ok(index)
     }
@@ -351,6 +359,7 @@ mod tests {
             deployments: [(Uuid::from_u128(1), manifests().entry()), (Uuid::from_u128(2), other)].into(),
             origin: "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok(),
             follows: "00000000000000aa/9".parse().ok(),
+            decided_for: Some(manifests().digest()),
             entries: Some(Entries([("EdgeCluster".to_owned(), json!({"name": "Cell"}))].into())),
         }
     }
@@ -390,9 +399,10 @@ mod tests {
     #[test]
     fn an_index_names_the_field_at_fault() {
         let good = index().to_json();
-        let cases: [(&str, Value, &str); 12] = [
+        let cases: [(&str, Value, &str); 13] = [
             ("/entries", json!("[]"), "Desired/Index entries must be a JSON object"),
             ("/origin", json!("x"), "Desired/Index origin must be STORE/EPOCH/TIMELINE/REVISION"),
+            ("/decidedFor", json!("x"), "Desired/Index decidedFor must be the 64 lower-case hex digits"),
             ("/follows", json!(1), "Desired/Index follows must be TIMELINE/REVISION"),
             ("/version", json!(0), "Desired/Index version must be an integer of at least 1"),
             ("/version", json!("1"), "Desired/Index version must be an integer of at least 1"),

@@ -77,7 +77,8 @@ impl DesiredPolicy {
     /// What a receiver judges it by.
     #[must_use]
     pub fn stamp(&self) -> Stamp<PolicyDigest> {
-        Stamp { origin: self.origin, follows: self.follows, version: self.version, digest: self.digest() }
+        let Self { origin, follows, version, .. } = *self;
+        Stamp { origin, follows, decided_for: None, version, digest: self.digest() }
     }
 
     /// From the wire. The digest must be that of revision and entry.

@@ -35,6 +35,8 @@ pub struct AcceptedIndex {
     must_load: bool,
     /// The highest version above the accepted one that was seen on an object.
     later_seen: u64,
+    /// No version up to this one is of a later index than that of the record.
+    later_ruled_out: u64,
     store_error: Option<String>,
     retry: Backoff,
     retry_at: Option<Duration>,
@@ -54,6 +56,7 @@ impl AcceptedIndex {
             busy: Busy::No,
             must_load: true,
             later_seen: 0,
+            later_ruled_out: 0,
             store_error: None,
             retry,
             retry_at: None,
@@ -134,6 +137,7 @@ impl AcceptedIndex {
         self.busy = Busy::No;
         self.is_loaded = true;
         self.must_load = false;
+        self.later_ruled_out = self.later_seen;
         self.settled();
         self.resource_version = stored.resource_version;
         self.unreadable = stored.unreadable;
@@ -175,19 +179,20 @@ impl AcceptedIndex {
         }
     }
 
-    /// An object carries a later version than the accepted index: another process has stored that index and acts on it. Its record is read, once for
-    /// each version.
-    pub fn later_is_applied(&mut self, version: u64) -> Option<Effect> {
+    /// Whether another process may have stored a later index and applied `version` by it. It is not so when the record was read since: then the mark on the
+    /// object is wrong, or the record was lost.
+    pub fn may_be_behind(&self, version: u64) -> bool {
+        self.accepted.as_ref().is_none_or(|record| version > record.index.version) && version > self.later_ruled_out
+    }
+
+    /// An object carries a later version than the accepted index. The record is read, once for each version.
+    pub fn later_is_applied(&mut self, version: u64, now: Duration) -> Option<Effect> {
         if version <= self.later_seen {
             return None;
         }
         self.later_seen = version;
-        if self.busy != Busy::No {
-            self.must_load = true;
-            return None;
-        }
-        self.busy = Busy::Loading;
-        Some(Effect::LoadIndex)
+        self.must_load = true;
+        self.next_effect(now, false)
     }
 
     /// What is to be done, if it is time. `may_save`: nothing is under way that only the accepted index allows.

@@ -59,7 +59,7 @@ impl Source {
     /// Takes a command; true if what is known already has to be said again, because it is no newer.
     pub fn on_command(&mut self, desired: DesiredSource) -> bool {
         let (version, digest) = (desired.version, desired.sources.clone());
-        let stamp = Stamp { origin: None, follows: None, version, digest };
+        let stamp = Stamp { origin: None, follows: None, decided_for: None, version, digest };
         if self.receiver.receive(&stamp) != Outcome::Accepted {
             return true;
         }

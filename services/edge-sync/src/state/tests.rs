@@ -14,7 +14,7 @@ use sparkplug::replication::Origin;
 
 use super::*;
 use crate::event::ErrorClass;
-use crate::object::Readiness;
+use crate::object::{ObservedObject, Readiness};
 use crate::record::{IndexRecord, StoredRecord};
 use world::*;
 
@@ -512,6 +512,27 @@ fn what_another_process_has_applied_by_a_later_index_is_not_deleted_and_that_ind
 }
 
 #[test]
+fn manifests_of_a_later_index_are_not_replaced_by_older_ones_unless_the_record_knows_of_none() {
+    let mut bench = Bench::born();
+    let mut other = Bench::born();
+    for bench in [&mut bench, &mut other] {
+        bench.deploy(1, &[(1, &manifests(1, 1, &["x"]))]);
+    }
+    other.deploy(2, &[(1, &manifests(2, 2, &["x"]))]);
+    let seen = other.cluster.observed(&key("x")).unwrap();
+    bench.cluster = other.cluster;
+    let effects = bench.run_on(Event::Objects(config_map(), Observation::Changed(seen.clone())));
+    assert!(!effects.iter().any(|effect| effect.starts_with("apply")), "{effects:?}");
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_version, 2);
+    // A mark that no record explains is wrong: what it is on is put right.
+    bench.run_on(manifests_command(1, &manifests(2, 2, &["x"])));
+    let forged = ObservedObject { version: Some(99), digest: None, resource_version: "9999".to_owned(), ..seen };
+    let effects = bench.run_on(Event::Objects(config_map(), Observation::Changed(forged)));
+    let at = |what: &str| effects.iter().position(|effect| effect.starts_with(what));
+    assert!(at("load").is_some() && at("load") < at("apply"), "{effects:?}");
+}
+
+#[test]
 fn a_record_that_cannot_be_read_is_said_and_replaced_by_the_next_index() {
     let mut bench = Bench::new(settings(), Cluster::default());
     bench.take();
@@ -690,6 +711,7 @@ fn early_manifests_and_kept_manifests_are_bounded() {
         deployments: listed,
         origin: None,
         follows: None,
+        decided_for: None,
         entries: None,
     }));
     for (n, set) in &all {

@@ -202,6 +202,7 @@ async fn the_record_is_replaced_only_by_who_has_read_it() {
                 deployments: [(DEPLOYMENT, entry)].into(),
                 origin: None,
                 follows: None,
+                decided_for: None,
                 entries: None,
             },
         )

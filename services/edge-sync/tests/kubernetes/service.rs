@@ -122,8 +122,9 @@ impl Manager {
 
     async fn send_index(&self, version: u64, deployments: &[(Uuid, &DesiredManifests)]) {
         let deployments = deployments.iter().map(|(uuid, manifests)| (*uuid, manifests.entry())).collect();
-        let request = DesiredIndex { version, deployments, origin: None, follows: None, entries: None }
-            .to_request(self.replica.address().clone());
+        let request =
+            DesiredIndex { version, deployments, origin: None, follows: None, decided_for: None, entries: None }
+                .to_request(self.replica.address().clone());
         self.host.request(request).await.unwrap();
     }
 

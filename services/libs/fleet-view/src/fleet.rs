@@ -21,6 +21,8 @@ const MISSING_TOLD_MAX: usize = 5;
 
 /// State of a deployment that no one wants any more, and that its edge has not reported gone.
 pub const REMOVING: &str = "removing";
+/// State of a deployment whose edge waits for an operator's decision.
+const HELD: &str = "held";
 
 /// The fleet as far as it was received.
 #[derive(Debug)]
@@ -516,13 +518,18 @@ impl Fleet {
         rows
     }
 
-    /// Deployments that an edge reports and that are not wanted there.
+    /// Deployments that an edge reports and that are not wanted there. While the edge holds what it is sent, nothing of it is removed.
     fn removing(&self, wanted: &[DeploymentRow]) -> Vec<DeploymentRow> {
         let mut rows = Vec::new();
         let wanted: BTreeSet<(&str, Uuid)> = wanted.iter().map(|row| (row.cluster.as_str(), row.uuid)).collect();
         for sync in self.syncs.values() {
             let Some(cluster) = self.organisation.cluster_of_group(sync.address().group.as_str()) else { continue };
             let is_wanted = |uuid: &Uuid| wanted.contains(&(cluster.as_str(), *uuid));
+            let held = sync.node().filter(|node| node.desired_held == Some(true));
+            let held = held.map(|node| {
+                let reason = node.desired_hold_reason.as_deref().unwrap_or_default();
+                format!("ConfigDB does not have it, and the edge keeps it until an operator decides: {reason}")
+            });
             for (uuid, device) in sync.devices().deployments.iter().filter(|(uuid, _)| !is_wanted(uuid)) {
                 let name = if device.name.is_empty() { uuid.to_string() } else { device.name.clone() };
                 rows.push(DeploymentRow {
@@ -531,9 +538,9 @@ impl Fleet {
                     cluster: cluster.as_str().to_owned(),
                     chart: String::new(),
                     host: None,
-                    state: REMOVING.to_owned(),
+                    state: held.as_ref().map_or(REMOVING, |_| HELD).to_owned(),
                     ready: device.ready,
-                    reason: device.reason.clone(),
+                    reason: held.clone().or_else(|| device.reason.clone()),
                     message: told(device),
                     applied_at: device.applied_at,
                     version: Some(device.version),
@@ -555,7 +562,7 @@ impl Fleet {
             }
             (None, None) => {
                 match self.manager.cluster(entry.cluster).and_then(|cluster| cluster.desired.held.clone()) {
-                    Some(held) => ("held".to_owned(), Some(held)),
+                    Some(held) => (HELD.to_owned(), Some(held)),
                     None => ("sending".to_owned(), None),
                 }
             }

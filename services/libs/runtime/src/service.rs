@@ -133,6 +133,17 @@ pub fn admitted(event: NodeEvent) -> anyhow::Result<NodeEvent> {
     unless_displaced(event).map_err(|other| exit::with_code(exit::REFUSED, other))
 }
 
+/// Shows in health, as `component`, whether others can know the own Edge Node: it is born, and the server delivers its births.
+pub fn report_node(health: &Health, component: &str, event: &NodeEvent) {
+    match event {
+        // Births that are repeated because the server does not deliver them prove nothing.
+        NodeEvent::Born { rebirth: false, .. } | NodeEvent::BirthReceived => health.component(component, true, "born"),
+        NodeEvent::BirthNotReceived(unheard) => health.component(component, false, unheard.to_string()),
+        NodeEvent::Offline { reason } => health.component(component, false, reason.as_str()),
+        _ => {}
+    }
+}
+
 /// The configuration of a service that can be a process of its own.
 pub trait ServiceConfig {
     /// Where health and metrics are served.

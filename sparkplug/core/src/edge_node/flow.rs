@@ -16,6 +16,7 @@ impl EdgeNode {
         if self.phase == Phase::Birthing {
             self.continue_births(now);
         }
+        self.look_for_echo(now);
         if self.phase == Phase::Born && (self.folded || self.rebirth.is_due(now.mono)) {
             self.start_births(true, now);
         }

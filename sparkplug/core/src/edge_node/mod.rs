@@ -29,8 +29,8 @@ use primary_host::PrimaryHost;
 use queue::{OutputQueue, Waiting};
 use rebirth::RebirthPacer;
 use session::Leave;
+pub use speaker::{BirthNotReceived, ECHO_TIME, OBJECTION_TIME, OtherSpeaker, Speaker};
 use speaker::{HeldCommands, OwnClaim};
-pub use speaker::{OBJECTION_TIME, OtherSpeaker, Speaker};
 
 use crate::backoff::Backoff;
 use crate::metric::Metric;
@@ -265,6 +265,10 @@ pub enum NodeEvent {
     Displaced(OtherSpeaker),
     /// Another process was born with the id of this node, and is told by births of this one that it has to end.
     Contested(OtherSpeaker),
+    /// With a [`EdgeNodeConfig::speaker`]: for [`ECHO_TIME`] the server has not delivered the own NBIRTH. Said once in a session; the births are repeated.
+    BirthNotReceived(BirthNotReceived),
+    /// The own NBIRTH is received after all.
+    BirthReceived,
     /// NDEATH and DISCONNECT are out; the machine is at its end.
     Stopped,
 }
@@ -463,13 +467,16 @@ impl EdgeNode {
         match self.phase {
             Phase::Away { until } => Some(until),
             Phase::AwaitingPrimaryHost { since } => self.patience_ends(since),
-            Phase::Birthing => self.held_until().into_iter().chain([self.pause_until]).min(),
+            Phase::Birthing => self.held_until().into_iter().chain(self.echo_due()).chain([self.pause_until]).min(),
             Phase::Born => {
                 let drain = (!self.waiting_is_blocked()).then_some(self.pause_until);
                 let heartbeat = self.heartbeat.map(|(_, due)| due);
                 let resend = self.resend.values().min().copied();
-                let held = self.held_until();
-                [drain, self.rebirth.due(), resend, heartbeat, self.history_due(), held].into_iter().flatten().min()
+                let (held, echo) = (self.held_until(), self.echo_due());
+                [drain, self.rebirth.due(), resend, heartbeat, self.history_due(), held, echo]
+                    .into_iter()
+                    .flatten()
+                    .min()
             }
             Phase::Connecting | Phase::Subscribing | Phase::Leaving | Phase::Stopped => None,
         }

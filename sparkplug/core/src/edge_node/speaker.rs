@@ -20,9 +20,14 @@ use crate::payload::{self, Inflated, Limits, ValueRef};
 use crate::seq::BdSeq;
 use crate::session::RETAINED;
 use crate::time::Now;
+use crate::topic::{MessageKind, Topic};
 
 /// Time in which a process that was born can be told that another one speaks for the node. A birth is repeated after [`super::EdgeNodeConfig::rebirth_interval_min`] at the latest.
 pub const OBJECTION_TIME: Duration = Duration::from_secs(3);
+
+/// Time in which the server delivers the own NBIRTH. Births that it does not deliver are repeated after this time, and then after twice as long, up to [`ECHO_TIME_MAX`].
+pub const ECHO_TIME: Duration = Duration::from_secs(30);
+const ECHO_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// End of the year 9999 in ms: what RFC 3339 can write.
 const LAST_TIMESTAMP: u64 = 253_402_300_799_999;
@@ -83,6 +88,30 @@ impl fmt::Display for OtherSpeaker {
 
 impl std::error::Error for OtherSpeaker {}
 
+/// The server has not delivered the NBIRTH that this node published. A server that refuses a message of QoS 0 does so without a word, in MQTT 5 as well: this is how a node learns of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BirthNotReceived {
+    /// Topic of the NBIRTH.
+    pub topic: String,
+}
+
+impl fmt::Display for BirthNotReceived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the MQTT server does not deliver {}, which this node has published; its access rules must let the node's user publish and receive that topic",
+            self.topic
+        )
+    }
+}
+
+/// The wait for the own NBIRTH.
+#[derive(Debug, Clone, Copy)]
+struct Echo {
+    due: Duration,
+    wait: Duration,
+}
+
 /// What decides between two processes; the greater one goes on.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
@@ -106,16 +135,28 @@ pub(super) struct OwnClaim {
     established_at: Option<Duration>,
     /// It was established once; from then on it takes nothing over.
     was_established: bool,
+    /// None: the last NBIRTH of this session was received.
+    echo: Option<Echo>,
+    /// The application knows that births are not received.
+    is_unheard: bool,
 }
 
 impl OwnClaim {
     pub(super) const fn new(speaker: Speaker, now: Now) -> Self {
-        Self { speaker, since: now.wall, established_at: None, was_established: false }
+        Self { speaker, since: now.wall, established_at: None, was_established: false, echo: None, is_unheard: false }
     }
 
     pub(super) fn session_ended(&mut self, mono: Duration) {
         self.was_established |= self.is_established(mono);
         self.established_at = None;
+        self.echo = None;
+        self.is_unheard = false;
+    }
+
+    /// The own NBIRTH was received. True: the application was told that it is not.
+    const fn birth_received(&mut self) -> bool {
+        self.echo = None;
+        std::mem::replace(&mut self.is_unheard, false)
     }
 
     fn is_established(&self, mono: Duration) -> bool {
@@ -139,6 +180,7 @@ impl OwnClaim {
     /// What an NBIRTH says of it. The first one of a session begins the time for objections.
     pub(super) fn metrics(&mut self, now: Now) -> Vec<Metric> {
         self.established_at.get_or_insert(now.mono + OBJECTION_TIME);
+        self.echo.get_or_insert(Echo { due: now.mono + ECHO_TIME, wait: ECHO_TIME });
         let claim = self.claim(now.mono);
         let metrics = [
             Metric::new(INSTANCE, &*self.speaker.instance),
@@ -219,6 +261,26 @@ impl EdgeNode {
         self.speaker.as_ref().filter(|_| !self.held.commands.is_empty())?.established_at
     }
 
+    /// When the own NBIRTH has to be received.
+    pub(super) fn echo_due(&self) -> Option<Duration> {
+        self.speaker.as_ref()?.echo.map(|echo| echo.due)
+    }
+
+    /// Says once in a session that births are not received, and repeats them: access rules change while a session lasts.
+    pub(super) fn look_for_echo(&mut self, now: Now) {
+        let Some(own) = self.speaker.as_mut().filter(|_| matches!(self.phase, Phase::Birthing | Phase::Born)) else {
+            return;
+        };
+        let Some(echo) = own.echo.filter(|echo| now.mono >= echo.due) else { return };
+        let wait = (echo.wait * 2).min(ECHO_TIME_MAX);
+        own.echo = Some(Echo { due: now.mono + wait, wait });
+        if !std::mem::replace(&mut own.is_unheard, true) {
+            let topic = Topic::of(self.config.descriptor.clone(), MessageKind::NBirth, None).to_string();
+            self.outputs.event(NodeEvent::BirthNotReceived(BirthNotReceived { topic }));
+        }
+        self.request_rebirth();
+    }
+
     pub(super) fn release_commands(&mut self, now: Now) {
         let speaks = matches!(self.phase, Phase::Birthing | Phase::Born);
         if speaks && self.held_until().is_some_and(|at| now.mono >= at) {
@@ -235,12 +297,16 @@ impl EdgeNode {
 
     /// An NBIRTH of this id, which may be the own one.
     pub(super) fn heard_birth(&mut self, bytes: &[u8], retain: bool, now: Now) -> Result<(), String> {
-        let Some(own) = &self.speaker else { return Ok(()) };
+        let limits = self.limits();
+        let Some(own) = &mut self.speaker else { return Ok(()) };
         if retain {
             return Err(RETAINED.to_owned());
         }
-        let other = ReadClaim::read(bytes, &self.limits())?;
+        let other = ReadClaim::read(bytes, &limits)?;
         if other.instance == own.speaker.instance {
+            if own.birth_received() {
+                self.outputs.event(NodeEvent::BirthReceived);
+            }
             return Ok(());
         }
         let gives_way = other.claim().is_some_and(|claim| claim > own.claim(now.mono));

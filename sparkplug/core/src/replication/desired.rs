@@ -159,6 +159,8 @@ pub struct Stamp<D> {
     pub origin: Option<Origin>,
     /// The last state, in the sender's store, of the timeline that the receiver reported; None: the store knows nothing of that timeline, or the receiver reported none.
     pub follows: Option<Point>,
+    /// Digest of what the receiver had accepted when the operator decided for the epoch of `origin`; None: the decision does not say.
+    pub decided_for: Option<D>,
     /// Grows with every change.
     pub version: u64,
     /// Of the value.
@@ -189,6 +191,8 @@ pub enum Hold {
         /// That the receiver accepted.
         accepted: u64,
     },
+    /// An operator has decided, but for another state than the receiver has accepted since.
+    OtherDecision,
     /// The sender does not say from which store it derives what it wants.
     NoOrigin,
 }
@@ -206,6 +210,7 @@ impl fmt::Display for Hold {
             Self::OldEpoch { epoch, accepted } => {
                 write!(f, "the control plane is at epoch {epoch}, this cluster was released to epoch {accepted}")
             }
+            Self::OtherDecision => f.write_str("this cluster has accepted something since the operator's decision was made; compare and decide again"),
             Self::NoOrigin => f.write_str("the control plane does not say from which store it comes"),
         }
     }
@@ -238,6 +243,7 @@ impl<D: PartialEq> Stamp<D> {
         // Of the same store, and what is accepted: nothing would change.
         let is_here = is_same && self.origin.is_some_and(|accepted| given.origin.is_some_and(|o| accepted.is_of(o)));
         let moves = match followed(self.origin, given.origin, given.follows) {
+            Ok(true) if !self.is_decided(given) => return Outcome::Held(Hold::OtherDecision),
             Ok(moves) => moves,
             Err(_) if is_here => false,
             Err(hold) => return Outcome::Held(hold),
@@ -247,6 +253,17 @@ impl<D: PartialEq> Stamp<D> {
             (false, _) if given.version == self.version => Outcome::Conflict,
             _ => Outcome::Accepted,
         }
+    }
+}
+
+impl<D: PartialEq> Stamp<D> {
+    /// Whether a higher epoch was decided for what a receiver has that accepted `self`. A store that contains what was accepted needs no decision.
+    fn is_decided(&self, given: &Self) -> bool {
+        let is_for_this = given.decided_for.as_ref().is_none_or(|digest| *digest == self.digest);
+        let contains = |accepted: Origin, from: Origin| {
+            accepted.store == from.store && lacks(accepted.point, from.point, given.follows).is_none()
+        };
+        is_for_this || self.origin.zip(given.origin).is_none_or(|(accepted, from)| contains(accepted, from))
     }
 }
 

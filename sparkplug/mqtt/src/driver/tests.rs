@@ -107,6 +107,7 @@ async fn rig(bd_seq: BdSeqStore, change: impl FnOnce(&mut MqttConfig)) -> Rig {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = MqttConfig {
         servers: vec![format!("mqtt://{}", server.local_addr().unwrap())],
+        protocol: crate::config::Protocol::V311,
         connect_timeout_s: 1,
         ..MqttConfig::default()
     };

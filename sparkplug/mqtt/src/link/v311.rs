@@ -9,7 +9,7 @@ use rumqttc::{
 };
 use sparkplug::session::{Publish, QoS};
 
-use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
+use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, VersionDoubt, broker_address, reason};
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
 
@@ -136,5 +136,5 @@ fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
         ConnectionError::NetworkTimeout => true,
         _ => false,
     };
-    Fault { reason, reached }
+    Fault { reason, reached, version: VersionDoubt::None }
 }

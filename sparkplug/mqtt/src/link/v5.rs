@@ -1,5 +1,6 @@
 //! MQTT 5: what 3.1.1 does, with reasons, and with the limits that the server sets (Receive Maximum, Maximum Packet Size, Server Keep Alive).
 
+use std::io::ErrorKind;
 use std::{iter, mem};
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use rumqttc::v5::{AsyncClient, ConnectionError, Event, MqttOptions, StateError, 
 use rumqttc::{NetworkOptions, Outgoing};
 use sparkplug::session::{Publish, QoS};
 
-use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, broker_address, reason};
+use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, VersionDoubt, broker_address, reason};
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
 
@@ -63,7 +64,11 @@ pub(super) fn open(
         match event_loop.poll().await {
             Ok(mut first) => {
                 let others = &mut event_loop.state.events;
-                let of_server = |what| Fault { reason: format!("{server} sent {what}"), reached: true };
+                let of_server = |what| Fault {
+                    reason: format!("{server} sent {what}"),
+                    reached: true,
+                    version: VersionDoubt::None,
+                };
                 let mut batch = Batch::with_capacity(1 + others.len());
                 for event in iter::once(&mut first).chain(others.iter_mut()) {
                     let Some(signal) = signal(event).map_err(of_server).transpose() else { continue };
@@ -159,7 +164,42 @@ fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
         ConnectionError::Timeout(_) => true,
         _ => false,
     };
-    Fault { reason, reached }
+    Fault { reason, reached, version: doubt(error) }
+}
+
+/// What a failed CONNECT says of the version of MQTT. A server of 3.1.1 answers 0x01, one that is well-behaved towards MQTT 5 0x84; others close the connection.
+fn doubt(error: &ConnectionError) -> VersionDoubt {
+    match error {
+        ConnectionError::ConnectionRefused(
+            ConnectReturnCode::RefusedProtocolVersion | ConnectReturnCode::UnsupportedProtocolVersion,
+        )
+        | ConnectionError::MqttState(StateError::Deserialization(mqttbytes::Error::InvalidConnectReturnCode(1))) => {
+            VersionDoubt::Refused
+        }
+        ConnectionError::ConnectionRefused(
+            ConnectReturnCode::UnspecifiedError
+            | ConnectReturnCode::MalformedPacket
+            | ConnectReturnCode::ProtocolError
+            | ConnectReturnCode::ImplementationSpecificError,
+        )
+        | ConnectionError::MqttState(_)
+        | ConnectionError::NotConnAck(_)
+        | ConnectionError::Timeout(_) => VersionDoubt::Unclear,
+        ConnectionError::Io(error) if is_of_a_connection(error.kind()) => VersionDoubt::Unclear,
+        _ => VersionDoubt::None,
+    }
+}
+
+/// Whether there was a connection, which then ended.
+const fn is_of_a_connection(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::Other
+    )
 }
 
 fn of_state(server: &ServerAddress, error: &StateError, max: usize) -> String {

@@ -122,7 +122,8 @@ impl Sender {
     ) {
         let desired = manifests.map(|manifests| DesiredManifests::new(version, "Robot_1", manifests));
         let deployments = desired.iter().map(|desired| (ROBOT, desired.entry())).collect();
-        let index = DesiredIndex { version, deployments, origin: None, follows: None, entries: None };
+        let index =
+            DesiredIndex { version, deployments, origin: None, follows: None, decided_for: None, entries: None };
         self.send(index.to_request(self.sync.clone())).await;
         let accepted = |reader: &Reader| {
             reader.node(GROUP, "Sync").is_some_and(|sync| sync.metrics["Desired/Version"] == Some(version.into()))

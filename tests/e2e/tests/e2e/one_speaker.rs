@@ -12,7 +12,7 @@ use e2e::wire::Reader;
 use crate::factory::Up;
 
 const CONFIGDB: &str = "another ConfigDB of ACME-Central is on this MQTT server: instance ";
-const ADVICE: &str = "; stop it, or displace it with mqtt.take_over = true";
+const ADVICE: &str = "; stop it, or displace it with mqtt.take_over = true (sparkfleet up --take-over)";
 
 /// What an operator reads who asked the ConfigDB that ends: nothing is acknowledged.
 const AGAIN: &str = "another ConfigDB with another store speaks on this MQTT server now";

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use configdb_schema::address::{ClusterName, Organisation};
 use e2e::centre::{free_port, service_process_with};
 use e2e::cli::Cli;
+use e2e::mosquitto::Mosquitto;
 use e2e::process::Processes;
-use e2e::walled::{USERS, VIEWER, VIEWER_HOST, mqtt, walled};
+use e2e::walled::{USERS, VIEWER, VIEWER_HOST, files, mqtt, walled};
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkfleet_up::broker::{Broker, BrokerConfig, Guard};
@@ -166,6 +167,35 @@ async fn static_files_keep_clusters_apart() {
     let mut nobody = spawn_listener(vec![("#".to_owned(), QoS::AtMostOnce)], &nobody, Clock::new()).unwrap();
     assert!(matches!(next(&mut nobody, "a refusal").await, ListenerEvent::Offline { .. }));
     nobody.stop().await;
+    the_command_that_tries_it_finds_the_same(&server).await;
+}
+
+/// `sparkfleet acl check` agrees with the server, and says what the server's files lack.
+async fn the_command_that_tries_it_finds_the_same(server: &Mosquitto) {
+    let url = format!("mqtts://localhost:{}", server.address().port());
+    let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), OPERATOR));
+    let directory = server.directory().display().to_string();
+    let check = ["acl", "check", "--credentials", &directory, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
+    let rows = cli.json(&check).await;
+    let row = |user: &str| rows.as_array().unwrap().iter().find(|row| row["user"] == user).unwrap().clone();
+    assert!(USERS.iter().all(|user| row(user)["tried"].as_u64().unwrap() > 30), "{rows:#}");
+    assert!(row("ACME-Central-Console")["tried"].is_null(), "{rows:#}");
+    // A cluster that was created since, and a certificate that the server should refuse.
+    let revoked = server.directory().join("revoked");
+    fs::create_dir_all(&revoked).unwrap();
+    for ending in ["pem", "key"] {
+        let name = format!("stranger.{ending}");
+        fs::copy(server.directory().join(&name), revoked.join(&name)).unwrap();
+    }
+    let outcome = cli.run(&[&check[..], &["--cluster", "Body_Shop"]].concat()).await;
+    assert_eq!(outcome.code, 1, "{outcome:#?}");
+    for told in [
+        "publish spBv1.0/ACME-Body_Shop/NCMD/acl-check: it may, and cannot",
+        "connect stranger: it is revoked, and can",
+        "write its files again (sparkfleet acl generate)",
+    ] {
+        assert!(outcome.stdout.contains(told) || outcome.stderr.contains(told), "{told}: {outcome:#?}");
+    }
 }
 
 /// The filters that a user is granted.

@@ -177,6 +177,8 @@ impl Plant {
             NodeEvent::Rejected { topic, reason } => println!("rejected {topic}: {reason}"),
             NodeEvent::Forwarded { sent, dropped } => println!("forwarded sent={sent} dropped={dropped}"),
             NodeEvent::Displaced(other) | NodeEvent::Contested(other) => println!("{other}"),
+            NodeEvent::BirthNotReceived(unheard) => println!("{unheard}"),
+            NodeEvent::BirthReceived => println!("received"),
             NodeEvent::Stopped => {}
         }
     }

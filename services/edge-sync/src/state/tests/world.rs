@@ -62,7 +62,14 @@ pub fn manifests(version: u64, content: u64, names: &[&str]) -> DesiredManifests
 
 pub fn index(version: u64, deployments: &[(u128, &DesiredManifests)]) -> DesiredIndex {
     let entries = deployments.iter().map(|(n, manifests)| (uuid(*n), manifests.entry()));
-    DesiredIndex { version, deployments: entries.collect(), origin: None, follows: None, entries: None }
+    DesiredIndex {
+        version,
+        deployments: entries.collect(),
+        origin: None,
+        follows: None,
+        decided_for: None,
+        entries: None,
+    }
 }
 
 pub fn sync() -> EdgeNodeDescriptor {

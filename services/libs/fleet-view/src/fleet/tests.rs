@@ -125,6 +125,20 @@ fn a_deployment_is_listed_as_being_removed_until_its_edge_reports_it_gone() {
 }
 
 #[test]
+fn what_only_a_holding_edge_has_is_not_called_removing() {
+    let mut bench = Bench::with_cluster();
+    let node = SyncNode {
+        desired_held: Some(true),
+        desired_hold_reason: Some("the control plane is older than this cluster by 2 revisions".to_owned()),
+        ..SyncNode::default()
+    };
+    bench.sync(NAME, &node, &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
+    let rows = bench.fleet.deployments();
+    let reason = "ConfigDB does not have it, and the edge keeps it until an operator decides: the control plane is older than this cluster by 2 revisions";
+    assert_eq!((rows[0].state.as_str(), rows[0].reason.as_deref()), (HELD, Some(reason)));
+}
+
+#[test]
 fn a_deployment_that_moved_to_another_cluster_is_removed_from_the_first() {
     let mut bench = Bench::with_cluster();
     bench.cluster(ELSEWHERE, "Body_Shop", |_| {});

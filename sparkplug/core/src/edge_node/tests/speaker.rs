@@ -146,6 +146,31 @@ fn a_birth_names_the_process_and_the_own_one_disturbs_nobody() {
 }
 
 #[test]
+fn a_node_whose_births_are_not_delivered_says_so_once_and_repeats_them_until_they_are() {
+    let mut bench = Bench::new(speaker("a", false), node_metrics());
+    bench.go_online();
+    bench.outputs();
+    bench.pass(ECHO_TIME - Duration::from_secs(1));
+    bench.expect(&[]);
+    bench.pass(Duration::from_secs(2));
+    let lines = bench.lines();
+    let said = "not received: the MQTT server does not deliver spBv1.0/G/NBIRTH/E, which this node has published; its access rules must let the node's user publish and receive that topic";
+    assert_eq!(lines[0], said);
+    assert!(lines[1].starts_with("NBIRTH E 0"), "{lines:?}");
+    // Twice the time until the next ones, and no word again.
+    bench.pass(ECHO_TIME);
+    bench.expect(&[]);
+    bench.pass(ECHO_TIME);
+    let outputs = bench.outputs();
+    let Some(NodeOutput::Transport(TransportAction::Publish(birth))) = outputs.first() else { panic!("{outputs:?}") };
+    assert_eq!(birth.topic, BIRTH);
+    bench.receive(BIRTH, birth.payload.clone());
+    bench.expect(&["received"]);
+    bench.pass(3 * ECHO_TIME);
+    bench.expect(&[]);
+}
+
+#[test]
 fn who_comes_second_ends_and_names_the_first() {
     let mut server = Server::new();
     let first = server.start(speaker("b", false));

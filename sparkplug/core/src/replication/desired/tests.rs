@@ -15,7 +15,7 @@ fn origin(store: u128, epoch: u64, timeline: u64, revision: u64) -> Origin {
 }
 
 fn stamp(origin: Option<Origin>, follows: Option<Point>, version: u64, digest: u64) -> Stamp<u64> {
-    Stamp { origin, follows, version, digest }
+    Stamp { origin, follows, decided_for: None, version, digest }
 }
 
 #[test]
@@ -51,6 +51,23 @@ fn a_timeline_ends_where_the_next_begins_and_one_that_wrote_nothing_is_replaced(
         timelines.begin(100 + n, 20 + n);
     }
     assert_eq!(timelines.to_string().parse::<Timelines>().map(|read| read.0.len()), Ok(Timelines::MAX));
+}
+
+#[test]
+fn a_decision_counts_for_what_was_accepted_when_it_was_made() {
+    let accepted = stamp(Some(origin(1, 0, 5, 10)), None, 7, 70);
+    let released = |store, follows, decided_for| {
+        accepted.judge(&Stamp { decided_for, ..stamp(Some(origin(store, 1, 9, 20)), follows, 8, 80) })
+    };
+    assert_eq!(released(2, None, None), Outcome::Accepted);
+    assert_eq!(released(2, None, Some(70)), Outcome::Accepted);
+    assert_eq!(released(2, None, Some(69)), Outcome::Held(Hold::OtherDecision));
+    assert_eq!(released(1, None, Some(69)), Outcome::Held(Hold::OtherDecision));
+    assert_eq!(released(1, Some(point(5, 10)), Some(69)), Outcome::Accepted, "nothing that was accepted is missing");
+    // Once it is followed, the epoch needs no decision any more.
+    let followed = stamp(Some(origin(2, 1, 9, 20)), None, 8, 80);
+    let next = Stamp { decided_for: Some(70), ..stamp(Some(origin(2, 1, 9, 21)), None, 9, 90) };
+    assert_eq!(followed.judge(&next), Outcome::Accepted);
 }
 
 #[test]
@@ -179,7 +196,7 @@ proptest! {
                     let point = store.timelines.at(revision).expect("a store has a timeline");
                     let origin = Origin { store: store.identity, epoch: store.epoch, point };
                     let version = accepted.as_ref().map_or(1, |(stamp, _)| stamp.version + 1);
-                    let stamp = Stamp { origin: Some(origin), follows, version, digest: names };
+                    let stamp = Stamp { origin: Some(origin), follows, decided_for: None, version, digest: names };
                     sent.insert(names, (stamp, store.transactions.clone()));
                     // What was sent earlier may come only now.
                     let key = if delayed { *sent.keys().next().unwrap() } else { names };
@@ -209,7 +226,8 @@ proptest! {
             let point = store.timelines.at(revision).expect("a store has a timeline");
             let epoch = reported.epoch.max(store.epoch) + 1;
             let origin = Origin { store: store.identity, epoch, point };
-            let decided = Stamp { origin: Some(origin), follows: None, version: before.version + 1, digest: 0 };
+            let decided_for = Some(before.digest);
+            let decided = Stamp { origin: Some(origin), follows: None, decided_for, version: before.version + 1, digest: 0 };
             prop_assert_eq!(receiver.receive(&decided), Outcome::Accepted);
         }
     }

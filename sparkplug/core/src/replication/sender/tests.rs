@@ -143,7 +143,7 @@ impl World {
         let (version, is_agreed) = (compared.version, compared.is_agreed());
         if self.sender.send(compared, pace(), at(self.now)) {
             self.sends += 1;
-            self.down.push_back(Stamp { origin, follows, version, digest: store.content });
+            self.down.push_back(Stamp { origin, follows, decided_for: None, version, digest: store.content });
         }
         is_agreed
     }

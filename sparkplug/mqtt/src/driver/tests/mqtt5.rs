@@ -245,3 +245,74 @@ async fn a_server_that_takes_no_data_is_noticed() {
     let (reason, reached) = rig.disconnected().await;
     assert!(reason.contains("takes no data") && reached, "{reason}");
 }
+
+async fn rig_auto() -> Rig {
+    rig(BdSeqStore::Memory, |config| config.protocol = crate::config::Protocol::Auto).await
+}
+
+/// Takes a CONNECT in MQTT 3.1.1, with the same will as that in MQTT 5.
+async fn older_link(rig: &mut Rig) -> Link {
+    let mut link = rig.accept().await;
+    match link.packet().await {
+        Some(rumqttc::Packet::Connect(connect)) => assert_eq!(connect.last_will.unwrap().topic, "will"),
+        other => panic!("{other:?}"),
+    }
+    link.send(rumqttc::Packet::ConnAck(rumqttc::ConnAck::new(rumqttc::ConnectReturnCode::Success, false))).await;
+    assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Connected));
+    link
+}
+
+#[tokio::test]
+async fn a_server_that_says_that_it_does_not_speak_mqtt_5_is_spoken_to_in_3_1_1_at_once_and_from_then_on() {
+    // What a server of 3.1.1 answers, what one that knows MQTT 5 does, and the same bytes in the form of MQTT 5.
+    for answer in [&[0x20_u8, 2, 0, 1][..], &[0x20, 3, 0, 0x84, 0], &[0x20, 3, 0, 1, 0]] {
+        let mut rig = rig_auto().await;
+        let closes_only = answer.len() == 4;
+        // The two bytes of 3.1.1 cannot be told from a part of the answer in MQTT 5: the close that follows is unclear, and a node begins again.
+        rig.say(vec![connect(if closes_only { None } else { Some(0) })]).await;
+        let mut link = Link5(rig.accept().await);
+        link.connect().await;
+        link.0.stream.write_all(answer).await.unwrap();
+        drop(link);
+        let link = older_link(&mut rig).await;
+        drop(link);
+        assert!(rig.disconnected().await.1);
+        if closes_only {
+            continue;
+        }
+        rig.say(vec![connect(Some(1))]).await;
+        older_link(&mut rig).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_closes_the_connection_is_tried_in_3_1_1_once_and_then_in_mqtt_5_again() {
+    let mut rig = rig_auto().await;
+    rig.say(vec![connect(Some(0))]).await;
+    let mut link = Link5(rig.accept().await);
+    link.connect().await;
+    drop(link);
+    // The server may hold the will: the next session has another bdSeq.
+    assert!(rig.disconnected().await.1);
+    rig.say(vec![connect(Some(1))]).await;
+    drop(older_link(&mut rig).await);
+    assert!(rig.disconnected().await.1);
+    rig.say(vec![connect(Some(2))]).await;
+    let mut link = Link5(rig.accept().await);
+    link.connect().await;
+    link.answer(ConnectReturnCode::Success, None).await;
+    assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Connected));
+}
+
+#[tokio::test]
+async fn a_refusal_for_another_reason_tries_no_other_version() {
+    let mut rig = rig_auto().await;
+    for bd_seq in [None, Some(0)] {
+        rig.say(vec![connect(bd_seq)]).await;
+        let mut link = Link5(rig.accept().await);
+        link.connect().await;
+        link.answer(ConnectReturnCode::NotAuthorized, None).await;
+        let (reason, reached) = rig.disconnected().await;
+        assert!(reason.contains("mqtt.username") && reached, "{reason}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What to try on a running server to see whether it keeps to the table. Pure: who tries it is the command line.
+
+use configdb_schema::address::SYNC_NODE;
+
+use crate::rules::{Action, allows, grants};
+use crate::site::{Principal, Site};
+
+/// Edge Node and device that probes name. No one is called so, so that no probe commands anything or speaks for anyone.
+pub const NODE: &str = "acl-check";
+
+/// One thing to try as a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// What to do.
+    pub action: Action,
+    /// The topic.
+    pub topic: String,
+    /// The table allows it.
+    pub may: bool,
+}
+
+/// What to try as that principal: each kind of message, in its own groups, in those of one other cluster, and in the control plane's.
+#[must_use]
+pub fn probes(site: &Site, principal: &Principal) -> Vec<Probe> {
+    let user = site.user(principal);
+    let groups = groups(site, principal);
+    let levels = ["NBIRTH", "NDATA", "NDEATH", "NCMD"].map(|kind| format!("{kind}/{NODE}"));
+    let below = ["DBIRTH", "DDATA", "DDEATH", "DCMD"].map(|kind| format!("{kind}/{NODE}/{NODE}"));
+    let in_group = |group: &String| -> Vec<String> {
+        levels.iter().chain(&below).map(|rest| format!("spBv1.0/{group}/{rest}")).collect()
+    };
+    let mut said: Vec<String> = groups.iter().flat_map(in_group).collect();
+    said.push(format!("spBv1.0/STATE/{NODE}"));
+    // An empty command to a service that keeps a cluster does nothing, but a cluster's own certificate may not send it.
+    said.extend(
+        groups
+            .iter()
+            .filter(|_| matches!(principal, Principal::Cluster(_)))
+            .map(|group| format!("spBv1.0/{group}/NCMD/{SYNC_NODE}")),
+    );
+    let publishes = said.into_iter().map(|topic| (Action::Publish, topic));
+    // Who tries it sends commands for others to receive, and that to the groups of clusters only.
+    let enrol = site.organisation().enrol_group();
+    let hears = groups.iter().filter(|group| **group != enrol);
+    let subscribes = hears.map(|group| (Action::Subscribe, format!("spBv1.0/{group}/NCMD/{NODE}")));
+    let probe = |(action, topic): (Action, String)| Probe { action, may: allows(site, &user, action, &topic), topic };
+    publishes.chain(subscribes).map(probe).collect()
+}
+
+/// A filter that the principal may subscribe to.
+#[must_use]
+pub fn own_filter(site: &Site, principal: &Principal) -> Option<String> {
+    grants(site, principal).into_iter().find(|grant| grant.action == Action::Subscribe).map(|grant| grant.filter)
+}
+
+fn groups(site: &Site, principal: &Principal) -> Vec<String> {
+    let organisation = site.organisation();
+    let own = match principal {
+        Principal::Cluster(name) | Principal::JoiningHosts(name) => Some(name),
+        _ => None,
+    };
+    let other = site.clusters().find(|name| Some(*name) != own);
+    let of_clusters = own.into_iter().chain(other);
+    let of_clusters = of_clusters.flat_map(|name| [organisation.cluster_group(name), organisation.join_group(name)]);
+    [organisation.central_group(), organisation.enrol_group()].into_iter().chain(of_clusters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use configdb_schema::address::{ClusterName, Organisation};
+
+    use super::*;
+
+    #[test]
+    fn each_user_tries_what_it_may_and_what_it_may_not() {
+        let clusters = ["Paint", "Press", "Weld"].map(|name| ClusterName::new(name).unwrap());
+        let site = Site::new(Organisation::new("ACME").unwrap(), clusters, [], []).unwrap();
+        let counts = |user: &str| {
+            let principal = site.principals().into_iter().find(|one| site.user(one) == user).unwrap();
+            let probes = probes(&site, &principal);
+            assert!(probes.iter().all(|probe| probe.topic.contains(NODE) || probe.topic.ends_with("NCMD/Sync")));
+            let of = |action: Action, may: bool| {
+                probes.iter().filter(|probe| (probe.action, probe.may) == (action, may)).count()
+            };
+            [
+                of(Action::Publish, true),
+                of(Action::Publish, false),
+                of(Action::Subscribe, true),
+                of(Action::Subscribe, false),
+            ]
+        };
+        // Its own births, data, deaths and commands, and commands to its hosts; nothing of Paint, of the control plane, of Enrol.
+        assert_eq!(counts("ACME-Weld"), [10, 45, 2, 3]);
+        assert_eq!(counts("ACME-Weld-Join"), [3, 46, 1, 4]);
+        assert_eq!(counts("ACME-Central-Viewer"), [0, 33, 3, 0]);
+    }
+}

@@ -1,0 +1,294 @@
+//! `sparkfleet acl check`: tries on a running MQTT server what each user may and may not do, and compares it with the table that `acl generate` writes from.
+//!
+//! What is tried names an Edge Node that does not exist, with a payload that is not Sparkplug, so that no one acts on it. A server that refuses a message says nothing, so a witness that
+//! may receive everything shows what was published; what others may receive is published by it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use broker_acl::check::{NODE, Probe, own_filter, probes};
+use broker_acl::{Action, Principal, Site};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use serde::Serialize;
+use serde_json::json;
+use service_runtime::exit;
+use sparkplug::session::QoS;
+use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
+use tokio::time::{Instant, timeout, timeout_at};
+use uuid::Uuid;
+
+use super::acl_site;
+use crate::arguments::AclCheckArguments;
+use crate::client::mqtt_config;
+use crate::output::{self, Table};
+
+/// Sessions at the same time.
+const AT_ONCE: usize = 32;
+/// Longest wait for a connection, and for what must arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After what must arrive has arrived, so long for what must not.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Something that is not as the table says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Deviation {
+    /// `publish`, `receive` or `connect`.
+    action: &'static str,
+    topic: String,
+    /// What the table says, and what the server does.
+    found: String,
+}
+
+/// One user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct UserRow {
+    user: String,
+    /// So many things were tried; None: there are no credentials to try them with.
+    tried: Option<usize>,
+    deviations: Vec<Deviation>,
+}
+
+/// Someone who tries.
+struct Client {
+    user: String,
+    mqtt: MqttConfig,
+    /// What it may subscribe to.
+    filter: String,
+    probes: Vec<Probe>,
+}
+
+/// Carries out the command.
+///
+/// # Errors
+/// With [`exit::UNAVAILABLE`] if the witness cannot connect, [`exit::CONFIG`] without any credentials, [`exit::FAILURE`] if the server does something else than the table says.
+pub async fn run(arguments: &AclCheckArguments) -> anyhow::Result<()> {
+    let site = acl_site::site(&arguments.options.connection.organisation, &arguments.site)?;
+    let own = MqttConfig {
+        client_id_prefix: "sparkfleet-acl-check".to_owned(),
+        ..mqtt_config(&arguments.options.connection)?
+    };
+    let mut rows = Vec::new();
+    let mut clients = Vec::new();
+    for principal in site.principals() {
+        let client = client(&site, &principal, &own, &arguments.credentials)?;
+        let user = site.user(&principal);
+        rows.push(UserRow { user, tried: client.as_ref().map(|client| client.probes.len()), deviations: Vec::new() });
+        clients.extend(client);
+    }
+    if clients.is_empty() {
+        let wanted: Vec<&str> = rows.iter().map(|row| row.user.as_str()).collect();
+        let error = anyhow!(
+            "--credentials {} has no USER.pem with USER.key and no USER.password of any of these users: {}",
+            arguments.credentials.display(),
+            wanted.join(", ")
+        );
+        return Err(exit::with_code(exit::CONFIG, error));
+    }
+    let mut witness = online(&own, "spBv1.0/#").await.map_err(|reason| {
+        let error =
+            anyhow!("{reason}").context("the own credentials, which must be those of an operator, are not usable");
+        exit::with_code(exit::UNAVAILABLE, error)
+    })?;
+    for (user, deviation) in tried(&clients, &mut witness).await {
+        rows.iter_mut().filter(|row| row.user == user).for_each(|row| row.deviations.push(deviation.clone()));
+    }
+    witness.stop().await;
+    rows.extend(revoked(&own, &arguments.credentials.join("revoked")).await?);
+    output::print(arguments.options.presentation.output, || table(&rows).lines(), &json!(rows))?;
+    let wrong: usize = rows.iter().map(|row| row.deviations.len()).sum();
+    if wrong == 0 {
+        return Ok(());
+    }
+    let error = anyhow!(
+        "the server does not do what the table says in {wrong} cases; write its files again (sparkfleet acl generate) and have it read them"
+    );
+    Err(exit::with_code(exit::FAILURE, error))
+}
+
+fn table(rows: &[UserRow]) -> Table {
+    let mut table = Table::new(&["USER", "TRIED", "RESULT"]);
+    for row in rows {
+        let tried = row.tried.map_or_else(String::new, |tried| tried.to_string());
+        let result = match (row.tried, row.deviations.len()) {
+            (None, _) => "not tried: no credentials",
+            (_, 0) => "as the table says",
+            _ => "",
+        };
+        let told = row.deviations.iter().map(|one| format!("{} {}: {}", one.action, one.topic, one.found));
+        let mut told = told.chain((!result.is_empty()).then(|| result.to_owned()));
+        table.row([row.user.clone(), tried, told.next().unwrap_or_default()]);
+        told.for_each(|line| table.row([String::new(), String::new(), line]));
+    }
+    table
+}
+
+/// None: there are no credentials of it.
+fn client(site: &Site, principal: &Principal, own: &MqttConfig, directory: &Path) -> anyhow::Result<Option<Client>> {
+    let user = site.user(principal);
+    let Some(filter) = own_filter(site, principal) else { return Ok(None) };
+    Ok(credentials(own, directory, &user)?.map(|mqtt| Client { probes: probes(site, principal), user, mqtt, filter }))
+}
+
+/// The connection of a user, by its certificate or its password. None: the directory has neither.
+fn credentials(own: &MqttConfig, directory: &Path, user: &str) -> anyhow::Result<Option<MqttConfig>> {
+    let [cert, key, password] = ["pem", "key", "password"].map(|ending| directory.join(format!("{user}.{ending}")));
+    if cert.exists() && key.exists() {
+        let (username, password) = (None, String::new().into());
+        return Ok(Some(MqttConfig { cert_file: Some(cert), key_file: Some(key), username, password, ..own.clone() }));
+    }
+    if !password.exists() {
+        return Ok(None);
+    }
+    let read = std::fs::read_to_string(&password).with_context(|| format!("cannot read {}", password.display()));
+    let read = read.map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let password = read.trim_end_matches(['\r', '\n']).to_owned().into();
+    Ok(Some(MqttConfig { cert_file: None, key_file: None, username: Some(user.to_owned()), password, ..own.clone() }))
+}
+
+/// A session with that subscription, or why there is none.
+async fn online(mqtt: &MqttConfig, filter: &str) -> Result<ListenerHandle, String> {
+    let filters = vec![(filter.to_owned(), QoS::AtLeastOnce)];
+    let mut listener = spawn_listener(filters, mqtt, Clock::new()).map_err(|error| error.to_string())?;
+    let reason = match timeout(PATIENCE, listener.recv()).await {
+        Ok(Some(ListenerEvent::Online)) => return Ok(listener),
+        Ok(Some(ListenerEvent::Offline { reason })) => reason,
+        Ok(_) => "the session has ended".to_owned(),
+        Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+    };
+    listener.stop().await;
+    Err(reason)
+}
+
+/// What is not as the table says, with the user.
+async fn tried(clients: &[Client], witness: &mut ListenerHandle) -> Vec<(String, Deviation)> {
+    let nonce = Uuid::new_v4();
+    let mark = |client: usize, probe: usize| format!("sparkfleet acl check {nonce} {client} {probe}");
+    let mut deviations = Vec::new();
+    let all = clients.iter().enumerate().flat_map(|(number, client)| {
+        client.probes.iter().enumerate().map(move |(position, probe)| (number, client, position, probe))
+    });
+    let publishes = all.clone().filter(|(.., probe)| probe.action == Action::Publish);
+    let sending = publishes.clone().map(|(number, client, position, probe)| async move {
+        let session = match online(&client.mqtt, &client.filter).await {
+            Ok(session) => session,
+            Err(reason) => return Some((client, reason)),
+        };
+        let _ = session.publish(probe.topic.clone(), Bytes::from(mark(number, position))).await;
+        session.stop().await;
+        None
+    });
+    let mut refused = BTreeSet::new();
+    for (client, reason) in
+        stream::iter(sending).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect::<Vec<_>>().await
+    {
+        if refused.insert(client.user.clone()) {
+            let found = format!("it may, and cannot: {reason}");
+            deviations
+                .push((client.user.clone(), Deviation { action: "connect", topic: client.filter.clone(), found }));
+        }
+    }
+    let is_tried = |client: &Client| !refused.contains(&client.user);
+    let must: BTreeSet<String> = publishes
+        .clone()
+        .filter(|(_, client, _, probe)| probe.may && is_tried(client))
+        .map(|(number, _, position, _)| mark(number, position))
+        .collect();
+    let arrived = collected(witness, &must).await;
+    for (number, client, position, probe) in publishes.filter(|(_, client, ..)| is_tried(client)) {
+        deviations.extend(compared(client, probe, arrived.contains(&mark(number, position))));
+    }
+    let hearing = all.filter(|(_, client, _, probe)| probe.action == Action::Subscribe && is_tried(client));
+    let hearing = hearing.map(|(_, client, _, probe)| async move {
+        let session = online(&client.mqtt, &probe.topic).await.ok();
+        (client, probe, session)
+    });
+    let hearing: Vec<_> = stream::iter(hearing).buffer_unordered(AT_ONCE).collect().await;
+    let topics: BTreeSet<&String> = hearing.iter().map(|(_, probe, _)| &probe.topic).collect();
+    let word = format!("sparkfleet acl check {nonce}");
+    for topic in topics {
+        let _ = witness.publish(topic.clone(), Bytes::from(word.clone())).await;
+    }
+    let received = hearing.into_iter().map(|(client, probe, session)| {
+        let word = word.clone();
+        async move {
+            let Some(mut session) = session else { return compared(client, probe, false) };
+            let patience = if probe.may { PATIENCE } else { GRACE };
+            let has_received =
+                !collected_within(&mut session, &BTreeSet::from([word]), patience, Duration::ZERO).await.is_empty();
+            session.stop().await;
+            compared(client, probe, has_received)
+        }
+    });
+    deviations.extend(futures::future::join_all(received).await.into_iter().flatten());
+    deviations
+}
+
+fn compared(client: &Client, probe: &Probe, arrives: bool) -> Option<(String, Deviation)> {
+    let found = match (probe.may, arrives) {
+        (true, false) => "it may, and cannot",
+        (false, true) => "it may not, and can",
+        _ => return None,
+    };
+    let action = if probe.action == Action::Publish { "publish" } else { "receive" };
+    Some((client.user.clone(), Deviation { action, topic: probe.topic.clone(), found: found.to_owned() }))
+}
+
+/// What arrives until everything has that must, and a little longer.
+async fn collected(witness: &mut ListenerHandle, must: &BTreeSet<String>) -> BTreeSet<String> {
+    collected_within(witness, must, PATIENCE, GRACE).await
+}
+
+async fn collected_within(
+    session: &mut ListenerHandle,
+    must: &BTreeSet<String>,
+    patience: Duration,
+    grace: Duration,
+) -> BTreeSet<String> {
+    let mut arrived = BTreeSet::new();
+    let mut until = Instant::now() + patience;
+    let mut is_complete = false;
+    loop {
+        if !is_complete && must.is_subset(&arrived) {
+            (is_complete, until) = (true, Instant::now() + grace);
+        }
+        match timeout_at(until, session.recv()).await {
+            Ok(Some(ListenerEvent::Message { topic, payload, .. }))
+                if topic.contains(NODE) || topic.contains("/NCMD/") =>
+            {
+                arrived.extend(String::from_utf8(payload.to_vec()));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return arrived,
+        }
+    }
+}
+
+/// Certificates that the server must refuse, one row each.
+async fn revoked(own: &MqttConfig, directory: &Path) -> anyhow::Result<Vec<UserRow>> {
+    let mut rows = Vec::new();
+    let Ok(files) = std::fs::read_dir(directory) else { return Ok(rows) };
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter_map(|name| name.strip_suffix(".pem").map(str::to_owned)).collect();
+    names.sort();
+    for name in names {
+        let Some(mqtt) = credentials(own, directory, &name)? else { continue };
+        let found = match online(&mqtt, &format!("spBv1.0/STATE/{NODE}")).await {
+            Ok(session) => {
+                session.stop().await;
+                Some("it is revoked, and can")
+            }
+            Err(_) => None,
+        };
+        let deviation =
+            found.map(|found| Deviation { action: "connect", topic: name.clone(), found: found.to_owned() });
+        rows.push(UserRow {
+            user: format!("revoked/{name}"),
+            tried: Some(1),
+            deviations: deviation.into_iter().collect(),
+        });
+    }
+    Ok(rows)
+}
