@@ -89,8 +89,8 @@ mod tests {
                 of(Action::Subscribe, false),
             ]
         };
-        // Its own births, data, deaths and commands, and commands to its hosts; nothing of Paint, of the control plane, of Enrol.
-        assert_eq!(counts("ACME-Weld"), [10, 45, 2, 3]);
+        // Its own births, data, deaths and commands but to Sync, and commands to its hosts; nothing of Paint, of the control plane, of Enrol.
+        assert_eq!(counts("ACME-Weld"), [11, 44, 2, 3]);
         assert_eq!(counts("ACME-Weld-Join"), [3, 46, 1, 4]);
         assert_eq!(counts("ACME-Central-Viewer"), [0, 33, 3, 0]);
     }

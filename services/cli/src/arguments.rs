@@ -491,7 +491,7 @@ pub enum AclCommand {
     /// Write the configuration files by which a server keeps clusters apart, for users named by their certificates
     Generate(AclGenerateArguments),
     /// Try on a running server what each user may and may not do: exit code 1 if it does not keep to what `generate` writes
-    Check(AclCheckArguments),
+    Check(Box<AclCheckArguments>),
     /// Put the revocation lists of all authorities into one file for the server; one that would lock out a client is refused
     Crl(AclCrlArguments),
 }

@@ -293,7 +293,7 @@ impl Node {
         }
         let died = bd_seq(payload).ok_or("NDEATH without bdSeq")?;
         // In MQTT 5 the will follows the death that a node says itself (tck-id-payloads-ndeath-will-message-publisher-disconnect-mqtt50).
-        if self.dead == Some(died) {
+        if self.dead == Some(died) && !(self.is_alive && self.bd_seq == self.dead) {
             return Ok(());
         }
         self.dead = Some(died);
