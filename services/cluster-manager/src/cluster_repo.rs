@@ -50,9 +50,6 @@ const KERBEROS_DEFINITIONS: [&str; 2] = [
     include_str!("../../../helm/edge-cluster/crds/localsecrets.yaml"),
 ];
 
-/// Version of Flux that the default templates are written for; recorded with the set-up.
-pub const FLUX_VERSION: &str = "2.7.5";
-
 const README: &str = "# Configuration of an edge cluster
 
 Flux on the cluster applies every manifest in this repository.

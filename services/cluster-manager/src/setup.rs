@@ -21,8 +21,10 @@ use git_hosting::repositories::cluster_path;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::cluster_repo::FLUX_VERSION;
 use crate::names::LABEL_CHARACTERS_MAX;
+
+/// Version of Flux that the default templates are written for; recorded with the set-up.
+const FLUX_VERSION: &str = "2.7.5";
 
 /// Key of the record: last step.
 const STEP: &str = "step";

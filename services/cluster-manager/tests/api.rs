@@ -10,7 +10,7 @@ use access::audit::{AuditRecord, AuditResult};
 use access::rate::{Rate, TooOften};
 use access::{Denied, Operation};
 use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
-use cluster_manager::adapters::http::{openapi, people};
+use cluster_manager::adapters::http::{openapi, people, secrets};
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
 use cluster_manager::secrets::{SecretFault, StoredSecret};
 use cluster_manager_contract::api_token::TokenHash;
@@ -306,7 +306,7 @@ async fn names_and_values_that_no_secret_can_have_are_refused_without_asking() {
     assert_eq!(api.put("/v1/cluster/Paint_Shop/secret/a/b/c", VALUE).await.status, 400);
     assert_eq!(api.put(&path("secret/a/b/c?scope=everywhere"), VALUE).await.status, 400);
     assert!(api.asked().is_empty());
-    let large = "x".repeat(people::VALUE_BYTES_MAX + 1);
+    let large = "x".repeat(secrets::VALUE_BYTES_MAX + 1);
     assert_eq!(api.put(&path("secret/a/b/c"), &large).await.status, 413);
     let chunked = format!("Authorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n");
     let body = format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len());

@@ -3,6 +3,8 @@
 //! | module | knows |
 //! |---|---|
 //! | [`people`] | requests -> questions for the state, answers -> responses |
+//! | `request` | who asks, and why a request is not carried out |
+//! | `secrets` | secrets in a cluster's repository |
 //! | `sealed` | values that were sealed elsewhere |
 //! | [`identities`] | who somebody is by what they show |
 //! | [`state_client`] | who waits for which answer |
@@ -14,6 +16,8 @@ mod administration;
 pub mod identities;
 pub mod openapi;
 pub mod people;
+mod request;
 mod sealed;
+pub mod secrets;
 pub mod shapes;
 pub mod state_client;

@@ -13,7 +13,7 @@ use service_runtime::config::ExposeSecret as _;
 use service_runtime::record;
 use uuid::Uuid;
 
-use super::people::{Fault, RequestContext, Server, random, unexpected};
+use super::request::{Fault, RequestContext, Server, random, unexpected};
 use super::shapes;
 use crate::api::{Question, Reply};
 use access::Grant;

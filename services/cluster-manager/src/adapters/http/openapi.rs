@@ -5,8 +5,8 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::administration::NewToken;
-use super::people::VALUE_BYTES_MAX;
 use super::sealed::SEALED_BYTES_MAX;
+use super::secrets::VALUE_BYTES_MAX;
 use super::shapes;
 use access::Operation;
 

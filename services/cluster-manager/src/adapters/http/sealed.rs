@@ -6,7 +6,8 @@ use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use sealed_secrets::of_sealed;
 
-use super::people::{Fault, Place, PutQuery, RequestContext, Wanted, fingerprint, read, unexpected, uuid};
+use super::request::{Fault, RequestContext, unexpected, uuid};
+use super::secrets::{Place, PutQuery, Wanted, fingerprint, read};
 use super::shapes;
 use crate::api::{Question, Reply};
 
