@@ -96,7 +96,7 @@ pub struct BootRules {
     /// Secure Boot must be on.
     #[serde(default, skip_serializing_if = "is_false")]
     pub secure_boot: bool,
-    /// SHA-256 of the certificates (DER) by which Secure Boot may admit what it loads. Of what is no certificate: the digest of the event. Empty: any.
+    /// SHA-256 of the certificates (DER) by which Secure Boot may admit what it loads. Of what is not a certificate: the digest of the event. Empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signers: Vec<String>,
     /// Authenticode digests of the PE images that may be loaded. Empty: any that a signer vouches for.

@@ -50,7 +50,7 @@ fn reason(before: &EdgeDeployment, write: &WriteRequest, cluster: impl Fn(Uuid) 
         Mode::Put => value.clone(),
         Mode::Patch => return Some("its entry is patched".to_owned()),
     };
-    // ConfigDB refuses what is no deployment.
+    // ConfigDB refuses what is not a deployment.
     let after = EdgeDeployment::deserialize(&value).ok()?;
     if after.cluster != before.cluster {
         return Some(format!("it moves to cluster {}", cluster(after.cluster)));

@@ -269,7 +269,7 @@ fn write(facts: &Facts<'_>, wish: &AccountWish, uuid: Uuid, object: Option<Objec
     (!is_so).then_some(write)
 }
 
-/// The end of an account: what was made for it goes, and the object itself if that was. None: it is no account of the cluster.
+/// The end of an account: what was made for it goes, and the object itself if that was. None: it is not an account of the cluster.
 #[must_use]
 pub fn removal(cluster: Uuid, uuid: Uuid, object: &Object) -> Option<WriteRequest> {
     let account = object.account.as_ref()?.as_ref().ok().filter(|account| account.cluster == cluster)?;

@@ -112,7 +112,7 @@ pub enum Question {
     Repository {
         /// Which.
         repository: Uuid,
-        /// It is no cluster's.
+        /// It is not a cluster's.
         shared: bool,
         /// To push.
         push: bool,
@@ -135,7 +135,7 @@ pub enum Question {
 pub struct RepositoryPush {
     /// Into which repository.
     pub repository: Uuid,
-    /// It is no cluster's.
+    /// It is not a cluster's.
     pub shared: bool,
     /// Commit of branch `main` before it; None: there was none.
     pub before: Option<String>,

@@ -96,7 +96,7 @@ pub enum ClusterRepoError {
     /// The Flux template cannot be expanded.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// An item of the Flux template is no manifest.
+    /// An item of the Flux template is not a manifest.
     #[error("Flux template, {file}, document {number}: {rule}")]
     Document {
         /// Which file.

@@ -74,7 +74,7 @@ pub fn read(repository: Uuid, config: &GitConfig) -> Result<Shared, SharedError>
         };
         (branch.clone(), parsed)
     };
-    // A name that git would not take is no part of a metric's name either.
+    // A name that git would not take is not a part of a metric's name either.
     let shown = |name: String| if is_branch(&name) { name } else { "(unnamed)".to_owned() };
     Ok(Shared { path: path.to_owned(), pulls: pulls.map(read).map(|(name, pull)| (shown(name), pull)).collect() })
 }

@@ -1,6 +1,6 @@
 //! What a Sync reports -> the `EdgeClusterStatus` entry.
 //!
-//! A cluster says what it likes: texts are cut, hosts are counted, and what is no certificate of that size is none.
+//! A cluster says what it likes: texts are cut, hosts are counted, and what is not a certificate of that size is none.
 //!
 //! This module must not know when it is written; it never says that a cluster has nothing because its Sync is away.
 

@@ -158,7 +158,7 @@ async fn with_one_thing_wrong_it_is_refused_with_the_reason() {
     let (head, signature) = good.rsplit_once('.').unwrap();
     let (_, claims) = head.split_once('.').unwrap();
     let header = |header: &Value| BASE64_URL_SAFE_NO_PAD.encode(header.to_string());
-    // What everybody knows is no secret to sign with; nothing is no signature.
+    // What everybody knows is not a secret to sign with; nothing is not a signature.
     let secret = EncodingKey::from_secret(key.public.to_string().as_bytes());
     let shared = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) };
     let shared = jsonwebtoken::encode(&shared, &issuer.claims(), &secret).unwrap();

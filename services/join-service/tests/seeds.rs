@@ -1,5 +1,5 @@
 //! Fleets that join through a bad network while replicas are killed between any two writes, from a seed. After every event no token is without a live attempt, no host has two, no two control
-//! planes join at once, and a request has one answer; in all that the broker carried is no disk key, measurement secret or token (`token-once`, `no-ticket-without-verdict`, `resume-anywhere`); when the faults end everybody who may be in is in, and nobody else.
+//! planes join at once, and a request has one answer; in all that the broker carried there is no disk key, measurement secret or token (`token-once`, `no-ticket-without-verdict`, `resume-anywhere`); when the faults end everybody who may be in is in, and nobody else.
 //!
 //! `JOIN_SEEDS=<from>..<to>` runs others, `JOIN_HOSTS=<number>` larger fleets.
 

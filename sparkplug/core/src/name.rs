@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Longest id accepted, in bytes of UTF-8. An MQTT topic has at most 65,535 bytes; five levels of this size fit.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// Why a text is no id.
+/// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The id has no character.

@@ -109,7 +109,7 @@ pub enum Topic {
     },
 }
 
-/// Why a text is no Sparkplug topic.
+/// Why a text is not a Sparkplug topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopicError {
     /// First level is not `spBv1.0`.
@@ -118,7 +118,7 @@ pub enum TopicError {
         /// The topic.
         topic: String,
     },
-    /// The third level is no message kind, or the number of levels does not fit it.
+    /// The third level is not a message kind, or the number of levels does not fit it.
     #[error("topic {topic:?} has not the shape of a Sparkplug topic: {rule}")]
     Shape {
         /// The topic.

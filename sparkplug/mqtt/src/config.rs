@@ -259,7 +259,7 @@ pub enum MqttConfigError {
     /// `mqtt.servers` is empty.
     #[error("mqtt.servers is empty; name at least one, such as \"mqtt://127.0.0.1:1883\"")]
     NoServer,
-    /// An entry of `mqtt.servers` is no server address.
+    /// An entry of `mqtt.servers` is not a server address.
     #[error("mqtt.servers: {server:?} {rule}; write it as mqtt://host:1883 or mqtts://host:8883")]
     Server {
         /// The entry.

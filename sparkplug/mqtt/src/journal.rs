@@ -179,7 +179,7 @@ fn put(buffer: &mut Vec<u8>, kind: u8, number: u64, record: &[u8]) {
     body.push(kind);
     body.extend_from_slice(&number.to_le_bytes());
     body.extend_from_slice(record);
-    // A record is no larger than the store, which has 1 GiB at most.
+    // A record is not larger than the store, which has 1 GiB at most.
     buffer.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
     buffer.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
     buffer.extend_from_slice(&body);

@@ -37,7 +37,7 @@ const PBKDF: [&str; 6] = ["--pbkdf", "argon2id", "--pbkdf-force-iterations", "4"
 /// Authenticated sectors are written once, all of them.
 const FORMAT_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
-/// The temporary passphrase of a disk that is no member's, below `paths.run`.
+/// The temporary passphrase of a disk that is not a member's, below `paths.run`.
 const TEMPORARY_KEY: &str = "state.key";
 
 /// A state disk on a block device, or on a file.

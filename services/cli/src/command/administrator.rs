@@ -368,7 +368,7 @@ async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::R
         }
         let mut done = None;
         for metric in metrics {
-            // What cannot be read is no message of a host.
+            // What cannot be read is not a message of a host.
             let Ok(Some(message)) = HostMessage::from_metric(metric) else { continue };
             match administrator.on_message(&message, clock.now().wall)? {
                 Step::Answer(answer) => command(&session, &node, answer.to_metric()).await?,

@@ -198,7 +198,7 @@ async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<(
     Ok(())
 }
 
-/// Whether the edge has reported a deployment gone. Silence is no report, but from an edge that was never born: nothing has reached it.
+/// Whether the edge has reported a deployment gone. Silence is not a report, but from an edge that was never born: nothing has reached it.
 fn is_gone(fleet: &Fleet, row: &DeploymentRow) -> bool {
     let Some(cluster) = fleet.clusters().into_iter().find(|cluster| cluster.name == row.cluster) else { return true };
     match fleet.sync(&row.cluster) {

@@ -35,7 +35,7 @@ pub(super) struct Status {
     hosts: Count,
     deployments: Count,
     alerts: Vec<AlertRow>,
-    /// What is not as it should be and is no alert, with what to do where somebody has to.
+    /// What is not as it should be and is not an alert, with what to do where somebody has to.
     waiting: Vec<String>,
 }
 

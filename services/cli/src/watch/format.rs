@@ -27,7 +27,7 @@ pub struct Shown {
     pub time: u64,
     /// Topic.
     pub topic: String,
-    /// Third level of the topic, or STATE; empty if it is no Sparkplug topic.
+    /// Third level of the topic, or STATE; empty if it is not a Sparkplug topic.
     pub kind: &'static str,
     /// Group, edge node, device; or host.
     pub ids: Vec<(&'static str, String)>,
@@ -354,7 +354,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// RFC 3339 in UTC with milliseconds; a number that is no time of ours stays a number.
+/// RFC 3339 in UTC with milliseconds; a number that is not a time of ours stays a number.
 fn instant(ms: u64) -> String {
     let instant = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     instant.map_or_else(|| format!("{ms} ms"), |instant| format!("{instant:.3}"))

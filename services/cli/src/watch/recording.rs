@@ -21,7 +21,7 @@ use service_runtime::exit;
 /// The version that is written.
 const VERSION: u64 = 1;
 
-/// Bytes of a line at most: what is longer is no message that a server lets pass (the largest packet of MQTT is 256 MiB, a third is added by base64).
+/// Bytes of a line at most: what is longer is not a message that a server lets pass (the largest packet of MQTT is 256 MiB, a third is added by base64).
 const LINE_BYTES_MAX: u64 = 400 << 20;
 
 /// A message as it passed.
@@ -118,7 +118,7 @@ impl Recording<BufReader<File>> {
     /// Opens a recording.
     ///
     /// # Errors
-    /// With [`exit::CONFIG`]: the file cannot be opened, or is no recording.
+    /// With [`exit::CONFIG`]: the file cannot be opened, or is not a recording.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let open = || Recording::new(BufReader::new(File::open(path)?));
         open().with_context(|| path.display().to_string()).map_err(|error| exit::with_code(exit::CONFIG, error))
@@ -135,7 +135,7 @@ impl<R: BufRead> Recording<R> {
         Ok(Self { reader, number: 1 })
     }
 
-    /// The next message; None at the end. A line that is no message is an error of its own, after which the next line follows.
+    /// The next message; None at the end. A line that is not a message is an error of its own, after which the next line follows.
     ///
     /// # Errors
     /// The number of the line, and what is wrong with it.

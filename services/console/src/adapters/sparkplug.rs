@@ -14,7 +14,7 @@ use crate::state::State;
 /// Both sessions.
 #[derive(Debug)]
 pub struct Sessions {
-    /// As `ORG-Central/Console`; an explorer is no node.
+    /// As `ORG-Central/Console`; an explorer is not a node.
     pub node: Option<EdgeNodeHandle>,
     /// As Host Application.
     pub host: HostHandle,

@@ -149,7 +149,7 @@ pub fn device(cluster: Uuid, name: &str) -> DeviceId {
     named.unwrap_or_else(|| unnamed_device(cluster))
 }
 
-/// Device id of a cluster whose name is no id, or that of the Device of another cluster: its UUID, lower-case and hyphenated.
+/// Device id of a cluster whose name is not an id, or that of the Device of another cluster: its UUID, lower-case and hyphenated.
 #[must_use]
 pub fn unnamed_device(cluster: Uuid) -> DeviceId {
     DeviceId::new(cluster.hyphenated().to_string()).expect("hex digits and hyphens are allowed in a device id")

@@ -309,7 +309,7 @@ pub enum Command {
     Replay(ReplayRequest),
 }
 
-/// Why a command is no request.
+/// Why a command is not a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct CommandError {

@@ -29,7 +29,7 @@ pub enum DumpError {
         /// What to do about it.
         hint: &'static str,
     },
-    /// A document that is no ConfigDB dump.
+    /// A document that is not a ConfigDB dump.
     #[error("document {document} of the dump: {reason}")]
     Document {
         /// Which, from 1.

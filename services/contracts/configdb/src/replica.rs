@@ -255,7 +255,7 @@ impl ConfigReplica {
         self.told.epoch
     }
 
-    /// Where that comes from which is derived from this content for somebody who was released to `epoch`; None while the content is no state of the store, but a mixture of two.
+    /// Where that comes from which is derived from this content for somebody who was released to `epoch`; None while the content is not a state of the store, but a mixture of two.
     #[must_use]
     pub fn origin(&self, epoch: u64) -> Option<Origin> {
         Some(Origin { store: self.store?, epoch, point: self.told.timelines.at(self.basis?)? })
@@ -305,7 +305,7 @@ impl ConfigReplica {
     /// A typed document, if the object has one.
     ///
     /// # Errors
-    /// [`EntryError`], if the entry is no `T`.
+    /// [`EntryError`], if the entry is not a `T`.
     pub fn document<T: Document>(&self, object: Uuid) -> Result<Option<T>, EntryError> {
         self.entry(object, T::slug()).map(Entry::parse).transpose()
     }

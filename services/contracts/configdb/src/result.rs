@@ -26,7 +26,7 @@ pub enum Outcome {
 pub struct RequestResult {
     /// `Request/Id` of the request.
     pub id: String,
-    /// The addressed object; nil if the device id was no UUID.
+    /// The addressed object; nil if the device id was not a UUID.
     pub object: Uuid,
     /// Applied, staged or refused.
     pub outcome: Outcome,

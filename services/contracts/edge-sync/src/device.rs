@@ -86,7 +86,7 @@ impl HostDevice {
     /// What makes the device known, or brings it up to date.
     ///
     /// # Errors
-    /// The hostname is no device id.
+    /// The hostname is not a device id.
     pub fn to_update(&self) -> Result<NodeUpdate, NameError> {
         let device = SyncDevice::Host(self.hostname.clone()).id()?;
         Ok(NodeUpdate::DeviceBirth { device, metrics: self.to_metrics() })

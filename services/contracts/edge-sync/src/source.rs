@@ -26,7 +26,7 @@ pub const CHARTS_SOURCE: &str = "helm-charts";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Commit([u8; 20]);
 
-/// A text is no commit.
+/// A text is not a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be the 40 lower-case hex digits of a commit")]
 pub struct CommitError;

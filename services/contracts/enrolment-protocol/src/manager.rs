@@ -36,7 +36,7 @@ const SERIAL_BYTES_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManagerKey(Vec<u8>);
 
-/// A text is no enrolment key.
+/// A text is not an enrolment key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the manager's key must be an X-Wing public key in base64url")]
 pub struct ManagerKeyError;

@@ -35,7 +35,7 @@ pub fn renewal_node(organisation: &Organisation, cluster: &ClusterName) -> Resul
     EdgeNodeDescriptor::parse(&organisation.cluster_group(cluster), RENEWAL_NODE)
 }
 
-/// The cluster that an Edge Node of the quarantine group speaks for. None: it is of another group, or its id is no UUID in its one written form.
+/// The cluster that an Edge Node of the quarantine group speaks for. None: it is of another group, or its id is not a UUID in its one written form.
 #[must_use]
 pub fn cluster_of(organisation: &Organisation, node: &EdgeNodeDescriptor) -> Option<Uuid> {
     let id = node.edge_node.as_str();

@@ -1,4 +1,4 @@
-//! Sealing and every hash. HPKE (RFC 9180) in the join protocol's suite with X-Wing: what a later quantum computer opens is no secret, and a git password is among it.
+//! Sealing and every hash. HPKE (RFC 9180) in the join protocol's suite with X-Wing: what a later quantum computer opens is not a secret, and a git password is among it.
 
 use join_protocol::seal::Binding;
 pub use join_protocol::seal::{KeyPair, SealError, Sealed};

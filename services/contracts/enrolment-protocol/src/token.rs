@@ -16,7 +16,7 @@ pub const RANDOM_BYTES: usize = 32;
 
 const CHARACTERS: usize = PREFIX.len() + 43;
 
-/// A text is no token.
+/// A text is not a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the token must be {PREFIX} and 43 characters of base64url")]
 pub struct TokenError;

@@ -44,7 +44,7 @@ pub enum IssuerMessage {
     AskAgain,
 }
 
-/// A metric is no message: wrong type or too large.
+/// A metric is not a message: wrong type or too large.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("metric {name:?} {rule}")]
 pub struct MetricError {
@@ -92,7 +92,7 @@ impl HostMessage {
         Self::NAMES.into_iter().map(metric).collect()
     }
 
-    /// Reads a metric of a host. None: it is no message, or says that there is none.
+    /// Reads a metric of a host. None: it is not a message, or says that there is none.
     ///
     /// # Errors
     /// It has another type, or is larger than its message may be.
@@ -129,7 +129,7 @@ impl IssuerMessage {
         }
     }
 
-    /// Reads a metric of a command. None: it is no message.
+    /// Reads a metric of a command. None: it is not a message.
     ///
     /// # Errors
     /// It has another type, or is larger than its message may be.

@@ -31,7 +31,7 @@ numbered! {
         QuoteMissing = 21, "quote-missing";
         /// The endorsement key is neither enrolled nor of an accepted manufacturer.
         EndorsementUnknown = 22, "endorsement-unknown";
-        /// The endorsement key was accepted once and is no more.
+        /// The endorsement key was accepted once and is not any longer.
         EndorsementRevoked = 23, "endorsement-revoked";
         /// The certificates of the endorsement key do not lead to an accepted manufacturer.
         EndorsementCertificate = 24, "endorsement-certificate";

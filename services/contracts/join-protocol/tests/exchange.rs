@@ -195,7 +195,7 @@ fn progress_counts_up_and_only_the_opener_of_the_ticket_can_make_it() {
     *forged.last_mut().unwrap() ^= 1;
     assert_eq!(issuer.on_progress(&record, address, &forged), Err(MemberError::Mac));
     assert_eq!(issuer.on_progress(&verified.record(), address, &first), Err(MemberError::NoTicket));
-    // An acknowledgement is no progress, though both are under the same key.
+    // An acknowledgement is not progress, though both are under the same key.
     let committed = host.commit(opened, None);
     assert!(issuer.on_progress(&record, address, committed.acknowledgement()).is_err());
 }

@@ -143,7 +143,7 @@ impl DesiredPolicy {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyDigest([u8; 32]);
 
-/// The text is no digest.
+/// The text is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be the 64 lower-case hex digits of a SHA-256 digest")]
 pub struct PolicyDigestError;

@@ -211,7 +211,7 @@ impl Answer {
         vec![Metric::new(names::ANSWER, json)]
     }
 
-    /// From the metrics of a DCMD. None: it is no answer.
+    /// From the metrics of a DCMD. None: it is not an answer.
     ///
     /// # Errors
     /// What is wrong with it, for people.

@@ -56,7 +56,7 @@ impl Source {
         self.error.as_deref()
     }
 
-    /// Takes a command; true if what is known already has to be said again, because it is no newer.
+    /// Takes a command; true if what is known already has to be said again, because it is not newer.
     pub fn on_command(&mut self, desired: DesiredSource) -> bool {
         let (version, digest) = (desired.version, desired.sources.clone());
         let stamp = Stamp { origin: None, follows: None, decided_for: None, version, digest };

@@ -492,7 +492,7 @@ impl World {
             secrets
                 .push((format!("disk key of {}", host.disk), keys.state_disk_key(host.disk, None).expose().to_vec()));
             let own = host.tokens.iter().map(|token| {
-                // The id of a join token is no secret; that of a server has none.
+                // The id of a join token is not a secret; that of a server has none.
                 let secret = token.rsplit_once('.').map_or(token.as_str(), |(_, secret)| secret);
                 (format!("token of {}", host.disk), secret.as_bytes().to_vec())
             });

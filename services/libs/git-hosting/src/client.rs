@@ -69,7 +69,7 @@ pub enum CredentialsError {
         #[source]
         source: io::Error,
     },
-    /// It is no credential.
+    /// It is not a credential.
     #[error("file {} must hold JSON {{\"username\", \"password\"}} or one line user:password", path.display())]
     Form {
         /// Which.

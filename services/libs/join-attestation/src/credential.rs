@@ -47,7 +47,7 @@ pub enum CredentialError {
         /// The most that the endorsement key can carry.
         max: usize,
     },
-    /// The endorsement key protects nothing, or is no key that one can encrypt to.
+    /// The endorsement key protects nothing, or is not a key that one can encrypt to.
     #[error("nothing can be encrypted to this endorsement key")]
     Key,
 }
@@ -88,7 +88,7 @@ impl fmt::Debug for Seed {
 /// Makes the credential that carries `secret` to the TPM of `endorsement`, if that TPM holds the key named `attestation_name`, too.
 ///
 /// # Errors
-/// A secret of the wrong size, and an endorsement key that is no RSA-2048, P-256 or P-384 storage key.
+/// A secret of the wrong size, and an endorsement key that is not an RSA-2048, P-256 or P-384 storage key.
 pub fn make_credential(
     endorsement: &Public,
     attestation_name: &[u8],
@@ -144,7 +144,7 @@ fn share_by_curve(curve: Curve, x: &[u8], point: &[u8], hash: Hash, seed: &Seed)
     Ok((shared, [sized(own_x), sized(own_y)].concat()))
 }
 
-/// The private key of one credential. A candidate that is no number below the curve's order is passed over; for these curves not even the second is ever needed.
+/// The private key of one credential. A candidate that is not a number below the curve's order is passed over; for these curves not even the second is ever needed.
 fn ephemeral_key(
     algorithm: &'static agreement::Algorithm,
     size: usize,

@@ -30,7 +30,7 @@ pub(crate) const VALUES_MAX: usize = 64;
 /// The last register that may be the lock: those above can be cleared without a reset of the machine.
 const LOCK_INDEX_MAX: u8 = 15;
 
-/// Why an entry is no policy.
+/// Why an entry is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {rule}")]
 pub struct PolicyError {

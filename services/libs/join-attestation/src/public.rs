@@ -179,7 +179,7 @@ impl Public {
     /// From `TPM2B_PUBLIC`, with nothing behind it.
     ///
     /// # Errors
-    /// What is no RSA key and no key on a known curve, is cut off, too long, or has unknown identifiers.
+    /// What is neither an RSA key nor a key on a known curve, is cut off, too long, or has unknown identifiers.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let area = reader.sized("TPM2B_PUBLIC", PUBLIC_BYTES_MAX)?;

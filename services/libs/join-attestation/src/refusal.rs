@@ -9,7 +9,7 @@ pub enum RefusalCode {
     PolicyInvalid,
     /// A part of the evidence is larger than it can honestly be.
     EvidenceTooLarge,
-    /// A part of the evidence is no TPM structure.
+    /// A part of the evidence is not a TPM structure.
     EvidenceMalformed,
     /// The endorsement key is of a kind that is not accepted.
     EkUnsuitable,

@@ -331,7 +331,7 @@ fn secure_boot_is_on_from_the_first_measurement_and_by_a_signer_that_is_listed()
         second.0.insert(place, Entry::of(7, 0x8000_0001, &authority.data));
         refused(&secure_rules(), &second, RefusalCode::SignerNotListed, "(db)");
     }
-    // What is no certificate is listed by the digest of the event.
+    // What is not a certificate is listed by the digest of the event.
     let mut shim = good.clone();
     shim.append(Entry::of(7, AUTHORITY, b"sbat,1,2023012900"));
     refused(&secure_rules(), &shim, RefusalCode::SignerNotListed, "(an event)");

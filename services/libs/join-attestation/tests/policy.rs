@@ -147,7 +147,7 @@ fn a_register_that_is_only_observed_is_quoted_and_enforces_nothing() {
     let policy = Policy::new(&serde_json::from_value(entry.clone()).unwrap(), 1);
     assert_eq!(policy.error(), None);
     assert_eq!(policy.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 9, 14, 15]))));
-    // Alone it is no policy, however many there are, as soon as any key could be admitted.
+    // Alone it is not a policy, however many there are, as soon as any key could be admitted.
     entry["pcrs"] = json!({"4": {"warnOnly": true}, "9": {"warnOnly": true}});
     let policy = Policy::new(&serde_json::from_value(entry).unwrap(), 1);
     let nothing = "pcrs: no register is enforced: such a policy would admit any software";

@@ -104,7 +104,7 @@ impl Authority {
     /// From PEM: the first certificate of the bundle, and its key.
     ///
     /// # Errors
-    /// What is no authority, and a key of another one.
+    /// What is not an authority, and a key of another one.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, IssueError> {
         let authority = |text: &str| IssueError::Authority(text.to_owned());
         let der =

@@ -24,7 +24,7 @@ const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 pub const CONTROL_PLANE_FILES: [&str; 8] =
     ["ca.key", "sa.key", "front-proxy-ca.key", "etcd/ca.key", "ca.crt", "sa.pub", "front-proxy-ca.crt", "etcd/ca.crt"];
 
-/// A bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`. Its first part is no secret.
+/// A bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`. Its first part is not a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BootstrapToken {
     id: String,
@@ -37,7 +37,7 @@ impl fmt::Debug for BootstrapToken {
     }
 }
 
-/// Why text is no bootstrap token. Holds nothing of it.
+/// Why text is not a bootstrap token. Holds nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a bootstrap token is six and sixteen of a to z and 0 to 9, with a dot between")]
 pub struct TokenError;
@@ -80,7 +80,7 @@ impl BootstrapToken {
         Zeroizing::new(format!("{}.{}", self.id, self.secret.as_str()))
     }
 
-    /// The Kubernetes Secret that makes it valid for `seconds` from `now` (seconds since the Unix epoch); at most [`TOKEN_SECONDS_MAX`]. None if that is no time.
+    /// The Kubernetes Secret that makes it valid for `seconds` from `now` (seconds since the Unix epoch); at most [`TOKEN_SECONDS_MAX`]. None if that is not a time.
     /// Made with "create", so that a token which exists is not made valid for longer.
     #[must_use]
     pub fn manifest(&self, now: i64, seconds: i64) -> Option<Value> {
@@ -126,7 +126,7 @@ pub enum PinError {
 /// The pins of the certificates in a PEM bundle: `sha256:` and the SHA-256 of the DER SubjectPublicKeyInfo.
 ///
 /// # Errors
-/// What is no bundle of certificates.
+/// What is not a bundle of certificates.
 pub fn discovery_pins(bundle: &[u8]) -> Result<Vec<String>, PinError> {
     let mut pins = Vec::new();
     for (at, certificate) in CertificateDer::pem_slice_iter(bundle).enumerate() {

@@ -53,7 +53,7 @@ pub enum RequestError {
     /// It is larger than it can honestly be.
     #[error("certificate request: has {0} bytes, and {REQUEST_BYTES_MAX} are allowed")]
     TooLarge(usize),
-    /// It is no PKCS#10 request.
+    /// It is not a PKCS#10 request.
     #[error("certificate request: {0}")]
     Malformed(String),
     /// The key is not accepted.

@@ -17,7 +17,7 @@ use x509_cert::der::asn1::{Any, Null};
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::spki::AlgorithmIdentifier;
 
-/// Why text is no key of an authority. Holds nothing of it.
+/// Why text is not a key of an authority. Holds nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// It is not PEM with a private key.

@@ -36,7 +36,7 @@ pub enum SshError {
     /// There is no principal: such a certificate would be good for every host.
     #[error("SSH principals: must be 1 to {PRINCIPALS_MAX}")]
     Principals,
-    /// A principal is no name and no address, or not this host's.
+    /// A principal is neither a name nor an address, or not this host's.
     #[error("SSH principals: {0:?} is no name or address of this host")]
     Principal(String),
     /// The authority cannot be made of its seed.

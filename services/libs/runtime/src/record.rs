@@ -70,7 +70,7 @@ impl RecordFile {
 /// The newest records, the newest first: at most `limit` of them, and no more than the last MiB holds. Those of a file that was rotated away are not among them.
 ///
 /// # Errors
-/// The file cannot be read. That there is none yet is no error.
+/// The file cannot be read. That there is none yet is not an error.
 pub async fn newest(path: &Path, limit: usize) -> io::Result<Vec<serde_json::Value>> {
     let mut file = match OpenOptions::new().read(true).open(path).await {
         Ok(file) => file,
@@ -81,7 +81,7 @@ pub async fn newest(path: &Path, limit: usize) -> io::Result<Vec<serde_json::Val
     file.seek(SeekFrom::Start(begin)).await?;
     let mut bytes = Vec::new();
     file.take(READ_BYTES_MAX).read_to_end(&mut bytes).await?;
-    // A line that was cut is no record: the first may begin before the MiB, the last may be under way.
+    // A line that was cut is not a record: the first may begin before the MiB, the last may be under way.
     let records = bytes.split(|byte| *byte == b'\n').rev().filter_map(|line| serde_json::from_slice(line).ok());
     Ok(records.filter(serde_json::Value::is_object).take(limit).collect())
 }

@@ -203,7 +203,7 @@ impl History {
 
     fn drop_oldest(&mut self) {
         while self.bytes > self.config.bytes_max {
-            // What went out already is no loss.
+            // What went out already is not a loss.
             if self.sent.is_empty() {
                 self.count_dropped();
             }

@@ -17,7 +17,7 @@ pub(super) struct Replica {
     shape: Arc<Shape>,
     /// One for each column of the shape.
     slots: Box<[Slot]>,
-    /// Values of the columns whose datatype is no number.
+    /// Values of the columns whose datatype is not a number.
     others: Box<[Option<Value>]>,
     /// Columns of numbers that are null.
     nulls: BTreeSet<u32>,

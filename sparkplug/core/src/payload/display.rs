@@ -55,7 +55,7 @@ pub fn decode_for_display(bytes: &[u8], limits: &Limits) -> Result<DisplayPayloa
     let metrics = payload.metrics.into_iter().map(|mut raw| {
         let (datatype, problem) = match raw.own_datatype() {
             Ok(datatype) => (Some(datatype), None),
-            // A null of unknown type is no problem.
+            // A null of unknown type is not a problem.
             Err(_) if raw.value.is_none() && raw.datatype.is_none() => (None, None),
             Err(error) => (raw.suggested_datatype(), Some(error.to_string())),
         };

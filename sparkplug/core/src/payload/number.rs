@@ -3,7 +3,7 @@
 use super::value::Carrier;
 use crate::metric::{DataType, Value};
 
-/// The number that is kept of a value on the wire; None: that datatype is not carried by that field, or is no number.
+/// The number that is kept of a value on the wire; None: that datatype is not carried by that field, or is not a number.
 ///
 /// Integers are cut to the declared width: senders write negative numbers sign-extended or in their own width.
 #[inline]

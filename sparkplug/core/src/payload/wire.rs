@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The key of the next field if it is one byte; otherwise, and at the end, what is no key. Whoever does not know it calls [`Self::next_key`] on a reader
+    /// The key of the next field if it is one byte; otherwise, and at the end, what is not a key. Whoever does not know it calls [`Self::next_key`] on a reader
     /// that stands before it.
     #[inline]
     pub(super) fn short_key(&mut self) -> u8 {

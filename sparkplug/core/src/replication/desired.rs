@@ -41,7 +41,7 @@ impl Origin {
     }
 }
 
-/// A text is no [`Origin`], [`Point`] or [`Timelines`].
+/// A text is not an [`Origin`], [`Point`] or [`Timelines`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be {0}")]
 pub struct OriginError(&'static str);

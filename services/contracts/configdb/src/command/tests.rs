@@ -1,4 +1,4 @@
-//! Requests survive their commands; what is no request is refused with the metric at fault.
+//! Requests survive their commands; what is not a request is refused with the metric at fault.
 
 use configdb_schema::Organisation;
 use serde_json::json;

@@ -297,7 +297,7 @@ async fn people_push_by_hand_and_nothing_else_of_a_clusters_repository() {
         assert!(error.contains("only what is below by-hand/ is yours") && error.contains(path), "{error}");
         assert!(work.git(&["reset", "-q", "--hard", "origin/main"]).await.status.success());
     }
-    // The directory itself is no file of theirs either.
+    // The directory itself is not a file of theirs either.
     assert!(work.git(&["rm", "-q", "-r", "by-hand"]).await.status.success());
     work.commit("by-hand", "a file").await;
     let error = work.push(&["origin", "main"]).await.unwrap_err();

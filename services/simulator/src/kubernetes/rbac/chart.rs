@@ -1,4 +1,4 @@
-//! The rules of a chart: reads Roles, ClusterRoles and their bindings out of Helm templates. It is no renderer: in these objects it knows the namespace of the release, values (also
+//! The rules of a chart: reads Roles, ClusterRoles and their bindings out of Helm templates. It is not a renderer: in these objects it knows the namespace of the release, values (also
 //! with `quote`) and conditions, which it takes for true; anything else in them is an error. Other objects of a template are not looked at.
 
 use serde_json::Value;
