@@ -5,14 +5,19 @@ use crate::support;
 
 use bytes::Bytes;
 use sparkplug::session::QoS;
-use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
+use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, Protocol, spawn_listener};
 use support::mosquitto::Mosquitto;
 use support::soon;
 
 #[tokio::test]
 async fn in_mqtt_3_1_1_a_message_that_is_too_large_is_skipped_and_the_session_goes_on() {
     let server = Mosquitto::start();
-    let mqtt = |packet_bytes_max| MqttConfig { servers: vec![server.url()], packet_bytes_max, ..MqttConfig::default() };
+    let mqtt = |packet_bytes_max| MqttConfig {
+        servers: vec![server.url()],
+        protocol: Protocol::V311,
+        packet_bytes_max,
+        ..MqttConfig::default()
+    };
     let filters = |filter: &str| vec![(filter.to_owned(), QoS::AtMostOnce)];
     let mut reader = spawn_listener(filters("spBv1.0/#"), &mqtt(64 * 1024), Clock::new()).unwrap();
     let mut writer = spawn_listener(filters("other"), &mqtt(1024 * 1024), Clock::new()).unwrap();

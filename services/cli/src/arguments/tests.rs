@@ -458,7 +458,7 @@ fn every_command_on_a_fleet_in_the_documentation_is_taken() {
     let program = Command::augment_subcommands(clap::Command::new("sparkfleet")).subcommand(config);
     let mut found = 0;
     for path in documents.chain([root.join("README.md")]) {
-        let text = std::fs::read_to_string(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap().replace("\\\n", " ");
         let blocks = text.split("\n```").skip(1).step_by(2);
         for words in blocks.flat_map(str::lines).filter_map(command_words) {
             let below = program.find_subcommand(&words[1]);

@@ -54,10 +54,10 @@ fn an_index_is_stored_before_it_is_acted_on_and_reported() {
 fn a_deployment_is_applied_once_and_reported_with_version_and_digest() {
     let mut bench = Bench::born();
     let set = manifests(3, 1, &["x", "y"]);
-    let listed = bench.run_on(index_command(&index(1, &[(1, &set)])));
+    let listed = bench.run_on(index_command(&index(3, &[(1, &set)])));
     assert_eq!(
         listed,
-        ["save 1 over nothing", "1: pending v0 (waits for its manifests)", "node v1 hosts 1/1 deployments 0/1"]
+        ["save 3 over nothing", "1: pending v0 (waits for its manifests)", "node v3 hosts 1/1 deployments 0/1"]
     );
     let applied = bench.run_on(manifests_command(1, &set));
     assert_eq!(applied, ["apply 1: x y", "1: pending v0 (is being applied)", "1: applied v3"]);
