@@ -110,13 +110,15 @@ impl Outcome {
     }
 
     /// Asserts a failure with that exit code and exactly one line of explanation that contains `text`; returns the line. Lines that say what is waited
-    /// for do not count.
+    /// for do not count, nor do those of the progress that the explanation repeats.
     ///
     /// # Panics
     /// It ended otherwise.
     pub fn refused(&self, code: i32, text: &str) -> String {
         assert_eq!(self.code, code, "{self:#?}");
-        let lines: Vec<&str> = self.stderr.lines().filter(|line| !line.starts_with("waiting for ")).collect();
+        let last = self.stderr.lines().last().unwrap_or_default();
+        let is_progress = |line: &str| line.starts_with("waiting for ") || line != last && last.starts_with(line);
+        let lines: Vec<&str> = self.stderr.lines().filter(|line| !is_progress(line)).collect();
         assert_eq!(lines.len(), 1, "one line of explanation: {self:#?}");
         assert!(lines[0].contains(text), "{text:?} is not in: {self:#?}");
         lines[0].to_owned()
