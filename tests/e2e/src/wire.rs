@@ -205,7 +205,12 @@ impl Reader {
         let node = self.nodes.entry(node).or_insert_with(|| Node { is_unknown: is_late, ..Node::default() });
         if node.is_unknown && kind != MessageKind::NBirth {
             node.is_alive = kind != MessageKind::NDeath;
-            node.deaths += usize::from(kind == MessageKind::NDeath);
+            let died = if kind == MessageKind::NDeath { bd_seq(&payload) } else { None };
+            // In MQTT 5 the will follows the death that a node says itself, here as well as where the birth was heard.
+            if died.is_some() && node.dead != died {
+                node.dead = died;
+                node.deaths += 1;
+            }
             return Ok(());
         }
         match kind {
@@ -460,6 +465,14 @@ mod tests {
         let messages = vec![nbirth(7), later(ndata(3)), later(nbirth(8)), later(ndata(2))];
         assert_eq!(rules(messages), ["seq is Some(2), not 1"]);
         assert_eq!(rules(vec![later(ndata(3)), later(nbirth(0)), later(ndata(1))]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_death_that_is_followed_by_its_will_is_one_death_to_a_recorder_that_missed_the_birth_too() {
+        let messages: Vec<Arc<Message>> = [ndata(3), ndeath(7), ndeath(7)].into_iter().map(Arc::new).collect();
+        let reader = Reader::read_late(&messages);
+        let (_, node) = reader.nodes().iter().next().expect("the node was heard");
+        assert_eq!((node.is_alive, node.deaths), (false, 1));
     }
 
     #[test]
