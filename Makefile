@@ -11,7 +11,7 @@ SEEDS ?= 10000
 # How long `make fuzz` spends on each target.
 SECONDS_EACH ?= 60
 
-# What needs the C library of TPMs is tested and linted, but built by nobody who does not ask for it; the end-to-end tests build the bootstrapper with it.
+# What needs the C library of TPMs is tested and linted, but built only on request; the end-to-end tests build the bootstrapper with it.
 TPM := bootstrapper/tpm,e2e/tpm
 # So is what needs a KDC.
 KERBEROS := sparkfleet/kerberos,cluster-manager/kerberos,krb-keys/kerberos,kerberos-client/kerberos,e2e/kerberos

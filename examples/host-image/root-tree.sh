@@ -11,7 +11,7 @@ packages=$(grep -v '^#' "$here/packages" | paste -sd, -)
 
 rm -rf "$tree" "$tree.vmlinuz" "$tree.kernel"
 mkdir -p "$tree.kernel"
-# The kernel is unpacked, not installed: its package would make an initrd that nobody needs. The meta package says which kernel is the newest.
+# The kernel is unpacked, not installed: its package would make an initrd that is not needed. The meta package says which kernel is the newest.
 fetch_kernel="set -eu; cd '$tree.kernel'; export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\"
     name=\$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \\(linux-image-[0-9][^ ]*\\).*/\\1/p' | head -n 1)
     apt-get -qq -o APT::Sandbox::User=root download \"\$name\""

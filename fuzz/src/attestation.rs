@@ -85,7 +85,7 @@ pub fn ek_certificate(bytes: &[u8]) {
     let _ = judged(CERTIFICATE, bytes);
 }
 
-/// The document of a policy: one that breaks a rule admits nobody and says which rule, and one that is written and read again says the same.
+/// The document of a policy: one that breaks a rule admits no host and says which rule, and one that is written and read again says the same.
 pub fn attestation_policy(bytes: &[u8]) {
     let Ok(entry) = serde_json::from_slice::<AttestationPolicy>(bytes) else { return };
     let policy = Policy::new(&entry, 1);

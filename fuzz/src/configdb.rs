@@ -1,4 +1,4 @@
-//! Requests to ConfigDB: no JSON makes the reader of commands or of dumps panic, and what is read is told the same twice.
+//! Requests to ConfigDB: no JSON makes the reader of commands or of dumps panic, and a second read gives the same answer.
 //!
 //! Apart from the other targets, because a test of `configdb-contract` includes this file by its path.
 
