@@ -1,9 +1,9 @@
 //! Accounts that an edge cluster wants for its Kerberos principals: what is wanted, compared with what ConfigDB has -> writes and answers.
 //!
-//! Level-triggered: what was made for an account stands in its `EdgeAccount` entry, written in one transaction with it, so a manager that is killed goes on where it was and no object is
+//! Level-triggered: what was made for an account is recorded in its `EdgeAccount` entry, in the same transaction, so a manager that is killed continues where it was and no object is
 //! left behind. Ids of objects are derived from cluster and principal, so making one twice is making it once. This module must not know how a wish travels.
 //!
-//! A cluster is not trusted further than its own things: principals of its own name, addresses in its own group, objects that are nobody else's, classes of accounts, groups that are made for edges.
+//! A cluster is not trusted further than its own things: principals of its own name, addresses in its own group, objects that no other account has, classes of accounts, groups that are made for edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,7 +141,7 @@ fn judge(facts: &Facts<'_>, wish: &AccountWish, taken: &Taken<'_>) -> Result<(),
     }
     if let Some(class) = wish.class.filter(|class| !CLASSES.contains(class)) {
         return Err(format!(
-            "account.class {class} is no class of accounts: an edge may have Edge Agents and Edge service accounts"
+            "account.class {class} is not a class that an edge may use: it may have Edge Agents and Edge service accounts"
         ));
     }
     if let Some(address) = &wish.sparkplug {
@@ -158,7 +158,7 @@ fn judge(facts: &Facts<'_>, wish: &AccountWish, taken: &Taken<'_>) -> Result<(),
     let is_group =
         |group: &Uuid| (facts.object)(*group).is_some_and(|o| o.member_of.contains(&known::class::EDGE_GROUP));
     match wish.groups.iter().find(|group| !is_group(group)) {
-        Some(group) => Err(format!("account.groups: {group} is no Edge group")),
+        Some(group) => Err(format!("account.groups: {group} is not an Edge group")),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What people and programs ask the cluster manager over HTTP, and what they are told. [`crate::adapters::http`] speaks HTTP, [`crate::state`] answers.
+//! What people and programs ask the cluster manager over HTTP, and what it answers. [`crate::adapters::http`] speaks HTTP, [`crate::state`] answers.
 //!
 //! A value of a secret is in neither: it is sealed before it is asked for to be written.
 
@@ -28,7 +28,7 @@ pub struct Asked {
     pub question: Question,
 }
 
-/// What somebody shows to be let in.
+/// The credential that a client shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Nothing, or nothing that has the form of a credential.
@@ -70,9 +70,9 @@ pub enum Question {
         /// How long the token lives.
         lifetime: Duration,
     },
-    /// Who is let in by a token.
+    /// The tokens.
     Tokens,
-    /// Let somebody in by a token.
+    /// Create a token.
     CreateToken {
         /// Its name.
         name: String,
@@ -83,7 +83,7 @@ pub enum Question {
         /// How long it lives.
         lifetime: Duration,
     },
-    /// Let somebody in no longer.
+    /// Revoke a token.
     RevokeToken {
         /// Its name.
         name: String,
@@ -217,7 +217,7 @@ pub struct Answer {
     pub audit: Option<AuditRecord>,
 }
 
-/// What somebody is told.
+/// The answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// The clusters that they may see.
@@ -243,7 +243,7 @@ pub enum Reply {
     Repository {
         /// Who they are.
         who: Principal,
-        /// Branches that nobody pushes to, because they are pulled from elsewhere.
+        /// Branches that take no push, because they are pulled from elsewhere.
         pulled: std::collections::BTreeSet<String>,
     },
     /// The script of the cluster is offered to the token.
@@ -255,7 +255,7 @@ pub enum Reply {
     },
 }
 
-/// Why somebody is not told what they asked for.
+/// Why a question is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Who they are is not shown.

@@ -58,7 +58,7 @@ pub enum Verdict {
     Grant(IssuedCertificate),
     /// No.
     Refuse {
-        /// What the cluster is told.
+        /// What the cluster gets as its answer.
         refusal: Refusal,
         /// Record this, for the operator.
         record: Option<Box<EdgeClusterIdentity>>,
@@ -223,7 +223,7 @@ fn again(recorded: &EdgeClusterIdentity, asked: Asked<'_>, now_ms: u64) -> Verdi
     }
 }
 
-/// Somebody else than the first user of a token asks.
+/// The request is not from the first user of the token.
 fn reused(recorded: &EdgeClusterIdentity, token: &TokenHash, asked: Asked<'_>, now_ms: u64) -> Verdict {
     let text = format!(
         "token {} was used again, by key {}: if that was not you, revoke this cluster's identity",

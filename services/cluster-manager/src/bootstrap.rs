@@ -51,14 +51,14 @@ pub struct OfferedToken {
 }
 
 impl OfferedToken {
-    /// As it stands in the entry; None if its end cannot be read.
+    /// As it is in the entry; None if its end cannot be read.
     #[must_use]
     pub fn of(token: &EnrolmentToken) -> Option<Self> {
         Some(Self { hash: token.hash.clone(), expires: authority::from_text(&token.expires)? })
     }
 }
 
-/// A cluster whose script is there for whoever holds one of its tokens. No secret is in it.
+/// A cluster whose script is offered to the holders of its tokens. No secret is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapGrant {
     /// Name of the cluster.
@@ -100,12 +100,12 @@ pub enum Credentials {
     Enrolment(Enrolment),
 }
 
-/// What an enrolling cluster is told.
+/// What an enrolling cluster gets.
 #[derive(Debug, Clone)]
 pub struct Enrolment {
     /// Its one-time token.
     pub token: Token,
-    /// Public key of the cluster manager, base64url: nobody else can read the request.
+    /// Public key of the cluster manager, base64url: only the manager can read the request.
     pub manager_key: String,
     /// Image with the program `sparkfleet`.
     pub image: String,
@@ -115,7 +115,7 @@ pub struct Enrolment {
     pub login: QuarantineLogin,
 }
 
-/// What an enrolling cluster connects to an MQTT server with. Whoever has the line has it; so it is to be good for the enrolment alone.
+/// What an enrolling cluster connects to an MQTT server with. A person who has the bootstrap command has it, so it must be good for the enrolment alone.
 #[derive(Debug, Clone, Default)]
 pub struct QuarantineLogin {
     /// Authorities by which the server is trusted, PEM.

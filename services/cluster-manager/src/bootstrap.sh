@@ -102,7 +102,7 @@ value() {
 	said=
 }
 
-# Waits a little; sleep is no part of the shell, and may be missing as everything else.
+# Waits a little; sleep is not a part of the shell, and may be missing as everything else.
 rest() {
 	if command -v sleep >/dev/null 2>&1; then
 		sleep "$pause"
@@ -166,7 +166,7 @@ miss() {
   - $1"
 }
 
-# What stands in the way must not be looked at further.
+# A step with something missing is not examined further.
 stop_if_missing() {
 	if [ -n "$missing" ]; then
 		complain "" "FAILED in step $number of $steps ($step): this is missing:$missing" \
@@ -233,7 +233,7 @@ check_rights() {
 		done
 		may delete jobs.batch --namespace "$namespace"
 	fi
-	# Flux applies the repository as an account that may do everything; whoever binds that must be allowed to.
+	# Flux applies the repository as an account that may do everything; the account that binds it must be allowed to.
 	may create clusterrolebindings.rbac.authorization.k8s.io
 	may bind clusterroles.rbac.authorization.k8s.io
 	if [ "$flux_state" = absent ]; then
@@ -441,7 +441,7 @@ $flux_manifests
 END_OF_FILE
 }
 
-# What names no account gets no rights, and nothing refers to another namespace; else whoever may write a release could do everything.
+# What names no account gets no rights, and nothing refers to another namespace; else an account that may write a release could do everything.
 flux_locks='--default-service-account=default --no-cross-namespace-refs=true'
 
 # Puts what is missing of $flux_locks into $unlocked, as controller/argument.
@@ -523,7 +523,7 @@ diagnose_repository() {
 
 follow_repository() {
 	begin "the cluster's repository"
-	apply -f - <<END_OF_FILE || fail "Flux cannot be told where the cluster's repository is" "look at what kubectl says; kubectl get pods -n ${flux_namespace:-flux-system} shows whether Flux runs"
+	apply -f - <<END_OF_FILE || fail "the address of the cluster's repository cannot be written for Flux" "look at what kubectl says; kubectl get pods -n ${flux_namespace:-flux-system} shows whether Flux runs"
 $self_link_manifests
 END_OF_FILE
 	advice="if the repository cannot be cloned, see whether this cluster reaches the address that is named; if the login is refused, take another line: sparkfleet cluster bootstrap $cluster_name"
@@ -538,7 +538,7 @@ look_at_release() {
 		helmreleases.helm.toolkit.fluxcd.io -n "$namespace" -l "factoryplus.app.amrc.co.uk/uuid=$cluster_uuid"
 }
 
-# A pod that runs is no proof that its release does: Helm installs what it can before it fails.
+# A pod that runs is not a proof that its release does: Helm installs what it can before it fails.
 release_is_ready() {
 	look_at_release || return 1
 	[ -n "$found" ] || return 1
@@ -557,7 +557,7 @@ release_is_ready() {
 }
 
 # Says once what is missing, and has Flux fetch again at each look, so that the charts may be put there while this waits.
-chart_told=
+chart_advice=
 look_for_chart() {
 	look_at_release || return
 	for release in $found; do
@@ -571,11 +571,11 @@ look_for_chart() {
 		chart_source=${found#*/}
 		chart_source=${chart_source%%/*}
 		value '{.spec.url}' gitrepositories.source.toolkit.fluxcd.io "$chart_source" -n "$namespace" || return
-		if [ -z "$chart_told" ]; then
-			chart_told="$found has no chart $chart, so Flux cannot install edge sync: put Sparkfleet's charts there (directory helm of its source, /usr/share/sparkfleet/charts of its image).
+		if [ -z "$chart_advice" ]; then
+			chart_advice="$found has no chart $chart, so Flux cannot install edge sync: put Sparkfleet's charts there (directory helm of its source, /usr/share/sparkfleet/charts of its image).
   Either set git.charts_dir of the cluster manager to that directory, or push it with an operator's token as the password:
     git clone $found charts && cp -r helm/. charts && cd charts && git add . && git commit -m charts && git push"
-			say "  $chart_told"
+			say "  $chart_advice"
 			advice="put the charts where they are missing, as said above"
 		fi
 		try annotate --overwrite gitrepositories.source.toolkit.fluxcd.io "$chart_source" -n "$namespace" "reconcile.fluxcd.io/requestedAt=$$-$waited"

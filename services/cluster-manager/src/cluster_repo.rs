@@ -257,7 +257,7 @@ fn chart_source(
     Ok(Some(in_namespace(manifest, spec)))
 }
 
-/// The keys of the cluster's accounts. Flux' password is also that of its repository, so whoever wrote it there has made it; the KDC follows.
+/// The keys of the cluster's accounts. Flux' password is also that of its repository, so the repository's writer makes it; the KDC follows.
 fn kerberos_keys(spec: &EdgeCluster, realm: &str) -> [Value; 2] {
     let keys = [
         (Account::Flux, "op1flux", "PresetPassword", "flux-secrets/password"),

@@ -33,7 +33,7 @@ config_table! {
         git: GitConfig;
         /// The API for people.
         api: ApiConfig;
-        /// What the clusters are told.
+        /// What the clusters get.
         edge: EdgeConfig;
         /// The script that bootstraps a cluster.
         bootstrap: BootstrapConfig;
@@ -49,11 +49,11 @@ config_table! {
     pub struct ApiConfig {
         /// Requests a minute that one credential may make to the API; a fifth of them at once.
         requests_per_minute: u32 = 300, in 1..=u32::MAX;
-        /// Requests a minute that one address may make to the API, whoever asks; a fifth of them at once.
+        /// Requests a minute that one address may make to the API, with any credential; a fifth of them at once.
         address_requests_per_minute: u32 = 600, in 1..=u32::MAX;
     }
     tables {
-        /// Who is let in because an identity provider vouches for them.
+        /// Users who are admitted because an identity provider vouches for them.
         oidc: OidcConfig;
     }
 }
@@ -61,7 +61,7 @@ config_table! {
 config_table! {
     /// An OpenID Connect provider.
     pub struct OidcConfig {
-        /// Issuer identifier (https://...) of the OpenID Connect provider whose identities are let in; absent: only tokens are.
+        /// Issuer identifier (https://...) of the OpenID Connect provider whose identities are admitted; absent: only tokens are.
         issuer: Option<String>;
         /// Audience that the provider's tokens must be for.
         audience: String = "sparkfleet".to_owned();
@@ -91,7 +91,7 @@ config_table! {
         key_file: Option<PathBuf>;
         /// Base URL under which clusters reach the git server; absent: http:// (with git.cert_file https://) and the address it serves on.
         public_url: Option<String>;
-        /// Who may clone without a password: none, or loopback (clients on this machine; with a proxy here that is everybody).
+        /// Who may clone without a password: none, or loopback (clients on this machine; behind a proxy on this machine that is every client).
         anonymous: Anonymous = Anonymous::None;
         /// Clones and fetches at the same time; more wait.
         children_max: usize = 16, in 1..=usize::MAX;
@@ -125,7 +125,7 @@ config_table! {
 }
 
 config_table! {
-    /// What the clusters are told.
+    /// What the clusters get.
     pub struct EdgeConfig {
         /// MQTT servers for the clusters' own services, as the clusters see them; absent: their chart's default.
         mqtt_servers: Vec<String>;
@@ -199,9 +199,9 @@ config_table! {
         retry_first_ms: u64 = 1_000, in 1..=u64::MAX;
         /// Longest such wait in milliseconds.
         retry_max_ms: u64 = 60_000;
-        /// Seconds that an edge must be away before the tear-down of its cluster goes on without it.
+        /// Seconds that an edge must be away before the tear-down of its cluster continues without it.
         away_s: u64 = 30;
-        /// Seconds that neither edge sync nor Flux of a cluster must be heard before the repositories of later waves do not wait for it; more than the interval at which Flux asks.
+        /// Seconds that neither edge sync nor Flux of a cluster must be received before the repositories of later waves do not wait for it; more than the interval at which Flux asks.
         flux_away_s: u64 = 600;
     }
 }
@@ -364,7 +364,7 @@ impl Config {
             return fault("api.oidc.issuer", "must begin with https://, or be on this machine");
         }
         if self.api.oidc.issuer.is_some() && self.api.oidc.audience.is_empty() {
-            return fault("api.oidc.audience", "is empty; then tokens for anybody would be taken");
+            return fault("api.oidc.audience", "is empty; then tokens for any audience would be accepted");
         }
         self.api.oidc.rules()?;
         if self.identity.authority_cert_file.is_some() != self.identity.authority_key_file.is_some() {
@@ -423,7 +423,7 @@ mod tests {
         }
         let cases: [(&str, Change); 26] = [
             ("api.oidc.clusters", |c| c.api.oidc.clusters = vec!["night-shift=Paint_Shop".to_owned()]),
-            ("api.oidc.clusters", |c| c.api.oidc.clusters = vec![format!("nobody={}", Uuid::nil())]),
+            ("api.oidc.clusters", |c| c.api.oidc.clusters = vec![format!("no-cluster={}", Uuid::nil())]),
             ("git.pull_timeout_s", |c| c.git.pull_timeout_s = 0),
             ("git.external.url", |c| c.git.external.credentials_file = Some("push".into())),
             ("git.external.url", |c| c.git.external.url = Some("ssh://git.acme.example/{name}".to_owned())),

@@ -19,7 +19,7 @@ use access::audit::AuditRecord;
 use git_hosting::pulls::Pull;
 use git_hosting::repositories::RepositoryFiles;
 
-/// What the manager is told.
+/// What comes in to the manager.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// By its Host Application: ConfigDB, and Sync and Join of every cluster, and clusters that enrol.
@@ -28,7 +28,7 @@ pub enum Event {
     Node(NodeEvent),
     /// By the disk: how work on a repository ended.
     Git(GitResult),
-    /// By somebody over HTTP; each is answered by one [`Effect::Answer`].
+    /// By a client over HTTP; each is answered by one [`Effect::Answer`].
     Asked(Asked),
     /// By the disk: what became of work on the secrets of a repository.
     Secret(SecretResult),
@@ -61,7 +61,7 @@ pub enum Effect {
     Shared(SharedWork),
     /// At the KDC; each is answered by one [`Event::Principals`].
     Principals(PrincipalsWork),
-    /// By the HTTP server: who may fetch the script that bootstraps a cluster; None: nobody.
+    /// By the HTTP server: who may fetch the script that bootstraps a cluster; None: no one.
     BootstrapGrant {
         /// The cluster.
         cluster: Uuid,
@@ -226,7 +226,7 @@ pub struct SharedOutcome {
     pub diverged: bool,
 }
 
-/// Work on the secrets in a cluster's repository, for somebody who waits for it.
+/// Work on the secrets in a cluster's repository, for a client that waits for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecretWork {
     /// The question that it answers.
@@ -240,7 +240,7 @@ pub struct SecretWork {
 /// What to do with the secrets in a repository.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SecretAction {
-    /// Tell which there are.
+    /// List them.
     List,
     /// Change one key.
     Change {

@@ -225,7 +225,7 @@ impl FleetView {
         change
     }
 
-    /// Everything is learnt again: from here on ConfigDB is known completely, and its entries are told one by one.
+    /// Everything is learnt again: from here on ConfigDB is known completely, and its entries are given one by one.
     pub fn rebuild(&mut self) {
         self.is_known = true;
         self.catalog = Catalog::default();
@@ -371,7 +371,7 @@ impl FleetView {
 
     /// A node is not asked for its birth any more. The death of a Sync may go unheard from here on, so what is known of it is dropped.
     pub fn forget(&mut self, node: &EdgeNodeDescriptor) {
-        // A Join without a policy is not waited for, but goes on being told that there is none.
+        // A Join without a policy is not waited for, but still gets the message that there is none.
         if node.edge_node.as_str() == edge_sync_contract::names::EDGE_NODE_ID
             && let Some(name) = self.organisation.cluster_of_group(node.group.as_str())
         {

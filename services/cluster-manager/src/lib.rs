@@ -1,4 +1,4 @@
-//! The cluster manager: sets edge clusters up, keeps their repositories, and tells each cluster what to run.
+//! The cluster manager: sets edge clusters up, keeps their repositories, and sends each cluster what to run.
 //!
 //! ```text
 //!  ConfigDB (births, data) ──────────────┐                    ┌─> setup::decide ─────> steps: DCMD to ConfigDB, git work
@@ -13,17 +13,17 @@
 //! 1. An `EdgeCluster` entry appears. [`setup`] decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
 //!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
 //! 2. The edge enrols, and later renews: [`authority`] judges its token or certificate, the use is recorded in `EdgeClusterIdentity`, and only then [`adapters::authority`] signs its certificate.
-//! 3. The edge is bootstrapped: whoever has one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
+//! 3. The edge is bootstrapped: an operator with one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
 //!    repository over HTTP ([`git_hosting::http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
 //! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
-//! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, stands in the cluster's Device.
-//! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the wish, the account is written to ConfigDB, and the cluster's Keys node is told of it until it shows that it knows.
+//! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, is reported in the cluster's Device.
+//! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the wish, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.
 //! 7. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
 //! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`].
 //!
-//! Nothing is stored here for the state: what is wanted and how far it is stands in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
+//! Nothing is stored here for the state: what is wanted and how far it is are in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
 //! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the keys of the authority, the bdSeq and the record of writes.
 #![warn(missing_docs)]
 
@@ -279,7 +279,7 @@ struct Io {
     /// What waits for it, so that the loop never waits for a disk; a cluster has at most one piece under way.
     waiting: VecDeque<git_work::Work>,
     results: mpsc::Receiver<Event>,
-    /// What health was told last of ConfigDB's replica.
+    /// What was last reported to health about ConfigDB's replica.
     ready: Option<bool>,
     health: Health,
 }

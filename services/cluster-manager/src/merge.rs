@@ -1,4 +1,4 @@
-//! Combining JSON merge patches, and the check that nobody overrides an identity.
+//! Combining JSON merge patches, and the check that no patch overrides an identity.
 //!
 //! Helm values are merge patches for the chart's defaults: a null deletes a default, so nulls must survive when several
 //! layers of values are combined. This module must not know what the values are for.

@@ -31,7 +31,7 @@ pub fn unique<'a>(originals: impl IntoIterator<Item = &'a str>, characters_max: 
             continue;
         }
         let plain = k8sname(&[original], characters_max);
-        // A hash could itself be somebody's plain name; counting on ends that.
+        // A hash could itself be the plain name of another; counting up avoids that.
         let hashed = (0_u32..).map(|n| match n {
             0 => plain.clone(),
             1 => with_hash(&plain, &[original], characters_max),

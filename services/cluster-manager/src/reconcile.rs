@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_manifests_are_not_sent_again_until_somebody_asks_or_they_change() {
+    fn refused_manifests_are_not_sent_again_until_an_operator_asks_or_they_change() {
         let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
         edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         edge.refuse(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_memory_goes_on_above_what_is_reported() {
+    fn after_a_lost_memory_versions_continue_above_what_is_reported() {
         let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
         edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         // Another manager wrote meanwhile.

@@ -1,7 +1,7 @@
 //! One deployment -> its manifests: HelmRelease, GitRepository when its chart is not in the shared repository, ConfigMap when it has an agent configuration.
 //!
 //! Pure, and one deployment at a time: what is wrong with one is its own refusal, with a reason. This module must not know versions,
-//! nor whether anybody has the manifests.
+//! nor whether a cluster has the manifests.
 
 use std::collections::BTreeMap;
 
@@ -262,7 +262,7 @@ fn values(
     layered(base, chart, template, &context, input.deployment.values.as_ref())
 }
 
-/// `base`, then the expanded values of the template, then `over`: the last wins, but nobody overrides an identity.
+/// `base`, then the expanded values of the template, then `over`: the last wins, but none overrides an identity.
 ///
 /// # Errors
 /// [`RenderError`]

@@ -1,6 +1,6 @@
 //! Sealed secrets in a cluster's repository: one file for each Secret, `edo/secrets/<namespace>/<name>.yaml`, with a SealedSecret object of one or more keys.
 //!
-//! An annotation says for which certificate each key was sealed, so that it can be told which have to be sealed again. Pure; this module must not know git, nor any value.
+//! An annotation says for which certificate each key was sealed, so that the keys that have to be sealed again can be found. Pure; this module must not know git, nor any value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -121,8 +121,8 @@ pub enum SecretFault {
         /// As it was asked for.
         wanted: String,
     },
-    /// The file is somebody else's.
-    #[error("{path} in the repository is no SealedSecret of that name: {reason}")]
+    /// The file is not one of ours.
+    #[error("{path} in the repository is not a SealedSecret of that name: {reason}")]
     Foreign {
         /// The file.
         path: String,
@@ -182,8 +182,8 @@ impl SecretChange {
 /// The SealedSecret in a file, if it is the one that belongs there.
 fn object(path: &str, key: &SecretKey, bytes: &[u8]) -> Result<Value, SecretFault> {
     let foreign = |reason: &str| SecretFault::Foreign { path: path.to_owned(), reason: reason.to_owned() };
-    let text = std::str::from_utf8(bytes).map_err(|_| foreign("it is no UTF-8"))?;
-    let object: Value = serde_saphyr::from_str(text).map_err(|_| foreign("it is no YAML"))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| foreign("it is not UTF-8"))?;
+    let object: Value = serde_saphyr::from_str(text).map_err(|_| foreign("it is not YAML"))?;
     let is = |pointer: &str, value: &str| object.pointer(pointer).and_then(Value::as_str) == Some(value);
     if !is("/kind", "SealedSecret") {
         return Err(foreign("it is of another kind"));
@@ -265,7 +265,7 @@ fn secret_type(object: &Value) -> String {
     object.pointer("/spec/template/type").and_then(Value::as_str).unwrap_or("Opaque").to_owned()
 }
 
-/// What is in the files of [`DIRECTORY`], by path below it. Files that are no SealedSecrets are somebody else's and left out.
+/// What is in the files of [`DIRECTORY`], by path below it. Files that are not SealedSecrets are not ours and are left out.
 #[must_use]
 pub fn stored(files: &BTreeMap<String, Vec<u8>>) -> Vec<StoredSecret> {
     let read = |(path, bytes): (&String, &Vec<u8>)| {

@@ -1,6 +1,6 @@
 //! Set-up and tear-down of one cluster: what is, compared with what shall be -> the next step.
 //!
-//! Level-triggered: nothing is remembered between two calls but what ConfigDB holds, so a manager that is killed between any two steps goes on where it was. Each step
+//! Level-triggered: nothing is remembered between two calls but what ConfigDB holds, so a manager that is killed between any two steps continues where it was. Each step
 //! is recorded in the `EdgeClusterSetup` entry, in the same transaction as its effect where both concern the cluster's object; ids of what is created are
 //! derived, so that doing a step twice is doing it once. This module must not know how a step is carried out.
 //!
@@ -234,7 +234,7 @@ pub fn is_deleting(record: &EdgeClusterSetup) -> bool {
     record.extra.get(DELETING).and_then(Value::as_bool) == Some(true)
 }
 
-/// Whether the repository was set up for exactly this configuration: nobody has wanted anything else on this cluster since.
+/// Whether the repository was set up for exactly this configuration: nothing else has been wanted on this cluster since.
 #[must_use]
 pub fn is_set_up_for(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<Uuid, GitRef>) -> bool {
     !is_deleting(record) && record.ready == Some(true) && is_recorded(record, config, pins)
@@ -342,7 +342,7 @@ fn check_namespace(namespace: &str) -> Result<(), String> {
     let ends = !namespace.starts_with('-') && !namespace.ends_with('-');
     if namespace.is_empty() || namespace.len() > LABEL_CHARACTERS_MAX || !characters || !ends {
         return Err(format!(
-            "namespace {namespace:?} is no name of a Kubernetes namespace: 1 to {LABEL_CHARACTERS_MAX} characters of a-z, 0-9 and -, no - at its ends"
+            "namespace {namespace:?} is not a name of a Kubernetes namespace: 1 to {LABEL_CHARACTERS_MAX} characters of a-z, 0-9 and -, no - at its ends"
         ));
     }
     Ok(())
@@ -384,8 +384,8 @@ fn next_step(
         }
     }
     let path = cluster_path(&config.name);
-    let in_group = facts.member_of.contains(&known::class::REPO_GROUP_CLUSTER);
-    if !in_group || facts.git_config.as_ref().is_none_or(|git| git.path != path) {
+    let is_in_group = facts.member_of.contains(&known::class::REPO_GROUP_CLUSTER);
+    if !is_in_group || facts.git_config.as_ref().is_none_or(|git| git.path != path) {
         let git = GitConfig { path, ..facts.git_config.clone().unwrap_or_default() };
         let mut classes = facts.member_of.clone();
         classes.insert(known::class::REPO_GROUP_CLUSTER);
@@ -460,14 +460,14 @@ impl TearDown<'_> {
         if self.recorded >= SetupStep::EdgeEmptied {
             return None;
         }
-        // Without a self link nobody could ever be bootstrapped.
+        // Without a self link the cluster can never have been bootstrapped.
         let was_published = self.record.is_none_or(|record| record.self_link.is_some());
         match self.facts.edge {
             Edge::Busy(deployments) if was_published => {
                 Some(self.wait(format!("waiting for the edge to remove {deployments} deployments")))
             }
             Edge::Unknown if was_published => {
-                Some(self.wait("waiting to hear from the edge, or to be sure that it is away".to_owned()))
+                Some(self.wait("waiting for a report from the edge, or to be sure that it is away".to_owned()))
             }
             _ => self.record_step(SetupStep::EdgeEmptied),
         }
@@ -511,8 +511,8 @@ impl TearDown<'_> {
     fn remove_config(&self) -> Option<Decision> {
         let facts = self.facts;
         let mut classes = facts.member_of.clone();
-        let in_group = classes.remove(&known::class::REPO_GROUP_CLUSTER);
-        let is_left = facts.address.is_some() || facts.git_config.is_some() || in_group;
+        let is_in_group = classes.remove(&known::class::REPO_GROUP_CLUSTER);
+        let is_left = facts.address.is_some() || facts.git_config.is_some() || is_in_group;
         if !facts.object_exists || !is_left {
             return None;
         }
@@ -568,7 +568,7 @@ fn request(object: Uuid) -> WriteRequest {
     WriteRequest::put("", object)
 }
 
-/// The record has one writer; if it is not as it was read, somebody else was at work and the step is decided again.
+/// The record has one writer; if it is not as it was read, another writer was at work and the step is decided again.
 fn if_unchanged(facts: &Facts<'_>, write: WriteRequest) -> WriteRequest {
     write.if_match(EdgeClusterSetup::slug(), facts.record_etag)
 }

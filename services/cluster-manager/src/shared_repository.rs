@@ -18,7 +18,7 @@ pub const HELM_PATH: &str = "shared/helm";
 /// How often a branch is pulled that says nothing about it.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Shortest interval. Whoever needs it faster lets the other side push.
+/// Shortest interval. For more speed the other side pushes.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
 /// Longest text of a URL, a ref or a name.
@@ -69,7 +69,7 @@ pub fn read(repository: Uuid, config: &GitConfig) -> Result<Shared, SharedError>
         let parsed = match is_branch(branch) {
             true => read_pull(branch, pull, pulled),
             false => {
-                Err(SharedError { field: format!("pull.{}", branch.escape_debug()), rule: "is no name of a branch" })
+                Err(SharedError { field: format!("pull.{}", branch.escape_debug()), rule: "is not a name of a branch" })
             }
         };
         (branch.clone(), parsed)
@@ -94,7 +94,7 @@ fn read_pull(branch: &str, pull: &GitPull, pulled: impl Fn(&str) -> bool) -> Res
     let merge = pull.merge.as_ref().filter(|merge| *merge != branch);
     if let Some(merge) = merge {
         if !is_branch(merge) {
-            return Err(fault("merge", "is no name of a branch"));
+            return Err(fault("merge", "is not a name of a branch"));
         }
         if pulled(merge) {
             return Err(fault("merge", "must not be a branch that is pulled itself"));
@@ -226,8 +226,8 @@ mod tests {
             ("ref", json!("a:refs/heads/main"), "pull.upstream.ref must be the name"),
             ("ref", json!("a..b"), "pull.upstream.ref must be the name"),
             ("ref", json!(""), "pull.upstream.ref must be the name"),
-            ("merge", json!("a lock"), "pull.upstream.merge is no name"),
-            ("merge", json!("x.lock"), "pull.upstream.merge is no name"),
+            ("merge", json!("a lock"), "pull.upstream.merge is not a name"),
+            ("merge", json!("x.lock"), "pull.upstream.merge is not a name"),
             ("interval", json!("soon"), "pull.upstream.interval must be a duration"),
             ("interval", json!("-1h"), "pull.upstream.interval must be"),
             ("interval", json!("1s"), "pull.upstream.interval must be 10 seconds or more"),
@@ -258,7 +258,7 @@ mod tests {
             "pull.c.merge must not be a branch that is pulled itself"
         );
         assert_eq!(shared.pulls["d"].as_ref().unwrap().merge, None);
-        assert_eq!(shared.pulls["(unnamed)"].as_ref().unwrap_err().to_string(), "pull.-x is no name of a branch");
+        assert_eq!(shared.pulls["(unnamed)"].as_ref().unwrap_err().to_string(), "pull.-x is not a name of a branch");
         let path = |repository, path: &str| {
             read(repository, &GitConfig { path: path.to_owned(), ..GitConfig::default() }).map(|shared| shared.path)
         };

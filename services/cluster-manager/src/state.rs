@@ -62,7 +62,7 @@ pub struct Settings {
     pub deployment: render::Settings,
     /// How long a Sync must be away before a tear-down no longer waits for it.
     pub away: Duration,
-    /// How long neither Sync nor Flux of a cluster must be heard before no other repository waits for it.
+    /// How long neither Sync nor Flux of a cluster must be received before other repositories no longer wait for it.
     pub flux_away: Duration,
     /// How often one credential may ask over HTTP.
     pub rate: Rate,
@@ -76,7 +76,7 @@ pub struct Settings {
     pub charts_commit: Option<String>,
     /// Directories of that commit which hold a chart; None: what clusters follow may be another commit.
     pub charts: Option<BTreeSet<String>>,
-    /// The manager brings that repository to a directory at each start: nobody else writes it.
+    /// The manager brings that repository to a directory at each start: no other program writes it.
     pub charts_written: bool,
 }
 
@@ -125,7 +125,7 @@ pub struct ClusterManager {
     devices: ClusterDevices,
     left: Vec<PersistedRepository>,
     totals: NodeMetrics,
-    told: NodeMetrics,
+    published_totals: NodeMetrics,
     effects: Vec<Effect>,
 }
 
@@ -175,7 +175,7 @@ impl ClusterManager {
             deadlines: BTreeSet::new(),
             devices: ClusterDevices::default(),
             left: left.clusters,
-            told: totals.clone(),
+            published_totals: totals.clone(),
             totals,
             effects,
             settings,
@@ -185,7 +185,7 @@ impl ClusterManager {
     /// Metrics that the node is born with.
     #[must_use]
     pub fn node_metrics(&self) -> Vec<Metric> {
-        self.told.to_metrics()
+        self.published_totals.to_metrics()
     }
 
     /// What the node says of all clusters together.
@@ -239,7 +239,7 @@ impl ClusterManager {
         self.effects.extend(self.shared.reconcile(&self.fleet, now));
         self.run_controllers(now);
         self.effects.extend(self.enrolment.publish_revocations(&self.fleet, now));
-        self.tell_totals();
+        self.publish_totals();
     }
 
     /// `Now::mono` at which [`Event::DeadlineReached`] has something to do.
@@ -406,10 +406,10 @@ impl ClusterManager {
         self.dirty.insert(uuid);
     }
 
-    fn tell_totals(&mut self) {
-        if self.totals != self.told {
-            self.told = self.totals.clone();
-            let metrics = self.told.to_metrics();
+    fn publish_totals(&mut self) {
+        if self.totals != self.published_totals {
+            self.published_totals = self.totals.clone();
+            let metrics = self.published_totals.to_metrics();
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
         }
     }

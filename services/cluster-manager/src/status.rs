@@ -8,7 +8,7 @@ use configdb_schema::document::{EdgeClusterStatus, Host};
 use edge_sync_contract::SyncReplica;
 use sealed_secrets::is_certificate;
 
-/// Hosts that an entry tells of: the first by name.
+/// Most hosts in an entry: the first by name.
 const HOSTS_MAX: usize = 1000;
 /// Longest text of a host, characters; a name in DNS has 253.
 const TEXT_CHARACTERS_MAX: usize = 253;
@@ -43,9 +43,9 @@ pub fn render(sync: &SyncReplica, before: Option<&EdgeClusterStatus>) -> Option<
     let before = before.cloned().unwrap_or_default();
     // A certificate that cannot be read for the moment is still the one to seal with.
     let unreadable = node.sealing_error.is_some() && node.sealing_certificate.is_none();
-    let told = node.sealing_certificate.as_ref();
-    let is_none = told.is_some_and(|told| told.len() > CERTIFICATE_BYTES_MAX || !is_certificate(told));
-    let kubeseal_cert = if unreadable || is_none { before.kubeseal_cert } else { told.cloned() };
+    let reported = node.sealing_certificate.as_ref();
+    let is_none = reported.is_some_and(|pem| pem.len() > CERTIFICATE_BYTES_MAX || !is_certificate(pem));
+    let kubeseal_cert = if unreadable || is_none { before.kubeseal_cert } else { reported.cloned() };
     Some(EdgeClusterStatus { hosts: Some(hosts), kubeseal_cert, extra: before.extra })
 }
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_does_not_replace_one() {
+    fn text_that_is_not_a_certificate_does_not_replace_one() {
         let before = EdgeClusterStatus { kubeseal_cert: Some(certificate()), ..EdgeClusterStatus::default() };
         let framed = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
         for foreign in ["PEM".to_owned(), framed, format!("{0}{0}", certificate()), format!("noise\n{}", certificate())]

@@ -1,7 +1,7 @@
 //! Expansion of `{{ placeholders }}` in JSON templates: the rules of Factory+ (npm json-templates), with its silent failures turned into errors.
 //!
 //! - The template is any JSON value; strings at any depth, and keys of objects, are scanned. Blanks round the path are allowed.
-//! - A dotted path leads into the context; a number selects an item of an array. A text after a colon is the default: `{{ who:nobody }}`.
+//! - A dotted path leads into the context; a number selects an item of an array. A text after a colon is the default: `{{ who:none }}`.
 //! - A string that is exactly one placeholder takes the value with its own JSON type. A name that is declared but absent makes its property or array item vanish:
 //!   that is how a floating deployment loses `hostname`.
 //! - Elsewhere the value is spliced in as text; an absent one is nothing, an object or array is an error.
@@ -39,7 +39,7 @@ pub enum TemplateError {
         known: String,
     },
     /// An object or array inside a longer text.
-    #[error("{template} at {path}: placeholder {{{{{placeholder}}}}} is no text; it must be the whole string")]
+    #[error("{template} at {path}: placeholder {{{{{placeholder}}}}} is not text; it must be the whole string")]
     NotText {
         /// Which template.
         template: String,
@@ -377,7 +377,7 @@ mod tests {
             ("null keeps its type", json!(["{{values.n}}"]), json!([null])),
             ("embedded null is nothing", json!("<{{values.n}}>"), json!("<>")),
             ("default of an absent value", json!("{{hostname:anywhere}}"), json!("anywhere")),
-            ("default of an unknown value", json!("{{ who:nobody }}"), json!("nobody")),
+            ("default of an unknown value", json!("{{ who:none }}"), json!("none")),
             ("a default is always text", json!("{{who:5}}"), json!("5")),
             ("a default may hold a colon", json!("{{who:http://x}}"), json!("http://x")),
             ("a default of a present value is not used", json!("{{name:x}}"), json!("Robot_Cell_3")),

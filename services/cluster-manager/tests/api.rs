@@ -51,11 +51,11 @@ struct Response {
 }
 
 impl Api {
-    async fn start(tell: impl Fn(&Question) -> Published + Send + 'static) -> Self {
-        Self::start_with(OPEN, None, tell).await
+    async fn start(reply: impl Fn(&Question) -> Published + Send + 'static) -> Self {
+        Self::start_with(OPEN, None, reply).await
     }
 
-    async fn start_with(rate: Rate, tls: Option<Tls>, tell: impl Fn(&Question) -> Published + Send + 'static) -> Self {
+    async fn start_with(rate: Rate, tls: Option<Tls>, reply: impl Fn(&Question) -> Published + Send + 'static) -> Self {
         let state_dir = tempfile::tempdir().unwrap();
         let (outlet, mut questions) = mpsc::channel::<Asked>(QUESTIONS_MAX);
         let (records, entries) = mpsc::channel(QUESTIONS_MAX);
@@ -70,10 +70,10 @@ impl Api {
         let log = Arc::clone(&asked);
         tokio::spawn(async move {
             while let Some(question) = questions.recv().await {
-                let reply = tell(&question.question);
-                let audit = record(&question, &reply);
+                let answer = reply(&question.question);
+                let audit = record(&question, &answer);
                 log.lock().unwrap().push(question.clone());
-                desk.answer(Answer { id: question.id, reply, audit });
+                desk.answer(Answer { id: question.id, reply: answer, audit });
             }
         });
         Self { addr, asked, state_dir, shutdown }
@@ -130,8 +130,8 @@ fn record(asked: &Asked, reply: &Published) -> Option<AuditRecord> {
     })
 }
 
-/// A state that lets everybody in.
-#[expect(clippy::unnecessary_wraps, reason = "as the others tell")]
+/// A state that admits every client.
+#[expect(clippy::unnecessary_wraps, reason = "the others may refuse")]
 fn everything(question: &Question) -> Published {
     Ok(match question {
         Question::Repository { .. } | Question::Pushed(_) => panic!("that is git's"),
@@ -163,7 +163,7 @@ fn path(rest: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_value_is_sealed_before_anybody_is_told_and_recorded_before_it_is_answered() {
+async fn a_value_is_sealed_before_the_state_gets_it_and_recorded_before_it_is_answered() {
     let api = Api::start(everything).await;
     let put = api.put(&path("secret/fplus-edge/press-login/password"), VALUE).await;
     assert_eq!((put.status, put.body.as_str()), (204, ""), "{put:?}");
@@ -210,9 +210,9 @@ fn sealed_value() -> String {
 #[tokio::test]
 async fn a_value_that_was_sealed_elsewhere_is_taken_as_it_is_if_it_is_for_the_certificate_of_the_cluster() {
     let api = Api::start(everything).await;
-    let told = api.request(&format!("GET {}", path("sealing-certificate")), "", "").await;
-    let told: Value = serde_json::from_str(&told.body).unwrap();
-    assert_eq!((&told["certificate"], &told["fingerprint"]), (&CERTIFICATE.into(), &fingerprint().into()));
+    let response = api.request(&format!("GET {}", path("sealing-certificate")), "", "").await;
+    let sealing: Value = serde_json::from_str(&response.body).unwrap();
+    assert_eq!((&sealing["certificate"], &sealing["fingerprint"]), (&CERTIFICATE.into(), &fingerprint().into()));
     let put = async |query: &str, value: &str| api.put(&path(&format!("sealed-secret/a/b/c{query}")), value).await;
     let good = format!("?fingerprint={}", fingerprint().to_uppercase());
     let value = sealed_value();
@@ -256,7 +256,7 @@ fn mode(file: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn whoever_may_not_write_is_told_so_before_the_value_is_sent() {
+async fn a_client_that_may_not_write_is_refused_before_the_value_is_sent() {
     let denied = Denied::Scope { operation: Operation::PutSecret, scope: TokenScope::Viewer };
     let api = Api::start(move |_| Err(denied.into())).await;
     let fields = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: 28\r\n");
@@ -285,8 +285,8 @@ async fn each_refusal_has_its_status() {
         (secret(SecretFault::Repository("/var/lib/x".to_owned())), 500, ""),
     ];
     for (refusal, status, field) in cases {
-        let told = refusal.clone();
-        let api = Api::start(move |_| Err(told.clone())).await;
+        let answer = refusal.clone();
+        let api = Api::start(move |_| Err(answer.clone())).await;
         let response = api.request(&format!("DELETE {}", path("secret/a/b/c")), "", "").await;
         assert_eq!(response.status, status, "{response:?}");
         assert!(response.head.contains(field), "{response:?}");
@@ -316,7 +316,7 @@ async fn names_and_values_that_no_secret_can_have_are_refused_without_asking() {
 }
 
 #[tokio::test]
-async fn a_token_is_told_once_and_only_its_hash_is_asked_for() {
+async fn a_token_is_returned_once_and_only_its_hash_is_asked_for() {
     let api = Api::start(everything).await;
     let post = async |body: &str| {
         let content = "Content-Type: application/json\r\n";
@@ -353,8 +353,8 @@ async fn the_record_of_writes_is_read_the_newest_first_by_who_may() {
     for key in ["a", "b", "c"] {
         assert_eq!(api.put(&path(&format!("secret/n/s/{key}")), VALUE).await.status, 204);
     }
-    let told = api.request("GET /v1/audit?limit=2", "", "").await;
-    let records: Vec<Value> = serde_json::from_str(&told.body).unwrap();
+    let response = api.request("GET /v1/audit?limit=2", "", "").await;
+    let records: Vec<Value> = serde_json::from_str(&response.body).unwrap();
     let targets: Vec<_> = records.iter().map(|record| record["target"].as_str().unwrap()).collect();
     assert_eq!(targets, ["n/s/c", "n/s/b"]);
     for bad in ["0", "1001", "x"] {
@@ -366,7 +366,7 @@ async fn the_record_of_writes_is_read_the_newest_first_by_who_may() {
 }
 
 #[tokio::test]
-async fn an_address_that_asks_too_often_is_told_to_wait_before_anything_else() {
+async fn an_address_that_asks_too_often_has_to_wait_before_anything_else() {
     let api = Api::start_with(Rate { per_minute: 1, burst: 3 }, None, everything).await;
     for _ in 0..3 {
         assert_eq!(api.request("GET /v1/clusters", "", "").await.status, 200);
@@ -385,7 +385,7 @@ async fn nothing_is_cached_framed_or_guessed_by_a_browser() {
         for field in ["cache-control: no-store", "x-content-type-options: nosniff", "default-src 'none'"] {
             assert!(head.contains(field), "{line}: {head}");
         }
-        assert!(!head.contains("strict-transport-security"), "this is no TLS: {head}");
+        assert!(!head.contains("strict-transport-security"), "this is not TLS: {head}");
     }
     let secrets = api.request(&format!("GET {}", path("secrets")), "", "").await;
     let secrets: Value = serde_json::from_str(&secrets.body).unwrap();
@@ -474,7 +474,7 @@ async fn every_operation_of_the_document_is_served_and_the_committed_copy_is_the
 }
 
 #[tokio::test]
-async fn a_line_holds_a_token_that_only_who_asked_is_told() {
+async fn a_line_holds_a_token_that_only_its_requester_gets() {
     let api = Api::start(everything).await;
     let post = |query: &str| format!("POST {}", path(&format!("bootstrap-url{query}")));
     for bad in ["?expires_s=5", "?expires_s=99999999", "?expires_s=soon"] {

@@ -1,4 +1,4 @@
-//! The script of a cluster over HTTP, as curl fetches it: who has one of its tokens gets it, nobody else learns anything.
+//! The script of a cluster over HTTP, as curl fetches it: a client with one of its tokens gets it, any other learns nothing.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::net::SocketAddr;
@@ -95,14 +95,14 @@ async fn one_of_its_tokens_opens_a_clusters_script_as_often_as_needed() {
         assert!(answer.contains("cache-control: no-store\n") && answer.contains("\n#!/bin/sh\n"), "{answer}");
         let password = server.passwords.get(CLUSTER).unwrap();
         assert!(answer.contains(password.expose_secret()) && answer.contains("kind: Flux\n"));
-        assert!(!answer.contains(token.expose()), "a token that nobody enrols with stays where it is");
+        assert!(!answer.contains(token.expose()), "a token that does not enrol stays where it is");
     }
     let enrolling = Server::start(Some("sparkfleet:1")).await;
     enrolling.board.set(CLUSTER, Some(offer(&[(&first, u64::MAX)], Some("the-key"))));
     let answer = enrolling.get(&CLUSTER.to_string(), Some(&format!("bearer {}", first.expose()))).await;
     let password = enrolling.passwords.get(CLUSTER).unwrap();
     assert!(answer.contains(first.expose()) && answer.contains("the-key") && answer.contains("sparkfleet:1"));
-    assert!(!answer.contains(password.expose_secret()), "whoever enrols gets its credentials by that");
+    assert!(!answer.contains(password.expose_secret()), "a cluster that enrols gets its credentials by enrolment");
 }
 
 #[tokio::test]
@@ -112,11 +112,11 @@ async fn whatever_is_wrong_is_the_same_404() {
     server.board.set(CLUSTER, Some(offer(&[(&good, u64::MAX), (&expired, 1)], None)));
     server.board.set(OTHER, Some(offer(&[(&foreign, u64::MAX)], None)));
     let bearer = |token: &Token| format!("Bearer {}", token.expose());
-    let (cluster, nobody) = (CLUSTER.to_string(), Uuid::from_u128(0xC).to_string());
+    let (cluster, unknown) = (CLUSTER.to_string(), Uuid::from_u128(0xC).to_string());
     let expected = server.get(&cluster, None).await;
     assert!(expected.starts_with("HTTP/1.1 404") && expected.contains("cache-control: no-store"), "{expected}");
     for (cluster, authorization) in [
-        (&nobody, bearer(&good)),
+        (&unknown, bearer(&good)),
         (&cluster, bearer(&expired)),
         (&cluster, bearer(&foreign)),
         (&cluster, format!("Basic {}", good.expose())),

@@ -94,9 +94,9 @@ async fn a_repository_is_made_there_and_what_people_push_is_kept() {
     assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(first.clone()));
     assert_eq!(there.file("edo/cluster/a.yaml").await.as_deref(), Some("a: 1"));
     let (user, password) = here.hosted.passwords.login(CLUSTER).unwrap();
-    assert_eq!(format!("{user}:{}", password.expose_secret()), READER, "the cluster is told how to read it there");
+    assert_eq!(format!("{user}:{}", password.expose_secret()), READER, "the cluster gets the login to read it there");
 
-    // Somebody works with it there.
+    // A user works with it there.
     let clone = here.directory.path().join("clone");
     let url = there.url.replace("http://", &format!("http://{PUSHER}@")) + "/factory/cluster-Paint_Shop.git";
     git(here.directory.path(), &["clone", "--quiet", &url, "clone"]).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_repository_is_made_there_and_what_people_push_is_kept() {
     );
     let Ok(SecretOutcome::Written { commit: Some(commit) }) = here.put_secret().await else { panic!("written") };
     assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(commit));
-    assert_eq!(written(here.write("a: 2\n").await), here.main(), "what is there already is no other commit");
+    assert_eq!(written(here.write("a: 2\n").await), here.main(), "what is there already makes no new commit");
 }
 
 #[tokio::test]
@@ -136,15 +136,15 @@ async fn while_the_server_is_away_nothing_counts_as_written_and_nothing_is_lost(
     there.away(false);
     let second = written(here.write("a: 2\n").await);
     assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(second));
-    assert_eq!(there.file("edo/secrets/n/login.yaml").await, None, "its asker was told that it was not stored");
+    assert_eq!(there.file("edo/secrets/n/login.yaml").await, None, "its client got the answer that it was not stored");
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_taken_back_and_no_password_is_told() {
+async fn what_the_server_refuses_is_taken_back_and_no_password_is_shown() {
     let there = There::start().await;
     let mut here = Here::start(&there, PUSHER);
     let first = written(here.write("a: 1\n").await);
-    // A rule of the server: nobody moves this branch.
+    // A rule of the server: this branch does not move.
     let hook = there.repository().join("hooks/pre-receive");
     std::fs::write(&hook, "#!/bin/sh\necho 'main is protected' >&2\nexit 1\n").unwrap();
     std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -155,7 +155,7 @@ async fn what_the_server_refuses_is_taken_back_and_no_password_is_told() {
     written(here.write("a: 2\n").await);
 
     // Who only reads cannot push; what is not known there is not.
-    for login in [READER, "nobody:geheim-3"] {
+    for login in [READER, "unknown:geheim-3"] {
         let mut stranger = Here::start(&there, login);
         let GitOutcome::Failed { reason } = stranger.write("a: 3\n").await else { panic!("{login}") };
         assert!(!reason.contains("geheim"), "{reason}");

@@ -45,9 +45,9 @@ async fn users_are_admitted_as_far_as_their_tokens_go_and_pushes_are_reported() 
     assert_eq!(admit("viewer", own(), false).await, granted);
     assert_eq!(admit("operator", own(), true).await, granted);
     assert_eq!(admit("operator", shared(), true).await, granted);
-    assert_eq!(admit("nobody", own(), false).await, Err(Denial::Unknown));
+    assert_eq!(admit("unknown", own(), false).await, Err(Denial::Unknown));
     for repository in [own(), None] {
-        assert_eq!(admit("b-only", repository, true).await, Err(Denial::NotFound), "neither is told apart");
+        assert_eq!(admit("b-only", repository, true).await, Err(Denial::NotFound), "the two answers do not differ");
     }
     let Err(Denial::Forbidden(reason)) = admit("viewer", own(), true).await else { panic!("viewers do not push") };
     assert!(reason.contains("push needs the scope operator"), "{reason}");

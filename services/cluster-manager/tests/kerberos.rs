@@ -12,7 +12,7 @@ use uuid::Uuid;
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 
 fn realm(kdc: &TestKdc, state_dir: &std::path::Path) -> Realm {
-    let config = kdc.config_of_centre();
+    let config = kdc.config_of_control_plane();
     let config = KerberosConfig {
         realm: Some(REALM.to_owned()),
         admin_principal: Some(config.admin_principal),

@@ -64,7 +64,7 @@ struct Issuer {
     url: String,
     keys: Arc<Mutex<Vec<Value>>>,
     asked: Arc<AtomicUsize>,
-    /// It answers while somebody may come in.
+    /// It answers while this can be read-locked.
     open: Arc<RwLock<()>>,
 }
 
@@ -83,7 +83,7 @@ impl Issuer {
             let keys = published.lock().unwrap().clone();
             let entrance = Arc::clone(&entrance);
             async move {
-                let _in = entrance.read().await;
+                let _guard = entrance.read().await;
                 json!({ "keys": keys }).to_string()
             }
         };
@@ -158,7 +158,7 @@ async fn with_one_thing_wrong_it_is_refused_with_the_reason() {
     let (head, signature) = good.rsplit_once('.').unwrap();
     let (_, claims) = head.split_once('.').unwrap();
     let header = |header: &Value| BASE64_URL_SAFE_NO_PAD.encode(header.to_string());
-    // What everybody knows is not a secret to sign with; nothing is not a signature.
+    // A public value is not a secret to sign with; nothing is not a signature.
     let secret = EncodingKey::from_secret(key.public.to_string().as_bytes());
     let shared = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) };
     let shared = jsonwebtoken::encode(&shared, &issuer.claims(), &secret).unwrap();
@@ -195,7 +195,7 @@ async fn a_key_that_is_not_known_is_asked_for_but_not_all_the_time() {
 }
 
 #[tokio::test]
-async fn nobody_whose_key_is_known_waits_for_a_provider_that_does_not_answer() {
+async fn no_user_whose_key_is_known_waits_for_a_provider_that_does_not_answer() {
     let (known, unknown) = (Key::new("k1"), Key::new("k2"));
     let issuer = Issuer::start(&[&known]).await;
     let provider = issuer.provider(EAGER);
@@ -214,7 +214,7 @@ async fn nobody_whose_key_is_known_waits_for_a_provider_that_does_not_answer() {
 }
 
 #[tokio::test]
-async fn without_its_keys_nobody_is_taken_and_a_provider_that_calls_itself_otherwise_is_not_believed() {
+async fn without_its_keys_no_user_is_accepted_and_a_provider_that_calls_itself_otherwise_is_not_believed() {
     let key = Key::new("k1");
     let issuer = Issuer::start(&[&key]).await;
     let other = format!("{}/", issuer.url);
@@ -281,7 +281,7 @@ async fn git_server(issuer: &Issuer) -> GitServer {
 }
 
 #[tokio::test]
-async fn whoever_the_provider_vouches_for_clones_and_pushes_as_far_as_their_groups_go() {
+async fn a_user_whom_the_provider_vouches_for_clones_and_pushes_as_far_as_their_groups_go() {
     let (key, stranger) = (Key::new("k1"), Key::new("k1"));
     let issuer = Issuer::start(&[&key]).await;
     let GitServer { addr, directory, pushes, mut touched, stop } = git_server(&issuer).await;

@@ -1,4 +1,4 @@
-//! Repositories over many commits: their files stay few, and whoever clones meanwhile gets all of it.
+//! Repositories over many commits: their files stay few, and a clone meanwhile gets all of it.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::path::Path;
@@ -40,7 +40,7 @@ fn action(n: usize) -> GitAction {
     GitAction::Write { path: "cluster/A".to_owned(), store: Uuid::nil(), files, hold: false }
 }
 
-/// Clones until it is told to stop; how often it did.
+/// Clones until `stop` is set; returns how often it did.
 async fn clone_on(url: String, mut stop: watch::Receiver<bool>) -> usize {
     let mut clones = 0;
     while !*stop.borrow_and_update() {

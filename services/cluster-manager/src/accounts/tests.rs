@@ -58,7 +58,7 @@ impl World {
     fn apply(&mut self, plan: &Plan) {
         for (uuid, write) in &plan.writes {
             let found = self.objects.get(uuid).and_then(|object| object.etag);
-            assert_eq!(write.if_match[EdgeAccount::slug()], found, "no write over what somebody else has written");
+            assert_eq!(write.if_match[EdgeAccount::slug()], found, "no write over the change of another writer");
             if write.registration == Some(RegistrationChange::Delete) {
                 self.objects.remove(uuid).expect("an object that exists");
                 continue;
@@ -194,7 +194,7 @@ fn what_is_refused_stays_as_it_was() {
     let mut world = World::of(wish());
     world.settle();
     world.wishes.insert("robot", AccountWish { groups: vec![NO_GROUP], ..wish() });
-    assert!(world.refusal().contains("is no Edge group"));
+    assert!(world.refusal().contains("is not an Edge group"));
     assert_eq!(world.objects[&object_of(CLUSTER, &wish())].member_of, [AGENT, GROUP].into());
 }
 
@@ -211,13 +211,13 @@ fn a_cluster_has_accounts_of_its_own_things_only() {
         (principal("nd1/Paint/Robot@A@ACME.EXAMPLE"), "has no realm"),
         (principal("nd1/Paint/\u{7}@ACME.EXAMPLE"), "others than letters"),
         (principal(&"x".repeat(5000)), "more than 255 characters"),
-        (AccountWish { class: Some(known::class::EDGE_CLUSTER), ..wish() }, "is no class of accounts"),
+        (AccountWish { class: Some(known::class::EDGE_CLUSTER), ..wish() }, "is not a class that an edge may use"),
         (
             AccountWish { sparkplug: node("Robot", "ACME-Other"), ..wish() },
             "is not the group of this cluster, ACME-Paint",
         ),
-        (AccountWish { groups: vec![GROUP, NO_GROUP], ..wish() }, "is no Edge group"),
-        (AccountWish { groups: vec![Uuid::nil()], ..wish() }, "is no Edge group"),
+        (AccountWish { groups: vec![GROUP, NO_GROUP], ..wish() }, "is not an Edge group"),
+        (AccountWish { groups: vec![Uuid::nil()], ..wish() }, "is not an Edge group"),
         (AccountWish { class: None, ..wish() }, "account.uuid is missing"),
         (given(), "there is no object"),
     ];
@@ -228,7 +228,7 @@ fn a_cluster_has_accounts_of_its_own_things_only() {
 }
 
 #[test]
-fn a_given_object_must_be_nobody_elses_and_one_that_can_be_an_account() {
+fn a_given_object_must_be_free_and_one_that_can_be_an_account() {
     let address = Some(SparkplugAddress::node("ACME-Other", "Robot"));
     let table = [
         (Object::default(), "is neither an Edge Agent"),

@@ -1,4 +1,4 @@
-//! The fleet's authority: its keys on the disk, the certificates that it signs, the list of those that are void. It signs what it is told; who gets a certificate is not for here.
+//! The fleet's authority: its keys on the disk, the certificates that it signs, the list of revoked certificates. It signs what the state asks for; the state decides who gets a certificate.
 //!
 //! ```text
 //! <state_dir>/identity/enrolment.key   seed of the enrolment key, mode 0600
@@ -43,7 +43,7 @@ use crate::event::IssueCertificate;
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How long before now a certificate begins to be valid: clocks are not alike.
 const BACKDATED: Duration = Duration::from_secs(3600);
-/// How long a list of void certificates counts; it is made anew every day.
+/// How long a list of revoked certificates is valid; a new one is made every day.
 const LIST_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Something about the authority does not work. Holds nothing secret.

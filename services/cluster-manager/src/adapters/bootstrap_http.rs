@@ -1,6 +1,6 @@
-//! `GET /bootstrap/<cluster uuid>` with `Authorization: Bearer <token>`: the script that bootstraps that cluster's edge, for whoever holds one of its tokens.
+//! `GET /bootstrap/<cluster uuid>` with `Authorization: Bearer <token>`: the script that bootstraps that cluster's edge, for every holder of one of its tokens.
 //!
-//! Whatever is wrong, the answer is the same 404: nobody learns which clusters there are, or whether a token was good once. What is wrong stands in the log. The token is not used up
+//! Whatever is wrong, the answer is the same 404: a client does not learn which clusters exist, or whether a token was ever valid. The reason is in the log. The token is not used up
 //! by fetching: the script must be fetched again after a failure. What is given out holds credentials, so nothing may store it. This module must not know how an offer comes about.
 
 use std::collections::BTreeMap;
@@ -97,7 +97,7 @@ async fn script(
     let made = tokio::task::spawn_blocking(move || server.script(&cluster, &headers)).await;
     match made.unwrap_or_else(|error| Err(error.to_string())) {
         Ok((cluster, token, script)) => {
-            // The beginning of a hash tells which token it was, and nobody anything else.
+            // The beginning of a hash identifies the token to the operator, and reveals nothing else.
             tracing::info!(cluster_id = %cluster, %peer, token = &token[..8], "bootstrap script given out");
             let kind =
                 [(header::CONTENT_TYPE, "text/x-shellscript; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];

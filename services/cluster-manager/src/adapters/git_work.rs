@@ -34,7 +34,7 @@ const SHARED_README: &str = "# Shared charts
 Every edge cluster may read this repository. A chart template names a directory in it.
 ";
 
-/// A piece of work. One after the other: so nobody changes a repository at the same time as somebody else.
+/// A piece of work. One after the other, so that no two pieces change a repository at the same time.
 #[derive(Debug)]
 pub enum Work {
     /// On what the manager itself keeps in a repository.
@@ -89,7 +89,7 @@ pub async fn run(
         };
         tokio::select! {
             () = upkeep.look_after(&hosted.repositories, repository) => {}
-            // Whoever ends does not wait for it: it is done the next time.
+            // A manager that stops does not wait for it: the next upkeep does it.
             () = results.closed() => return,
         }
     }
@@ -294,18 +294,18 @@ fn collect(directory: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>
         let entry = entry.map_err(unreadable(directory))?;
         let path = entry.path();
         let not_charts = |rule| SharedError::NotCharts { path: path.display().to_string(), rule };
-        let name = entry.file_name().into_string().map_err(|_| not_charts("has a name that is no UTF-8"))?;
+        let name = entry.file_name().into_string().map_err(|_| not_charts("has a name that is not UTF-8"))?;
         if name.starts_with('.') {
             continue;
         }
-        let in_repository = format!("{prefix}{name}");
+        let path_in_repository = format!("{prefix}{name}");
         // Links are followed: charts are often mounted, and mounts are made of them.
         let about = fs::metadata(&path).map_err(unreadable(&path))?;
         if about.is_dir() {
             if prefix.matches('/').count() > 16 {
                 return Err(not_charts("is nested too deeply"));
             }
-            collect(&path, &format!("{in_repository}/"), files)?;
+            collect(&path, &format!("{path_in_repository}/"), files)?;
         } else {
             if about.len() > CHART_BYTES_MAX {
                 return Err(not_charts("is larger than 4 MiB"));
@@ -313,7 +313,7 @@ fn collect(directory: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>
             if files.len() >= CHART_FILES_MAX {
                 return Err(not_charts("is one file too many; 5,000 are allowed"));
             }
-            files.insert(in_repository, fs::read(&path).map_err(unreadable(&path))?);
+            files.insert(path_in_repository, fs::read(&path).map_err(unreadable(&path))?);
         }
     }
     Ok(())

@@ -6,7 +6,7 @@
 //! | `request` | who asks, and why a request is not carried out |
 //! | `secrets` | secrets in a cluster's repository |
 //! | `sealed` | values that were sealed elsewhere |
-//! | [`identities`] | who somebody is by what they show |
+//! | [`identities`] | identity of a client by its credential |
 //! | [`state_client`] | who waits for which answer |
 //! | [`shapes`], [`openapi`] | the JSON of the API, and its description |
 //!

@@ -113,7 +113,7 @@ impl ClusterPasswords {
     /// Makes a password for a cluster that has none. Blocks.
     ///
     /// # Errors
-    /// The disk; doing it again goes on from there.
+    /// The disk; doing it again continues from there.
     pub fn ensure(&self, cluster: Uuid) -> Result<(), PasswordError> {
         if self.get(cluster).is_some() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! What an enrolling cluster connects to the MQTT server with: files of the site that travel in the bootstrap script. They are read for each script, so that renewed ones need no
 //! restart.
 //!
-//! Whoever has the line has what is in them. So they must be those of the one user that may do nothing but enrol; those of anybody else are refused.
+//! A person who has the bootstrap command can read these files. So they must belong to the one user that may do nothing but enrol; those of any other user are refused.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -106,9 +106,10 @@ impl QuarantineFiles {
         if user == Some(self.user.as_str()) {
             return Ok(());
         }
-        let user = user.map_or_else(|| "nobody by a common name".to_owned(), |user| format!("{user:?}"));
+        let user =
+            user.map_or_else(|| "no one: its certificate has no common name".to_owned(), |user| format!("{user:?}"));
         let rule = format!(
-            "is of {user}; it must be of {:?}, who may do nothing but enrol, because everybody who bootstraps a cluster gets it",
+            "is of {user}; it must be of {:?}, who may do nothing but enrol, because every operator who bootstraps a cluster gets it",
             self.user
         );
         Err(QuarantineError::Content { key, rule })
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_do_more_than_enrol_or_is_no_credential_is_refused_by_its_key() {
+    fn what_could_do_more_than_enrol_or_is_not_a_credential_is_refused_by_its_key() {
         type Change = fn(&mut BootstrapConfig, &Path);
         let cases: [(&str, Change); 7] = [
             ("bootstrap.mqtt_cert_file is of \"ACME-Central\"; it must be of \"ACME-Enrol\"", |config, own| {

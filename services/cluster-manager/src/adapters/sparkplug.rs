@@ -1,4 +1,4 @@
-//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it hears ConfigDB, Sync, Join and Keys of every cluster, and clusters that enrol.
+//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it subscribes to ConfigDB, Sync, Join and Keys of every cluster, and clusters that enrol.
 
 use std::path::Path;
 
@@ -136,7 +136,7 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     })
 }
 
-/// What the contracts know. In the quarantine group everybody may claim any id, so only clusters that are known become nodes there.
+/// What the contracts know. In the quarantine group every client may claim any id, so only clusters that are known become nodes there.
 fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
     let configdb = configdb_node(organisation);
     let sync = EdgeNodeId::new(edge_sync_contract::names::EDGE_NODE_ID)?;

@@ -1,7 +1,7 @@
 //! Renewal: who is certified by the certificate that they have. It is renewed once, into one key, and only when half of its life is over; one that has expired, only when an operator has
 //! approved it.
 //!
-//! The certificate before it stays good until it ends, so that nobody is cut off between the answer and the session that uses it; `revoke` voids both.
+//! The certificate before it stays good until it ends, so that no session is cut off between the answer and the use of the new one; `revoke` ends both.
 
 use configdb_schema::document::{
     CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IdentityAlertKind, IssuedCertificate,
@@ -19,7 +19,7 @@ pub(super) fn judge(
     asked: Asked<'_>,
     now_ms: u64,
 ) -> Verdict {
-    // Who asks again may not have heard the answer, and knows nothing of the certificate that it was given.
+    // A cluster that asks again may not have received the answer, and then does not have the certificate that was issued.
     let own = recorded.certificates.iter().rev().find(|one| one.key == asked.key);
     let old = own.or_else(|| recorded.certificates.iter().find(|one| one.serial == serial && one.key == key));
     let Some(old) = old else {
@@ -57,7 +57,7 @@ fn is_half_over(certificate: &IssuedCertificate, now_ms: u64) -> bool {
     issued.zip(expires).is_none_or(|(issued, expires)| now_ms >= issued + expires.saturating_sub(issued) / 2)
 }
 
-/// It has expired, and nobody has approved it.
+/// It has expired, and no operator has approved it.
 fn waits(recorded: &EdgeClusterIdentity, old: &IssuedCertificate, now_ms: u64) -> Verdict {
     let text = format!(
         "certificate {} ended at {} and asks for renewal: `sparkfleet cluster identity approve` lets it, `revoke` ends it",
@@ -157,7 +157,7 @@ mod tests {
     const OLD: (&str, &str) = ("4a01", "aa");
 
     #[test]
-    fn a_certificate_is_renewed_once_into_one_key_and_whoever_asks_again_gets_the_same() {
+    fn a_certificate_is_renewed_once_into_one_key_and_a_second_request_gets_the_same() {
         let (wanted, late) = (EdgeClusterEnrolment::default(), NOW + 20 * DAY);
         let record = recorded(ask(&enrolled(), &wanted, OLD, "bb", late));
         assert_eq!(states(&record), [CertificateState::Renewed, CertificateState::Valid]);
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((certificate.key.as_str(), from_text(&certificate.expires)), ("bb", Some(late + 30 * DAY)));
         // Also when the certificate that it asks by has ended meanwhile.
         assert_eq!(ask(&record, &wanted, OLD, "bb", NOW + 31 * DAY), Verdict::Grant(certificate));
-        // Another key is refused, and that is told once.
+        // Another key is refused, and that is reported once.
         let second = ask(&record, &wanted, OLD, "cc", late);
         assert_eq!(code(&second), RefusalCode::AlreadyRenewed);
         let alerted = recorded(second);
@@ -221,7 +221,7 @@ mod tests {
         let shown = up_to_date(Some(&record), &approved, &terms(), false, late);
         assert!(shown.alerts.is_empty(), "nothing waits any longer: {:?}", shown.alerts);
         assert_eq!(code(&ask(&record, &approved, OLD, "cc", late)), RefusalCode::AlreadyRenewed);
-        // The answer was never heard, and what it gave has ended in turn: that waits for an approval of its own.
+        // The answer was never received, and its certificate has expired in turn: that waits for an approval of its own.
         let later = late + 40 * DAY;
         assert_eq!(code(&ask(&record, &approved, OLD, "bb", later)), RefusalCode::ApprovalNeeded);
         let again = EdgeClusterEnrolment { approved: vec![certificate.serial.clone()], ..wanted };

@@ -1,4 +1,4 @@
-//! A site's own bootstrap script: the entry `BootstrapScript`, checked before anybody gets it. Whether the script does what it should is the site's.
+//! A site's own bootstrap script: the entry `BootstrapScript`, checked before it is given out. Whether the script does what it should is for the site to check.
 
 use std::collections::BTreeMap;
 

@@ -131,13 +131,13 @@ fn the_line_gives_curl_the_token_on_standard_input_and_its_arguments_hold_none()
     fs::write(&curl, "#!/bin/sh\nprintf 'printf %%s \"arguments %s, input ' \"$*\"\nwhile read -r line; do printf '%s' \"$line\" | tr '\"' '~'; done\nprintf '\"'\n").unwrap();
     fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
     let token = Token::new([3; RANDOM_BYTES]);
-    let line = enrolment_protocol::bootstrap::command("https://centre.example/it's/", Uuid::from_u128(7), &token);
+    let line = enrolment_protocol::bootstrap::command("https://central.example/it's/", Uuid::from_u128(7), &token);
     let path = format!("PATH='{}':$PATH; {line}", directory.path().display());
     let said = run("sh", &["-c", &path], "");
     let (arguments, input) = said.split_once(", input ").unwrap();
     assert_eq!(
         arguments,
-        "arguments -fsS -K - https://centre.example/it's/bootstrap/00000000-0000-0000-0000-000000000007"
+        "arguments -fsS -K - https://central.example/it's/bootstrap/00000000-0000-0000-0000-000000000007"
     );
     assert_eq!(input, format!("header = ~Authorization: Bearer {}~", token.expose()));
 }

@@ -84,7 +84,7 @@ fn the_default_templates_make_the_repository_of_factory_plus() {
 }
 
 #[test]
-fn a_cluster_that_was_let_in_by_the_script_keeps_the_way_back() {
+fn a_cluster_that_was_admitted_by_the_script_keeps_the_way_back() {
     for (certificate, username) in [(true, None), (false, Some("ACME-Enrol"))] {
         let username = username.map(str::to_owned);
         let settings =
@@ -122,7 +122,7 @@ fn a_namespace_lets_no_pod_at_its_host_unless_the_cluster_says_so() {
     for (spec, level) in [(json!({}), "baseline"), (json!({"podSecurity": "privileged"}), "privileged")] {
         let namespace = parsed(&text(&rendered(spec, &catalog()).unwrap(), "rights.yaml"))[0].clone();
         assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], level);
-        // The script puts the same annotation on: whoever applies the other's manifest takes nothing away.
+        // The script puts the same annotation on: applying the other's manifest takes nothing away.
         assert_eq!(namespace["metadata"]["annotations"][bootstrap::CLUSTER_ANNOTATION], CLUSTER.to_string());
     }
 }

@@ -61,7 +61,7 @@ struct Accounts {
 /// What is to be done for the accounts of one cluster.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Accounts to be written to ConfigDB; [`AccountsController::on_submitted`] is told of each.
+    /// Accounts to be written to ConfigDB; each is reported to [`AccountsController::on_submitted`].
     pub writes: Vec<WriteRequest>,
     /// Answers to the Keys node.
     pub answers: Vec<Effect>,

@@ -245,14 +245,14 @@ impl ApiController {
         of_command.or_else(|| self.on_token_refused(request, refusal?, now))
     }
 
-    /// Who asks. While ConfigDB is not known completely nobody is admitted: a token may have been revoked meanwhile.
+    /// The client that asks. While ConfigDB is not known completely no client is admitted: a token may have been revoked meanwhile.
     fn principal(&self, credential: &Credential, fleet: &FleetView, now: Now) -> Result<Principal, Refusal> {
         let unauthenticated = |reason: &str| Refusal::Unauthenticated(reason.to_owned());
         if matches!(credential, Credential::None) {
             return Err(unauthenticated("show a token: Authorization: Bearer ..."));
         }
         if !fleet.is_ready() {
-            let reason = "ConfigDB is not known completely; nobody is let in until it is";
+            let reason = "ConfigDB is not known completely; no client is admitted until it is";
             return Err(Refusal::NotAtPresent(reason.to_owned()));
         }
         match credential {

@@ -1,7 +1,7 @@
 //! Which attestation policy each cluster's Join shall judge by, whether it says that it does, and when to send it again.
 //!
-//! A cluster's credentials reach no other group, so Join cannot read ConfigDB: the entry is brought to it. A cluster without an entry is told that there is none, and one that is
-//! torn down as well: no host joins it.
+//! A cluster's credentials reach no other group, so Join cannot read ConfigDB: the entry is brought to it. A cluster without an entry gets the message that there is none, and so does one that is
+//! torn down: no host joins it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

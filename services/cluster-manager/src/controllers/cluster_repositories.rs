@@ -363,7 +363,7 @@ impl ClusterRepositoriesController {
                     affected.extend(self.waves.compared(uuid, whole));
                 }
                 Finding::NotReceived => {
-                    unsettled = self.waves.holds_up(uuid).then(|| "its edge sync is not heard".to_owned());
+                    unsettled = self.waves.holds_up(uuid).then(|| "its edge sync is offline".to_owned());
                 }
             }
         }

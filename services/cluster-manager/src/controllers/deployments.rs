@@ -107,7 +107,7 @@ struct EdgeState {
     all_stale: bool,
     /// Names have to be compared again.
     names_stale: bool,
-    /// Whether deployments wait for an earlier wave; the wave is told beside it.
+    /// Whether deployments wait for an earlier wave; the wave is reported beside it.
     rollout: RolloutReport,
     manifests: BTreeMap<Uuid, Repetition<(u64, Digest)>>,
     compared_at: Option<Duration>,
@@ -168,7 +168,7 @@ impl EdgeState {
         Outcome { desired: self.desired.clone(), refused, commands: Vec::new(), released: Vec::new() }
     }
 
-    /// What the edge refused is given to it once more, if somebody has asked for that.
+    /// What the edge refused is sent to it once more, if an operator has asked for that.
     fn take_retry(&mut self, reported: &BTreeMap<Uuid, DeploymentDevice>) {
         if std::mem::take(&mut self.retry_refused) {
             let refused = reported.iter().filter(|(_, device)| device.refused_digest.is_some());

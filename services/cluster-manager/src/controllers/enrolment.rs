@@ -22,7 +22,7 @@ use crate::fleet::FleetView;
 
 /// Most clusters that enrol at the same time; an operator sets fewer up in a day.
 const ASKING_MAX: usize = 1024;
-/// How often the list of what is void is made anew, so that it never gets old.
+/// How often the list of revoked certificates is made again, so that it never gets old.
 const REVOCATIONS_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// What the manager enrols with.
@@ -91,7 +91,7 @@ struct Revocations {
 }
 
 impl Revocations {
-    /// Takes over what an entry calls revoked; nothing if there is none. Only a change makes the list anew, whatever else happens to the entries.
+    /// Takes over what an entry calls revoked; nothing if there is none. Only a change causes a new list, whatever else happens to the entries.
     fn set(&mut self, cluster: Uuid, revoked: BTreeMap<String, String>) {
         let before = if revoked.is_empty() {
             self.by_cluster.remove(&cluster)
@@ -140,7 +140,7 @@ impl EnrolmentController {
         Self { identity, asking: BTreeMap::new(), revocations: Revocations::default() }
     }
 
-    /// Every entry will be told again.
+    /// Every entry will be given again.
     pub fn forget_entries(&mut self) {
         self.revocations.by_cluster.clear();
         self.revocations.stale = true;

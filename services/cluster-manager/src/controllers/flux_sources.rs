@@ -69,7 +69,7 @@ impl FluxSourcesController {
         };
         let charts = commits.charts.and_then(|commit| commit.parse().ok());
         let sources = Sources { repository, charts, others: commits.others };
-        // Sync has them, and has not yet told Flux.
+        // Sync has them, and has not yet passed them to Flux.
         if sender.has_assigned(report.version, &sources) {
             sender.pause();
             return None;
@@ -84,7 +84,7 @@ impl FluxSourcesController {
     }
 }
 
-/// What a Sync reports. One that reports no version cannot tell Flux; what an operator has to decide first is not decided by the commits of a repository either.
+/// What a Sync reports. A Sync that reports no version cannot pass commits to Flux. A Sync that waits for an operator's decision gets no commits either.
 fn reported(fleet: &FleetView, uuid: Uuid, name: &str) -> Option<Report<Sources>> {
     let sync = fleet.sync_of(uuid, name).filter(|sync| sync.is_alive())?;
     let node = sync.replica.node().filter(|node| node.desired_held != Some(true))?;

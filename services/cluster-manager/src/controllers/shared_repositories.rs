@@ -147,8 +147,8 @@ impl SharedRepository {
 
     fn pulled(&self) -> BTreeMap<String, PulledBranch> {
         let Some(Ok(wanted)) = &self.wanted else { return BTreeMap::new() };
-        let told = |(name, pull): (&String, &Result<Pull, _>)| {
-            let told = match (pull, self.branches.get(name)) {
+        let report = |(name, pull): (&String, &Result<Pull, _>)| {
+            let reported = match (pull, self.branches.get(name)) {
                 (Err(error), _) => PulledBranch { error: Some(ToString::to_string(error)), ..PulledBranch::default() },
                 (Ok(pull), branch) => PulledBranch {
                     url: Some(pull.url.clone()),
@@ -158,9 +158,9 @@ impl SharedRepository {
                     diverged: branch.is_some_and(|branch| branch.diverged),
                 },
             };
-            (name.clone(), told)
+            (name.clone(), reported)
         };
-        wanted.pulls.iter().map(told).collect()
+        wanted.pulls.iter().map(report).collect()
     }
 }
 
@@ -399,7 +399,7 @@ impl SharedRepositoriesController {
         true
     }
 
-    /// Somebody wants it pulled at once.
+    /// A user wants it pulled at once.
     pub fn pull_now(&mut self, uuid: Uuid, now: Now) {
         let Some(repository) = self.known.get_mut(&uuid) else { return };
         for branch in repository.branches.values_mut() {

@@ -64,9 +64,9 @@ fn a_key_with_another_scope_or_type_is_refused_because_all_share_it() {
 }
 
 #[test]
-fn a_file_that_is_somebody_elses_is_neither_changed_nor_listed() {
+fn a_foreign_file_is_neither_changed_nor_listed() {
     for (text, reason) in [
-        ("a: [", "no YAML"),
+        ("a: [", "not YAML"),
         ("kind: ConfigMap", "another kind"),
         ("kind: SealedSecret\nmetadata: {name: other, namespace: fplus-edge}", "another name"),
         ("kind: SealedSecret\nmetadata: {name: press-login, namespace: fplus-edge}", "no encryptedData"),

@@ -136,7 +136,7 @@ fn other_keys_of_a_git_configuration_and_of_a_record_stay() {
 }
 
 #[test]
-fn an_unreadable_record_is_touched_by_nobody() {
+fn an_unreadable_record_is_not_touched() {
     let organisation = organisation();
     for config in [Some(Ok(spec())), None] {
         let facts = Facts { record: Some(Err("no object".to_owned())), config, ..ready(&organisation) };
@@ -171,7 +171,7 @@ fn a_cluster_that_was_never_published_is_torn_down_without_waiting_for_an_edge()
     let facts = Facts { config: None, record: Some(Ok(published)), ..ready(&organisation) };
     let decision = decide(&facts);
     assert_eq!((decision.state, decision.action), (Some(SetupState::Deleting), None));
-    assert!(decision.reason.unwrap().contains("waiting to hear from the edge"));
+    assert!(decision.reason.unwrap().contains("waiting for a report from the edge"));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_repository_that_is_held_is_neither_written_nor_recorded() {
     facts.wanted = Some(Ok(WantedRepository { self_link: "another".to_owned() }));
     let state = Some(SetupState::Ready);
     assert_eq!(decide(&facts), Decision { state, step: SetupStep::Ready, reason: None, action: None });
-    // What does not concern the repository goes on.
+    // What does not concern the repository continues.
     facts.principals = Principals::Behind;
     assert_eq!(decide(&facts).action, Some(Action::AllowPrincipals(true)));
 }

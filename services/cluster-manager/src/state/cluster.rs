@@ -49,7 +49,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Keeps what the outside was told by an earlier copy of the same cluster.
+    /// Keeps what an earlier copy of the same cluster has published.
     pub fn take_over(&mut self, before: Self) {
         self.expecting = before.expecting;
         self.expecting_join = before.expecting_join;
@@ -163,8 +163,8 @@ impl ClusterManager {
     }
 
     /// Brings Device and totals up to date.
-    pub(super) fn tell(&mut self, uuid: Uuid, read: &ClusterEntries, told: Published, now: Now) {
-        let Published { state, decision, deployments: compared, join, bootstrap } = told;
+    pub(super) fn publish(&mut self, uuid: Uuid, read: &ClusterEntries, published: Published, now: Now) {
+        let Published { state, decision, deployments: compared, join, bootstrap } = published;
         let spec = read.spec();
         let name = spec.map(|spec| spec.name.clone()).unwrap_or_default();
         let known_sync = self.fleet.sync_of(uuid, &name);

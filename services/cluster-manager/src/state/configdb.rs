@@ -57,12 +57,12 @@ impl ClusterManager {
         }
     }
 
-    /// Records a change of an entry, whoever made it. Whom its writer named is in ConfigDB's history, under this revision.
+    /// Records a change of an entry, by any writer. The user whom the writer named is in ConfigDB's history, under this revision.
     fn record_entry(&mut self, object: Uuid, slug: &str, new: Option<&Entry>, now: Now) {
         let revision = new.map(|entry| format!(" revision {}", entry.revision)).unwrap_or_default();
         let operation = if new.is_some() { Operation::PutEntry } else { Operation::DeleteEntry };
         let target = format!("{object}/{slug}{revision}");
-        self.effects.push(broker_record("not told".to_owned(), operation, target, now));
+        self.effects.push(broker_record("unnamed".to_owned(), operation, target, now));
     }
 
     /// Learns everything from a replica that is complete for the first time.
@@ -103,7 +103,7 @@ impl ClusterManager {
                 self.count(share, false);
             }
             match self.clusters.get_mut(&uuid) {
-                // Its Device is not born again: it is told what differs.
+                // Its Device is not born again: only the differences are published.
                 Some(known) => known.take_over(cluster),
                 None => {
                     self.forget_edges(&cluster.claims);
@@ -116,7 +116,7 @@ impl ClusterManager {
         }
     }
 
-    /// Repositories that are open although ConfigDB knows nothing of their cluster: its object was deleted while nobody looked.
+    /// Repositories that are open although ConfigDB knows nothing of their cluster: its object was deleted while no manager ran.
     fn adopt_left_repositories(&mut self) {
         let store = self.fleet.config().store();
         for left in std::mem::take(&mut self.left) {

@@ -87,12 +87,12 @@ impl ClusterManager {
         let (bootstrap, grant) = self.bootstrap_grants.reconcile(&self.fleet, uuid, record, &read.identity);
         self.effects.extend(policy.into_iter().chain(grant));
         self.answer_commands(uuid, is_ready, now);
-        let told = Published { state, decision, deployments, join, bootstrap };
-        self.tell(uuid, &read, told, now);
+        let published = Published { state, decision, deployments, join, bootstrap };
+        self.publish(uuid, &read, published, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
     }
 
-    /// What a cluster's repository would have to wait for if it shall hold something else. What is set up waits; what is new, and what was changed itself, does not: somebody
+    /// What a cluster's repository would have to wait for if it shall hold something else. What is set up waits; what is new, and what was changed itself, does not: an operator
     /// wants that on this cluster.
     fn repository_blocker(&self, uuid: Uuid, read: &ClusterEntries) -> Option<Blocker> {
         let (Some(record), Some(Ok(config))) = (read.recorded(), &read.config) else { return None };
@@ -163,11 +163,11 @@ impl ClusterManager {
         let mut objects = self.deployments.rendered_from(uuid);
         objects.extend(self.repositories.rendered_from(uuid));
         let commit = |object: Uuid| self.shared.commit(object)?.parse().ok();
-        let told = objects
+        let commits = objects
             .into_iter()
             .filter(|object| *object != known::repository::HELM_CHARTS)
             .filter_map(|object| Some((self.settings.deployment.git.shared(object), commit(object)?)));
-        Others(told.take(OTHERS_MAX).collect())
+        Others(commits.take(OTHERS_MAX).collect())
     }
 
     /// When the cluster has to be looked at without an event.

@@ -276,7 +276,7 @@ struct Edge {
     unready: bool,
     /// It judges where an index comes from.
     judge: Option<DesiredReceiver<Digest>>,
-    /// Its Flux fails with what it is told of.
+    /// Its Flux fails with the commits that it gets.
     flux_fails: bool,
     commands: usize,
     /// Deployments that it removed.
@@ -356,7 +356,7 @@ impl Edge {
         events
     }
 
-    /// Tells what is held.
+    /// Reports what is held.
     fn judged(&mut self) -> HostEvent {
         let held = self.judge.as_ref().and_then(DesiredReceiver::held);
         self.node.desired_held = Some(held.is_some());
@@ -461,7 +461,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Somebody commits to a repository.
+    /// A user commits to a repository.
     fn push(&mut self, cluster: Uuid) {
         self.commits += 1;
         self.at.insert(cluster, self.commits);
@@ -676,14 +676,14 @@ impl World {
                 }
             }
             Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => {
-                let told = ClusterDevice::from_metrics(&metrics).unwrap();
-                let owner = *self.device_ids.entry(device).or_insert(told.uuid);
-                assert_eq!(owner, told.uuid, "a Device has one cluster");
-                self.devices.insert(told.uuid, told);
+                let device_metrics = ClusterDevice::from_metrics(&metrics).unwrap();
+                let owner = *self.device_ids.entry(device).or_insert(device_metrics.uuid);
+                assert_eq!(owner, device_metrics.uuid, "a Device has one cluster");
+                self.devices.insert(device_metrics.uuid, device_metrics);
             }
             Effect::Node(NodeUpdate::DeviceDeath { device }) => {
                 let uuid = self.device_ids.remove(&device).expect("a Device that was born");
-                self.devices.remove(&uuid).expect("a cluster that was told");
+                self.devices.remove(&uuid).expect("a cluster that was published");
             }
             Effect::Node(other) => panic!("{other:?}"),
             Effect::Git(work) => {
@@ -713,12 +713,12 @@ impl World {
                 self.feed(events);
             }
             Effect::Host(HostRequest::Command { node, metrics, .. }) if node.edge_node.as_str() == "Join" => {
-                let join = self.joins.values_mut().find(|join| join.address() == node).expect("it was heard");
+                let join = self.joins.values_mut().find(|join| join.address() == node).expect("it was born");
                 let events = join.command(&metrics);
                 self.feed(events);
             }
             Effect::Host(HostRequest::Command { node, device, metrics }) if node.edge_node.as_str() == "Keys" => {
-                let keys = self.keys.values_mut().find(|keys| keys.address() == node).expect("it was heard");
+                let keys = self.keys.values_mut().find(|keys| keys.address() == node).expect("it was born");
                 let events = keys.command(&device.expect("the Device of an account"), &metrics);
                 self.feed(events);
             }
@@ -843,9 +843,9 @@ fn a_cluster_is_set_up_step_by_step_and_recorded() {
 }
 
 #[test]
-fn a_commit_is_told_to_the_edge_until_it_has_heard_it() {
+fn a_commit_is_sent_to_the_edge_until_the_edge_reports_it() {
     let mut world = running();
-    assert_eq!(world.edges["Paint_Shop"].node.source_version, None, "a Sync that cannot do it is told nothing");
+    assert_eq!(world.edges["Paint_Shop"].node.source_version, None, "a Sync that cannot do it gets nothing");
     let mut edge = world.edges.remove("Paint_Shop").unwrap();
     edge.node.source_version = Some(0);
     edge.deaf = true;
@@ -858,15 +858,15 @@ fn a_commit_is_told_to_the_edge_until_it_has_heard_it() {
     edge.deaf = false;
     world.run(Duration::from_secs(120));
     let commit = |world: &World| world.device().git_commit.clone().expect("the repository is written");
-    let told = |world: &World| world.edges["Paint_Shop"].node.source_commit.map(|commit| commit.to_string());
-    assert_eq!(told(&world), Some(commit(&world)));
+    let reported = |world: &World| world.edges["Paint_Shop"].node.source_commit.map(|commit| commit.to_string());
+    assert_eq!(reported(&world), Some(commit(&world)));
     assert_eq!(world.edges["Paint_Shop"].node.source_charts, CHARTS.parse().ok(), "that of the charts as well");
 
     let (before, commands) = (commit(&world), world.edges["Paint_Shop"].commands);
     world.put(CLUSTER, "EdgeCluster", json!({"name": "Paint_Shop", "namespace": "fplus-edge", "values": {"a": 1}}));
     world.settle();
     assert_ne!(commit(&world), before);
-    assert_eq!(told(&world), Some(commit(&world)));
+    assert_eq!(reported(&world), Some(commit(&world)));
     assert_eq!(world.edges["Paint_Shop"].commands, commands + 1, "once, at once");
 }
 
@@ -877,7 +877,7 @@ fn a_cluster_offers_its_script_to_its_tokens_as_long_as_it_is_set_up() {
         let mut world = World::new(kill);
         world.put(CLUSTER, "EdgeClusterEnrolment", json!({"tokens": [token("aa")]}));
         world.settle();
-        assert!(world.offers.is_empty(), "a token alone is no cluster");
+        assert!(world.offers.is_empty(), "a token alone does not make a cluster");
         world.put_cluster(CLUSTER, "Paint_Shop");
         world.settle();
         let offer = &world.offers[&CLUSTER];
@@ -1061,7 +1061,7 @@ fn an_edge_that_died_unheard_is_given_up_and_a_tear_down_does_not_wait_for_it_fo
     let reason = "x".to_owned();
     world.feed(vec![HostEvent::NodeStale { node: node.clone(), reason: reason.clone() }]);
     world.run(Duration::from_secs(300));
-    assert!(world.device().sync_alive, "nobody has asked it");
+    assert!(world.device().sync_alive, "it was not asked");
     world.feed(vec![HostEvent::RebirthRequested { node: node.clone(), reason: reason.clone() }]);
     world.run(Duration::from_secs(20));
     world.feed(vec![HostEvent::RebirthRequested { node, reason }]);
@@ -1132,7 +1132,7 @@ fn a_cluster_that_is_created_again_finds_its_edge_again() {
 }
 
 #[test]
-fn a_deleted_object_is_torn_down_also_when_nobody_saw_it_go() {
+fn a_deleted_object_is_torn_down_also_when_no_manager_saw_it_go() {
     for seen in [true, false] {
         let mut world = running();
         let request = WriteRequest::put("", CLUSTER).delete_object();
@@ -1166,7 +1166,7 @@ fn a_changed_configuration_is_followed_and_a_changed_name_is_refused() {
     let reason = world.device().setup.reason.clone().unwrap();
     assert!(reason.contains("cannot be renamed"), "{reason}");
     assert_eq!(world.db.json(CLUSTER, "EdgeClusterSetup").unwrap()["error"], json!(reason));
-    assert!(world.device().desired.agreed, "the cluster goes on under its name");
+    assert!(world.device().desired.agreed, "the cluster keeps its name");
     world.put(CLUSTER, "EdgeCluster", json!({"name": "Paint_Shop", "namespace": "edge-2"}));
     world.settle();
     assert_eq!(world.state(), SetupState::Ready);
@@ -1256,7 +1256,7 @@ fn the_first_cluster_keeps_a_name_and_the_second_gets_it_when_it_is_free() {
 }
 
 #[test]
-fn a_deployment_whose_template_is_gone_keeps_running_and_is_told() {
+fn a_deployment_whose_template_is_gone_keeps_running_and_is_reported() {
     for restart in [false, true] {
         let mut world = running();
         let digest = world.edges["Paint_Shop"].deployments[&DEPLOYMENT].digest;
@@ -1391,7 +1391,7 @@ fn a_repetition_that_falls_due_amid_other_news_is_not_forgotten() {
 }
 
 #[test]
-fn a_refusal_at_the_edge_is_told_and_retried_when_asked() {
+fn a_refusal_at_the_edge_is_reported_and_retried_when_asked() {
     let mut world = running();
     world.edges.get_mut("Paint_Shop").unwrap().refuses = true;
     world.put(
@@ -1418,7 +1418,7 @@ fn a_refusal_at_the_edge_is_told_and_retried_when_asked() {
 }
 
 #[test]
-fn a_broken_disk_is_told_and_tried_again() {
+fn a_broken_disk_is_reported_and_tried_again() {
     let mut world = World::new(Kill::Never);
     world.disk.broken = true;
     world.put_cluster(CLUSTER, "A");
@@ -1431,7 +1431,7 @@ fn a_broken_disk_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_refusing_configdb_is_told_and_tried_again() {
+fn a_refusing_configdb_is_reported_and_tried_again() {
     let mut world = World::new(Kill::Never);
     world.db.refuse = Some("read-only");
     world.put_cluster(CLUSTER, "A");
@@ -1444,7 +1444,7 @@ fn a_refusing_configdb_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_sync_of_another_cluster_is_told_nothing() {
+fn a_sync_of_another_cluster_is_sent_nothing() {
     let mut world = World::new(Kill::Never);
     world.put_cluster(CLUSTER, "A");
     world.put_deployment(DEPLOYMENT, "D");

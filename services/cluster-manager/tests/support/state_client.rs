@@ -1,4 +1,4 @@
-//! A desk where people are known by three tokens, and what is told there of pushes is kept.
+//! A state client that knows users by three tokens and keeps the pushes that are reported to it.
 #![allow(dead_code, reason = "not every test that has a desk pushes")]
 
 use std::path::Path;
@@ -19,7 +19,7 @@ use git_hosting::push::Hooks;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-/// A branch that nobody pushes to.
+/// A branch that takes no push.
 pub const PULLED: &str = "upstream";
 
 /// The token that the tests call `name`.

@@ -91,7 +91,7 @@ async fn serve(State(there): State<There>, request: Request) -> Response {
         .env("CONTENT_TYPE", text(header::CONTENT_TYPE))
         .env("HTTP_CONTENT_ENCODING", text(header::CONTENT_ENCODING))
         .env("CONTENT_LENGTH", body.len().to_string())
-        .env("REMOTE_USER", "somebody")
+        .env("REMOTE_USER", "a-user")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

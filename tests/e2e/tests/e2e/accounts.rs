@@ -71,7 +71,7 @@ async fn a_principal_has_an_account_as_long_as_its_resource_and_its_cluster() {
     let members = cli.json(&["config", "get", &uuid, "Membership"]).await;
     assert_eq!(members["memberOf"], json!([AGENT, GROUP]));
     let reason = site.until_is("KerberosKey", "stranger", "Refused").await;
-    assert!(reason.contains("is no class of accounts"), "{reason}");
+    assert!(reason.contains("is not a class that an edge may use"), "{reason}");
 
     // The keeper of keys goes, and nothing with it.
     running.stop().await;

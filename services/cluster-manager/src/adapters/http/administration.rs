@@ -1,4 +1,4 @@
-//! The routes for administrators: who is let in by a token, and who wrote what.
+//! The routes for administrators: tokens, and the record of writes.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use cluster_manager_contract::api_token::{self as token, RANDOM_BYTES, TokenHash
 /// How long a token lives if nothing else is said: 90 days, as on the command line.
 const LIFETIME_S: u64 = 90 * 24 * 3600;
 
-/// Records that are told if nothing else is said.
+/// Records that are returned if the request names no limit.
 const RECORDS: usize = 100;
 
 /// A token that is asked for.

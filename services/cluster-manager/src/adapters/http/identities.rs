@@ -1,11 +1,11 @@
-//! Who somebody is by what they show, over HTTP and over git: the holder of a token of ours, or somebody whom the identity provider vouches for.
+//! Identity of a client by the credential that it shows, over HTTP and over git: the holder of one of our tokens, or a user whom the identity provider vouches for.
 
 use crate::api::{Credential, Refusal};
 use access::claims::{ClaimError, ClaimRules};
 use cluster_manager_contract::api_token::TokenHash;
 use identity_provider::{IdentityError, Provider};
 
-/// Who is let in because an identity provider vouches for them.
+/// Users who are admitted because an identity provider vouches for them.
 #[derive(Debug, Clone)]
 pub struct Identities {
     /// The provider.
@@ -14,7 +14,7 @@ pub struct Identities {
     pub rules: ClaimRules,
 }
 
-/// Why what is shown lets nobody in.
+/// Why a credential admits no one.
 #[derive(Debug)]
 pub enum IdentityFault {
     /// It is not good, or cannot be checked at present.
@@ -23,7 +23,7 @@ pub enum IdentityFault {
     NoScope(String),
 }
 
-/// What somebody shows, as the state is asked with it. `identities`: None if no provider is configured.
+/// The credential that a client shows, in the form that the state takes. `identities`: None if no provider is configured.
 ///
 /// # Errors
 /// [`IdentityFault`]

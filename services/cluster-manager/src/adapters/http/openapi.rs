@@ -15,7 +15,7 @@ struct Route {
     method: &'static str,
     path: &'static str,
     summary: &'static str,
-    /// None: everybody may.
+    /// None: every client may.
     operation: Option<Operation>,
     query: &'static [(&'static str, &'static str)],
     /// Status and content of a success.
@@ -141,7 +141,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: "get",
         path: "/v1/tokens",
-        summary: "Who is let in by a token",
+        summary: "The tokens, without their text",
         operation: Some(Operation::ListTokens),
         query: &[],
         success: ("200", Content::Tokens),
@@ -150,7 +150,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: "post",
         path: "/v1/tokens",
-        summary: "Make a token; its text is told this once",
+        summary: "Make a token; its text is returned this once",
         operation: Some(Operation::CreateToken),
         query: &[],
         success: ("200", Content::CreatedToken),
@@ -159,7 +159,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: "delete",
         path: "/v1/token/{name}",
-        summary: "Revoke a token; it lets nobody in from the answer on",
+        summary: "Revoke a token; it is refused from the answer on",
         operation: Some(Operation::RevokeToken),
         query: &[],
         success: ("204", Content::None),
@@ -256,16 +256,16 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
 }
 
 fn parameters(route: &Route) -> Value {
-    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let in_path = in_path.map(|name| {
+    let path_names = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let path_parameters = path_names.map(|name| {
         let schema =
             if name == "cluster" { json!({ "type": "string", "format": "uuid" }) } else { json!({ "type": "string" }) };
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
     });
-    let in_query = route.query.iter().map(|(name, description)| {
+    let query_parameters = route.query.iter().map(|(name, description)| {
         json!({ "name": name, "in": "query", "description": description, "schema": { "type": "string" } })
     });
-    in_path.chain(in_query).collect()
+    path_parameters.chain(query_parameters).collect()
 }
 
 fn reference<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {

@@ -1,6 +1,6 @@
 //! The API under `/v1`: a request becomes a question for the state, its answer a response.
 //!
-//! A value is sealed here, in memory, before anything is told the state: so no plain value is ever in the core, on the disk, in git or on the broker. Whoever may not write a
+//! A value is sealed here, in memory, before anything is sent to the state: so no plain value is ever in the core, on the disk, in git or on the broker. A user who may not write a
 //! secret does not get as far as sending its value.
 
 use std::net::SocketAddr;

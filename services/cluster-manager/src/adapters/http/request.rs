@@ -146,12 +146,12 @@ impl AuthenticatedCaller {
     }
 }
 
-/// The state answered something that was not asked; nobody is told more than that.
+/// The state answered something that was not asked; the client learns no more than that.
 pub(super) fn unexpected() -> Fault {
     Fault::Request(StatusCode::INTERNAL_SERVER_ERROR, "the answer is not to the question".to_owned())
 }
 
-/// Bytes that nobody can guess.
+/// Bytes that cannot be guessed.
 pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Fault> {
     let mut random = Zeroizing::new([0; N]);
     let no_random = |_| Fault::from(Refusal::NotAtPresent("the system yields no random numbers".to_owned()));
@@ -161,5 +161,5 @@ pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Fault> {
 
 /// The cluster that a path names.
 pub(super) fn uuid(text: &str) -> Result<Uuid, Fault> {
-    Uuid::try_parse(text).map_err(|_| Fault::Request(StatusCode::BAD_REQUEST, "the cluster is no UUID".to_owned()))
+    Uuid::try_parse(text).map_err(|_| Fault::Request(StatusCode::BAD_REQUEST, "the cluster is not a UUID".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Values that were sealed where they were typed: their plain text is never here. What can be told of them without the controller's key is checked.
+//! Values that were sealed where they were typed: their plain text is never here. What can be checked without the controller's key is checked.
 
 use axum::Json;
 use axum::body::Body;
@@ -49,7 +49,7 @@ pub(super) async fn put(
         return Err(Fault::Request(StatusCode::CONFLICT, reason));
     }
     let sealed = read(body, &headers, SEALED_BYTES_MAX).await?;
-    let sealed = std::str::from_utf8(&sealed).map_err(|_| bad("the sealed value is no base64".to_owned()))?;
+    let sealed = std::str::from_utf8(&sealed).map_err(|_| bad("the sealed value is not base64".to_owned()))?;
     let manifest = of_sealed(&wanted.certificate()?, wanted.request(), wanted.key(), sealed.trim());
     let manifest = manifest.map_err(|error| bad(error.to_string()))?;
     wanted.write(manifest).await

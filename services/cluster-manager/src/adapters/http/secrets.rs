@@ -48,7 +48,7 @@ pub(super) struct PutQuery {
     pub(super) fingerprint: Option<String>,
 }
 
-/// A key that somebody wants to write, and may.
+/// A key that a user wants to write, and may.
 pub(super) struct Wanted {
     caller: AuthenticatedCaller,
     cluster: Uuid,

@@ -41,7 +41,7 @@ pub struct Cluster {
     pub sync_alive: bool,
 }
 
-/// The secrets in a cluster's repository; no value is readable by anybody but the cluster.
+/// The secrets in a cluster's repository; only the cluster can read the values.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Secrets {
     /// SHA-256 fingerprint of the certificate that the cluster seals with at present.
@@ -88,7 +88,7 @@ pub struct Key {
     pub seal_again: bool,
 }
 
-/// A line to paste where kubectl reaches the cluster. Whoever has it can become the cluster.
+/// A line to paste where kubectl reaches the cluster. A person who has it can become the cluster.
 #[derive(Serialize, JsonSchema)]
 #[expect(missing_debug_implementations, reason = "the token in it is not to be shown")]
 pub struct BootstrapLine {
@@ -125,7 +125,7 @@ pub struct Token {
 pub struct CreatedToken {
     /// Its name.
     pub name: String,
-    /// Its text, told this once.
+    /// Its text, returned this once.
     pub token: String,
     /// When it ends, RFC 3339.
     pub expires: String,

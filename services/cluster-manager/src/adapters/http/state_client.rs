@@ -21,16 +21,16 @@ pub type Published = Result<Reply, Refusal>;
 pub struct Entry {
     /// The record.
     pub record: AuditRecord,
-    /// The answer, and who waits for it; None: nobody does.
+    /// The answer, and the request that waits for it; None: no request does.
     pub answer: Option<(Published, Waiting)>,
 }
 
-/// Keeps each record, then lets its answer go, until nobody sends any more.
+/// Keeps each record, then lets its answer go, until no sender is left.
 pub async fn keep_records(mut file: RecordFile, mut entries: mpsc::Receiver<Entry>) {
     while let Some(Entry { record, answer }) = entries.recv().await {
         file.keep(&record).await;
         if let Some((reply, waiting)) = answer {
-            waiting.tell(reply);
+            waiting.send(reply);
         }
     }
 }
@@ -50,7 +50,7 @@ struct Table {
     waiting: BTreeMap<u64, Waiting>,
 }
 
-/// Who waits. The place is kept until the answer, also when nobody waits any more.
+/// Who waits. The place is kept until the answer, also when the client has gone away.
 #[derive(Debug)]
 pub struct Waiting {
     outlet: oneshot::Sender<Published>,
@@ -58,9 +58,9 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Tells the answer; whoever went away does not hear it.
-    pub fn tell(self, told: Published) {
-        let _ = self.outlet.send(told);
+    /// Sends the answer; a client that has gone away does not get it.
+    pub fn send(self, answer: Published) {
+        let _ = self.outlet.send(answer);
     }
 }
 
@@ -94,27 +94,27 @@ impl StateClient {
         answer.await.map_err(|_| stopping())?
     }
 
-    /// Brings an answer to whoever waits for it; what is to be recorded is recorded first.
+    /// Brings an answer to the request that waits for it; what is to be recorded is recorded first.
     pub fn answer(&self, answer: Answer) {
         let Answer { id, reply, audit } = answer;
         let Some(waiting) = self.take(id) else { return };
-        let Some(record) = audit else { return waiting.tell(reply) };
+        let Some(record) = audit else { return waiting.send(reply) };
         self.keep(Entry { record, answer: Some((reply, waiting)) });
     }
 
-    /// Records a write that nobody waits for.
+    /// Records a write that no request waits for.
     pub fn record(&self, record: AuditRecord) {
         self.keep(Entry { record, answer: None });
     }
 
     fn keep(&self, entry: Entry) {
-        tell_log(&entry.record);
+        log_record(&entry.record);
         if let Err(error) = self.records.try_send(entry) {
             let (mpsc::error::TrySendError::Full(entry) | mpsc::error::TrySendError::Closed(entry)) = error;
             tracing::error!(target = entry.record.target, "the record of a write could not be kept in the file");
             metrics::counter!("sparkfleet_audit_failures_total").increment(1);
             if let Some((reply, waiting)) = entry.answer {
-                waiting.tell(reply);
+                waiting.send(reply);
             }
         }
     }
@@ -125,7 +125,7 @@ impl StateClient {
 }
 
 /// The record as a line of the log, and as a number.
-fn tell_log(record: &AuditRecord) {
+fn log_record(record: &AuditRecord) {
     let AuditRecord { who, from, operation, cluster, target: what, result, .. } = record;
     let (operation, result) = (operation.as_str(), result.as_str());
     let cluster_id = cluster.map(tracing::field::display);
@@ -155,10 +155,10 @@ mod tests {
         for id in ids {
             desk.answer(Answer { id, reply: Ok(Reply::Certificate(id.to_string())), audit: None });
         }
-        let mut told = std::collections::BTreeSet::new();
+        let mut answers = std::collections::BTreeSet::new();
         for task in asking {
             let Ok(Reply::Certificate(text)) = task.await.unwrap() else { panic!("answered") };
-            assert!(told.insert(text), "everybody has another question");
+            assert!(answers.insert(text), "each asked its own question");
         }
         drop(questions);
         assert!(ask(desk).await.unwrap_err().to_string().contains("stopping"));

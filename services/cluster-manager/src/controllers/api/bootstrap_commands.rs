@@ -128,7 +128,7 @@ fn write_token(
     // What has expired is of no use.
     enrolment.tokens.retain(|token| authority::from_text(&token.expires).is_some_and(|ends| ends > now.wall));
     if enrolment.tokens.len() >= TOKENS_MAX {
-        return Err(not_now(format!("the cluster has {TOKENS_MAX} tokens already; revoke those that nobody uses")));
+        return Err(not_now(format!("the cluster has {TOKENS_MAX} tokens already; revoke those that are not used")));
     }
     let lifetime = u64::try_from(command.lifetime.as_millis()).unwrap_or(u64::MAX);
     let expires = now.wall.saturating_add(lifetime);

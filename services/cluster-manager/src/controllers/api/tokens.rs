@@ -65,7 +65,7 @@ impl ApiController {
     /// Takes a token entry over.
     pub fn on_token(&mut self, object: Uuid, json: Option<&str>) {
         if let Err(reason) = self.tokens.set(object, json) {
-            tracing::warn!(object = %object, reason, "an ApiToken entry cannot be read; nobody is let in by it");
+            tracing::warn!(object = %object, reason, "an ApiToken entry cannot be read; it admits no one");
         }
     }
 
@@ -141,7 +141,7 @@ impl ApiController {
         let token = |entry: &Entry| entry.parse::<ApiToken>().ok();
         let (before, after) = (old.and_then(token), new.and_then(token));
         let operation = if new.is_some() { Operation::CreateToken } else { Operation::RevokeToken };
-        let who = after.as_ref().map_or_else(|| "not told".to_owned(), |token| token.by.clone());
+        let who = after.as_ref().map_or_else(|| "unnamed".to_owned(), |token| token.by.clone());
         let target = after.or(before).map_or_else(|| object.to_string(), |token| token.name);
         Some(broker_record(format!("claimed:{who}"), operation, target, now))
     }
@@ -149,8 +149,8 @@ impl ApiController {
     /// Answers those whose change is in force.
     pub fn answer_tokens(&mut self, now: Now) -> Vec<Effect> {
         let tokens = &self.tokens;
-        let in_force = |wanted: &mut WantedToken| tokens.hash(wanted.object) == wanted.hash;
-        let done = self.changes.extract_if(.., in_force);
+        let is_in_force = |wanted: &mut WantedToken| tokens.hash(wanted.object) == wanted.hash;
+        let done = self.changes.extract_if(.., is_in_force);
         done.map(|wanted| wanted.who.done(wanted.id, wanted.reply, None, now)).collect()
     }
 }

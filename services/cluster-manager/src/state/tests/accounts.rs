@@ -17,13 +17,13 @@ pub struct Keys {
     name: String,
     accounts: BTreeMap<String, AccountDevice>,
     deaf: bool,
-    heard: usize,
+    commands: usize,
 }
 
 impl Keys {
     fn new(cluster: Uuid, name: &str) -> Self {
         let node = KeysNode { cluster, accounts: Some(0), ..KeysNode::default() };
-        Self { node, name: name.to_owned(), accounts: BTreeMap::new(), deaf: false, heard: 0 }
+        Self { node, name: name.to_owned(), accounts: BTreeMap::new(), deaf: false, commands: 0 }
     }
 
     pub fn address(&self) -> EdgeNodeDescriptor {
@@ -65,7 +65,7 @@ impl Keys {
     }
 
     pub fn command(&mut self, device: &DeviceId, metrics: &[Metric]) -> Vec<HostEvent> {
-        self.heard += 1;
+        self.commands += 1;
         let answer = Answer::from_metrics(metrics).unwrap().unwrap();
         let account = self.accounts.get_mut(&*resource_of(device).unwrap());
         let Some(account) = account.filter(|account| !self.deaf && account.wish.digest() == answer.wish) else {
@@ -138,11 +138,11 @@ fn keeping(kill: Kill) -> World {
 }
 
 #[test]
-fn an_account_is_made_told_once_and_goes_with_its_resource() {
+fn an_account_is_made_answered_once_and_goes_with_its_resource() {
     let mut world = keeping(Kill::Never);
-    assert!(!world.expected.contains("ACME-Paint_Shop/Keys"), "nobody asks for a Keys node without need");
+    assert!(!world.expected.contains("ACME-Paint_Shop/Keys"), "no rebirth of a Keys node is requested without need");
     world.want("robot", wish("Robot"));
-    assert_eq!((world.shown("robot").uuid, world.keys().heard), (Some(object("Robot")), 1));
+    assert_eq!((world.shown("robot").uuid, world.keys().commands), (Some(object("Robot")), 1));
     let made = &world.db.objects[&object("Robot")];
     assert_eq!((made.class, &made.member_of), (AGENT, &[AGENT, GROUP].into()));
     let json = |slug| world.db.json(object("Robot"), slug).unwrap();
@@ -201,20 +201,20 @@ fn nothing_is_removed_because_keys_is_dead_or_not_known_completely() {
     world.feed(other.birth());
     world.run(Duration::from_secs(3600));
     assert_eq!(world.accounts().len(), 1);
-    // What was dropped while nobody listened is removed.
+    // What was dropped while no manager ran is removed.
     world.keys().accounts.clear();
     world.keys_are_born();
     assert_eq!(world.accounts().len(), 0);
 }
 
 #[test]
-fn a_refusal_is_told_and_ends_when_its_reason_does() {
+fn a_refusal_is_reported_and_ends_when_its_reason_does() {
     let mut world = keeping(Kill::Never);
     let group = Uuid::from_u128(0x62);
     world.want("robot", AccountWish { groups: vec![group], ..wish("Robot") });
     let refused = world.shown("robot").refused.unwrap();
-    assert!(refused.contains("is no Edge group"), "{refused}");
-    assert_eq!((world.accounts().len(), world.keys().heard), (0, 1));
+    assert!(refused.contains("is not an Edge group"), "{refused}");
+    assert_eq!((world.accounts().len(), world.keys().commands), (0, 1));
     let write = WriteRequest::put("", group).create_object(known::class::EDGE_GROUP, None);
     let events = world.db.write(&write);
     world.feed(events);
@@ -223,7 +223,7 @@ fn a_refusal_is_told_and_ends_when_its_reason_does() {
 }
 
 #[test]
-fn what_configdb_refuses_is_told_with_its_reason_and_tried_again() {
+fn what_configdb_refuses_is_reported_with_its_reason_and_tried_again() {
     let mut world = keeping(Kill::Never);
     world.db.refuse = Some("too many objects");
     world.want("robot", wish("Robot"));
@@ -241,18 +241,18 @@ fn an_answer_that_is_not_shown_is_repeated_with_growing_pauses() {
     world.keys().deaf = true;
     world.want("robot", wish("Robot"));
     world.run(Duration::from_secs(60));
-    let heard = world.keys().heard;
-    assert!((5..=12).contains(&heard), "{heard}");
+    let commands = world.keys().commands;
+    assert!((5..=12).contains(&commands), "{commands}");
     world.keys().deaf = false;
     world.run(Duration::from_secs(120));
     assert_eq!(world.shown("robot").uuid, Some(object("Robot")));
-    let heard = world.keys().heard;
+    let commands = world.keys().commands;
     world.run(Duration::from_secs(600));
-    assert_eq!(world.keys().heard, heard);
+    assert_eq!(world.keys().commands, commands);
 }
 
 #[test]
-fn what_somebody_else_changes_about_an_account_is_set_right() {
+fn what_another_writer_changes_about_an_account_is_set_right() {
     let mut world = keeping(Kill::Never);
     world.want("robot", wish("Robot"));
     world.delete(object("Robot"), "SparkplugAddress");

@@ -129,7 +129,7 @@ fn whatever_is_killed_a_token_certifies_one_key_and_is_recorded_before_the_answe
         assert_eq!(entry["certificates"], json!([certificate]), "{kill:?}");
         assert_eq!(entry["tokens"][0]["key"], json!(certificate.key));
         assert_eq!(world.device().identity.serial, Some(certificate.serial.clone()));
-        // It did not hear the answer and asks again.
+        // It did not receive the answer and asks again.
         let again = HostEvent::NodeData { node: order.node.clone(), timestamp: 0, metrics: Vec::new() };
         world.feed(vec![again]);
         world.settle();
@@ -148,13 +148,13 @@ fn a_second_user_of_a_token_is_refused_and_shows_as_an_alert() {
     assert_eq!(refusal.code, RefusalCode::TokenUsed);
     assert_eq!(world.db.json(CLUSTER, "EdgeClusterIdentity").unwrap()["certificates"], first);
     assert!(world.device().identity.alert.clone().unwrap().contains("was used again"));
-    // A wrong token says nothing to the operator: anybody could make one up.
+    // A wrong token says nothing to the operator: any client could make one up.
     ask(&mut world, &request(2, 7));
     assert_eq!(world.orders.last().unwrap().answer.clone().unwrap_err().code, RefusalCode::UnknownToken);
 }
 
 #[test]
-fn a_revoked_certificate_is_told_as_void_and_so_are_those_of_a_cluster_that_is_torn_down() {
+fn a_revoked_certificate_is_reported_as_revoked_and_so_are_those_of_a_cluster_that_is_torn_down() {
     let mut world = enrolling(Kill::Never);
     ask(&mut world, &request(1, 5));
     assert_eq!(world.void, Some(BTreeMap::new()));
@@ -200,7 +200,7 @@ fn whatever_is_killed_a_certificate_is_renewed_into_one_key_and_recorded_before_
         assert_eq!(entry["certificates"].as_array().unwrap().len(), 2, "{kill:?}");
         assert_eq!(world.device().identity.serial, Some(certificate.serial.clone()));
         assert_eq!(world.void, Some(BTreeMap::new()), "the one before it stays good until it ends");
-        // The cluster was killed and asks anew, with the keys that it has kept.
+        // The cluster was killed and asks again, with the keys that it has kept.
         ask_by(&mut world, own_birth(&renewal(&old, &serial, &new)));
         assert_eq!(world.orders.last().unwrap().answer, Ok(certificate.clone()), "{kill:?}");
         // Who has the old key and another new one is refused, and shows.

@@ -90,7 +90,7 @@ impl World {
         (answer.reply, answer.audit)
     }
 
-    fn told(&mut self, name: &str, question: Question) -> Result<Reply, Refusal> {
+    fn reply(&mut self, name: &str, question: Question) -> Result<Reply, Refusal> {
         self.ask(token(name), question).0
     }
 }
@@ -114,20 +114,20 @@ fn only_a_token_that_is_known_in_time_for_the_cluster_and_large_enough_writes() 
     let unauthenticated = |reply| matches!(reply, Err(Refusal::Unauthenticated(_)));
     for question in [put("k"), delete("k"), Question::Clusters, Question::Secrets { cluster: CLUSTER }] {
         assert!(unauthenticated(world.ask(Credential::None, question.clone()).0));
-        assert!(unauthenticated(world.told("expired", question.clone())));
-        assert!(unauthenticated(world.told("nobody", question)));
+        assert!(unauthenticated(world.reply("expired", question.clone())));
+        assert!(unauthenticated(world.reply("unknown", question)));
     }
     let scope = Denied::Scope { operation: Operation::PutSecret, scope: configdb_schema::document::TokenScope::Viewer };
-    assert_eq!(world.told("viewer", put("k")), Err(Refusal::Forbidden(scope)));
-    assert_eq!(world.told("other", put("k")), Err(Refusal::Forbidden(Denied::Cluster)));
+    assert_eq!(world.reply("viewer", put("k")), Err(Refusal::Forbidden(scope)));
+    assert_eq!(world.reply("other", put("k")), Err(Refusal::Forbidden(Denied::Cluster)));
     let certificate = Question::Certificate { cluster: CLUSTER, key: key("k") };
-    assert_eq!(world.told("viewer", certificate.clone()), Err(Refusal::Forbidden(scope)));
+    assert_eq!(world.reply("viewer", certificate.clone()), Err(Refusal::Forbidden(scope)));
     assert!(world.disk.secrets.is_empty());
-    assert_eq!(world.told("operator", put("k")), Ok(Reply::Written));
+    assert_eq!(world.reply("operator", put("k")), Ok(Reply::Written));
     assert_eq!(world.disk.secrets.len(), 1);
     // Revoked: without a restart of anything.
     world.delete(object("operator"), "ApiToken");
-    assert!(unauthenticated(world.told("operator", put("k"))));
+    assert!(unauthenticated(world.reply("operator", put("k"))));
 }
 
 #[test]
@@ -138,12 +138,13 @@ fn a_token_that_comes_over_the_broker_leaves_a_record_that_says_whose_claim_it_i
     world.settle();
     world.delete(object("late"), "ApiToken");
     world.settle();
-    let told: Vec<_> = world.records.iter().map(|one| (one.operation, &*one.who, &*one.from, &*one.target)).collect();
+    let records: Vec<_> =
+        world.records.iter().map(|one| (one.operation, &*one.who, &*one.from, &*one.target)).collect();
     assert_eq!(
-        told,
+        records,
         [
             (Operation::CreateToken, "claimed:ada", "broker", "late"),
-            (Operation::RevokeToken, "claimed:not told", "broker", "late")
+            (Operation::RevokeToken, "claimed:unnamed", "broker", "late")
         ]
     );
     // One that was made over HTTP has its record already.
@@ -168,16 +169,16 @@ fn entries_that_are_written_over_the_broker_leave_records_with_their_revision() 
     world.settle();
     world.delete(CLUSTER, "EdgeClusterRollout");
     world.settle();
-    let told: Vec<_> = world.records.iter().map(|one| (one.operation.as_str(), &*one.who, &*one.target)).collect();
+    let records: Vec<_> = world.records.iter().map(|one| (one.operation.as_str(), &*one.who, &*one.target)).collect();
     let slug = format!("{CLUSTER}/EdgeClusterRollout");
-    let [(written, who, target), deleted] = told[..] else { panic!("{told:?}") };
-    assert_eq!((written, who), ("put-entry", "not told"));
+    let [(written, who, target), deleted] = records[..] else { panic!("{records:?}") };
+    assert_eq!((written, who), ("put-entry", "unnamed"));
     assert!(target.strip_prefix(&*slug).is_some_and(|rest| rest.starts_with(" revision ")), "{target}");
-    assert_eq!(deleted, ("delete-entry", "not told", &*slug));
+    assert_eq!(deleted, ("delete-entry", "unnamed", &*slug));
 }
 
 #[test]
-fn every_write_of_somebody_known_is_recorded_with_its_end() {
+fn every_write_of_a_known_user_is_recorded_with_its_end() {
     let mut world = staffed();
     let record = |world: &mut World, name: &str, question| world.ask(token(name), question).1;
     let done = record(&mut world, "operator", put("password")).unwrap();
@@ -200,7 +201,7 @@ fn every_write_of_somebody_known_is_recorded_with_its_end() {
     assert!(matches!(failed.result, AuditResult::Failed { .. }));
     world.disk.broken = false;
     assert_eq!(record(&mut world, "operator", Question::Secrets { cluster: CLUSTER }), None, "reading is not recorded");
-    assert_eq!(record(&mut world, "nobody", put("k")), None, "strangers cannot fill the disk");
+    assert_eq!(record(&mut world, "unknown", put("k")), None, "strangers cannot fill the disk");
 }
 
 #[test]
@@ -210,13 +211,13 @@ fn one_sees_the_clusters_of_the_own_token_and_what_is_to_be_sealed_again() {
         Ok(Reply::Clusters(devices)) => devices.into_iter().map(|(_, device)| device.name).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(names(world.told("viewer", Question::Clusters)), ["Paint_Shop", "Weld_Shop"]);
-    assert_eq!(names(world.told("other", Question::Clusters)), ["Weld_Shop"]);
+    assert_eq!(names(world.reply("viewer", Question::Clusters)), ["Paint_Shop", "Weld_Shop"]);
+    assert_eq!(names(world.reply("other", Question::Clusters)), ["Weld_Shop"]);
     let unknown = Question::Status { cluster: Uuid::from_u128(0xFF) };
-    assert_eq!(world.told("viewer", unknown.clone()), Err(Refusal::NoCluster));
-    assert_eq!(world.told("other", unknown), Err(Refusal::Forbidden(Denied::Cluster)), "as for one that exists");
-    world.told("operator", put("password")).unwrap();
-    let Ok(Reply::Secrets(secrets, fingerprint)) = world.told("viewer", Question::Secrets { cluster: CLUSTER }) else {
+    assert_eq!(world.reply("viewer", unknown.clone()), Err(Refusal::NoCluster));
+    assert_eq!(world.reply("other", unknown), Err(Refusal::Forbidden(Denied::Cluster)), "as for one that exists");
+    world.reply("operator", put("password")).unwrap();
+    let Ok(Reply::Secrets(secrets, fingerprint)) = world.reply("viewer", Question::Secrets { cluster: CLUSTER }) else {
         panic!("listed")
     };
     assert_eq!(secrets[0].keys, [("password".to_owned(), Some("f1".to_owned()))].into());
@@ -227,41 +228,41 @@ fn one_sees_the_clusters_of_the_own_token_and_what_is_to_be_sealed_again() {
 fn a_certificate_comes_from_the_edge_and_stays_known_while_it_is_away() {
     let mut world = staffed();
     let certificate = Question::Certificate { cluster: CLUSTER, key: key("k") };
-    assert!(matches!(world.told("operator", certificate.clone()), Err(Refusal::NotAtPresent(_))));
+    assert!(matches!(world.reply("operator", certificate.clone()), Err(Refusal::NotAtPresent(_))));
     let sealing = super::certificate(0);
     let edge = world.edges.get_mut("Paint_Shop").unwrap();
     edge.node.sealing_certificate = Some(sealing.clone());
     let events = edge.birth();
     world.feed(events);
     world.settle();
-    assert_eq!(world.told("operator", certificate.clone()), Ok(Reply::Certificate(sealing.clone())));
+    assert_eq!(world.reply("operator", certificate.clone()), Ok(Reply::Certificate(sealing.clone())));
     let other = Question::Certificate { cluster: OTHER, key: key("k") };
-    assert!(matches!(world.told("operator", other), Err(Refusal::NotAtPresent(_))), "never another cluster's");
-    // Another life of the manager that hears no Sync.
+    assert!(matches!(world.reply("operator", other), Err(Refusal::NotAtPresent(_))), "never another cluster's");
+    // Another run of the manager, which receives no Sync.
     world.edges.clear();
     world.start();
     world.settle();
-    assert_eq!(world.told("operator", certificate), Ok(Reply::Certificate(sealing.clone())));
+    assert_eq!(world.reply("operator", certificate), Ok(Reply::Certificate(sealing.clone())));
 }
 
 #[test]
-fn nobody_is_let_in_while_configdb_is_not_known_and_nobody_asks_without_end() {
+fn no_one_is_admitted_while_configdb_is_not_known_and_a_credential_asks_at_a_limited_rate() {
     let mut world = staffed();
     let node = configdb_node(&organisation());
     world.feed(vec![HostEvent::NodeDeath { node, timestamp: 5 }]);
-    assert!(matches!(world.told("operator", put("k")), Err(Refusal::NotAtPresent(_))));
+    assert!(matches!(world.reply("operator", put("k")), Err(Refusal::NotAtPresent(_))));
     let births = world.db.birth();
     world.feed(births);
     let mut taken = 0;
-    while !matches!(world.told("viewer", Question::Clusters), Err(Refusal::TooOften(_))) {
+    while !matches!(world.reply("viewer", Question::Clusters), Err(Refusal::TooOften(_))) {
         taken += 1;
         assert!(taken <= 60, "a fifth of 300 at once");
     }
     assert_eq!(taken, 60);
-    assert_eq!(world.told("operator", put("k")), Ok(Reply::Written), "others are not held up");
+    assert_eq!(world.reply("operator", put("k")), Ok(Reply::Written), "others are not held up");
     world.delete(CLUSTER, "EdgeCluster");
     world.run(Duration::ZERO);
-    assert!(matches!(world.told("operator", put("k")), Err(Refusal::NotAtPresent(_) | Refusal::NoCluster)));
+    assert!(matches!(world.reply("operator", put("k")), Err(Refusal::NotAtPresent(_) | Refusal::NoCluster)));
 }
 
 #[test]
@@ -313,38 +314,42 @@ fn revoke(name: &str) -> Question {
 }
 
 #[test]
-fn an_administrator_of_all_clusters_lets_in_and_out_and_the_answer_comes_when_that_is_in_force() {
+fn an_administrator_of_all_clusters_makes_and_revokes_tokens_and_the_answer_comes_when_that_is_in_force() {
     let mut world = staffed();
     for question in [Question::Tokens, create("ci", None), revoke("viewer"), Question::Audit] {
-        assert!(matches!(world.told("operator", question.clone()), Err(Refusal::Forbidden(Denied::Scope { .. }))));
-        assert!(matches!(world.told("other", question), Err(Refusal::Forbidden(Denied::NotForAll { .. }))));
+        assert!(matches!(world.reply("operator", question.clone()), Err(Refusal::Forbidden(Denied::Scope { .. }))));
+        assert!(matches!(world.reply("other", question), Err(Refusal::Forbidden(Denied::NotForAll { .. }))));
     }
     let (reply, audit) = world.ask(token("admin"), create("ci", Some(&[OTHER])));
     let Ok(Reply::Created { expires }) = reply else { panic!("{reply:?}") };
     assert!(expires.parse::<jiff::Timestamp>().unwrap().as_millisecond() > world.now.wall.cast_signed());
     let audit = audit.unwrap();
     assert_eq!((audit.operation, audit.cluster, audit.target.as_str()), (Operation::CreateToken, None, "ci"));
-    assert_eq!(world.told("ci", put("k")), Err(Refusal::Forbidden(Denied::Cluster)), "in force, for the other cluster");
-    assert_eq!(world.told("admin", create("ci", None)), Err(Refusal::NameTaken));
-    assert_eq!(world.told("admin", create("../ci", None)).unwrap_err().to_string().split(' ').next(), Some("name"));
-    assert_eq!(world.told("admin", create("of-none", Some(&[Uuid::from_u128(404)]))), Err(Refusal::NoCluster));
-    let Ok(Reply::Tokens(tokens)) = world.told("admin", Question::Tokens) else { panic!("told") };
+    assert_eq!(
+        world.reply("ci", put("k")),
+        Err(Refusal::Forbidden(Denied::Cluster)),
+        "in force, for the other cluster"
+    );
+    assert_eq!(world.reply("admin", create("ci", None)), Err(Refusal::NameTaken));
+    assert_eq!(world.reply("admin", create("../ci", None)).unwrap_err().to_string().split(' ').next(), Some("name"));
+    assert_eq!(world.reply("admin", create("of-none", Some(&[Uuid::from_u128(404)]))), Err(Refusal::NoCluster));
+    let Ok(Reply::Tokens(tokens)) = world.reply("admin", Question::Tokens) else { panic!("listed") };
     let named: Vec<_> = tokens.iter().map(|token| (token.name.as_str(), token.by.as_str())).collect();
     assert!(named.contains(&("ci", "token:admin")), "{named:?}");
-    assert_eq!(world.told("admin", revoke("ci")), Ok(Reply::Written));
-    assert!(matches!(world.told("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
-    assert_eq!(world.told("admin", revoke("ci")), Err(Refusal::NoToken));
-    assert_eq!(world.told("admin", Question::Audit), Ok(Reply::Permitted));
+    assert_eq!(world.reply("admin", revoke("ci")), Ok(Reply::Written));
+    assert!(matches!(world.reply("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
+    assert_eq!(world.reply("admin", revoke("ci")), Err(Refusal::NoToken));
+    assert_eq!(world.reply("admin", Question::Audit), Ok(Reply::Permitted));
 }
 
 #[test]
-fn a_change_of_tokens_that_configdb_does_not_take_is_told_as_not_done() {
+fn a_change_of_tokens_that_configdb_does_not_take_is_reported_as_not_done() {
     let mut world = staffed();
     world.db.refuse = Some("disk full");
     let (reply, audit) = world.ask(token("admin"), create("ci", None));
     assert!(reply.unwrap_err().to_string().starts_with("the token could not be stored"));
     assert!(matches!(audit.unwrap().result, AuditResult::Refused { .. }));
-    assert!(matches!(world.told("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
+    assert!(matches!(world.reply("ci", Question::Clusters), Err(Refusal::Unauthenticated(_))));
 }
 
 fn push(repository: Uuid, shared: bool) -> Question {
@@ -360,26 +365,26 @@ fn who_may_push_where() {
     for (name, cluster, shared) in
         [("operator", true, true), ("here", true, false), ("other", false, false), ("viewer", false, false)]
     {
-        assert_eq!(may(world.told(name, push(CLUSTER, false))), cluster, "{name}");
-        assert_eq!(may(world.told(name, push(charts, true))), shared, "{name}");
+        assert_eq!(may(world.reply(name, push(CLUSTER, false))), cluster, "{name}");
+        assert_eq!(may(world.reply(name, push(charts, true))), shared, "{name}");
     }
     // Reading is for every scope, of the clusters of the token and of what all share.
     let read = |repository, shared| Question::Repository { repository, shared, push: false };
-    assert!(may(world.told("viewer", read(CLUSTER, false))) && may(world.told("other", read(charts, true))));
-    assert!(!may(world.told("other", read(CLUSTER, false))));
+    assert!(may(world.reply("viewer", read(CLUSTER, false))) && may(world.reply("other", read(charts, true))));
+    assert!(!may(world.reply("other", read(CLUSTER, false))));
     let (refused, record) = world.ask(token("viewer"), push(CLUSTER, false));
     assert!(refused.is_err());
     assert!(matches!(record.unwrap().result, AuditResult::Refused { .. }));
-    // A branch that is pulled from elsewhere is nobody's to push to.
+    // A branch that is pulled from elsewhere takes no push.
     let pull = json!({"path": "shared/helm", "pull": {"main": {"url": "https://code.example/x", "ref": "main", "interval": "never"}}});
     world.put(charts, "GitConfig", pull);
     world.settle();
-    let Ok(Reply::Repository { pulled, .. }) = world.told("operator", push(charts, true)) else { panic!("they may") };
+    let Ok(Reply::Repository { pulled, .. }) = world.reply("operator", push(charts, true)) else { panic!("they may") };
     assert_eq!(pulled, ["main".to_owned()].into());
 }
 
 #[test]
-fn a_push_is_told_to_the_edges_at_once_and_recorded() {
+fn a_push_is_sent_to_the_edges_at_once_and_recorded() {
     let mut world = staffed();
     let mut edge = world.edges.remove("Paint_Shop").unwrap();
     edge.node.source_version = Some(0);
@@ -387,7 +392,7 @@ fn a_push_is_told_to_the_edges_at_once_and_recorded() {
     world.edges.insert("Paint_Shop".to_owned(), edge);
     world.feed(events);
     world.settle();
-    let Ok(Reply::Repository { who, .. }) = world.told("operator", push(CLUSTER, false)) else { panic!("they may") };
+    let Ok(Reply::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else { panic!("they may") };
     let pushed = |repository, shared, before: &str, after: &str| {
         let (before, after) = (Some(before.to_owned()), Some(after.to_owned()));
         Question::Pushed(crate::api::RepositoryPush { repository, shared, before, after })
@@ -402,10 +407,10 @@ fn a_push_is_told_to_the_edges_at_once_and_recorded() {
     assert!(world.ask(Credential::Verified(who.clone()), of_charts).1.is_some(), "recorded as well");
     world.settle();
     let node = &world.edges["Paint_Shop"].node;
-    let told = [node.source_commit, node.source_charts].map(|commit| commit.map(|commit| commit.to_string()));
-    assert_eq!(told, [Some(own.clone()), Some(charts)]);
+    let reported = [node.source_commit, node.source_charts].map(|commit| commit.map(|commit| commit.to_string()));
+    assert_eq!(reported, [Some(own.clone()), Some(charts)]);
     assert_eq!(world.device().git_commit, Some(own.clone()));
-    // What moved nothing is recorded without a commit. And nobody tells of a push who only has a token.
+    // What moved nothing is recorded without a commit. A client that only has a token cannot report a push.
     let (_, record) = world.ask(Credential::Verified(who), pushed(CLUSTER, false, &own, &own));
     assert_eq!(record.unwrap().result, AuditResult::Done { commit: None });
     let other = pushed(CLUSTER, false, &own, &"c".repeat(40));

@@ -18,7 +18,7 @@ fn the_principals_of_a_cluster_live_as_long_as_it_and_are_never_deleted() {
 }
 
 #[test]
-fn an_outage_of_the_kdc_holds_up_a_new_cluster_and_the_end_of_one_and_is_told() {
+fn an_outage_of_the_kdc_holds_up_a_new_cluster_and_the_end_of_one_and_is_reported() {
     let mut world = World::new(Kill::Never);
     world.kdc_is_away = true;
     world.put_cluster(CLUSTER, "Paint_Shop");

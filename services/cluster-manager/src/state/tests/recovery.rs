@@ -39,7 +39,7 @@ fn judging() -> World {
     let events = edge.birth();
     world.feed(events);
     world.settle();
-    assert!(world.device().desired.agreed, "the first store that is heard is followed");
+    assert!(world.device().desired.agreed, "the first store that is received is followed");
     assert!(world.edges["Paint_Shop"].node.desired_origin.is_some_and(|origin| origin.store == STORE));
     world
 }
@@ -72,7 +72,7 @@ fn a_store_from_a_backup_deletes_nothing_however_far_it_comes_until_an_operator_
 }
 
 #[test]
-fn a_restart_of_the_same_store_goes_on_and_the_later_store_coming_back_ends_the_hold() {
+fn a_restart_of_the_same_store_continues_and_the_later_store_coming_back_ends_the_hold() {
     let mut world = judging();
     let backup = world.db.clone();
     world.put_deployment(SECOND, "Robot_Cell_4");
@@ -160,7 +160,7 @@ fn a_sync_that_dies_while_its_cluster_is_unknown_is_not_alive_when_the_cluster_i
     let first = world.db.clone();
     world.restart_db(ConfigDb { store: OTHER_STORE, ..ConfigDb::new() }, 7);
     assert!(world.devices.is_empty() && world.forgotten.contains("ACME-Paint_Shop/Sync"));
-    // Its death is told to nobody who has forgotten it.
+    // A manager that has forgotten it does not receive its death.
     world.edges.clear();
     world.restart_db(first, 8);
     assert!(!world.device().sync_alive, "{:?}", world.device());

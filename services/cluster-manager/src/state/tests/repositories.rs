@@ -34,7 +34,7 @@ fn fleet(kill: Kill) -> World {
     world
 }
 
-/// An edge whose Sync can tell Flux.
+/// An edge whose Sync can pass commits to Flux.
 fn bootstrap(world: &mut World, cluster: Uuid, name: &str) {
     let mut edge = Edge::new(cluster, name);
     edge.node.source_version = Some(0);
@@ -80,7 +80,7 @@ fn dies(world: &mut World, name: &str) {
 }
 
 #[test]
-fn a_change_goes_on_when_the_earlier_wave_is_well_on_it_and_stops_where_it_is_not() {
+fn a_change_continues_when_the_earlier_wave_is_well_on_it_and_stops_where_it_is_not() {
     let mut world = fleet(Kill::Never);
     world.edges.get_mut("Canary").unwrap().flux_fails = true;
     put_chart(&mut world, "bad");
@@ -92,7 +92,7 @@ fn a_change_goes_on_when_the_earlier_wave_is_well_on_it_and_stops_where_it_is_no
     assert_eq!(device.rollout.repository.as_deref(), Some(reason));
     assert_eq!((device.setup.state, device.rollout.waiting), (SetupState::Ready, 0));
     assert_eq!(unsettled(&world, &CANARY), "HelmRelease edge: no");
-    // Neither time nor a new life of the manager lets anybody by.
+    // Neither time nor a restart of the manager lets a cluster overtake.
     world.run(Duration::from_secs(6_000));
     world.start();
     world.run(Duration::from_secs(6_000));
@@ -110,7 +110,7 @@ fn a_change_goes_on_when_the_earlier_wave_is_well_on_it_and_stops_where_it_is_no
 }
 
 #[test]
-fn taking_a_bad_change_back_needs_nobody_but_those_that_have_it() {
+fn taking_a_bad_change_back_needs_only_the_clusters_that_have_it() {
     let mut world = fleet(Kill::Never);
     world.edges.get_mut("Canary").unwrap().flux_fails = true;
     put_chart(&mut world, "bad");
@@ -153,7 +153,7 @@ fn templates_of_flux_and_of_kinds_go_the_same_way() {
 }
 
 #[test]
-fn who_is_away_holds_up_nobody_but_a_flux_that_asks_is_not_away() {
+fn an_offline_cluster_blocks_no_other_but_one_whose_flux_asks_is_not_offline() {
     let mut world = fleet(Kill::Never);
     dies(&mut world, "Canary");
     put_chart(&mut world, "one");
@@ -166,7 +166,7 @@ fn who_is_away_holds_up_nobody_but_a_flux_that_asks_is_not_away() {
     polls(&mut world);
     // Its Flux lives, its Sync does not: the change may be what has killed it.
     assert_eq!((words(&world), waits(&world)), (["one", "first", "first"].map(str::to_owned), [false, true, true]));
-    assert_eq!(unsettled(&world, &CANARY), "its edge sync is not heard");
+    assert_eq!(unsettled(&world, &CANARY), "its edge sync is offline");
     world.edges.remove("Canary");
     world.start();
     polls(&mut world);
@@ -176,7 +176,7 @@ fn who_is_away_holds_up_nobody_but_a_flux_that_asks_is_not_away() {
 }
 
 #[test]
-fn what_was_never_bootstrapped_holds_up_nobody() {
+fn a_cluster_that_was_never_bootstrapped_blocks_no_other() {
     let mut world = fleet(Kill::Never);
     world.put_cluster(OTHER, "Other");
     world.put(OTHER, "EdgeClusterRollout", json!({"wave": 1}));
@@ -186,7 +186,7 @@ fn what_was_never_bootstrapped_holds_up_nobody() {
 }
 
 #[test]
-fn what_somebody_wants_on_a_waiting_cluster_does_not_wait() {
+fn what_an_operator_wants_on_a_waiting_cluster_does_not_wait() {
     let values = json!({"name": "Paint_Shop", "namespace": "fplus-edge", "values": {"own": 1}});
     let pins = json!({"pins": {known::repository::HELM_CHARTS.to_string(): {"tag": "v1"}}});
     for (slug, own) in [("EdgeCluster", values), ("EdgeClusterRollout", pins)] {
@@ -214,7 +214,7 @@ fn what_somebody_wants_on_a_waiting_cluster_does_not_wait() {
 }
 
 #[test]
-fn a_cluster_that_is_deleted_or_put_into_the_last_wave_holds_up_nobody() {
+fn a_cluster_that_is_deleted_or_put_into_the_last_wave_blocks_no_other() {
     for act in [
         |world: &mut World| world.put(CANARY, "EdgeClusterRollout", json!({})),
         |world: &mut World| world.delete(CANARY, "EdgeClusterRollout"),
@@ -232,7 +232,7 @@ fn a_cluster_that_is_deleted_or_put_into_the_last_wave_holds_up_nobody() {
 }
 
 #[test]
-fn a_commit_of_somebody_else_is_looked_for_and_settles() {
+fn a_commit_of_another_user_is_looked_for_and_settles() {
     let mut world = fleet(Kill::Never);
     world.edges.get_mut("Canary").unwrap().flux_fails = true;
     put_chart(&mut world, "one");
@@ -244,7 +244,7 @@ fn a_commit_of_somebody_else_is_looked_for_and_settles() {
     flux_fails(&mut world, "Canary", false);
     world.settle();
     assert_eq!((words(&world), waits(&world)), (["one"; 3].map(str::to_owned), [false; 3]));
-    // What nobody has ever committed is looked for once, and does not settle.
+    // A change that was never committed is looked for once, and does not settle.
     let git = world.effects;
     world.edges.get_mut("Canary").unwrap().node.source_applied = "ff".repeat(20).parse().ok();
     flux_fails(&mut world, "Canary", false);
@@ -271,7 +271,7 @@ fn a_repository_that_cannot_be_rendered_or_written_has_not_settled() {
 }
 
 #[test]
-fn a_manager_that_is_killed_at_every_step_lets_nobody_by() {
+fn a_manager_that_is_killed_at_every_step_lets_no_cluster_overtake() {
     let mut world = fleet(Kill::Never);
     world.edges.get_mut("Canary").unwrap().flux_fails = true;
     world.kill = Kill::AfterEach;

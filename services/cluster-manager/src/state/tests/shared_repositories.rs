@@ -72,7 +72,7 @@ fn mirror(interval: &str) -> Value {
 }
 
 #[test]
-fn a_chart_that_the_repository_of_charts_does_not_have_is_told_until_there_is_another_commit() {
+fn a_chart_that_the_repository_of_charts_does_not_have_is_reported_until_there_is_another_commit() {
     let mut world = World::new(Kill::Never);
     let template = json!({"chart": "edge-other", "values": {"cluster": {"name": "{{name}}", "uuid": "{{uuid}}"}}});
     let events = world.db.put(known::chart::CLUSTER, "HelmChartTemplate", template);
@@ -117,7 +117,7 @@ fn a_shared_repository_is_opened_pulled_in_time_and_closed() {
 }
 
 #[test]
-fn never_is_on_a_change_alone_or_when_somebody_asks() {
+fn never_is_on_a_change_alone_or_when_a_user_asks() {
     let mut world = World::new(Kill::Never);
     world.shared.remote = Some(commit(1));
     world.put_repository(REPOSITORY, mirror("never"));
@@ -176,7 +176,7 @@ fn a_pull_that_hangs_holds_up_neither_clusters_nor_other_repositories() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_told_and_a_path_has_one_owner() {
+fn what_cannot_be_followed_is_reported_and_a_path_has_one_owner() {
     let mut world = World::new(Kill::Never);
     world.put_repository(
         REPOSITORY,
@@ -232,7 +232,7 @@ fn a_manager_that_is_killed_anywhere_comes_to_the_same_end() {
 }
 
 #[test]
-fn what_is_pulled_into_the_shared_charts_is_told_to_every_edge() {
+fn what_is_pulled_into_the_shared_charts_is_sent_to_every_edge() {
     let mut world = running();
     let mut edge = world.edges.remove("Paint_Shop").unwrap();
     edge.node.source_version = Some(0);
@@ -249,7 +249,7 @@ fn what_is_pulled_into_the_shared_charts_is_told_to_every_edge() {
 }
 
 #[test]
-fn what_is_pulled_into_another_repository_is_told_to_the_edges_that_take_charts_from_it() {
+fn what_is_pulled_into_another_repository_is_sent_to_the_edges_that_take_charts_from_it() {
     let mut world = running();
     for (cluster, name) in [(CLUSTER, "Paint_Shop"), (OTHER, "Weld_Shop")] {
         world.put_cluster(cluster, name);
@@ -269,14 +269,14 @@ fn what_is_pulled_into_another_repository_is_told_to_the_edges_that_take_charts_
         "source": REPOSITORY, "createdAt": "2026-01-01"});
     world.put(DEPLOYMENT, "EdgeDeployment", deployment);
     world.settle();
-    let told = |world: &World, name: &str| {
+    let reported = |world: &World, name: &str| {
         let others = world.edges[name].node.source_others.0.iter();
         others.map(|(url, commit)| (url.clone(), commit.to_string())).collect::<Vec<_>>()
     };
     let url = format!("http://git/uuid/{REPOSITORY}");
-    assert_eq!(told(&world, "Paint_Shop"), [(url.clone(), commit(8))]);
-    assert!(told(&world, "Weld_Shop").is_empty());
+    assert_eq!(reported(&world, "Paint_Shop"), [(url.clone(), commit(8))]);
+    assert!(reported(&world, "Weld_Shop").is_empty());
     world.shared.remote = Some(commit(9));
     world.run(Duration::from_secs(70));
-    assert_eq!(told(&world, "Paint_Shop"), [(url, commit(9))]);
+    assert_eq!(reported(&world, "Paint_Shop"), [(url, commit(9))]);
 }

@@ -55,7 +55,7 @@ impl TestKdc {
     }
 
     /// How the control plane reaches it, which has a say on every cluster's accounts.
-    pub fn config_of_centre(&self) -> KerberosConfig {
+    pub fn config_of_control_plane(&self) -> KerberosConfig {
         let keytab_file = self.path("clusters.keytab");
         KerberosConfig { admin_principal: format!("sv1clusters@{}", self.realm), keytab_file, ..self.config() }
     }
