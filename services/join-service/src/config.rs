@@ -8,7 +8,6 @@ use configdb_schema::{ClusterName, Organisation};
 use join_protocol::message::grant::Component;
 use join_service_contract::join_node;
 pub use kubernetes_client::KubernetesConfig;
-use serde::{Deserialize, Serialize};
 use service_runtime::config::{ConfigTable as _, RangeError};
 use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
@@ -18,6 +17,7 @@ use sparkplug::{EdgeNodeDescriptor, GroupId};
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
+pub use crate::settings::Distribution;
 use crate::settings::{Network, Settings};
 
 config_table! {
@@ -66,17 +66,6 @@ config_table! {
         /// Instead: a Kubernetes Secret in kubernetes.namespace with these keys.
         secret: Option<String>;
     }
-}
-
-/// What runs the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Distribution {
-    /// kubeadm.
-    #[default]
-    Kubeadm,
-    /// k3s.
-    K3s,
 }
 
 config_table! {

@@ -15,9 +15,8 @@ use join_tickets::kubeadm::BootstrapToken;
 use join_tickets::request::{Allowed, KubeletRequest};
 use join_tickets::ssh::HostRequest;
 
-use crate::config::Distribution;
 use crate::identity::Admission;
-use crate::settings::Settings;
+use crate::settings::{Distribution, Settings};
 use join_trust::keys::KeyProvider;
 use join_trust::replica::KubernetesTrust;
 

@@ -4,9 +4,19 @@ use core::net::IpAddr;
 use std::time::Duration;
 
 use join_protocol::message::grant::Component;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::config::Distribution;
+/// What runs the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// kubeadm.
+    #[default]
+    Kubeadm,
+    /// k3s.
+    K3s,
+}
 
 /// Of one cluster and one replica.
 #[derive(Debug, Clone)]

@@ -4,17 +4,18 @@
 //! Reading checks the shape and the digest. Which kinds and namespaces a manifest may have is not known here.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 use sparkplug::host::HostRequest;
-use sparkplug::replication::{Origin, OriginError, Point, Stamp};
+use sparkplug::replication::{Origin, Point, Stamp};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric};
 use uuid::Uuid;
 
 use crate::digest::Digest;
 use crate::entries::Entries;
 use crate::names::{DESIRED_INDEX, DESIRED_MANIFESTS, DESIRED_SOURCE, RECOVER_ENTRIES, SyncDevice};
+pub use crate::provenance::CommandError;
+use crate::provenance::{origin_of, put_origin};
 use crate::source::DesiredSource;
 
 /// What the index says of one deployment.
@@ -73,22 +74,6 @@ pub enum SyncCommand {
         /// Its manifests.
         desired: DesiredManifests,
     },
-}
-
-/// A command could not be used. It names the field and the rule; `digest` is what the sender finds in the report as refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} {rule}")]
-pub struct CommandError {
-    /// To which deployment's device it came; None for an index.
-    pub deployment: Option<Uuid>,
-    /// The version that the sender gave, if it could be read.
-    pub version: Option<u64>,
-    /// The digest that the sender gave, if it could be read.
-    pub digest: Option<Digest>,
-    /// Path of the field, for example `Desired/Index deployments.<uuid>.version`.
-    pub field: String,
-    /// The rule that it breaks.
-    pub rule: String,
 }
 
 impl DesiredIndex {
@@ -251,32 +236,10 @@ impl SyncCommand {
     }
 }
 
-/// Writes where a desired state comes from.
-pub(crate) fn put_origin(value: &mut Value, origin: Option<Origin>, follows: Option<Point>) {
-    if let Some(origin) = origin {
-        value["origin"] = json!(origin.to_string());
-    }
-    if let Some(follows) = follows {
-        value["follows"] = json!(follows.to_string());
-    }
-}
-
 fn put_entries(value: &mut Value, entries: Option<&Entries>) {
     if let Some(text) = entries.and_then(Entries::to_text) {
         value["entries"] = json!(text);
     }
-}
-
-/// Where a desired state comes from, and what of that the receiver knows.
-type Provenance = (Option<Origin>, Option<Point>);
-
-/// Reads what [`put_origin`] wrote; the error has the member and its rule.
-pub(crate) fn origin_of(members: &Map<String, Value>) -> Result<Provenance, (&'static str, OriginError)> {
-    fn read<T: FromStr<Err = OriginError>>(value: Option<&Value>) -> Result<Option<T>, OriginError> {
-        value.map(|value| value.as_str().unwrap_or_default().parse()).transpose()
-    }
-    let origin = read(members.get("origin")).map_err(|rule| ("origin", rule))?;
-    Ok((origin, read(members.get("follows")).map_err(|rule| ("follows", rule))?))
 }
 
 fn text_of(metric: &Metric, deployment: Option<Uuid>) -> Result<&str, CommandError> {

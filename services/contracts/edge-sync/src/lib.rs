@@ -26,6 +26,7 @@ pub mod digest;
 pub mod entries;
 pub mod names;
 pub mod node;
+mod provenance;
 pub mod replica;
 pub mod source;
 

@@ -10,8 +10,8 @@ use sparkplug::replication::{Origin, Point};
 use sparkplug::typed::{Form as _, MetricValue, form};
 use sparkplug::{DataType, EdgeNodeDescriptor, Metric, Value};
 
-use crate::command::{CommandError, origin_of, put_origin};
 use crate::names::DESIRED_SOURCE;
+use crate::provenance::{CommandError, origin_of, put_origin};
 
 /// The GitRepository of the cluster's repository, in Sync's own namespace, as the default Flux template calls it.
 pub const REPOSITORY_SOURCE: &str = "self-link";

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::VERSION;
+pub use crate::grant::Grant;
 use crate::manager::{ManagerKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
 use crate::message::{MessageError, check_version, decode};
 use crate::refusal::{Refusal, RefusalCode};
@@ -74,25 +75,6 @@ pub struct Request {
     id: Hash,
     answer_key: KeyPair,
     answer_secret: Secret,
-}
-
-/// The cluster is in.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// Its certificate, DER.
-    pub certificate: Vec<u8>,
-    /// The authority's certificates, DER: the one that signed first.
-    pub authorities: Vec<Vec<u8>>,
-    /// User at the git server.
-    pub git_username: String,
-    /// Its password.
-    pub git_password: SecretBytes,
-}
-
-impl fmt::Debug for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grant").field("git_username", &self.git_username).finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for Draft<'_> {

@@ -32,6 +32,7 @@ pub mod metrics;
 pub mod refusal;
 pub mod token;
 
+mod grant;
 mod message;
 mod seal;
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::VERSION;
-use crate::cluster::Grant;
+use crate::grant::Grant;
 use crate::message::{MessageError, array, check_version, decode};
 use crate::refusal::{Refusal, TEXT_BYTES_MAX};
 use crate::seal::{

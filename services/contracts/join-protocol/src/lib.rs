@@ -30,6 +30,7 @@
 
 pub mod attestation;
 pub mod certificate;
+mod fields;
 pub mod host;
 pub mod issuer;
 pub mod limits;

@@ -2,8 +2,8 @@
 
 use proto::join as wire;
 
+use crate::fields::{Fields, WireError};
 use crate::limits::DETAIL_BYTES_MAX;
-use crate::message::{Fields, WireError};
 use crate::terms::numbered;
 
 numbered! {

@@ -1,6 +1,6 @@
 //! What a host is to quote: the issuer's policy says it in the challenge, and the host decides whether that makes sense.
 
-use crate::message::{Fields, WireError};
+use crate::fields::{Fields, WireError};
 
 /// Registers of a platform.
 pub const REGISTERS_MAX: usize = 24;

@@ -3,23 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kerberos_client::{Kdc, KdcError, KeyInfo, Presence, Principal};
 use kube::Client;
 use zeroize::Zeroizing;
 
+use super::material::{fresh_trust, random_text, stamp};
 use super::resources;
 use super::sealing::Sealing;
 use super::secrets::{Found, Secrets};
 use crate::event::{KeyError, Question, Status};
 use crate::keytab::Keytab;
-use crate::reconcile::{Action, Delivery, KeyStamp, Material, Observed, SealedKey, SecretSeen, Validity};
+use crate::reconcile::{Action, Delivery, Material, Observed, SealedKey, SecretSeen, Validity};
 use crate::spec::{KeyType, ResourceId, SecretKey, Spec};
-use crate::trust::{TrustKey, next_version};
-
-/// Random bytes of a made value; as text it has 43 characters.
-const VALUE_BYTES: usize = 32;
+use crate::trust::TrustKey;
 
 /// Keys that the KDC has and no Secret yet.
 struct Unwritten {
@@ -277,42 +273,6 @@ fn gone(place: &SecretKey) -> KeyError {
     KeyError::Content(place.clone(), "it is gone".to_owned())
 }
 
-/// A random password for the keys that follow those of `principal`, of the types that the KDC has given it.
-pub(super) async fn fresh_trust(kdc: &Kdc, principal: &Principal) -> Result<TrustKey, KeyError> {
-    let info = kdc.key_info(principal).await?;
-    let types = info.types();
-    if types.is_empty() {
-        let reason = format!("{principal} has no key but of deprecated encryption types; see supported_enctypes");
-        return Err(KdcError::Refused(reason).into());
-    }
-    Ok(TrustKey { password: random_text()?, version: next_version(info.version), types })
-}
-
-/// The keys that the KDC has of principals.
-pub(super) async fn stamps(kdc: &Kdc, principals: &[Principal]) -> Result<BTreeMap<Principal, KeyStamp>, KdcError> {
-    let mut stamps = BTreeMap::new();
-    for principal in principals {
-        stamps.insert(principal.clone(), stamp(&kdc.key_info(principal).await?));
-    }
-    Ok(stamps)
-}
-
-fn stamp(info: &KeyInfo) -> KeyStamp {
-    KeyStamp { version: info.version, changed_s: info.changed_s }
-}
-
 fn delivery(principal: &Principal, info: &KeyInfo, found: &Found) -> Delivery {
     Delivery { of: found.version.clone(), keys: [(principal.clone(), stamp(info))].into() }
-}
-
-pub(super) fn random_text() -> Result<Zeroizing<String>, KeyError> {
-    Ok(Zeroizing::new(URL_SAFE_NO_PAD.encode(&random::<VALUE_BYTES>()?[..])))
-}
-
-/// Bytes that no one can guess.
-pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyError> {
-    let mut bytes = Zeroizing::new([0; N]);
-    let filled = aws_lc_rs::rand::fill(&mut bytes[..]);
-    filled.map_err(|_| KdcError::Local("the operating system gives no random numbers".to_owned()))?;
-    Ok(bytes)
 }

@@ -14,7 +14,7 @@ use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, Scope, SealingCertificat
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::key_executor::{fresh_trust, random, random_text, stamps};
+use super::material::{fresh_trust, random, random_text, stamps};
 use super::resources::trouble;
 use super::secrets::{TRIES, is_ours, unchanged};
 use crate::event::KeyError;

@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use configdb_schema::document::BootRules;
 
 use crate::event_log::{Event, EventLog};
+use crate::field::{PolicyError, VALUES_MAX, error, measured};
 use crate::hash::Hash;
 use crate::pcr::after_event;
-use crate::policy::{PolicyError, VALUES_MAX, error, measured};
 use crate::quote::malformed;
 use crate::refusal::{PcrDifference, Refusal, RefusalCode};
 use crate::wire::{Malformed, Reader};

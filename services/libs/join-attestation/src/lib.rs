@@ -45,6 +45,7 @@ pub mod verifier;
 pub mod wire;
 
 mod boot;
+mod field;
 mod kdf;
 mod rsa;
 

@@ -14,6 +14,8 @@ use rustls_pki_types::{CertificateDer, TrustAnchor};
 use uuid::Uuid;
 
 use crate::boot::{self, Boot};
+pub use crate::field::PolicyError;
+use crate::field::{VALUES_MAX, digest, error, measured};
 use crate::hash::Hash;
 use crate::pcr::{PCR_COUNT, after_event};
 use crate::refusal::PcrDifference;
@@ -25,24 +27,8 @@ pub type EkHash = [u8; 32];
 const MANUFACTURERS_MAX: usize = 256;
 /// The most enrolled hosts, and the most revoked keys.
 const HOSTS_MAX: usize = 10_000;
-/// The most values that one register, or one list of events, may have.
-pub(crate) const VALUES_MAX: usize = 64;
 /// The last register that may be the lock: those above can be cleared without a reset of the machine.
 const LOCK_INDEX_MAX: u8 = 15;
-
-/// Why an entry is not a policy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {rule}")]
-pub struct PolicyError {
-    /// The field of the entry.
-    pub field: String,
-    /// The rule that it breaks.
-    pub rule: String,
-}
-
-pub(crate) fn error<T>(field: impl Into<String>, rule: impl Into<String>) -> Result<T, PolicyError> {
-    Err(PolicyError { field: field.into(), rule: rule.into() })
-}
 
 /// A host that is known by its endorsement key, and what it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -307,30 +293,6 @@ fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Re
     let expected: Result<_, _> =
         values.map(|(at, text)| measured(&format!("{field}.expected[{at}]"), text, bank)).collect();
     Ok((number, Register { expected: expected?, enforced: !rule.warn_only }))
-}
-
-fn digest(field: &str, text: &str, bank: Hash) -> Result<Vec<u8>, PolicyError> {
-    match hex::decode(text) {
-        Ok(value) if value.len() == bank.size() => Ok(value),
-        Ok(value) => {
-            error(field, format!("has {} bytes, and a digest of {} has {}", value.len(), bank.name(), bank.size()))
-        }
-        Err(_) => error(field, "is not hexadecimal"),
-    }
-}
-
-/// A digest that can have been measured: no placeholder, which repeats one, two, four or eight bytes over and over.
-pub(crate) fn measured(field: &str, text: &str, bank: Hash) -> Result<Vec<u8>, PolicyError> {
-    let value = digest(field, text, bank)?;
-    if is_placeholder(&value) {
-        error(field, "repeats the same bytes: a placeholder, not a measurement")
-    } else {
-        Ok(value)
-    }
-}
-
-fn is_placeholder(value: &[u8]) -> bool {
-    [1, 2, 4, 8].iter().any(|period| value.iter().zip(&value[*period..]).all(|(one, next)| one == next))
 }
 
 fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {

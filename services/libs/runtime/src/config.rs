@@ -21,6 +21,7 @@ pub mod table;
 mod tree;
 
 pub use error::ConfigError;
+pub(crate) use error::flat;
 pub use secret::{ExposeSecret, Secret};
 pub use table::{ConfigKey, ConfigTable, RangeError};
 pub(crate) use tree::{Tree, text_of};

@@ -3,7 +3,7 @@
 //! `run()` returns an [`anyhow::Error`]; where the code matters to a script, the error is made with [`with_code`] and `main`
 //! finds the code again with [`code_of`]. This module must not know which error means what: the service says so.
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, flat};
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
@@ -100,14 +100,6 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
 pub fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("{}", one_line(error.as_ref()));
     ExitCode::from(code_of(error))
-}
-
-/// One line from any text: runs of white space and control characters become one space.
-pub(crate) fn flat(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[cfg(test)]

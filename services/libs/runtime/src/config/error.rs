@@ -2,7 +2,6 @@
 //!
 //! No message repeats a value: it could be a secret that someone wrote to the wrong key.
 
-use crate::exit::flat;
 use config::{Value, ValueKind};
 use std::io;
 use std::path::PathBuf;
@@ -147,4 +146,12 @@ pub(super) fn toml_reason(error: &config::ConfigError) -> String {
     let lines =
         text.lines().filter(|line| !line.contains('|')).map(|line| line.trim_start_matches("TOML parse error at "));
     flat(&lines.collect::<Vec<_>>().join(": "))
+}
+
+/// One line from any text: runs of white space and control characters become one space.
+pub(crate) fn flat(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
